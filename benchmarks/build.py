@@ -1,0 +1,122 @@
+"""Measures one release from an empty cache: fetch, build, index, solve, and how close the build is to its limit.
+
+The limit is what nobody can avoid: unzipping the same artefacts and compressing the same bytes with zstd at the same
+level, on the same cores, measured in the same run. Example: .venv/bin/python benchmarks/build.py 13.4
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import tempfile
+import time
+import zipfile
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import zstandard
+
+from ctk import build, channel, fetch
+from ctk.index import Index
+from ctk.paths import Workspace, workspace
+from ctk.plan import Plan, Request, plan
+from ctk.platforms import this_platform
+from ctk.project import published_set, python_tags
+from ctk.report import Reporter, megabytes
+from ctk.solve import Scenario, solve
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("release", nargs="?", default="13.4", help="a locked CTK minor")
+    parser.add_argument("--platform", default=this_platform())
+    parser.add_argument("--level", type=int, default=3, help="zstd level")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="ctk-benchmark-") as scratch:
+        measure(fresh_checkout(Path(scratch)), options.release, options.platform, options.level, options.jobs)
+
+
+def fresh_checkout(folder: Path) -> Workspace:
+    """This checkout's recipes and locks, with no cache."""
+    source = workspace()
+    for part in (source.recipes, source.variants):
+        shutil.copytree(part, folder / part.name)
+    shutil.copy(source.build_config, folder)
+    return Workspace(folder)
+
+
+def measure(where: Workspace, release: str, subdir: str, level: int, jobs: int) -> None:
+    report = Reporter()
+    planned = plan(published_set(where), Request([release], platforms=[subdir]), python_tags(where.build_config))
+    read = sum(a.size for a in planned.artefacts)
+    times: dict[str, float] = {}
+
+    start = time.perf_counter()
+    fetch.fetch(planned.artefacts, where, Index)
+    times["fetch"] = time.perf_counter() - start
+
+    # Before and after the build: what else the machine does drifts, and the mean of both sees the same drift.
+    before = limit(planned, where, level, jobs)
+    start = time.perf_counter()
+    made = build.run(planned, where, level=level, jobs=jobs)
+    times["build"] = time.perf_counter() - start
+    after = limit(planned, where, level, jobs)
+    if made.failed:
+        raise SystemExit("\n".join(f.message for f in made.failed))
+
+    start = time.perf_counter()
+    channel.commit(channel.stage(made.built, where.channel))
+    times["index"] = time.perf_counter() - start
+
+    start = time.perf_counter()
+    # The interpreter is the base channel's: nothing of this release depends on which.
+    solve(Scenario(("cuda-nvrtc-dev", "libnvjitlink", "cuda-cudart-dev"), subdir, release), [where.channel])
+    times["solve"] = time.perf_counter() - start
+
+    bound = (before + after) / 2
+    packages = [p for b in made.built for p in b.packages]
+    unpacked = sum(unpacked_bytes(fetch.laid_out(a, where)) for a in planned.artefacts)
+    report.table(
+        f"{release} for {subdir}: {len(planned.builds)} builds, {len(packages)} packages, zstd level {level}, {jobs} jobs",
+        ["what", "measured"],
+        [
+            *((name, f"{seconds:.1f} s") for name, seconds in times.items()),
+            ("read", f"{megabytes(read)} MB in {len(planned.artefacts)} artefacts ({megabytes(unpacked)} MB unpacked)"),
+            ("written", f"{megabytes(sum(p.stat().st_size for p in packages))} MB of packages"),
+            ("limit: unzip and zstd", f"{bound:.1f} s ({before:.1f} s before, {after:.1f} s after the build)"),
+            ("build / limit", f"{times['build'] / bound:.2f}"),
+        ],
+    )
+
+
+def limit(planned: Plan, where: Workspace, level: int, jobs: int) -> float:
+    """Seconds to unzip every artefact and compress its files, each once, largest first."""
+    files = [fetch.laid_out(a, where) for a in planned.artefacts]
+    unique = list({os.stat(f).st_ino: f for f in files}.values())
+    with ProcessPoolExecutor(jobs) as pool:
+        list(pool.map(abs, range(jobs)))  # the processes exist before the clock starts
+        start = time.perf_counter()
+        list(pool.map(_unzip_and_compress, unique, [level] * len(unique)))
+        return time.perf_counter() - start
+
+
+def _unzip_and_compress(file: Path, level: int) -> int:
+    compressor = zstandard.ZstdCompressor(level=level).compressobj()
+    size = 0
+    with zipfile.ZipFile(file) as archive:
+        for member in archive.infolist():
+            with archive.open(member) as content:
+                while block := content.read(1 << 20):
+                    size += len(compressor.compress(block))
+    return size + len(compressor.flush())
+
+
+def unpacked_bytes(file: Path) -> int:
+    with zipfile.ZipFile(file) as archive:
+        return sum(m.file_size for m in archive.infolist())
+
+
+if __name__ == "__main__":
+    main()

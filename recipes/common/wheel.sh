@@ -1,0 +1,68 @@
+#!/bin/bash
+# Installs the wheel that is unpacked in the work folder as `pip install --no-deps` would, with no Python at hand.
+#
+# PYTHON_TAG  The wheel's Python: cp313, cp314t ...; empty for a noarch package.
+# DROP        What to leave out: paths or patterns below site-packages, e.g. cuda/core/cu12; empty for nothing.
+set -euo pipefail
+
+if [[ -z ${PYTHON_TAG:-} ]]; then
+  site=$PREFIX/site-packages scripts=$PREFIX/python-scripts up=../../..
+elif [[ $target_platform == win-* ]]; then
+  site=$PREFIX/Lib/site-packages scripts=$PREFIX/Scripts up=../..
+else
+  # cp314t -> python3.14t: the free-threaded build has a library folder of its own.
+  version=${PYTHON_TAG#cp3}
+  site=$PREFIX/lib/python3.$version/site-packages scripts=$PREFIX/bin up=../../..
+fi
+
+if [[ -f METADATA && -f RECORD ]]; then
+  # A wheel that holds nothing but metadata: rattler-build unpacks it without its only folder.
+  info=$(sed -n 's|^\([^,]*\)/METADATA,.*|\1|p' RECORD)
+  mkdir "$info"
+  mv METADATA RECORD WHEEL licenses *.txt "$info/"
+fi
+info=$(echo ./*.dist-info)
+if [[ ! -f $info/RECORD ]]; then
+  echo "no unpacked wheel here: $(ls)" >&2
+  exit 1
+fi
+info=${info#./}
+data=${info%.dist-info}.data
+
+mkdir -p "$site"
+for entry in ./*; do
+  # rattler-build writes its own files beside the sources.
+  case ${entry#./} in "$data" | conda_build.* | build_env.*) ;; *) cp -R "$entry" "$site/" ;; esac
+done
+
+# The wheel's extra folders go where pip puts them, and RECORD says so.
+record=$site/$info/RECORD
+relocate() { # <kind> <destination> <destination as RECORD writes it>
+  [[ -d $data/$1 ]] || return 0
+  mkdir -p "$2"
+  cp -R "$data/$1/." "$2/"
+  sed -i "s|^$data/$1/|$3|" "$record"
+}
+relocate purelib "$site" ""
+relocate platlib "$site" ""
+relocate data "$PREFIX" "$up/"
+relocate scripts "$scripts" "$up/${scripts##*/}/"
+if [[ -d $data/scripts ]]; then
+  for script in "$data"/scripts/*; do
+    sed -i "1s|^#!python.*|#!$PREFIX/bin/python|" "$scripts/${script##*/}"
+    chmod +x "$scripts/${script##*/}"
+  done
+fi
+
+(
+  cd "$site"
+  for dropped in ${DROP:-}; do
+    rm -r "$dropped"
+    sed -i "\|^$dropped[/,]|d" "$record"
+  done
+)
+
+# conda-style installs say who installed them, so that pip leaves them alone.
+echo conda >"$site/$info/INSTALLER"
+sed -i -e '$a\' "$record" # a last line may lack its end
+echo "$info/INSTALLER,," >>"$record"

@@ -1,0 +1,68 @@
+"""The list of checks, in the order in which `ctk audit --list` shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from ctk.audit.check import Check, PackageCheck, SetCheck
+from ctk.audit.contents import (
+    ArchiveMatchesPaths,
+    BareNameOnlyInDev,
+    ExtensionsFitThePython,
+    KeepsItsPromises,
+    LinksStayInside,
+)
+from ctk.audit.environment import ExactPinsAreHeld, FilesHaveOneOwner, LinksLeadSomewhere
+from ctk.audit.libraries import BinariesAreReadable, BinariesFitTheSubdir, CudartIsInside, RpathIsRelative
+from ctk.audit.loading import GlibcIsDeclared, NeededIsFound, NeededIsProvided, RpathResolves
+from ctk.audit.metadata import (
+    FileNameSaysIndex,
+    IndexIsSound,
+    LicenseIsInside,
+    NoBuildPath,
+    SpecsParse,
+    TimestampIsHonest,
+)
+from ctk.errors import UnknownName
+
+PACKAGE_CHECKS: tuple[type[PackageCheck], ...] = (
+    FileNameSaysIndex,
+    IndexIsSound,
+    SpecsParse,
+    TimestampIsHonest,
+    LicenseIsInside,
+    NoBuildPath,
+    ArchiveMatchesPaths,
+    KeepsItsPromises,
+    LinksStayInside,
+    BareNameOnlyInDev,
+    ExtensionsFitThePython,
+    BinariesAreReadable,
+    BinariesFitTheSubdir,
+    RpathIsRelative,
+    CudartIsInside,
+)
+SET_CHECKS: tuple[type[SetCheck], ...] = (
+    FilesHaveOneOwner,
+    LinksLeadSomewhere,
+    ExactPinsAreHeld,
+    RpathResolves,
+    NeededIsProvided,
+    NeededIsFound,
+    GlibcIsDeclared,
+)
+CHECKS: tuple[type[Check], ...] = (*PACKAGE_CHECKS, *SET_CHECKS)
+PROBES = {package: texts for check in CHECKS for package, texts in check.probes.items()}
+
+
+def by_id(names: Iterable[str]) -> list[type[Check]]:
+    """The checks of the given ids.
+
+    Raises:
+        UnknownName: An id that no check has.
+    """
+    known: dict[str, type[Check]] = {check.id(): check for check in CHECKS}
+    unknown: Collection[str] = [name for name in names if name not in known]
+    for name in unknown:
+        raise UnknownName.of("check", name, known)
+    return [known[name] for name in names]

@@ -1,0 +1,256 @@
+"""The build station: runs stock rattler-build for each build of a plan, and keeps the packages by content key.
+
+A finished build is a folder named by everything that could change it; it appears by one rename, so a killed run leaves
+whole builds or nothing. Package contents tests run here, inside rattler-build; tests that need an environment run once
+the channel exists (`ctk.package_tests`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+
+import rattler_build
+
+from ctk.errors import BuildFailed
+from ctk.fetch import disk_errors
+from ctk.paths import Workspace
+from ctk.plan import Build, Plan
+from ctk.recipes import render_variants
+from ctk.sanitise import BUILD_ROOT, sanitise
+
+# Raise this when the station itself changes what ends up in a package.
+_REVISION = 2
+
+
+@dataclass(frozen=True)
+class Built:
+    """A finished build.
+
+    Attributes:
+        id: Of the build.
+        key: Content key.
+        packages: The ``.conda`` files, below the build's folder in the cache.
+        seconds: Wall time of the build; of the run that made it, when it was cached.
+        cached: Whether an earlier run had made it.
+    """
+
+    id: str
+    key: str
+    packages: tuple[Path, ...]
+    seconds: float
+    cached: bool
+
+    @property
+    def size(self) -> int:
+        """Bytes of all its packages."""
+        return sum(p.stat().st_size for p in self.packages)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A build that was not made: its own error, or the one of a build it needs."""
+
+    id: str
+    message: str
+
+
+@dataclass(frozen=True)
+class BuildReport:
+    """What became of every build of a plan."""
+
+    built: tuple[Built, ...]
+    failed: tuple[Failure, ...]
+    skipped: tuple[Failure, ...]
+
+
+def build_key(build: Build, level: int) -> str:
+    """Digest of everything that can change the packages of a build."""
+    digest = hashlib.sha256()
+
+    def add(*parts: str) -> None:
+        digest.update("\0".join(parts).encode() + b"\1")
+
+    add(str(_REVISION), rattler_build.rattler_build_version(), str(level), build.subdir)
+    for file in build.recipe.files():
+        add(file.relative_to(build.recipe.folder.parent).as_posix(), hashlib.sha256(file.read_bytes()).hexdigest())
+    for output in build.outputs:
+        add(output.subdir, output.file_name, json.dumps(dict(output.variant), sort_keys=True))
+    for artefact in sorted(build.artefacts, key=lambda a: a.target):
+        add(artefact.component, artefact.target, artefact.sha256)
+    return digest.hexdigest()[:32]
+
+
+def cached(build: Build, workspace: Workspace, level: int) -> Built | None:
+    """The build as an earlier run left it, if it did."""
+    key = build_key(build, level)
+    try:
+        note = json.loads((workspace.builds / key / "build.json").read_text())
+    except (FileNotFoundError, json.JSONDecodeError):
+        return None
+    packages = tuple(workspace.builds / key / name for name in note["packages"])
+    return Built(build.id, key, packages, note["seconds"], True) if all(p.exists() for p in packages) else None
+
+
+def run(
+    plan: Plan,
+    workspace: Workspace,
+    *,
+    level: int = 3,
+    jobs: int | None = None,
+    progress: Callable[[str, str], None] = lambda build_id, outcome: None,
+) -> BuildReport:
+    """Builds what is not in the cache.
+
+    Args:
+        plan: What to build; its artefacts must be laid out.
+        workspace: The checkout.
+        level: zstd compression level of the packages.
+        jobs: Parallel builds; the number of cores by default.
+        progress: Told of each build's id and outcome.
+    """
+    jobs = jobs or os.cpu_count() or 1
+    done: dict[str, Built] = {}
+    failed: dict[str, Failure] = {}
+    skipped: dict[str, Failure] = {}
+    todo: dict[str, Build] = {}
+    for build in plan.builds:
+        earlier = cached(build, workspace, level)
+        if earlier:
+            done[build.id] = earlier
+            progress(build.id, "unchanged")
+        else:
+            todo[build.id] = build
+    if todo:
+        with disk_errors(workspace.cache):
+            _clear_leftovers(workspace)
+            _run_pool(todo, plan, workspace, level, jobs, progress, done, failed, skipped)
+    order = [b.id for b in plan.builds]
+    return BuildReport(
+        *(tuple(found[i] for i in order if i in found) for found in (done, failed, skipped))  # type: ignore[attr-defined]
+    )
+
+
+def _run_pool(
+    todo: dict[str, Build],
+    plan: Plan,
+    workspace: Workspace,
+    level: int,
+    jobs: int,
+    progress: Callable[[str, str], None],
+    done: dict[str, Built],
+    failed: dict[str, Failure],
+    skipped: dict[str, Failure],
+) -> None:
+    # rattler-build starts threads, which do not survive a fork.
+    with ProcessPoolExecutor(min(jobs, len(todo)), mp_context=get_context("spawn")) as pool:
+        running: dict[Future[Built], str] = {}
+
+        def start_ready() -> None:
+            for build_id, build in list(todo.items()):
+                lost = [n for n in build.needs if n in failed or n in skipped]
+                if lost:
+                    skipped[build_id] = Failure(build_id, f"it needs {lost[0]}, which was not built")
+                    progress(build_id, skipped[build_id].message)
+                    del todo[build_id]
+            ready = [b for b in todo.values() if all(n in done for n in b.needs)]
+            # Large ones first, so that no core is left with one at the end.
+            for build in sorted(ready, key=lambda b: -sum(a.size for a in b.artefacts)):
+                running[pool.submit(_build, build, workspace, level)] = todo.pop(build.id).id
+
+        while todo or running:
+            start_ready()
+            finished, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in finished:
+                build_id = running.pop(future)
+                try:
+                    done[build_id] = future.result()
+                    progress(build_id, f"built in {done[build_id].seconds:.1f} s")
+                except BuildFailed as error:
+                    failed[build_id] = Failure(build_id, error.cause)
+                    progress(build_id, "FAILED")
+                except BrokenProcessPool:
+                    raise BuildFailed(
+                        f"a build process was killed while {build_id} was at work",
+                        "run the command again: finished builds are kept (is memory short?)",
+                    ) from None
+
+
+def _clear_leftovers(workspace: Workspace) -> None:
+    """Removes what killed runs left behind; the run lock makes sure that nobody is using it."""
+    for folder in workspace.builds.glob(".tmp-*"):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _build(build: Build, workspace: Workspace, level: int) -> Built:
+    """Runs in a process of its own."""
+    start = time.monotonic()
+    key = build_key(build, level)
+    scratch = workspace.builds / f".tmp-{key}-{os.getpid()}"
+    scratch.mkdir(parents=True)
+    try:
+        with disk_errors(workspace.cache):
+            packages = _run_rattler_build(build, workspace, scratch, level)
+            finished = scratch / "finished"
+            names = []
+            for package in packages:
+                name = package.relative_to(scratch)
+                sanitise(package, machine_folders(workspace, scratch))
+                (finished / name).parent.mkdir(parents=True, exist_ok=True)
+                os.replace(package, finished / name)
+                names.append(name.as_posix())
+            note = {"id": build.id, "packages": names, "seconds": round(time.monotonic() - start, 3)}
+            (finished / "build.json").write_text(json.dumps(note, indent=1))
+            home = workspace.builds / key
+            if home.exists():  # an incomplete folder of that name: `cached` refused it
+                shutil.rmtree(home)
+            os.replace(finished, home)
+        return Built(build.id, key, tuple(home / n for n in names), note["seconds"], False)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def machine_folders(workspace: Workspace, scratch: Path) -> Mapping[str, str]:
+    """This machine's folders that rattler-build may write down, and what stands for them in a package."""
+    return {
+        str(scratch): BUILD_ROOT,
+        scratch.as_uri(): f"file://{BUILD_ROOT}",
+        str(workspace.root): BUILD_ROOT,
+        str(Path.home()): "/home",
+    }
+
+
+def _run_rattler_build(build: Build, workspace: Workspace, scratch: Path, level: int) -> list[Path]:
+    wanted = {o.name for o in build.outputs}
+    packages: list[Path] = []
+    tools = rattler_build.ToolConfiguration(
+        test_strategy="skip", allow_symlinks_on_windows=True, compression_threads=1
+    )
+    try:
+        for variant in render_variants(build.recipe, build.variant_files, build.subdir, build.narrow):
+            if variant.recipe.package.name in wanted:
+                result = variant.run_build(
+                    tool_config=tools,
+                    output_dir=scratch,
+                    channels=[],
+                    package_format=f"conda:{level}",
+                    no_build_id=True,
+                )
+                packages += [Path(p) for p in result.packages]
+    except rattler_build.RattlerBuildError as error:
+        log = [str(error), *getattr(error, "log", [])]
+        file = workspace.cache / "logs" / f"{build.id}.log"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("\n".join(log), encoding="utf-8")
+        tail = "\n".join(f"    {line}" for line in "\n".join(log).splitlines()[-25:])
+        raise BuildFailed(f"{build.id}: {error}\n{tail}", f"the whole log is {file.relative_to(workspace.root)}") from None
+    return packages

@@ -1,0 +1,56 @@
+"""The `ctk` command."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from ctk.commands import audit, build, release, use
+from ctk.errors import CtkError
+from ctk.paths import workspace
+
+app = typer.Typer(
+    help="Builds, audits and verifies a conda channel of NVIDIA's CUDA Toolkit from its published artefacts.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("plan")(build.plan_command)
+app.command("fetch")(build.fetch_command)
+app.command("build")(build.build_command)
+app.command("audit")(audit.audit_command)
+app.command("solve")(use.solve_command)
+app.command("prove")(use.prove_command)
+app.add_typer(use.env_app, name="env")
+app.add_typer(release.app, name="release")
+
+_debug = False
+
+
+@app.callback()
+def _root(debug: Annotated[bool, typer.Option("--debug", help="Show a traceback when something fails.")] = False) -> None:
+    global _debug  # noqa: PLW0603 - the one setting that `main` needs after typer has parsed
+    _debug = debug
+
+
+def main() -> None:
+    """Runs the command line; errors become two lines and an exit code."""
+    # Nothing outside the checkout: rattler keeps its own caches here as well.
+    os.environ.setdefault("RATTLER_CACHE_DIR", str(workspace().cache / "rattler"))
+    try:
+        app()
+    except CtkError as error:
+        if _debug:
+            raise
+        console = Console(stderr=True, highlight=False)
+        console.print(f"error: {error.cause}", style="bold red", markup=False, soft_wrap=True)
+        if error.step:
+            console.print(f"next: {error.step}", markup=False, soft_wrap=True)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("\nstopped; what was finished is kept", file=sys.stderr)
+        sys.exit(130)

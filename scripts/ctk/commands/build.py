@@ -1,0 +1,120 @@
+"""`ctk plan`, `ctk fetch` and `ctk build`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Annotated
+
+import typer
+
+from ctk import pipeline
+from ctk.commands.options import Base, Jobs, Platforms, Pythons, Recipes, Releases, base_channel
+from ctk.paths import Workspace, workspace
+from ctk.plan import Plan, Request, plan
+from ctk.project import published_set, python_tags
+from ctk.report import Reporter, megabytes
+from ctk.runlock import exclusive
+
+
+def _plan(
+    where: Workspace,
+    releases: list[str] | None,
+    recipes: list[str] | None,
+    platforms: list[str] | None,
+    pythons: list[str] | None,
+) -> Plan:
+    request = Request(releases or (), recipes or (), pipeline.default_platforms(platforms or ()), pythons or ())
+    return plan(published_set(where), request, python_tags(where.build_config))
+
+
+def _show(planned: Plan, report: Reporter) -> None:
+    rows = [
+        (b.id, " ".join(o.name for o in b.outputs), megabytes(sum(a.size for a in b.artefacts)))
+        for b in planned.builds
+    ]
+    report.table("builds", ["build", "packages", "MB to read"], rows, right=["MB to read"])
+    if planned.left_out:
+        report.table("left out", ["what", "why"], [(x.id, x.reason) for x in planned.left_out])
+    total = sum(a.size for a in planned.artefacts)
+    report.console.print(
+        f"{len(planned.builds)} builds, {sum(len(b.outputs) for b in planned.builds)} packages, "
+        f"{len(planned.artefacts)} artefacts of {megabytes(total)} MB; {len(planned.left_out)} left out"
+    )
+
+
+def plan_command(
+    releases: Releases = None,
+    recipes: Recipes = None,
+    platforms: Platforms = None,
+    pythons: Pythons = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The plan as JSON, with each build's needs.")] = False,
+) -> None:
+    """Show what would be built, and what is left out and why.
+
+    Example: ctk plan --release 13.4 --platform win-arm64
+    """
+    planned = _plan(workspace(), releases, recipes, platforms, pythons)
+    if as_json:
+        print(planned.to_json())
+    else:
+        _show(planned, Reporter())
+
+
+def fetch_command(
+    releases: Releases = None, recipes: Recipes = None, platforms: Platforms = None, pythons: Pythons = None
+) -> None:
+    """Download the artefacts of a plan, checked against the release locks, and lay them out for recipes.
+
+    Afterwards rattler-build alone can build those recipes. Example: ctk fetch --release 12.9 --recipe cuda-nvrtc
+    """
+    where, report = workspace(), Reporter()
+    planned = _plan(where, releases, recipes, platforms, pythons)
+    with exclusive(where, report.say):
+        pipeline.fetch_plan(planned, where, report, pipeline.Clock(report))
+
+
+def build_command(
+    releases: Releases = None,
+    recipes: Recipes = None,
+    platforms: Platforms = None,
+    pythons: Pythons = None,
+    base: Base = "local",
+    jobs: Jobs = None,
+    level: Annotated[
+        int, typer.Option("--level", min=1, max=22, help="zstd level: low is fast, 19 is for publishing.")
+    ] = 3,
+    print_plan: Annotated[bool, typer.Option("--print-plan", help="Print the plan and exit.")] = False,
+) -> None:
+    """Build, audit, test and index packages, then publish them in output/channel.
+
+    Without options: everything for this machine's platform. What did not change is not built again.
+    Example: ctk build --release 13.4 --platform win-64 --platform linux-aarch64
+    """
+    where, report = workspace(), Reporter()
+    planned = _plan(where, releases, recipes, platforms, pythons)
+    if print_plan:
+        _show(planned, report)
+        return
+    with exclusive(where, report.say):
+        if base == "local":
+            pipeline.make_base(where, report, level=level, jobs=jobs or 2)
+        result = pipeline.run(planned, where, report, base_channel(base, where), level=level, jobs=jobs)
+    _summary(result, planned, report)
+
+
+def _summary(result: pipeline.Result, planned: Plan, report: Reporter) -> None:
+    not_run = Counter(o.detail for o in result.tests if o.state == "not run")
+    for reason, count in not_run.items():
+        report.say(f"package tests: {count} not run: {reason}")
+    if planned.left_out:
+        report.table("left out", ["what", "why"], [(x.id, x.reason) for x in planned.left_out])
+    rows = []
+    for recipe in sorted({b.recipe.name for b in planned.builds}):
+        made = [b for b in result.built.built if planned.by_id[b.id].recipe.name == recipe]
+        packages = sum(len(b.packages) for b in made)
+        fresh = [b for b in made if not b.cached]
+        spent = f"{sum(b.seconds for b in fresh):.1f}" if fresh else "unchanged"
+        rows.append((recipe, len(made), packages, megabytes(sum(b.size for b in made)), spent))
+    report.table("built", ["recipe", "builds", "packages", "MB", "seconds"], rows, ["builds", "packages", "MB", "seconds"])
+    where = ", ".join(f"{subdir} {count}" for subdir, count in result.staged.packages.items())
+    report.console.print(f"channel: {result.staged.channel} ({where}; {megabytes(result.staged.size)} MB)", soft_wrap=True)

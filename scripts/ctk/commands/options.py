@@ -1,0 +1,36 @@
+"""Options and objects that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ctk.paths import Workspace
+
+Releases = Annotated[
+    list[str] | None, typer.Option("--release", "-r", help="CTK minor such as 13.4, or python-13; may be repeated.")
+]
+Recipes = Annotated[list[str] | None, typer.Option("--recipe", help="Folder name below recipes/; may be repeated.")]
+Platforms = Annotated[
+    list[str] | None,
+    typer.Option("--platform", "-p", help="linux-64, linux-aarch64, win-64 or win-arm64; may be repeated."),
+]
+Pythons = Annotated[list[str] | None, typer.Option("--python", help="Such as 3.12 or 3.14t; may be repeated.")]
+Base = Annotated[
+    str,
+    typer.Option(
+        "--base", help="Channel with python, numpy and so on: a name such as conda-forge, a URL, or 'local' to make one."
+    ),
+]
+Jobs = Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Parallel builds; the number of cores by default.")]
+Driver = Annotated[
+    str | None,
+    typer.Option("--driver", help="CUDA version of the driver, such as 12.4, or none; this machine's by default."),
+]
+
+
+def base_channel(base: str, workspace: Workspace) -> Path | str:
+    """The base channel that --base names."""
+    return workspace.base_channel if base == "local" else base

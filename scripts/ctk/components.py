@@ -1,0 +1,74 @@
+"""The components that are packaged, and where a CTK manifest states them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from packaging.requirements import Requirement
+
+MANIFEST = "cuda-toolkit"
+"""The distribution whose metadata at version X.Y.Z is the manifest of CTK release X.Y.Z."""
+
+
+@dataclass(frozen=True)
+class CtkComponent:
+    """A component of the CTK.
+
+    Attributes:
+        name: Our name of it, and the manifest's extra.
+        project: Its distribution; in CUDA 12 with ``-cu12`` appended.
+        inside: The component whose artefact contains it in the releases that have no distribution of its own.
+    """
+
+    name: str
+    project: str
+    inside: str | None = None
+
+    def distribution(self, major: str) -> str:
+        """Its name on the index for a CUDA major."""
+        return f"{self.project}-cu{major}" if int(major) < 13 else self.project
+
+
+CTK_COMPONENTS: tuple[CtkComponent, ...] = (
+    CtkComponent("cccl", "nvidia-cuda-cccl"),
+    CtkComponent("crt", "nvidia-cuda-crt", inside="nvcc"),
+    CtkComponent("cudart", "nvidia-cuda-runtime"),
+    CtkComponent("cufile", "nvidia-cufile"),
+    CtkComponent("nvcc", "nvidia-cuda-nvcc"),
+    CtkComponent("nvfatbin", "nvidia-nvfatbin"),
+    CtkComponent("nvjitlink", "nvidia-nvjitlink"),
+    CtkComponent("nvrtc", "nvidia-cuda-nvrtc"),
+    CtkComponent("nvvm", "nvidia-nvvm", inside="nvcc"),
+    CtkComponent("profiler", "nvidia-cuda-profiler-api"),
+)
+
+PYTHON_ROOT = "cuda-python"
+"""The project whose version is the CUDA major's, and whose requirements choose the others."""
+
+PYTHON_PROJECTS: tuple[str, ...] = (PYTHON_ROOT, "cuda-bindings", "cuda-core", "numba-cuda", "cuda-pathfinder")
+"""In the order of choice: each is chosen so that it accepts those before it."""
+
+
+@dataclass(frozen=True)
+class Pin:
+    """One requirement of a manifest, with the line that states it."""
+
+    requirement: Requirement
+    line: str
+
+
+def extra_of(pin: Pin) -> str | None:
+    """The extra under which a requirement is stated; None for an unconditional one."""
+    found = re.search(r"""extra == ["']([^"']+)["']""", str(pin.requirement.marker or ""))
+    return found[1] if found else None
+
+
+def pins_of(component: CtkComponent, major: str, manifest: Sequence[Pin]) -> list[Pin]:
+    """What a manifest states of a component: of all requirements of its extra, those on its own distribution.
+
+    An extra also names what the component needs (``nvcc`` names cudart and nvvm); those have extras of their own.
+    """
+    own = component.distribution(major)
+    return [pin for pin in manifest if extra_of(pin) == component.name and pin.requirement.name == own]

@@ -1,0 +1,84 @@
+"""Creates environments from a pick, once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import rattler
+from rattler import Subdir
+
+from ctk.fetch import disk_errors
+from ctk.solve import Pick
+
+
+@dataclass(frozen=True)
+class Environment:
+    """An environment on disk.
+
+    Attributes:
+        prefix: Its folder.
+        pick: What is in it.
+        changed: Whether this run made or changed it.
+    """
+
+    prefix: Path
+    pick: Pick
+    changed: bool
+
+    @property
+    def python(self) -> Path:
+        """Its interpreter."""
+        windows = self.pick.scenario.subdir.startswith("win-")
+        return self.prefix / ("python.exe" if windows else "bin/python")
+
+
+def create(pick: Pick, prefix: Path, cache: Path) -> Environment:
+    """Makes an environment hold exactly the packages of a pick.
+
+    Args:
+        pick: What to install.
+        prefix: Where.
+        cache: Where unpacked packages are kept, hard-linked into environments.
+
+    Raises:
+        NoSpace: The disk is full; run again to continue.
+    """
+    wanted = sorted(f"{r.file_name}#{r.sha256.hex() if r.sha256 else ''}" for r in pick.records)
+    note = prefix / "conda-meta" / "ctk.json"
+    try:
+        if json.loads(note.read_text()) == wanted:
+            return Environment(prefix, pick, False)
+    except (FileNotFoundError, json.JSONDecodeError, NotADirectoryError):
+        pass
+    note.unlink(missing_ok=True)
+    with disk_errors(prefix.parent):
+        asyncio.run(_install(pick, prefix, cache))
+        # conda's own list of files in conda-meta ignores names it does not know.
+        note.write_text(json.dumps(wanted, indent=1))
+    return Environment(prefix, pick, True)
+
+
+async def _install(pick: Pick, prefix: Path, cache: Path) -> None:
+    await rattler.install(
+        list(pick.records),
+        target_prefix=prefix,
+        cache_dir=cache,
+        platform=Subdir(pick.scenario.subdir),
+        reinstall_packages=_altered(pick, prefix) or None,
+        show_progress=False,
+    )
+
+
+def _altered(pick: Pick, prefix: Path) -> set[str]:
+    """Packages installed under the same file name with other content: local rebuilds keep their name."""
+    wanted = {r.file_name: r for r in pick.records}
+    altered = set()
+    for file in (prefix / "conda-meta").glob("*-*.json"):
+        record = json.loads(file.read_text())
+        match = wanted.get(record.get("fn", ""))
+        if match is not None and match.sha256 and record.get("sha256") != match.sha256.hex():
+            altered.add(match.name.normalized)
+    return altered

@@ -1,0 +1,117 @@
+"""Every error the tooling raises on purpose: a cause, a next step and an exit code of its own.
+
+The command line prints ``error: <cause>`` and ``next: <step>``; a traceback only with ``--debug``.
+Problems that can be found together are collected and raised once (`Problems`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+
+
+class CtkError(Exception):
+    """Base of the tooling's errors.
+
+    Args:
+        cause: What is wrong, one sentence.
+        step: What the user can do next, one sentence.
+    """
+
+    exit_code = 1
+
+    def __init__(self, cause: str, step: str = "") -> None:
+        super().__init__(cause)
+        self.cause = cause
+        self.step = step
+
+
+class UnknownName(CtkError):
+    """A release, recipe, platform or Python that does not exist here."""
+
+    exit_code = 3
+
+    @classmethod
+    def of(cls, kind: str, name: str, known: Iterable[str]) -> UnknownName:
+        """An error naming the valid names nearest to the one given, or all of them when none is near."""
+        valid = sorted(set(known))
+        near = get_close_matches(name, valid, n=3, cutoff=0.5) or valid
+        return cls(f"unknown {kind} {name!r}", f"did you mean {' or '.join(near)}?" if near else f"there is no {kind} yet")
+
+
+class LockError(CtkError):
+    """A release lock that does not follow its schema, or disagrees with its variant file."""
+
+    exit_code = 4
+
+
+class IndexUnavailable(CtkError):
+    """The package index did not answer, or answered with an error, after every retry."""
+
+    exit_code = 5
+
+
+class NotPublished(CtkError):
+    """The index answers, but holds no such distribution, version or file."""
+
+    exit_code = 6
+
+
+class HashMismatch(CtkError):
+    """An artefact whose sha256 is not the locked one. It was set aside and is never used."""
+
+    exit_code = 7
+
+
+class BuildFailed(CtkError):
+    """rattler-build did not make a package, or one of the package's own tests failed."""
+
+    exit_code = 8
+
+
+class AuditFailed(CtkError):
+    """A built package breaks a rule of the design."""
+
+    exit_code = 9
+
+
+class Unsolvable(CtkError):
+    """No set of packages satisfies the request."""
+
+    exit_code = 10
+
+
+class Busy(CtkError):
+    """Another run holds the lock of this checkout."""
+
+    exit_code = 11
+
+
+class NoSpace(CtkError):
+    """The disk is full, or a file could not be written."""
+
+    exit_code = 12
+
+
+class OutOfDate(CtkError):
+    """A ``--check`` found that a generated file differs from what would be written."""
+
+    exit_code = 13
+
+
+class RecipeError(CtkError):
+    """A recipe that rattler-build cannot render, or that asks for what no lock provides."""
+
+    exit_code = 14
+
+
+class ProofFailed(CtkError):
+    """A created environment did not do what it must."""
+
+    exit_code = 15
+
+
+def problems(kind: type[CtkError], where: str, found: Sequence[str], step: str) -> CtkError:
+    """One error that lists every problem found in one place, a line each."""
+    count = f"{len(found)} problem" + ("s" if len(found) != 1 else "")
+    return kind("\n".join([f"{where}: {count}", *(f"  - {line}" for line in found)]), step)

@@ -1,0 +1,205 @@
+"""The fetch station: fills a content-addressed cache from the package index, and lays it out for recipes.
+
+A file enters the store only when its sha256 is the locked one. A download that breaks off is continued by the next
+run; two downloads of one file never meet, because a run holds the checkout's lock (`ctk.runlock`).
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from ctk.errors import CtkError, HashMismatch, NoSpace
+from ctk.index import Index, IndexFile
+from ctk.lock import Artefact
+from ctk.paths import Workspace
+from ctk.retry import Interrupted
+
+_CHUNK = 1 << 20
+
+
+class Progress(Protocol):
+    """Told of bytes as they arrive."""
+
+    def __call__(self, artefact: Artefact, received: int) -> None: ...
+
+
+def stored(artefact: Artefact, workspace: Workspace) -> Path:
+    """Where the store keeps an artefact, whether it is there or not."""
+    return workspace.store / artefact.sha256[:2] / artefact.sha256
+
+
+def laid_out(artefact: Artefact, workspace: Workspace) -> Path:
+    """The predictable path under which recipes read an artefact."""
+    return workspace.artefacts / artefact.component / artefact.version / f"{artefact.target}.zip"
+
+
+def missing(artefacts: Iterable[Artefact], workspace: Workspace) -> list[Artefact]:
+    """Those that the store lacks, each file once."""
+    unique = {a.sha256: a for a in artefacts}
+    return [a for a in unique.values() if not _complete(stored(a, workspace), a.size)]
+
+
+def fetch(
+    artefacts: Sequence[Artefact],
+    workspace: Workspace,
+    index: Callable[[], Index],
+    *,
+    jobs: int = 4,
+    progress: Progress = lambda artefact, received: None,
+) -> list[Path]:
+    """Makes every artefact available to recipes.
+
+    Args:
+        artefacts: What is wanted.
+        workspace: The checkout.
+        index: Opens the index; called only when something must be downloaded.
+        jobs: Parallel downloads.
+        progress: Told of every piece that arrives, from several threads.
+
+    Returns:
+        The laid-out path of each artefact, in the order given.
+
+    Raises:
+        IndexUnavailable, NotPublished, HashMismatch, NoSpace: The first that happened. Downloads already running are
+            finished first, so that nothing fetched is lost.
+    """
+    wanted = missing(artefacts, workspace)
+    if wanted:
+        with index() as source, ThreadPoolExecutor(jobs) as pool:
+            futures = [pool.submit(_download, a, workspace, source, progress) for a in wanted]
+            failed: CtkError | None = None
+            for future in as_completed(futures):
+                try:
+                    future.result()
+                except CtkError as error:
+                    failed = failed or error
+                    # What has not begun would fail the same way, or be wasted.
+                    for other in futures:
+                        other.cancel()
+                except BaseException as error:
+                    if not future.cancelled():
+                        for other in futures:
+                            other.cancel()
+                        raise error
+            if failed:
+                raise failed
+    with disk_errors(workspace.cache):
+        return [_lay_out(a, workspace) for a in artefacts]
+
+
+def _complete(path: Path, size: int) -> bool:
+    try:
+        return path.stat().st_size == size
+    except FileNotFoundError:
+        return False
+
+
+def _download(artefact: Artefact, workspace: Workspace, index: Index, progress: Progress) -> None:
+    part = workspace.store / "partial" / artefact.sha256
+    with disk_errors(workspace.cache):
+        part.parent.mkdir(parents=True, exist_ok=True)
+        file = index.locate(artefact)
+        digest, size = index.retry.run(lambda: _continue(part, artefact, index, file, progress))
+        if digest != artefact.sha256 or size != artefact.size:
+            aside = workspace.cache / "refused" / f"{artefact.file}.{digest[:16]}"
+            aside.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(part, aside)
+            raise HashMismatch(
+                f"{artefact.file} of {artefact.distribution} {artefact.version} is not the locked file:\n"
+                f"  locked sha256 {artefact.sha256} ({artefact.size} bytes)\n"
+                f"  served sha256 {digest} ({size} bytes)",
+                f"it was set aside as {aside.relative_to(workspace.root)} and is not used; "
+                "if the index is right, `ctk release add` locks the new file for review",
+            )
+        home = stored(artefact, workspace)
+        home.parent.mkdir(parents=True, exist_ok=True)
+        # Stored files are read-only: recipes get hard links to them.
+        part.chmod(0o444)
+        os.replace(part, home)
+
+
+def _continue(part: Path, artefact: Artefact, index: Index, file: IndexFile, progress: Progress) -> tuple[str, int]:
+    """Appends what is missing to a partial file; returns sha256 and size of what is there then.
+
+    Raises:
+        Interrupted: The answer ended too early; what came is kept, and the next call continues.
+    """
+    hasher = hashlib.sha256()
+    size = 0
+    if part.exists():
+        part.chmod(0o644)
+        for block in _blocks(part):
+            hasher.update(block)
+            size += len(block)
+        if size > artefact.size:
+            part.unlink()
+            hasher, size = hashlib.sha256(), 0
+        elif size == artefact.size:
+            return hasher.hexdigest(), size
+    with index.stream(file, offset=size) as (is_partial, _, blocks):
+        if size and not is_partial:
+            hasher, size = hashlib.sha256(), 0
+        with part.open("ab" if size else "wb") as target:
+            for block in blocks:
+                target.write(block)
+                hasher.update(block)
+                size += len(block)
+                progress(artefact, len(block))
+                if size > artefact.size:
+                    break
+    if size < artefact.size:
+        raise Interrupted(
+            f"{artefact.distribution} {artefact.version}: {artefact.file} breaks off after {size} of {artefact.size} bytes",
+            "run the command again; it continues where it stopped",
+        )
+    return hasher.hexdigest(), size
+
+
+def _blocks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while block := file.read(_CHUNK):
+            yield block
+
+
+def _lay_out(artefact: Artefact, workspace: Workspace) -> Path:
+    source, target = stored(artefact, workspace), laid_out(artefact, workspace)
+    try:
+        if os.path.samestat(source.stat(), target.stat()):
+            return target
+    except FileNotFoundError:
+        pass
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_suffix(f".{os.getpid()}")
+    try:
+        os.link(source, temporary)
+    except OSError:
+        # No hard links on this file system.
+        shutil.copyfile(source, temporary)
+    os.replace(temporary, target)
+    temporary.unlink(missing_ok=True)  # replacing a link by another link to the same file removes neither
+    return target
+
+
+@contextmanager
+def disk_errors(folder: Path) -> Iterator[None]:
+    """Turns a full or read-only disk into an error that says where, and what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            free = shutil.disk_usage(folder if folder.exists() else folder.parent).free
+            raise NoSpace(
+                f"no space left below {folder} ({free / 1e6:.0f} MB free)",
+                "free some space and run the command again; everything finished so far is kept",
+            ) from error
+        if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
+            raise NoSpace(f"cannot write {error.filename or folder}: {error.strerror}", "make the folder writable") from error
+        raise

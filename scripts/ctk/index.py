@@ -1,0 +1,277 @@
+"""The package index that the user's pip is configured for.
+
+Whatever pip would use is used: index, extra indexes and links of its files and environment, its certificate, proxy,
+timeout and retries, credentials in URLs, netrc or keyring. So a company mirror works, and no host is named here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from email.message import Message
+from email.parser import BytesParser
+from threading import Lock
+
+import httpx2
+from packaging.utils import canonicalize_name
+from unearth import Package, PackageFinder
+
+from ctk.errors import HashMismatch, IndexUnavailable, NotPublished
+from ctk.index_client import Pages, open_client
+from ctk.lock import Artefact
+from ctk.pip_config import IndexSettings, pip_settings
+from ctk.remote_file import RemoteFile
+from ctk.retry import STEP, Interrupted, Retry, describe
+
+__all__ = ["Index", "IndexFile", "IndexSettings", "Interrupted", "Retry", "pip_settings"]
+
+_WHOLE = 2_000_000  # bytes up to which reading a wheel whole, and checking it, beats several requests for its parts
+_IDENTITY = {"Accept-Encoding": "identity"}  # lengths and offsets are those of the file
+
+
+@dataclass(frozen=True)
+class IndexFile:
+    """One file that the index offers.
+
+    Attributes:
+        distribution: Normalised name.
+        version: As the file name says it.
+        file: File name.
+        sha256: None when the index does not state it.
+        url: Where it is now. Never written to a file: a mirror has another, and it may hold credentials.
+        yanked: Whether its publisher took it back.
+        requires_python: Version specifier, or None.
+        metadata_url: Where the index keeps a copy of the wheel's METADATA, or None.
+    """
+
+    distribution: str
+    version: str
+    file: str
+    sha256: str | None
+    url: str = field(repr=False)
+    yanked: bool = False
+    requires_python: str | None = None
+    metadata_url: str | None = field(default=None, repr=False)
+
+
+class Index:
+    """A client of the package index; safe to use from several threads. Close it, or use it as a context.
+
+    Args:
+        settings: What pip is configured for; asked from pip when not given.
+        retry: How failed requests are tried again; from the settings when not given.
+    """
+
+    def __init__(self, settings: IndexSettings | None = None, retry: Retry | None = None) -> None:
+        self.settings = settings if settings is not None else pip_settings()
+        self.retry = retry if retry is not None else Retry(attempts=self.settings.retries + 1)
+        self._client = open_client(self.settings)
+        self._found: dict[str, tuple[IndexFile, ...]] = {}
+        self._lock = Lock()
+
+    def __enter__(self) -> Index:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._client.close()
+
+    def files(self, distribution: str) -> tuple[IndexFile, ...]:
+        """Every file of a distribution on every index: newest version first, what was yanked last.
+
+        Raises:
+            NotPublished: When no index has the distribution.
+            IndexUnavailable: When an index gave no answer.
+        """
+        name = canonicalize_name(distribution)
+        with self._lock:
+            if name in self._found:
+                return self._found[name]
+        packages = self._finder(name).find_all_packages(name, allow_yanked=True)
+        offers = {(f.file, f.sha256): f for f in reversed([_index_file(name, p) for p in packages])}
+        if not offers:
+            raise NotPublished(
+                f"the package index holds no file of {name}", "check which indexes `pip config list` names"
+            )
+        files = tuple(reversed(offers.values()))
+        with self._lock:
+            return self._found.setdefault(name, files)
+
+    def locate(self, artefact: Artefact) -> IndexFile:
+        """The file of an artefact, by its exact name.
+
+        Raises:
+            NotPublished: When the index lacks it.
+            HashMismatch: When the index offers other content under that name.
+        """
+        offers = [f for f in self.files(artefact.distribution) if f.file == artefact.file]
+        if not offers:
+            raise NotPublished(
+                f"the package index has no {artefact.file} of {artefact.distribution} {artefact.version}",
+                "a mirror may have to fetch it first; else lock the release anew with `ctk release add`",
+            )
+        same = [f for f in offers if f.sha256 in (None, artefact.sha256)]
+        if not same:
+            raise HashMismatch(
+                f"{artefact.distribution}: the index states another sha256 of {artefact.file}:\n"
+                f"  locked {artefact.sha256}\n  index  {offers[0].sha256}",
+                "ask whoever runs the index why; if the change is meant, lock anew with `ctk release add`",
+            )
+        return same[0]
+
+    def size(self, file: IndexFile) -> int:
+        """Bytes of a file, without reading it."""
+        head = self.retry.send(file.distribution, lambda: self._client.request("HEAD", file.url, headers=_IDENTITY))
+        if head.status_code == 200 and "Content-Length" in head.headers:
+            return int(head.headers["Content-Length"])
+        with self.stream(file) as (_, total, chunks):  # no HEAD there: the head of a GET says it too
+            return total if total is not None else sum(map(len, chunks))
+
+    def sha256(self, file: IndexFile) -> str:
+        """The hash that the index states, or that of the content where it states none."""
+
+        def read() -> str:
+            digest = hashlib.sha256()
+            with self.stream(file) as (_, _, chunks):
+                for chunk in chunks:
+                    digest.update(chunk)
+            return digest.hexdigest()
+
+        return file.sha256 or self.retry.run(read)
+
+    def metadata(self, file: IndexFile) -> Message:
+        """The METADATA of a wheel: the index's copy if it has one, else read out of the wheel.
+
+        Raises:
+            HashMismatch: When a wheel that was read whole is not what the index states.
+        """
+        if file.metadata_url:
+            return BytesParser().parsebytes(self._read(file, file.metadata_url))
+        size = self.size(file)
+        if size <= _WHOLE:
+            wheel: io.IOBase = io.BytesIO(self.content(file))
+        else:
+            wheel = RemoteFile(size, lambda start, length: self.part(file, start, length), lambda: self.content(file))
+        with zipfile.ZipFile(wheel) as archive:  # type: ignore[arg-type]
+            name = next(n for n in archive.namelist() if n.count("/") == 1 and n.endswith(".dist-info/METADATA"))
+            return BytesParser().parsebytes(archive.read(name))
+
+    def content(self, file: IndexFile) -> bytes:
+        """A whole file, checked; for small ones.
+
+        Raises:
+            HashMismatch: When it is not what the index states.
+        """
+        content = self._read(file, file.url)
+        found = hashlib.sha256(content).hexdigest()
+        if file.sha256 and found != file.sha256:
+            raise HashMismatch(
+                f"{file.distribution}: {file.file} is not what the index says:\n"
+                f"  stated {file.sha256}\n  read   {found}",
+                "run the same command again; if it stays, ask whoever runs the index",
+            )
+        return content
+
+    def part(self, file: IndexFile, start: int, length: int) -> bytes | None:
+        """Some bytes of a file; None when the server gives only whole files."""
+
+        def read() -> bytes | None:
+            headers = _IDENTITY | {"Range": f"bytes={start}-{start + length - 1}"}
+            with self._open(file, file.url, headers) as answer:
+                return b"".join(_chunks(answer, file)) if answer.status_code == 206 else None
+
+        return self.retry.run(read)
+
+    @contextmanager
+    def stream(self, file: IndexFile, offset: int = 0) -> Iterator[tuple[bool, int | None, Iterator[bytes]]]:
+        """Content of a file from ``offset`` on.
+
+        Yields:
+            Whether the chunks start at ``offset`` (else at 0: the server ignores ranges), the bytes of the whole file
+            if the server says so, and the chunks.
+
+        Raises:
+            IndexUnavailable: When no answer came after every retry.
+            Interrupted: When the connection broke while the chunks were read; a new stream continues it.
+            NotPublished: When the file is not there.
+        """
+        headers = _IDENTITY | ({"Range": f"bytes={offset}-"} if offset else {})
+        with self._open(file, file.url, headers) as answer:
+            yield answer.status_code == 206, _total(answer), _chunks(answer, file)
+
+    def _finder(self, name: str) -> PackageFinder:
+        finder = PackageFinder(
+            Pages(self._client, self.retry, name),
+            index_urls=self.settings.index_urls,
+            find_links=self.settings.find_links,
+            ignore_compatibility=True,
+        )
+        if self.settings.no_index and not self.settings.find_links:
+            finder.sources.clear()  # without any source it falls back to the default index
+        return finder
+
+    def _read(self, file: IndexFile, url: str) -> bytes:
+        def read() -> bytes:
+            with self._open(file, url, _IDENTITY) as answer:
+                return b"".join(_chunks(answer, file))
+
+        return self.retry.run(read)
+
+    @contextmanager
+    def _open(self, file: IndexFile, url: str, headers: Mapping[str, str]) -> Iterator[httpx2.Response]:
+        def send() -> httpx2.Response:
+            return self._client.send(self._client.build_request("GET", url, headers=headers), stream=True)
+
+        answer = self.retry.send(f"{file.distribution} ({file.file})", send)
+        try:
+            if answer.status_code in (404, 410):
+                raise NotPublished(
+                    f"{file.distribution}: the index lists {file.file} but does not have it",
+                    "run the same command again; if it stays, ask whoever runs the index",
+                )
+            if answer.status_code not in (200, 206):
+                raise IndexUnavailable(
+                    f"{answer.url.host} answered {answer.status_code} for {file.distribution} ({file.file})", STEP
+                )
+            yield answer
+        finally:
+            answer.close()
+
+
+def _index_file(name: str, package: Package) -> IndexFile:
+    link = package.link
+    hashes = link.hashes or ({link.hash_name: link.hash} if link.hash_name else {})
+    copy = link.dist_info_link
+    return IndexFile(
+        distribution=name,
+        version=package.version or "",
+        file=link.filename,
+        sha256=hashes.get("sha256"),
+        url=link.url_without_fragment,
+        yanked=link.is_yanked,
+        requires_python=link.requires_python,
+        metadata_url=copy.url_without_fragment if copy else None,
+    )
+
+
+def _total(answer: httpx2.Response) -> int | None:
+    """Bytes of the whole file, from a whole or a partial answer."""
+    if answer.status_code == 206:
+        total = answer.headers.get("Content-Range", "").rpartition("/")[2]
+    else:
+        total = answer.headers.get("Content-Length", "")
+    return int(total) if total.isdecimal() else None
+
+
+def _chunks(answer: httpx2.Response, file: IndexFile) -> Iterator[bytes]:
+    try:
+        yield from answer.iter_bytes()
+    except httpx2.TransportError as error:
+        raise Interrupted(f"{file.distribution}: {file.file} broke off: {describe(error)}", STEP) from error

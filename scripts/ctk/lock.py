@@ -1,0 +1,247 @@
+"""Release locks: which artefacts a release is made of, and what its binaries say of themselves.
+
+A release is a pair of files that are generated together. ``<name>.lock`` is what fetch reads: for each component
+and target the artefact. ``<name>.yaml`` is what recipes read: a standard variant config with one version for each
+component, and the facts. Both are canonical: loading and dumping gives the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from packaging.version import Version
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString as Quoted
+
+from ctk.errors import LockError, UnknownName, problems
+from ctk.paths import Workspace
+
+SCHEMA = 1
+_STEP = "run `ctk release add {0} --write` to write it anew"
+
+
+@dataclass(frozen=True)
+class Artefact:
+    """One published file.
+
+    Attributes:
+        component: Our name of what it belongs to, e.g. ``cudart``.
+        distribution: Its name on the package index, e.g. ``nvidia-cuda-runtime``.
+        version: Its version there.
+        target: What it is for: ``<subdir>``, ``<subdir>-<python tag>`` or ``noarch``; stem of what recipes read.
+        file: File name on the index.
+        sha256: 64 hexadecimal digits.
+        size: Bytes.
+    """
+
+    component: str
+    distribution: str
+    version: str
+    target: str
+    file: str
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Component:
+    """A part of a release with a version of its own; a target without an artefact maps to None."""
+
+    name: str
+    distribution: str
+    version: str
+    artefacts: Mapping[str, Artefact | None]
+
+    @property
+    def variant_key(self) -> str:
+        """The key under which recipes find the version."""
+        return self.name.replace("-", "_")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the binaries of a CTK release say of themselves.
+
+    Attributes:
+        gpu_architectures: Compute capabilities that NVRTC can compile for, lowest first, e.g. ``7.5``.
+        ptx_isa: PTX ISA version that NVRTC writes, e.g. ``9.4``.
+        glibc: Subdir -> component -> newest glibc symbol version that its ELF files need.
+    """
+
+    gpu_architectures: tuple[str, ...]
+    ptx_isa: str
+    glibc: Mapping[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True)
+class ReleaseLock:
+    """A whole release lock.
+
+    Attributes:
+        release: ``13.4.3`` for a CTK release, else the name itself: ``python-13``, ``base``.
+        manifest: The artefact that defines a CTK release; None for the other kinds.
+        components: By name, sorted.
+        facts: None until measured, and for the other kinds.
+    """
+
+    release: str
+    manifest: Artefact | None
+    components: Mapping[str, Component]
+    facts: Facts | None = None
+
+    @property
+    def is_ctk(self) -> bool:
+        return self.release[:1].isdigit()
+
+    @property
+    def name(self) -> str:
+        """Stem of the pair of files."""
+        return f"cuda-{self.minor}" if self.is_ctk else self.release
+
+    @property
+    def minor(self) -> str:
+        """E.g. ``13.4``; empty for what is not a CTK release."""
+        return ".".join(self.release.split(".")[:2]) if self.is_ctk else ""
+
+    @property
+    def major(self) -> str:
+        """E.g. ``13``; empty for the base channel."""
+        return self.release.split(".")[0] if self.is_ctk else self.release.partition("-")[2]
+
+    @property
+    def artefacts(self) -> tuple[Artefact, ...]:
+        """Every artefact of every component, in the order of the file. The manifest is not one of them."""
+        return tuple(a for c in self.components.values() for a in c.artefacts.values() if a is not None)
+
+
+def load(path: Path) -> ReleaseLock:
+    """Read and check a release: the ``.lock`` at ``path`` and the ``.yaml`` beside it.
+
+    Raises:
+        LockError: With every problem of both files, each with its component and line.
+    """
+    from ctk import lock_schema
+
+    path = path.with_suffix(".lock")
+    lock, found = lock_schema.parse_lock(lock_schema.read(path), path.stem)
+    found = [f"{path.name} {line}" for line in found]
+    if lock is not None:
+        pair = path.with_suffix(".yaml")
+        found += [
+            f"{pair.name} {line}" for line in lock_schema.disagreements(lock_schema.read(pair), variant_keys(lock))
+        ]
+    if found or lock is None:
+        raise problems(LockError, path.stem, found, _STEP.format(path.stem.removeprefix("cuda-")))
+    return lock
+
+
+def release_locks(workspace: Workspace) -> dict[str, ReleaseLock]:
+    """Every release of the checkout by name: CTK releases by version, then the Python sets.
+
+    Raises:
+        LockError: For the first release that is not valid.
+    """
+    locks = [load(path) for path in workspace.variants.glob("*.lock")]
+    return {lock.name: lock for lock in sorted(locks, key=_order)}
+
+
+def find_release(locks: Mapping[str, ReleaseLock], name: str) -> ReleaseLock:
+    """The lock that ``name`` means: ``13.4``, ``13.4.3``, ``cuda-13.4`` or ``python-13``.
+
+    Raises:
+        UnknownName: Naming the nearest valid ones.
+    """
+    for lock in locks.values():
+        if name in (lock.name, lock.minor, lock.release):
+            return lock
+    raise UnknownName.of("release", name, [lock.minor or lock.name for lock in locks.values()])
+
+
+def _order(lock: ReleaseLock) -> tuple[bool, Version]:
+    return not lock.is_ctk, Version(lock.release if lock.is_ctk else lock.major or "0")
+
+
+def dump(lock: ReleaseLock) -> str:
+    """The canonical text of the ``.lock`` half."""
+    top = CommentedMap(schema=SCHEMA, release=Quoted(lock.release))
+    if lock.manifest is not None:
+        m = lock.manifest
+        top["manifest"] = CommentedMap(
+            distribution=m.distribution, version=Quoted(m.version), file=m.file, sha256=Quoted(m.sha256), size=m.size
+        )
+    top["components"] = CommentedMap()
+    for component in lock.components.values():
+        top["components"][component.name] = CommentedMap(
+            distribution=component.distribution,
+            version=Quoted(component.version),
+            artefacts=CommentedMap((t, _artefact(a)) for t, a in component.artefacts.items()),
+        )
+    if lock.is_ctk:
+        top["facts"] = _facts(lock.facts)
+    return f"# Artefacts of {_title(lock)}. Generated by `ctk release add`; not edited by hand.\n" + _yaml(top)
+
+
+def variant_keys(lock: ReleaseLock) -> dict[str, str]:
+    """What the ``.yaml`` half tells recipes: key -> value."""
+    keys = {"cuda_version": lock.minor} if lock.is_ctk else {"cuda_major": lock.major} if lock.major else {}
+    keys |= {component.variant_key: component.version for component in lock.components.values()}
+    if lock.facts:
+        keys |= {
+            "cuda_arch_min": lock.facts.gpu_architectures[0],
+            "cuda_arch_max": lock.facts.gpu_architectures[-1],
+            "ptx_isa": lock.facts.ptx_isa,
+        }
+    return keys
+
+
+def variant_config(lock: ReleaseLock) -> str:
+    """The canonical text of the ``.yaml`` half."""
+    head = f"# Versions of {_title(lock)}. Generated by `ctk release add`, with the .lock beside it.\n"
+    if lock.is_ctk and lock.facts is None:
+        head += f"# Its facts are not measured yet: run `ctk release measure {lock.minor} --write`.\n"
+    return head + _yaml(CommentedMap((key, [Quoted(value)]) for key, value in variant_keys(lock).items()))
+
+
+def _title(lock: ReleaseLock) -> str:
+    if lock.is_ctk:
+        return f"CTK release {lock.release}"
+    return f"the Python projects for CUDA {lock.major}" if lock.major else "the base channel"
+
+
+def _artefact(artefact: Artefact | None) -> CommentedMap | None:
+    if artefact is None:
+        return None
+    return _flow(file=artefact.file, sha256=Quoted(artefact.sha256), size=artefact.size)
+
+
+def _facts(facts: Facts | None) -> CommentedMap | None:
+    if facts is None:
+        return None
+    architectures = CommentedSeq(Quoted(a) for a in facts.gpu_architectures)
+    architectures.fa.set_flow_style()
+    glibc = CommentedMap(
+        (subdir, _flow(**{c: Quoted(v) for c, v in needs.items()})) for subdir, needs in facts.glibc.items()
+    )
+    return CommentedMap(gpu_architectures=architectures, ptx_isa=Quoted(facts.ptx_isa), glibc=glibc)
+
+
+def _flow(**items: Any) -> CommentedMap:
+    """A mapping written on one line."""
+    mapping = CommentedMap(**items)
+    mapping.fa.set_flow_style()
+    return mapping
+
+
+def _yaml(data: CommentedMap) -> str:
+    yaml = YAML()
+    yaml.width = 10_000  # one artefact is one line, however long its name is
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    yaml.representer.add_representer(type(None), lambda r, _: r.represent_scalar("tag:yaml.org,2002:null", "null"))
+    out = StringIO()
+    yaml.dump(data, out)
+    return out.getvalue()

@@ -1,0 +1,260 @@
+"""What a release lock must look like, checked whole: every problem is found, with its component and line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import InvalidVersion, Version
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from ctk.errors import LockError
+from ctk.lock import SCHEMA, Artefact, Component, Facts, ReleaseLock
+from ctk.platforms import NOARCH, PLATFORMS
+
+_TARGET = re.compile(rf"{NOARCH}|({'|'.join(PLATFORMS)})(-cp3\d+t?)?")
+_RELEASE = re.compile(r"\d+\.\d+\.\d+|python-\d+|base")
+
+
+def _version(text: str) -> str:
+    try:
+        Version(text)
+    except InvalidVersion:
+        raise ValueError(f"{text!r} is not a version") from None
+    return text
+
+
+def _target(text: str) -> str:
+    if not _TARGET.fullmatch(text):
+        raise ValueError(
+            f"unknown target {text!r}; targets are {', '.join(PLATFORMS)}, each with a Python tag or not, or noarch"
+        )
+    return text
+
+
+def _release(text: str) -> str:
+    if not _RELEASE.fullmatch(text):
+        raise ValueError(f"{text!r} is not a release like 13.4.3, python-13 or base")
+    return text
+
+
+def _sha256(text: str) -> str:
+    if not re.fullmatch(r"[0-9a-f]{64}", text):
+        raise ValueError("a sha256 is 64 hexadecimal digits in lower case")
+    return text
+
+
+def _file(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+!-]*", text):
+        raise ValueError(f"{text!r} is not a plain file name")
+    return text
+
+
+# Names become folders of the artefact cache, so they hold no separator.
+Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$")]
+VersionText = Annotated[str, AfterValidator(_version)]
+Target = Annotated[str, AfterValidator(_target)]
+Sha256 = Annotated[str, AfterValidator(_sha256)]
+FileName = Annotated[str, AfterValidator(_file)]
+Number = Annotated[str, Field(pattern=r"^\d+\.\d+$")]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class ArtefactModel(_Model):
+    file: FileName
+    sha256: Sha256
+    size: Annotated[int, Field(gt=0)]
+
+
+class ManifestModel(ArtefactModel):
+    distribution: Name
+    version: VersionText
+
+
+class ComponentModel(_Model):
+    distribution: Name
+    version: VersionText
+    artefacts: dict[Target, ArtefactModel | None]
+
+
+class FactsModel(_Model):
+    gpu_architectures: Annotated[list[Number], Field(min_length=1)]
+    ptx_isa: Number
+    glibc: dict[Target, dict[Name, VersionText]]
+
+    @field_validator("gpu_architectures")
+    @classmethod
+    def _ascending(cls, values: list[str], info: ValidationInfo) -> list[str]:
+        if values != sorted(set(values), key=Version):
+            raise ValueError("the lowest comes first, and none comes twice")
+        return values
+
+
+class LockModel(_Model):
+    schema_: Annotated[int, Field(alias="schema", ge=SCHEMA, le=SCHEMA)]
+    release: Annotated[str, AfterValidator(_release)]
+    manifest: ManifestModel | None = None
+    components: Annotated[dict[Name, ComponentModel], Field(min_length=1)]
+    facts: FactsModel | None = None
+
+
+class Document:
+    """A YAML text as plain data, with the line of every entry and the keys that occur twice."""
+
+    def __init__(self, text: str) -> None:
+        self.problems: list[str] = []
+        self.lines: dict[tuple[str | int, ...], int] = {}
+        self.data: Any = None
+        yaml = YAML(typ="safe", pure=True)
+        try:
+            node = yaml.compose(text)
+        except YAMLError as error:
+            mark = getattr(error, "problem_mark", None)
+            self.problems.append(f"line {mark.line + 1 if mark else 1}: not YAML: {getattr(error, 'problem', error)}")
+            return
+        self._constructor = yaml.constructor
+        self.data = self._plain(node, ()) if node is not None else None
+
+    def line(self, place: tuple[str | int, ...]) -> int:
+        """Line of an entry, or of the nearest entry around it when it is missing; 1 is the first."""
+        while place and place not in self.lines:
+            place = place[:-1]
+        return self.lines.get(place, 1)
+
+    def _plain(self, node: Node, place: tuple[str | int, ...]) -> Any:
+        self.lines.setdefault(place, node.start_mark.line + 1)
+        if isinstance(node, SequenceNode):
+            return [self._plain(item, (*place, i)) for i, item in enumerate(node.value)]
+        if isinstance(node, MappingNode):
+            mapping: dict[Any, Any] = {}
+            for key_node, value_node in node.value:
+                key = key_node.value if isinstance(key_node, ScalarNode) else str(key_node.value)
+                line = key_node.start_mark.line + 1
+                if key in mapping:
+                    self.problems.append(f"line {line}: {_place((*place, key))}: stated twice")
+                self.lines[(*place, key)] = line
+                mapping[key] = self._plain(value_node, (*place, key))
+            return mapping
+        return self._constructor.construct_object(node, deep=True)
+
+
+def read(path: Path) -> str:
+    """Text of a lock's half.
+
+    Raises:
+        LockError: When it is missing or not text.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not UTF-8 text"
+        raise LockError(f"{path.name} cannot be read: {reason}", "write the pair with `ctk release add`") from error
+
+
+def parse_lock(text: str, stem: str) -> tuple[ReleaseLock | None, list[str]]:
+    """The lock of a text (None when it does not follow the schema) and every problem of it.
+
+    Args:
+        text: Content of the ``.lock``.
+        stem: Name of its file without the suffix, which must be the release's.
+    """
+    document = Document(text)
+    if document.data is None and document.problems:
+        return None, document.problems
+    try:
+        model = LockModel.model_validate(document.data)
+    except ValidationError as error:
+        return None, document.problems + [_problem(document, e) for e in error.errors()]
+    lock = _lock(model)
+    return lock, document.problems + _contradictions(lock, stem, document)
+
+
+def disagreements(text: str, expected: Mapping[str, str]) -> list[str]:
+    """Where a ``.yaml`` half is not what its ``.lock`` says, a line each."""
+    document = Document(text)
+    found = list(document.problems)
+    data = document.data if isinstance(document.data, dict) else {}
+    for key in [*expected, *(k for k in data if k not in expected)]:
+        line = f"line {document.line((key,))}: {key}"
+        if key not in data:
+            found.append(f"line 1: {key}: missing, the .lock says {expected[key]!r}")
+        elif key not in expected:
+            found.append(f"{line}: the .lock does not have it")
+        elif data[key] != [expected[key]]:
+            found.append(f"{line}: is {data[key]!r}, the .lock says {[expected[key]]!r}")
+    return found
+
+
+def _lock(model: LockModel) -> ReleaseLock:
+    components = {}
+    for name, c in sorted(model.components.items()):
+        artefacts = {
+            t: Artefact(name, c.distribution, c.version, t, a.file, a.sha256, a.size) if a else None
+            for t, a in c.artefacts.items()
+        }
+        components[name] = Component(name, c.distribution, c.version, artefacts)
+    m, f = model.manifest, model.facts
+    manifest = Artefact(m.distribution, m.distribution, m.version, NOARCH, m.file, m.sha256, m.size) if m else None
+    facts = Facts(tuple(f.gpu_architectures), f.ptx_isa, f.glibc) if f else None
+    return ReleaseLock(model.release, manifest, components, facts)
+
+
+def _contradictions(lock: ReleaseLock, stem: str, document: Document) -> list[str]:
+    """What no single field shows."""
+    found = []
+
+    def problem(place: tuple[str | int, ...], text: str) -> None:
+        found.append(f"line {document.line(place)}: {_place(place)}: {text}")
+
+    if lock.name != stem:
+        problem(("release",), f"{lock.release} belongs into {lock.name}.lock")
+    if lock.is_ctk and lock.manifest is None:
+        problem(("manifest",), "a CTK release names the artefact that is its manifest")
+    if not lock.is_ctk and (lock.manifest or lock.facts):
+        problem(("manifest" if lock.manifest else "facts",), "only a CTK release has it")
+    for component in lock.components.values():
+        place = ("components", component.name, "artefacts")
+        missing = [t for t in PLATFORMS if t not in component.artefacts] if lock.is_ctk else []
+        if missing:
+            problem(place, f"says nothing about {', '.join(missing)}; null means that none is published")
+        for target, artefact in component.artefacts.items():
+            if artefact and not _names(artefact):
+                problem((*place, target, "file"), f"is no file of {component.distribution} {component.version}")
+    return found
+
+
+def _names(artefact: Artefact) -> bool:
+    """Whether the file name says the distribution and version that the lock says."""
+    if not artefact.file.endswith(".whl"):
+        return True
+    try:
+        name, version, _, _ = parse_wheel_filename(artefact.file)
+    except InvalidWheelFilename:
+        return False
+    return name == canonicalize_name(artefact.distribution) and version == Version(artefact.version)
+
+
+def _place(place: tuple[str | int, ...]) -> str:
+    """``("components", "cudart", "artefacts", "win-64", "size")`` as a person would say it."""
+    if place[:1] == ("components",) and len(place) > 1:
+        inner = [str(p) for p in place[2:] if p not in ("artefacts", "[key]")]
+        return " ".join([f"component {place[1]}", *([", ".join(inner)] if inner else [])])
+    return ".".join(str(p) for p in place if p != "[key]") or "the file"
+
+
+def _problem(document: Document, error: Any) -> str:
+    place = tuple(error["loc"])
+    text = error["msg"].removeprefix("Value error, ")
+    text = {"missing": "missing", "extra_forbidden": "is no field of a lock"}.get(error["type"], text)
+    if error["type"] in ("string_type", "int_type", "bool_type"):
+        text += f", not {error['input']!r}"
+    return f"line {document.line(place)}: {_place(place)}: {text}"

@@ -1,0 +1,235 @@
+"""Reading a ``.conda`` package as a stream: its metadata, and its members one by one, with nothing unpacked to disk."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Literal
+
+import zstandard
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from ctk.errors import AuditFailed
+
+Part = Literal["pkg", "info"]
+Kind = Literal["file", "link", "folder", "other"]
+PLACEHOLDER = "_placehold_placehold"
+_BUFFER = 1 << 20
+_WINDOW = 1 << 31  # of zstandard's longest mode
+_METADATA = 64 << 20  # bytes; a larger file under info/ is not metadata
+
+
+@dataclass(frozen=True)
+class Index:
+    """``info/index.json``: what a solver sees of the package.
+
+    Attributes:
+        timestamp: Milliseconds since 1970, 0 without one.
+    """
+
+    name: str
+    version: str
+    build: str
+    build_number: int
+    subdir: str
+    noarch: str = ""
+    arch: str = ""
+    platform: str = ""
+    depends: tuple[str, ...] = ()
+    constrains: tuple[str, ...] = ()
+    track_features: tuple[str, ...] = ()
+    license: str = ""
+    timestamp: int = 0
+
+    @property
+    def identity(self) -> str:
+        return f"{self.name}-{self.version}-{self.build}"
+
+
+@dataclass(frozen=True)
+class PathEntry:
+    """One line of ``info/paths.json``.
+
+    Attributes:
+        kind: ``hardlink``, ``softlink`` or ``directory``, as conda names them.
+        size: Bytes.
+        placeholder: The prefix that the installer replaces in this file, "" for none.
+    """
+
+    path: str
+    kind: str
+    sha256: str = ""
+    size: int = 0
+    placeholder: str = ""
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What the recipe, as rendered into the package, said the package would hold.
+
+    Attributes:
+        files: Globs of ``build.files``, without those that exclude.
+        contents: Globs of the ``package_contents`` tests.
+    """
+
+    files: tuple[str, ...] = ()
+    contents: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PackageInfo:
+    """Everything under ``info/`` that the tooling uses.
+
+    Attributes:
+        run_exports: Specs by kind (``weak``, ``strong`` ...).
+        licenses: Bytes of each file under ``info/licenses``.
+        promise: None when the package carries no rendered recipe.
+    """
+
+    index: Index
+    paths: tuple[PathEntry, ...]
+    run_exports: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    about: Mapping[str, Any] = field(default_factory=dict)
+    licenses: Mapping[str, int] = field(default_factory=dict)
+    promise: Promise | None = None
+
+
+@dataclass(frozen=True)
+class Member:
+    """One entry of the archive.
+
+    Attributes:
+        part: ``pkg`` for what is installed, ``info`` for metadata.
+        size: Bytes, 0 for links.
+        link: Where a symbolic link points, as written.
+    """
+
+    part: Part
+    path: str
+    kind: Kind
+    size: int
+    link: str = ""
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise AuditFailed(f"{path} does not exist", "build it first") from None
+    except (zipfile.BadZipFile, zstandard.ZstdError, tarfile.TarError, EOFError, OSError) as error:
+        raise AuditFailed(f"{path.name} cannot be read: {error}", "delete it and build it again") from error
+    except (ValueError, KeyError, TypeError, AttributeError, YAMLError) as error:
+        detail = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise AuditFailed(f"{path.name} has broken metadata: {detail}", "build it again") from error
+
+
+def members(path: Path, part: Part) -> Iterator[tuple[Member, IO[bytes] | None]]:
+    """The entries of one half of the package in archive order; a stream is valid until the next entry is taken.
+
+    Raises:
+        AuditFailed: The file is no readable ``.conda``.
+    """
+    with _readable(path), zipfile.ZipFile(path) as archive:
+        inner = [name for name in archive.namelist() if name.startswith(f"{part}-") and name.endswith(".tar.zst")]
+        if len(inner) != 1:
+            raise AuditFailed(f"{path.name} holds {len(inner)} {part}-*.tar.zst, not one", "build it again")
+        decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
+        with (
+            archive.open(inner[0]) as compressed,
+            decompressor.stream_reader(compressed, read_size=_BUFFER) as plain,
+            tarfile.open(fileobj=plain, mode="r|", bufsize=_BUFFER) as tar,
+        ):
+            for entry in tar:
+                yield _member(part, entry), tar.extractfile(entry) if entry.isfile() else None
+
+
+def _member(part: Part, entry: tarfile.TarInfo) -> Member:
+    path = entry.name.removeprefix("./")
+    if entry.isfile():
+        return Member(part, path, "file", entry.size)
+    if entry.issym():
+        return Member(part, path, "link", 0, entry.linkname)
+    return Member(part, path, "folder" if entry.isdir() else "other", 0, entry.linkname)
+
+
+def read_info(path: Path) -> PackageInfo:
+    """The package's metadata, read without touching its contents.
+
+    Raises:
+        AuditFailed: The file is no readable package, or its metadata is broken.
+    """
+    texts: dict[str, bytes] = {}
+    licenses: dict[str, int] = {}
+    for member, stream in members(path, "info"):
+        if member.path.startswith("info/licenses/") and stream is not None:
+            licenses[member.path.removeprefix("info/licenses/")] = member.size
+        elif stream is not None and member.size <= _METADATA and member.path.endswith((".json", ".yaml")):
+            texts[member.path] = stream.read()
+    with _readable(path):
+        return PackageInfo(
+            index=_index(json.loads(texts["info/index.json"])),
+            paths=tuple(map(_path_entry, json.loads(texts["info/paths.json"])["paths"])),
+            run_exports=_run_exports(json.loads(texts.get("info/run_exports.json", b"{}"))),
+            about=json.loads(texts.get("info/about.json", b"{}")),
+            licenses=licenses,
+            promise=_promise(texts.get("info/recipe/rendered_recipe.yaml")),
+        )
+
+
+def _index(raw: Mapping[str, Any]) -> Index:
+    features = raw.get("track_features") or ()
+    return Index(
+        name=raw["name"],
+        version=raw["version"],
+        build=raw["build"],
+        build_number=raw["build_number"],
+        subdir=raw["subdir"],
+        noarch=raw.get("noarch") or "",
+        arch=raw.get("arch") or "",
+        platform=raw.get("platform") or "",
+        depends=tuple(raw.get("depends", ())),
+        constrains=tuple(raw.get("constrains", ())),
+        track_features=tuple(features.split() if isinstance(features, str) else features),
+        license=raw.get("license") or "",
+        timestamp=raw.get("timestamp") or 0,
+    )
+
+
+def _path_entry(raw: Mapping[str, Any]) -> PathEntry:
+    return PathEntry(
+        raw["_path"],
+        raw["path_type"],
+        raw.get("sha256") or "",
+        raw.get("size_in_bytes") or 0,
+        raw.get("prefix_placeholder") or "",
+    )
+
+
+def _run_exports(raw: Any) -> dict[str, tuple[str, ...]]:
+    kinds = {"weak": raw} if isinstance(raw, list) else raw
+    return {kind: tuple(specs) for kind, specs in kinds.items() if specs}
+
+
+def _promise(text: bytes | None) -> Promise | None:
+    if text is None:
+        return None
+    recipe = YAML(typ="safe", pure=True).load(text)["recipe"]
+    tests = [test["package_contents"] for test in recipe.get("tests") or () if "package_contents" in test]
+    return Promise(
+        files=_globs((recipe.get("build") or {}).get("files")),
+        contents=tuple(glob for test in tests for glob in _globs(test.get("files"))),
+    )
+
+
+def _globs(raw: Any) -> tuple[str, ...]:
+    """The patterns that a list of globs, or its long form with ``include`` or ``exists``, asks for."""
+    if isinstance(raw, Mapping):
+        raw = raw.get("include") or raw.get("exists")
+    return tuple([raw] if isinstance(raw, str) else raw or ())

@@ -1,0 +1,90 @@
+"""Runs the tests that packages carry, in environments made from the channel that is about to be published.
+
+What a package must contain was checked by rattler-build while it was built; these are the imports and commands. They
+run for packages of this machine's platform whose Python the base channel has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import rattler_build
+from rattler import Gateway
+
+from ctk.build import Built
+from ctk.errors import Unsolvable
+from ctk.platforms import NOARCH, this_platform
+from ctk.solve import Scenario, channel_url, solve
+
+_PASSED = "tests-passed"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a package's tests.
+
+    Attributes:
+        package: File name.
+        state: ``passed``, ``failed``, ``unchanged`` (passed in an earlier run) or ``not run``.
+        detail: Output of a failed test, or why nothing ran.
+    """
+
+    package: str
+    state: str
+    detail: str = ""
+
+
+def run_tests(
+    built: Iterable[Built],
+    channels: Sequence[Path | str],
+    *,
+    jobs: int = 2,
+    progress: Callable[[Outcome], None] = lambda outcome: None,
+) -> list[Outcome]:
+    """Tests every package that has tests and can be installed here.
+
+    Args:
+        built: Finished builds.
+        channels: The staged channel and the base channel.
+        jobs: Parallel tests.
+        progress: Told of each outcome.
+    """
+    gateway = Gateway()
+    packages = [(b, p) for b in built for p in b.packages if p.parent.name in (this_platform(), NOARCH)]
+
+    def one(item: tuple[Built, Path]) -> Outcome | None:
+        build, file = item
+        package = rattler_build.Package.from_file(file)
+        if not package.test_count():
+            return None
+        outcome = _test(build, file, package, channels, gateway)
+        progress(outcome)
+        return outcome
+
+    with ThreadPoolExecutor(jobs) as pool:
+        return [o for o in pool.map(one, packages) if o]
+
+
+def _test(
+    build: Built, file: Path, package: rattler_build.Package, channels: Sequence[Path | str], gateway: Gateway
+) -> Outcome:
+    passed = file.with_name(f"{file.name}.{_PASSED}")
+    if passed.exists():
+        return Outcome(file.name, "unchanged")
+    spec = f"{package.name}=={package.version}={package.build_string}"
+    try:
+        solve(Scenario((spec,), this_platform()), channels, gateway)
+    except Unsolvable as error:
+        return Outcome(file.name, "not run", error.cause.splitlines()[-1].strip("└├─ "))
+    try:
+        results = package.run_tests(channel=[channel_url(c) for c in channels])
+    except rattler_build.RattlerBuildError as error:
+        return Outcome(file.name, "failed", f"{build.id}: {error}\n" + "\n".join(getattr(error, "log", [])[-30:]))
+    failed = [r for r in results if not r.success]
+    if failed:
+        return Outcome(file.name, "failed", "\n".join(line for r in failed for line in [*r.output][-30:]))
+    passed.touch()
+    return Outcome(file.name, "passed")

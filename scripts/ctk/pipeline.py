@@ -1,0 +1,166 @@
+"""Runs the stations one after another for one request: fetch, build, stage, audit, test, publish."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ctk import base, build, channel, fetch, package_tests
+from ctk.audit import AuditReport, ScanCache, audit_packages
+from ctk.errors import AuditFailed, BuildFailed
+from ctk.index import Index
+from ctk.paths import Workspace
+from ctk.plan import Plan
+from ctk.platforms import this_platform
+from ctk.report import Reporter, megabytes
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Wall time of one station, and what it did in a few words."""
+
+    name: str
+    seconds: float
+    note: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run made.
+
+    Attributes:
+        staged: The published state of the channel.
+        built: Every build of the plan.
+        audit: What the audit found.
+        tests: Outcome of every package's own tests.
+        stages: Wall times.
+    """
+
+    staged: channel.Staged
+    built: build.BuildReport
+    audit: AuditReport | None
+    tests: tuple[package_tests.Outcome, ...]
+    stages: tuple[Stage, ...]
+
+
+class Clock:
+    """Collects the wall times of stations."""
+
+    def __init__(self, report: Reporter) -> None:
+        self.stages: list[Stage] = []
+        self._report = report
+        self._start = time.monotonic()
+
+    def lap(self, name: str, note: str) -> None:
+        now = time.monotonic()
+        self.stages.append(Stage(name, now - self._start, note))
+        self._report.say(f"{name}: {note} ({now - self._start:.1f} s)")
+        self._start = now
+
+
+def make_base(workspace: Workspace, report: Reporter, *, level: int, jobs: int) -> Path:
+    """Makes the base channel for this machine; returns its folder."""
+    clock = Clock(report)
+    planned = base.plan_base(workspace)
+    made = _fetch_and_build(planned, workspace, report, clock, "base ", level=level, jobs=jobs)
+    staged = channel.stage(made.built, workspace.base_channel)
+    channel.commit(staged)
+    clock.lap("base channel", f"{sum(staged.packages.values())} packages")
+    return workspace.base_channel
+
+
+def run(
+    plan: Plan, workspace: Workspace, report: Reporter, base_channel: Path | str, *, level: int = 3, jobs: int | None = None
+) -> Result:
+    """Builds a plan and publishes it, if every package passes the audit and its own tests.
+
+    Raises:
+        BuildFailed, AuditFailed: The channel in place stays as it was.
+    """
+    jobs = jobs or os.cpu_count() or 1
+    clock = Clock(report)
+    made = _fetch_and_build(plan, workspace, report, clock, "", level=level, jobs=jobs)
+    staged = channel.stage(made.built, workspace.channel)
+    clock.lap("index", f"{sum(staged.packages.values())} packages" + ("" if staged.changed else ", unchanged"))
+    audited = _audit(staged, workspace, base_channel, jobs)
+    clock.lap("audit", audited.summary())
+    if not audited.ok:
+        raise AuditFailed(
+            "\n".join(["the audit found:", *(f"  {f}" for f in audited.errors)]),
+            "mend the recipes; the channel in place was not changed",
+        )
+    tested = _test(made, staged, base_channel, report, jobs)
+    failed = [o for o in tested if o.state == "failed"]
+    counts = {s: sum(o.state == s for o in tested) for s in ("passed", "unchanged", "not run", "failed")}
+    clock.lap("package tests", ", ".join(f"{n} {s}" for s, n in counts.items() if n) or "none")
+    if failed:
+        raise BuildFailed(
+            "\n".join(f"{o.package}: its tests failed\n{o.detail}" for o in failed),
+            "mend the recipes; the channel in place was not changed",
+        )
+    channel.commit(staged)
+    clock.lap("publish", f"{megabytes(staged.size)} MB in {workspace.channel.relative_to(workspace.root)}")
+    return Result(staged, made, audited, tuple(tested), tuple(clock.stages))
+
+
+def _fetch_and_build(
+    plan: Plan, workspace: Workspace, report: Reporter, clock: Clock, prefix: str, *, level: int, jobs: int
+) -> build.BuildReport:
+    fetch_plan(plan, workspace, report, clock, prefix)
+    with report.task(f"{prefix}build", len(plan.builds)) as task:
+        made = build.run(
+            plan,
+            workspace,
+            level=level,
+            jobs=jobs,
+            progress=lambda build_id, outcome: task.advance(1, "" if outcome == "unchanged" else f"{build_id} {outcome}"),
+        )
+    fresh = sum(not b.cached for b in made.built)
+    clock.lap(f"{prefix}build", f"{fresh} built, {len(made.built) - fresh} unchanged, {len(made.failed)} failed")
+    if made.failed or made.skipped:
+        raise BuildFailed(
+            "\n".join([*(f.message for f in made.failed), *(f"{s.id}: not built: {s.message}" for s in made.skipped)]),
+            "mend the recipe; what was built is kept, and the channel in place was not changed",
+        )
+    return made
+
+
+def fetch_plan(plan: Plan, workspace: Workspace, report: Reporter, clock: Clock, prefix: str = "") -> None:
+    """Fetches what a plan reads."""
+    wanted = fetch.missing(plan.artefacts, workspace)
+    total = sum(a.size for a in wanted)
+    with report.task(f"{prefix}fetch", total, bytes_=True) as task:
+        fetch.fetch(
+            plan.artefacts, workspace, Index, progress=lambda artefact, received: task.advance(received)
+        )
+    note = f"{len(wanted)} of {len(plan.artefacts)} artefacts, {megabytes(total)} MB"
+    clock.lap(f"{prefix}fetch", note if wanted else f"all {len(plan.artefacts)} artefacts are in the cache")
+
+
+def _audit(staged: channel.Staged, workspace: Workspace, base_channel: Path | str, jobs: int) -> AuditReport:
+    base_packages: Sequence[Path] = channel.packages(base_channel) if isinstance(base_channel, Path) else ()
+    return audit_packages(
+        channel.packages(staged.path),
+        forbidden_paths=[str(workspace.root), str(Path.home())],
+        base=base_packages,
+        jobs=jobs,
+        cache=ScanCache(workspace.cache / "audit"),
+    )
+
+
+def _test(
+    made: build.BuildReport, staged: channel.Staged, base_channel: Path | str, report: Reporter, jobs: int
+) -> list[package_tests.Outcome]:
+    def say(outcome: package_tests.Outcome) -> None:
+        if outcome.state in ("passed", "failed"):
+            report.say(f"package tests: {outcome.package} {outcome.state}")
+
+    return package_tests.run_tests(made.built, [staged.path, base_channel], jobs=jobs, progress=say)
+
+
+def default_platforms(platforms: Sequence[str]) -> Sequence[str]:
+    """This machine's platform, unless others are asked for."""
+    return platforms or [this_platform()]

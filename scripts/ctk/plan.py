@@ -1,0 +1,306 @@
+"""The plan station: recipes x release locks x platforms -> a DAG of builds.
+
+A *build* is one run of one recipe for one platform and one variant; it makes all outputs of that recipe. What NVIDIA
+did not publish is not planned; the plan keeps the reason.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeVar
+
+from ctk.errors import RecipeError, UnknownName
+from ctk.lock import Artefact, ReleaseLock
+from ctk.platforms import NOARCH, PLATFORMS
+from ctk.recipes import Recipe, Rendered, render
+
+Named = TypeVar("Named")
+
+
+@dataclass(frozen=True)
+class Build:
+    """One run of one recipe.
+
+    Attributes:
+        id: Stable name, e.g. ``cuda-core-cuda13-py312-linux-64``; the same in logs, tests and CI.
+        recipe: The feedstock.
+        variant_files: What rattler-build is given, later files taking precedence.
+        lock: Name of the release lock, e.g. ``cuda-13.4``.
+        subdir: The target platform (noarch outputs are built for it too).
+        python: Tag of the Python (``cp312``), or "" when the recipe has none.
+        outputs: The packages it makes.
+        artefacts: What must have been fetched.
+        needs: Ids of the builds whose packages these depend on.
+    """
+
+    id: str
+    recipe: Recipe
+    variant_files: tuple[Path, ...]
+    lock: str
+    subdir: str
+    python: str
+    outputs: tuple[Rendered, ...]
+    artefacts: tuple[Artefact, ...]
+    needs: tuple[str, ...] = ()
+
+    @property
+    def narrow(self) -> Mapping[str, str]:
+        """The variant keys that single out this build among those of its recipe and lock."""
+        return {"python_tag": self.python} if self.python else {}
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Something that is not built, and why."""
+
+    id: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to build, in an order in which nothing precedes what it needs."""
+
+    builds: tuple[Build, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    by_id: Mapping[str, Build] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "by_id", {b.id: b for b in self.builds})
+
+    @property
+    def artefacts(self) -> tuple[Artefact, ...]:
+        """Every artefact that some build reads, once, largest first."""
+        unique = {(a.component, a.version, a.target): a for b in self.builds for a in b.artefacts}
+        return tuple(sorted(unique.values(), key=lambda a: (-a.size, a.file)))
+
+    def to_json(self) -> str:
+        """The plan for other programs: one object for each build and each thing left out."""
+        return json.dumps(
+            {
+                "builds": [
+                    {
+                        "id": b.id,
+                        "recipe": b.recipe.name,
+                        "release": b.lock,
+                        "platform": b.subdir,
+                        "python": b.python or None,
+                        "packages": [f"{o.subdir}/{o.file_name}" for o in b.outputs],
+                        "artefacts": [a.file for a in b.artefacts],
+                        "needs": list(b.needs),
+                    }
+                    for b in self.builds
+                ],
+                "left_out": [{"id": x.id, "reason": x.reason} for x in self.left_out],
+            },
+            indent=2,
+        )
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked to build. An empty collection of names means all of them."""
+
+    releases: Collection[str] = ()
+    recipes: Collection[str] = ()
+    platforms: Collection[str] = ()
+    pythons: Collection[str] = ()
+
+
+@dataclass(frozen=True)
+class Set:
+    """Recipes with the locks that feed them: the published set, or the base channel.
+
+    Attributes:
+        recipes: By name.
+        locks: By name; each with its variant file.
+        build_config: The matrix shared by all recipes.
+    """
+
+    recipes: Mapping[str, Recipe]
+    locks: Mapping[str, tuple[ReleaseLock, Path]]
+    build_config: tuple[Path, ...]
+
+
+def plan(what: Set, request: Request, python_tags: Sequence[str]) -> Plan:
+    """Plans the builds that a request asks for.
+
+    Raises:
+        UnknownName: For a release, recipe, platform or Python that does not exist, naming the nearest that do.
+        RecipeError: For a recipe that does not render, or reads what no lock has.
+    """
+    locks = _choose_locks(what.locks, request.releases)
+    recipes = _choose("recipe", what.recipes, request.recipes)
+    subdirs = _choose("platform", PLATFORMS, request.platforms)
+    pythons = set(_choose("Python", {_python_name(t): t for t in python_tags}, map(_python_name, request.pythons)).values())
+    made: dict[str, Build] = {}
+    packages: dict[str, str] = {}
+    left_out: dict[str, LeftOut] = {}
+    for lock_name in locks:
+        lock, variant_file = what.locks[lock_name]
+        for recipe in recipes.values():
+            if not _belongs(recipe, lock, [entry for entry, _ in what.locks.values()]):
+                continue
+            for subdir in subdirs:
+                files = (*what.build_config, variant_file)
+                for group in _groups(recipe, lock, files, subdir):
+                    if isinstance(group, LeftOut):
+                        left_out.setdefault(group.id, group)
+                        continue
+                    if group.python and group.python not in pythons:
+                        continue
+                    # A noarch package is the same from every platform and, for some, from every release.
+                    fresh = [o for o in group.outputs if f"{o.subdir}/{o.file_name}" not in packages]
+                    if not fresh:
+                        continue
+                    made[group.id] = group
+                    packages.update({f"{o.subdir}/{o.file_name}": group.id for o in group.outputs})
+    return Plan(tuple(_in_order(made)), tuple(left_out.values()))
+
+
+def _choose_locks(locks: Mapping[str, object], releases: Collection[str]) -> list[str]:
+    """Names of locks; ``13.4`` means ``cuda-13.4`` and brings the Python lock of its major along."""
+    if not releases:
+        return list(locks)
+    chosen = []
+    for release in releases:
+        name = release if release in locks else f"cuda-{release}"
+        if name not in locks:
+            raise UnknownName.of("release", release, [n.removeprefix("cuda-") for n in locks])
+        chosen.append(name)
+        python = f"python-{name.removeprefix('cuda-').split('.')[0]}"
+        if name.startswith("cuda-") and python in locks:
+            chosen.append(python)
+    return [name for name in locks if name in chosen]
+
+
+def _choose(kind: str, valid: Mapping[str, Named], names: Iterable[str]) -> dict[str, Named]:
+    wanted = list(names)
+    for name in wanted:
+        if name not in valid:
+            raise UnknownName.of(kind, name, valid)
+    return {name: value for name, value in valid.items() if not wanted or name in wanted}
+
+
+def _python_name(name: str) -> str:
+    """``cp312`` and ``py312`` mean ``3.12``, ``cp314t`` means ``3.14t``; anything else is left as it is."""
+    short = re.fullmatch(r"(?:cp|py)?3\.?(\d+t?)", name)
+    return f"3.{short[1]}" if short else name
+
+
+def _belongs(recipe: Recipe, lock: ReleaseLock, locks: Iterable[ReleaseLock]) -> bool:
+    """Whether a lock has every lock key that the recipe names."""
+    known = {key for other in locks for key in _keys(other)}
+    used = recipe.names_used & known
+    return bool(used) and used <= _keys(lock)
+
+
+def _keys(lock: ReleaseLock) -> frozenset[str]:
+    """Keys that tell which releases a recipe is for. The facts are not among them: without them it must not render."""
+    return frozenset({c.variant_key for c in lock.components.values()} | {"cuda_version" if lock.is_ctk else "cuda_major"})
+
+
+def _groups(
+    recipe: Recipe, lock: ReleaseLock, files: tuple[Path, ...], subdir: str
+) -> Iterator[Build | LeftOut]:
+    """The builds of one recipe with one lock on one platform."""
+    rendered = render(recipe, files, subdir)
+    yield from _skipped(recipe, lock, rendered, subdir)
+    by_python: dict[str, list[Rendered]] = defaultdict(list)
+    for output in rendered:
+        by_python[output.variant.get("python_tag", "")].append(output)
+    for python, outputs in by_python.items():
+        noarch = all(o.subdir == NOARCH and subdir not in o.name for o in outputs)
+        place = NOARCH if noarch else subdir
+        parts = [recipe.name, _lock_label(lock, outputs), _python_label(python), place]
+        build_id = "-".join(p for p in parts if p)
+        missing, artefacts = _artefacts(recipe, lock, outputs)
+        if missing:
+            yield LeftOut(build_id, missing)
+        else:
+            yield Build(build_id, recipe, files, lock.name, subdir, python, tuple(outputs), artefacts)
+
+
+def _lock_label(lock: ReleaseLock, outputs: Sequence[Rendered]) -> str:
+    """``cuda13.4`` or ``cuda13``; nothing for what is the same in every release."""
+    if lock.is_ctk:
+        return f"cuda{lock.minor}"
+    return f"cuda{lock.major}" if any("cuda_major" in o.variant for o in outputs) else ""
+
+
+def _python_label(python: str) -> str:
+    return python.replace("cp", "py", 1)
+
+
+def _skipped(recipe: Recipe, lock: ReleaseLock, rendered: Sequence[Rendered], subdir: str) -> Iterator[LeftOut]:
+    names = {o.name for o in rendered}
+    for written, condition in recipe.skip_conditions.items():
+        name = written.replace("${{ target_platform }}", subdir)
+        if name not in names:
+            label = _lock_label(lock, rendered) or lock.name
+            yield LeftOut(f"{name}-{label}-{subdir}", f"the recipe leaves it out: {condition}")
+
+
+def _artefacts(
+    recipe: Recipe, lock: ReleaseLock, outputs: Sequence[Rendered]
+) -> tuple[str, tuple[Artefact, ...]]:
+    """The artefacts of a build, or the sentence that says which one was never published."""
+    found: dict[tuple[str, str], Artefact] = {}
+    for source in dict.fromkeys(s for o in outputs for s in o.sources):
+        component = lock.components.get(source.component)
+        if component is None or component.version != source.version:
+            raise RecipeError(
+                f"recipe {recipe.name} reads {source.component} {source.version}, which {lock.name} does not lock",
+                "check the source path against the release lock",
+            )
+        artefact = component.artefacts.get(source.target)
+        if artefact is None:
+            return f"{component.distribution} {component.version} is not published for {source.target}", ()
+        found[source.component, source.target] = artefact
+    return "", tuple(found.values())
+
+
+def _in_order(builds: Mapping[str, Build]) -> Iterator[Build]:
+    """The builds with `needs` filled in, dependencies first, otherwise in the given order."""
+    makers: dict[str, list[Build]] = defaultdict(list)
+    for build in builds.values():
+        for output in build.outputs:
+            makers[output.name].append(build)
+    linked = {b.id: _with_needs(b, makers) for b in builds.values()}
+    done: set[str] = set()
+
+    def visit(build: Build, path: tuple[str, ...]) -> Iterator[Build]:
+        if build.id in path:
+            raise RecipeError(f"recipes depend on each other in a circle: {' -> '.join([*path, build.id])}", "break it")
+        if build.id not in done:
+            for need in build.needs:
+                yield from visit(linked[need], (*path, build.id))
+            done.add(build.id)
+            yield build
+
+    for build in linked.values():
+        yield from visit(build, ())
+
+
+def _with_needs(build: Build, makers: Mapping[str, list[Build]]) -> Build:
+    """Fills in which builds provide what these packages depend on, as far as platform and release can match."""
+    needs = {}
+    for output in build.outputs:
+        for spec in output.depends:
+            for other in makers.get(spec.split()[0], ()):
+                same_place = build.subdir == other.subdir or all(o.subdir == NOARCH for o in other.outputs)
+                same_release = build.lock == other.lock or _major(build.lock) == _major(other.lock) != ""
+                same_python = not (build.python and other.python) or build.python == other.python
+                if other.id != build.id and same_place and same_release and same_python:
+                    needs[other.id] = None
+    return replace(build, needs=tuple(needs))
+
+
+def _major(lock: str) -> str:
+    """The CUDA major that a release lock's name states, or ""."""
+    return lock.partition("-")[2].split(".")[0]

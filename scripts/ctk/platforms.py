@@ -1,0 +1,60 @@
+"""The four subdirs the channel serves, and how other tools name them."""
+
+from __future__ import annotations
+
+import platform as host
+import sys
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Platform:
+    """One conda subdir.
+
+    Attributes:
+        subdir: conda's name, e.g. ``linux-64``.
+        wheel_tag: Pattern (regular expression) of the platform tags that run there.
+        markers: PEP 508 environment markers of that platform, for the manifest's conditions.
+        target: The directory name of the CTK's cross layout (``targets/<target>``), or "" on Windows.
+    """
+
+    subdir: str
+    wheel_tag: str
+    markers: tuple[tuple[str, str], ...]
+    target: str
+
+    @property
+    def is_windows(self) -> bool:
+        return self.subdir.startswith("win-")
+
+    @property
+    def marker_environment(self) -> dict[str, str]:
+        return dict(self.markers)
+
+
+def _markers(sys_platform: str, machine: str, os_name: str, system: str) -> tuple[tuple[str, str], ...]:
+    return (
+        ("sys_platform", sys_platform),
+        ("platform_machine", machine),
+        ("os_name", os_name),
+        ("platform_system", system),
+    )
+
+
+PLATFORMS: dict[str, Platform] = {
+    p.subdir: p
+    for p in (
+        Platform("linux-64", r"(many)?linux.*_x86_64", _markers("linux", "x86_64", "posix", "Linux"), "x86_64-linux"),
+        Platform("linux-aarch64", r"(many)?linux.*_aarch64", _markers("linux", "aarch64", "posix", "Linux"), "sbsa-linux"),
+        Platform("win-64", r"win_amd64", _markers("win32", "AMD64", "nt", "Windows"), ""),
+        Platform("win-arm64", r"win_arm64", _markers("win32", "ARM64", "nt", "Windows"), ""),
+    )
+}
+
+NOARCH = "noarch"
+
+
+def this_platform() -> str:
+    """The subdir of the machine that runs this process."""
+    machine = {"x86_64": "64", "AMD64": "64", "aarch64": "aarch64", "arm64": "aarch64", "ARM64": "arm64"}[host.machine()]
+    return f"{'win' if sys.platform == 'win32' else 'linux'}-{machine}"

@@ -1,0 +1,1 @@
+"""Programs that run inside created environments; they import nothing of this project."""

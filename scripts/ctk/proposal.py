@@ -1,0 +1,87 @@
+"""What a generator would write: shown as a difference first, written on request, both halves of a release or none."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from ctk.lock import ReleaseLock, dump, variant_config
+
+
+@dataclass(frozen=True)
+class Change:
+    """One file as it is and as it would be.
+
+    Attributes:
+        path: The file.
+        old: Its text; None when there is no such file.
+        new: The text it would have.
+    """
+
+    path: Path
+    old: str | None
+    new: str
+
+    @property
+    def is_needed(self) -> bool:
+        return self.old != self.new
+
+    def diff(self, root: Path) -> Iterator[str]:
+        """A unified diff, line by line, with paths relative to ``root``."""
+        name = self.path.relative_to(root).as_posix()
+        return difflib.unified_diff(
+            (self.old or "").splitlines(),
+            self.new.splitlines(),
+            f"a/{name}" if self.old is not None else "/dev/null",
+            f"b/{name}",
+            lineterm="",
+        )
+
+
+def changes(folder: Path, lock: ReleaseLock) -> tuple[Change, Change]:
+    """What has to change so that ``folder`` holds a release: its ``.lock`` and its ``.yaml``."""
+    texts = {f"{lock.name}.lock": dump(lock), f"{lock.name}.yaml": variant_config(lock)}
+    first, second = (Change(folder / name, _text(folder / name), new) for name, new in texts.items())
+    return first, second
+
+
+def write(needed: Sequence[Change]) -> None:
+    """Write every change, or leave every file as it was.
+
+    Each new text is on disk beside its file before the first is put in place. A process that is killed between two of
+    them leaves halves that disagree, which loading reports, with the command that repairs it.
+    """
+    with ExitStack() as undo:
+        ready = []
+        for change in needed:
+            change.path.parent.mkdir(parents=True, exist_ok=True)
+            temporary = change.path.with_name(f".{change.path.name}.{os.getpid()}")
+            undo.callback(temporary.unlink, missing_ok=True)
+            with temporary.open("w", encoding="utf-8", newline="\n") as file:
+                file.write(change.new)
+                file.flush()
+                os.fsync(file.fileno())
+            ready.append((temporary, change))
+        with ExitStack() as roll_back:
+            for temporary, change in ready:
+                os.replace(temporary, change.path)
+                roll_back.callback(_restore, change)
+            roll_back.pop_all()
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return None
+
+
+def _restore(change: Change) -> None:
+    if change.old is None:
+        change.path.unlink(missing_ok=True)
+    else:
+        change.path.write_text(change.old, encoding="utf-8", newline="\n")

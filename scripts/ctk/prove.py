@@ -1,0 +1,97 @@
+"""Shows that the channel does what it is for: solves the two requests, creates both environments, and uses them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rattler import Gateway
+
+from ctk.environment import Environment, create
+from ctk.errors import ProofFailed, Unsolvable
+from ctk.paths import Workspace
+from ctk.solve import Pick, Scenario, solve
+
+DRIVERS = ("12.4", "12.9", "13.0", "13.4", None)
+
+
+@dataclass(frozen=True)
+class Request:
+    """One of the requests this project exists for.
+
+    Attributes:
+        name: Of its environment.
+        specs: What the user types.
+        program: The file of `ctk.proof` that uses the environment.
+    """
+
+    name: str
+    specs: tuple[str, ...]
+    program: str
+
+
+REQUESTS = (
+    Request("cuda-core", ("cuda-core",), "cuda_core.py"),
+    Request("numba-cuda-12.6", ("cuda-version=12.6", "numba-cuda"), "numba_cuda.py"),
+)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a solver says to a request on a machine: a pick, or why there is none."""
+
+    request: Request
+    driver: str | None
+    pick: Pick | None
+    problem: str = ""
+
+
+def picks(channels: Sequence[Path | str], subdir: str) -> Iterator[Answer]:
+    """The pick of each request for each driver."""
+    gateway = Gateway()
+    for request in REQUESTS:
+        for driver in DRIVERS:
+            try:
+                pick = solve(Scenario(request.specs, subdir, driver), channels, gateway)
+            except Unsolvable as error:
+                yield Answer(request, driver, None, error.cause)
+            else:
+                yield Answer(request, driver, pick)
+
+
+def make(request: Request, channels: Sequence[Path | str], scenario: Scenario, workspace: Workspace) -> Environment:
+    """Creates the environment of a request for a machine."""
+    return create(solve(scenario, channels), workspace.environments / request.name, workspace.cache / "packages")
+
+
+def use(request: Request, environment: Environment) -> Mapping[str, object]:
+    """Runs the request's program in its environment, with nothing of this process's own environment.
+
+    Raises:
+        ProofFailed: With what the program printed.
+    """
+    program = Path(__file__).parent / "proof" / request.program
+    clean = {
+        "PATH": os.pathsep.join([str(environment.python.parent), "/usr/bin", "/bin"]),
+        "CONDA_PREFIX": str(environment.prefix),
+        "HOME": str(environment.prefix),
+        "LANG": "C.UTF-8",
+        **{k: v for k, v in os.environ.items() if k in ("SYSTEMROOT", "CUDA_VISIBLE_DEVICES")},
+    }
+    done = subprocess.run(
+        [environment.python, "-I", program], env=clean, cwd=environment.prefix, capture_output=True, text=True, check=False
+    )
+    try:
+        if done.returncode == 0:
+            return json.loads(done.stdout.splitlines()[-1])
+    except (IndexError, json.JSONDecodeError):
+        pass
+    raise ProofFailed(
+        f"{request.name}: {request.program} ended with {done.returncode} in {environment.prefix}:\n"
+        + "\n".join(f"    {line}" for line in (done.stdout + done.stderr).splitlines()[-25:]),
+        f"run it by hand: {environment.python} {program}",
+    )

@@ -1,0 +1,215 @@
+"""Reads and renders recipes with stock rattler-build: nothing of ours between a recipe and its outputs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import rattler_build
+
+from ctk.errors import RecipeError
+from ctk.platforms import this_platform
+
+_ARTEFACT = re.compile(r"\.cache/artefacts/(?P<component>[^/]+)/(?P<version>[^/]+)/(?P<target>[^/]+)\.zip$")
+_EXPRESSION = re.compile(r"\$\{\{(.*?)\}\}|^\s*(?:-\s*)?(?:if|skip):(.*)$", re.MULTILINE)
+_NAME = re.compile(r"\b[a-z_][a-z0-9_]*\b")
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a rendered recipe reads: one artefact, by the three parts of its predictable path."""
+
+    component: str
+    version: str
+    target: str
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One feedstock folder.
+
+    Attributes:
+        name: Name of the folder.
+        folder: The folder.
+    """
+
+    name: str
+    folder: Path
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "recipe.yaml"
+
+    @cached_property
+    def names_used(self) -> frozenset[str]:
+        """Every identifier in the recipe's expressions and conditions: variant keys are among them."""
+        text = self.file.read_text(encoding="utf-8")
+        return frozenset(
+            name
+            for match in _EXPRESSION.finditer(text)
+            for name in _NAME.findall(match.group(1) or match.group(2) or "")
+        )
+
+    @cached_property
+    def skip_conditions(self) -> Mapping[str, str]:
+        """Output name (unrendered) -> the condition under which the recipe leaves it out."""
+        stage0 = _parse(self.file).to_dict()
+        outputs = stage0.get("outputs") or [stage0]
+        found = {}
+        for output in outputs:
+            skip = (output.get("build") or {}).get("skip") or (stage0.get("build") or {}).get("skip")
+            if "package" in output and skip:
+                found[str(output["package"]["name"])] = " or ".join(map(str, skip)) if isinstance(skip, list) else str(skip)
+        return found
+
+    @cached_property
+    def output_names(self) -> tuple[str, ...]:
+        """The names of all outputs as the recipe writes them, expressions unrendered."""
+        stage0 = _parse(self.file).to_dict()
+        return tuple(str(o["package"]["name"]) for o in stage0.get("outputs") or [stage0] if "package" in o)
+
+    def files(self) -> Iterator[Path]:
+        """Every file that can change what this recipe builds, the shared ones included, in a fixed order."""
+        shared = self.folder.parent / "common"
+        for folder in (self.folder, shared):
+            if folder.is_dir():
+                yield from sorted(p for p in folder.rglob("*") if p.is_file())
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """One output of a recipe for one variant.
+
+    Attributes:
+        name, version, build_string: Of the package.
+        subdir: ``noarch`` or the platform's subdir.
+        variant: The variant keys this output uses.
+        depends, constrains: Its run requirements and constraints; pins to sibling outputs are package names only.
+        sources: The artefacts it reads.
+    """
+
+    name: str
+    version: str
+    build_string: str
+    subdir: str
+    variant: Mapping[str, str]
+    depends: tuple[str, ...]
+    constrains: tuple[str, ...]
+    sources: tuple[Source, ...]
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.name}-{self.version}-{self.build_string}.conda"
+
+
+def find_recipes(folder: Path) -> dict[str, Recipe]:
+    """Every feedstock below a folder, by name."""
+    return {p.parent.name: Recipe(p.parent.name, p.parent) for p in sorted(folder.glob("*/recipe.yaml"))}
+
+
+def platform_config(subdir: str) -> rattler_build.PlatformConfig:
+    """Cross rendering for a subdir; `staging` outputs are still behind rattler-build's experimental switch."""
+    return rattler_build.PlatformConfig(
+        target_platform=subdir, build_platform=this_platform(), host_platform=subdir, experimental=True
+    )
+
+
+@lru_cache(maxsize=256)
+def _variants(files: tuple[Path, ...], subdir: str) -> rattler_build.VariantConfig:
+    config = rattler_build.JinjaConfig(platform=platform_config(subdir))
+    return rattler_build.VariantConfig.from_files_with_context(list(files), config)
+
+
+@lru_cache(maxsize=256)
+def _parse(file: Path) -> Any:
+    try:
+        return rattler_build.Stage0Recipe.from_file(file)
+    except Exception as error:
+        raise RecipeError(f"{file.parent.name}/recipe.yaml: {error}", "mend the recipe") from error
+
+
+def render_variants(
+    recipe: Recipe, variant_files: Sequence[Path], subdir: str, narrow: Mapping[str, str] | None = None
+) -> list[Any]:
+    """rattler-build's own rendered variants of a recipe.
+
+    Args:
+        recipe: What to render.
+        variant_files: Variant-config files, later ones taking precedence.
+        subdir: The target platform.
+        narrow: Keys to fix to one value; keys zipped with them are fixed along.
+
+    Raises:
+        RecipeError: With rattler-build's own message.
+    """
+    variants = _variants(tuple(variant_files), subdir)
+    if narrow:
+        variants = variants.merge(_narrowed(variants, narrow))
+    try:
+        return list(_parse(recipe.file).render(variants, rattler_build.RenderConfig(platform=platform_config(subdir))))
+    except Exception as error:
+        raise RecipeError(
+            f"recipe {recipe.name} does not render for {subdir} with {variant_files[-1].name}: {error}",
+            "check the keys that the recipe names against the variant file",
+        ) from error
+
+
+def _narrowed(variants: rattler_build.VariantConfig, narrow: Mapping[str, str]) -> rattler_build.VariantConfig:
+    fixed: dict[str, list[str]] = {}
+    groups = variants.zip_keys or []
+    for key, value in narrow.items():
+        values = variants.get_values(key) or []
+        if value not in values:
+            raise RecipeError(f"{value!r} is no value of the variant key {key!r}", f"it has {', '.join(values)}")
+        group = next((g for g in groups if key in g), [key])
+        for other in group:
+            fixed[other] = [variants.get_values(other)[values.index(value)]]
+    return rattler_build.VariantConfig(fixed)
+
+
+def render(recipe: Recipe, variant_files: Sequence[Path], subdir: str) -> list[Rendered]:
+    """The outputs of a recipe for one platform, every variant of them; skipped ones are absent."""
+    return [_rendered(v, subdir) for v in render_variants(recipe, variant_files, subdir)]
+
+
+def _rendered(variant: Any, subdir: str) -> Rendered:
+    recipe = variant.recipe.to_dict()
+    build = recipe["build"]
+    sources = [*_as_list(recipe.get("source"))]
+    for cache in recipe.get("staging_caches") or ():
+        sources += _as_list(cache.get("source"))
+    requirements = recipe.get("requirements") or {}
+    return Rendered(
+        name=recipe["package"]["name"],
+        version=str(recipe["package"]["version"]),
+        build_string=build["string"],
+        subdir="noarch" if build.get("noarch") else subdir,
+        variant=dict(variant.variant),
+        depends=tuple(_specs(requirements.get("run"))),
+        constrains=tuple(_specs(requirements.get("run_constraints"))),
+        sources=tuple(_sources(sources)),
+    )
+
+
+def _as_list(value: Any) -> list[Any]:
+    return [] if value is None else value if isinstance(value, list) else [value]
+
+
+def _specs(requirements: Iterable[Any] | None) -> Iterator[str]:
+    for item in requirements or ():
+        if isinstance(item, str):
+            yield item
+        else:
+            ((_, pin),) = item.items()
+            yield pin["name"]
+
+
+def _sources(sources: Iterable[Any]) -> Iterator[Source]:
+    for source in sources:
+        match = _ARTEFACT.search(str(source.get("path", ""))) if isinstance(source, dict) else None
+        if match:
+            yield Source(match["component"], match["version"], match["target"])

@@ -1,0 +1,87 @@
+"""Which wheel of a version is for which target."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from packaging.specifiers import SpecifierSet
+from packaging.tags import Tag
+from packaging.utils import parse_wheel_filename
+from packaging.version import Version
+
+from ctk.index import Index, IndexFile
+from ctk.lock import Artefact, Component
+from ctk.platforms import NOARCH, PLATFORMS
+
+
+def is_wheel(file: IndexFile) -> bool:
+    return file.file.endswith(".whl")
+
+
+def targets_of(file: IndexFile) -> set[str]:
+    """The targets a wheel is for: ``noarch``, ``<subdir>``, or ``<subdir>-<python tag>`` for an extension module."""
+    if not is_wheel(file):
+        return set()
+    _, _, _, tags = parse_wheel_filename(file.file)
+    return {target for tag in tags for target in _targets(tag)}
+
+
+def _targets(tag: Tag) -> Iterable[str]:
+    pure = tag.interpreter.startswith("py") and tag.abi == "none"
+    if pure and tag.platform == "any":
+        yield NOARCH
+    for platform in PLATFORMS.values():
+        if re.fullmatch(platform.wheel_tag, tag.platform):
+            yield platform.subdir if pure else f"{platform.subdir}-{tag.abi}"
+
+
+def wheel_for(files: Iterable[IndexFile], target: str) -> IndexFile | None:
+    """The wheel of one version for a target, or None.
+
+    Of several, the one with the highest build tag, as pip takes it; then the one with the most platform tags (older
+    CTK releases were uploaded a second time with modern tags added to the name); then the last by name.
+    """
+    fitting = [file for file in files if target in targets_of(file)]
+    return max(fitting, key=_preference, default=None)
+
+
+def _preference(file: IndexFile) -> tuple[object, int, str]:
+    _, _, build, tags = parse_wheel_filename(file.file)
+    return build, len(tags), file.file
+
+
+def final_versions(files: Iterable[IndexFile], accepted: SpecifierSet | None = None) -> list[Version]:
+    """Versions that have a wheel, newest first: no pre-release, nothing yanked, only accepted ones."""
+    versions = {Version(f.version) for f in files if is_wheel(f) and not f.yanked}
+    return sorted((v for v in versions if not v.is_prerelease and (accepted is None or v in accepted)), reverse=True)
+
+
+def files_of(files: Iterable[IndexFile], version: Version) -> list[IndexFile]:
+    """The wheels of one version that are not yanked."""
+    return [f for f in files if is_wheel(f) and not f.yanked and Version(f.version) == version]
+
+
+def component(index: Index, name: str, files: Sequence[IndexFile], targets: Sequence[str]) -> Component:
+    """A component of the wheels of one version, asking the index for the sizes.
+
+    Args:
+        index: Asked for what a listing does not say.
+        name: Our name of the component.
+        files: The wheels of one version; at least one.
+        targets: Wanted; one without a wheel gets None.
+    """
+    chosen = {target: wheel_for(files, target) for target in targets}
+    with ThreadPoolExecutor(8) as pool:
+        artefacts = dict(pool.map(lambda item: (item[0], _artefact(index, name, *item)), chosen.items()))
+    return Component(name, files[0].distribution, files[0].version, artefacts)
+
+
+def _artefact(index: Index, name: str, target: str, file: IndexFile | None) -> Artefact | None:
+    return artefact(index, name, target, file) if file else None
+
+
+def artefact(index: Index, name: str, target: str, file: IndexFile) -> Artefact:
+    """A file of the index as a lock states it."""
+    return Artefact(name, file.distribution, file.version, target, file.file, index.sha256(file), index.size(file))

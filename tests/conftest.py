@@ -1,0 +1,52 @@
+"""What several layers of tests share."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ctk.paths import Workspace
+from ctk.platforms import this_platform
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def project() -> Workspace:
+    """This checkout."""
+    return Workspace(ROOT)
+
+
+@pytest.fixture(scope="session")
+def built(project: Workspace) -> Workspace:
+    """This checkout with its channel built: the main job, which does nothing twice."""
+    if this_platform() not in ("linux-64", "linux-aarch64"):
+        pytest.skip("packages are built on Linux only")
+    ctk(project, "build", check=True)
+    return project
+
+
+@pytest.fixture(scope="session")
+def all_platforms(built: Workspace) -> Workspace:
+    """The newest release built for the other three platforms as well."""
+    others = [p for p in ("linux-64", "linux-aarch64", "win-64", "win-arm64") if p != this_platform()]
+    ctk(built, "build", "--release", "13.4", *(word for p in others for word in ("--platform", p)), check=True)
+    return built
+
+
+def ctk(where: Workspace, *arguments: str, check: bool = False, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs the command line as a process, the way a user does."""
+    done = subprocess.run(
+        [sys.executable, "-c", "from ctk.cli import main; main()", *arguments],
+        env={**os.environ, "CTK_ROOT": str(where.root), "COLUMNS": "120", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if check and done.returncode:
+        pytest.fail(f"ctk {' '.join(arguments)} ended with {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}")
+    return done

@@ -1,0 +1,105 @@
+"""The smallest ELF and PE files that say something of themselves, made byte by byte: no compiler, always the same."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+
+_MACHINES = {"x86_64": (62, 0x8664), "aarch64": (183, 0xAA64), "cuda": (190, 0)}
+_DT_NEEDED, _DT_STRTAB, _DT_STRSZ, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 1, 5, 10, 14, 15, 29
+_SHT_STRTAB, _SHT_DYNAMIC, _SHT_VERNEED = 3, 6, 0x6FFFFFFE
+
+
+class _Strings:
+    def __init__(self) -> None:
+        self.table = b"\0"
+
+    def add(self, text: str) -> int:
+        at = len(self.table)
+        self.table += text.encode() + b"\0"
+        return at
+
+
+def elf(
+    needed: Sequence[str] = ("libc.so.6",),
+    *,
+    soname: str = "",
+    runpath: str | None = None,
+    rpath: str | None = None,
+    versions: Mapping[str, Sequence[str]] | None = None,
+    machine: str = "x86_64",
+    payload: bytes = b"",
+) -> bytes:
+    """A shared library.
+
+    Args:
+        versions: Library -> symbol versions needed of it, e.g. ``{"libc.so.6": ["GLIBC_2.17"]}``.
+        payload: Bytes at the end, for what is looked for in files.
+    """
+    strings = _Strings()
+    tags = [(_DT_NEEDED, strings.add(name)) for name in needed]
+    tags += [(_DT_SONAME, strings.add(soname))] if soname else []
+    tags += [(_DT_RUNPATH, strings.add(runpath))] if runpath is not None else []
+    tags += [(_DT_RPATH, strings.add(rpath))] if rpath is not None else []
+    verneed = _verneed(versions or {}, strings)
+    names = _Strings()
+    section_names = [names.add(name) for name in (".dynstr", ".dynamic", ".gnu.version_r", ".shstrtab")]
+    dynstr = 64 + 2 * 56
+    dynamic = dynstr + len(strings.table)
+    tags += [(_DT_STRTAB, dynstr), (_DT_STRSZ, len(strings.table)), (0, 0)]
+    dynamic_bytes = b"".join(struct.pack("<QQ", *tag) for tag in tags)
+    version_at = dynamic + len(dynamic_bytes)
+    shstrtab = version_at + len(verneed)
+    payload_at = shstrtab + len(names.table)
+    sections_at = payload_at + len(payload)
+    header = b"\x7fELF\x02\x01\x01" + bytes(9)
+    header += struct.pack("<HHIQQQIHHHHHH", 3, _MACHINES[machine][0], 1, 0, 64, sections_at, 0, 64, 56, 2, 64, 5, 4)
+    segments = struct.pack("<IIQQQQQQ", 1, 5, 0, 0, 0, sections_at, sections_at, 4096)
+    segments += struct.pack("<IIQQQQQQ", 2, 6, dynamic, dynamic, dynamic, len(dynamic_bytes), len(dynamic_bytes), 8)
+    sections = bytes(64)
+    for name, kind, offset, size, link, info, entry in (
+        (section_names[0], _SHT_STRTAB, dynstr, len(strings.table), 0, 0, 0),
+        (section_names[1], _SHT_DYNAMIC, dynamic, len(dynamic_bytes), 1, 0, 16),
+        (section_names[2], _SHT_VERNEED, version_at, len(verneed), 1, len(versions or {}), 0),
+        (section_names[3], _SHT_STRTAB, shstrtab, len(names.table), 0, 0, 0),
+    ):
+        sections += struct.pack("<IIQQQQIIQQ", name, kind, 2, offset, offset, size, link, info, 1, entry)
+    return header + segments + strings.table + dynamic_bytes + verneed + names.table + payload + sections
+
+
+def _verneed(versions: Mapping[str, Sequence[str]], strings: _Strings) -> bytes:
+    result = b""
+    for position, (library, names) in enumerate(versions.items()):
+        size = 16 + 16 * len(names)
+        following = size if position < len(versions) - 1 else 0
+        result += struct.pack("<HHIII", 1, len(names), strings.add(library), 16, following)
+        for index, name in enumerate(names):
+            result += struct.pack("<IHHII", 0, 0, index + 2, strings.add(name), 16 if index < len(names) - 1 else 0)
+    return result
+
+
+def pe(imports: Sequence[str] = ("KERNEL32.dll",), *, machine: str = "x86_64", payload: bytes = b"") -> bytes:
+    """A DLL that imports one function, by number, from each of some DLLs."""
+    rva, raw = 0x1000, 0x200
+    tables = 20 * (len(imports) + 1)
+    names_at = tables + 32 * len(imports)
+    descriptors, thunks, names = b"", b"", b""
+    for index, name in enumerate(imports):
+        lookup = rva + tables + 32 * index
+        descriptors += struct.pack("<IIIII", lookup, 0, 0, rva + names_at + len(names), lookup + 16)
+        thunks += struct.pack("<QQQQ", 1 << 63 | 1, 0, 1 << 63 | 1, 0)
+        names += name.encode() + b"\0"
+    section = descriptors + bytes(20) + thunks + names + payload
+    size = len(section)
+    padded = section + bytes(-size % 0x200)
+    dos = b"MZ" + bytes(58) + struct.pack("<I", 64)
+    coff = b"PE\0\0" + struct.pack("<HHIIIHH", _MACHINES[machine][1], 1, 0, 0, 0, 240, 0x2022)
+    optional = struct.pack("<HBBIIIII", 0x20B, 14, 0, 0, len(padded), 0, 0, rva)
+    optional += struct.pack("<QIIHHHHHHIIIIHH", 0x180000000, 0x1000, 0x200, 6, 0, 0, 0, 6, 0, 0, 0x3000, raw, 0, 2, 0)
+    optional += struct.pack("<QQQQII", 0x100000, 0x1000, 0x100000, 0x1000, 0, 16)
+    directories = [(0, 0)] * 16
+    directories[1] = (rva, tables)
+    optional += b"".join(struct.pack("<II", *entry) for entry in directories)
+    table = b".idata\0\0" + struct.pack("<IIIIIIHHI", size, rva, len(padded), raw, 0, 0, 0, 0, 0xC0000040)
+    headers = dos + coff + optional + table
+    return headers + bytes(raw - len(headers)) + padded

@@ -1,0 +1,220 @@
+"""Real ``.conda`` files made by hand, and a small set of them that breaks no rule."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import zstandard
+from crafted_binaries import elf, pe
+from ctk.audit.libraries import CudartIsInside
+
+STAMP = 1_700_000_000_000  # November 2023
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A package to be written. All that a test breaks can be said here.
+
+    Attributes:
+        licenses: Files under info/licenses.
+        info: Other files under info/.
+        index: Fields of index.json that differ from what the rest says.
+        listed: Entries of paths.json that differ: path -> fields, None for an entry left out.
+        placeholders: Prefix placeholders that paths.json declares, by path.
+        file_name: "" for the name that conda gives it.
+    """
+
+    name: str
+    version: str = "1.0"
+    build: str = "h0_0"
+    subdir: str = "linux-64"
+    depends: tuple[str, ...] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    links: Mapping[str, str] = field(default_factory=dict)
+    licenses: Mapping[str, bytes] = field(default_factory=lambda: {"LICENSE": b"You may.\n"})
+    info: Mapping[str, bytes] = field(default_factory=dict)
+    index: Mapping[str, Any] = field(default_factory=dict)
+    listed: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
+    placeholders: Mapping[str, str] = field(default_factory=dict)
+    file_name: str = ""
+
+    def with_(self, **changes: Any) -> Draft:
+        """The same package with some attributes changed; mappings are added to, not replaced."""
+        merged = {
+            key: {**getattr(self, key), **value} if isinstance(value, Mapping) and value else value
+            for key, value in changes.items()
+        }
+        return replace(self, **merged)
+
+    def write(self, channel: Path) -> Path:
+        """Writes the package into its subdir of a channel."""
+        folder = channel / self.subdir
+        folder.mkdir(parents=True, exist_ok=True)
+        stem = f"{self.name}-{self.version}-{self.build}"
+        info = {
+            "index.json": json.dumps(self._index()).encode(),
+            "paths.json": json.dumps({"paths": self._paths(), "paths_version": 1}).encode(),
+            "about.json": b"{}",
+            **{f"licenses/{name}": text for name, text in self.licenses.items()},
+            **self.info,
+        }
+        path = folder / (self.file_name or f"{stem}.conda")
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+            archive.writestr("metadata.json", json.dumps({"conda_pkg_format_version": 2}))
+            archive.writestr(f"pkg-{stem}.tar.zst", _tar(self.files, self.links))
+            archive.writestr(f"info-{stem}.tar.zst", _tar({f"info/{name}": text for name, text in info.items()}, {}))
+        return path
+
+    def _index(self) -> dict[str, Any]:
+        noarch = {"noarch": "generic"} if self.subdir == "noarch" else {}
+        return {
+            "name": self.name,
+            "version": self.version,
+            "build": self.build,
+            "build_number": int(self.build.rpartition("_")[2]),
+            "subdir": self.subdir,
+            "depends": list(self.depends),
+            "constrains": [],
+            "license": "LicenseRef-Test",
+            "timestamp": STAMP,
+            **noarch,
+            **self.index,
+        }
+
+    def _paths(self) -> list[dict[str, Any]]:
+        entries: dict[str, dict[str, Any]] = {}
+        for path, content in self.files.items():
+            entries[path] = {
+                "path_type": "hardlink",
+                "sha256": hashlib.sha256(content).hexdigest(),
+                "size_in_bytes": len(content),
+            }
+            if path in self.placeholders:
+                entries[path] |= {"prefix_placeholder": self.placeholders[path], "file_mode": "text"}
+        entries |= {path: {"path_type": "softlink", "sha256": "", "size_in_bytes": 0} for path in self.links}
+        for path, fields in self.listed.items():
+            if fields is None:
+                del entries[path]
+            else:
+                entries[path] = {**entries.get(path, {"path_type": "hardlink"}), **fields}
+        return [{"_path": path, **fields} for path, fields in entries.items()]
+
+
+def _tar(files: Mapping[str, bytes], links: Mapping[str, str]) -> bytes:
+    plain = io.BytesIO()
+    with tarfile.open(fileobj=plain, mode="w", format=tarfile.GNU_FORMAT) as tar:
+        for path, content in files.items():
+            entry = tarfile.TarInfo(path)
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+        for path, target in links.items():
+            entry = tarfile.TarInfo(path)
+            entry.type, entry.linkname = tarfile.SYMTYPE, target
+            tar.addfile(entry)
+    return zstandard.ZstdCompressor(level=1).compress(plain.getvalue())
+
+
+GLIBC = {"libc.so.6": ["GLIBC_2.2.5", "GLIBC_2.17"]}
+SITE = "lib/python3.12/site-packages"
+TARGET = "targets/x86_64-linux/lib"
+_SITE_WIN = "Lib/site-packages"
+_LIBCUDART = elf(
+    ("libstdc++.so.6", "libgcc_s.so.1", "libc.so.6", "ld-linux-x86-64.so.2"),
+    soname="libcudart.so.13",
+    runpath="$ORIGIN",
+    versions=GLIBC,
+)
+
+
+def good_set() -> dict[str, Draft]:
+    """A few packages that break no rule, by name; between them they exercise every check."""
+    half = Draft(
+        "cuda-cudart_linux-64",
+        "13.4.92",
+        subdir="noarch",
+        depends=("cuda-version >=13.4,<13.5.0a0",),
+        files={f"{TARGET}/libcudart.so.13.4.92": _LIBCUDART},
+        links={f"{TARGET}/libcudart.so.13": "libcudart.so.13.4.92"},
+    )
+    pin = f"{half.name} {half.version} {half.build}"
+    evidence = b"\0".join(text.encode() for text in CudartIsInside.messages)
+    drafts = [
+        Draft("cuda-version", "13.4", subdir="noarch", licenses={}),
+        half,
+        Draft(
+            "cuda-cudart",
+            "13.4.92",
+            depends=(pin.replace(" 13", " ==13"), "__glibc >=2.17,<3.0.a0", "libgcc", "libstdcxx"),
+            links={"lib/libcudart.so.13": f"../{TARGET}/libcudart.so.13"},
+        ),
+        Draft(
+            "cuda-cudart-dev",
+            "13.4.92",
+            depends=("cuda-cudart 13.4.92 h0_0",),
+            files={"include/cuda_runtime.h": b"#pragma once\n", "lib/pkgconfig/cudart.pc": b"prefix=/opt/here\n"},
+            links={"lib/libcudart.so": "libcudart.so.13"},
+            info={"run_exports.json": json.dumps({"weak": ["cuda-cudart >=13.4.92,<14.0a0"]}).encode()},
+            placeholders={"lib/pkgconfig/cudart.pc": "/opt/here"},
+        ),
+        Draft(
+            "libcufile",
+            "1.19.1",
+            depends=("__glibc >=2.17,<3.0.a0", "libstdcxx", "rdma-core"),
+            files={
+                "lib/libcufile.so.0": elf(("libc.so.6",), soname="libcufile.so.0", versions=GLIBC, rpath="$ORIGIN"),
+                "lib/libcufile_rdma.so.1": elf(
+                    ("libmlx5.so.1", "libcufile.so.0", "libstdc++.so.6", "libc.so.6"),
+                    soname="libcufile_rdma.so.1",
+                    versions=GLIBC,
+                    rpath="$ORIGIN",
+                ),
+            },
+        ),
+        Draft(
+            "cuda-bindings",
+            "13.4.4",
+            "cuda13_py312h0_0",
+            depends=("python_abi 3.12.* *_cp312", "__glibc >=2.17,<3.0.a0", "libgcc", "libstdcxx"),
+            files={
+                f"{SITE}/cuda/bindings/_internal/runtime.cpython-312-x86_64-linux-gnu.so": elf(
+                    ("libstdc++.so.6", "libc.so.6"), versions=GLIBC, payload=evidence
+                ),
+                f"{SITE}/cuda/bindings/__init__.py": b"",
+            },
+            info={"recipe/rendered_recipe.yaml": _rendered("**/cuda/bindings/__init__.py", f"{SITE}/cuda/**")},
+        ),
+        Draft(
+            "cuda-nvrtc",
+            "13.4.92",
+            subdir="win-64",
+            files={"Library/bin/nvrtc64_130_0.dll": pe(("KERNEL32.dll", "api-ms-win-core-file-l1-1-0.dll"))},
+        ),
+        Draft(
+            "cuda-core",
+            "1.2.2",
+            "cuda13_py312h0_0",
+            "win-64",
+            depends=("python_abi 3.12.* *_cp312", "python", "cuda-nvrtc"),
+            files={
+                f"{_SITE_WIN}/cuda/core/_device.cp312-win_amd64.pyd": pe(
+                    ("python312.dll", "VCRUNTIME140.dll", "nvrtc64_130_0.dll", "nvcuda.dll", "msvcp140-0fa7.dll")
+                ),
+                f"{_SITE_WIN}/cuda_core.libs/msvcp140-0fa7.dll": pe(("KERNEL32.dll",)),
+            },
+        ),
+    ]
+    return {draft.name: draft for draft in drafts}
+
+
+def _rendered(content: str, files: str) -> bytes:
+    return json.dumps(
+        {"recipe": {"build": {"files": [files]}, "tests": [{"package_contents": {"files": [content]}}]}}
+    ).encode()

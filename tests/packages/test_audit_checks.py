@@ -1,0 +1,361 @@
+"""Each check passes a set of good packages, and catches the packages that break its rule."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from crafted_binaries import elf, pe
+from crafted_packages import GLIBC, SITE, TARGET, Draft, good_set
+from ctk.audit import CHECKS, AuditReport, audit_packages
+from ctk.package import PLACEHOLDER
+
+ROOT = "/home/builder/checkout"
+DEEP = f"opt/builder/host_env{PLACEHOLDER}_placehold"
+
+Drafts = dict[str, Draft]
+Break = Callable[[Drafts], object]
+
+
+def change(name: str, **changes: object) -> Break:
+    """Changes one package of the good set; mappings are added to."""
+    return lambda drafts: drafts.update({name: drafts[name].with_(**changes)})
+
+
+def add(name: str, subdir: str = "linux-64", **fields: object) -> Break:
+    """Adds a package to the good set."""
+    return lambda drafts: drafts.update({name: Draft(name, subdir=subdir, **fields)})
+
+
+def module(**fields: object) -> dict[str, bytes]:
+    """The runtime module of cuda-bindings, made anew."""
+    return {f"{SITE}/cuda/bindings/_internal/runtime.cpython-312-x86_64-linux-gnu.so": elf(**fields)}
+
+
+LIBRARY = {f"{TARGET}/libcudart.so.13.4.92": elf(("libc.so.6",), soname="libcudart.so.13", versions=GLIBC)}
+
+# Check -> what breaks its rule -> how, and a word of what it must say.
+BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
+    "FileNameSaysIndex": {
+        "a renamed file": (change("libcufile", file_name="libcufile-2.0-h0_0.conda"), "libcufile-2.0"),
+        "a file in another subdir's folder": (change("libcufile", index={"subdir": "linux-aarch64"}), "linux-aarch64"),
+    },
+    "IndexIsSound": {
+        "an unknown subdir": (change("libcufile", index={"subdir": "linux-65"}), "linux-65"),
+        "noarch outside noarch": (change("libcufile", index={"noarch": "generic"}), "noarch"),
+        "a build string of another number": (change("libcufile", index={"build_number": 7}), "build number 7"),
+        "the arch of another subdir": (change("libcufile", index={"arch": "aarch64"}), "aarch64"),
+        "no version": (change("libcufile", index={"version": "1..0"}), "1..0"),
+    },
+    "SpecsParse": {
+        "a dependency that no solver reads": (change("libcufile", depends=("libgcc >>2",)), "libgcc >>2"),
+        "a constraint that no solver reads": (change("libcufile", index={"constrains": ["a b c d e"]}), "a b c d e"),
+        "a run-export that no solver reads": (
+            change("libcufile", info={"run_exports.json": b'{"strong": ["libcufile ==,"]}'}),
+            "run_exports strong",
+        ),
+    },
+    "TimestampIsHonest": {
+        "a time in the future": (change("libcufile", index={"timestamp": int(time.time() * 1000) * 2}), "timestamp"),
+        "a time in seconds": (change("libcufile", index={"timestamp": 1_700_000_000}), "timestamp"),
+    },
+    "LicenseIsInside": {
+        "no licence text": (change("libcufile", licenses={}), "no licence text"),
+        "an empty licence text": (change("libcufile", licenses={"LICENSE": b""}), "empty"),
+        "no licence named": (change("cuda-version", index={"license": ""}), "no licence named"),
+    },
+    "NoBuildPath": {
+        "the checkout in a text": (change("cuda-cudart-dev", files={"lib/x.pc": f"at {ROOT}/x".encode()}), ROOT),
+        "the checkout in a binary": (change("cuda-bindings", files=module(payload=f"\0{ROOT}\0".encode())), ROOT),
+        "the checkout in metadata": (change("libcufile", info={"about.json": f'"{ROOT}"'.encode()}), ROOT),
+        "a placeholder that nobody replaces": (
+            change("libcufile", files={"bin/x": f"/{DEEP}".encode()}),
+            "placeholder",
+        ),
+        "the checkout beside a declared placeholder": (
+            change("libcufile", files={"bin/x": f"/{DEEP}:{ROOT}/".encode()}, placeholders={"bin/x": f"/{DEEP}"}),
+            ROOT,
+        ),
+    },
+    "ArchiveMatchesPaths": {
+        "a file that is missing": (change("libcufile", listed={"lib/gone": {"size_in_bytes": 1}}), "missing in the"),
+        "a file that nobody listed": (change("libcufile", listed={"lib/libcufile.so.0": None}), "in the archive,"),
+        "another size": (change("libcufile", listed={"lib/libcufile.so.0": {"size_in_bytes": 3}}), "3 bytes"),
+        "another content": (change("libcufile", listed={"lib/libcufile.so.0": {"sha256": "0" * 64}}), "sha256"),
+        "a file listed as a link": (
+            change("libcufile", listed={"lib/libcufile.so.0": {"path_type": "softlink"}}),
+            "soft",
+        ),
+    },
+    "KeepsItsPromises": {
+        "files that the script did not make": (
+            change(
+                "cuda-bindings", files={}, info={"recipe/rendered_recipe.yaml": b"recipe: {build: {files: [bin/*]}}"}
+            ),
+            "build: files",
+        ),
+        "contents that the tests name": (
+            change(
+                "cuda-bindings",
+                info={"recipe/rendered_recipe.yaml": b"recipe: {tests: [{package_contents: {files: [lib/x.so]}}]}"},
+            ),
+            "package_contents",
+        ),
+    },
+    "LinksStayInside": {
+        "an absolute link": (change("cuda-cudart", links={"lib/x": "/usr/lib/x"}), "absolute"),
+        "a link out of the prefix": (change("cuda-cudart", links={"lib/x": "../../x"}), "out of the prefix"),
+        "a link on Windows": (change("cuda-nvrtc", links={"Library/bin/x": "nvrtc64_130_0.dll"}), "Windows"),
+        "a file out of the prefix": (change("libcufile", files={"../etc/x": b""}), "outside"),
+    },
+    "BareNameOnlyInDev": {
+        "a link for linkers in the library's package": (
+            change("cuda-cudart", links={"lib/libcudart.so": "libcudart.so.13"}),
+            "bare name",
+        ),
+        "a library under its bare name": (
+            change("libcufile", files={f"{TARGET}/libcufile.so": elf(soname="libcufile.so.0", versions=GLIBC)}),
+            "bare name",
+        ),
+    },
+    "ExtensionsFitThePython": {
+        "a module in another Python's folder": (
+            change("cuda-bindings", files={f"{SITE}/x.cpython-313-x86_64-linux-gnu.so": elf(versions=GLIBC)}),
+            "3.13",
+        ),
+        "no dependency on the Python": (change("cuda-bindings", depends=("python >=3.12",)), "does not depend"),
+        "a free-threaded module for the Python with a lock": (
+            change("cuda-core", files={"Lib/site-packages/x.cp312t-win_amd64.pyd": pe()}),
+            "3.12t",
+        ),
+    },
+    "BinariesAreReadable": {
+        "a library cut short": (change("libcufile", files={"lib/libx.so.1": elf()[:200]}), "not a readable ELF"),
+        "a DLL cut short": (change("cuda-nvrtc", files={"Library/bin/x.dll": pe()[:70]}), "not a readable PE"),
+    },
+    "BinariesFitTheSubdir": {
+        "a library of the other machine": (
+            change("libcufile", files={"lib/libx.so.1": elf(machine="aarch64")}),
+            "aarch64",
+        ),
+        "a half with the other half's library": (
+            change("cuda-cudart_linux-64", files={f"{TARGET}/libx.so.1": elf(machine="aarch64")}),
+            "linux-64",
+        ),
+        "a DLL on Linux": (change("libcufile", files={"lib/x.dll": pe()}), "pe"),
+        "a library for any machine": (change("cuda-version", files={"lib/libx.so.1": elf()}), "any machine"),
+    },
+    "RpathIsRelative": {
+        "the current directory": (
+            change("libcufile", files={"lib/libx.so.1": elf(runpath="$ORIGIN:")}),
+            "current directory",
+        ),
+        "an absolute folder": (
+            change("libcufile", files={"lib/libx.so.1": elf(rpath="/usr/local/cuda/lib64")}),
+            "relative",
+        ),
+        "a folder of the wheels": (
+            change("cuda-bindings", files=module(rpath="$ORIGIN/../../nvidia/cu13/lib")),
+            "the wheel's layout",
+        ),
+        "a folder out of the prefix": (
+            change("libcufile", files={"lib/libx.so.1": elf(rpath="$ORIGIN/../..")}),
+            "leaves",
+        ),
+    },
+    "CudartIsInside": {
+        "bindings without cudart": (change("cuda-bindings", files=module()), "no module has cudart"),
+        "bindings that need cudart": (
+            change("cuda-bindings", files={f"{SITE}/x.so": elf(("libcudart.so.13",))}),
+            "libcudart.so.13",
+        ),
+    },
+    "FilesHaveOneOwner": {
+        "two packages with one file": (add("other", files={"lib/libcufile.so.0": b"mine"}), "other-1.0"),
+        "two packages with one file but for its case": (
+            add("other", "win-64", files={"library/bin/NVRTC64_130_0.dll": b"mine"}),
+            "other-1.0",
+        ),
+        "a noarch package with another's module": (
+            add("other", "noarch", index={"noarch": "python"}, files={"site-packages/cuda/bindings/__init__.py": b""}),
+            "cuda/bindings/__init__.py",
+        ),
+        "a dependency that has the same file": (
+            add("other", depends=("libcufile >=1",), files={"lib/libcufile.so.0": b"mine"}),
+            "other-1.0",
+        ),
+    },
+    "LinksLeadSomewhere": {
+        "a link to nothing": (change("cuda-cudart", links={"lib/libx.so.1": "libx.so.1.0"}), "libx.so.1.0"),
+        "a link into a package that may be absent": (
+            change("libcufile", links={"lib/libcudart.so.13.4": f"../{TARGET}/libcudart.so.13"}),
+            "no package below",
+        ),
+    },
+    "ExactPinsAreHeld": {
+        "a pin on a build that was not made": (
+            change("cuda-cudart-dev", depends=("cuda-cudart ==13.4.92 h1_1", "libstdcxx")),
+            "h1_1",
+        ),
+    },
+    "RpathResolves": {
+        "a folder that no dependency has": (
+            change("libcufile", files={"lib/libx.so.1": elf(rpath="$ORIGIN/stubs")}),
+            "lib/stubs/",
+        ),
+    },
+    "NeededIsProvided": {
+        "a library of no package": (change("libcufile", files={"lib/libx.so.1": elf(("libfoo.so.1",))}), "libfoo.so.1"),
+        "a library of a package that may be absent": (
+            change("libcufile", files={"lib/libx.so.1": elf(("libcudart.so.13",))}),
+            "libcudart.so.13",
+        ),
+        "the C++ library without its package": (
+            change("libcufile", depends=("__glibc >=2.17", "rdma-core", "libgcc")),
+            "libstdc++.so.6",
+        ),
+        "a half whose other half forgot the C++ library": (
+            change("cuda-cudart", depends=("cuda-cudart_linux-64 ==13.4.92 h0_0", "__glibc >=2.17", "libgcc")),
+            "libstdc++.so.6",
+        ),
+        "a DLL of no package": (change("cuda-core", files={"Library/bin/x.dll": pe(("foo.dll",))}), "foo.dll"),
+        "the C library of Windows without its package": (
+            change("cuda-core", depends=("cuda-nvrtc", "python_abi 3.12.* *_cp312")),
+            "VCRUNTIME140.dll",
+        ),
+    },
+    "NeededIsFound": {
+        "a library beside one without an RPATH": (
+            change("libcufile", files={"lib/libx.so.1": elf(("libcufile.so.0",))}),
+            "no folder of the environment",
+        ),
+        "a DLL in a folder that nothing searches": (
+            change(
+                "cuda-core",
+                files={
+                    "Library/bin/x/private.dll": pe(),
+                    "Library/bin/x.dll": pe(("PRIVATE.dll",)),
+                },
+            ),
+            "Library/bin/x/private.dll",
+        ),
+    },
+    "GlibcIsDeclared": {
+        "a newer glibc than declared": (
+            change("libcufile", files={"lib/libx.so.1": elf(versions={"libc.so.6": ["GLIBC_2.9", "GLIBC_2.34"]})}),
+            "2.34",
+        ),
+        "no glibc declared": (change("libcufile", depends=("libstdcxx", "rdma-core")), "no __glibc"),
+        "a half that is newer than its other half declares": (
+            change(
+                "cuda-cudart_linux-64",
+                files={f"{TARGET}/libcudart.so.13.4.92": elf(versions={"libc.so.6": ["GLIBC_2.28"]})},
+            ),
+            "2.28",
+        ),
+        "relative relocations": (
+            change("libcufile", files={"lib/libx.so.1": elf(versions={"libc.so.6": ["GLIBC_ABI_DT_RELR"]})}),
+            "2.36",
+        ),
+    },
+}
+
+
+def audit(drafts: Drafts, channel: Path, **options: object) -> AuditReport:
+    return audit_packages(
+        [draft.write(channel) for draft in drafts.values()], forbidden_paths=[ROOT, "/home/builder"], **options
+    )
+
+
+def test_good_packages_pass_every_check(tmp_path: Path) -> None:
+    report = audit(good_set(), tmp_path)
+    assert [str(finding) for finding in report.findings] == []
+    assert report.ok
+    assert report.packages == len(good_set())
+
+
+@pytest.mark.parametrize(
+    ("check", "case"),
+    [pytest.param(check, case, id=f"{check}: {case}") for check, cases in BROKEN.items() for case in cases],
+)
+def test_a_check_catches(check: str, case: str, tmp_path: Path) -> None:
+    break_it, word = BROKEN[check][case]
+    drafts = good_set()
+    break_it(drafts)
+    found = [finding for finding in audit(drafts, tmp_path).findings if finding.check == check]
+    assert found, f"{check} does not see {case}"
+    assert any(word in str(finding) for finding in found), [str(finding) for finding in found]
+    assert all(finding.mend for finding in found)
+
+
+def test_every_check_has_a_package_that_breaks_it() -> None:
+    assert set(BROKEN) == {check.id() for check in CHECKS}
+
+
+def test_every_check_says_what_it_holds_packages_to() -> None:
+    for check in CHECKS:
+        assert check.help().rstrip().endswith("."), check.id()
+
+
+# What looks like a broken rule and is none.
+ALLOWED: dict[str, Break] = {
+    "packages for different minors share a file": lambda drafts: drafts.update(
+        old=Draft("cuda-version", "12.9", subdir="noarch", licenses={}),
+        one=Draft("old", depends=("cuda-version 12.9.*",), files={"lib/shared": b""}),
+        two=Draft("new", depends=("cuda-version 13.4.*",), files={"lib/shared": b""}),
+    ),
+    "two builds of one package share a file": lambda drafts: drafts.update(
+        one=Draft("a", files={"lib/shared": b"1"}), two=Draft("a", build="h1_0", files={"lib/shared": b"2"})
+    ),
+    "two subdirs share a file": lambda drafts: drafts.update(
+        one=Draft("a", files={"share/x": b"1"}), two=Draft("b", subdir="win-64", files={"share/x": b"2"})
+    ),
+    "the home folder's name inside another path": change("libcufile", files={"share/x": b"/mnt/home/builders/y"}),
+    "a declared placeholder": change(
+        "libcufile", files={"bin/x": f"#!{ROOT}/b/{DEEP}/bin/sh".encode()}, placeholders={"bin/x": f"{ROOT}/b/{DEEP}"}
+    ),
+    "GPU code of any machine": change("libcufile", files={"share/x.cubin": elf(machine="cuda")}),
+    "a library known by its bare name only": change(
+        "libcufile", files={"lib/libplugin.so": elf(soname="libplugin.so", versions=GLIBC)}
+    ),
+    "a module that is imported beside PyTorch only": change(
+        "cuda-core", files={"Lib/site-packages/cuda/core/_tensor_bridge.cp312-win_amd64.pyd": pe(("torch_cpu.dll",))}
+    ),
+    "cudart loaded at run time by the bindings of CUDA 12": lambda drafts: drafts.update(
+        {"cuda-bindings": drafts["cuda-bindings"].with_(version="12.9.10", files=module())}
+    ),
+    "a whole folder promised by its name": change(
+        "libcufile", info={"recipe/rendered_recipe.yaml": b"recipe: {build: {files: [lib/, '**/libcufile*.so.?']}}"}
+    ),
+    "the driver's library": change("libcufile", files={"lib/libx.so.1": elf(("libcuda.so.1",))}),
+}
+
+
+@pytest.mark.parametrize("case", ALLOWED)
+def test_the_audit_allows(case: str, tmp_path: Path) -> None:
+    drafts = good_set()
+    ALLOWED[case](drafts)
+    assert [str(finding) for finding in audit(drafts, tmp_path).findings] == []
+
+
+def test_a_base_channel_provides_libraries_without_being_audited(tmp_path: Path) -> None:
+    drafts = good_set()
+    drafts["libcufile"] = drafts["libcufile"].with_(
+        depends=("__glibc >=2.17", "libstdcxx", "rdma-core", "libfoo"),
+        files={"lib/libx.so.1": elf(("libfoo.so.1",), rpath="$ORIGIN")},
+    )
+    base = Draft("libfoo", licenses={}, files={"lib/libfoo.so.1": b"not even a library"}).write(tmp_path / "base")
+    assert not audit(drafts, tmp_path).ok
+    assert audit(drafts, tmp_path, base=[base]).ok
+
+
+def test_skipped_checks_are_left_out_of_the_report(tmp_path: Path) -> None:
+    drafts = good_set()
+    change("libcufile", licenses={})(drafts)
+    report = audit(drafts, tmp_path, skip=["LicenseIsInside"])
+    assert report.ok
+    assert "LicenseIsInside" not in report.checks
+    assert json.loads(json.dumps(report.as_json()))["checks"]["NoBuildPath"] == 0

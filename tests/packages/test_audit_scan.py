@@ -1,0 +1,99 @@
+"""The pass over a package sees everything once, and what it saw is kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from crafted_binaries import elf, pe
+from crafted_packages import Draft, good_set
+from ctk.audit import ScanCache, audit_package, audit_packages
+from ctk.audit import run as running
+from ctk.audit.cache import dump_scan, load_scan, scan_key
+from ctk.audit.scan import file_sha256, scan_package
+from ctk.audit.search import Search, outermost
+from ctk.errors import UnknownName
+from hypothesis import given
+from hypothesis import strategies as st
+
+NEEDLE = b"/work/here"
+
+
+@given(before=st.binary(max_size=40), after=st.binary(max_size=40), size=st.integers(1, 30))
+def test_a_path_is_found_wherever_chunks_end(before: bytes, after: bytes, size: int) -> None:
+    content = before.replace(NEEDLE, b"") + b"\0" + NEEDLE + b"/" + after.replace(NEEDLE, b"")
+    search = Search([NEEDLE])
+    for start in range(0, len(content), size):
+        search.feed(content[start : start + size])
+    search.feed(b"", last=True)
+    assert search.hits == {NEEDLE: [content.index(NEEDLE)]}
+
+
+@pytest.mark.parametrize("text", [b"/work/hereafter", b"/mnt/work/here", b"/work/her", b"x/work/here"])
+def test_another_path_is_not_taken_for_it(text: bytes) -> None:
+    search = Search([NEEDLE])
+    search.feed(text)
+    search.feed(b"", last=True)
+    assert search.hits == {}
+
+
+def test_a_folder_in_another_is_looked_for_once() -> None:
+    assert outermost(["/a/b/", "/a/bc", "/a/b/c", "/", ""]) == ("/a/b", "/a/bc")
+
+
+def test_a_large_binary_is_read_like_a_small_one(tmp_path: Path) -> None:
+    filling = bytes(9 << 20)
+    files = {"lib/libx.so.1": elf(soname="libx.so.1", payload=filling), "lib/x.dll": pe(("a.dll",), payload=filling)}
+    scan = scan_package(Draft("x", files=files).write(tmp_path), [], {})
+    found = {file.path: file.binary for file in scan.installed()}
+    assert found["lib/libx.so.1"] is not None and found["lib/libx.so.1"].soname == "libx.so.1"
+    assert found["lib/x.dll"] is not None and found["lib/x.dll"].needed == ("a.dll",)
+
+
+def test_a_scan_survives_json(tmp_path: Path) -> None:
+    for draft in good_set().values():
+        scan = scan_package(draft.write(tmp_path), ["/home"], {})
+        assert load_scan(dump_scan(scan)) == scan
+
+
+def test_a_package_is_opened_once_however_often_it_is_audited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [draft.write(tmp_path) for draft in good_set().values()]
+    cache = ScanCache(tmp_path / "scans")
+    first = audit_packages(paths, forbidden_paths=["/home/x"], cache=cache)
+
+    def refuse(*_: object) -> None:
+        pytest.fail("opened again")
+
+    monkeypatch.setattr(running, "scan_package", refuse)
+    assert audit_packages(paths, forbidden_paths=["/home/x"], cache=cache) == first
+
+
+def test_a_changed_package_or_another_forbidden_path_is_scanned_again(tmp_path: Path) -> None:
+    path = good_set()["libcufile"].write(tmp_path)
+    sha256 = file_sha256(path)
+    keys = {scan_key(sha256, ["/a"], {}), scan_key(sha256, ["/b"], {}), scan_key("0" * 64, ["/a"], {})}
+    assert len(keys) == 3
+
+
+def test_a_damaged_cache_is_as_good_as_none(tmp_path: Path) -> None:
+    path = good_set()["libcufile"].write(tmp_path)
+    cache = ScanCache(tmp_path / "scans")
+    first = audit_package(path, forbidden_paths=[], cache=cache)
+    for kept in cache.folder.iterdir():
+        kept.write_text("{")
+    assert audit_package(path, forbidden_paths=[], cache=cache) == first
+
+
+def test_a_package_that_cannot_be_read_is_a_finding_beside_the_others(tmp_path: Path) -> None:
+    paths = [draft.write(tmp_path) for draft in good_set().values()]
+    broken = tmp_path / "linux-64" / "broken-1-0.conda"
+    broken.write_bytes(b"not a package")
+    report = audit_packages([*paths, broken], forbidden_paths=[])
+    assert [(finding.check, finding.package) for finding in report.findings] == [("PackageOpens", broken.name)]
+    assert not report.ok
+
+
+def test_an_unknown_check_is_an_error_naming_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(UnknownName) as error:
+        audit_packages([], forbidden_paths=[], skip=["NoBuildPaths"])
+    assert "NoBuildPath" in error.value.step

@@ -1,0 +1,70 @@
+"""What ELF and PE headers say is read right."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from crafted_binaries import elf, pe
+from ctk.binaries import Binary, SearchPath, UnreadableBinary, read_binary, read_bytes, version_key
+
+
+def test_an_elf_library_says_its_name_its_needs_its_path_and_its_versions() -> None:
+    library = elf(
+        ("libc.so.6", "libstdc++.so.6"),
+        soname="libx.so.1",
+        runpath="$ORIGIN:$ORIGIN/../lib",
+        versions={
+            "libc.so.6": ["GLIBC_2.9", "GLIBC_2.17", "GLIBC_PRIVATE"],
+            "libstdc++.so.6": ["GLIBCXX_3.4.21", "CXXABI_1.3"],
+        },
+        machine="aarch64",
+    )
+    assert read_bytes(library) == Binary(
+        "elf",
+        "aarch64",
+        "libx.so.1",
+        ("libc.so.6", "libstdc++.so.6"),
+        (),
+        (SearchPath("RUNPATH", "$ORIGIN:$ORIGIN/../lib"),),
+        {"CXXABI": "1.3", "GLIBC": "2.17", "GLIBCXX": "3.4.21"},
+    )
+
+
+def test_the_empty_entry_of_an_rpath_is_seen() -> None:
+    binary = read_bytes(elf(rpath="$ORIGIN:"))
+    assert binary is not None
+    assert binary.search[0].entries == ("$ORIGIN", "")
+
+
+def test_a_dll_says_its_machine_and_its_imports() -> None:
+    assert read_bytes(pe(("KERNEL32.dll", "nvcuda.dll"), machine="aarch64")) == Binary(
+        "pe", "aarch64", needed=("KERNEL32.dll", "nvcuda.dll")
+    )
+
+
+def test_a_text_is_no_binary_and_a_broken_one_is_an_error() -> None:
+    assert read_bytes(b"#!/bin/sh\n") is None
+    for broken in (b"\x7fELF", elf()[:100], b"MZ", pe()[:80]):
+        with pytest.raises(UnreadableBinary):
+            read_bytes(broken)
+
+
+def test_a_file_on_disk_is_read_like_one_in_memory(tmp_path: Path) -> None:
+    for content in (elf(soname="libx.so.1"), pe(), b"text"):
+        path = tmp_path / "file"
+        path.write_bytes(content)
+        assert read_binary(path) == read_bytes(content)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads this machine's own interpreter")
+def test_a_real_executable_is_read() -> None:
+    binary = read_binary(Path(sys.executable).resolve())
+    assert binary is not None
+    assert binary.format == "elf"
+    assert any(name.startswith("libc.so.") for name in binary.needed)
+
+
+def test_versions_are_numbers_not_text() -> None:
+    assert version_key("2.9") < version_key("2.17") < version_key("2.17.1")

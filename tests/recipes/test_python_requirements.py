@@ -1,0 +1,204 @@
+"""The run requirements of the Python recipes are those of the wheels that they package, no looser and no tighter."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from email.message import Message
+from email.parser import BytesParser
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import Specifier
+from packaging.version import Version
+
+from ctk.fetch import fetch
+from ctk.index import Index
+from ctk.lock import Artefact, ReleaseLock, release_locks
+from ctk.paths import Workspace, workspace
+from ctk.platforms import NOARCH, PLATFORMS
+from ctk.recipes import find_recipes, render
+
+# Distribution -> the conda packages that hold what it holds. None: not made, for the reason given.
+CONDA_NAMES: Mapping[str, tuple[str, ...] | None] = {
+    "numba": ("numba",),
+    "numpy": ("numpy",),
+    "packaging": ("packaging",),
+    "cuda-bindings": ("cuda-bindings",),
+    "cuda-core": ("cuda-core",),
+    "cuda-pathfinder": ("cuda-pathfinder",),
+    "nvidia-cuda-nvcc-cu12": ("cuda-nvvm-impl",),  # opened for libNVVM, which the nvcc wheel of 12 holds
+    "nvidia-cuda-nvrtc-cu12": ("cuda-nvrtc",),
+    "nvidia-nvjitlink-cu12": ("libnvjitlink",),
+    "nvidia-nvjitlink": ("libnvjitlink",),
+    "nvidia-nvfatbin-cu12": ("libnvfatbin",),
+    "nvidia-cufile-cu12": ("libcufile",),
+    "nvidia-cudla": None,  # Tegra only; a constraint of the recipe
+}
+# What an extra of the manifest means as conda packages.
+TOOLKIT_EXTRAS: Mapping[str, tuple[str, ...]] = {
+    "cccl": ("cuda-cccl",),
+    "cudart": ("cuda-cudart-dev",),  # asked for its headers
+    "cufile": ("libcufile",),
+    "nvcc": ("cuda-nvvm-impl",),
+    "nvfatbin": ("libnvfatbin",),
+    "nvjitlink": ("libnvjitlink",),
+    "nvrtc": ("cuda-nvrtc",),
+    "nvvm": ("cuda-nvvm-impl",),
+}
+# What a conda package depends on and a wheel cannot say.
+RUNTIME = frozenset({"python", "python_abi", "__glibc", "libgcc", "libstdcxx", "ucrt", "vc14_runtime", "cuda-version"})
+# numba-cuda reads libdevice, which conda-forge keeps apart from libNVVM and the wheels do not.
+ALSO = {"numba-cuda": "cuda-nvvm-dev_{subdir}"}
+EXTRAS = {"cuda-bindings": ("", "all"), "cuda-core": ("", "cu{major}"), "numba-cuda": ("", "cu{major}")}
+PYTHON = "3.13"
+FLOOR = Version("3.11")  # the oldest Python of the matrix
+
+
+@dataclass(frozen=True)
+class Span:
+    """Versions from ``lower`` up to, and without, ``upper``; None is open."""
+
+    lower: Version | None = None
+    upper: Version | None = None
+
+    def __and__(self, other: Span) -> Span:
+        lowers = [v for v in (self.lower, other.lower) if v is not None]
+        uppers = [v for v in (self.upper, other.upper) if v is not None]
+        return Span(max(lowers, default=None), min(uppers, default=None))
+
+    @classmethod
+    def of(cls, text: str) -> Span:
+        """A wheel's specifier, or a conda version constraint, which ends in ``.0a0`` where it leaves out a series."""
+        span = cls()
+        for part in filter(None, text.split(",")):
+            specifier = Specifier(part)
+            version = specifier.version.removesuffix(".*")
+            release = Version(version).release
+            match specifier.operator:
+                case ">=":
+                    span &= cls(lower=Version(version))
+                case "<":
+                    span &= cls(upper=Version(version.removesuffix(".0a0")))
+                case "~=":
+                    span &= cls(Version(version), _after(release[:-1]))
+                case "==" if specifier.version.endswith(".*"):
+                    span &= cls(Version(version), _after(release))
+                case other:
+                    raise AssertionError(f"{text}: {other} has no translation")
+        return span
+
+
+def _after(release: tuple[int, ...]) -> Version:
+    return Version(".".join(map(str, (*release[:-1], release[-1] + 1))))
+
+
+def translated(metadata: Message, project: str, major: str, subdir: str) -> dict[str, Span]:
+    """The conda requirements that a wheel's metadata asks for on a platform."""
+    whole_major = Span.of(f"=={major}.*")
+    found: dict[str, Span] = {}
+
+    def need(names: Iterable[str], span: Span) -> None:
+        for name in names:
+            # cuFile counts its own versions; cuda-version holds it to the major.
+            found[name] = found.get(name, Span()) & (Span.of("==1.*") if name == "libcufile" else span)
+
+    for requirement in _applying(metadata, project, major, subdir):
+        span = Span.of(str(requirement.specifier))
+        if requirement.name == "cuda-toolkit":
+            need((n for extra in requirement.extras for n in TOOLKIT_EXTRAS[extra]), span)
+        else:
+            # A name in -cu12 says the major.
+            need(CONDA_NAMES[requirement.name] or (), span & whole_major if requirement.name.endswith("-cu12") else span)
+    if project in ALSO:
+        need([ALSO[project].format(subdir=subdir)], whole_major)
+    return found
+
+
+def _applying(metadata: Message, project: str, major: str, subdir: str) -> Iterator[Requirement]:
+    extras = [extra.format(major=major) for extra in EXTRAS.get(project, ("",))]
+    for text in metadata.get_all("Requires-Dist") or []:
+        requirement = Requirement(text)
+        environment = PLATFORMS[subdir].marker_environment | {"python_version": PYTHON, "python_full_version": f"{PYTHON}.0"}
+        if requirement.marker is None or any(requirement.marker.evaluate(environment | {"extra": e}) for e in extras):
+            yield requirement
+
+
+def stated(depends: Iterable[str]) -> dict[str, Span]:
+    """The conda requirements of a rendered recipe."""
+    parts = (spec.split() for spec in depends)
+    return {name: Span.of(rest[0] if rest else "") for name, *rest in parts if name != "python_abi"}
+
+
+CASES = [
+    pytest.param(lock, name, subdir, id=f"{name}-cuda{lock.major}-{subdir}")
+    for lock in release_locks(workspace()).values()
+    if not lock.is_ctk
+    for name, component in lock.components.items()
+    for subdir in PLATFORMS
+    if any(a and a.target in (NOARCH, f"{subdir}-cp313") for a in component.artefacts.values())
+]
+
+
+def _wheel(lock: ReleaseLock, name: str, subdir: str) -> Artefact:
+    artefacts = lock.components[name].artefacts
+    return artefacts.get(NOARCH) or artefacts[f"{subdir}-cp313"]  # type: ignore[return-value]
+
+
+def _metadata(project: Workspace, artefact: Artefact) -> Message:
+    (path,) = fetch([artefact], project, Index)
+    with zipfile.ZipFile(path) as wheel:
+        name = next(n for n in wheel.namelist() if n.count("/") == 1 and n.endswith(".dist-info/METADATA"))
+        return BytesParser().parsebytes(wheel.read(name))
+
+
+def _depends(project: Workspace, lock: ReleaseLock, name: str, subdir: str) -> tuple[str, ...]:
+    files = (project.build_config, project.variants / f"{lock.name}.yaml")
+    outputs = render(find_recipes(project.recipes)[name], files, subdir)
+    return next((o.depends for o in outputs if o.variant.get("python_tag", "cp313") == "cp313"), ())
+
+
+@pytest.mark.parametrize(("lock", "name", "subdir"), CASES)
+def test_a_recipe_asks_for_what_its_wheel_asks_for(project: Workspace, lock: ReleaseLock, name: str, subdir: str) -> None:
+    depends = _depends(project, lock, name, subdir)
+    if not depends:
+        pytest.skip("the recipe leaves this platform out")
+    metadata = _metadata(project, _wheel(lock, name, subdir))
+    found = stated(depends)
+    assert {n: s for n, s in found.items() if n not in RUNTIME} == translated(metadata, name, lock.major, subdir)
+    python = Span.of(metadata["Requires-Python"] or "").lower or FLOOR
+    assert found["python"].lower == max(python, FLOOR) if name in ("cuda-pathfinder", "cuda-python") else Version(PYTHON)
+
+
+@pytest.mark.parametrize(("lock", "name", "subdir"), CASES)
+def test_a_recipe_stays_within_its_cuda_major(project: Workspace, lock: ReleaseLock, name: str, subdir: str) -> None:
+    for spec in _depends(project, lock, name, subdir):
+        package, *rest = spec.split()
+        if package == "cuda-version":
+            majors = ["12", "13"] if name == "cuda-pathfinder" else [lock.major]
+            assert Span.of(rest[0]) == Span(Version(majors[0]), Version(str(int(majors[-1]) + 1)))
+        if package == "cuda-core":
+            assert rest[1] == f"cuda{lock.major}_*"
+
+
+METADATA = b"""Requires-Dist: cuda-pathfinder>=1.4.2
+Requires-Dist: cuda-toolkit[nvrtc]==13.*; extra == "all"
+Requires-Dist: cuda-toolkit[cufile]==13.*; sys_platform == "linux" and extra == "all"
+"""
+
+
+@pytest.mark.parametrize(
+    ("depends", "agrees"),
+    [
+        (["cuda-pathfinder >=1.4.2", "cuda-nvrtc >=13,<14.0a0"], True),
+        (["cuda-pathfinder >=1.4.2"], False),
+        (["cuda-pathfinder >=1.4.2", "cuda-nvrtc >=13"], False),
+        (["cuda-pathfinder >=1.4.2", "cuda-nvrtc >=13.4,<14.0a0"], False),
+        (["cuda-pathfinder >=1.4.2,<2", "cuda-nvrtc >=13,<14.0a0"], False),
+        (["cuda-pathfinder >=1.4.2", "cuda-nvrtc >=13,<14.0a0", "libcufile >=1,<2.0a0"], False),
+    ],
+)
+def test_a_missing_looser_tighter_or_needless_pin_is_noticed(depends: list[str], agrees: bool) -> None:
+    metadata = BytesParser().parsebytes(METADATA)
+    assert (stated(depends) == translated(metadata, "cuda-bindings", "13", "win-64")) is agrees

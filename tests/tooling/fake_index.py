@@ -1,0 +1,263 @@
+"""A small package index on localhost, served by a thread, with faults that a test switches on.
+
+It serves what such servers commonly do: plain HTML pages with the sha256 in the link, HEAD and Range for files; on
+request JSON pages, copies of the metadata, no ranges, no hashes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import time
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import pytest
+
+
+@dataclass
+class Fault:
+    """What goes wrong with requests whose path contains ``match``.
+
+    Attributes:
+        match: Part of the path; "" is every request.
+        times: How often it happens before all is well; None is always.
+        status: Answer with this status.
+        retry_after: Value of that header.
+        delay: Seconds before anything is answered.
+        truncate: Send only this many bytes of the body, then hang up.
+        drop: Hang up without an answer.
+        content: Send this instead of the file.
+    """
+
+    match: str = ""
+    times: int | None = None
+    status: int | None = None
+    retry_after: str = ""
+    delay: float = 0.0
+    truncate: int | None = None
+    drop: bool = False
+    content: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Request:
+    method: str
+    path: str
+    range: str | None
+    authorization: str | None
+
+
+@dataclass
+class FakeIndex:
+    """The server's state; tests change it while it runs."""
+
+    projects: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    yanked: set[str] = field(default_factory=set)
+    requires_python: dict[str, str] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
+    html: bool = True
+    ranges: bool = True
+    head: bool = True
+    hashes: bool = True
+    metadata_copies: bool = False
+    password: str | None = None
+    port: int = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/simple/"
+
+    def add(self, file: str, content: bytes, *, yanked: bool = False, requires_python: str = "") -> None:
+        """Offer a file; its name says of which project."""
+        self.projects.setdefault(re.sub(r"[-_.]+", "-", file.partition("-")[0]).lower(), {})[file] = content
+        if yanked:
+            self.yanked.add(file)
+        if requires_python:
+            self.requires_python[file] = requires_python
+
+    def add_wheel(  # noqa: PLR0913 - what a test does not care about has a default
+        self,
+        name: str,
+        version: str,
+        tags: str = "py3-none-any",
+        *,
+        requires: Iterable[str] = (),
+        files: Mapping[str, bytes] | None = None,
+        yanked: bool = False,
+        requires_python: str = "",
+    ) -> bytes:
+        """Offer a made-up wheel; its bytes are the same every time."""
+        content = wheel(name, version, tags, requires, files or {})
+        file = f"{name.replace('-', '_')}-{version}-{tags}.whl"
+        self.add(file, content, yanked=yanked, requires_python=requires_python)
+        return content
+
+    def fault(self, path: str) -> Fault | None:
+        for fault in self.faults:
+            if fault.match in path and fault.times != 0:
+                if fault.times is not None:
+                    fault.times -= 1
+                return fault
+        return None
+
+
+def wheel(name: str, version: str, tags: str, requires: Iterable[str], files: Mapping[str, bytes]) -> bytes:
+    """A wheel with METADATA and the given files; for extension modules the tags keep contents apart."""
+    info = f"{name.replace('-', '_')}-{version}.dist-info"
+    metadata = [f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}", *(f"Requires-Dist: {r}" for r in requires)]
+    everything = {
+        **files,
+        f"{info}/METADATA": ("\n".join(metadata) + "\n").encode(),
+        f"{info}/WHEEL": f"Wheel-Version: 1.0\nTag: {tags}\n".encode(),
+        f"{info}/licenses/License.txt": b"A licence.\n",
+        f"{info}/RECORD": b"",
+    }
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for path, content in everything.items():
+            archive.writestr(zipfile.ZipInfo(path, (2020, 1, 1, 0, 0, 0)), content)
+    return out.getvalue()
+
+
+@contextmanager
+def serve(index: FakeIndex | None = None) -> Iterator[FakeIndex]:
+    """Run an index until the end of the block."""
+    index = index or FakeIndex()
+
+    class Handler(_Handler):
+        state = index
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    server.block_on_close = False  # a slow answer must not hold the test up
+    index.port = server.server_address[1]
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield index
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def configure_pip(monkeypatch: pytest.MonkeyPatch, index: FakeIndex, **settings: str) -> None:
+    """Make pip's configuration name this index only; ``settings`` are more options, e.g. ``timeout="1"``."""
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_INDEX_URL", index.url)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    for name, value in settings.items():
+        monkeypatch.setenv(f"PIP_{name.upper()}", value)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One request. HTTP/1.0: each answer closes its connection, so that nothing is left open."""
+
+    state: FakeIndex
+
+    def do_GET(self) -> None:
+        self._answer(body=True)
+
+    def do_HEAD(self) -> None:
+        self._answer(body=False)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """The test's output stays clean."""
+
+    def _answer(self, body: bool) -> None:
+        state = self.state
+        authorization = self.headers.get("Authorization")
+        state.requests.append(Request(self.command, self.path, self.headers.get("Range"), authorization))
+        fault = state.fault(self.path) or Fault()
+        if fault.delay:
+            time.sleep(fault.delay)
+        if fault.drop:
+            return
+        if fault.status:
+            self._send(fault.status, b"no", body, {"Retry-After": fault.retry_after} if fault.retry_after else {})
+        elif state.password and not authorization:
+            self._send(401, b"who are you", body, {})
+        elif not body and not state.head:
+            self._send(405, b"", body, {})
+        else:
+            self._page_or_file(body, fault)
+
+    def _page_or_file(self, body: bool, fault: Fault) -> None:
+        kind, _, rest = self.path.strip("/").partition("/")
+        files = {file: content for project in self.state.projects.values() for file, content in project.items()}
+        if kind == "simple" and rest in self.state.projects:
+            content, kind = self._page(rest)
+            self._send(200, content, body, {"Content-Type": kind}, fault.truncate)
+        elif kind == "files" and rest in files:
+            self._send_file(files[rest] if fault.content is None else fault.content, body, fault.truncate)
+        elif kind == "files" and rest.removesuffix(".metadata") in files and self.state.metadata_copies:
+            with zipfile.ZipFile(io.BytesIO(files[rest.removesuffix(".metadata")])) as archive:
+                name = next(n for n in archive.namelist() if n.endswith("/METADATA"))
+                self._send(200, archive.read(name), body, {}, fault.truncate)
+        else:
+            self._send(404, b"not here", body, {})
+
+    def _page(self, project: str) -> tuple[bytes, str]:
+        state = self.state
+        if not state.html:
+            entries = [self._entry(file, content) for file, content in state.projects[project].items()]
+            page = {"meta": {"api-version": "1.0"}, "name": project, "files": entries}
+            return json.dumps(page).encode(), "application/vnd.pypi.simple.v1+json"
+        links = []
+        for file, content in state.projects[project].items():
+            fragment = f"#sha256={hashlib.sha256(content).hexdigest()}" if state.hashes else ""
+            more = ' data-yanked="withdrawn"' if file in state.yanked else ""
+            if file in state.requires_python:
+                more += f' data-requires-python="{state.requires_python[file].replace(">", "&gt;")}"'
+            if state.metadata_copies:
+                more += ' data-core-metadata="true"'
+            links.append(f'<a href="../../files/{file}{fragment}"{more}>{file}</a><br/>')
+        return ("<!DOCTYPE html><html><body>\n" + "\n".join(links) + "\n</body></html>").encode(), "text/html"
+
+    def _entry(self, file: str, content: bytes) -> dict[str, object]:
+        state = self.state
+        return {
+            "filename": file,
+            "url": f"../../files/{file}",
+            "hashes": {"sha256": hashlib.sha256(content).hexdigest()} if state.hashes else {},
+            "yanked": file in state.yanked,
+            "requires-python": state.requires_python.get(file),
+            "core-metadata": state.metadata_copies,
+        }
+
+    def _send_file(self, content: bytes, body: bool, truncate: int | None) -> None:
+        wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range") or "")
+        if not (wanted and self.state.ranges):
+            self._send(200, content, body, {"Accept-Ranges": "bytes"}, truncate)
+            return
+        start, end = int(wanted[1]), min(int(wanted[2] or len(content) - 1), len(content) - 1)
+        if start >= len(content):
+            self._send(416, b"", body, {"Content-Range": f"bytes */{len(content)}"})
+            return
+        part = content[start : end + 1]
+        self._send(206, part, body, {"Content-Range": f"bytes {start}-{end}/{len(content)}"}, truncate)
+
+    def _send(
+        self, status: int, content: bytes, body: bool, headers: Mapping[str, str], truncate: int | None = None
+    ) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Type": "application/octet-stream", **headers}.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        try:
+            if body:
+                self.wfile.write(content if truncate is None else content[:truncate])
+        except ConnectionError:
+            pass  # the client had enough

@@ -1,0 +1,92 @@
+"""The channel station: what readers see, and when."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from tiny import tiny_checkout, tiny_plan
+
+from ctk import build, channel, fetch
+from ctk.index import Index
+from ctk.paths import Workspace
+from ctk.solve import Scenario, solve
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    workspace = tiny_checkout(tmp_path_factory.mktemp("checkout"))
+    fetch.fetch(tiny_plan(workspace).artefacts, workspace, Index)
+    return workspace
+
+
+@pytest.fixture(scope="module")
+def made(checkout: Workspace) -> tuple[build.Built, ...]:
+    return build.run(tiny_plan(checkout), checkout).built
+
+
+def names(where: Path, subdir: str) -> set[str]:
+    return set(json.loads((where / subdir / "repodata.json").read_text())["packages.conda"])
+
+
+def test_a_staged_state_is_not_seen_until_it_is_committed(made: tuple[build.Built, ...], tmp_path: Path) -> None:
+    place = tmp_path / "channel"
+    staged = channel.stage(made[:1], place)
+    assert not place.exists()
+    channel.commit(staged)
+    assert names(place, "linux-64") == {made[0].packages[0].name}
+    second = channel.stage(made, place)
+    assert names(place, "noarch") == set()
+    channel.commit(second)
+    assert names(place, "noarch") == {made[1].packages[0].name}
+
+
+def test_the_index_has_every_form_that_clients_ask_for(made: tuple[build.Built, ...], tmp_path: Path) -> None:
+    channel.commit(channel.stage(made, tmp_path / "channel"))
+    for subdir in ("linux-64", "noarch"):
+        found = {p.name for p in (tmp_path / "channel" / subdir).iterdir() if not p.name.endswith(".conda")}
+        assert found == {"repodata.json", "repodata.json.zst", "run_exports.json"}
+    exports = json.loads((tmp_path / "channel" / "linux-64" / "run_exports.json").read_text())
+    assert exports["packages.conda"][made[0].packages[0].name] == {"run_exports": {"weak": ["hello >=13"]}}
+
+
+def test_nothing_is_done_when_nothing_changed(made: tuple[build.Built, ...], tmp_path: Path) -> None:
+    place = tmp_path / "channel"
+    channel.commit(channel.stage(made, place))
+    before = place.resolve()
+    again = channel.stage(made, place)
+    assert not again.changed
+    assert again.path == before
+
+
+def test_packages_of_other_builds_stay_and_replaced_ones_go(made: tuple[build.Built, ...], tmp_path: Path) -> None:
+    place = tmp_path / "channel"
+    channel.commit(channel.stage(made, place))
+    renamed = tmp_path / "linux-64" / "hello-14-h0_0.conda"
+    renamed.parent.mkdir()
+    os.link(made[0].packages[0], renamed)
+    newer = build.Built(made[0].id, "other", (renamed,), 0.0, False)
+    staged = channel.stage([newer], place)
+    assert sorted(p.name for p in channel.packages(staged.path)) == sorted([made[1].packages[0].name, renamed.name])
+
+
+def test_a_run_that_dies_between_staging_and_commit_leaves_the_channel_and_the_next_one_cleans_up(
+    made: tuple[build.Built, ...], tmp_path: Path
+) -> None:
+    place = tmp_path / "channel"
+    channel.commit(channel.stage(made[:1], place))
+    dead = channel.stage(made, place)
+    assert names(place, "noarch") == set()
+    next_ = channel.stage(made, place)
+    assert not dead.path.exists()
+    channel.commit(next_)
+    assert names(place, "noarch") == {made[1].packages[0].name}
+
+
+def test_a_solver_reads_the_channel(made: tuple[build.Built, ...], tmp_path: Path) -> None:
+    place = tmp_path / "channel"
+    channel.commit(channel.stage(made, place))
+    pick = solve(Scenario(("follower",), "linux-64"), [place])
+    assert [r.name.normalized for r in pick.records] == ["follower", "hello"]

@@ -1,0 +1,133 @@
+"""Measuring: what a library does not answer is an error, and a need of glibc is found wherever it hides."""
+
+from __future__ import annotations
+
+import re
+import sys
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import lief
+import pytest
+import typer
+from fake_ctk import add_ctk_13, add_python_13
+from fake_index import configure_pip, serve
+
+from ctk import facts
+from ctk.commands.release import app
+from ctk.errors import LockError, UnknownName
+from ctk.facts import MeasureFailed, compiler_facts, measure, needed_artefacts, needed_glibc, still_true
+from ctk.lock import Artefact, Component, Facts, ReleaseLock, load
+from ctk.platforms import PLATFORMS, this_platform
+
+on_linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads this machine's ELF files")
+on_linux_64 = pytest.mark.skipif(this_platform() != "linux-64", reason="loads a linux-64 library")
+
+
+def wheel(path: Path, files: dict[str, bytes]) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return path
+
+
+def release(*names: str, sha256: str = "ab" * 32) -> ReleaseLock:
+    def component(name: str) -> Component:
+        file = f"{name}-1-py3-none-any.whl"
+        return Component(name, name, "1", {t: Artefact(name, name, "1", t, file, sha256, 1) for t in PLATFORMS})
+
+    return ReleaseLock("13.4.3", None, {name: component(name) for name in names})
+
+
+@on_linux
+def test_the_newest_need_of_any_elf_file_counts(tmp_path: Path) -> None:
+    python = Path(sys.executable).resolve().read_bytes()
+    path = wheel(tmp_path / "a.zip", {"a.txt": b"GLIBC_2.99", "deep/in/it": python, "short": b"\x7f"})
+    parsed = lief.ELF.parse(list(python))
+    assert parsed is not None
+    needs = [aux.name for need in parsed.symbols_version_requirement for aux in need.get_auxiliary_symbols()]
+    found = [m[1] for name in needs if (m := re.fullmatch(r"GLIBC_([\d.]+)", str(name)))]
+    assert needed_glibc(path) == max(found, key=lambda v: tuple(map(int, v.split("."))))
+
+
+def test_an_artefact_without_elf_files_needs_no_glibc(tmp_path: Path) -> None:
+    assert needed_glibc(wheel(tmp_path / "a.zip", {"include/a.h": b"#pragma once\n", "a.a": b"!<arch>\n"})) is None
+
+
+def test_an_elf_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    path = wheel(tmp_path / "a.zip", {"lib/a.so": b"\x7fELF" + b"\xff" * 100})
+    with pytest.raises(MeasureFailed, match=r"lib/a\.so"):
+        needed_glibc(path)
+
+
+@on_linux_64
+def test_an_artefact_without_nvrtc_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(MeasureFailed, match=r"a\.zip holds no libnvrtc\.so"):
+        compiler_facts(wheel(tmp_path / "a.zip", {"nvidia/cu13/lib/libother.so.13": b""}))
+
+
+@on_linux_64
+def test_a_library_that_does_not_load_is_an_error_with_the_loader_s_words(tmp_path: Path) -> None:
+    path = wheel(tmp_path / "a.zip", {"nvidia/cu13/lib/libnvrtc.so.13": b"no library"})
+    with pytest.raises(MeasureFailed, match=r"libnvrtc.so.13 does not answer: .*(too short|invalid ELF header)"):
+        compiler_facts(path)
+
+
+def test_another_platform_cannot_measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(facts, "this_platform", lambda: "win-64")
+    with pytest.raises(MeasureFailed, match="does not load on win-64"):
+        compiler_facts(tmp_path)
+
+
+def test_a_release_is_measured_from_its_linux_artefacts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = release("cudart", "nvrtc")
+    wanted = needed_artefacts(lock)
+    assert [(a.component, a.target) for a in wanted] == [
+        (c, t) for c in ("cudart", "nvrtc") for t in ("linux-64", "linux-aarch64")
+    ]
+    with pytest.raises(LockError, match=r"cuda-13\.4 has no nvrtc for linux-64"):
+        needed_artefacts(release("cudart"))
+
+    monkeypatch.setattr(facts, "compiler_facts", lambda path: (("7.5", "12.1"), path.stem))
+    monkeypatch.setattr(facts, "needed_glibc", {"cudart-linux-64": "2.17", "nvrtc-linux-aarch64": "2.27"}.get)
+    distinct = [replace(a, sha256=f"{i:064}") for i, a in enumerate(wanted)]
+    components = {c: Component(c, c, "1", {a.target: a for a in distinct if a.component == c}) for c in lock.components}
+    found = measure(replace(lock, components=components), {a: Path(f"{a.component}-{a.target}.zip") for a in distinct})  # type: ignore[arg-type]
+    assert found.ptx_isa == "nvrtc-linux-64"
+
+
+def test_facts_hold_while_the_linux_files_are_the_same() -> None:
+    old = replace(release("cudart", "nvrtc"), facts=Facts(("7.5",), "9.4", {}))
+    assert still_true(old, release("cudart", "nvrtc"))
+    assert not still_true(old, release("cudart", "nvrtc", sha256="cd" * 32))
+    assert not still_true(old, release("nvrtc"))
+    assert not still_true(replace(old, facts=None), release("cudart", "nvrtc"))
+
+
+def test_the_command_fetches_measures_and_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "conda_build_config.yaml").write_text("python_tag:\n  - cp311\n  - cp314t\n")
+    monkeypatch.setenv("CTK_ROOT", str(tmp_path))
+    monkeypatch.setattr(facts, "compiler_facts", lambda path: (("7.5", "12.1"), "9.4"))
+    monkeypatch.setattr(facts, "needed_glibc", lambda path: "2.17")
+    command = typer.main.get_command(app)
+    with serve() as index:
+        configure_pip(monkeypatch, index)
+        add_ctk_13(index)
+        add_python_13(index)
+        command.main(["add", "13.4", "--write"], standalone_mode=False)
+        with pytest.raises(UnknownName):
+            command.main(["measure", "13.5"], standalone_mode=False)
+        command.main(["measure", "13.4"], standalone_mode=False)
+        assert load(tmp_path / "variants" / "cuda-13.4.lock").facts is None
+        command.main(["measure", "--write"], standalone_mode=False)
+        lock = load(tmp_path / "variants" / "cuda-13.4.lock")
+        assert lock.facts is not None
+        assert (lock.facts.gpu_architectures, lock.facts.ptx_isa) == (("7.5", "12.1"), "9.4")
+        assert lock.facts.glibc["linux-aarch64"] == dict.fromkeys(lock.components, "2.17")
+        assert all(path.exists() for path in (tmp_path / ".cache" / "artefacts" / "nvrtc").rglob("linux-64.zip"))
+        capsys.readouterr()
+        command.main(["measure", "--check"], standalone_mode=False)
+        assert "nothing changes" in capsys.readouterr().out

@@ -1,0 +1,216 @@
+"""The fetch station: what enters the cache, and what a bad index or disk leaves behind."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fake_index import FakeIndex, Fault, configure_pip, serve
+
+from ctk import fetch
+from ctk.errors import HashMismatch, IndexUnavailable, NoSpace, NotPublished
+from ctk.index import Index
+from ctk.lock import Artefact
+from ctk.paths import Workspace
+from ctk.pip_config import pip_settings
+from ctk.retry import Retry
+
+SIZE = 300_000
+
+
+def content(seed: int) -> bytes:
+    return hashlib.shake_256(str(seed).encode()).digest(SIZE)
+
+
+def artefact(seed: int) -> Artefact:
+    return Artefact(
+        "cudart", "nvidia-cuda-runtime", f"13.4.{seed}", "linux-64", name(seed), hashlib.sha256(content(seed)).hexdigest(), SIZE
+    )
+
+
+def name(seed: int) -> str:
+    return f"nvidia_cuda_runtime-13.4.{seed}-py3-none-manylinux2014_x86_64.whl"
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeIndex]:
+    with serve() as index:
+        for seed in range(3):
+            index.add(name(seed), content(seed))
+        configure_pip(monkeypatch, index, timeout="2")
+        yield index
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    return Workspace(tmp_path)
+
+
+def client() -> Index:
+    """The client as configured, without the waiting."""
+    return Index(pip_settings(), Retry(attempts=3, sleep=lambda seconds: None))
+
+
+def in_store(workspace: Workspace) -> set[str]:
+    return {p.name for p in workspace.store.glob("??/*")}
+
+
+def test_a_fetched_artefact_is_in_the_store_and_where_recipes_read_it(server: FakeIndex, workspace: Workspace) -> None:
+    (path,) = fetch.fetch([artefact(0)], workspace, client)
+    assert path == workspace.root / ".cache/artefacts/cudart/13.4.0/linux-64.zip"
+    assert path.read_bytes() == content(0)
+    assert os.path.samefile(path, fetch.stored(artefact(0), workspace))
+
+
+def test_nothing_is_downloaded_twice(server: FakeIndex, workspace: Workspace) -> None:
+    def no_index() -> Index:
+        raise AssertionError("the index was asked")
+
+    fetch.fetch([artefact(0)], workspace, client)
+    fetch.fetch([artefact(0)], workspace, no_index)
+
+
+def test_a_new_lock_replaces_what_recipes_read(server: FakeIndex, workspace: Workspace) -> None:
+    fetch.fetch([artefact(0)], workspace, client)
+    new = Artefact(**{**artefact(1).__dict__, "version": "13.4.0"})
+    (path,) = fetch.fetch([new], workspace, client)
+    assert path.read_bytes() == content(1)
+    assert fetch.stored(artefact(0), workspace).read_bytes() == content(0)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(match=".whl", times=2, status=500),
+        Fault(match=".whl", times=1, status=429, retry_after="1"),
+        Fault(match=".whl", times=2, drop=True),
+        Fault(match=".whl", times=2, truncate=100_000),
+    ],
+    ids=["500", "429", "hangs up", "truncates"],
+)
+def test_an_index_that_recovers_costs_a_retry_only(server: FakeIndex, workspace: Workspace, fault: Fault) -> None:
+    server.faults.append(fault)
+    (path,) = fetch.fetch([artefact(0)], workspace, client)
+    assert path.read_bytes() == content(0)
+
+
+def test_a_download_that_broke_off_is_continued_not_begun_again(server: FakeIndex, workspace: Workspace) -> None:
+    server.faults.append(Fault(match=".whl", truncate=100_000, times=1))
+    fetch.fetch([artefact(0)], workspace, client)
+    ranges = [r.range for r in server.requests if r.method == "GET" and r.path.endswith(".whl")]
+    assert ranges[0] is None
+    assert ranges[-1] is not None
+    assert int(ranges[-1].removeprefix("bytes=").rstrip("-")) > 0
+
+
+def test_a_later_run_continues_what_an_earlier_one_left(server: FakeIndex, workspace: Workspace) -> None:
+    server.faults.append(Fault(match=".whl", truncate=50_000))
+    with pytest.raises(IndexUnavailable, match="nvidia-cuda-runtime"):
+        fetch.fetch([artefact(0)], workspace, client)
+    assert in_store(workspace) == set()
+    server.faults.clear()
+    server.requests.clear()
+    fetch.fetch([artefact(0)], workspace, client)
+    (only,) = [r.range for r in server.requests if r.method == "GET" and r.path.endswith(".whl")]
+    assert only is not None
+    assert int(only.removeprefix("bytes=").rstrip("-")) >= 50_000
+
+
+def test_a_server_without_ranges_works_too(server: FakeIndex, workspace: Workspace) -> None:
+    server.ranges = False
+    server.faults.append(Fault(match=".whl", truncate=100_000, times=1))
+    (path,) = fetch.fetch([artefact(0)], workspace, client)
+    assert path.read_bytes() == content(0)
+
+
+@pytest.mark.parametrize("status", [500, 503, 429])
+def test_an_index_that_never_answers_well_is_an_error_naming_the_distribution(
+    server: FakeIndex, workspace: Workspace, status: int
+) -> None:
+    server.faults.append(Fault(match=name(1), status=status))
+    with pytest.raises(IndexUnavailable, match="nvidia-cuda-runtime") as error:
+        fetch.fetch([artefact(0), artefact(1), artefact(2)], workspace, client, jobs=1)
+    assert str(status) in error.value.cause
+    assert error.value.step
+
+
+def test_what_was_fetched_before_an_error_stays(server: FakeIndex, workspace: Workspace) -> None:
+    server.faults.append(Fault(match=name(1), status=500))
+    with pytest.raises(IndexUnavailable):
+        fetch.fetch([artefact(0), artefact(1)], workspace, client, jobs=1)
+    assert in_store(workspace) == {artefact(0).sha256}
+
+
+def test_an_index_that_is_down_is_an_error(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serve() as index:
+        configure_pip(monkeypatch, index, timeout="1")
+    with pytest.raises(IndexUnavailable, match="nvidia-cuda-runtime"):
+        fetch.fetch([artefact(0)], workspace, client)
+
+
+def test_a_slow_index_is_given_up_after_its_timeout(
+    server: FakeIndex, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure_pip(monkeypatch, server, timeout="0.2")
+    server.faults.append(Fault(delay=1.0))
+    with pytest.raises(IndexUnavailable, match="nvidia-cuda-runtime"):
+        fetch.fetch([artefact(0)], workspace, client)
+
+
+def test_a_file_that_the_index_lost_is_named(server: FakeIndex, workspace: Workspace) -> None:
+    with pytest.raises(NotPublished, match=r"nvidia_cuda_runtime-13\.4\.7"):
+        fetch.fetch([artefact(7)], workspace, client)
+
+
+def test_other_content_under_the_name_is_refused_and_set_aside(server: FakeIndex, workspace: Workspace) -> None:
+    other = content(9)
+    server.faults.append(Fault(match=name(0), content=other))
+    with pytest.raises(HashMismatch) as error:
+        fetch.fetch([artefact(0)], workspace, client)
+    assert artefact(0).sha256 in error.value.cause
+    assert hashlib.sha256(other).hexdigest() in error.value.cause
+    assert in_store(workspace) == set()
+    assert not fetch.laid_out(artefact(0), workspace).exists()
+    (aside,) = (workspace.cache / "refused").iterdir()
+    assert aside.read_bytes() == other
+    server.faults.clear()
+    (path,) = fetch.fetch([artefact(0)], workspace, client)
+    assert path.read_bytes() == content(0)
+
+
+def test_more_content_than_locked_is_refused_without_reading_all_of_it(server: FakeIndex, workspace: Workspace) -> None:
+    server.faults.append(Fault(match=name(0), content=content(0) * 50))
+    with pytest.raises(HashMismatch):
+        fetch.fetch([artefact(0)], workspace, client)
+    (aside,) = (workspace.cache / "refused").iterdir()
+    assert aside.stat().st_size < SIZE * 10
+
+
+def test_a_full_disk_says_so_and_keeps_what_was_fetched(
+    server: FakeIndex, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetch.fetch([artefact(0)], workspace, client)
+    real = os.replace
+
+    def full(source: object, target: object) -> None:
+        if artefact(1).sha256 in str(target):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
+        real(source, target)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(NoSpace, match="no space left"):
+        fetch.fetch([artefact(0), artefact(1)], workspace, client)
+    monkeypatch.undo()
+    assert in_store(workspace) == {artefact(0).sha256}
+
+
+def test_the_error_never_shows_credentials(server: FakeIndex, workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", server.url.replace("//", "//user:secret@"))
+    server.faults.append(Fault(status=500))
+    with pytest.raises(IndexUnavailable) as error:
+        fetch.fetch([artefact(0)], workspace, client)
+    assert "secret" not in error.value.cause + error.value.step

@@ -1,0 +1,237 @@
+"""Release locks: canonical, checked whole, and every problem shown with its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ctk.errors import LockError, UnknownName
+from ctk.lock import Artefact, Component, Facts, ReleaseLock, dump, find_release, load, release_locks, variant_config
+from ctk.paths import Workspace
+from ctk.platforms import NOARCH, PLATFORMS
+
+TAGS = ("cp311", "cp314t")
+
+
+def write(folder: Path, lock: ReleaseLock) -> Path:
+    path = folder / f"{lock.name}.lock"
+    path.write_text(dump(lock))
+    path.with_suffix(".yaml").write_text(variant_config(lock))
+    return path
+
+
+def component(name: str = "cudart", version: str = "13.4.92", targets: tuple[str, ...] = tuple(PLATFORMS)) -> Component:
+    def artefact(target: str) -> Artefact:
+        file = f"nvidia_{name.replace('-', '_')}-{version}-py3-none-any.whl"
+        return Artefact(name, f"nvidia-{name}", version, target, file, "ab" * 32, 12)
+
+    return Component(name, f"nvidia-{name}", version, {t: artefact(t) for t in targets})
+
+
+def ctk_lock(release: str = "13.4.3", facts: Facts | None = None, *components: Component) -> ReleaseLock:
+    file = f"cuda_toolkit-{release}-py3-none-any.whl"
+    manifest = Artefact("cuda-toolkit", "cuda-toolkit", release, NOARCH, file, "cd" * 32, 7)
+    return ReleaseLock(release, manifest, {c.name: c for c in components or (component(),)}, facts)
+
+
+numbers = st.builds("{}.{}".format, st.integers(0, 30), st.integers(0, 99))
+versions = st.lists(st.integers(0, 2000), min_size=2, max_size=5).map(lambda parts: ".".join(map(str, parts)))
+# Names and hashes that YAML would read as something else unless they are quoted.
+names = st.one_of(
+    st.sampled_from(["null", "true", "1e5", "0x1f", "12", "no", "nan"]),
+    st.from_regex(r"[a-z]([a-z0-9-]{0,6}[a-z])?", fullmatch=True),
+)
+hashes = st.one_of(
+    st.sampled_from(["0" * 64, "1" * 64, "12e" + "4" * 61]), st.text("0123456789abcdef", min_size=64, max_size=64)
+)
+
+
+@st.composite
+def components(draw: st.DrawFn, targets: tuple[str, ...]) -> Component:
+    name, distribution, version = draw(names), draw(names), draw(versions)
+    file = f"{distribution.replace('-', '_')}-{version}-py3-none-any.whl"
+    artefacts = {
+        t: Artefact(name, distribution, version, t, file, draw(hashes), draw(st.integers(1, 1 << 40)))
+        if draw(st.booleans())
+        else None
+        for t in targets
+    }
+    return Component(name, distribution, version, artefacts)
+
+
+@st.composite
+def locks(draw: st.DrawFn) -> ReleaseLock:
+    is_ctk = draw(st.booleans())
+    targets = tuple(PLATFORMS) if is_ctk else tuple(f"{s}-{t}" for s in PLATFORMS for t in TAGS)
+    found = sorted(
+        draw(st.lists(components(targets), min_size=1, max_size=4, unique_by=lambda c: c.name)), key=lambda c: c.name
+    )
+    # Two components never share a variant key with the release's own keys.
+    if not is_ctk:
+        return ReleaseLock(f"python-{draw(st.integers(1, 99))}", None, {c.name: c for c in found})
+    facts = st.builds(
+        Facts,
+        st.lists(numbers, min_size=1, unique=True).map(
+            lambda n: tuple(sorted(n, key=lambda v: tuple(map(int, v.split(".")))))
+        ),
+        numbers,
+        st.dictionaries(st.sampled_from(["linux-64", "linux-aarch64"]), st.dictionaries(names, versions, max_size=3)),
+    )
+    release = ".".join(str(draw(st.integers(0, 40))) for _ in range(3))
+    return ctk_lock(release, draw(st.none() | facts), *found)
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(lock=locks())
+def test_every_lock_survives_dump_and_load(lock: ReleaseLock, tmp_path: Path) -> None:
+    path = write(tmp_path, lock)
+    again = load(path)
+    assert again == lock
+    assert dump(again) == path.read_text()
+    assert variant_config(again) == path.with_suffix(".yaml").read_text()
+
+
+def test_a_release_knows_its_names() -> None:
+    lock = ctk_lock("13.4.3")
+    assert (lock.name, lock.minor, lock.major) == ("cuda-13.4", "13.4", "13")
+    python = ReleaseLock("python-12", None, {})
+    assert (python.name, python.minor, python.major) == ("python-12", "", "12")
+    base = ReleaseLock("base", None, {})
+    assert (base.name, base.minor, base.major) == ("base", "", "")
+
+
+def test_an_unmeasured_release_says_so() -> None:
+    assert "ctk release measure 13.4 --write" in variant_config(ctk_lock())
+    facts = Facts(("7.5", "12.1"), "9.4", {"linux-64": {"cudart": "2.17"}})
+    text = variant_config(ctk_lock("13.4.3", facts))
+    assert "measure" not in text
+    assert text.endswith('cuda_arch_min:\n  - "7.5"\ncuda_arch_max:\n  - "12.1"\nptx_isa:\n  - "9.4"\n')
+
+
+def test_releases_come_by_version_and_are_found_by_any_name(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    workspace.variants.mkdir()
+    for lock in (
+        ctk_lock("13.10.0"),
+        ctk_lock("13.4.3"),
+        ctk_lock("12.9.2"),
+        ReleaseLock("python-13", None, {"x": component("x")}),
+    ):
+        write(workspace.variants, lock)
+    found = release_locks(workspace)
+    assert list(found) == ["cuda-12.9", "cuda-13.4", "cuda-13.10", "python-13"]
+    assert {find_release(found, n).name for n in ("13.4", "13.4.3", "cuda-13.4")} == {"cuda-13.4"}
+    with pytest.raises(UnknownName) as error:
+        find_release(found, "13.5")
+    assert "13.4" in error.value.step
+
+
+def broken(tmp_path: Path, *edits: tuple[str, str], half: str = ".lock") -> str:
+    """The error about a valid lock with some text replaced."""
+    path = write(tmp_path, ctk_lock("13.4.3", Facts(("7.5", "12.1"), "9.4", {}), component(), component("nvrtc")))
+    file = path.with_suffix(half)
+    text = file.read_text()
+    for old, new in edits:
+        assert old in text
+        text = text.replace(old, new, 1)
+    file.write_text(text)
+    with pytest.raises(LockError) as error:
+        load(path)
+    assert "ctk release add 13.4 --write" in error.value.step
+    return str(error.value)
+
+
+def test_every_problem_is_listed_with_component_and_line(tmp_path: Path) -> None:
+    message = broken(
+        tmp_path,
+        ("schema: 1", "schema: 2"),
+        ('    version: "13.4.92"\n', "    version: 13.4\n"),
+        (f'sha256: "{"ab" * 32}", size: 12', 'sha256: "abc", size: 0'),
+        (f', sha256: "{"ab" * 32}", size: 12', ""),
+        ("      win-64:", "      win-63:"),
+        ("  nvrtc:\n    distribution: nvidia-nvrtc\n", "  nvrtc:\n    colour: green\n"),
+        ('ptx_isa: "9.4"', "ptx_isa: 9.4"),
+    )
+    lines = message.splitlines()
+    assert lines[0] == "cuda-13.4: 10 problems"
+    for expected in (
+        "cuda-13.4.lock line 2: schema: Input should be less than or equal to 1",
+        "cuda-13.4.lock line 13: component cudart version: Input should be a valid string, not 13.4",
+        "cuda-13.4.lock line 15: component cudart linux-64, sha256: a sha256 is 64 hexadecimal digits in lower case",
+        "cuda-13.4.lock line 15: component cudart linux-64, size: Input should be greater than 0",
+        "cuda-13.4.lock line 16: component cudart linux-aarch64, sha256: missing",
+        "cuda-13.4.lock line 16: component cudart linux-aarch64, size: missing",
+        "cuda-13.4.lock line 17: component cudart win-63: unknown target 'win-63'",
+        "cuda-13.4.lock line 20: component nvrtc colour: is no field of a lock",
+        "cuda-13.4.lock line 19: component nvrtc distribution: missing",
+        "cuda-13.4.lock line 29: facts.ptx_isa: Input should be a valid string, not 9.4",
+    ):
+        assert any(expected in line for line in lines), expected
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("  nvrtc:", "  cudart:", "line 19: component cudart: stated twice"),
+        ("      win-arm64:", "      win-64:", "line 18: component cudart win-64: stated twice"),
+        ('release: "13.4.3"', 'release: "13.5.3"', "line 3: release: 13.5.3 belongs into cuda-13.5.lock"),
+        ('release: "13.4.3"', 'release: "13.4"', "line 3: release: '13.4' is not a release"),
+        ("file: nvidia_cudart-13.4.92", "file: nvidia_cudart-13.4.91", "is no file of nvidia-cudart 13.4.92"),
+        ("file: nvidia_cudart-13.4.92", "file: ../nvidia_cudart-13.4.92", "is not a plain file name"),
+        ("  cudart:\n", "  ../cudart:\n", "component ../cudart: String should match pattern"),
+        ('["7.5", "12.1"]', '["12.1", "7.5"]', "the lowest comes first"),
+        ('["7.5", "12.1"]', "[]", "at least 1 item"),
+        ("components:", "components: [", "not YAML"),
+        ("size: 12}", "size: true}", "linux-64, size: Input should be a valid integer, not True"),
+        ("size: 12}", "size: '12'}", "linux-64, size: Input should be a valid integer, not '12'"),
+        ("ab" * 32, "AB" * 32, "64 hexadecimal digits in lower case"),
+    ],
+)
+def test_a_lock_that_is_wrong_is_refused(tmp_path: Path, old: str, new: str, problem: str) -> None:
+    assert problem in broken(tmp_path, (old, new))
+
+
+def test_a_platform_left_out_is_not_a_platform_without_artefact(tmp_path: Path) -> None:
+    path = write(tmp_path, ctk_lock("13.4.3", None, component(targets=("linux-64", "win-64"))))
+    with pytest.raises(LockError, match="line 14: component cudart: says nothing about linux-aarch64, win-arm64"):
+        load(path)
+
+
+def test_a_ctk_release_has_a_manifest_and_others_do_not(tmp_path: Path) -> None:
+    no_manifest = write(tmp_path, ReleaseLock("13.4.3", None, {"cudart": component()}))
+    with pytest.raises(LockError, match="manifest: a CTK release names"):
+        load(no_manifest)
+    odd = write(tmp_path, ReleaseLock("python-13", ctk_lock().manifest, {"cudart": component()}))
+    with pytest.raises(LockError, match="manifest: only a CTK release has it"):
+        load(odd)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "3", "schema: 1", "{}", "\x00"])
+def test_what_is_no_lock_at_all_is_a_lock_error(tmp_path: Path, text: str) -> None:
+    path = write(tmp_path, ctk_lock())
+    path.write_text(text)
+    with pytest.raises(LockError):
+        load(path)
+
+
+def test_halves_that_disagree_are_refused(tmp_path: Path) -> None:
+    message = broken(
+        tmp_path,
+        ('cudart:\n  - "13.4.92"', 'cudart:\n  - "13.4.91"\nmine:\n  - "1"'),
+        ('ptx_isa:\n  - "9.4"\n', ""),
+        half=".yaml",
+    )
+    assert "cuda-13.4.yaml line 4: cudart: is ['13.4.91'], the .lock says ['13.4.92']" in message
+    assert "cuda-13.4.yaml line 6: mine: the .lock does not have it" in message
+    assert "ptx_isa: missing, the .lock says '9.4'" in message
+
+
+@pytest.mark.parametrize("half", [".lock", ".yaml"])
+def test_a_missing_half_is_a_lock_error(tmp_path: Path, half: str) -> None:
+    path = write(tmp_path, ctk_lock())
+    path.with_suffix(half).unlink()
+    with pytest.raises(LockError, match=f"cuda-13.4{half} cannot be read"):
+        load(path)

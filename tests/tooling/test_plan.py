@@ -1,0 +1,222 @@
+"""The plan: which builds, in which order, and what is left out with which reason."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ctk.errors import RecipeError, UnknownName
+from ctk.lock import Artefact, Component, ReleaseLock
+from ctk.plan import Plan, Request, Set, plan
+from ctk.recipes import find_recipes
+
+TAGS = ("cp312", "cp313", "cp314t")
+
+BUILD_CONFIG = """
+cuda_major: ["12", "13"]
+python: ["3.12.* *_cpython", "3.13.* *_cp313", "3.14.* *_cp314t"]
+python_tag: [cp312, cp313, cp314t]
+zip_keys:
+  - [python, python_tag]
+"""
+
+RUNTIME = """
+schema_version: 1
+context: {version: "${{ cudart }}"}
+recipe: {name: runtime, version: "${{ version }}"}
+outputs:
+  - staging: {name: tree}
+    source: {path: "../../.cache/artefacts/cudart/${{ version }}/${{ target_platform }}.zip"}
+    build: {script: ["true"]}
+  - package: {name: "runtime_${{ target_platform }}"}
+    inherit: tree
+    build: {noarch: generic}
+  - package: {name: runtime-static}
+    inherit: tree
+    build:
+      skip: cuda_version == "12.6"
+    requirements:
+      run: ["${{ pin_subpackage('runtime_' ~ target_platform, exact=True) }}"]
+"""
+
+VERSION = """
+schema_version: 1
+package: {name: toolkit-version, version: "${{ cuda_version }}"}
+build: {noarch: generic}
+"""
+
+PYTHON = """
+schema_version: 1
+package: {name: binding, version: "${{ binding }}"}
+source: {path: "../../.cache/artefacts/binding/${{ binding }}/${{ target_platform }}-${{ python_tag }}.zip"}
+build: {string: "cuda${{ cuda_major }}_${{ python_tag }}h${{ hash }}_0"}
+requirements:
+  run: ["python_abi ${{ python }}", "runtime-static", "toolkit-version >=${{ cuda_major }}"]
+"""
+
+
+def lock(release: str, components: dict[str, tuple[str, dict[str, int | None]]]) -> ReleaseLock:
+    """A release lock whose artefacts have made-up files; the numbers are sizes."""
+    return ReleaseLock(
+        release,
+        None,
+        {
+            name: Component(
+                name,
+                f"nvidia-{name}",
+                version,
+                {
+                    target: size
+                    and Artefact(name, f"nvidia-{name}", version, target, f"{name}-{target}.whl", f"{size:064x}", size)
+                    for target, size in artefacts.items()
+                },
+            )
+            for name, (version, artefacts) in components.items()
+        },
+    )
+
+
+@pytest.fixture
+def small_set(tmp_path: Path) -> Set:
+    """Three recipes, two CTK releases, one Python lock; nothing is published for win-arm64 but the newest runtime."""
+    for name, text in {"runtime": RUNTIME, "toolkit-version": VERSION, "binding": PYTHON}.items():
+        (tmp_path / "recipes" / name).mkdir(parents=True)
+        (tmp_path / "recipes" / name / "recipe.yaml").write_text(text)
+    (tmp_path / "conda_build_config.yaml").write_text(BUILD_CONFIG)
+    platforms = ("linux-64", "linux-aarch64", "win-64")
+    locks = {
+        "cuda-12.6": lock("12.6.3", {"cudart": ("12.6.77", {**dict.fromkeys(platforms, 10), "win-arm64": None})}),
+        "cuda-13.4": lock("13.4.3", {"cudart": ("13.4.92", dict.fromkeys((*platforms, "win-arm64"), 20))}),
+        "python-13": lock(
+            "python-13", {"binding": ("13.4.4", {f"{p}-{t}": 5 for p in platforms for t in ("cp312", "cp313")})}
+        ),
+    }
+    variants = {
+        "cuda-12.6": 'cuda_version: ["12.6"]\ncudart: ["12.6.77"]\n',
+        "cuda-13.4": 'cuda_version: ["13.4"]\ncudart: ["13.4.92"]\n',
+        "python-13": 'cuda_major: ["13"]\nbinding: ["13.4.4"]\n',
+    }
+    for name, text in variants.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
+    return Set(
+        find_recipes(tmp_path / "recipes"),
+        {name: (value, tmp_path / f"{name}.yaml") for name, value in locks.items()},
+        (tmp_path / "conda_build_config.yaml",),
+    )
+
+
+def ids(planned: Plan) -> set[str]:
+    return {b.id for b in planned.builds}
+
+
+def test_every_build_has_a_stable_readable_id(small_set: Set) -> None:
+    assert ids(plan(small_set, Request(platforms=["linux-64"]), TAGS)) == {
+        "runtime-cuda12.6-linux-64",
+        "runtime-cuda13.4-linux-64",
+        "toolkit-version-cuda12.6-noarch",
+        "toolkit-version-cuda13.4-noarch",
+        "binding-cuda13-py312-linux-64",
+        "binding-cuda13-py313-linux-64",
+    }
+
+
+def test_what_was_not_published_is_left_out_with_the_reason(small_set: Set) -> None:
+    planned = plan(small_set, Request(platforms=["win-arm64"]), TAGS)
+    reasons = {x.id: x.reason for x in planned.left_out}
+    assert reasons["runtime-cuda12.6-win-arm64"] == "nvidia-cudart 12.6.77 is not published for win-arm64"
+    assert reasons["binding-cuda13-py312-win-arm64"] == "nvidia-binding 13.4.4 is not published for win-arm64-cp312"
+    assert "runtime-cuda13.4-win-arm64" in ids(planned)
+
+
+def test_an_output_that_the_recipe_skips_is_named_with_its_condition(small_set: Set) -> None:
+    planned = plan(small_set, Request(platforms=["linux-64"], releases=["12.6"], recipes=["runtime"]), TAGS)
+    assert [(x.id, x.reason) for x in planned.left_out] == [
+        ("runtime-static-cuda12.6-linux-64", 'the recipe leaves it out: cuda_version == "12.6"')
+    ]
+    assert [o.name for o in planned.builds[0].outputs] == ["runtime_linux-64"]
+
+
+def test_a_noarch_package_is_planned_once_for_all_platforms(small_set: Set) -> None:
+    planned = plan(small_set, Request(recipes=["toolkit-version"]), TAGS)
+    assert ids(planned) == {"toolkit-version-cuda12.6-noarch", "toolkit-version-cuda13.4-noarch"}
+
+
+def test_nothing_precedes_what_it_needs(small_set: Set) -> None:
+    planned = plan(small_set, Request(), TAGS)
+    position = {b.id: i for i, b in enumerate(planned.builds)}
+    for build in planned.builds:
+        assert all(position[need] < position[build.id] for need in build.needs), build.id
+    needs = planned.by_id["binding-cuda13-py312-linux-64"].needs
+    assert set(needs) == {"runtime-cuda13.4-linux-64", "toolkit-version-cuda13.4-noarch"}
+
+
+def test_a_release_brings_the_python_projects_of_its_major_and_no_other_release(small_set: Set) -> None:
+    planned = plan(small_set, Request(releases=["13.4"], platforms=["linux-64"], pythons=["3.13"]), TAGS)
+    assert ids(planned) == {
+        "runtime-cuda13.4-linux-64",
+        "toolkit-version-cuda13.4-noarch",
+        "binding-cuda13-py313-linux-64",
+    }
+
+
+def test_artefacts_are_listed_once_largest_first(small_set: Set) -> None:
+    planned = plan(small_set, Request(platforms=["linux-64"]), TAGS)
+    assert [a.file for a in planned.artefacts] == [
+        "cudart-linux-64.whl",
+        "cudart-linux-64.whl",
+        "binding-linux-64-cp312.whl",
+        "binding-linux-64-cp313.whl",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("request_", "message", "near"),
+    [
+        (Request(releases=["13.5"]), "unknown release '13.5'", "13.4"),
+        (Request(recipes=["runtim"]), "unknown recipe 'runtim'", "runtime"),
+        (Request(platforms=["linux64"]), "unknown platform 'linux64'", "linux-64"),
+        (Request(pythons=["3.9"]), "unknown Python '3.9'", "3.12"),
+    ],
+)
+def test_an_unknown_name_is_an_error_with_the_nearest_valid_ones(
+    small_set: Set, request_: Request, message: str, near: str
+) -> None:
+    with pytest.raises(UnknownName) as error:
+        plan(small_set, request_, TAGS)
+    assert message in error.value.cause
+    assert near in error.value.step
+
+
+def test_a_recipe_that_reads_what_no_lock_has_is_an_error(small_set: Set, tmp_path: Path) -> None:
+    file = tmp_path / "recipes" / "runtime" / "recipe.yaml"
+    file.write_text(file.read_text().replace("artefacts/cudart/", "artefacts/cudarr/"))
+    with pytest.raises(RecipeError, match="reads cudarr 12.6.77, which cuda-12.6 does not lock"):
+        plan(small_set, Request(recipes=["runtime"]), TAGS)
+
+
+def test_a_recipe_that_does_not_render_is_an_error_with_rattler_builds_words(small_set: Set, tmp_path: Path) -> None:
+    file = tmp_path / "recipes" / "toolkit-version" / "recipe.yaml"
+    file.write_text(file.read_text() + "about: {summary: '${{ no_such_key }}'}\n")
+    with pytest.raises(RecipeError, match="no_such_key"):
+        plan(small_set, Request(recipes=["toolkit-version"]), TAGS)
+
+
+def test_recipes_that_need_each_other_are_an_error(small_set: Set, tmp_path: Path) -> None:
+    file = tmp_path / "recipes" / "toolkit-version" / "recipe.yaml"
+    file.write_text(file.read_text() + "requirements: {run: [runtime-static]}\n")
+    other = tmp_path / "recipes" / "runtime" / "recipe.yaml"
+    other.write_text(other.read_text().replace("run: [", "run: [toolkit-version, "))
+    with pytest.raises(RecipeError, match="in a circle"):
+        plan(small_set, Request(platforms=["linux-64"]), TAGS)
+
+
+def test_the_plan_as_json_has_every_build_with_its_needs(small_set: Set) -> None:
+    planned = plan(small_set, Request(platforms=["linux-64"]), TAGS)
+    data = json.loads(planned.to_json())
+    assert [b["id"] for b in data["builds"]] == [b.id for b in planned.builds]
+    binding = next(b for b in data["builds"] if b["id"] == "binding-cuda13-py312-linux-64")
+    assert binding["python"] == "cp312"
+    assert binding["needs"]
+    assert len(data["left_out"]) == len(planned.left_out)

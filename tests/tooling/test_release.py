@@ -1,0 +1,373 @@
+"""`ctk release add|check|list` against a package index on localhost."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import typer
+from fake_ctk import EVERYWHERE_13, add_component, add_ctk_12, add_ctk_13, add_extension, add_python_13, manifest_13
+from fake_index import FakeIndex, Fault, configure_pip, serve
+from typer.testing import CliRunner
+
+from ctk import proposal, wheels
+from ctk.commands.release import app
+from ctk.errors import IndexUnavailable, LockError, NotPublished, OutOfDate, UnknownName
+from ctk.index import IndexFile
+from ctk.lock import Facts, dump, load, variant_config
+from ctk.paths import Workspace
+from ctk.platforms import PLATFORMS
+from ctk.release import names_of
+
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    """An empty checkout whose matrix has two Pythons."""
+    (tmp_path / "conda_build_config.yaml").write_text("python_tag:\n  - cp311\n  - cp314t\n")
+    monkeypatch.setenv("CTK_ROOT", str(tmp_path))
+    return Workspace(tmp_path)
+
+
+@pytest.fixture
+def index(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeIndex]:
+    with serve() as index:
+        configure_pip(monkeypatch, index, retries="0", timeout="2")
+        add_ctk_12(index)
+        add_ctk_13(index)
+        add_python_13(index)
+        yield index
+
+
+@pytest.fixture
+def run(here: Workspace, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs `ctk release ...` in this process; errors propagate."""
+
+    def command(*arguments: str) -> str:
+        capsys.readouterr()
+        typer.main.get_command(app).main(list(arguments), "ctk release", standalone_mode=False)
+        return capsys.readouterr().out
+
+    return command
+
+
+def snapshot(here: Workspace) -> dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in sorted(here.variants.glob("*"))} if here.variants.exists() else {}
+
+
+def test_a_difference_is_shown_and_nothing_written(run: Run, here: Workspace, index: FakeIndex) -> None:
+    shown = run("add", "13.4")
+    assert '+release: "13.4.3"' in shown
+    assert "+++ b/variants/cuda-13.4.yaml" in shown
+    assert "nothing written; --write writes cuda-13.4.lock, cuda-13.4.yaml, python-13.lock, python-13.yaml" in shown
+    assert snapshot(here) == {}
+
+
+def test_a_written_release_is_what_the_index_says(run: Run, here: Workspace, index: FakeIndex) -> None:
+    assert "ctk release measure 13.4 --write" in run("add", "13.4", "--write")
+    lock = load(here.variants / "cuda-13.4.lock")
+    assert lock.release == "13.4.3"
+    assert lock.manifest is not None
+    assert lock.manifest.file == "cuda_toolkit-13.4.3-py2.py3-none-any.whl"
+    assert sorted(lock.components) == ["crt", "cudart", "cufile", "nvcc", "nvjitlink", "nvrtc", "nvvm"]
+    for component in lock.components.values():
+        for target, artefact in component.artefacts.items():
+            if artefact is None:
+                assert (component.name, PLATFORMS[target].is_windows) == ("cufile", True)
+                continue
+            content = index.projects[artefact.distribution][artefact.file]
+            assert (artefact.sha256, artefact.size) == (hashlib.sha256(content).hexdigest(), len(content))
+    assert 'cufile:\n  - "1.19.1.55"\n' in (here.variants / "cuda-13.4.yaml").read_text()
+
+
+def test_a_range_locks_the_release_s_own_version_not_a_newer_one(run: Run, here: Workspace, index: FakeIndex) -> None:
+    run("add", "13.4", "--write")
+    assert load(here.variants / "cuda-13.4.lock").components["nvjitlink"].version == "13.4.92"
+
+
+def test_in_cuda_12_nvvm_and_crt_are_the_nvcc_artefact(run: Run, here: Workspace, index: FakeIndex) -> None:
+    run("add", "12.9", "--write")
+    lock = load(here.variants / "cuda-12.9.lock")
+    assert lock.release == "12.9.2"
+    nvcc = lock.components["nvcc"]
+    for name in ("nvvm", "crt"):
+        inside = lock.components[name]
+        assert (inside.distribution, inside.version) == ("nvidia-cuda-nvcc-cu12", "12.9.86")
+        assert {t: a and replace(a, component="nvcc") for t, a in inside.artefacts.items()} == nvcc.artefacts
+
+
+def test_what_the_marker_grants_and_the_index_lacks_is_null(run: Run, here: Workspace, index: FakeIndex) -> None:
+    run("add", "12.9", "--write")  # its markers say win32, its wheels are for one Windows only
+    cudart = load(here.variants / "cuda-12.9.lock").components["cudart"]
+    assert [target for target, artefact in cudart.artefacts.items() if artefact is None] == ["win-arm64"]
+
+
+def test_what_the_marker_denies_is_null_although_there_is_a_wheel(run: Run, here: Workspace, index: FakeIndex) -> None:
+    add_component(index, "nvidia-cufile", "1.19.1.55", ("win_amd64",))
+    run("add", "13.4", "--write")
+    assert load(here.variants / "cuda-13.4.lock").components["cufile"].artefacts["win-64"] is None
+
+
+def test_of_two_wheels_for_a_platform_the_fuller_name_is_taken(run: Run, here: Workspace, index: FakeIndex) -> None:
+    run("add", "12.9", "--write")
+    artefact = load(here.variants / "cuda-12.9.lock").components["cudart"].artefacts["linux-64"]
+    assert artefact is not None
+    assert artefact.file.endswith("-manylinux2014_x86_64.manylinux_2_17_x86_64.whl")
+
+
+def test_a_higher_build_tag_wins() -> None:
+    def offer(middle: str) -> IndexFile:
+        return IndexFile("a", "1", f"a-1{middle}-py3-none-win_amd64.whl", None, "")
+
+    assert wheels.wheel_for([offer("-9"), offer("-10"), offer("")], "win-64") == offer("-10")
+    assert wheels.wheel_for([offer("")], "win-arm64") is None
+
+
+def test_the_newest_consistent_set_of_python_projects_is_locked(run: Run, here: Workspace, index: FakeIndex) -> None:
+    run("add", "python-13", "--write")
+    assert sorted(snapshot(here)) == ["python-13.lock", "python-13.yaml"]
+    lock = load(here.variants / "python-13.lock")
+    assert {name: c.version for name, c in lock.components.items()} == {
+        "cuda-bindings": "13.4.4",  # cuda-python does not accept 13.5.0
+        "cuda-core": "1.2.2",  # 1.2.3 does not accept these bindings, cuda-python not 1.3.0
+        "cuda-pathfinder": "1.9.0",  # numba-cuda does not accept 1.10.0; 1.9.4 does not run on 3.11
+        "cuda-python": "13.4.4",
+        "numba-cuda": "0.30.4",  # 0.31.0 does not accept this cuda-core; 0.32.0 has no wheel for our Pythons
+    }
+    bindings = lock.components["cuda-bindings"].artefacts
+    assert list(bindings) == [f"{subdir}-{tag}" for subdir in PLATFORMS for tag in ("cp311", "cp314t")]
+    assert [target for target, artefact in bindings.items() if artefact is None] == ["win-arm64-cp311"]
+    assert list(lock.components["cuda-python"].artefacts) == ["noarch"]
+
+
+def test_every_python_major_has_its_own_set(run: Run, here: Workspace, index: FakeIndex) -> None:
+    run("add", "13.4", "12.9", "--write")
+    assert sorted({p.stem for p in here.variants.iterdir()}) == ["cuda-12.9", "cuda-13.4", "python-12", "python-13"]
+    twelve = load(here.variants / "python-12.lock")
+    assert twelve.components["cuda-bindings"].version == "12.9.10"
+    assert 'cuda_major:\n  - "12"\n' in (here.variants / "python-12.yaml").read_text()
+
+
+def test_two_runs_give_the_same_bytes_whatever_the_index_looks_like(
+    run: Run, here: Workspace, index: FakeIndex
+) -> None:
+    run("add", "12.9", "13.4", "--write")
+    first = snapshot(here)
+    assert "nothing changes" in run("add", "13.4", "12.9", "--write", "--check")
+    index.html, index.ranges, index.head, index.metadata_copies = False, False, False, True
+    index.projects = {name: dict(reversed(files.items())) for name, files in index.projects.items()}
+    run("add", "12.9", "13.4", "--write")
+    assert snapshot(here) == first
+
+
+def test_an_index_without_hashes_gives_the_same_lock(run: Run, here: Workspace, index: FakeIndex) -> None:
+    run("add", "13.4", "--write")
+    first = snapshot(here)
+    index.hashes = False
+    run("add", "13.4", "--write")
+    assert snapshot(here) == first
+
+
+def test_a_check_fails_on_a_difference_and_writes_nothing(run: Run, here: Workspace, index: FakeIndex) -> None:
+    with pytest.raises(OutOfDate, match=r"not up to date: cuda-13.4.lock"):
+        run("add", "13.4", "--check", "--write")
+    assert snapshot(here) == {}
+
+
+def measured(here: Workspace) -> Facts:
+    """Give the lock of 13.4 some facts."""
+    facts = Facts(("7.5", "12.1"), "9.4", {"linux-64": {"nvrtc": "2.7"}})
+    lock = replace(load(here.variants / "cuda-13.4.lock"), facts=facts)
+    (here.variants / "cuda-13.4.lock").write_text(dump(lock))
+    (here.variants / "cuda-13.4.yaml").write_text(variant_config(lock))
+    return facts
+
+
+def test_facts_stay_while_the_measured_files_stay(run: Run, here: Workspace, index: FakeIndex) -> None:
+    run("add", "13.4", "--write")
+    facts = measured(here)
+    assert "nothing changes" in run("add", "13.4", "--write")
+    manifest = "cuda_toolkit-13.4.4-py2.py3-none-any.whl"
+    index.add_wheel("cuda-toolkit", "13.4.4", "py2.py3-none-any", requires=manifest_13())
+    assert "measure" not in run("add", "13.4", "--write")
+    lock = load(here.variants / "cuda-13.4.lock")
+    assert (lock.release, lock.facts, lock.manifest and lock.manifest.file) == ("13.4.4", facts, manifest)
+
+
+def test_facts_go_with_the_files_they_were_measured_from(run: Run, here: Workspace, index: FakeIndex) -> None:
+    run("add", "13.4", "--write")
+    measured(here)
+    add_component(index, "nvidia-cuda-nvrtc", "13.4.92.1", ("manylinux2014_x86_64",))
+    assert "run `ctk release measure 13.4 --write`" in run("add", "13.4", "--write")
+    lock = load(here.variants / "cuda-13.4.lock")
+    assert (lock.facts, lock.components["nvrtc"].version) == (None, "13.4.92.1")
+    assert "cuda_arch_min" not in (here.variants / "cuda-13.4.yaml").read_text()
+
+
+def test_a_damaged_lock_is_replaced(run: Run, here: Workspace, index: FakeIndex) -> None:
+    here.variants.mkdir()
+    (here.variants / "cuda-13.4.lock").write_text("schema: [\n")
+    run("add", "13.4", "--write")
+    assert load(here.variants / "cuda-13.4.lock").release == "13.4.3"
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("nvidia-cuda-nvrtc!=13.4.92; extra == 'nvrtc'", "neither a pin nor a range"),
+        ("nvidia-cuda-nvrtc<14,>=13,>=13.4; extra == 'nvrtc'", "neither a pin nor a range"),
+        ("nvidia-cuda-nvrtc @ https://example.org/x.whl ; extra == 'nvrtc'", "neither a pin nor a range"),
+        (
+            "nvidia-cuda-nvrtc==13.4.92; colour == 'green' and extra == 'nvrtc'",
+            "no requirement that the standard knows",
+        ),
+        ("nvidia-cuda-nvrtc=>13.4.92; extra == 'nvrtc'", "no requirement that the standard knows"),
+        (
+            "nvidia-cuda-nvrtc==13.4.91; extra == 'cudart'\nRequires-Dist: nvidia-cuda-runtime==1; extra == 'cudart'",
+            "another version",
+        ),
+    ],
+)
+def test_a_manifest_of_an_unknown_form_is_shown_and_nothing_written(
+    run: Run, here: Workspace, index: FakeIndex, line: str, problem: str
+) -> None:
+    lines = [r for r in manifest_13() if "extra == 'nvrtc'" not in r]
+    index.add_wheel("cuda-toolkit", "13.4.4", "py2.py3-none-any", requires=[*lines, line])
+    with pytest.raises(LockError, match=problem) as error:
+        run("add", "13.4", "--write")
+    assert f"Requires-Dist: {line.splitlines()[-1].removeprefix('Requires-Dist: ')}" in str(error.value)
+    assert snapshot(here) == {}
+
+
+def test_a_pinned_version_that_is_not_there_is_named(run: Run, here: Workspace, index: FakeIndex) -> None:
+    lines = [r for r in manifest_13() if "nvidia-cuda-nvrtc" not in r]
+    line = f"nvidia-cuda-nvrtc==13.9.*; {EVERYWHERE_13} and extra == 'nvrtc'"
+    index.add_wheel("cuda-toolkit", "13.4.4", "py2.py3-none-any", requires=[*lines, line])
+    with pytest.raises(NotPublished, match=r"no final version ==13.9.\* of nvidia-cuda-nvrtc"):
+        run("add", "13.4", "--write")
+
+
+def test_a_set_without_a_solution_names_the_project(run: Run, here: Workspace, index: FakeIndex) -> None:
+    index.projects["numba-cuda"] = {}
+    add_extension(index, "numba-cuda", "0.31.0", ["cuda-core<1"])
+    with pytest.raises(NotPublished, match=r"no numba-cuda.* goes with cuda-python 13.4.4, cuda-bindings 13.4.4"):
+        run("add", "python-13", "--write")
+    assert snapshot(here) == {}
+
+
+@pytest.mark.parametrize("name", ["13", "13.4.3", "latest", "python-", "python-3.11", ""])
+def test_a_name_of_no_release_is_an_error(run: Run, index: FakeIndex, name: str) -> None:
+    with pytest.raises(UnknownName, match="names no release"):
+        run("add", name)
+    assert index.requests == []
+
+
+def test_an_unknown_minor_or_major_names_the_nearest(run: Run, index: FakeIndex) -> None:
+    with pytest.raises(UnknownName, match=r"unknown CTK minor '13.5'") as error:
+        run("add", "13.5")
+    assert "13.4" in error.value.step
+    with pytest.raises(UnknownName, match=r"unknown CUDA major '14'"):
+        run("add", "python-14")
+
+
+def test_no_release_named_is_a_usage_error() -> None:
+    result = CliRunner().invoke(app, ["add"])
+    assert (result.exit_code, "Missing argument" in result.output) == (2, True)
+
+
+def test_a_minor_brings_the_python_set_of_its_major() -> None:
+    assert names_of(["13.4", "12.9", "cuda-13.0", "13.4"]) == [
+        "cuda-12.9",
+        "cuda-13.0",
+        "cuda-13.4",
+        "python-12",
+        "python-13",
+    ]
+    assert names_of(["python-13"]) == ["python-13"]
+
+
+@pytest.mark.parametrize("match", ["/simple/nvidia-nvvm/", "cuda_bindings-13.4.4"])
+def test_an_index_that_fails_midway_leaves_everything_as_it_was(
+    run: Run, here: Workspace, index: FakeIndex, match: str
+) -> None:
+    run("add", "12.9", "--write")
+    before = snapshot(here)
+    index.faults.append(Fault(match=match, status=500))
+    with pytest.raises(IndexUnavailable, match=r"nvidia-nvvm|cuda-bindings"):
+        run("add", "12.9", "13.4", "--write")
+    assert snapshot(here) == before
+
+
+def test_a_file_that_cannot_be_replaced_leaves_both_halves_as_they_were(
+    run: Run, here: Workspace, index: FakeIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("add", "13.4", "--write")
+    before = snapshot(here)
+    index.add_wheel("cuda-toolkit", "13.4.4", "py2.py3-none-any", requires=manifest_13())
+    replaced: list[str] = []
+
+    def fail_second(source: Path, target: Path) -> None:
+        if replaced:
+            raise OSError("no")
+        replaced.append(target.name)
+        Path(source).rename(target)
+
+    monkeypatch.setattr(proposal.os, "replace", fail_second)
+    with pytest.raises(OSError, match="no"):
+        run("add", "13.4", "--write")
+    assert replaced == ["cuda-13.4.lock"]
+    assert snapshot(here) == before
+
+
+def test_what_is_written_has_no_trace_of_the_index(run: Run, here: Workspace, index: FakeIndex) -> None:
+    run("add", "13.4", "12.9", "--write")
+    text = "".join(p.read_text() for p in here.variants.iterdir())
+    for trace in ("http", "127.0.0.1", str(index.port), os.sep + "simple"):
+        assert trace not in text
+
+
+def test_check_says_what_is_newer(run: Run, here: Workspace, index: FakeIndex) -> None:
+    run("add", "13.4", "--write")
+    shown = run("check", "--exit-code")
+    rows = {tuple(cell.strip() for cell in line.split("│")[1:-1]) for line in shown.splitlines() if "│" in line}
+    assert ("cuda-13.4", "cuda-toolkit", "13.4.3", "13.4.3", "13.4.3", "up to date") in rows
+    assert ("cuda-12.9", "cuda-toolkit", "-", "12.9.2.0", "12.9.2.0", "not locked") in rows
+    held = ("python-13", "cuda-bindings", "13.4.4", "13.4.4", "13.5.0", "up to date; the newest does not fit the set")
+    assert held in rows
+
+    index.add_wheel("cuda-toolkit", "13.4.4", "py2.py3-none-any", requires=manifest_13())
+    index.add_wheel("cuda-toolkit", "13.5.0", "py2.py3-none-any", requires=manifest_13())
+    index.add_wheel("cuda-pathfinder", "1.9.3", requires_python=">=3.11")
+    shown = run("check")
+    rows = {tuple(cell.strip() for cell in line.split("│")[1:-1]) for line in shown.splitlines() if "│" in line}
+    assert ("cuda-13.4", "cuda-toolkit", "13.4.3", "13.4.4", "13.4.4", "newer") in rows
+    assert ("cuda-13.5", "cuda-toolkit", "-", "13.5.0", "13.5.0", "newer minor") in rows
+    assert "ctk release add 13.4 13.5 python-13 --write" in shown
+    with pytest.raises(OutOfDate, match=r"newer files for cuda-13.4, cuda-13.5, python-13"):
+        run("check", "--exit-code")
+
+
+def test_check_of_a_release_that_left_the_index_says_so(run: Run, here: Workspace, index: FakeIndex) -> None:
+    run("add", "12.9", "13.4", "--write")
+    del index.projects["cuda-toolkit"]["cuda_toolkit-12.9.2.0-py2.py3-none-any.whl"]
+    del index.projects["cuda-toolkit"]["cuda_toolkit-12.9.1-py2.py3-none-any.whl"]
+    with pytest.raises(NotPublished, match=r"no cuda-toolkit of 12.9 any more"):
+        run("check")
+
+
+def test_list_counts_artefacts_and_shows_facts(run: Run, here: Workspace, index: FakeIndex) -> None:
+    run("add", "13.4", "--write")
+    measured(here)
+    rows = [tuple(c.strip() for c in line.split("│")[1:-1]) for line in run("list").splitlines() if "│" in line]
+    assert ("cuda-13.4", "13.4.3", "7", "7", "7", "6", "6", "0", "7.5 to 12.1", "9.4") in rows
+    assert ("python-13", "python-13", "5", "6", "6", "6", "3", "2", "", "") in rows
+
+
+@pytest.mark.parametrize("command", ["add", "check", "list", "measure"])
+def test_every_command_s_help_has_an_example(run: Run, command: str) -> None:
+    assert f"Example: ctk release {command}" in " ".join(run(command, "--help").split())
