@@ -56,7 +56,7 @@ class Base:
 
     Attributes:
         lock: The wheels of ``base/base.lock``, and ``cpython`` and ``gcc-runtime`` of this machine.
-        variant_files: What recipes read beside ``conda_build_config.yaml``: ``base/base.yaml``, then this machine's keys.
+        variant_files: Read after ``conda_build_config.yaml``: ``base/base.yaml``, then the keys of this machine.
         python_tag: The running Python, e.g. ``cp311``.
         subdir: This machine's platform.
     """
@@ -94,7 +94,8 @@ def plan_base(workspace: Workspace) -> Plan:
     """
     base = prepare(workspace)
     *shared, own = base.variant_files
-    what = Set(find_recipes(workspace.base_recipes), {base.lock.name: (base.lock, own)}, (workspace.build_config, *shared))
+    locks = {base.lock.name: (base.lock, own)}
+    what = Set(find_recipes(workspace.base_recipes), locks, (workspace.build_config, *shared))
     made = plan(what, Request(platforms=[base.subdir], pythons=[base.python_tag]), [base.python_tag])
     if made.left_out:
         raise NotPublished(
@@ -155,7 +156,8 @@ def _component(artefact: Artefact) -> Component:
 def _own_artefacts(workspace: Workspace) -> list[Artefact]:
     """``cpython`` and ``gcc-runtime``, from the note of an earlier run when nothing changed since."""
     libraries = [_loaded(name) for name in _GCC_LIBRARIES]
-    state = [_REVISION, *map(str, interpreter.fingerprint()), *(f"{p} {p.stat().st_size} {p.stat().st_mtime_ns}" for p in libraries)]
+    state = [_REVISION, *map(str, interpreter.fingerprint())]
+    state += [f"{p} {p.stat().st_size} {p.stat().st_mtime_ns}" for p in libraries]
     note = workspace.cache / "base" / "machine.json"
     try:
         known = json.loads(note.read_text())
@@ -206,7 +208,8 @@ def _loaded(name: str) -> Path:
         ctypes.CDLL(name)
         maps = Path("/proc/self/maps").read_text().splitlines()
     except OSError as error:
-        raise BuildFailed(f"this machine has no {name}: {error}", "install the GCC runtime, or use `--base conda-forge`") from None
+        step = "install the GCC runtime, or use `--base conda-forge`"
+        raise BuildFailed(f"this machine has no {name}: {error}", step) from None
     paths = (line.split(maxsplit=5)[-1] for line in maps)
     return Path(next(p for p in paths if os.path.basename(p).startswith(name))).resolve()
 

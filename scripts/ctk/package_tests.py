@@ -58,7 +58,7 @@ def run_tests(
     def one(item: tuple[Built, Path]) -> Outcome | None:
         build, file = item
         package = rattler_build.Package.from_file(file)
-        if not package.test_count():
+        if not package.test_count:
             return None
         outcome = _test(build, file, package, channels, gateway)
         progress(outcome)
@@ -74,7 +74,7 @@ def _test(
     passed = file.with_name(f"{file.name}.{_PASSED}")
     if passed.exists():
         return Outcome(file.name, "unchanged")
-    spec = f"{package.name}=={package.version}={package.build_string}"
+    spec = f"{package.name} =={package.version} {package.build_string}"
     try:
         solve(Scenario((spec,), this_platform()), channels, gateway)
     except Unsolvable as error:

@@ -121,8 +121,9 @@ def _fetch_and_build(
     fresh = sum(not b.cached for b in made.built)
     clock.lap(f"{prefix}build", f"{fresh} built, {len(made.built) - fresh} unchanged, {len(made.failed)} failed")
     if made.failed or made.skipped:
+        lost = [f"{len(made.skipped)} more need what failed: {', '.join(s.id for s in made.skipped)}"] if made.skipped else []
         raise BuildFailed(
-            "\n".join([*(f.message for f in made.failed), *(f"{s.id}: not built: {s.message}" for s in made.skipped)]),
+            "\n".join([*(f.message for f in made.failed), *lost]),
             "mend the recipe; what was built is kept, and the channel in place was not changed",
         )
     return made

@@ -194,10 +194,10 @@ def _python_name(name: str) -> str:
 
 
 def _belongs(recipe: Recipe, lock: ReleaseLock, locks: Iterable[ReleaseLock]) -> bool:
-    """Whether a lock has every lock key that the recipe names."""
+    """Whether a lock has every lock key that the recipe names; one that names none is the same for all of them."""
     known = {key for other in locks for key in _keys(other)}
     used = recipe.names_used & known
-    return bool(used) and used <= _keys(lock)
+    return used <= _keys(lock)
 
 
 def _keys(lock: ReleaseLock) -> frozenset[str]:
@@ -266,41 +266,61 @@ def _artefacts(
 
 
 def _in_order(builds: Mapping[str, Build]) -> Iterator[Build]:
-    """The builds with `needs` filled in, dependencies first, otherwise in the given order."""
+    """The builds with `needs` filled in, dependencies first, otherwise in the given order.
+
+    Packages of two recipes may depend on each other: installing them together is what they are for. Builds in such a
+    circle do not wait for one another.
+    """
     makers: dict[str, list[Build]] = defaultdict(list)
     for build in builds.values():
         for output in build.outputs:
             makers[output.name].append(build)
-    linked = {b.id: _with_needs(b, makers) for b in builds.values()}
-    done: set[str] = set()
-
-    def visit(build: Build, path: tuple[str, ...]) -> Iterator[Build]:
-        if build.id in path:
-            raise RecipeError(f"recipes depend on each other in a circle: {' -> '.join([*path, build.id])}", "break it")
-        if build.id not in done:
-            for need in build.needs:
-                yield from visit(linked[need], (*path, build.id))
-            done.add(build.id)
-            yield build
-
-    for build in linked.values():
-        yield from visit(build, ())
+    needs = {b.id: _needs(b, makers) for b in builds.values()}
+    for circle in _circles(needs):
+        for build_id in circle:
+            yield replace(builds[build_id], needs=tuple(n for n in needs[build_id] if n not in circle))
 
 
-def _with_needs(build: Build, makers: Mapping[str, list[Build]]) -> Build:
-    """Fills in which builds provide what these packages depend on, as far as platform and release can match."""
+def _circles(needs: Mapping[str, Iterable[str]]) -> Iterator[list[str]]:
+    """Groups of builds that need each other, mostly of one build, each after what it needs (Tarjan 1972)."""
+    order: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    open_: list[str] = []
+
+    def visit(node: str) -> Iterator[list[str]]:
+        order[node] = lowest[node] = len(order)
+        open_.append(node)
+        for other in needs[node]:
+            if other not in order:
+                yield from visit(other)
+                lowest[node] = min(lowest[node], lowest[other])
+            elif other in open_:
+                lowest[node] = min(lowest[node], order[other])
+        if lowest[node] == order[node]:
+            start = open_.index(node)
+            yield open_[start:]
+            del open_[start:]
+
+    for node in needs:
+        if node not in order:
+            yield from visit(node)
+
+
+def _needs(build: Build, makers: Mapping[str, list[Build]]) -> tuple[str, ...]:
+    """The builds that provide what these packages depend on, as far as platform, release and Python can match."""
     needs = {}
     for output in build.outputs:
         for spec in output.depends:
             for other in makers.get(spec.split()[0], ()):
                 same_place = build.subdir == other.subdir or all(o.subdir == NOARCH for o in other.outputs)
-                same_release = build.lock == other.lock or _major(build.lock) == _major(other.lock) != ""
+                same_release = build.lock == other.lock or _fits(build.lock, other.lock)
                 same_python = not (build.python and other.python) or build.python == other.python
                 if other.id != build.id and same_place and same_release and same_python:
                     needs[other.id] = None
-    return replace(build, needs=tuple(needs))
+    return tuple(needs)
 
 
-def _major(lock: str) -> str:
-    """The CUDA major that a release lock's name states, or ""."""
-    return lock.partition("-")[2].split(".")[0]
+def _fits(lock: str, other: str) -> bool:
+    """Whether packages of two different release locks go together: Python projects with each release of their major."""
+    (kind, _, version), (other_kind, _, other_version) = lock.partition("-"), other.partition("-")
+    return kind != other_kind and version.split(".")[0] == other_version.split(".")[0]

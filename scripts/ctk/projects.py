@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
-from ruamel.yaml import YAML
 
 from ctk import wheels
 from ctk.components import PYTHON_PROJECTS, PYTHON_ROOT
@@ -20,11 +18,6 @@ from ctk.platforms import NOARCH, PLATFORMS
 
 VERSIONED_BY_CUDA = ("cuda-python", "cuda-bindings")
 """Projects whose major is CUDA's."""
-
-
-def python_tags(build_config: Path) -> tuple[str, ...]:
-    """The Pythons of the matrix by their wheel tag, e.g. ``cp314t``, from ``conda_build_config.yaml``."""
-    return tuple(YAML(typ="safe").load(build_config)["python_tag"])
 
 
 @dataclass(frozen=True)

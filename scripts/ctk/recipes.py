@@ -15,6 +15,7 @@ from ctk.errors import RecipeError
 from ctk.platforms import this_platform
 
 _ARTEFACT = re.compile(r"\.cache/artefacts/(?P<component>[^/]+)/(?P<version>[^/]+)/(?P<target>[^/]+)\.zip$")
+_SHARED = re.compile(r"\bfile:\s*(\.\./\S+)")
 _EXPRESSION = re.compile(r"\$\{\{(.*?)\}\}|^\s*(?:-\s*)?(?:if|skip):(.*)$", re.MULTILINE)
 _NAME = re.compile(r"\b[a-z_][a-z0-9_]*\b")
 
@@ -73,11 +74,11 @@ class Recipe:
         return tuple(str(o["package"]["name"]) for o in stage0.get("outputs") or [stage0] if "package" in o)
 
     def files(self) -> Iterator[Path]:
-        """Every file that can change what this recipe builds, the shared ones included, in a fixed order."""
-        shared = self.folder.parent / "common"
-        for folder in (self.folder, shared):
-            if folder.is_dir():
-                yield from sorted(p for p in folder.rglob("*") if p.is_file())
+        """Every file that can change what this recipe builds, in a fixed order: its own, and shared folders it names."""
+        text = self.file.read_text(encoding="utf-8")
+        shared = {(self.folder / name).resolve().parent for name in _SHARED.findall(text)}
+        for folder in (self.folder, *sorted(s for s in shared if s.is_dir())):
+            yield from sorted(p for p in folder.rglob("*") if p.is_file())
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,14 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from ctk import facts, projects, wheels
+from ctk import base, facts, projects, wheels
 from ctk.components import CTK_COMPONENTS, MANIFEST, CtkComponent, Pin, pins_of
 from ctk.errors import LockError, NotPublished, UnknownName
 from ctk.index import Index, IndexFile
 from ctk.lock import Component, ReleaseLock, load
 from ctk.paths import Workspace
 from ctk.platforms import NOARCH, PLATFORMS
+from ctk.project import python_tags
 
 _STEP = "the manifest's form is new to this tool: extend ctk/release.py; nothing was written"
 
@@ -27,12 +28,14 @@ def make(index: Index, name: str, workspace: Workspace) -> ReleaseLock:
 
     Args:
         index: Asked for files and metadata.
-        name: ``cuda-13.4`` or ``python-13``.
+        name: ``cuda-13.4``, ``python-13`` or ``base``.
         workspace: Holds the present lock, and the Pythons of the matrix.
     """
     kind, _, number = name.partition("-")
+    if kind == "base":
+        return base.base_release(index, python_tags(workspace.build_config))
     if kind == "python":
-        return projects.python_release(index, projects.Goal(number, projects.python_tags(workspace.build_config)))
+        return projects.python_release(index, projects.Goal(number, python_tags(workspace.build_config)))
     new = ctk_release(index, number)
     try:
         old = load(workspace.variants / f"{name}.lock")
@@ -42,7 +45,7 @@ def make(index: Index, name: str, workspace: Workspace) -> ReleaseLock:
 
 
 def names_of(arguments: Sequence[str]) -> list[str]:
-    """The releases that arguments like ``13.4`` or ``python-13`` name; a CTK minor brings the set of its major along.
+    """The releases that arguments like ``13.4``, ``python-13`` or ``base`` name; a minor brings its major's Python set.
 
     Raises:
         UnknownName: For an argument of another form.
@@ -56,9 +59,10 @@ def names_of(arguments: Sequence[str]) -> list[str]:
             majors[version.major] = f"python-{version.major}"
         elif found := re.fullmatch(r"python-(\d+)", argument):
             majors[int(found[1])] = f"python-{int(found[1])}"
-        else:
-            raise UnknownName(f"{argument!r} names no release", "write a minor like 13.4, or python-13")
-    return [minors[v] for v in sorted(minors)] + [majors[m] for m in sorted(majors)]
+        elif argument != "base":
+            raise UnknownName(f"{argument!r} names no release", "write a minor like 13.4, or python-13, or base")
+    last = ["base"] if "base" in arguments else []
+    return [minors[v] for v in sorted(minors)] + [majors[m] for m in sorted(majors)] + last
 
 
 def published_minors(index: Index) -> dict[str, Version]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import rattler
 from rattler import Gateway, GenericVirtualPackage, PackageName, RepoDataRecord, Version
-from rattler.exceptions import GatewayError, SolverError
+from rattler.exceptions import GatewayError, InvalidMatchSpecError, SolverError
 from rattler.package.build_string import BuildString
 
 from ctk.errors import UnknownName, Unsolvable
@@ -118,6 +118,8 @@ def solve(scenario: Scenario, channels: Sequence[Path | str], gateway: Gateway |
     sources = [channel_url(c) for c in channels]
     try:
         records = asyncio.run(_solve(scenario, sources, gateway))
+    except InvalidMatchSpecError as error:
+        raise Unsolvable(f"the request cannot be read: {error}", "write it as for conda: name, name=1.2 or 'name >=1.2'") from None
     except SolverError as error:
         raise Unsolvable(
             f"no set of packages satisfies {' '.join(scenario.specs)} on {scenario.subdir} "

@@ -14,6 +14,7 @@ from typing import Any
 
 import zstandard
 from crafted_binaries import elf, pe
+
 from ctk.audit.libraries import CudartIsInside
 
 STAMP = 1_700_000_000_000  # November 2023
@@ -125,6 +126,8 @@ def _tar(files: Mapping[str, bytes], links: Mapping[str, str]) -> bytes:
 GLIBC = {"libc.so.6": ["GLIBC_2.2.5", "GLIBC_2.17"]}
 SITE = "lib/python3.12/site-packages"
 TARGET = "targets/x86_64-linux/lib"
+INCLUDE = "targets/x86_64-linux/include"
+CTK = "cuda-version >=13.4,<13.5.0a0"
 _SITE_WIN = "Lib/site-packages"
 _LIBCUDART = elf(
     ("libstdc++.so.6", "libgcc_s.so.1", "libc.so.6", "ld-linux-x86-64.so.2"),
@@ -140,7 +143,7 @@ def good_set() -> dict[str, Draft]:
         "cuda-cudart_linux-64",
         "13.4.92",
         subdir="noarch",
-        depends=("cuda-version >=13.4,<13.5.0a0",),
+        depends=(CTK,),
         files={f"{TARGET}/libcudart.so.13.4.92": _LIBCUDART},
         links={f"{TARGET}/libcudart.so.13": "libcudart.so.13.4.92"},
     )
@@ -152,17 +155,30 @@ def good_set() -> dict[str, Draft]:
         Draft(
             "cuda-cudart",
             "13.4.92",
-            depends=(pin.replace(" 13", " ==13"), "__glibc >=2.17,<3.0.a0", "libgcc", "libstdcxx"),
+            depends=(CTK, pin.replace(" 13", " ==13"), "__glibc >=2.17,<3.0.a0", "libgcc", "libstdcxx"),
             links={"lib/libcudart.so.13": f"../{TARGET}/libcudart.so.13"},
         ),
         Draft(
             "cuda-cudart-dev",
             "13.4.92",
-            depends=("cuda-cudart 13.4.92 h0_0",),
-            files={"include/cuda_runtime.h": b"#pragma once\n", "lib/pkgconfig/cudart.pc": b"prefix=/opt/here\n"},
+            depends=(CTK, "cuda-cudart 13.4.92 h0_0"),
+            files={f"{INCLUDE}/cuda_runtime.h": b"#pragma once\n", "lib/pkgconfig/cudart.pc": b"prefix=/opt/here\n"},
             links={"lib/libcudart.so": "libcudart.so.13"},
             info={"run_exports.json": json.dumps({"weak": ["cuda-cudart >=13.4.92,<14.0a0"]}).encode()},
             placeholders={"lib/pkgconfig/cudart.pc": "/opt/here"},
+        ),
+        Draft(
+            "cuda-nvvm-impl",
+            "13.4.92",
+            depends=(CTK, "__glibc >=2.17,<3.0.a0"),
+            files={
+                "nvvm/lib64/libnvvm.so.4.0.0": elf(("libc.so.6",), soname="libnvvm.so.4", versions=GLIBC),
+                "nvvm/libdevice/libdevice.10.bc": b"BC",
+                "nvvm/include/nvvm.h": b"",
+                "nvvm/bin/cicc": elf(("libc.so.6",), versions=GLIBC),
+                "bin/ptxas": elf(("libc.so.6",), versions=GLIBC, rpath="$ORIGIN/../lib"),
+            },
+            links={"nvvm/lib64/libnvvm.so.4": "libnvvm.so.4.0.0", "targets/x86_64-linux/nvvm": "../../nvvm"},
         ),
         Draft(
             "libcufile",
@@ -195,6 +211,7 @@ def good_set() -> dict[str, Draft]:
             "cuda-nvrtc",
             "13.4.92",
             subdir="win-64",
+            depends=(CTK,),
             files={"Library/bin/nvrtc64_130_0.dll": pe(("KERNEL32.dll", "api-ms-win-core-file-l1-1-0.dll"))},
         ),
         Draft(

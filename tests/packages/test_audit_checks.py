@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from crafted_binaries import elf, pe
 from crafted_packages import GLIBC, SITE, TARGET, Draft, good_set
+
 from ctk.audit import CHECKS, AuditReport, audit_packages
 from ctk.package import PLACEHOLDER
 
@@ -166,6 +167,38 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
             "leaves",
         ),
     },
+    "FilesAreInTheirPlace": {
+        "a DLL where nothing looks for it": (change("cuda-nvrtc", files={"Library/bin/x64/x.dll": pe()}), "no package"),
+        "a DLL among the import libraries": (change("cuda-nvrtc", files={"Library/lib/x.dll": pe()}), "Library/bin/"),
+        "libdevice in another place": (change("cuda-nvvm-impl", files={"lib/libdevice.10.bc": b""}), "nvvm/libdevice/"),
+        "a real library among the links": (
+            change(
+                "cuda-cudart", files={"lib/libx.so.1.2.3": elf(soname="libx.so.1", versions=GLIBC, runpath="$ORIGIN")}
+            ),
+            f"{TARGET}/",
+        ),
+        "a library that is not called by its version": (
+            change("cuda-cudart_linux-64", files={f"{TARGET}/libx.so.1": elf(soname="libx.so.1", runpath="$ORIGIN")}),
+            "libx.so.13.4.92",
+        ),
+        "a header that meets the system's": (change("cuda-cudart-dev", files={"include/x.h": b""}), "no package"),
+        "a folder of the wheel": (change("cuda-cudart-dev", files={"nvidia/cu13/x.txt": b""}), "no package"),
+        "a program outside bin": (change("cuda-nvvm-impl", files={"lib/tool": elf(versions=GLIBC)}), "bin/"),
+    },
+    "RpathIsTheLayouts": {
+        "a library without an RPATH": (change("cuda-cudart_linux-64", files=LIBRARY), "not $ORIGIN"),
+        "a patched libNVVM": (
+            change(
+                "cuda-nvvm-impl",
+                files={"nvvm/lib64/libnvvm.so.4.0.0": elf(soname="libnvvm.so.4", versions=GLIBC, rpath="$ORIGIN")},
+            ),
+            "not absent",
+        ),
+        "a tool with a library's RPATH": (
+            change("cuda-nvvm-impl", files={"bin/ptxas": elf(versions=GLIBC, rpath="$ORIGIN")}),
+            "$ORIGIN/../lib",
+        ),
+    },
     "CudartIsInside": {
         "bindings without cudart": (change("cuda-bindings", files=module()), "no module has cudart"),
         "bindings that need cudart": (
@@ -192,7 +225,7 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
         "a link to nothing": (change("cuda-cudart", links={"lib/libx.so.1": "libx.so.1.0"}), "libx.so.1.0"),
         "a link into a package that may be absent": (
             change("libcufile", links={"lib/libcudart.so.13.4": f"../{TARGET}/libcudart.so.13"}),
-            "no package below",
+            "nothing that comes with it",
         ),
     },
     "ExactPinsAreHeld": {
@@ -339,6 +372,15 @@ def test_the_audit_allows(case: str, tmp_path: Path) -> None:
     drafts = good_set()
     ALLOWED[case](drafts)
     assert [str(finding) for finding in audit(drafts, tmp_path).findings] == []
+
+
+def test_a_compiler_runtime_that_the_system_serves_is_a_hint_only(tmp_path: Path) -> None:
+    drafts = good_set()
+    plain = elf(("libstdc++.so.6", "libc.so.6"), soname="libcufile.so.0", versions=GLIBC)
+    change("libcufile", files={"lib/libcufile.so.0": plain})(drafts)
+    report = audit(drafts, tmp_path)
+    assert report.ok
+    assert [(finding.check, finding.severity) for finding in report.findings] == [("NeededIsFound", "hint")]
 
 
 def test_a_base_channel_provides_libraries_without_being_audited(tmp_path: Path) -> None:

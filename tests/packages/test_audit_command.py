@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import typer
 from crafted_packages import good_set
+from typer.testing import CliRunner, Result
+
 from ctk.audit import CHECKS
 from ctk.commands.audit import audit_command
 from ctk.errors import AuditFailed
-from typer.testing import CliRunner, Result
 
 APP = typer.Typer()
 APP.command()(audit_command)
@@ -31,7 +32,7 @@ def test_a_good_channel_passes(tmp_path: Path) -> None:
         draft.write(tmp_path / "channel")
     done = run(str(tmp_path / "channel"))
     assert done.exit_code == 0, done.output
-    assert "8 packages" in done.output
+    assert "9 packages" in done.output
     assert "nothing found" in done.output
 
 

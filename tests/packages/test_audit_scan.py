@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 from crafted_binaries import elf, pe
 from crafted_packages import Draft, good_set
+from hypothesis import given
+from hypothesis import strategies as st
+
 from ctk.audit import ScanCache, audit_package, audit_packages
 from ctk.audit import run as running
 from ctk.audit.cache import dump_scan, load_scan, scan_key
 from ctk.audit.scan import file_sha256, scan_package
 from ctk.audit.search import Search, outermost
 from ctk.errors import UnknownName
-from hypothesis import given
-from hypothesis import strategies as st
 
 NEEDLE = b"/work/here"
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from crafted_binaries import elf, pe
+
 from ctk.binaries import Binary, SearchPath, UnreadableBinary, read_binary, read_bytes, version_key
 
 

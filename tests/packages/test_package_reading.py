@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from crafted_packages import Draft, good_set
+
 from ctk.errors import AuditFailed
 from ctk.package import PathEntry, Promise, members, read_info
 

@@ -84,7 +84,7 @@ class FakeIndex:
         if requires_python:
             self.requires_python[file] = requires_python
 
-    def add_wheel(  # noqa: PLR0913 - what a test does not care about has a default
+    def add_wheel(
         self,
         name: str,
         version: str,

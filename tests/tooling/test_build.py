@@ -73,15 +73,20 @@ def test_what_can_change_a_package_builds_it_again_and_nothing_else_does(
 
 def test_a_variant_key_that_a_recipe_does_not_use_builds_nothing_again(checkout: Workspace) -> None:
     build.run(tiny_plan(checkout), checkout)
-    edit(checkout.root / "cuda-13.4.yaml", "cuda_version", 'nvrtc: ["13.4.93"]\ncuda_version')
+    edit(checkout.build_config, "[cp312]", "[cp312]\nunused: [a]")
     assert all(b.cached for b in build.run(tiny_plan(checkout), checkout).built)
 
 
-def test_a_shared_script_counts_for_every_recipe(checkout: Workspace) -> None:
-    build.run(tiny_plan(checkout), checkout)
+def test_a_shared_script_counts_for_the_recipes_that_name_it(checkout: Workspace) -> None:
     (checkout.recipes / "common").mkdir()
-    (checkout.recipes / "common" / "layout.sh").write_text("true\n")
-    assert not any(b.cached for b in build.run(tiny_plan(checkout), checkout).built)
+    shared = checkout.recipes / "common" / "greet.sh"
+    shared.write_text("mkdir -p $PREFIX/share/hello\ncp greeting.txt $PREFIX/share/hello/\n")
+    lines = '\n    - mkdir -p $PREFIX/share/hello\n    - cp greeting.txt $PREFIX/share/hello/'
+    edit(checkout.recipes / "hello" / "recipe.yaml", lines, " {file: ../common/greet.sh}")
+    build.run(tiny_plan(checkout), checkout)
+    shared.write_text(shared.read_text() + "true\n")
+    again = {b.id: b.cached for b in build.run(tiny_plan(checkout), checkout).built}
+    assert again == {"hello-cuda13.4-linux-64": False, "follower-cuda13.4-noarch": True}
 
 
 def test_a_failed_build_shows_its_log_and_skips_what_needs_it(checkout: Workspace) -> None:

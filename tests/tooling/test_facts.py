@@ -15,6 +15,7 @@ from fake_ctk import add_ctk_13, add_python_13
 from fake_index import configure_pip, serve
 
 from ctk import facts
+from ctk.binaries import Binary
 from ctk.commands.release import app
 from ctk.errors import LockError, UnknownName
 from ctk.facts import MeasureFailed, compiler_facts, measure, needed_artefacts, needed_glibc, still_true
@@ -49,6 +50,13 @@ def test_the_newest_need_of_any_elf_file_counts(tmp_path: Path) -> None:
     needs = [aux.name for need in parsed.symbols_version_requirement for aux in need.get_auxiliary_symbols()]
     found = [m[1] for name in needs if (m := re.fullmatch(r"GLIBC_([\d.]+)", str(name)))]
     assert needed_glibc(path) == max(found, key=lambda v: tuple(map(int, v.split("."))))
+
+
+def test_the_newest_need_counts_wherever_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    needs = {b"1": {"GLIBC": "2.9"}, b"2": {"GLIBC": "2.27"}, b"3": {"GLIBC": "2.17"}, b"4": {}}
+    monkeypatch.setattr(facts, "read_bytes", lambda content: Binary("elf", "x86_64", versions=needs[content[4:]]))
+    path = wheel(tmp_path / "a.zip", {f"lib/{n.decode()}.so": b"\x7fELF" + n for n in needs})
+    assert needed_glibc(path) == "2.27"
 
 
 def test_an_artefact_without_elf_files_needs_no_glibc(tmp_path: Path) -> None:

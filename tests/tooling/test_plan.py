@@ -203,13 +203,18 @@ def test_a_recipe_that_does_not_render_is_an_error_with_rattler_builds_words(sma
         plan(small_set, Request(recipes=["toolkit-version"]), TAGS)
 
 
-def test_recipes_that_need_each_other_are_an_error(small_set: Set, tmp_path: Path) -> None:
+def test_packages_that_depend_on_each_other_do_not_wait_for_one_another(small_set: Set, tmp_path: Path) -> None:
     file = tmp_path / "recipes" / "toolkit-version" / "recipe.yaml"
     file.write_text(file.read_text() + "requirements: {run: [runtime-static]}\n")
     other = tmp_path / "recipes" / "runtime" / "recipe.yaml"
     other.write_text(other.read_text().replace("run: [", "run: [toolkit-version, "))
-    with pytest.raises(RecipeError, match="in a circle"):
-        plan(small_set, Request(platforms=["linux-64"]), TAGS)
+    planned = plan(small_set, Request(platforms=["linux-64"], releases=["13.4"]), TAGS)
+    assert planned.by_id["runtime-cuda13.4-linux-64"].needs == ()
+    assert planned.by_id["toolkit-version-cuda13.4-noarch"].needs == ()
+    assert set(planned.by_id["binding-cuda13-py312-linux-64"].needs) == {
+        "runtime-cuda13.4-linux-64",
+        "toolkit-version-cuda13.4-noarch",
+    }
 
 
 def test_the_plan_as_json_has_every_build_with_its_needs(small_set: Set) -> None:

@@ -14,11 +14,11 @@ from fake_ctk import EVERYWHERE_13, add_component, add_ctk_12, add_ctk_13, add_e
 from fake_index import FakeIndex, Fault, configure_pip, serve
 from typer.testing import CliRunner
 
-from ctk import proposal, wheels
+from ctk import proposal, release, wheels
 from ctk.commands.release import app
 from ctk.errors import IndexUnavailable, LockError, NotPublished, OutOfDate, UnknownName
 from ctk.index import IndexFile
-from ctk.lock import Facts, dump, load, variant_config
+from ctk.lock import Artefact, Component, Facts, ReleaseLock, dump, load, variant_config
 from ctk.paths import Workspace
 from ctk.platforms import PLATFORMS
 from ctk.release import names_of
@@ -74,7 +74,15 @@ def test_a_written_release_is_what_the_index_says(run: Run, here: Workspace, ind
     assert lock.release == "13.4.3"
     assert lock.manifest is not None
     assert lock.manifest.file == "cuda_toolkit-13.4.3-py2.py3-none-any.whl"
-    assert sorted(lock.components) == ["crt", "cudart", "cufile", "nvcc", "nvjitlink", "nvrtc", "nvvm"]
+    assert {name: c.distribution for name, c in lock.components.items()} == {
+        "crt": "nvidia-cuda-crt",
+        "cudart": "nvidia-cuda-runtime",
+        "cufile": "nvidia-cufile",
+        "nvcc": "nvidia-cuda-nvcc",
+        "nvjitlink": "nvidia-nvjitlink",
+        "nvrtc": "nvidia-cuda-nvrtc",
+        "nvvm": "nvidia-nvvm",
+    }
     for component in lock.components.values():
         for target, artefact in component.artefacts.items():
             if artefact is None:
@@ -280,6 +288,23 @@ def test_no_release_named_is_a_usage_error() -> None:
     assert (result.exit_code, "Missing argument" in result.output) == (2, True)
 
 
+def test_the_base_channel_is_locked_beside_its_recipes(
+    run: Run, here: Workspace, index: FakeIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def base_release(_: object, tags: tuple[str, ...]) -> ReleaseLock:
+        asked.append(tags)
+        artefact = Artefact("pip", "pip", "26.0", "noarch", "pip-26.0-py3-none-any.whl", "ab" * 32, 5)
+        return ReleaseLock("base", None, {"pip": Component("pip", "pip", "26.0", {"noarch": artefact})})
+
+    monkeypatch.setattr(release.base, "base_release", base_release)
+    run("add", "base", "--write")
+    assert asked == [("cp311", "cp314t")]
+    assert load(here.root / "base" / "base.lock").components["pip"].version == "26.0"
+    assert snapshot(here) == {}
+
+
 def test_a_minor_brings_the_python_set_of_its_major() -> None:
     assert names_of(["13.4", "12.9", "cuda-13.0", "13.4"]) == [
         "cuda-12.9",
@@ -288,7 +313,7 @@ def test_a_minor_brings_the_python_set_of_its_major() -> None:
         "python-12",
         "python-13",
     ]
-    assert names_of(["python-13"]) == ["python-13"]
+    assert names_of(["base", "python-13"]) == ["python-13", "base"]
 
 
 @pytest.mark.parametrize("match", ["/simple/nvidia-nvvm/", "cuda_bindings-13.4.4"])

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import zipfile
 from pathlib import Path
 
 from ctk.fetch import stored
-from ctk.lock import Artefact, Component, ReleaseLock
+from ctk.lock import Artefact, Component, ReleaseLock, dump, variant_config
 from ctk.paths import Workspace
-from ctk.plan import Plan, Request, Set, plan
-from ctk.recipes import find_recipes
+from ctk.plan import Plan, Request, plan
+from ctk.platforms import PLATFORMS
+from ctk.project import published_set
 
 RECIPE = """
 schema_version: 1
@@ -25,15 +27,16 @@ requirements: {run_exports: {weak: ["hello >=13"]}}
 tests:
   - package_contents: {files: [share/hello/greeting.txt]}
   - script: [test "$(cat $PREFIX/share/hello/greeting.txt)" = hello]
-about: {license: MIT, summary: "A greeting"}
+about: {license: MIT, license_file: LICENSE, summary: "A greeting"}
 """
 
 FOLLOWER = """
 schema_version: 1
 package: {name: follower, version: "${{ cuda_version }}"}
+source: {path: LICENSE}
 build: {noarch: generic, script: ["mkdir -p $PREFIX/share", "touch $PREFIX/share/follower"]}
 requirements: {run: [hello]}
-about: {license: MIT}
+about: {license: MIT, license_file: LICENSE}
 """
 
 
@@ -42,22 +45,23 @@ def tiny_checkout(root: Path) -> Workspace:
     for name, text in {"hello": RECIPE, "follower": FOLLOWER}.items():
         (root / "recipes" / name).mkdir(parents=True)
         (root / "recipes" / name / "recipe.yaml").write_text(text)
+    (root / "recipes" / "follower" / "LICENSE").write_text("Do as you like.\n")
     (root / "conda_build_config.yaml").write_text("python_tag: [cp312]\n")
-    (root / "cuda-13.4.yaml").write_text('cuda_version: ["13.4"]\ncudart: ["13.4.92"]\n')
     workspace = Workspace(root)
+    workspace.variants.mkdir()
+    (workspace.variants / "cuda-13.4.lock").write_text(dump(lock()))
+    (workspace.variants / "cuda-13.4.yaml").write_text(variant_config(lock()))
     home = stored(artefact(), workspace)
     home.parent.mkdir(parents=True)
     home.write_bytes(content())
     return workspace
 
 
-def content(text: str = "hello\n") -> bytes:
+def content() -> bytes:
     """The bytes of the artefact."""
-    import io
-
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
-        for name in ("greeting.txt", "other.txt"):  # a single file would be unpacked under another name
+        for name, text in {"greeting.txt": "hello\n", "LICENSE": "Do as you like.\n"}.items():
             archive.writestr(zipfile.ZipInfo(name), text)
     return buffer.getvalue()
 
@@ -66,16 +70,18 @@ def artefact() -> Artefact:
     """The locked artefact."""
     data = content()
     digest = hashlib.sha256(data).hexdigest()
-    return Artefact("cudart", "nvidia-cuda-runtime", "13.4.92", "linux-64", "runtime.whl", digest, len(data))
+    file = "nvidia_cuda_runtime-13.4.92-py3-none-manylinux2014_x86_64.whl"
+    return Artefact("cudart", "nvidia-cuda-runtime", "13.4.92", "linux-64", file, digest, len(data))
+
+
+def lock() -> ReleaseLock:
+    """A CTK release of one component, published for one platform."""
+    artefacts = {**dict.fromkeys(PLATFORMS), "linux-64": artefact()}
+    file = "cuda_toolkit-13.4.3-py3-none-any.whl"
+    manifest = Artefact("cuda-toolkit", "cuda-toolkit", "13.4.3", "noarch", file, "0" * 64, 1)
+    return ReleaseLock("13.4.3", manifest, {"cudart": Component("cudart", "nvidia-cuda-runtime", "13.4.92", artefacts)})
 
 
 def tiny_plan(workspace: Workspace, subdir: str = "linux-64") -> Plan:
     """Two builds: hello, and follower, which needs it."""
-    component = Component("cudart", "nvidia-cuda-runtime", "13.4.92", {"linux-64": artefact()})
-    lock = ReleaseLock("13.4.3", None, {"cudart": component})
-    what = Set(
-        find_recipes(workspace.recipes),
-        {"cuda-13.4": (lock, workspace.root / "cuda-13.4.yaml")},
-        (workspace.build_config,),
-    )
-    return plan(what, Request(platforms=[subdir]), ["cp312"])
+    return plan(published_set(workspace), Request(platforms=[subdir]), ["cp312"])

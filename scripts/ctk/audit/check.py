@@ -64,9 +64,12 @@ class Check(ABC):
     def help(cls) -> str:
         return getdoc(cls) or ""
 
-    def finding(self, package: PackageScan, file: ScannedFile | str, message: str) -> Finding:
+    def finding(
+        self, package: PackageScan, file: ScannedFile | str, message: str, severity: Severity | None = None
+    ) -> Finding:
+        """A finding of this check, of the check's own severity unless told otherwise."""
         path = file if isinstance(file, str) else file.path
-        return Finding(self.id(), PurePath(package.file).name, path, message, self.mend, self.severity)
+        return Finding(self.id(), PurePath(package.file).name, path, message, self.mend, severity or self.severity)
 
 
 class PackageCheck(Check):

@@ -23,6 +23,7 @@ from ctk.audit.metadata import (
     SpecsParse,
     TimestampIsHonest,
 )
+from ctk.audit.places import FilesAreInTheirPlace, RpathIsTheLayouts
 from ctk.errors import UnknownName
 
 PACKAGE_CHECKS: tuple[type[PackageCheck], ...] = (
@@ -40,6 +41,8 @@ PACKAGE_CHECKS: tuple[type[PackageCheck], ...] = (
     BinariesAreReadable,
     BinariesFitTheSubdir,
     RpathIsRelative,
+    FilesAreInTheirPlace,
+    RpathIsTheLayouts,
     CudartIsInside,
 )
 SET_CHECKS: tuple[type[SetCheck], ...] = (

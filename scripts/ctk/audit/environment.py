@@ -70,7 +70,10 @@ def _place(package: PackageScan, path: str, subdir: str) -> str:
 
 
 class LinksLeadSomewhere(SetCheck):
-    """The target of each symbolic link is in the same package, in its other half, or below what it depends on."""
+    """The target of each symbolic link is in the same package, below what it depends on, or comes with it.
+
+    It comes with a package that pins exactly this build, as the compiler's parts pin one another.
+    """
 
     mend = "depend on the package that has the target with pin_subpackage(..., exact=True), or drop the link"
 
@@ -79,13 +82,11 @@ class LinksLeadSomewhere(SetCheck):
             links = [file for file in package.installed() if file.kind == "link" and not file.link.startswith("/")]
             if not links:
                 continue
-            reach, _ = packages.closure(package)
-            there = {file.path for other in reach for file in other.installed()}
-            there |= {f"{path.rpartition('/')[0]}" for path in there}
+            there = [packages.places(other) for other in packages.companions(package)]
             for file in links:
                 target = link_target(file)
-                if not target.startswith("..") and target not in there:
-                    yield self.finding(package, file, f"leads to {target}, which no package below this one has")
+                if not target.startswith("..") and not any(target in places for places in there):
+                    yield self.finding(package, file, f"leads to {target}, which nothing that comes with it has")
 
 
 class ExactPinsAreHeld(SetCheck):

@@ -11,7 +11,7 @@ from ctk.audit.contents import target_subdir
 from ctk.audit.libraries import binaries, search_folders
 from ctk.audit.packages import PackageSet, spec_name
 from ctk.audit.scan import PackageScan, ScannedFile
-from ctk.audit.system import EXTERNAL, is_optional, is_system
+from ctk.audit.system import EXTERNAL, is_compiler_runtime, is_optional, is_system
 from ctk.binaries import Binary, version_key
 
 # Where Windows looks for a DLL in an environment besides the folder of the program: conda puts these on PATH, and
@@ -26,25 +26,13 @@ class RpathResolves(SetCheck):
 
     def check(self, packages: PackageSet) -> Iterator[Finding]:
         for package in packages.audited:
-            folders: set[str] | None = None
+            reach, _ = packages.closure(package)
             for file, binary in binaries(package):
                 for folder in search_folders(file.path, binary):
                     if folder == "lib" or folder.startswith("..") or folder == posixpath.dirname(file.path):
                         continue
-                    if folders is None:
-                        folders = _folders(packages, package)
-                    if folder not in folders:
+                    if not any(folder in packages.places(other) for other in reach):
                         yield self.finding(package, file, f"RPATH leads to {folder}/, which no dependency has")
-
-
-def _folders(packages: PackageSet, package: PackageScan) -> set[str]:
-    reach, _ = packages.closure(package)
-    return {folder for other in reach for file in other.installed() for folder in _parents(file.path)}
-
-
-def _parents(path: str) -> Iterator[str]:
-    while path := posixpath.dirname(path):
-        yield path
 
 
 class GlibcIsDeclared(SetCheck):
@@ -101,7 +89,8 @@ class NeededIsProvided(SetCheck):
 class NeededIsFound(SetCheck):
     """The loader reaches each needed library: by the binary's own RPATH, or where Python and Windows look anyway.
 
-    A library that relies on the RPATH of the program that loads it works in some programs only.
+    A library that relies on the RPATH of the program that loads it works in some programs only. Where it is the
+    compiler's runtime that is not reached, this is a hint: the loader takes the system's copy.
     """
 
     mend = "set the RPATH to $ORIGIN in the recipe's layout script; put DLLs into Library/bin"
@@ -112,7 +101,8 @@ class NeededIsFound(SetCheck):
             folders = _loader_folders(packages, package, file, binary)
             if places and not any(posixpath.dirname(place) in folders for place in places):
                 looked = ", ".join(f"{folder}/" for folder in sorted(folders)) or "no folder of the environment"
-                yield self.finding(package, file, f"needs {library} ({places[0]}); the loader looks in {looked}")
+                message = f"needs {library} ({places[0]}); the loader looks in {looked}"
+                yield self.finding(package, file, message, "hint" if is_compiler_runtime(library) else None)
 
 
 def _needs(packages: PackageSet) -> Iterator[tuple[PackageScan, ScannedFile, Binary, str]]:

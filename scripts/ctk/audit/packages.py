@@ -64,6 +64,7 @@ class PackageSet:
             if record is not None:
                 self._named[package.name].append((package, record))
         self._closures: dict[str, tuple[tuple[PackageScan, ...], frozenset[str]]] = {}
+        self._places: dict[str, frozenset[str]] = {}
         self._files: dict[str, dict[str, list[str]]] = {}
         self._coexist: dict[tuple[str, str, str], bool] = {}
 
@@ -117,6 +118,19 @@ class PackageSet:
                 queue.extend(found for found in self.matching(spec, subdir) if found.file not in seen)
         return tuple(seen.values()), frozenset(outside)
 
+    def companions(self, package: PackageScan) -> list[PackageScan]:
+        """The package's closure, and the closures of those that pin exactly this build."""
+        subdir = target_subdir(package)
+        pinning = (other for other in self.all if other.subdir in (subdir, NOARCH) and self.pins(other, package))
+        found = {other.file: other for start in (package, *pinning) for other in self.closure(start)[0]}
+        return list(found.values())
+
+    def places(self, package: PackageScan) -> frozenset[str]:
+        """The paths of the package's files, and the folders that they are in."""
+        if package.file not in self._places:
+            self._places[package.file] = frozenset(package.places())
+        return self._places[package.file]
+
     def named(self, package: PackageScan, library: str) -> list[str]:
         """Where a package has a file or link of a name; case matters only off Windows."""
         if package.file not in self._files:
@@ -145,7 +159,9 @@ class PackageSet:
         return self._coexist[key]
 
     def _solves(self, wanted: Sequence[PackageScan], subdir: str) -> bool:
-        exact = [f"{index.name} =={index.version} {index.build}" for index in (package.info.index for package in wanted)]
+        exact = [
+            f"{index.name} =={index.version} {index.build}" for index in (package.info.index for package in wanted)
+        ]
         machine = [_virtual(name, version) for name, version in _MACHINE.items()]
         with tempfile.TemporaryDirectory(prefix="ctk-audit-") as folder:
             sources = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import posixpath
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -75,6 +76,14 @@ class PackageScan:
     def installed(self) -> Iterator[ScannedFile]:
         """The files that end up in an environment."""
         return (file for file in self.files if file.part == "pkg" and file.kind != "folder")
+
+    def places(self) -> Iterator[str]:
+        """Their paths, and the folders that they are in."""
+        for file in self.installed():
+            path = file.path
+            while path:
+                yield path
+                path = posixpath.dirname(path)
 
 
 def scan_package(

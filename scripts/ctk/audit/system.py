@@ -25,6 +25,9 @@ _SYSTEM = {
     "pe": re.compile(f"{_WINDOWS}|{_WINDOWS_DRIVER}", re.IGNORECASE),
 }
 
+# Also on every system, new enough for what NVIDIA builds to the manylinux rules.
+_COMPILER_RUNTIME = re.compile(r"libgcc_s\.so\.1|libstdc\+\+\.so\.6")
+
 _UCRT = r"api-ms-win-crt-.*\.dll|ucrtbase\.dll"
 _VC = rf"(vcruntime140(_1|_threads)?|msvcp140(_1|_2|_atomic_wait|_codecvt_ids)?|concrt140|vccorlib140)\.dll|{_UCRT}"
 
@@ -53,6 +56,11 @@ OPTIONAL: Mapping[tuple[str, str], re.Pattern[str]] = {
 def is_system(binary_format: str, library: str) -> bool:
     """Whether every machine that runs the package has the library, or gets it with its driver."""
     return bool(_SYSTEM[binary_format].fullmatch(library))
+
+
+def is_compiler_runtime(library: str) -> bool:
+    """Whether the system's copy serves where the environment's is not found."""
+    return bool(_COMPILER_RUNTIME.fullmatch(library))
 
 
 def is_optional(package: str, path: str, library: str) -> bool:

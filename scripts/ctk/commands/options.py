@@ -21,7 +21,7 @@ Pythons = Annotated[list[str] | None, typer.Option("--python", help="Such as 3.1
 Base = Annotated[
     str,
     typer.Option(
-        "--base", help="Channel with python, numpy and so on: a name such as conda-forge, a URL, or 'local' to make one."
+        "--base", help="Channel with python, numpy and so on: a name such as conda-forge, a URL, a folder, or 'local' to make one."
     ),
 ]
 Jobs = Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Parallel builds; the number of cores by default.")]
@@ -32,5 +32,7 @@ Driver = Annotated[
 
 
 def base_channel(base: str, workspace: Workspace) -> Path | str:
-    """The base channel that --base names."""
-    return workspace.base_channel if base == "local" else base
+    """The base channel that --base names: the one made here, a folder, or whatever a client understands."""
+    if base == "local":
+        return workspace.base_channel
+    return Path(base).resolve() if Path(base).is_dir() else base

@@ -28,11 +28,13 @@ Check = Annotated[bool, typer.Option("--check", help="Fail when a file is not wh
 
 @app.command("add")
 def add_command(
-    releases: Annotated[list[str], typer.Argument(help="CTK minors like 13.4, or python-13.", metavar="RELEASE...")],
+    releases: Annotated[
+        list[str], typer.Argument(help="CTK minors like 13.4, or python-13, or base.", metavar="RELEASE...")
+    ],
     write_: Write = False,
     check: Check = False,
 ) -> None:
-    """Lock the newest patch of CTK minors, and the Python projects of their majors.
+    """Lock the newest patch of CTK minors, and the Python projects of their majors; or the base channel.
 
     Shows the difference to the locks in place. Facts are kept while the files they were measured from stay the same.
 
@@ -112,7 +114,8 @@ def list_command() -> None:
 
 def _settle(locks: Sequence[ReleaseLock], here: Workspace, reporter: Reporter, write_: bool, check: bool) -> None:
     """Show what changes, then write it, or fail because of it, or say how to write it."""
-    needed = [change for lock in locks for change in changes(here.variants, lock) if change.is_needed]
+    folders = {lock.name: here.base_recipes if lock.name == "base" else here.variants for lock in locks}
+    needed = [change for lock in locks for change in changes(folders[lock.name], lock) if change.is_needed]
     for change in needed:
         _show_diff(change, here, reporter)
     names = ", ".join(change.path.name for change in needed)

@@ -1,0 +1,137 @@
+#!/bin/bash
+# Brings the wheel of a CTK component, unpacked in the work folder, into the layout of conda packages below $PREFIX.
+# scripts/ctk/layout.py states that layout as a table; a test compares the two.
+#
+# VERSION       Version of the component, e.g. 13.4.92.
+# CUDA_VERSION  The CTK minor, e.g. 13.4.
+# PKGCONFIG     The library to write a .pc file for, as linkers name it (nvJitLink); empty for none.
+set -euo pipefail
+shopt -s nullglob
+
+fail() {
+  echo "$1" >&2
+  exit 1
+}
+
+roots=(nvidia/*/)
+[[ ${#roots[@]} -eq 1 ]] || fail "expected the tree of one component below nvidia/, found: ${roots[*]:-none}"
+cat ./*.dist-info/[Ll][Ii][Cc]* ./*.dist-info/licenses/* "${roots[0]}"cccl/LICENSE 2>/dev/null >LICENSE || true
+[[ -s LICENSE ]] || fail "the wheel holds no licence text"
+
+tree=$PWD/tree
+mv "${roots[0]}" "$tree"
+# What makes the tree a Python package, and NVIDIA's records of a scan.
+find "$tree" -name __init__.py -delete
+rm -rf "$tree/.metadata" "$tree/cccl/LICENSE"
+move() { # <file or folder>... <folder>: into a folder, which is made; nothing to move is fine
+  if [[ $# -gt 1 ]]; then
+    mkdir -p "${@: -1}"
+    mv "$@"
+  fi
+}
+
+# CUDA 13 publishes libNVVM beside the other libraries; CUDA 12 has it where programs look for it.
+move "$tree"/include/nvvm.h* "$tree/nvvm/include"
+# Newer CCCL has its CMake files in a tree of its own.
+move "$tree"/cccl/lib/* "$tree/lib"
+
+linux() { # <folder below targets/>
+  local target=targets/$1 file name soname full
+  local there=$PREFIX/$target
+  move "$tree"/lib/libnvvm.so* "$tree/nvvm/lib64"
+  mkdir -p "$there" "$PREFIX/lib"
+  for name in include lib; do move "$tree/$name"/* "$there/$name"; done
+  for name in bin nvvm; do move "$tree/$name"/* "$PREFIX/$name"; done
+
+  for file in "$there"/lib/*.so* "$PREFIX"/nvvm/lib64/*.so*; do
+    soname=$(patchelf --print-soname "$file")
+    [[ $soname == lib*.so.* ]] || fail "$file has the SONAME '$soname'"
+    # A library has the version of its component; libNVVM counts for itself.
+    full=${soname%%.so.*}.so.$(cut -d. -f1-3 <<<"$VERSION")
+    if [[ $soname == libnvvm.so.* ]]; then full=$soname.0.0; fi
+    mv "$file" "${file%/*}/$full"
+    ln -sf "$full" "${file%/*}/$soname"
+    ln -sf "$soname" "${file%/*}/${soname%%.so.*}.so"
+    chmod 755 "${file%/*}/$full"
+    # Patching libNVVM corrupts it, and it needs nothing but glibc.
+    if [[ $full != libnvvm.so.* ]]; then rpath "${file%/*}/$full" "\$ORIGIN"; fi
+  done
+  for file in "$there"/lib/*.so* "$there"/lib/*.a; do
+    ln -s "../$target/lib/${file##*/}" "$PREFIX/lib/${file##*/}"
+  done
+  for file in "$PREFIX"/bin/* "$PREFIX"/nvvm/bin/*; do
+    [[ $(head -c 4 "$file" 2>/dev/null | tail -c 3) == ELF ]] || continue
+    chmod 755 "$file"
+    if [[ $file == "$PREFIX"/bin/* ]]; then rpath "$file" "\$ORIGIN/../lib"; fi
+  done
+
+  # Build systems look for the compiler and libNVVM below the target, too.
+  if [[ -d $PREFIX/nvvm ]]; then ln -s ../../nvvm "$there/nvvm"; fi
+  if [[ -f $PREFIX/bin/nvcc ]]; then
+    mkdir -p "$there/bin"
+    ln -s ../../../bin/{nvcc,crt} "$there/bin/"
+    profiles "$there"
+  fi
+  if [[ -n ${PKGCONFIG:-} ]]; then pkgconfig "$target"; fi
+}
+
+rpath() { # <ELF file> <RPATH>: sets it, unless that is what the file has
+  if [[ $(patchelf --print-rpath "$1") != "$2" ]]; then patchelf --force-rpath --set-rpath "$2" "$1"; fi
+}
+
+profiles() { # <folder of the target>: has nvcc find its parts, by either of its two names
+  sed -i -e 's|\$(TOP)/\$(_TARGET_DIR_)/|$(TOP)/|g' -e 's|/lib\$(_TARGET_SIZE_)|/lib|g' \
+    -e '/^\(INCLUDES\|SYSTEM_INCLUDES\|LIBRARIES\) /s|\$(TOP)/|$(TOP)/$(_TARGET_DIR_)/|g' \
+    -e '/^PATH /s|\$(_HERE_)|$(TOP)/bin|' "$PREFIX/bin/nvcc.profile"
+  # Called by its name below the target, nvcc does not know the name of the target.
+  sed -e 's|^TOP .*|TOP = $(_HERE_)/../../..|' -e 's|\$(TOP)/\$(_TARGET_DIR_)|$(_HERE_)/..|' \
+    "$PREFIX/bin/nvcc.profile" >"$1/bin/nvcc.profile"
+}
+
+pkgconfig() { # <folder of the target>
+  mkdir -p "$PREFIX/lib/pkgconfig"
+  # Written relative to its own place, so that no prefix is in it.
+  cat >"$PREFIX/lib/pkgconfig/${PKGCONFIG,,}-$CUDA_VERSION.pc" <<PC
+cudaroot=\${pcfiledir}/../../$1
+libdir=\${cudaroot}/lib
+includedir=\${cudaroot}/include
+
+Name: ${PKGCONFIG,,}
+Description: NVIDIA CUDA, ${PKGCONFIG,,}
+Version: $CUDA_VERSION
+Libs: -L\${libdir} -l$PKGCONFIG
+Cflags: -I\${includedir}
+PC
+}
+
+windows() { # <NVIDIA's name of the machine in folders>
+  local library=$PREFIX/Library imports=lib/$1 file
+  # The whole of 13.0.0 was once in Library/bin/x64, where nothing looks for a DLL.
+  move "$tree"/bin/{x86_64,x64,arm64}/* "$tree/bin"
+  rm -rf "$tree"/bin/{x86_64,x64,arm64}
+  move "$tree"/bin/nvvm64*.dll "$tree/nvvm/bin"
+  mkdir -p "$library/lib"
+  if [[ -d $tree/lib/cmake ]]; then
+    move "$tree/lib/cmake" "$library/$imports"
+    # conda-forge's own cccl package has Library/include/cccl; tools look below targets/x64 on ARM, too.
+    move "$tree"/include/* "$library/include/targets/x64"
+    sed -i -e 's|"\.\./\.\./\.\./"|"../../../../"|' -e 's|}/include|}/include/targets/x64|' \
+      "$library/$imports"/cmake/*/*-header-search.cmake
+  fi
+  # CUDA 12 has its import libraries where linkers look by default, CUDA 13 one folder for each machine.
+  if [[ $CUDA_VERSION == 12.* ]]; then imports=lib; fi
+  move "$tree/lib/$1"/* "$library/$imports"
+  for file in bin include nvvm; do move "$tree/$file"/* "$library/$file"; done
+}
+
+for entry in "$tree"/*; do
+  case ${entry##*/} in bin | include | lib | nvvm | cccl) ;; *) fail "no place is known for ${entry##*/}" ;; esac
+done
+case $target_platform in
+  linux-64) linux x86_64-linux ;;
+  linux-aarch64) linux sbsa-linux ;;
+  win-64) windows x64 ;;
+  win-arm64) windows arm64 ;;
+  *) fail "no layout is known for $target_platform" ;;
+esac
+rm -rf "$tree"

@@ -1,0 +1,177 @@
+"""The base channel: its lock, what this machine adds to it, and an environment made of nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import sys
+import zipfile
+from email.message import Message
+from email.parser import BytesParser
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+from ctk import base, environment, interpreter
+from ctk.errors import NotPublished
+from ctk.fetch import fetch, stored
+from ctk.index import Index, IndexFile
+from ctk.lock import dump, load, variant_config
+from ctk.paths import Workspace
+from ctk.platforms import NOARCH, this_platform
+from ctk.solve import Scenario, solve
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the base channel is made on Linux")
+
+
+@pytest.fixture
+def checkout(project: Workspace, tmp_path: Path) -> Workspace:
+    """A checkout with an empty cache: the base recipes, their lock, and the matrix."""
+    shutil.copytree(project.base_recipes, tmp_path / "base")
+    shutil.copytree(project.recipes / "common", tmp_path / "recipes" / "common")
+    shutil.copy(project.build_config, tmp_path)
+    return Workspace(tmp_path)
+
+
+class FakeIndex:
+    """Wheels of made-up versions: (name, version, tag) -> what it requires."""
+
+    def __init__(self, wheels: dict[tuple[str, str, str], list[str]]) -> None:
+        self.wheels = {f"{name}-{version}-{tag}.whl": needs for (name, version, tag), needs in wheels.items()}
+        self.keys = list(wheels)
+
+    def files(self, distribution: str) -> tuple[IndexFile, ...]:
+        names = [(n, v, f"{n}-{v}-{t}.whl") for n, v, t in self.keys if n == distribution]
+        return tuple(IndexFile(n, v, f, hashlib.sha256(f.encode()).hexdigest(), f) for n, v, f in names)
+
+    def metadata(self, file: IndexFile) -> Message:
+        return BytesParser().parsebytes("".join(f"Requires-Dist: {need}\n" for need in self.wheels[file.file]).encode())
+
+    def sha256(self, file: IndexFile) -> str:
+        return str(file.sha256)
+
+    def size(self, file: IndexFile) -> int:
+        return 1
+
+
+def an_index(**numpy_tags: str) -> FakeIndex:
+    tags = "cp311-cp311-manylinux_2_28_x86_64", "cp312-cp312-manylinux_2_28_x86_64"
+    wheels = {("numba", "0.2", tag): ["llvmlite<3,>=2", "numpy<2.6", "tbb; extra == 'tbb'"] for tag in tags}
+    wheels |= {("llvmlite", version, tag): [] for version in ("2.0", "2.1", "3.0", "4.0rc1") for tag in tags}
+    wheels |= {("numpy", version.removeprefix("v").replace("_", "."), tag): [] for version, tag in numpy_tags.items()}
+    wheels |= {(name, "1.0", "py3-none-any"): [] for name in ("pip", "setuptools", "wheel", "packaging")}
+    return FakeIndex(wheels)
+
+
+def test_the_newest_versions_that_accept_each_other_are_locked() -> None:
+    tag = "cp311-cp311-manylinux_2_28_x86_64"
+    made = base.base_release(an_index(v2_6=tag, v2_4=tag), ["cp311", "cp312"])  # type: ignore[arg-type]
+    versions = {name: component.version for name, component in made.components.items()}
+    assert versions == dict.fromkeys(base.PROJECTS, "1.0") | {"llvmlite": "2.1", "numba": "0.2", "numpy": "2.4"}
+    assert set(made.components["pip"].artefacts) == {NOARCH}
+
+
+def test_a_version_that_leaves_out_the_oldest_python_is_not_locked() -> None:
+    index = an_index(v2_5="cp312-cp312-manylinux_2_28_x86_64", v2_4="cp311-cp311-manylinux_2_28_x86_64")
+    numpy = base.base_release(index, ["cp311", "cp312"]).components["numpy"]  # type: ignore[arg-type]
+    assert numpy.version == "2.4"
+    assert numpy.artefacts["linux-64-cp312"] is None
+
+
+def test_a_set_that_cannot_be_is_refused_by_name() -> None:
+    index = an_index(v3_0="cp311-cp311-manylinux_2_28_x86_64")
+    with pytest.raises(NotPublished, match=r"numpy<2\.6 for cp311"):
+        base.base_release(index, ["cp311"])  # type: ignore[arg-type]
+
+
+def test_the_lock_survives_load_and_dump(project: Workspace) -> None:
+    path = project.base_recipes / "base.lock"
+    lock = load(path)
+    assert dump(lock) == path.read_text(encoding="utf-8")
+    assert variant_config(lock) == path.with_suffix(".yaml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["numba", "wheel", "numpy", "llvmlite", "pip"])
+def test_locked_wheels_get_what_they_require(project: Workspace, name: str) -> None:
+    lock = load(project.base_recipes / "base.lock")
+    target = f"{this_platform()}-{interpreter.python_tag()}"
+    artefacts = lock.components[name].artefacts
+    artefact = artefacts.get(NOARCH) or artefacts.get(target)
+    if artefact is None:
+        pytest.skip(f"{name} has no wheel for {target}")
+    (path,) = fetch([artefact], project, Index)
+    with zipfile.ZipFile(path) as wheel:
+        info = next(n for n in wheel.namelist() if n.count("/") == 1 and n.endswith(".dist-info/METADATA"))
+        metadata = BytesParser().parsebytes(wheel.read(info))
+    recipe = (project.base_recipes / name / "recipe.yaml").read_text(encoding="utf-8")
+    for requirement in map(Requirement, metadata.get_all("Requires-Dist") or []):
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+            assert Version(lock.components[requirement.name].version) in requirement.specifier
+            assert f"    - {requirement.name}" in recipe
+
+
+def test_this_machine_adds_its_interpreter_and_runtime_once(checkout: Workspace) -> None:
+    first = base.prepare(checkout)
+    own = [first.lock.components[name].artefacts[this_platform()] for name in ("cpython", "gcc-runtime")]
+    assert all(a and hashlib.sha256(stored(a, checkout).read_bytes()).hexdigest() == a.sha256 for a in own)
+    before = {p: p.stat().st_mtime_ns for p in checkout.cache.rglob("*") if p.is_file()}
+    assert base.prepare(checkout) == first
+    assert {p: p.stat().st_mtime_ns for p in checkout.cache.rglob("*") if p.is_file()} == before
+
+
+def test_a_lost_artefact_of_this_machine_is_made_again_byte_for_byte(checkout: Workspace) -> None:
+    first = base.prepare(checkout)
+    artefact = first.lock.components["cpython"].artefacts[this_platform()]
+    assert artefact
+    stored(artefact, checkout).unlink()
+    assert base.prepare(checkout) == first
+    assert stored(artefact, checkout).exists()
+
+
+def test_the_plan_is_for_the_running_python_only(checkout: Workspace) -> None:
+    made = base.plan_base(checkout)
+    names = {o.name for b in made.builds for o in b.outputs}
+    assert names == {"python", "python_abi", "libgcc", "libstdcxx", *base.PROJECTS}
+    assert {b.python for b in made.builds} <= {"", interpreter.python_tag()}
+
+
+def test_a_python_without_wheels_is_refused_with_the_reason(checkout: Workspace) -> None:
+    lock_file = checkout.base_recipes / "base.lock"
+    target = f"      {this_platform()}-{interpreter.python_tag()}: "
+    lines = lock_file.read_text().splitlines(keepends=True)
+    numpy = f"{target}{{file: numpy"
+    lock_file.write_text("".join(f"{target}null\n" if line.startswith(numpy) else line for line in lines))
+    with pytest.raises(NotPublished, match=r"numpy .* is not published for") as refused:
+        base.plan_base(checkout)
+    assert "conda-forge" in refused.value.step
+
+
+PROOF = """
+import ctypes, lzma, sqlite3, ssl, sys
+import numba, numpy
+
+@numba.njit
+def double(x):
+    return 2 * x
+
+assert double(21) == 42 and numpy.arange(4).sum() == 6
+outside = [line.split()[-1] for line in open("/proc/self/maps") if "libstdc++" in line]
+print(sys.prefix, *set(outside))
+"""
+
+
+def test_an_environment_of_the_base_channel_alone_works(built: Workspace, tmp_path: Path) -> None:
+    pick = solve(Scenario(("python", "numba", "numpy", "pip"), this_platform()), [built.base_channel])
+    made = environment.create(pick, tmp_path / "env", built.cache / "pkgs")
+
+    def run(*arguments: str) -> str:
+        done = subprocess.run([made.python, *arguments], env={}, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert run("-c", PROOF).split()[0] == str(made.prefix)
+    assert f"from {made.prefix}/lib" in run("-m", "pip", "--version")
+    assert "No broken requirements" in run("-m", "pip", "check")

@@ -1,0 +1,110 @@
+"""The interpreter of the base channel: relocatable, and silent about the machine that it was taken from."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from ctk import elf_edit, interpreter
+from ctk.errors import BuildFailed
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the base channel is made on Linux")
+
+
+@pytest.fixture(scope="module")
+def tree() -> dict[str, bytes]:
+    return {name: data for name, data, _ in interpreter.files()}
+
+
+@pytest.fixture(scope="module")
+def python(tree: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tree, laid out somewhere else."""
+    prefix = tmp_path_factory.mktemp("elsewhere")
+    for name, data in tree.items():
+        path = prefix / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if "_sysconfig" in name:  # what the recipe's script does
+            data = data.replace(interpreter.PREFIX_TOKEN.encode(), str(prefix).encode())
+        path.write_bytes(data)
+    executable = prefix / "bin" / f"python{interpreter.short_version()}"
+    executable.chmod(0o755)
+    return executable
+
+
+def run(python: Path, code: str) -> str:
+    """Output of some code, with nothing in the environment to lead it home."""
+    done = subprocess.run([python, "-c", code], env={}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_no_file_names_where_the_interpreter_or_its_user_live(tree: dict[str, bytes]) -> None:
+    folders = {sys.base_prefix, str(Path.home()), os.getcwd()} - {"/usr", "/usr/local", "/"}
+    named = {f"{name}: {folder}" for folder in folders for name, data in tree.items() if f"{folder}/".encode() in data}
+    assert not named
+
+
+def test_the_moved_interpreter_is_the_same_and_knows_where_it_is(python: Path) -> None:
+    version, prefix = run(python, "import sys; print(sys.version); print(sys.prefix)").split("\n")[-3:-1]
+    assert version in sys.version
+    assert prefix == str(python.parents[1])
+
+
+def test_every_module_path_and_install_path_is_below_the_new_place(python: Path) -> None:
+    prefix = str(python.parents[1])
+    code = "import sys, sysconfig; print(*filter(None, sys.path), *sysconfig.get_paths().values(), sep='\\n')"
+    assert all(line.startswith(prefix) for line in run(python, code).splitlines())
+
+
+def test_the_build_time_variables_name_no_other_place(python: Path) -> None:
+    printed = run(python, "import sysconfig; print(*map(str, sysconfig.get_config_vars().values()), sep='\\n')")
+    assert interpreter.PREFIX_TOKEN not in printed
+    if sys.base_prefix not in ("/usr", "/usr/local"):
+        assert f"{sys.base_prefix}/" not in printed
+
+
+@pytest.mark.parametrize("module", ["ssl", "sqlite3", "ctypes", "lzma", "bz2", "zlib", "hashlib", "asyncio", "venv"])
+def test_what_this_interpreter_can_import_the_moved_one_can(python: Path, module: str) -> None:
+    pytest.importorskip(module)
+    run(python, f"import {module}")
+
+
+def test_wheels_go_where_the_moved_interpreter_looks(python: Path) -> None:
+    assert run(python, "import sysconfig; print(sysconfig.get_path('purelib'))").rstrip().endswith("/site-packages")
+
+
+def test_what_nobody_needs_is_left_out(tree: dict[str, bytes]) -> None:
+    parts = {part for name in tree for part in Path(name).parts}
+    assert not parts & {"__pycache__", "idlelib", "tkinter", "site-packages", "dist-packages", "test"}
+    assert sum(map(len, tree.values())) < 60_000_000
+
+
+def test_a_library_keeps_its_needs_and_loses_its_runpath_and_debug_sections(tree: dict[str, bytes]) -> None:
+    own = Path(sys._base_executable).resolve().read_bytes()
+    new = tree[f"bin/python{interpreter.short_version()}"]
+    assert elf_edit.needed(new) == elf_edit.needed(own)
+    assert len(new) <= len(own)
+    assert b".debug_info" not in new or b".debug_info" in own
+
+
+def test_a_runpath_without_room_is_refused_with_a_next_step() -> None:
+    own = Path(sys._base_executable).resolve().read_bytes()
+    if sysconfig.get_config_var("LIBDIR").encode() not in own:
+        pytest.skip("this interpreter has no RPATH of its own")
+    with pytest.raises(BuildFailed, match="too short") as refused:
+        elf_edit.relocatable(own, "$ORIGIN/" + "../" * 100, [])
+    assert "another Python" in refused.value.step
+
+
+def test_masking_a_folder_keeps_its_last_part_and_every_length() -> None:
+    own = Path(sys._base_executable).resolve().read_bytes()
+    text = next(s for s in own.split(b"\0") if s.startswith(b"/lib"))  # the loader's name, in every executable
+    masked = elf_edit.relocatable(own, "$ORIGIN/../lib", [text.decode()])
+    head, _, last = text.rpartition(b"/")
+    assert text not in masked
+    assert b"/".ljust(len(head), b"_") + b"/" + last in masked

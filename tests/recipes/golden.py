@@ -1,0 +1,178 @@
+"""What every output of every recipe renders to and holds, in files that a reviewer can read: one for each output.
+
+Versions, platforms and Pythons are put as placeholders, so that variants which differ in nothing else share an entry,
+and a newer patch of a release changes no file. Headers are put as their folders.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from ctk.package import read_info
+from ctk.paths import Workspace
+from ctk.plan import Build, Request, plan
+from ctk.platforms import PLATFORMS
+from ctk.project import published_set, python_tags
+from ctk.recipes import render_variants
+
+FOLDER = Path(__file__).parent / "golden"
+_PLACE = "${{ target_platform }}"
+
+
+@dataclass
+class Golden:
+    """One output.
+
+    Attributes:
+        records: Variant (``13.4 linux-64``, ``13 linux-64 cp312``) -> what it renders to and holds.
+        left_out: Variants for which the recipe leaves the output out.
+        packages: Variant -> file name of the package.
+    """
+
+    records: dict[str, dict[str, Any]] = field(default_factory=dict)
+    left_out: set[str] = field(default_factory=set)
+    packages: dict[str, str] = field(default_factory=dict)
+
+
+def rendered(workspace: Workspace) -> dict[str, Golden]:
+    """Every output as the recipes render it now, by file name of its golden file. Takes seconds, and no package."""
+    goldens: dict[str, Golden] = defaultdict(Golden)
+    everything = Request(platforms=list(PLATFORMS))
+    for build in plan(published_set(workspace), everything, python_tags(workspace.build_config)).builds:
+        release = build.lock.partition("-")[2]
+        variant = " ".join(part for part in (release, build.subdir, build.python) if part)
+        made = set()
+        for output in render_variants(build.recipe, build.variant_files, build.subdir, build.narrow):
+            recipe = output.recipe.to_dict()
+            name = _file_name(recipe["package"]["name"], build.subdir)
+            made.add(name)
+            goldens[name].records[variant] = dict(_record(recipe, _names(build, recipe)))
+            version, string = recipe["package"]["version"], recipe["build"]["string"]
+            goldens[name].packages[variant] = f"{recipe['package']['name']}-{version}-{string}.conda"
+        for written in build.recipe.output_names:
+            name = _file_name(written.replace(_PLACE, build.subdir), build.subdir)
+            if name not in made:
+                goldens[name].left_out.add(variant)
+    return goldens
+
+
+def _file_name(output: str, subdir: str) -> str:
+    return output.replace(f"_{subdir}", "_SUBDIR")
+
+
+def _names(build: Build, recipe: Mapping[str, Any]) -> dict[str, str]:
+    """What a placeholder stands for in one variant: text -> placeholder."""
+    version = recipe["package"]["version"]
+    names = {version: "VERSION", build.subdir: "SUBDIR"}
+    if PLATFORMS[build.subdir].target:
+        names[PLATFORMS[build.subdir].target] = "TARGET"
+    if build.python:
+        tag = re.fullmatch(r"cp3(\d+)t?", build.python)
+        assert tag is not None
+        minor = int(tag[1])
+        names |= {build.python: "TAG", f"3.{minor}": "3.N", f"3.{minor + 1}.0a0": "3.N+1.0a0"}
+        names |= {f"cpython-3{minor}{build.python[len(tag[0].rstrip('t')) :]}-": "cpython-TAG-"}
+    else:
+        major, _, minor_text = build.lock.partition("-")[2].partition(".")
+        if minor_text:
+            names |= {f"{major}.{minor_text}": "MINOR", f"{major}.{int(minor_text) + 1}.0a0": "NEXT_MINOR.0a0"}
+            names |= {f"_{major}{minor_text}.dll": "_MINOR.dll", ".".join(version.split(".")[:3]): "VERSION"}
+    return names
+
+
+def _put(text: str, names: Mapping[str, str]) -> str:
+    """The text with placeholders. A version is one only where it is no part of a longer one."""
+    for old in sorted(names, key=len, reverse=True):
+        pattern = re.escape(old)
+        if old[0].isdigit():
+            pattern = rf"(?<!\d)(?<!\d\.){pattern}(?!\d|\.\d)"
+        text = re.sub(pattern, names[old], text)
+    return text
+
+
+def _record(recipe: Mapping[str, Any], names: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+    requirements = recipe.get("requirements") or {}
+    if recipe["build"].get("noarch"):
+        yield "noarch", recipe["build"]["noarch"]
+    for key, where in (("depends", "run"), ("constrains", "run_constraints")):
+        if requirements.get(where):
+            yield key, [_put(_spec(spec), names) for spec in requirements[where]]
+    exports = requirements.get("run_exports") or {}
+    if exports:
+        yield "run_exports", {kind: [_put(_spec(s), names) for s in specs] for kind, specs in sorted(exports.items())}
+
+
+def _spec(spec: Any) -> str:
+    if isinstance(spec, str):
+        return spec
+    ((_, pin),) = spec.items()
+    bound = "its own build" if pin.get("exact") else f"from its own version, below the next {pin.get('upper_bound')}"
+    return f"{pin['name']} ({bound})"
+
+
+def add_files(goldens: Mapping[str, Golden], packages: Iterable[Path]) -> None:
+    """Adds the shape of the files to the records of those packages that are there."""
+    there = {path.name: path for path in packages}
+    for golden in goldens.values():
+        for variant, file in golden.packages.items():
+            if file in there:
+                golden.records[variant]["files"] = _shape(there[file], variant)
+
+
+def _shape(package: Path, variant: str) -> list[str]:
+    release, subdir, *python = variant.split()
+    info = read_info(package)
+    stand_in = Build("", None, (), f"cuda-{release}", subdir, "".join(python), (), ())  # type: ignore[arg-type]
+    names = _names(stand_in, {"package": {"version": info.index.version}})
+    return sorted({_put(_short(entry.path), names) + (" (link)" if entry.kind == "softlink" else "") for entry in info.paths})
+
+
+def _short(path: str) -> str:
+    """Headers, CMake files and what is in a Python package are put as their folder."""
+    found = re.match(r"(.*?site-packages/[^/]+/|.*?include/(?:targets/x64/)?(?:cccl/)?(?:[^/]+/)?|.*?/cmake/[^/]+/)", path)
+    if found is None or path.endswith("/nvvm.h"):
+        return path
+    return f"{found[1]}*"
+
+
+def load(name: str) -> Golden:
+    """The golden file of an output, or nothing when it has none."""
+    golden, path = Golden(), FOLDER / f"{name}.yaml"
+    if path.exists():
+        content = YAML(typ="safe").load(path)
+        golden.left_out.update(content.pop("left_out", ()))
+        for entry in content["variants"]:
+            for variant in entry.pop("of"):
+                golden.records[variant] = dict(entry)
+    return golden
+
+
+def dump(golden: Golden) -> str:
+    """A golden file's text: variants that are alike are one entry."""
+    alike: dict[str, tuple[list[str], dict[str, Any]]] = {}
+    for variant in sorted(golden.records, key=_order):
+        record = golden.records[variant]
+        alike.setdefault(repr(record), ([], record))[0].append(variant)
+    content: dict[str, Any] = {"variants": [{"of": variants, **record} for variants, record in alike.values()]}
+    if golden.left_out:
+        content["left_out"] = sorted(golden.left_out, key=_order)
+    yaml, text = YAML(), io.StringIO()
+    yaml.default_flow_style = False
+    yaml.width = 120
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    yaml.representer.ignore_aliases = lambda _: True
+    yaml.dump(content, text)
+    return text.getvalue()
+
+
+def _order(variant: str) -> tuple[object, ...]:
+    release, *rest = variant.split()
+    return [int(part) for part in release.split(".")], rest  # type: ignore[return-value]

@@ -1,0 +1,227 @@
+"""The command line, run as processes: what a user reads, and what a killed or second run leaves."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import typer
+from conftest import ROOT, ctk
+from tiny import tiny_checkout
+from typer.testing import CliRunner
+
+from ctk import errors
+from ctk.channel import packages
+from ctk.cli import app
+from ctk.paths import Workspace
+from ctk.platforms import this_platform
+
+pytestmark = pytest.mark.skipif(this_platform() != "linux-64", reason="the tiny artefact is published for linux-64 only")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Workspace:
+    """A tiny checkout with an empty base channel."""
+    workspace = tiny_checkout(tmp_path)
+    noarch = tmp_path / "base-channel" / "noarch"
+    noarch.mkdir(parents=True)
+    (noarch / "repodata.json").write_text('{"info": {"subdir": "noarch"}, "packages": {}, "packages.conda": {}}')
+    return workspace
+
+
+def build(checkout: Workspace, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return ctk(checkout, "build", "--base", str(checkout.root / "base-channel"), *arguments)
+
+
+def is_whole(channel: Path) -> bool:
+    """Whether every package that the index names is there, with the size and hash that the index states."""
+    for repodata in channel.glob("*/repodata.json"):
+        for name, record in json.loads(repodata.read_text())["packages.conda"].items():
+            content = (repodata.parent / name).read_bytes()
+            if len(content) != record["size"] or hashlib.sha256(content).hexdigest() != record["sha256"]:
+                return False
+    return True
+
+
+def commands() -> list[list[str]]:
+    group = typer.main.get_command(app)
+    found = []
+    for name, command in group.commands.items():  # type: ignore[attr-defined]
+        inner = getattr(command, "commands", None)
+        found += [[name, *([other] if other else [])] for other in (inner or [""])]
+    return found
+
+
+@pytest.mark.parametrize("command", commands(), ids=" ".join)
+def test_every_command_has_help_with_an_example(command: list[str]) -> None:
+    shown = CliRunner().invoke(app, [*command, "--help"]).stdout
+    assert "Example" in shown, shown
+    assert "ctk " + command[0] in re.sub(r"\s+", " ", shown)
+
+
+def test_the_documented_exit_codes_are_the_real_ones() -> None:
+    table = (ROOT / "docs" / "errors.md").read_text()
+    documented = {name: int(code) for code, name in re.findall(r"^\| (\d+) \| `(\w+)` \|", table, re.MULTILINE)}
+    real = {
+        name: value.exit_code
+        for name, value in vars(errors).items()
+        if inspect.isclass(value) and issubclass(value, errors.CtkError)
+    }
+    assert documented == real
+    assert len(set(real.values())) == len(real)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "near"),
+    [
+        (["plan", "--release", "13.5"], "13.4"),
+        (["build", "--recipe", "helo"], "hello"),
+        (["build", "--platform", "linux-46"], "linux-64"),
+        (["fetch", "--python", "3.13"], "3.12"),
+    ],
+)
+def test_an_unknown_name_ends_with_its_exit_code_and_the_nearest_names(
+    checkout: Workspace, arguments: list[str], near: str
+) -> None:
+    done = ctk(checkout, *arguments)
+    assert done.returncode == errors.UnknownName.exit_code
+    assert f"unknown {arguments[1].removeprefix('--').replace('python', 'Python')}" in done.stderr
+    assert "next: did you mean" in done.stderr
+    assert near in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_print_plan_prints_and_builds_nothing(checkout: Workspace) -> None:
+    done = build(checkout, "--print-plan")
+    assert done.returncode == 0
+    assert "hello-cuda13.4-linux-64" in done.stdout
+    assert "2 builds, 2 packages, 1 artefacts" in done.stdout
+    assert not checkout.output.exists()
+
+
+def test_what_is_left_out_is_said_with_the_reason(checkout: Workspace) -> None:
+    done = build(checkout, "--print-plan", "--platform", "win-64")
+    assert "nvidia-cuda-runtime 13.4.92 is not published for win-64" in re.sub(r"[\s│]+", " ", done.stdout)
+
+
+def test_a_build_publishes_a_channel_and_the_next_one_changes_nothing(checkout: Workspace) -> None:
+    first = build(checkout)
+    assert first.returncode == 0, first.stderr
+    assert {p.name.split("-")[0] for p in packages(checkout.channel)} == {"hello", "follower"}
+    assert is_whole(checkout.channel)
+    assert "package tests: 1 passed" in first.stdout
+    state = checkout.channel.resolve()
+    second = build(checkout)
+    assert second.returncode == 0, second.stderr
+    assert checkout.channel.resolve() == state
+    assert "unchanged" in second.stdout
+
+
+def test_a_failing_package_test_keeps_the_channel_as_it_was(checkout: Workspace) -> None:
+    assert build(checkout).returncode == 0
+    state = checkout.channel.resolve()
+    recipe = checkout.recipes / "hello" / "recipe.yaml"
+    recipe.write_text(recipe.read_text().replace("= hello]", "= farewell]"))
+    done = build(checkout)
+    assert done.returncode == errors.BuildFailed.exit_code, done.stdout
+    assert "its tests failed" in done.stderr
+    assert checkout.channel.resolve() == state
+
+
+def test_an_audit_error_keeps_the_channel_as_it_was(checkout: Workspace) -> None:
+    assert build(checkout).returncode == 0
+    state = checkout.channel.resolve()
+    recipe = checkout.recipes / "hello" / "recipe.yaml"
+    recipe.write_text(recipe.read_text().replace("cp greeting.txt", f"echo {checkout.root} > path.txt; cp path.txt greeting.txt"))
+    done = build(checkout)
+    assert done.returncode == errors.AuditFailed.exit_code, done.stdout
+    assert "NoBuildPath" in done.stderr
+    assert checkout.channel.resolve() == state
+
+
+def test_a_damaged_lock_is_an_error_that_lists_every_problem(checkout: Workspace) -> None:
+    lock = checkout.variants / "cuda-13.4.lock"
+    lock.write_text(re.sub(r"size: \d+", "size: many", re.sub(r'sha256: "\w+"', 'sha256: "abc"', lock.read_text())))
+    done = build(checkout)
+    assert done.returncode == errors.LockError.exit_code
+    assert done.stderr.count("sha256") >= 2
+    assert done.stderr.count("size") >= 2
+
+
+def test_a_solver_s_no_is_an_exit_code_of_its_own(checkout: Workspace) -> None:
+    build(checkout)
+    done = ctk(checkout, "solve", "hello=99", "--base", str(checkout.root / "base-channel"))
+    assert done.returncode == errors.Unsolvable.exit_code
+    assert "no set of packages satisfies hello=99" in done.stderr
+
+
+def test_without_a_channel_solve_says_what_to_do(checkout: Workspace) -> None:
+    done = ctk(checkout, "solve", "hello", "--base", str(checkout.root / "base-channel"))
+    assert done.returncode == errors.Unsolvable.exit_code
+    assert "run `ctk build` first" in done.stderr
+
+
+def test_an_environment_is_created_once(checkout: Workspace, tmp_path: Path) -> None:
+    build(checkout)
+    arguments = ["env", "create", "follower", "--prefix", str(tmp_path / "env"), "--base", str(checkout.root / "base-channel")]
+    assert "created:" in ctk(checkout, *arguments, check=True).stdout
+    assert (tmp_path / "env" / "share" / "hello" / "greeting.txt").read_text() == "hello\n"
+    assert "unchanged:" in ctk(checkout, *arguments, check=True).stdout
+
+
+def test_an_environment_follows_a_rebuilt_package_of_the_same_name(checkout: Workspace, tmp_path: Path) -> None:
+    arguments = ["env", "create", "hello", "--prefix", str(tmp_path / "env"), "--base", str(checkout.root / "base-channel")]
+    build(checkout)
+    ctk(checkout, *arguments, check=True)
+    recipe = checkout.recipes / "hello" / "recipe.yaml"
+    text = recipe.read_text().replace("$PREFIX/share/hello/\n", "$PREFIX/share/hello/\n    - touch $PREFIX/share/hello/new\n")
+    assert text != recipe.read_text()
+    recipe.write_text(text)
+    assert build(checkout).returncode == 0
+    ctk(checkout, *arguments, check=True)
+    assert (tmp_path / "env" / "share" / "hello" / "new").exists()
+
+
+def test_of_two_runs_at_once_the_second_waits_and_says_so(checkout: Workspace) -> None:
+    command = [sys.executable, "-c", "from ctk.cli import main; main()", "build", "--base", str(checkout.root / "base-channel")]
+    environment = {**os.environ, "CTK_ROOT": str(checkout.root)}
+    runs = [
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)
+    ]
+    outputs = [run.communicate(timeout=120) for run in runs]
+    assert [run.returncode for run in runs] == [0, 0], outputs
+    assert sum("another run is at work" in out for out, _ in outputs) == 1
+    assert is_whole(checkout.channel)
+
+
+def test_a_run_killed_at_any_point_leaves_a_whole_channel_and_the_next_one_continues(checkout: Workspace) -> None:
+    assert build(checkout).returncode == 0
+    recipe = checkout.recipes / "hello" / "recipe.yaml"
+    command = [sys.executable, "-c", "from ctk.cli import main; main()", "build", "--base", str(checkout.root / "base-channel")]
+    environment = {**os.environ, "CTK_ROOT": str(checkout.root)}
+    chance = random.Random(13)
+    for number in range(1, 11):
+        recipe.write_text(re.sub(r"number: \d+", f"number: {number}", recipe.read_text()))
+        run = subprocess.Popen(
+            command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        time.sleep(chance.uniform(0.3, 2.5))
+        os.killpg(run.pid, signal.SIGKILL)
+        run.wait()
+        assert is_whole(checkout.channel), f"after kill {number}"
+        assert {p.name.split("-")[0] for p in packages(checkout.channel)} == {"hello", "follower"}
+    done = build(checkout)
+    assert done.returncode == 0, done.stderr
+    assert any(p.name.endswith("_10.conda") for p in packages(checkout.channel))
+    assert is_whole(checkout.channel)
+
