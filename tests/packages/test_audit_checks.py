@@ -394,6 +394,11 @@ def test_a_base_channel_provides_libraries_without_being_audited(tmp_path: Path)
     assert audit(drafts, tmp_path, base=[base]).ok
 
 
+def test_a_base_channel_with_less_than_the_real_package_is_no_finding(tmp_path: Path) -> None:
+    base = Draft("rdma-core").write(tmp_path / "base")
+    assert audit(good_set(), tmp_path, base=[base]).ok
+
+
 def test_skipped_checks_are_left_out_of_the_report(tmp_path: Path) -> None:
     drafts = good_set()
     change("libcufile", licenses={})(drafts)

@@ -17,7 +17,7 @@ from ctk.audit.scan import file_sha256, scan_package
 from ctk.audit.search import Search, outermost
 from ctk.errors import UnknownName
 
-NEEDLE = b"/work/here"
+NEEDLE = b"/srv/here"
 
 
 @given(before=st.binary(max_size=40), after=st.binary(max_size=40), size=st.integers(1, 30))
@@ -30,7 +30,7 @@ def test_a_path_is_found_wherever_chunks_end(before: bytes, after: bytes, size: 
     assert search.hits == {NEEDLE: [content.index(NEEDLE)]}
 
 
-@pytest.mark.parametrize("text", [b"/work/hereafter", b"/mnt/work/here", b"/work/her", b"x/work/here"])
+@pytest.mark.parametrize("text", [b"/srv/hereafter", b"/mnt/srv/here", b"/srv/her", b"x/srv/here"])
 def test_another_path_is_not_taken_for_it(text: bytes) -> None:
     search = Search([NEEDLE])
     search.feed(text)

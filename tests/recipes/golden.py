@@ -1,14 +1,14 @@
 """What every output of every recipe renders to and holds, in files that a reviewer can read: one for each output.
 
 Versions, platforms and Pythons are put as placeholders, so that variants which differ in nothing else share an entry,
-and a newer patch of a release changes no file. Headers are put as their folders.
+and a newer patch of a release changes no file. Many headers are put as their folder.
 """
 
 from __future__ import annotations
 
 import io
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +25,8 @@ from ctk.recipes import render_variants
 
 FOLDER = Path(__file__).parent / "golden"
 _PLACE = "${{ target_platform }}"
+# As many files of a folder are put by name.
+_FEW = 6
 
 
 @dataclass
@@ -132,15 +134,21 @@ def _shape(package: Path, variant: str) -> list[str]:
     info = read_info(package)
     stand_in = Build("", None, (), f"cuda-{release}", subdir, "".join(python), (), ())  # type: ignore[arg-type]
     names = _names(stand_in, {"package": {"version": info.index.version}})
-    return sorted({_put(_short(entry.path), names) + (" (link)" if entry.kind == "softlink" else "") for entry in info.paths})
+    links = {entry.path for entry in info.paths if entry.kind == "softlink"}
+    folders = Counter(_folder(entry.path) for entry in info.paths)
+    shape = set()
+    for path in (entry.path for entry in info.paths):
+        folder = _folder(path)
+        short = f"{folder}*" if folder and folders[folder] > _FEW else path
+        shape.add(_put(short, names) + (" (link)" if path in links else ""))
+    return sorted(shape)
 
 
-def _short(path: str) -> str:
-    """Headers, CMake files and what is in a Python package are put as their folder."""
-    found = re.match(r"(.*?site-packages/[^/]+/|.*?include/(?:targets/x64/)?(?:cccl/)?(?:[^/]+/)?|.*?/cmake/[^/]+/)", path)
-    if found is None or path.endswith("/nvvm.h"):
-        return path
-    return f"{found[1]}*"
+def _folder(path: str) -> str:
+    """The folder that stands for a header, a CMake file or a part of a Python package; "" for other files."""
+    folders = (r".*?site-packages/[^/]+/", r".*?include/(?:targets/x64/)?(?:cccl/)?(?:[^/]+/)?", r".*?/cmake/[^/]+/")
+    found = re.match(rf"({'|'.join(folders)})", path)
+    return found[1] if found else ""
 
 
 def load(name: str) -> Golden:

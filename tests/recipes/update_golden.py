@@ -1,6 +1,6 @@
-"""Rewrites the golden files from the recipes, and from the packages that are built: python tests/recipes/update_golden.py.
+"""Rewrites the golden files from the recipes and built packages: ``python tests/recipes/update_golden.py [folder]``.
 
-More folders of packages (a channel built elsewhere) can be given. A variant with no package keeps the files it had.
+A folder holds packages that were built elsewhere. A variant with no package keeps the files it had.
 """
 
 from __future__ import annotations

@@ -44,7 +44,6 @@ class FilesHaveOneOwner(SetCheck):
 
     @staticmethod
     def _holders(packages: PackageSet, subdir: str) -> dict[str, list[PackageScan]]:
-        audited = {package.file for package in packages.audited}
         holders: dict[str, list[PackageScan]] = defaultdict(list)
         for package in packages.environment(subdir):
             for path in {_place(package, file.path, subdir) for file in package.installed()}:
@@ -52,7 +51,7 @@ class FilesHaveOneOwner(SetCheck):
         return {
             path: sorted(held, key=lambda package: package.file)
             for path, held in holders.items()
-            if len(held) > 1 and any(package.file in audited for package in held)
+            if len(held) > 1 and any(map(packages.is_audited, held))
         }
 
 

@@ -117,6 +117,8 @@ def _needs(packages: PackageSet) -> Iterator[tuple[PackageScan, ScannedFile, Bin
 def _places(packages: PackageSet, package: PackageScan, file: ScannedFile, library: str) -> list[str]:
     """The paths of a library in the environments of a package, in the order of its dependencies."""
     reach, outside = packages.closure(package)
+    # What the base channel has may be less than the real package, where this machine lacks the library.
+    outside |= {other.name for other in reach if not packages.is_audited(other)}
     places = [path for other in reach for path in packages.named(other, library)]
     known = [name for name in outside if name in EXTERNAL and EXTERNAL[name].fullmatch(library)]
     windows = file.binary is not None and file.binary.format == "pe"

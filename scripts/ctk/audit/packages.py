@@ -58,6 +58,7 @@ class PackageSet:
     def __init__(self, audited: Sequence[PackageScan], base: Sequence[PackageScan] = ()) -> None:
         self.audited = tuple(audited)
         self.all = (*self.audited, *base)
+        self._audited = frozenset(package.file for package in self.audited)
         self._named: dict[str, list[tuple[PackageScan, PackageRecord]]] = defaultdict(list)
         for package in self.all:
             record = _record(package.info.index)
@@ -67,6 +68,10 @@ class PackageSet:
         self._places: dict[str, frozenset[str]] = {}
         self._files: dict[str, dict[str, list[str]]] = {}
         self._coexist: dict[tuple[str, str, str], bool] = {}
+
+    def is_audited(self, package: PackageScan) -> bool:
+        """Whether the package is under audit, and not only there to depend on."""
+        return package.file in self._audited
 
     def matching(self, spec: str, subdir: str) -> list[PackageScan]:
         """The packages of the set that satisfy a spec in an environment of a subdir ("" for any)."""

@@ -52,7 +52,7 @@ class FilesAreInTheirPlace(PackageCheck):
 
 
 class RpathIsTheLayouts(PackageCheck):
-    """Libraries and tools of CTK components have the RPATH of the layout table; libNVVM has none: patching corrupts it."""
+    """Libraries and tools of CTK components have the RPATH of the layout table; libNVVM, never to be patched, none."""
 
     mend = "set it with patchelf in recipes/common/layout.sh; leave libNVVM alone"
 

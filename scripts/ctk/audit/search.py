@@ -28,7 +28,7 @@ class Sighting:
 class Search:
     """Finds whole paths in a stream of chunks, also across their seams.
 
-    A needle counts when no character of a file name touches it: ``/root`` is not seen in ``/chroot/rootfs``.
+    A needle counts when no character of a file name touches it: ``/home/me`` is not seen in ``/mnt/home/meta``.
     """
 
     def __init__(self, needles: Sequence[bytes], exact: Sequence[bytes] = ()) -> None:

@@ -1,7 +1,7 @@
 """Which libraries a package may need without shipping them: the system's, the driver's, and well-known packages' own.
 
-The packages of `EXTERNAL` stand for their real selves when these are not in the audited set or its base channel, as
-for the platforms that have no base channel here.
+The packages of `EXTERNAL` stand for their real selves where these are not audited: some platforms have no base channel
+here, and the local one holds no more of them than this machine does.
 """
 
 from __future__ import annotations

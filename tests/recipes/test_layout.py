@@ -1,0 +1,205 @@
+"""recipes/common/layout.sh brings a wheel's files where the table in `ctk.layout` has them, on every platform."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import zstandard
+from elftools.elf.elffile import ELFFile
+
+from ctk.errors import UnknownName
+from ctk.layout import LAYOUTS, Layout, layout
+from ctk.paths import Workspace
+
+VERSIONS = {12: ("12.6", "12.6.77"), 13: ("13.4", "13.4.92")}
+ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+ROWS = [pytest.param(row, id=f"{row.subdir}-cuda{row.cuda_major}") for row in LAYOUTS.values()]
+
+
+def elf(path: Path, soname: str = "") -> None:
+    """A shared library: some library that is there, under another name."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(zstandard.backend_c.__file__, path)
+    if soname:
+        subprocess.run(["patchelf", "--set-soname", soname, path], env=ENVIRONMENT, check=True)
+
+
+def write(root: Path, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+
+
+def wheel(work: Path, major: int) -> Path:
+    """The parts that every wheel has; returns the folder of its component."""
+    root = work / "nvidia" / ("cu13" if major == 13 else "cuda_thing")
+    write(root, {"include/__init__.py": "", "__init__.py": "", ".metadata/.sizes.txt": "1"})
+    write(work, {"nvidia_thing-1.dist-info/licenses/License.txt": "the licence"})
+    return root
+
+
+def toolkit(work: Path, row: Layout) -> None:
+    """A wheel with one file of each kind, as NVIDIA publishes it for a platform and CUDA major."""
+    root, linux = wheel(work, row.cuda_major), row.subdir.startswith("linux-")
+    write(root, {"include/cuda.h": "", "include/crt/host_defines.h": "", "nvvm/libdevice/libdevice.10.bc": "BC"})
+    write(root, {"include/nvvm.h" if row.cuda_major == 13 else "nvvm/include/nvvm.h": ""})
+    if linux:
+        elf(root / f"lib/libcudart.so.{row.cuda_major}", f"libcudart.so.{row.cuda_major}")
+        nvvm = "lib/libnvvm.so.4" if row.cuda_major == 13 else "nvvm/lib64/libnvvm.so"
+        elf(root / nvvm, "libnvvm.so.4")
+        elf(root / "bin/ptxas")
+        elf(root / "nvvm/bin/cicc")
+        write(root, {"lib/libcudart_static.a": ""})
+    else:
+        machine = {"win-64": "x86_64", "win-arm64": "arm64"}[row.subdir]
+        dll = f"bin/{machine}" if row.cuda_major == 13 else "bin"
+        imports = f"lib/{'arm64' if machine == 'arm64' else 'x64'}"
+        write(root, {f"{dll}/cudart64_{row.cuda_major}.dll": "", "bin/ptxas.exe": "", f"{imports}/cudart.lib": ""})
+        write(root, {f"{dll if row.cuda_major == 13 else 'nvvm/bin'}/nvvm64_40_0.dll": "", "nvvm/bin/cicc.exe": ""})
+
+
+def cccl(work: Path, row: Layout) -> None:
+    """CCCL's wheel."""
+    root = wheel(work, row.cuda_major)
+    headers, cmake = ("include/cccl", "cccl/lib/cmake") if row.cuda_major == 13 else ("include", "lib/cmake")
+    search = 'set(prefix "../../../")\nPATHS "${CMAKE_CURRENT_LIST_DIR}/${prefix}/include"\n'
+    write(root, {f"{headers}/cub/cub.cuh": "", f"{cmake}/cub/cub-header-search.cmake": search})
+
+
+def run(project: Workspace, work: Path, row: Layout, **environment: str) -> subprocess.CompletedProcess[str]:
+    cuda_version, version = VERSIONS[row.cuda_major]
+    return subprocess.run(
+        ["bash", project.recipes / "common" / "layout.sh"],
+        cwd=work,
+        env={
+            **ENVIRONMENT,
+            "PREFIX": str(work / "prefix"),
+            "target_platform": row.subdir,
+            "CUDA_VERSION": cuda_version,
+            "VERSION": version,
+            **environment,
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def installed(work: Path) -> set[str]:
+    root = work / "prefix"
+    return {p.relative_to(root).as_posix() for p in root.rglob("*") if p.is_file() or p.is_symlink()}
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_each_kind_of_file_goes_where_the_table_says(project: Workspace, tmp_path: Path, row: Layout) -> None:
+    toolkit(tmp_path, row)
+    done = run(project, tmp_path, row, PKGCONFIG="cudart")
+    assert done.returncode == 0, done.stderr
+    expected = {
+        f"{row.headers}/cuda.h",
+        f"{row.headers}/crt/host_defines.h",
+        f"{row.nvvm_headers}/nvvm.h",
+        row.libdevice,
+    }
+    if row.subdir.startswith("linux-"):
+        names = row.library_names(f"libcudart.so.{row.cuda_major}", VERSIONS[row.cuda_major][1])
+        expected |= {f"{folder}/{name}" for folder in (row.libraries, row.links) for name in names}
+        expected |= {f"{folder}/libcudart_static.a" for folder in (row.linking, row.links)}
+        expected |= {f"{row.nvvm_library}/{name}" for name in row.library_names("libnvvm.so.4", "1.2.3")}
+        expected |= {f"{row.tools}/ptxas", f"{row.nvvm_tools}/cicc", f"{row.headers.removesuffix('/include')}/nvvm"}
+        expected |= {f"{row.pkgconfig}/cudart-{VERSIONS[row.cuda_major][0]}.pc"}
+    else:
+        expected |= {f"{row.libraries}/cudart64_{row.cuda_major}.dll", f"{row.linking}/cudart.lib"}
+        expected |= {f"{row.tools}/ptxas.exe", f"{row.nvvm_tools}/cicc.exe", f"{row.nvvm_library}/nvvm64_40_0.dll"}
+    assert installed(tmp_path) == expected
+    assert not [path for path in expected if row.is_forbidden(path)]
+    assert (tmp_path / "LICENSE").read_text() == "the licence"
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_cccl_is_apart_and_finds_its_own_headers(project: Workspace, tmp_path: Path, row: Layout) -> None:
+    cccl(tmp_path, row)
+    done = run(project, tmp_path, row)
+    assert done.returncode == 0, done.stderr
+    search = f"{row.cmake}/cub/cub-header-search.cmake"
+    assert installed(tmp_path) == {f"{row.cccl_headers}/cub/cub.cuh", search}
+    prefix, path = (line.split('"')[1] for line in (tmp_path / "prefix" / search).read_text().splitlines())
+    here = (tmp_path / "prefix" / search).parent
+    found = Path(path.replace("${CMAKE_CURRENT_LIST_DIR}", str(here)).replace("${prefix}", prefix)).resolve()
+    assert (tmp_path / "prefix" / row.cccl_headers).resolve() in (found, found / "cccl")
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if "linux" in str(row.id)])
+def test_binaries_find_their_libraries_and_libnvvm_is_never_touched(
+    project: Workspace, tmp_path: Path, row: Layout
+) -> None:
+    toolkit(tmp_path, row)
+    nvvm = next(tmp_path.rglob("libnvvm.so*")).read_bytes()
+    assert run(project, tmp_path, row).returncode == 0
+    prefix = tmp_path / "prefix"
+    version = VERSIONS[row.cuda_major][1]
+    assert rpath(prefix / row.libraries / f"libcudart.so.{version}") == row.rpath
+    assert rpath(prefix / row.tools / "ptxas") == row.tool_rpath
+    assert (prefix / row.nvvm_library / "libnvvm.so.4.0.0").read_bytes() == nvvm
+    assert os.access(prefix / row.tools / "ptxas", os.X_OK)
+    assert os.access(prefix / row.nvvm_tools / "cicc", os.X_OK)
+    for link in prefix.rglob("*"):
+        assert not link.is_symlink() or (link.exists() and not os.readlink(link).startswith("/"))
+
+
+def rpath(file: Path) -> str:
+    with file.open("rb") as stream:
+        section = ELFFile(stream).get_section_by_name(".dynamic")
+        return next((tag.rpath for tag in section.iter_tags("DT_RPATH")), "")
+
+
+def test_nvcc_is_told_where_headers_are_by_either_of_its_names(project: Workspace, tmp_path: Path) -> None:
+    row = layout("linux-64", 13)
+    toolkit(tmp_path, row)
+    root = tmp_path / "nvidia" / "cu13"
+    elf(root / "bin/nvcc")
+    write(root, {"bin/crt/link.stub": "", "bin/nvcc.profile": 'TOP = $(_HERE_)/..\nINCLUDES += "-I$(TOP)/include"\n'})
+    assert run(project, tmp_path, row).returncode == 0
+    for folder, target in (("bin", "targets/x86_64-linux"), ("targets/x86_64-linux/bin", "")):
+        here = tmp_path / "prefix" / folder
+        top, includes = (here / "nvcc.profile").read_text().splitlines()
+        names = {"_HERE_": str(here), "_TARGET_DIR_": target}
+        names["TOP"] = _expand(top.split(" = ")[1], names)
+        include = Path(_expand(includes.split("-I")[1].rstrip('"'), names)).resolve()
+        assert include == (tmp_path / "prefix" / row.headers).resolve()
+        assert (here / "nvcc").exists() and (here / "crt" / "link.stub").exists()
+
+
+def _expand(text: str, names: Mapping[str, str]) -> str:
+    for name, value in names.items():
+        text = text.replace(f"$({name})", value)
+    return text
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda root: write(root, {"share/new.txt": ""}), "no place is known for share"),
+        (lambda root: write(root.parent / "other", {"a": ""}), "expected the tree of one component"),
+        (lambda root: next(root.parents[1].rglob("License.txt")).unlink(), "no licence text"),
+        (lambda root: elf(root / "lib/libodd.so"), "has the SONAME"),
+    ],
+)
+def test_a_wheel_that_is_not_understood_is_refused(project: Workspace, tmp_path: Path, change, said: str) -> None:
+    row = layout("linux-64", 13)
+    toolkit(tmp_path, row)
+    change(tmp_path / "nvidia" / "cu13")
+    done = run(project, tmp_path, row)
+    assert done.returncode != 0
+    assert said in done.stderr
+
+
+def test_no_layout_is_made_up_for_an_unknown_platform() -> None:
+    with pytest.raises(UnknownName, match="osx-64"):
+        layout("osx-64", 13)
