@@ -79,7 +79,7 @@ def measure(where: Workspace, release: str, subdir: str, level: int, jobs: int) 
     packages = [p for b in made.built for p in b.packages]
     unpacked = sum(unpacked_bytes(fetch.laid_out(a, where)) for a in planned.artefacts)
     report.table(
-        f"{release} for {subdir}: {len(planned.builds)} builds, {len(packages)} packages, zstd level {level}, {jobs} jobs",
+        f"{release} for {subdir}: {len(planned.builds)} builds, {len(packages)} packages, level {level}, {jobs} jobs",
         ["what", "measured"],
         [
             *((name, f"{seconds:.1f} s") for name, seconds in times.items()),

@@ -22,10 +22,11 @@ from pathlib import Path
 
 import rattler_build
 
+from ctk.dag import Build
 from ctk.errors import BuildFailed
 from ctk.fetch import disk_errors
 from ctk.paths import Workspace
-from ctk.plan import Build, Plan
+from ctk.plan import Plan
 from ctk.recipes import render_variants
 from ctk.sanitise import BUILD_ROOT, sanitise
 
@@ -235,9 +236,7 @@ def machine_folders(workspace: Workspace, scratch: Path) -> Mapping[str, str]:
 def _run_rattler_build(build: Build, workspace: Workspace, scratch: Path, level: int) -> list[Path]:
     wanted = {o.name for o in build.outputs}
     packages: list[Path] = []
-    tools = rattler_build.ToolConfiguration(
-        test_strategy="skip", allow_symlinks_on_windows=True, compression_threads=1
-    )
+    tools = rattler_build.ToolConfiguration(test_strategy="skip", allow_symlinks_on_windows=True, compression_threads=1)
     try:
         for variant in render_variants(build.recipe, build.variant_files, build.subdir, build.narrow):
             if variant.recipe.package.name in wanted:
@@ -255,5 +254,7 @@ def _run_rattler_build(build: Build, workspace: Workspace, scratch: Path, level:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("\n".join(log), encoding="utf-8")
         tail = "\n".join(f"    {line}" for line in "\n".join(log).splitlines()[-25:])
-        raise BuildFailed(f"{build.id}: {error}\n{tail}", f"the whole log is {file.relative_to(workspace.root)}") from None
+        raise BuildFailed(
+            f"{build.id}: {error}\n{tail}", f"the whole log is {file.relative_to(workspace.root)}"
+        ) from None
     return packages

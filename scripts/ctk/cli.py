@@ -32,8 +32,10 @@ _debug = False
 
 
 @app.callback()
-def _root(debug: Annotated[bool, typer.Option("--debug", help="Show a traceback when something fails.")] = False) -> None:
-    global _debug  # noqa: PLW0603 - the one setting that `main` needs after typer has parsed
+def _root(
+    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback when something fails.")] = False,
+) -> None:
+    global _debug
     _debug = debug
 
 

@@ -36,7 +36,9 @@ class UnknownName(CtkError):
         """An error naming the valid names nearest to the one given, or all of them when none is near."""
         valid = sorted(set(known))
         near = get_close_matches(name, valid, n=3, cutoff=0.5) or valid
-        return cls(f"unknown {kind} {name!r}", f"did you mean {' or '.join(near)}?" if near else f"there is no {kind} yet")
+        return cls(
+            f"unknown {kind} {name!r}", f"did you mean {' or '.join(near)}?" if near else f"there is no {kind} yet"
+        )
 
 
 class LockError(CtkError):

@@ -157,7 +157,8 @@ def _continue(part: Path, artefact: Artefact, index: Index, file: IndexFile, pro
                     break
     if size < artefact.size:
         raise Interrupted(
-            f"{artefact.distribution} {artefact.version}: {artefact.file} breaks off after {size} of {artefact.size} bytes",
+            f"{artefact.distribution} {artefact.version}: {artefact.file} breaks off "
+            f"after {size} of {artefact.size} bytes",
             "run the command again; it continues where it stopped",
         )
     return hasher.hexdigest(), size
@@ -201,5 +202,7 @@ def disk_errors(folder: Path) -> Iterator[None]:
                 "free some space and run the command again; everything finished so far is kept",
             ) from error
         if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
-            raise NoSpace(f"cannot write {error.filename or folder}: {error.strerror}", "make the folder writable") from error
+            raise NoSpace(
+                f"cannot write {error.filename or folder}: {error.strerror}", "make the folder writable"
+            ) from error
         raise

@@ -78,7 +78,8 @@ def _test(
     try:
         solve(Scenario((spec,), this_platform()), channels, gateway)
     except Unsolvable as error:
-        return Outcome(file.name, "not run", error.cause.splitlines()[-1].strip("└├─ "))
+        missing = error.cause.splitlines()[-1].strip("│└├─ ").removesuffix(", for which no candidates were found.")
+        return Outcome(file.name, "not run", f"the channels here have no {missing}")
     try:
         results = package.run_tests(channel=[channel_url(c) for c in channels])
     except rattler_build.RattlerBuildError as error:

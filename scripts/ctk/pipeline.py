@@ -73,9 +73,25 @@ def make_base(workspace: Workspace, report: Reporter, *, level: int, jobs: int) 
 
 
 def run(
-    plan: Plan, workspace: Workspace, report: Reporter, base_channel: Path | str, *, level: int = 3, jobs: int | None = None
+    plan: Plan,
+    workspace: Workspace,
+    report: Reporter,
+    base_channel: Path | str,
+    *,
+    channel_folder: Path | None = None,
+    level: int = 3,
+    jobs: int | None = None,
 ) -> Result:
     """Builds a plan and publishes it, if every package passes the audit and its own tests.
+
+    Args:
+        plan: What to build.
+        workspace: The checkout.
+        report: Told of progress.
+        base_channel: What the packages may depend on: a folder, or a name or URL that rattler understands.
+        channel_folder: Where to publish; the checkout's channel by default.
+        level: zstd compression level of the packages.
+        jobs: Parallel builds; the number of cores by default.
 
     Raises:
         BuildFailed, AuditFailed: The channel in place stays as it was.
@@ -83,7 +99,8 @@ def run(
     jobs = jobs or os.cpu_count() or 1
     clock = Clock(report)
     made = _fetch_and_build(plan, workspace, report, clock, "", level=level, jobs=jobs)
-    staged = channel.stage(made.built, workspace.channel)
+    target = channel_folder or workspace.channel
+    staged = channel.stage(made.built, target)
     clock.lap("index", f"{sum(staged.packages.values())} packages" + ("" if staged.changed else ", unchanged"))
     audited = _audit(staged, workspace, base_channel, jobs)
     clock.lap("audit", audited.summary())
@@ -102,7 +119,7 @@ def run(
             "mend the recipes; the channel in place was not changed",
         )
     channel.commit(staged)
-    clock.lap("publish", f"{megabytes(staged.size)} MB in {workspace.channel.relative_to(workspace.root)}")
+    clock.lap("publish", f"{megabytes(staged.size)} MB in {target}")
     return Result(staged, made, audited, tuple(tested), tuple(clock.stages))
 
 
@@ -116,12 +133,18 @@ def _fetch_and_build(
             workspace,
             level=level,
             jobs=jobs,
-            progress=lambda build_id, outcome: task.advance(1, "" if outcome == "unchanged" else f"{build_id} {outcome}"),
+            progress=lambda build_id, outcome: task.advance(
+                1, "" if outcome == "unchanged" else f"{build_id} {outcome}"
+            ),
         )
     fresh = sum(not b.cached for b in made.built)
     clock.lap(f"{prefix}build", f"{fresh} built, {len(made.built) - fresh} unchanged, {len(made.failed)} failed")
     if made.failed or made.skipped:
-        lost = [f"{len(made.skipped)} more need what failed: {', '.join(s.id for s in made.skipped)}"] if made.skipped else []
+        lost = (
+            [f"{len(made.skipped)} more need what failed: {', '.join(s.id for s in made.skipped)}"]
+            if made.skipped
+            else []
+        )
         raise BuildFailed(
             "\n".join([*(f.message for f in made.failed), *lost]),
             "mend the recipe; what was built is kept, and the channel in place was not changed",
@@ -134,9 +157,7 @@ def fetch_plan(plan: Plan, workspace: Workspace, report: Reporter, clock: Clock,
     wanted = fetch.missing(plan.artefacts, workspace)
     total = sum(a.size for a in wanted)
     with report.task(f"{prefix}fetch", total, bytes_=True) as task:
-        fetch.fetch(
-            plan.artefacts, workspace, Index, progress=lambda artefact, received: task.advance(received)
-        )
+        fetch.fetch(plan.artefacts, workspace, Index, progress=lambda artefact, received: task.advance(received))
     note = f"{len(wanted)} of {len(plan.artefacts)} artefacts, {megabytes(total)} MB"
     clock.lap(f"{prefix}fetch", note if wanted else f"all {len(plan.artefacts)} artefacts are in the cache")
 

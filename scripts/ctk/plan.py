@@ -10,48 +10,17 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from ctk.dag import Build, in_order
 from ctk.errors import RecipeError, UnknownName
 from ctk.lock import Artefact, ReleaseLock
 from ctk.platforms import NOARCH, PLATFORMS
 from ctk.recipes import Recipe, Rendered, render
 
 Named = TypeVar("Named")
-
-
-@dataclass(frozen=True)
-class Build:
-    """One run of one recipe.
-
-    Attributes:
-        id: Stable name, e.g. ``cuda-core-cuda13-py312-linux-64``; the same in logs, tests and CI.
-        recipe: The feedstock.
-        variant_files: What rattler-build is given, later files taking precedence.
-        lock: Name of the release lock, e.g. ``cuda-13.4``.
-        subdir: The target platform (noarch outputs are built for it too).
-        python: Tag of the Python (``cp312``), or "" when the recipe has none.
-        outputs: The packages it makes.
-        artefacts: What must have been fetched.
-        needs: Ids of the builds whose packages these depend on.
-    """
-
-    id: str
-    recipe: Recipe
-    variant_files: tuple[Path, ...]
-    lock: str
-    subdir: str
-    python: str
-    outputs: tuple[Rendered, ...]
-    artefacts: tuple[Artefact, ...]
-    needs: tuple[str, ...] = ()
-
-    @property
-    def narrow(self) -> Mapping[str, str]:
-        """The variant keys that single out this build among those of its recipe and lock."""
-        return {"python_tag": self.python} if self.python else {}
 
 
 @dataclass(frozen=True)
@@ -137,7 +106,9 @@ def plan(what: Set, request: Request, python_tags: Sequence[str]) -> Plan:
     locks = _choose_locks(what.locks, request.releases)
     recipes = _choose("recipe", what.recipes, request.recipes)
     subdirs = _choose("platform", PLATFORMS, request.platforms)
-    pythons = set(_choose("Python", {_python_name(t): t for t in python_tags}, map(_python_name, request.pythons)).values())
+    pythons = set(
+        _choose("Python", {_python_name(t): t for t in python_tags}, map(_python_name, request.pythons)).values()
+    )
     made: dict[str, Build] = {}
     packages: dict[str, str] = {}
     left_out: dict[str, LeftOut] = {}
@@ -160,7 +131,7 @@ def plan(what: Set, request: Request, python_tags: Sequence[str]) -> Plan:
                         continue
                     made[group.id] = group
                     packages.update({f"{o.subdir}/{o.file_name}": group.id for o in group.outputs})
-    return Plan(tuple(_in_order(made)), tuple(left_out.values()))
+    return Plan(tuple(in_order(made)), tuple(left_out.values()))
 
 
 def _choose_locks(locks: Mapping[str, object], releases: Collection[str]) -> list[str]:
@@ -202,12 +173,12 @@ def _belongs(recipe: Recipe, lock: ReleaseLock, locks: Iterable[ReleaseLock]) ->
 
 def _keys(lock: ReleaseLock) -> frozenset[str]:
     """Keys that tell which releases a recipe is for. The facts are not among them: without them it must not render."""
-    return frozenset({c.variant_key for c in lock.components.values()} | {"cuda_version" if lock.is_ctk else "cuda_major"})
+    return frozenset(
+        {c.variant_key for c in lock.components.values()} | {"cuda_version" if lock.is_ctk else "cuda_major"}
+    )
 
 
-def _groups(
-    recipe: Recipe, lock: ReleaseLock, files: tuple[Path, ...], subdir: str
-) -> Iterator[Build | LeftOut]:
+def _groups(recipe: Recipe, lock: ReleaseLock, files: tuple[Path, ...], subdir: str) -> Iterator[Build | LeftOut]:
     """The builds of one recipe with one lock on one platform."""
     rendered = render(recipe, files, subdir)
     yield from _skipped(recipe, lock, rendered, subdir)
@@ -243,12 +214,10 @@ def _skipped(recipe: Recipe, lock: ReleaseLock, rendered: Sequence[Rendered], su
         name = written.replace("${{ target_platform }}", subdir)
         if name not in names:
             label = _lock_label(lock, rendered) or lock.name
-            yield LeftOut(f"{name}-{label}-{subdir}", f"the recipe leaves it out: {condition}")
+            yield LeftOut(f"{name}-{label}-{subdir}", f"its recipe skips it where {condition}")
 
 
-def _artefacts(
-    recipe: Recipe, lock: ReleaseLock, outputs: Sequence[Rendered]
-) -> tuple[str, tuple[Artefact, ...]]:
+def _artefacts(recipe: Recipe, lock: ReleaseLock, outputs: Sequence[Rendered]) -> tuple[str, tuple[Artefact, ...]]:
     """The artefacts of a build, or the sentence that says which one was never published."""
     found: dict[tuple[str, str], Artefact] = {}
     for source in dict.fromkeys(s for o in outputs for s in o.sources):
@@ -263,64 +232,3 @@ def _artefacts(
             return f"{component.distribution} {component.version} is not published for {source.target}", ()
         found[source.component, source.target] = artefact
     return "", tuple(found.values())
-
-
-def _in_order(builds: Mapping[str, Build]) -> Iterator[Build]:
-    """The builds with `needs` filled in, dependencies first, otherwise in the given order.
-
-    Packages of two recipes may depend on each other: installing them together is what they are for. Builds in such a
-    circle do not wait for one another.
-    """
-    makers: dict[str, list[Build]] = defaultdict(list)
-    for build in builds.values():
-        for output in build.outputs:
-            makers[output.name].append(build)
-    needs = {b.id: _needs(b, makers) for b in builds.values()}
-    for circle in _circles(needs):
-        for build_id in circle:
-            yield replace(builds[build_id], needs=tuple(n for n in needs[build_id] if n not in circle))
-
-
-def _circles(needs: Mapping[str, Iterable[str]]) -> Iterator[list[str]]:
-    """Groups of builds that need each other, mostly of one build, each after what it needs (Tarjan 1972)."""
-    order: dict[str, int] = {}
-    lowest: dict[str, int] = {}
-    open_: list[str] = []
-
-    def visit(node: str) -> Iterator[list[str]]:
-        order[node] = lowest[node] = len(order)
-        open_.append(node)
-        for other in needs[node]:
-            if other not in order:
-                yield from visit(other)
-                lowest[node] = min(lowest[node], lowest[other])
-            elif other in open_:
-                lowest[node] = min(lowest[node], order[other])
-        if lowest[node] == order[node]:
-            start = open_.index(node)
-            yield open_[start:]
-            del open_[start:]
-
-    for node in needs:
-        if node not in order:
-            yield from visit(node)
-
-
-def _needs(build: Build, makers: Mapping[str, list[Build]]) -> tuple[str, ...]:
-    """The builds that provide what these packages depend on, as far as platform, release and Python can match."""
-    needs = {}
-    for output in build.outputs:
-        for spec in output.depends:
-            for other in makers.get(spec.split()[0], ()):
-                same_place = build.subdir == other.subdir or all(o.subdir == NOARCH for o in other.outputs)
-                same_release = build.lock == other.lock or _fits(build.lock, other.lock)
-                same_python = not (build.python and other.python) or build.python == other.python
-                if other.id != build.id and same_place and same_release and same_python:
-                    needs[other.id] = None
-    return tuple(needs)
-
-
-def _fits(lock: str, other: str) -> bool:
-    """Whether packages of two different release locks go together: Python projects with each release of their major."""
-    (kind, _, version), (other_kind, _, other_version) = lock.partition("-"), other.partition("-")
-    return kind != other_kind and version.split(".")[0] == other_version.split(".")[0]

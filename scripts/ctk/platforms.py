@@ -45,7 +45,9 @@ PLATFORMS: dict[str, Platform] = {
     p.subdir: p
     for p in (
         Platform("linux-64", r"(many)?linux.*_x86_64", _markers("linux", "x86_64", "posix", "Linux"), "x86_64-linux"),
-        Platform("linux-aarch64", r"(many)?linux.*_aarch64", _markers("linux", "aarch64", "posix", "Linux"), "sbsa-linux"),
+        Platform(
+            "linux-aarch64", r"(many)?linux.*_aarch64", _markers("linux", "aarch64", "posix", "Linux"), "sbsa-linux"
+        ),
         Platform("win-64", r"win_amd64", _markers("win32", "AMD64", "nt", "Windows"), ""),
         Platform("win-arm64", r"win_arm64", _markers("win32", "ARM64", "nt", "Windows"), ""),
     )
@@ -56,5 +58,7 @@ NOARCH = "noarch"
 
 def this_platform() -> str:
     """The subdir of the machine that runs this process."""
-    machine = {"x86_64": "64", "AMD64": "64", "aarch64": "aarch64", "arm64": "aarch64", "ARM64": "arm64"}[host.machine()]
+    machine = {"x86_64": "64", "AMD64": "64", "aarch64": "aarch64", "arm64": "aarch64", "ARM64": "arm64"}[
+        host.machine()
+    ]
     return f"{'win' if sys.platform == 'win32' else 'linux'}-{machine}"

@@ -83,7 +83,12 @@ def use(request: Request, environment: Environment) -> Mapping[str, object]:
         **{k: v for k, v in os.environ.items() if k in ("SYSTEMROOT", "CUDA_VISIBLE_DEVICES")},
     }
     done = subprocess.run(
-        [environment.python, "-I", program], env=clean, cwd=environment.prefix, capture_output=True, text=True, check=False
+        [environment.python, "-I", program],
+        env=clean,
+        cwd=environment.prefix,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     try:
         if done.returncode == 0:

@@ -64,7 +64,9 @@ class Recipe:
         for output in outputs:
             skip = (output.get("build") or {}).get("skip") or (stage0.get("build") or {}).get("skip")
             if "package" in output and skip:
-                found[str(output["package"]["name"])] = " or ".join(map(str, skip)) if isinstance(skip, list) else str(skip)
+                found[str(output["package"]["name"])] = (
+                    " or ".join(map(str, skip)) if isinstance(skip, list) else str(skip)
+                )
         return found
 
     @cached_property
@@ -74,7 +76,7 @@ class Recipe:
         return tuple(str(o["package"]["name"]) for o in stage0.get("outputs") or [stage0] if "package" in o)
 
     def files(self) -> Iterator[Path]:
-        """Every file that can change what this recipe builds, in a fixed order: its own, and shared folders it names."""
+        """Every file that can change what this recipe builds, in a fixed order; shared folders count."""
         text = self.file.read_text(encoding="utf-8")
         shared = {(self.folder / name).resolve().parent for name in _SHARED.findall(text)}
         for folder in (self.folder, *sorted(s for s in shared if s.is_dir())):

@@ -45,13 +45,21 @@ class Reporter:
         """
         if self.live:
             size = DownloadColumn() if bytes_ else MofNCompleteColumn()
-            columns = [TextColumn("{task.description}"), BarColumn(), size, TimeElapsedColumn(), TextColumn("{task.fields[note]}")]
+            columns = [
+                TextColumn("{task.description}"),
+                BarColumn(),
+                size,
+                TimeElapsedColumn(),
+                TextColumn("{task.fields[note]}"),
+            ]
             with Progress(*columns, console=self.console, transient=True) as progress:
                 yield _Bar(progress, progress.add_task(title, total=total, note=""))
         else:
             yield _Lines(self, title, total, bytes_)
 
-    def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[str] = ()) -> None:
+    def table(
+        self, title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[str] = ()
+    ) -> None:
         """A table of plain cells; the columns named in `right` are numbers."""
         table = Table(title=title, title_justify="left", title_style="bold")
         for name in columns:

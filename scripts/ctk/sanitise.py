@@ -47,9 +47,10 @@ def sanitise(package: Path, folders: Mapping[str, str]) -> None:
 def _rewrite(archive: bytes, pairs: list[tuple[bytes, bytes]]) -> bytes:
     plain = zstandard.ZstdDecompressor().stream_reader(io.BytesIO(archive)).read()
     result = io.BytesIO()
-    with tarfile.open(fileobj=io.BytesIO(plain)) as source, tarfile.open(
-        fileobj=result, mode="w", format=tarfile.GNU_FORMAT
-    ) as target:
+    with (
+        tarfile.open(fileobj=io.BytesIO(plain)) as source,
+        tarfile.open(fileobj=result, mode="w", format=tarfile.GNU_FORMAT) as target,
+    ):
         for member in source:
             file = source.extractfile(member)
             if file is None:

@@ -119,7 +119,9 @@ def solve(scenario: Scenario, channels: Sequence[Path | str], gateway: Gateway |
     try:
         records = asyncio.run(_solve(scenario, sources, gateway))
     except InvalidMatchSpecError as error:
-        raise Unsolvable(f"the request cannot be read: {error}", "write it as for conda: name, name=1.2 or 'name >=1.2'") from None
+        raise Unsolvable(
+            f"the request cannot be read: {error}", "write it as for conda: name, name=1.2 or 'name >=1.2'"
+        ) from None
     except SolverError as error:
         raise Unsolvable(
             f"no set of packages satisfies {' '.join(scenario.specs)} on {scenario.subdir} "
@@ -127,7 +129,9 @@ def solve(scenario: Scenario, channels: Sequence[Path | str], gateway: Gateway |
             "change what was asked for, or update the driver",
         ) from None
     except GatewayError as error:
-        raise Unsolvable(f"a channel could not be read: {error}", "run `ctk build` first, or check the channel's address") from None
+        raise Unsolvable(
+            f"a channel could not be read: {error}", "run `ctk build` first, or check the channel's address"
+        ) from None
     return Pick(scenario, tuple(sorted(records, key=lambda r: r.name.normalized)))
 
 

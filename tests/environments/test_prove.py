@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from conftest import ctk
 
+from conftest import ctk
 from ctk import prove
 from ctk.environment import create
 from ctk.errors import ProofFailed

@@ -36,6 +36,23 @@ def module(**fields: object) -> dict[str, bytes]:
     return {f"{SITE}/cuda/bindings/_internal/runtime.cpython-312-x86_64-linux-gnu.so": elf(**fields)}
 
 
+def bindings_for_windows(payload: bytes) -> Break:
+    """cuda-bindings as Windows has them: one module, and what it holds."""
+    file = "Lib/site-packages/cuda/bindings/_internal/runtime.cp312-win_amd64.pyd"
+    return lambda drafts: drafts.update(
+        {
+            "cuda-bindings": Draft(
+                "cuda-bindings",
+                "13.4.4",
+                "cuda13_py312h0_0",
+                subdir="win-64",
+                depends=("python_abi 3.12.* *_cp312",),
+                files={file: pe(payload=payload)},
+            )
+        }
+    )
+
+
 LIBRARY = {f"{TARGET}/libcudart.so.13.4.92": elf(("libc.so.6",), soname="libcudart.so.13", versions=GLIBC)}
 
 # Check -> what breaks its rule -> how, and a word of what it must say.
@@ -201,6 +218,7 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
     },
     "CudartIsInside": {
         "bindings without cudart": (change("cuda-bindings", files=module()), "no module has cudart"),
+        "bindings for Windows without cudart": (bindings_for_windows(b"nvcuda.dll"), "no module has cudart"),
         "bindings that need cudart": (
             change("cuda-bindings", files={f"{SITE}/x.so": elf(("libcudart.so.13",))}),
             "libcudart.so.13",
@@ -360,6 +378,7 @@ ALLOWED: dict[str, Break] = {
     "cudart loaded at run time by the bindings of CUDA 12": lambda drafts: drafts.update(
         {"cuda-bindings": drafts["cuda-bindings"].with_(version="12.9.10", files=module())}
     ),
+    "cudart inside the bindings for Windows": bindings_for_windows(b"nvcuda.dll\0nvcudart_hybrid64.dll"),
     "a whole folder promised by its name": change(
         "libcufile", info={"recipe/rendered_recipe.yaml": b"recipe: {build: {files: [lib/, '**/libcufile*.so.?']}}"}
     ),

@@ -49,8 +49,9 @@ TOOLKIT_EXTRAS: Mapping[str, tuple[str, ...]] = {
 }
 # What a conda package depends on and a wheel cannot say.
 RUNTIME = frozenset({"python", "python_abi", "__glibc", "libgcc", "libstdcxx", "ucrt", "vc14_runtime", "cuda-version"})
-# numba-cuda reads libdevice, which conda-forge keeps apart from libNVVM and the wheels do not.
-ALSO = {"numba-cuda": "cuda-nvvm-dev_{subdir}"}
+# What a wheel needs and does not say: libdevice, which conda-forge keeps apart from libNVVM and the wheels do not;
+# numpy, which cuda.bindings.cufile and .nvml import.
+ALSO = {"numba-cuda": "cuda-nvvm-tools", "cuda-bindings": "numpy"}
 EXTRAS = {"cuda-bindings": ("", "all"), "cuda-core": ("", "cu{major}"), "numba-cuda": ("", "cu{major}")}
 PYTHON = "3.13"
 FLOOR = Version("3.11")  # the oldest Python of the matrix
@@ -113,7 +114,7 @@ def translated(metadata: Message, project: str, major: str, subdir: str) -> dict
             span = span & whole_major if requirement.name.endswith("-cu12") else span
             need(CONDA_NAMES[requirement.name] or (), span)
     if project in ALSO:
-        need([ALSO[project].format(subdir=subdir)], whole_major)
+        need([ALSO[project]], whole_major if ALSO[project].startswith("cuda-") else Span())
     return found
 
 
@@ -207,4 +208,5 @@ Requires-Dist: cuda-toolkit[cufile]==13.*; sys_platform == "linux" and extra == 
 )
 def test_a_missing_looser_tighter_or_needless_pin_is_noticed(depends: list[str], agrees: bool) -> None:
     metadata = BytesParser().parsebytes(METADATA)
-    assert (stated(depends) == translated(metadata, "cuda-bindings", "13", "win-64")) is agrees
+    found = stated([*depends, ALSO["cuda-bindings"]])
+    assert (found == translated(metadata, "cuda-bindings", "13", "win-64")) is agrees

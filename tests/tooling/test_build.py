@@ -81,7 +81,7 @@ def test_a_shared_script_counts_for_the_recipes_that_name_it(checkout: Workspace
     (checkout.recipes / "common").mkdir()
     shared = checkout.recipes / "common" / "greet.sh"
     shared.write_text("mkdir -p $PREFIX/share/hello\ncp greeting.txt $PREFIX/share/hello/\n")
-    lines = '\n    - mkdir -p $PREFIX/share/hello\n    - cp greeting.txt $PREFIX/share/hello/'
+    lines = "\n    - mkdir -p $PREFIX/share/hello\n    - cp greeting.txt $PREFIX/share/hello/"
     edit(checkout.recipes / "hello" / "recipe.yaml", lines, " {file: ../common/greet.sh}")
     build.run(tiny_plan(checkout), checkout)
     shared.write_text(shared.read_text() + "true\n")
@@ -103,7 +103,11 @@ def test_a_failed_build_shows_its_log_and_skips_what_needs_it(checkout: Workspac
 
 
 def test_a_package_without_the_promised_file_is_a_failed_build(checkout: Workspace) -> None:
-    edit(checkout.recipes / "hello" / "recipe.yaml", "files: [share/hello/greeting.txt]", "files: [share/hello/farewell.txt]")
+    edit(
+        checkout.recipes / "hello" / "recipe.yaml",
+        "files: [share/hello/greeting.txt]",
+        "files: [share/hello/farewell.txt]",
+    )
     report = build.run(tiny_plan(checkout), checkout)
     assert "farewell.txt" in report.failed[0].message
 

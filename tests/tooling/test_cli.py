@@ -16,17 +16,19 @@ from pathlib import Path
 
 import pytest
 import typer
-from conftest import ROOT, ctk
 from tiny import tiny_checkout
 from typer.testing import CliRunner
 
+from conftest import ROOT, ctk
 from ctk import errors
 from ctk.channel import packages
 from ctk.cli import app
 from ctk.paths import Workspace
 from ctk.platforms import this_platform
 
-pytestmark = pytest.mark.skipif(this_platform() != "linux-64", reason="the tiny artefact is published for linux-64 only")
+pytestmark = pytest.mark.skipif(
+    this_platform() != "linux-64", reason="the tiny artefact is published for linux-64 only"
+)
 
 
 @pytest.fixture
@@ -142,7 +144,9 @@ def test_an_audit_error_keeps_the_channel_as_it_was(checkout: Workspace) -> None
     assert build(checkout).returncode == 0
     state = checkout.channel.resolve()
     recipe = checkout.recipes / "hello" / "recipe.yaml"
-    recipe.write_text(recipe.read_text().replace("cp greeting.txt", f"echo {checkout.root} > path.txt; cp path.txt greeting.txt"))
+    recipe.write_text(
+        recipe.read_text().replace("cp greeting.txt", f"echo {checkout.root} > path.txt; cp path.txt greeting.txt")
+    )
     done = build(checkout)
     assert done.returncode == errors.AuditFailed.exit_code, done.stdout
     assert "NoBuildPath" in done.stderr
@@ -173,18 +177,36 @@ def test_without_a_channel_solve_says_what_to_do(checkout: Workspace) -> None:
 
 def test_an_environment_is_created_once(checkout: Workspace, tmp_path: Path) -> None:
     build(checkout)
-    arguments = ["env", "create", "follower", "--prefix", str(tmp_path / "env"), "--base", str(checkout.root / "base-channel")]
+    arguments = [
+        "env",
+        "create",
+        "follower",
+        "--prefix",
+        str(tmp_path / "env"),
+        "--base",
+        str(checkout.root / "base-channel"),
+    ]
     assert "created:" in ctk(checkout, *arguments, check=True).stdout
     assert (tmp_path / "env" / "share" / "hello" / "greeting.txt").read_text() == "hello\n"
     assert "unchanged:" in ctk(checkout, *arguments, check=True).stdout
 
 
 def test_an_environment_follows_a_rebuilt_package_of_the_same_name(checkout: Workspace, tmp_path: Path) -> None:
-    arguments = ["env", "create", "hello", "--prefix", str(tmp_path / "env"), "--base", str(checkout.root / "base-channel")]
+    arguments = [
+        "env",
+        "create",
+        "hello",
+        "--prefix",
+        str(tmp_path / "env"),
+        "--base",
+        str(checkout.root / "base-channel"),
+    ]
     build(checkout)
     ctk(checkout, *arguments, check=True)
     recipe = checkout.recipes / "hello" / "recipe.yaml"
-    text = recipe.read_text().replace("$PREFIX/share/hello/\n", "$PREFIX/share/hello/\n    - touch $PREFIX/share/hello/new\n")
+    text = recipe.read_text().replace(
+        "$PREFIX/share/hello/\n", "$PREFIX/share/hello/\n    - touch $PREFIX/share/hello/new\n"
+    )
     assert text != recipe.read_text()
     recipe.write_text(text)
     assert build(checkout).returncode == 0
@@ -193,10 +215,18 @@ def test_an_environment_follows_a_rebuilt_package_of_the_same_name(checkout: Wor
 
 
 def test_of_two_runs_at_once_the_second_waits_and_says_so(checkout: Workspace) -> None:
-    command = [sys.executable, "-c", "from ctk.cli import main; main()", "build", "--base", str(checkout.root / "base-channel")]
+    command = [
+        sys.executable,
+        "-c",
+        "from ctk.cli import main; main()",
+        "build",
+        "--base",
+        str(checkout.root / "base-channel"),
+    ]
     environment = {**os.environ, "CTK_ROOT": str(checkout.root)}
     runs = [
-        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
     ]
     outputs = [run.communicate(timeout=120) for run in runs]
     assert [run.returncode for run in runs] == [0, 0], outputs
@@ -207,7 +237,14 @@ def test_of_two_runs_at_once_the_second_waits_and_says_so(checkout: Workspace) -
 def test_a_run_killed_at_any_point_leaves_a_whole_channel_and_the_next_one_continues(checkout: Workspace) -> None:
     assert build(checkout).returncode == 0
     recipe = checkout.recipes / "hello" / "recipe.yaml"
-    command = [sys.executable, "-c", "from ctk.cli import main; main()", "build", "--base", str(checkout.root / "base-channel")]
+    command = [
+        sys.executable,
+        "-c",
+        "from ctk.cli import main; main()",
+        "build",
+        "--base",
+        str(checkout.root / "base-channel"),
+    ]
     environment = {**os.environ, "CTK_ROOT": str(checkout.root)}
     chance = random.Random(13)
     for number in range(1, 11):
@@ -224,4 +261,3 @@ def test_a_run_killed_at_any_point_leaves_a_whole_channel_and_the_next_one_conti
     assert done.returncode == 0, done.stderr
     assert any(p.name.endswith("_10.conda") for p in packages(checkout.channel))
     assert is_whole(checkout.channel)
-

@@ -28,7 +28,13 @@ def content(seed: int) -> bytes:
 
 def artefact(seed: int) -> Artefact:
     return Artefact(
-        "cudart", "nvidia-cuda-runtime", f"13.4.{seed}", "linux-64", name(seed), hashlib.sha256(content(seed)).hexdigest(), SIZE
+        "cudart",
+        "nvidia-cuda-runtime",
+        f"13.4.{seed}",
+        "linux-64",
+        name(seed),
+        hashlib.sha256(content(seed)).hexdigest(),
+        SIZE,
     )
 
 
@@ -208,7 +214,9 @@ def test_a_full_disk_says_so_and_keeps_what_was_fetched(
     assert in_store(workspace) == {artefact(0).sha256}
 
 
-def test_the_error_never_shows_credentials(server: FakeIndex, workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_never_shows_credentials(
+    server: FakeIndex, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", server.url.replace("//", "//user:secret@"))
     server.faults.append(Fault(status=500))
     with pytest.raises(IndexUnavailable) as error:

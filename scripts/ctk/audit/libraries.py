@@ -91,20 +91,23 @@ class RpathIsRelative(PackageCheck):
 
 
 class CudartIsInside(PackageCheck):
-    """cuda-bindings from 13 has cudart linked in: cudart's messages are in a module, and none needs libcudart.
+    """cuda-bindings from 13 has cudart linked in: cudart's own strings are in a module, and none needs libcudart.
 
-    The two messages probed for are in cudart's own table of errors and nowhere else in the bindings.
+    On Linux these are two messages of cudart's table of errors; on Windows the name of the driver's library that only
+    cudart opens (``nvcudart_hybrid64.dll``, on ARM ``nvcudart_hybrida64.dll``). Nothing else in the bindings has them.
     """
 
     mend = "check which wheel the recipe took; if NVIDIA links cudart dynamically again, depend on cuda-cudart"
     messages = ("CUDA driver version is insufficient for CUDA runtime version", "startup failure in cuda runtime")
-    probes: ClassVar = {"cuda-bindings": messages}
+    opened = ("nvcudart_hybrid",)
+    probes: ClassVar = {"cuda-bindings": (*messages, *opened)}
 
     def check(self, package: PackageScan) -> Iterator[Finding]:
         if package.name != "cuda-bindings" or version_key(package.info.index.version)[0] < 13:
             return
         modules = list(binaries(package))
-        if not any(set(self.messages) <= set(file.evidence) for file, _ in modules):
+        wanted = set(self.opened if package.subdir.startswith("win-") else self.messages)
+        if not any(wanted <= set(file.evidence) for file, _ in modules):
             yield self.finding(package, "", "no module has cudart inside")
         for file, binary in modules:
             for name in (*binary.needed, *binary.delayed):

@@ -118,8 +118,10 @@ class PackageSet:
             current = queue.pop()
             seen[current.file] = current
             for spec in current.info.index.depends:
-                if spec_name(spec) not in self._named:
-                    outside.add(spec_name(spec))
+                name = spec_name(spec)
+                # A package of another subdir is no package here: the base channel is this machine's only.
+                if all(other.subdir not in (subdir or other.subdir, NOARCH) for other, _ in self._named.get(name, ())):
+                    outside.add(name)
                 queue.extend(found for found in self.matching(spec, subdir) if found.file not in seen)
         return tuple(seen.values()), frozenset(outside)
 

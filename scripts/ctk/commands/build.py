@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -29,8 +30,7 @@ def _plan(
 
 def _show(planned: Plan, report: Reporter) -> None:
     rows = [
-        (b.id, " ".join(o.name for o in b.outputs), megabytes(sum(a.size for a in b.artefacts)))
-        for b in planned.builds
+        (b.id, " ".join(o.name for o in b.outputs), megabytes(sum(a.size for a in b.artefacts))) for b in planned.builds
     ]
     report.table("builds", ["build", "packages", "MB to read"], rows, right=["MB to read"])
     if planned.left_out:
@@ -83,9 +83,12 @@ def build_command(
     level: Annotated[
         int, typer.Option("--level", min=1, max=22, help="zstd level: low is fast, 19 is for publishing.")
     ] = 3,
+    channel: Annotated[
+        Path | None, typer.Option("--channel", help="Publish in this folder; output/channel by default.")
+    ] = None,
     print_plan: Annotated[bool, typer.Option("--print-plan", help="Print the plan and exit.")] = False,
 ) -> None:
-    """Build, audit, test and index packages, then publish them in output/channel.
+    """Build, audit, test and index packages, then publish them as a channel.
 
     Without options: everything for this machine's platform. What did not change is not built again.
     Example: ctk build --release 13.4 --platform win-64 --platform linux-aarch64
@@ -98,7 +101,15 @@ def build_command(
     with exclusive(where, report.say):
         if base == "local":
             pipeline.make_base(where, report, level=level, jobs=jobs or 2)
-        result = pipeline.run(planned, where, report, base_channel(base, where), level=level, jobs=jobs)
+        result = pipeline.run(
+            planned,
+            where,
+            report,
+            base_channel(base, where),
+            channel_folder=channel and channel.absolute(),
+            level=level,
+            jobs=jobs,
+        )
     _summary(result, planned, report)
 
 
@@ -115,6 +126,10 @@ def _summary(result: pipeline.Result, planned: Plan, report: Reporter) -> None:
         fresh = [b for b in made if not b.cached]
         spent = f"{sum(b.seconds for b in fresh):.1f}" if fresh else "unchanged"
         rows.append((recipe, len(made), packages, megabytes(sum(b.size for b in made)), spent))
-    report.table("built", ["recipe", "builds", "packages", "MB", "seconds"], rows, ["builds", "packages", "MB", "seconds"])
+    report.table(
+        "built", ["recipe", "builds", "packages", "MB", "seconds"], rows, ["builds", "packages", "MB", "seconds"]
+    )
     where = ", ".join(f"{subdir} {count}" for subdir, count in result.staged.packages.items())
-    report.console.print(f"channel: {result.staged.channel} ({where}; {megabytes(result.staged.size)} MB)", soft_wrap=True)
+    report.console.print(
+        f"channel: {result.staged.channel} ({where}; {megabytes(result.staged.size)} MB)", soft_wrap=True
+    )

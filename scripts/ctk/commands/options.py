@@ -21,10 +21,13 @@ Pythons = Annotated[list[str] | None, typer.Option("--python", help="Such as 3.1
 Base = Annotated[
     str,
     typer.Option(
-        "--base", help="Channel with python, numpy and so on: a name such as conda-forge, a URL, a folder, or 'local' to make one."
+        "--base",
+        help="Channel with python, numpy and so on: a name like conda-forge, a URL, a folder, or 'local' to make one.",
     ),
 ]
-Jobs = Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Parallel builds; the number of cores by default.")]
+Jobs = Annotated[
+    int | None, typer.Option("--jobs", "-j", min=1, help="Parallel builds; the number of cores by default.")
+]
 Driver = Annotated[
     str | None,
     typer.Option("--driver", help="CUDA version of the driver, such as 12.4, or none; this machine's by default."),

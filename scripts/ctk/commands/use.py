@@ -24,7 +24,9 @@ Python = Annotated[str | None, typer.Option("--python", help="Python version, su
 Arch = Annotated[str | None, typer.Option("--arch", help="Compute capability of the GPU, such as 9.0.")]
 
 
-def _scenario(specs: list[str], driver: str | None, platform: str | None, python: str | None, arch: str | None) -> Scenario:
+def _scenario(
+    specs: list[str], driver: str | None, platform: str | None, python: str | None, arch: str | None
+) -> Scenario:
     wanted = tuple(specs) + ((f"python={python}",) if python else ())
     found = detected_driver() if driver is None else None if driver == "none" else driver
     return Scenario(wanted, platform or this_platform(), found, arch)
