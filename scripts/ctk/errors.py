@@ -113,6 +113,12 @@ class ProofFailed(CtkError):
     exit_code = 15
 
 
+class MeasureFailed(CtkError):
+    """A library that does not answer what it is asked about itself."""
+
+    exit_code = 16
+
+
 def problems(kind: type[CtkError], where: str, found: Sequence[str], step: str) -> CtkError:
     """One error that lists every problem found in one place, a line each."""
     count = f"{len(found)} problem" + ("s" if len(found) != 1 else "")

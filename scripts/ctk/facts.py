@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ctk.binaries import ELF_MAGIC, UnreadableBinary, read_bytes, version_key
-from ctk.errors import CtkError, LockError
+from ctk.errors import LockError, MeasureFailed
 from ctk.lock import Artefact, Facts, ReleaseLock
 from ctk.platforms import PLATFORMS, this_platform
 
@@ -23,12 +23,6 @@ PROBED = "linux-64"
 
 _PROBE = Path(__file__).with_name("nvrtc_probe.py")
 _NVRTC = re.compile(r".*/lib/libnvrtc(-builtins)?\.so\.[\d.]+")
-
-
-class MeasureFailed(CtkError):
-    """A library that does not answer what it is asked."""
-
-    exit_code = 16
 
 
 def needed_artefacts(lock: ReleaseLock) -> tuple[Artefact, ...]:
