@@ -90,6 +90,7 @@ class PackageInfo:
         run_exports: Specs by kind (``weak``, ``strong`` ...).
         licenses: Bytes of each file under ``info/licenses``.
         promise: None when the package carries no rendered recipe.
+        tests: How many tests it carries; rattler-build keeps no contents tests, it runs them.
     """
 
     index: Index
@@ -98,6 +99,7 @@ class PackageInfo:
     about: Mapping[str, Any] = field(default_factory=dict)
     licenses: Mapping[str, int] = field(default_factory=dict)
     promise: Promise | None = None
+    tests: int = 0
 
 
 @dataclass(frozen=True)
@@ -180,6 +182,7 @@ def read_info(path: Path) -> PackageInfo:
             about=json.loads(texts.get("info/about.json", b"{}")),
             licenses=licenses,
             promise=_promise(texts.get("info/recipe/rendered_recipe.yaml")),
+            tests=len(YAML(typ="safe", pure=True).load(texts.get("info/tests/tests.yaml", b"[]")) or ()),
         )
 
 

@@ -6,9 +6,10 @@ run for packages of this machine's platform whose Python the base channel has.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import rattler_build
@@ -16,10 +17,11 @@ from rattler import Gateway
 
 from ctk.build import Built
 from ctk.errors import Unsolvable
+from ctk.package import read_info
 from ctk.platforms import NOARCH, this_platform
 from ctk.solve import Scenario, channel_url, solve
 
-_PASSED = "tests-passed"
+_NOTE = ".tests.json"
 
 
 @dataclass(frozen=True)
@@ -57,10 +59,10 @@ def run_tests(
 
     def one(item: tuple[Built, Path]) -> Outcome | None:
         build, file = item
-        package = rattler_build.Package.from_file(file)
-        if not package.test_count:
+        note = _note(file)
+        if not note.tests:
             return None
-        outcome = _test(build, file, package, channels, gateway)
+        outcome = _test(build, file, note, channels, gateway)
         progress(outcome)
         return outcome
 
@@ -68,24 +70,46 @@ def run_tests(
         return [o for o in pool.map(one, packages) if o]
 
 
-def _test(
-    build: Built, file: Path, package: rattler_build.Package, channels: Sequence[Path | str], gateway: Gateway
-) -> Outcome:
-    passed = file.with_name(f"{file.name}.{_PASSED}")
-    if passed.exists():
-        return Outcome(file.name, "unchanged")
-    spec = f"{package.name} =={package.version} {package.build_string}"
+@dataclass(frozen=True)
+class _Note:
+    """What is kept beside a package, so that it need not be opened again.
+
+    Attributes:
+        spec: Asks for exactly this package.
+        tests: How many it has.
+        passed: Whether they passed.
+    """
+
+    spec: str
+    tests: int
+    passed: bool = False
+
+
+def _note(file: Path) -> _Note:
+    place = file.with_name(f"{file.name}{_NOTE}")
     try:
-        solve(Scenario((spec,), this_platform()), channels, gateway)
+        return _Note(**json.loads(place.read_text()))
+    except (FileNotFoundError, json.JSONDecodeError, TypeError):
+        info = read_info(file)
+        note = _Note(f"{info.index.name} =={info.index.version} {info.index.build}", info.tests)
+        place.write_text(json.dumps(asdict(note)))
+        return note
+
+
+def _test(build: Built, file: Path, note: _Note, channels: Sequence[Path | str], gateway: Gateway) -> Outcome:
+    if note.passed:
+        return Outcome(file.name, "unchanged")
+    try:
+        solve(Scenario((note.spec,), this_platform()), channels, gateway)
     except Unsolvable as error:
         missing = error.cause.splitlines()[-1].strip("│└├─ ").removesuffix(", for which no candidates were found.")
         return Outcome(file.name, "not run", f"the channels here have no {missing}")
     try:
-        results = package.run_tests(channel=[channel_url(c) for c in channels])
+        results = rattler_build.Package.from_file(file).run_tests(channel=[channel_url(c) for c in channels])
     except rattler_build.RattlerBuildError as error:
         return Outcome(file.name, "failed", f"{build.id}: {error}\n" + "\n".join(getattr(error, "log", [])[-30:]))
     failed = [r for r in results if not r.success]
     if failed:
         return Outcome(file.name, "failed", "\n".join(line for r in failed for line in [*r.output][-30:]))
-    passed.touch()
+    file.with_name(f"{file.name}{_NOTE}").write_text(json.dumps(asdict(replace(note, passed=True))))
     return Outcome(file.name, "passed")

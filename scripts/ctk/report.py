@@ -61,7 +61,10 @@ class Reporter:
         self, title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[str] = ()
     ) -> None:
         """A table of plain cells; the columns named in `right` are numbers."""
-        table = Table(title=title, title_justify="left", title_style="bold")
+        self.console.print(
+            title, style="bold", markup=False, soft_wrap=True
+        )  # as a table's own title it would be folded
+        table = Table()
         for name in columns:
             table.add_column(name, justify="right" if name in right else "left", overflow="fold")
         for row in rows:
