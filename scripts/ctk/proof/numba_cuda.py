@@ -7,6 +7,7 @@ import json
 import math
 import platform
 import sys
+from pathlib import Path
 
 import numba
 import numpy as np
@@ -41,7 +42,7 @@ def main() -> None:
         "python": platform.python_version(),
         "numba": numba.__version__,
         "numba-cuda": numba_cuda.__version__,
-        "target": cuda.__file__.split("site-packages")[-1].strip("/\\"),
+        "target": Path(cuda.__file__).resolve().as_posix().split("site-packages/")[-1],
         "ptx isa": next(line.split()[1] for line in ptx.splitlines() if line.startswith(".version")),
         "ptx target": next(line.split()[1] for line in ptx.splitlines() if line.startswith(".target")),
         "ptx bytes": len(ptx),
