@@ -17,7 +17,7 @@ from pathlib import Path
 
 import zstandard
 
-from ctk import build, channel, fetch
+from ctk import build, channel, fetch, pipeline
 from ctk.index import Index
 from ctk.paths import Workspace, workspace
 from ctk.plan import Plan, Request, plan
@@ -41,7 +41,7 @@ def main() -> None:
 def fresh_checkout(folder: Path) -> Workspace:
     """This checkout's recipes and locks, with no cache."""
     source = workspace()
-    for part in (source.recipes, source.variants):
+    for part in (source.recipes, source.variants, source.base_recipes):
         shutil.copytree(part, folder / part.name)
     shutil.copy(source.build_config, folder)
     return Workspace(folder)
@@ -52,6 +52,7 @@ def measure(where: Workspace, release: str, subdir: str, level: int, jobs: int) 
     planned = plan(published_set(where), Request([release], platforms=[subdir]), python_tags(where.build_config))
     read = sum(a.size for a in planned.artefacts)
     times: dict[str, float] = {}
+    base = pipeline.make_base(where, report, level=level, jobs=jobs)  # what the solver needs besides; not measured
 
     start = time.perf_counter()
     fetch.fetch(planned.artefacts, where, Index)
@@ -71,8 +72,7 @@ def measure(where: Workspace, release: str, subdir: str, level: int, jobs: int) 
     times["index"] = time.perf_counter() - start
 
     start = time.perf_counter()
-    # The interpreter is the base channel's: nothing of this release depends on which.
-    solve(Scenario(("cuda-nvrtc-dev", "libnvjitlink", "cuda-cudart-dev"), subdir, release), [where.channel])
+    solve(Scenario((f"cuda-version={release}", "cuda-core"), subdir, release), [where.channel, base])
     times["solve"] = time.perf_counter() - start
 
     bound = (before + after) / 2
