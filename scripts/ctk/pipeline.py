@@ -16,6 +16,7 @@ from ctk.paths import Workspace
 from ctk.plan import Plan
 from ctk.platforms import this_platform
 from ctk.report import Reporter, megabytes
+from ctk.scratch import machine_paths
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,7 @@ def _audit(staged: channel.Staged, workspace: Workspace, base_channel: Path | st
     base_packages: Sequence[Path] = channel.packages(base_channel) if isinstance(base_channel, Path) else ()
     return audit_packages(
         channel.packages(staged.path),
-        forbidden_paths=[str(workspace.root), str(Path.home())],
+        forbidden_paths=machine_paths(workspace),
         base=base_packages,
         jobs=jobs,
         cache=ScanCache(workspace.cache / "audit"),

@@ -13,8 +13,9 @@ from ctk.audit import CHECKS, PACKAGE_CHECKS, AuditReport, ScanCache, audit_pack
 from ctk.audit.checks import by_id
 from ctk.commands.options import Jobs
 from ctk.errors import AuditFailed, UnknownName
-from ctk.paths import Workspace, workspace
+from ctk.paths import workspace
 from ctk.report import Reporter
+from ctk.scratch import machine_paths
 
 
 def audit_command(
@@ -45,7 +46,7 @@ def audit_command(
     chosen = {wanted.id() for wanted in by_id(check or ())}
     found = audit_packages(
         _packages(paths or [where.channel]),
-        forbidden_paths=forbidden_paths(where),
+        forbidden_paths=machine_paths(where),
         base=_packages(base if base is not None else [where.base_channel], missing_ok=base is None),
         jobs=jobs or 2,
         skip={*(skip or ()), *(known.id() for known in CHECKS if chosen and known.id() not in chosen)},
@@ -60,11 +61,6 @@ def audit_command(
         raise AuditFailed(
             f"the audit found {count}", "each finding says what to mend; ctk audit --list explains the checks"
         )
-
-
-def forbidden_paths(where: Workspace) -> list[str]:
-    """The folders of this machine that no package may name: the checkout and the user's home."""
-    return [str(where.root), str(Path.home())]
 
 
 def _packages(places: Sequence[Path], missing_ok: bool = False) -> list[Path]:
