@@ -120,7 +120,7 @@ def run(
             "mend the recipes; the channel in place was not changed",
         )
     channel.commit(staged)
-    clock.lap("publish", f"{megabytes(staged.size)} MB in {target}")
+    clock.lap("publish", f"{megabytes(staged.size)} MB in {target}" + ("" if staged.changed else ", unchanged"))
     return Result(staged, made, audited, tuple(tested), tuple(clock.stages))
 
 

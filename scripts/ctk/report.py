@@ -101,6 +101,11 @@ class _Lines:
         return f"{self._done:.0f}/{self._total:.0f}"
 
 
+def count(number: int, noun: str) -> str:
+    """``1 build``, ``2 builds``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def megabytes(size: float) -> str:
     """Bytes as megabytes with a sensible number of digits."""
     return f"{size / 1e6:.1f}" if size < 1e8 else f"{size / 1e6:.0f}"

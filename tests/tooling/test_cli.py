@@ -107,7 +107,7 @@ def test_print_plan_prints_and_builds_nothing(checkout: Workspace) -> None:
     done = build(checkout, "--print-plan")
     assert done.returncode == 0
     assert "hello-cuda13.4-linux-64" in done.stdout
-    assert "2 builds, 2 packages, 1 artefacts" in done.stdout
+    assert "2 builds, 2 packages, 1 artefact of" in done.stdout
     assert not checkout.output.exists()
 
 

@@ -13,7 +13,7 @@ from ctk.commands.options import Base, Jobs, Platforms, Pythons, Recipes, Releas
 from ctk.paths import Workspace, workspace
 from ctk.plan import Plan, Request, plan
 from ctk.project import published_set, python_tags
-from ctk.report import Reporter, megabytes
+from ctk.report import Reporter, count, megabytes
 from ctk.runlock import exclusive
 
 
@@ -37,8 +37,8 @@ def _show(planned: Plan, report: Reporter) -> None:
         report.table("left out", ["what", "why"], [(x.id, x.reason) for x in planned.left_out])
     total = sum(a.size for a in planned.artefacts)
     report.console.print(
-        f"{len(planned.builds)} builds, {sum(len(b.outputs) for b in planned.builds)} packages, "
-        f"{len(planned.artefacts)} artefacts of {megabytes(total)} MB; {len(planned.left_out)} left out"
+        f"{count(len(planned.builds), 'build')}, {count(sum(len(b.outputs) for b in planned.builds), 'package')}, "
+        f"{count(len(planned.artefacts), 'artefact')} of {megabytes(total)} MB; {len(planned.left_out)} left out"
     )
 
 
@@ -115,8 +115,8 @@ def build_command(
 
 def _summary(result: pipeline.Result, planned: Plan, report: Reporter) -> None:
     not_run = Counter(o.detail for o in result.tests if o.state == "not run")
-    for reason, count in not_run.items():
-        report.say(f"package tests: {count} not run: {reason}")
+    for reason, number in not_run.items():
+        report.say(f"package tests: {number} not run: {reason}")
     if planned.left_out:
         report.table("left out", ["what", "why"], [(x.id, x.reason) for x in planned.left_out])
     rows = []

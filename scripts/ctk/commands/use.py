@@ -32,9 +32,17 @@ def _scenario(
     return Scenario(wanted, platform or this_platform(), found, arch)
 
 
+def _channel_name(url: str) -> str:
+    """The last part of a channel's address; for one of ours, of the link and not of the state behind it."""
+    place = Path(url.rstrip("/"))
+    if place.parent.name.endswith("-states"):
+        return place.parent.name.removeprefix(".").removesuffix("-states")
+    return place.name
+
+
 def _show(pick: Pick, report: Reporter) -> None:
     rows = [
-        (r.name.normalized, r.version, r.build, Path(str(r.channel)).name or r.channel, megabytes(r.size or 0))
+        (r.name.normalized, r.version, r.build, _channel_name(str(r.channel)), megabytes(r.size or 0))
         for r in pick.records
     ]
     report.table("pick", ["package", "version", "build", "channel", "MB"], rows, right=["MB"])
