@@ -45,6 +45,25 @@ def build(checkout: Workspace, *arguments: str) -> subprocess.CompletedProcess[s
     return ctk(checkout, "build", "--base", str(checkout.root / "base-channel"), *arguments)
 
 
+def start_build(checkout: Workspace) -> subprocess.Popen[str]:
+    """A build that goes on by itself, with the processes it starts in a group of their own."""
+    return subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "from ctk.cli import main; main()",
+            "build",
+            "--base",
+            str(checkout.root / "base-channel"),
+        ],
+        env={**os.environ, "CTK_ROOT": str(checkout.root)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
 def is_whole(channel: Path) -> bool:
     """Whether every package that the index names is there, with the size and hash that the index states."""
     for repodata in channel.glob("*/repodata.json"):
@@ -215,19 +234,7 @@ def test_an_environment_follows_a_rebuilt_package_of_the_same_name(checkout: Wor
 
 
 def test_of_two_runs_at_once_the_second_waits_and_says_so(checkout: Workspace) -> None:
-    command = [
-        sys.executable,
-        "-c",
-        "from ctk.cli import main; main()",
-        "build",
-        "--base",
-        str(checkout.root / "base-channel"),
-    ]
-    environment = {**os.environ, "CTK_ROOT": str(checkout.root)}
-    runs = [
-        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
+    runs = [start_build(checkout) for _ in range(2)]
     outputs = [run.communicate(timeout=120) for run in runs]
     assert [run.returncode for run in runs] == [0, 0], outputs
     assert sum("another run is at work" in out for out, _ in outputs) == 1
@@ -237,24 +244,13 @@ def test_of_two_runs_at_once_the_second_waits_and_says_so(checkout: Workspace) -
 def test_a_run_killed_at_any_point_leaves_a_whole_channel_and_the_next_one_continues(checkout: Workspace) -> None:
     assert build(checkout).returncode == 0
     recipe = checkout.recipes / "hello" / "recipe.yaml"
-    command = [
-        sys.executable,
-        "-c",
-        "from ctk.cli import main; main()",
-        "build",
-        "--base",
-        str(checkout.root / "base-channel"),
-    ]
-    environment = {**os.environ, "CTK_ROOT": str(checkout.root)}
     chance = random.Random(13)
     for number in range(1, 11):
         recipe.write_text(re.sub(r"number: \d+", f"number: {number}", recipe.read_text()))
-        run = subprocess.Popen(
-            command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-        )
+        run = start_build(checkout)
         time.sleep(chance.uniform(0.3, 2.5))
         os.killpg(run.pid, signal.SIGKILL)
-        run.wait()
+        run.communicate()
         assert is_whole(checkout.channel), f"after kill {number}"
         assert {p.name.split("-")[0] for p in packages(checkout.channel)} == {"hello", "follower"}
     done = build(checkout)
