@@ -159,7 +159,10 @@ def _run_pool(
     skipped: dict[str, Failure],
 ) -> None:
     # rattler-build starts threads, which do not survive a fork.
-    with ProcessPoolExecutor(min(jobs, len(todo)), mp_context=get_context("spawn")) as pool:
+    log = workspace.cache / "logs" / "build-processes.log"
+    with ProcessPoolExecutor(
+        min(jobs, len(todo)), mp_context=get_context("spawn"), initializer=_write_stderr_to, initargs=(log,)
+    ) as pool:
         running: dict[Future[Built], str] = {}
 
         def start_ready() -> None:
@@ -190,6 +193,13 @@ def _run_pool(
                         f"a build process was killed while {build_id} was at work",
                         "run the command again: finished builds are kept (is memory short?)",
                     ) from None
+
+
+def _write_stderr_to(log: Path) -> None:
+    """For a build process: rattler-build draws progress bars on a terminal, which would run into ours."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("a") as file:
+        os.dup2(file.fileno(), 2)
 
 
 def _build(build: Build, workspace: Workspace, level: int, jobs: int) -> Built:
