@@ -23,6 +23,8 @@ mv "${roots[0]}" "$tree"
 # What makes the tree a Python package, and NVIDIA's records of a scan.
 find "$tree" -name __init__.py -delete
 rm -rf "$tree/.metadata" "$tree/cccl/LICENSE"
+# In 12.0 the list of nvJitLink's symbols, which nothing reads.
+rm -rf "$tree/res"
 move() { # <file or folder>... <folder>: into a folder, which is made; nothing to move is fine
   if [[ $# -gt 1 ]]; then
     mkdir -p "${@: -1}"

@@ -13,7 +13,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -30,10 +30,11 @@ from ctk.fetch import disk_errors
 from ctk.paths import Workspace
 from ctk.plan import Plan
 from ctk.recipes import render_variants
+from ctk.rendered import rendered_outputs
 from ctk.sanitise import BUILD_ROOT, sanitise
 
 # Raise this when the station itself changes what ends up in a package.
-_REVISION = 3
+_REVISION = 4
 
 
 @dataclass(frozen=True)
@@ -249,20 +250,18 @@ def machine_folders(workspace: Workspace, folder: Path) -> Mapping[str, str]:
 
 
 def _run_rattler_build(build: Build, workspace: Workspace, folder: Path, level: int) -> list[Path]:
-    wanted = {o.name for o in build.outputs}
     packages: list[Path] = []
     tools = rattler_build.ToolConfiguration(test_strategy="skip", allow_symlinks_on_windows=True, compression_threads=1)
     try:
-        for variant in render_variants(build.recipe, build.variant_files, build.subdir, build.narrow):
-            if variant.recipe.package.name in wanted:
-                result = variant.run_build(
-                    tool_config=tools,
-                    output_dir=folder,
-                    channels=[],
-                    package_format=f"conda:{level}",
-                    no_build_id=True,
-                )
-                packages += [Path(p) for p in result.packages]
+        for variant in _variants(build):
+            result = variant.run_build(
+                tool_config=tools,
+                output_dir=folder,
+                channels=[],
+                package_format=f"conda:{level}",
+                no_build_id=True,
+            )
+            packages += [Path(p) for p in result.packages]
     except rattler_build.RattlerBuildError as error:
         log = [str(error), *getattr(error, "log", [])]
         file = workspace.cache / "logs" / f"{build.id}.log"
@@ -273,3 +272,19 @@ def _run_rattler_build(build: Build, workspace: Workspace, folder: Path, level: 
             f"{build.id}: {error}\n{tail}", f"the whole log is {file.relative_to(workspace.root)}"
         ) from None
     return packages
+
+
+def _variants(build: Build) -> Iterator[Any]:
+    """What rattler-build runs: the outputs of one `cuda_fit` after another.
+
+    The Python API of rattler-build resolves an exact pin to whichever variant of that name was rendered last, so the
+    native and the compat packages must not be rendered together. They share the staged tree all the same.
+    """
+    wanted = {o.file_name for o in build.outputs}
+    for fit in sorted({o.variant.get("cuda_fit", "") for o in build.outputs}):
+        narrow = {**build.narrow, "cuda_fit": fit} if fit else build.narrow
+        variants = render_variants(build.recipe, build.variant_files, build.subdir, narrow)
+        for variant, output in zip(variants, rendered_outputs(variants, build.subdir), strict=True):
+            if output.file_name in wanted and output.variant.get("cuda_fit", "") == fit:
+                wanted.remove(output.file_name)  # what is the same for both comes once for each
+                yield variant

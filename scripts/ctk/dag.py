@@ -26,6 +26,7 @@ class Build:
         outputs: The packages it makes.
         artefacts: What must have been fetched.
         needs: Ids of the builds whose packages these depend on.
+        arch: GPU architecture that the packages are named for (``9.0``), or "" for all others.
     """
 
     id: str
@@ -37,11 +38,12 @@ class Build:
     outputs: tuple[Rendered, ...]
     artefacts: tuple[Artefact, ...]
     needs: tuple[str, ...] = ()
+    arch: str = ""
 
     @property
     def narrow(self) -> Mapping[str, str]:
         """The variant keys that single out this build among those of its recipe and lock."""
-        return {"python_tag": self.python} if self.python else {}
+        return {key: value for key, value in (("python_tag", self.python), ("cuda_arch", self.arch)) if value}
 
 
 def in_order(builds: Mapping[str, Build]) -> Iterator[Build]:

@@ -178,7 +178,7 @@ def parse_lock(text: str, stem: str) -> tuple[ReleaseLock | None, list[str]]:
     return lock, document.problems + _contradictions(lock, stem, document)
 
 
-def disagreements(text: str, expected: Mapping[str, str]) -> list[str]:
+def disagreements(text: str, expected: Mapping[str, list[str]]) -> list[str]:
     """Where a ``.yaml`` half is not what its ``.lock`` says, a line each."""
     document = Document(text)
     found = list(document.problems)
@@ -186,11 +186,11 @@ def disagreements(text: str, expected: Mapping[str, str]) -> list[str]:
     for key in [*expected, *(k for k in data if k not in expected)]:
         line = f"line {document.line((key,))}: {key}"
         if key not in data:
-            found.append(f"line 1: {key}: missing, the .lock says {expected[key]!r}")
+            found.append(f"line 1: {key}: missing, the .lock says {' '.join(expected[key])!r}")
         elif key not in expected:
             found.append(f"{line}: the .lock does not have it")
-        elif data[key] != [expected[key]]:
-            found.append(f"{line}: is {data[key]!r}, the .lock says {[expected[key]]!r}")
+        elif data[key] != expected[key]:
+            found.append(f"{line}: is {data[key]!r}, the .lock says {expected[key]!r}")
     return found
 
 

@@ -172,29 +172,32 @@ def _belongs(recipe: Recipe, lock: ReleaseLock, locks: Iterable[ReleaseLock]) ->
 
 
 def _keys(lock: ReleaseLock) -> frozenset[str]:
-    """Keys that tell which releases a recipe is for. The facts are not among them: without them it must not render."""
-    return frozenset(
-        {c.variant_key for c in lock.components.values()} | {"cuda_version" if lock.is_ctk else "cuda_major"}
-    )
+    """Keys that tell which releases a recipe is for.
+
+    Every CTK release has the key of the facts, measured or not: without facts a recipe must not render.
+    """
+    own = {"cuda_version", "cuda_arch"} if lock.is_ctk else {"cuda_major"}
+    return frozenset({c.variant_key for c in lock.components.values()} | own)
 
 
 def _groups(recipe: Recipe, lock: ReleaseLock, files: tuple[Path, ...], subdir: str) -> Iterator[Build | LeftOut]:
     """The builds of one recipe with one lock on one platform."""
     rendered = render(recipe, files, subdir)
     yield from _skipped(recipe, lock, rendered, subdir)
-    by_python: dict[str, list[Rendered]] = defaultdict(list)
-    for output in rendered:
-        by_python[output.variant.get("python_tag", "")].append(output)
-    for python, outputs in by_python.items():
+    groups: dict[tuple[str, str], list[Rendered]] = defaultdict(list)
+    for output in {o.file_name: o for o in rendered}.values():  # outputs without the key of a twin come once for each
+        groups[output.variant.get("python_tag", ""), output.variant.get("cuda_arch", "")].append(output)
+    for (python, arch), outputs in groups.items():
         noarch = all(o.subdir == NOARCH and subdir not in o.name for o in outputs)
         place = NOARCH if noarch else subdir
-        parts = [recipe.name, _lock_label(lock, outputs), _python_label(python), place]
+        # One GPU architecture is the same in every release that knows it.
+        parts = [recipe.name, arch or _lock_label(lock, outputs), _python_label(python), place]
         build_id = "-".join(p for p in parts if p)
         missing, artefacts = _artefacts(recipe, lock, outputs)
         if missing:
             yield LeftOut(build_id, missing)
         else:
-            yield Build(build_id, recipe, files, lock.name, subdir, python, tuple(outputs), artefacts)
+            yield Build(build_id, recipe, files, lock.name, subdir, python, tuple(outputs), artefacts, arch=arch)
 
 
 def _lock_label(lock: ReleaseLock, outputs: Sequence[Rendered]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -13,20 +13,11 @@ import rattler_build
 
 from ctk.errors import RecipeError
 from ctk.platforms import this_platform
+from ctk.rendered import Rendered, rendered_outputs
 
-_ARTEFACT = re.compile(r"\.cache/artefacts/(?P<component>[^/]+)/(?P<version>[^/]+)/(?P<target>[^/]+)\.zip$")
 _SHARED = re.compile(r"\bfile:\s*(\.\./\S+)")
 _EXPRESSION = re.compile(r"\$\{\{(.*?)\}\}|^\s*(?:-\s*)?(?:if|skip):(.*)$", re.MULTILINE)
 _NAME = re.compile(r"\b[a-z_][a-z0-9_]*\b")
-
-
-@dataclass(frozen=True)
-class Source:
-    """What a rendered recipe reads: one artefact, by the three parts of its predictable path."""
-
-    component: str
-    version: str
-    target: str
 
 
 @dataclass(frozen=True)
@@ -81,32 +72,6 @@ class Recipe:
         shared = {(self.folder / name).resolve().parent for name in _SHARED.findall(text)}
         for folder in (self.folder, *sorted(s for s in shared if s.is_dir())):
             yield from sorted(p for p in folder.rglob("*") if p.is_file())
-
-
-@dataclass(frozen=True)
-class Rendered:
-    """One output of a recipe for one variant.
-
-    Attributes:
-        name, version, build_string: Of the package.
-        subdir: ``noarch`` or the platform's subdir.
-        variant: The variant keys this output uses.
-        depends, constrains: Its run requirements and constraints; pins to sibling outputs are package names only.
-        sources: The artefacts it reads.
-    """
-
-    name: str
-    version: str
-    build_string: str
-    subdir: str
-    variant: Mapping[str, str]
-    depends: tuple[str, ...]
-    constrains: tuple[str, ...]
-    sources: tuple[Source, ...]
-
-    @property
-    def file_name(self) -> str:
-        return f"{self.name}-{self.version}-{self.build_string}.conda"
 
 
 def find_recipes(folder: Path) -> dict[str, Recipe]:
@@ -176,43 +141,4 @@ def _narrowed(variants: rattler_build.VariantConfig, narrow: Mapping[str, str]) 
 
 def render(recipe: Recipe, variant_files: Sequence[Path], subdir: str) -> list[Rendered]:
     """The outputs of a recipe for one platform, every variant of them; skipped ones are absent."""
-    return [_rendered(v, subdir) for v in render_variants(recipe, variant_files, subdir)]
-
-
-def _rendered(variant: Any, subdir: str) -> Rendered:
-    recipe = variant.recipe.to_dict()
-    build = recipe["build"]
-    sources = [*_as_list(recipe.get("source"))]
-    for cache in recipe.get("staging_caches") or ():
-        sources += _as_list(cache.get("source"))
-    requirements = recipe.get("requirements") or {}
-    return Rendered(
-        name=recipe["package"]["name"],
-        version=str(recipe["package"]["version"]),
-        build_string=build["string"],
-        subdir="noarch" if build.get("noarch") else subdir,
-        variant=dict(variant.variant),
-        depends=tuple(_specs(requirements.get("run"))),
-        constrains=tuple(_specs(requirements.get("run_constraints"))),
-        sources=tuple(_sources(sources)),
-    )
-
-
-def _as_list(value: Any) -> list[Any]:
-    return [] if value is None else value if isinstance(value, list) else [value]
-
-
-def _specs(requirements: Iterable[Any] | None) -> Iterator[str]:
-    for item in requirements or ():
-        if isinstance(item, str):
-            yield item
-        else:
-            ((_, pin),) = item.items()
-            yield pin["name"]
-
-
-def _sources(sources: Iterable[Any]) -> Iterator[Source]:
-    for source in sources:
-        match = _ARTEFACT.search(str(source.get("path", ""))) if isinstance(source, dict) else None
-        if match:
-            yield Source(match["component"], match["version"], match["target"])
+    return rendered_outputs(render_variants(recipe, variant_files, subdir), subdir)

@@ -1,7 +1,7 @@
 """What every output of every recipe renders to and holds, in files that a reviewer can read: one for each output.
 
-Versions, platforms and Pythons are put as placeholders, so that variants which differ in nothing else share an entry,
-and a newer patch of a release changes no file. Many headers are put as their folder.
+Versions, platforms, Pythons and the two fits (native, compat) are put as placeholders, so that variants which differ in
+nothing else share an entry, and a newer patch of a release changes no file. Many headers are put as their folder.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class Golden:
     """One output.
 
     Attributes:
-        records: Variant (``13.4 linux-64``, ``13 linux-64 cp312``) -> what it renders to and holds.
+        records: Variant (``13.4 linux-64``, ``13 linux-64 cp312``) -> what it renders to and holds. Where native and
+            compat differ in more than their names, each is a variant of its own (``13.4 linux-64 native``).
         left_out: Variants for which the recipe leaves the output out.
         packages: Variant -> file name of the package.
     """
@@ -49,20 +50,27 @@ def rendered(workspace: Workspace) -> dict[str, Golden]:
     goldens: dict[str, Golden] = defaultdict(Golden)
     everything = Request(platforms=list(PLATFORMS))
     for build in plan(published_set(workspace), everything, python_tags(workspace.build_config)).builds:
-        release = build.lock.partition("-")[2]
-        variant = " ".join(part for part in (release, build.subdir, build.python) if part)
+        release = build.arch or build.lock.partition("-")[2]
+        label = " ".join(part for part in (release, build.subdir, build.python) if part)
         made = set()
         for output in render_variants(build.recipe, build.variant_files, build.subdir, build.narrow):
             recipe = output.recipe.to_dict()
             name = _file_name(recipe["package"]["name"], build.subdir)
             made.add(name)
-            goldens[name].records[variant] = dict(_record(recipe, _names(build, recipe)))
+            fit = dict(output.variant).get("cuda_fit", "")
+            variant = f"{label} {fit}".strip()
+            record = dict(_record(recipe, _names(build, recipe) | ({f"{fit}_*": "FIT_*"} if fit else {})))
+            twin = f"{label} {'compat' if fit == 'native' else 'native'}"
+            if fit and goldens[name].records.get(twin) == record:
+                del goldens[name].records[twin], goldens[name].packages[twin]
+                variant = label
+            goldens[name].records[variant] = record
             version, string = recipe["package"]["version"], recipe["build"]["string"]
             goldens[name].packages[variant] = f"{recipe['package']['name']}-{version}-{string}.conda"
         for written in build.recipe.output_names:
             name = _file_name(written.replace(_PLACE, build.subdir), build.subdir)
             if name not in made:
-                goldens[name].left_out.add(variant)
+                goldens[name].left_out.add(label)
     return goldens
 
 
@@ -84,7 +92,7 @@ def _names(build: Build, recipe: Mapping[str, Any]) -> dict[str, str]:
         names |= {f"cpython-3{minor}{build.python[len(tag[0].rstrip('t')) :]}-": "cpython-TAG-"}
     else:
         major, _, minor_text = build.lock.partition("-")[2].partition(".")
-        if minor_text:
+        if minor_text and not build.arch:
             names |= {f"{major}.{minor_text}": "MINOR", f"{major}.{int(minor_text) + 1}.0a0": "NEXT_MINOR.0a0"}
             names |= {f"_{major}{minor_text}.dll": "_MINOR.dll", ".".join(version.split(".")[:3]): "VERSION"}
     return names
@@ -130,7 +138,7 @@ def add_files(goldens: Mapping[str, Golden], packages: Iterable[Path]) -> None:
 
 
 def _shape(package: Path, variant: str) -> list[str]:
-    release, subdir, *python = variant.split()
+    release, subdir, *python = variant.removesuffix(" native").removesuffix(" compat").split()
     info = read_info(package)
     stand_in = Build("", None, (), f"cuda-{release}", subdir, "".join(python), (), ())  # type: ignore[arg-type]
     names = _names(stand_in, {"package": {"version": info.index.version}})

@@ -1,0 +1,76 @@
+"""The index of what was built says what the plan said: only so may `ctk verify` solve for platforms nobody built."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ctk.paths import Workspace
+from ctk.plan import Request, plan
+from ctk.platforms import NOARCH, PLATFORMS, this_platform
+from ctk.project import published_set, python_tags
+from ctk.repodata import FROM_BUILD, planned
+
+Repodata = dict[str, dict[str, Any]]
+EVERYWHERE = tuple(PLATFORMS)
+
+
+@cache
+def plan_says(project: Workspace, platforms: tuple[str, ...], releases: tuple[str, ...] = ()) -> Repodata:
+    request = Request(releases=releases, platforms=platforms)
+    return planned(plan(published_set(project), request, python_tags(project.build_config)))
+
+
+def index_says(channel: Path, subdir: str) -> dict[str, Any]:
+    return json.loads((channel / subdir / "repodata.json").read_text())
+
+
+def known_before(records: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {file: {k: v for k, v in r.items() if k not in FROM_BUILD} for file, r in records.items()}
+
+
+def differences(ours: Mapping[str, Mapping[str, Any]], theirs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """File -> field -> (planned, indexed), for packages that both have."""
+    return {
+        file: {
+            k: (ours[file].get(k), theirs[file].get(k))
+            for k in sorted(ours[file].keys() | theirs[file].keys())
+            if ours[file].get(k) != theirs[file].get(k)
+        }
+        for file in sorted(ours.keys() & theirs.keys())
+        if ours[file] != theirs[file]
+    }
+
+
+@pytest.mark.parametrize("subdir", ["this platform", NOARCH])
+def test_every_package_of_the_channel_is_indexed_as_planned(built: Workspace, subdir: str) -> None:
+    place = this_platform() if subdir == "this platform" else subdir
+    found = known_before(index_says(built.channel, place)["packages.conda"])
+    here = plan_says(built, (this_platform(),))[place]["packages.conda"]
+    # Whoever built for other platforms too has their noarch packages in the same channel.
+    anywhere = plan_says(built, EVERYWHERE)[place]["packages.conda"]
+    assert sorted(here.keys() - found.keys()) == [], "planned, but not in the channel"
+    assert sorted(found.keys() - anywhere.keys()) == [], "in the channel, but nothing makes it (any more)"
+    assert differences(anywhere, found) == {}
+
+
+def test_the_newest_release_is_indexed_as_planned_on_all_platforms(built: Workspace, all_platforms: Path) -> None:
+    says = plan_says(built, EVERYWHERE, ("13.4",))
+    assert set(says) == {*PLATFORMS, NOARCH}
+    for subdir, ours in says.items():
+        found = known_before(index_says(all_platforms, subdir)["packages.conda"])
+        assert sorted(ours["packages.conda"]) == sorted(found)
+        assert differences(ours["packages.conda"], found) == {}
+
+
+def test_the_rest_of_the_index_is_as_planned(built: Workspace) -> None:
+    for subdir, ours in plan_says(built, (this_platform(),)).items():
+        theirs = index_says(built.channel, subdir)
+        assert {k: v for k, v in ours.items() if k != "packages.conda"} == {
+            k: v for k, v in theirs.items() if k != "packages.conda"
+        }

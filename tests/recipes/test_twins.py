@@ -1,0 +1,164 @@
+"""Packages that are tied to a CUDA release come in twins, and solvers rank them as recipes/cuda-version says."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from ctk.lock import release_locks
+from ctk.package import read_info
+from ctk.paths import Workspace
+from ctk.plan import Request, plan
+from ctk.platforms import PLATFORMS
+from ctk.project import published_set, python_tags
+from ctk.repodata import planned
+
+Record = Mapping[str, Any]
+FITS = ("native", "compat")
+
+
+@pytest.fixture(scope="module")
+def records(project: Workspace) -> list[Record]:
+    """Every package of the channel, on every platform."""
+    everything = plan(published_set(project), Request(platforms=list(PLATFORMS)), python_tags(project.build_config))
+    return [r for subdir in planned(everything).values() for r in subdir["packages.conda"].values()]
+
+
+def ties(record: Record) -> list[str]:
+    return [spec for spec in record["depends"] if spec.split()[0] == "cuda-version"]
+
+
+def fit(record: Record) -> str:
+    """``native`` or ``compat``; "" for a package that has no twin."""
+    if record["name"] == "cuda-version":
+        return record["build"].partition("_")[0]
+    return next((f for f in FITS for spec in ties(record) if spec.endswith(f" {f}_*")), "")
+
+
+def twins(records: list[Record]) -> Iterator[dict[str, Record]]:
+    """The builds of one package, by fit: what is alike but for the fit and the hashes."""
+    found: dict[str, list[Record]] = defaultdict(list)
+    for record in records:
+        if fit(record):
+            alike = [re.sub(r"\bh[0-9a-f]{7}_\d+$|\b(native|compat)_\*", "*", spec) for spec in record["depends"]]
+            python = next((spec for spec in alike if spec.startswith("python_abi")), "")
+            tie = next((spec for spec in alike if spec.startswith("cuda-version")), "")
+            found[f"{record['subdir']}/{record['name']} {record['version']} {tie} {python}"].append(record)
+    for name, pair in found.items():
+        assert sorted(map(fit, pair)) == ["compat", "native"], name
+        yield {fit(record): record for record in pair}
+
+
+def test_whatever_depends_on_cuda_version_has_a_twin(records: list[Record]) -> None:
+    single = {r["name"] for r in records if ties(r) and not fit(r)}
+    assert single == {"cuda-pathfinder"}  # it goes with both majors, and decides nothing
+    assert len(list(twins(records))) > 300
+
+
+def test_a_tracked_feature_puts_compat_last_and_nothing_else(records: list[Record]) -> None:
+    for record in records:
+        assert bool(record.get("track_features")) == (fit(record) == "compat"), record["name"]
+
+
+def test_twins_differ_in_nothing_but_their_fit(records: list[Record]) -> None:
+    for pair in twins(records):
+        native, compat = pair["native"], pair["compat"]
+        assert native["build_number"] == compat["build_number"] + 100, native["name"]
+        if native["name"] == "cuda-version":
+            continue
+        for key in ("depends", "constrains"):
+            plain = [
+                [re.sub(r"\bh[0-9a-f]{7}_\d+$|\b(native|compat)_\*", "*", spec) for spec in record.get(key, ())]
+                for record in (native, compat)
+            ]
+            assert plain[0] == plain[1], native["name"]
+
+
+def test_an_exact_pin_is_to_the_same_fit(records: list[Record]) -> None:
+    """Or to what has none: a native package that brought a compat one could not be installed."""
+    builds = {(r["name"], r["build"]): fit(r) for r in records}
+    pins = 0
+    for record in records:
+        for name, build in re.findall(r"^(\S+) ==\S+ (\S+)$", "\n".join(record["depends"]), re.M):
+            pins += 1
+            assert builds[name, build] in (fit(record), ""), (record["name"], name)
+    assert pins > 100
+
+
+def test_only_the_native_cuda_version_depends_on_a_virtual_cuda_package(records: list[Record]) -> None:
+    asking = {(r["name"], fit(r)) for r in records if any(spec.startswith("__cuda") for spec in r["depends"])}
+    assert asking == {("cuda-version", "native")}
+    limiting = {r["name"] for r in records if any(spec.startswith("__cuda") for spec in r.get("constrains", ()))}
+    assert limiting == {"cuda-version", "cuda-arch"}
+
+
+def test_cuda_version_says_what_was_measured(records: list[Record], project: Workspace) -> None:
+    facts = {lock.minor: lock.facts for lock in release_locks(project).values() if lock.is_ctk}
+    found = {(r["version"], fit(r)): r for r in records if r["name"] == "cuda-version"}
+    assert set(found) == {(minor, f) for minor in facts for f in FITS}
+    for minor, fact in facts.items():
+        assert fact is not None
+        lowest, highest = fact.gpu_architectures[0], fact.gpu_architectures[-1]
+        native, compat = found[minor, "native"], found[minor, "compat"]
+        assert native["depends"] == [f"__cuda >={minor}"]
+        assert native["constrains"] == [f"__cuda_arch >={lowest},<={highest}", f"cudatoolkit {minor}.*"]
+        assert compat["depends"] == []
+        major = minor.split(".")[0]
+        assert compat["constrains"] == [f"__cuda >={major}", f"__cuda_arch >={lowest}", f"cudatoolkit {minor}.*"]
+
+
+def test_cuda_arch_has_a_version_for_each_gpu_that_a_release_knows(records: list[Record], project: Workspace) -> None:
+    known = {arch for lock in release_locks(project).values() if lock.facts for arch in lock.facts.gpu_architectures}
+    found = {r["version"]: r["constrains"] for r in records if r["name"] == "cuda-arch"}
+    assert found == {arch: [f"__cuda_arch >={arch}"] for arch in known}
+
+
+def test_a_newer_cuda_and_the_usual_python_rank_first(records: list[Record]) -> None:
+    """cuda-core and numba-cuda have one version for both majors; free-threaded builds differ in python_abi only."""
+    for name in ("cuda-core", "numba-cuda", "cuda-bindings"):
+        numbers: dict[tuple[str, str, bool], set[int]] = defaultdict(set)
+        for r in records:
+            if r["name"] == name:
+                free_threaded = any(re.search(r"python_abi .*t$", spec) for spec in r["depends"])
+                numbers[fit(r), r["build"][:6], free_threaded].add(r["build_number"])
+        single = {key: min(found) for key, found in numbers.items() if len(found) == 1}
+        assert single.keys() == numbers.keys()
+        for (f, major, free_threaded), number in single.items():
+            if major == "cuda12" and (f, "cuda13", free_threaded) in single:
+                assert number < single[f, "cuda13", free_threaded]
+            if free_threaded:
+                assert number < single[f, major, False]
+
+
+def test_a_package_of_files_is_named_by_its_own_twins_only(records: list[Record]) -> None:
+    files = {r["name"] for r in records if r["name"].endswith("-files")}
+    assert files
+    for record in records:
+        for spec in record["depends"]:
+            name = spec.split()[0]
+            if name in files:
+                assert name == f"{record['name']}-files"
+                assert " ==" in spec
+        if record["name"] in files:
+            assert not ties(record)
+
+
+def test_built_twins_hold_the_same_files(built: Workspace) -> None:
+    """Made from one tree: a machine with a driver and one without run the same programs."""
+    contents: dict[str, list[object]] = defaultdict(list)
+    for package in sorted(built.channel.resolve().rglob("*.conda")):
+        info = read_info(package)
+        index = info.index
+        if index.name != "cuda-pathfinder" and any(spec.startswith("cuda-version") for spec in index.depends):
+            python = next((spec for spec in index.depends if spec.startswith("python_abi")), "")
+            tie = next(spec.rpartition(" ")[0] for spec in index.depends if spec.startswith("cuda-version"))
+            paths = [(p.path, p.kind, p.sha256) for p in info.paths if not p.path.startswith("info/")]
+            contents[f"{index.subdir}/{index.name} {index.version} {tie} {python}"].append(paths)
+    assert len(contents) > 50
+    for name, pair in contents.items():
+        assert len(pair) == 2, name
+        assert pair[0] == pair[1], name
