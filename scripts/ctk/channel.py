@@ -6,7 +6,6 @@ in place by one rename: a reader sees the old channel or the new one.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import shutil
@@ -20,6 +19,7 @@ from rattler.index import index_fs
 from rattler.package_streaming import PackageArchive
 
 from ctk.build import Built
+from ctk.coroutines import run
 from ctk.fetch import disk_errors
 
 
@@ -108,7 +108,7 @@ def _assemble(channel: Path, wanted: Mapping[str, list[str]], files: list[str]) 
             os.link(file, target)
         except OSError:
             shutil.copyfile(file, target)
-    asyncio.run(_index(state))
+    run(_index(state))
     shutil.rmtree(state / ".tmp", ignore_errors=True)  # rattler's, empty
     state.with_suffix(".json").write_text(json.dumps(wanted, indent=1, sort_keys=True))
     return state

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import rattler
 from rattler import Subdir
 
+from ctk.coroutines import run
 from ctk.fetch import disk_errors
 from ctk.solve import Pick
 
@@ -55,7 +55,7 @@ def create(pick: Pick, prefix: Path, cache: Path) -> Environment:
         pass
     note.unlink(missing_ok=True)
     with disk_errors(prefix.parent):
-        asyncio.run(_install(pick, prefix, cache))
+        run(_install(pick, prefix, cache))
         # conda's own list of files in conda-meta ignores names it does not know.
         note.write_text(json.dumps(wanted, indent=1))
     return Environment(prefix, pick, True)

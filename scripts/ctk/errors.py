@@ -26,6 +26,12 @@ class CtkError(Exception):
         self.step = step
 
 
+class BadValue(CtkError):
+    """A value on the command line that cannot be read."""
+
+    exit_code = 2
+
+
 class UnknownName(CtkError):
     """A release, recipe, platform or Python that does not exist here."""
 
@@ -78,9 +84,17 @@ class AuditFailed(CtkError):
 
 
 class Unsolvable(CtkError):
-    """No set of packages satisfies the request."""
+    """No set of packages satisfies the request.
+
+    Args:
+        solver: The solver's own text, "" where it was not asked.
+    """
 
     exit_code = 10
+
+    def __init__(self, cause: str, step: str = "", solver: str = "") -> None:
+        super().__init__(cause, step)
+        self.solver = solver
 
 
 class Busy(CtkError):
@@ -117,6 +131,24 @@ class MeasureFailed(CtkError):
     """A library that does not answer what it is asked about itself."""
 
     exit_code = 16
+
+
+class VerifyFailed(CtkError):
+    """A solver does not pick from the channel what it must."""
+
+    exit_code = 17
+
+
+class SolverMissing(CtkError):
+    """A second solver or client that is not installed here."""
+
+    exit_code = 18
+
+
+class SolverFailed(CtkError):
+    """A second solver or client that crashes, does not end, or answers what cannot be read."""
+
+    exit_code = 19
 
 
 def problems(kind: type[CtkError], where: str, found: Sequence[str], step: str) -> CtkError:

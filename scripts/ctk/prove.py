@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rattler import Gateway
-
+from ctk.catalogue import Catalogue
 from ctk.environment import Environment, create
-from ctk.errors import ProofFailed, Unsolvable
+from ctk.errors import ProofFailed
 from ctk.paths import Workspace
-from ctk.solve import Pick, Scenario, solve
+from ctk.solve import Pick, Scenario
+from ctk.unsolvable import solve_or_say_why
 
-DRIVERS = ("12.4", "12.9", "13.0", "13.4", None)
+# Driver and GPU. CUDA 13 cannot compile for the fourth one's, a V100.
+MACHINES = (("12.2", None), ("12.9", None), ("13.0", None), ("13.0", "7.0"), ("13.4", None), (None, None))
 
 
 @dataclass(frozen=True)
@@ -42,30 +43,26 @@ REQUESTS = (
 
 @dataclass(frozen=True)
 class Answer:
-    """What a solver says to a request on a machine: a pick, or why there is none."""
+    """What a solver says to a request on a machine: a pick, or None."""
 
     request: Request
     driver: str | None
+    arch: str | None
     pick: Pick | None
-    problem: str = ""
 
 
-def picks(channels: Sequence[Path | str], subdir: str) -> Iterator[Answer]:
-    """The pick of each request for each driver."""
-    gateway = Gateway()
+def picks(catalogue: Catalogue) -> Iterator[Answer]:
+    """The pick of each request for each machine."""
     for request in REQUESTS:
-        for driver in DRIVERS:
-            try:
-                pick = solve(Scenario(request.specs, subdir, driver), channels, gateway)
-            except Unsolvable as error:
-                yield Answer(request, driver, None, error.cause)
-            else:
-                yield Answer(request, driver, pick)
+        for driver, arch in MACHINES:
+            scenario = Scenario(request.specs, catalogue.subdir, driver, arch)
+            yield Answer(request, driver, arch, catalogue.pick(scenario))
 
 
-def make(request: Request, channels: Sequence[Path | str], scenario: Scenario, workspace: Workspace) -> Environment:
+def make(request: Request, catalogue: Catalogue, scenario: Scenario, workspace: Workspace) -> Environment:
     """Creates the environment of a request for a machine."""
-    return create(solve(scenario, channels), workspace.environments / request.name, workspace.cache / "packages")
+    pick = solve_or_say_why(scenario, catalogue)
+    return create(pick, workspace.environments / request.name, workspace.cache / "packages")
 
 
 def use(request: Request, environment: Environment) -> Mapping[str, object]:

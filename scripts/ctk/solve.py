@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import platform as host
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import rattler
-from rattler import Gateway, GenericVirtualPackage, PackageName, RepoDataRecord, Version
+from rattler import Gateway, GenericVirtualPackage, MatchSpec, RepoDataRecord
 from rattler.exceptions import GatewayError, InvalidMatchSpecError, SolverError
-from rattler.package.build_string import BuildString
 
+from ctk.coroutines import run
 from ctk.errors import UnknownName, Unsolvable
-from ctk.platforms import NOARCH, PLATFORMS, this_platform
-
-# What a machine of a platform has at least, where it is not this one. glibc: AlmaLinux 8's, the oldest that
-# manylinux_2_28 wheels (cuda-bindings, cuda-core, numba-cuda) are meant for.
-_FOREIGN = {
-    "linux": [("__unix", "0", "0"), ("__linux", "4.18", "0"), ("__glibc", "2.28", "0")],
-    "win": [("__win", "10.0", "0")],
-}
-_ARCHSPEC = {"64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
+from ctk.machine import virtual_packages
+from ctk.platforms import NOARCH, PLATFORMS
 
 
 @dataclass(frozen=True)
@@ -44,16 +36,7 @@ class Scenario:
     @property
     def virtual_packages(self) -> list[GenericVirtualPackage]:
         """What a client would detect on that machine."""
-        system, machine = self.subdir.split("-")
-        base = [(n, v, b) for n, v, b in _FOREIGN[system]]
-        if self.subdir == this_platform() and system == "linux":
-            base[-1] = ("__glibc", host.libc_ver()[1] or "2.17", "0")
-        base.append(("__archspec", "1", _ARCHSPEC[machine]))
-        if self.driver:
-            base.append(("__cuda", self.driver, "0"))
-        if self.arch:
-            base.append(("__cuda_arch", self.arch, "0"))
-        return [virtual_package(*parts) for parts in base]
+        return virtual_packages(self.subdir, self.driver, self.arch)
 
 
 @dataclass(frozen=True)
@@ -83,23 +66,16 @@ class Pick:
         return self.version("cuda-version")
 
     @property
+    def fit(self) -> str:
+        """``native`` or ``compat``, as the pick's cuda-version is; "" without CUDA or in a channel with one build."""
+        record = self.record("cuda-version")
+        kind = str(record.build).split("_")[0] if record else ""
+        return kind if kind in ("native", "compat") else ""
+
+    @property
     def size(self) -> int:
         """Bytes to download."""
         return sum(r.size or 0 for r in self.records)
-
-
-def virtual_package(name: str, version: str, build: str = "0") -> GenericVirtualPackage:
-    """One virtual package, e.g. ``__cuda`` 13.0."""
-    return GenericVirtualPackage(PackageName(name), Version(version), BuildString(build))
-
-
-def detected_driver() -> str | None:
-    """The CUDA version that this machine's driver supports, as rattler detects it; None without a driver."""
-    for package in rattler.VirtualPackage.detect():
-        generic = package.into_generic()
-        if generic.name.normalized == "__cuda":
-            return str(generic.version)
-    return None
 
 
 def solve(scenario: Scenario, channels: Sequence[Path | str], gateway: Gateway | None = None) -> Pick:
@@ -111,13 +87,15 @@ def solve(scenario: Scenario, channels: Sequence[Path | str], gateway: Gateway |
         gateway: Kept by callers that solve often, so that repodata is read once.
 
     Raises:
-        Unsolvable: With the solver's own explanation.
+        UnknownName: No such platform.
+        Unsolvable: With the solver's own text in `solver`, or without when a channel or the request cannot be read.
+            `ctk.unsolvable` finds the cause.
     """
     if scenario.subdir not in PLATFORMS:
         raise UnknownName.of("platform", scenario.subdir, PLATFORMS)
-    sources = [channel_url(c) for c in channels]
     try:
-        records = asyncio.run(_solve(scenario, sources, gateway))
+        with reading(channels):
+            records = run(_solve(scenario, [channel_url(c) for c in channels], gateway))
     except InvalidMatchSpecError as error:
         raise Unsolvable(
             f"the request cannot be read: {error}", "write it as for conda: name, name=1.2 or 'name >=1.2'"
@@ -127,18 +105,35 @@ def solve(scenario: Scenario, channels: Sequence[Path | str], gateway: Gateway |
             f"no set of packages satisfies {' '.join(scenario.specs)} on {scenario.subdir} "
             f"{'with a driver for CUDA ' + scenario.driver if scenario.driver else 'without a driver'}:\n{error}",
             "change what was asked for, or update the driver",
-        ) from None
-    except GatewayError as error:
-        raise Unsolvable(
-            f"a channel could not be read: {error}", "run `ctk build` first, or check the channel's address"
+            str(error),
         ) from None
     return Pick(scenario, tuple(sorted(records, key=lambda r: r.name.normalized)))
+
+
+@contextmanager
+def reading(channels: Sequence[Path | str]) -> Iterator[None]:
+    """Turns what rattler says of a channel that it cannot read into an error of ours.
+
+    Raises:
+        Unsolvable: Naming the folder that is not there, or with rattler's first line.
+    """
+    for channel in channels:
+        if isinstance(channel, Path) and not channel.is_dir():
+            raise Unsolvable(f"there is no channel in {channel}", "run `ctk build` first")
+    try:
+        yield
+    except GatewayError as error:
+        first, *rest = str(error).splitlines()
+        why = f" ({rest[-1].removeprefix('Caused by: ')})" if rest else ""
+        step = "check the channel's address, and whether it can be reached from here"
+        raise Unsolvable(f"a channel could not be read: {first}{why}", step) from None
 
 
 async def _solve(scenario: Scenario, sources: Sequence[str], gateway: Gateway | None) -> list[RepoDataRecord]:
     return await rattler.solve(
         sources=sources,
-        specs=list(scenario.specs),
+        # As MatchSpec reads them: rattler's own reading of strings refuses conda's name=version=build.
+        specs=[MatchSpec(spec) for spec in scenario.specs],
         gateway=gateway or Gateway(),
         platforms=[scenario.subdir, NOARCH],
         virtual_packages=scenario.virtual_packages,

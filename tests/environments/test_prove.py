@@ -10,10 +10,11 @@ from conftest import ctk
 from ctk import prove
 from ctk.environment import create
 from ctk.errors import ProofFailed
+from ctk.machine import detected_driver
 from ctk.paths import Workspace
 from ctk.platforms import this_platform
 from ctk.prove import REQUESTS, Request
-from ctk.solve import Scenario, detected_driver, solve
+from ctk.solve import Scenario, solve
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What a solver answers to the two requests this project exists for, from the channel that was built."""
+"""What a solver answers from the channel that was built: the toolkit that runs on the machine, in one CUDA major."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from ctk.platforms import this_platform
 from ctk.solve import Pick, Scenario, solve
 
 MAJOR_PACKAGES = ("cuda-bindings", "cuda-nvrtc", "libnvjitlink", "cuda-nvvm-impl")
+REQUESTS = ("cuda-core", "numba-cuda", "cuda-python", "cuda-bindings", "cuda-nvrtc")
+# The oldest toolkit that is locked is published for x86 only: elsewhere its drivers get minor-version compatibility.
+OLD_DRIVER = "12.0 native" if this_platform() in ("linux-64", "win-64") else "12.9 compat"
 
 
 @pytest.fixture(scope="module")
@@ -18,54 +21,119 @@ def gateway() -> Gateway:
     return Gateway()
 
 
-def pick(where: Workspace, gateway: Gateway, specs: str, driver: str | None) -> Pick:
-    scenario = Scenario(tuple(specs.split()), this_platform(), driver)
+def pick(where: Workspace, gateway: Gateway, specs: str, driver: str | None, arch: str | None = None) -> Pick:
+    scenario = Scenario(tuple(specs.split()), this_platform(), driver, arch)
     return solve(scenario, [where.channel, where.base_channel], gateway)
 
 
-@pytest.mark.parametrize("driver", ["12.4", "12.9", "13.0", "13.4", None])
-@pytest.mark.parametrize("specs", ["cuda-core", "numba-cuda", "cuda-python", "cuda-version=12.6 numba-cuda"])
-def test_a_pick_never_mixes_cuda_majors(built: Workspace, gateway: Gateway, specs: str, driver: str | None) -> None:
+def toolkit(found: Pick) -> str:
+    """Such as ``13.0 native``."""
+    return f"{found.toolkit} {found.fit}"
+
+
+@pytest.mark.parametrize("specs", REQUESTS)
+@pytest.mark.parametrize(
+    ("driver", "arch", "expected"),
+    [
+        ("12.0", "9.0", OLD_DRIVER),
+        ("12.2", "9.0", OLD_DRIVER),
+        ("12.6", "9.0", "12.6 native"),
+        ("12.8", None, "12.6 native"),
+        ("12.9", "9.0", "12.9 native"),
+        ("13.0", "9.0", "13.0 native"),
+        ("13.0", None, "13.0 native"),
+        ("13.2", "9.0", "13.0 native"),
+        ("13.4", "9.0", "13.4 native"),
+        ("13.5", "9.0", "13.4 native"),
+        (None, None, "13.4 compat"),
+    ],
+)
+def test_a_driver_gets_the_newest_toolkit_whose_ptx_it_loads(
+    built: Workspace, gateway: Gateway, specs: str, driver: str | None, arch: str | None, expected: str
+) -> None:
+    assert toolkit(pick(built, gateway, specs, driver, arch)) == expected
+
+
+@pytest.mark.parametrize("specs", REQUESTS)
+@pytest.mark.parametrize(
+    ("driver", "arch", "expected"),
+    [
+        ("13.0", "7.0", "12.9 native"),  # CUDA 13 cannot compile for a V100
+        ("13.4", "5.0", "12.9 native"),
+        ("13.0", "7.5", "13.0 native"),
+        ("12.6", "10.0", "12.9 compat"),  # 12.6 does not know a B200, and 12.9's PTX is too new for the driver
+        ("12.9", "10.0", "12.9 native"),
+        ("13.4", "12.1", "13.4 native"),
+        ("13.5", "13.0", "13.4 compat"),  # a GPU that no toolkit knows gets the newest
+    ],
+)
+def test_a_gpu_gets_a_toolkit_that_compiles_for_it(
+    built: Workspace, gateway: Gateway, specs: str, driver: str, arch: str, expected: str
+) -> None:
+    assert toolkit(pick(built, gateway, specs, driver, arch)) == expected
+
+
+@pytest.mark.parametrize(
+    ("pin", "driver", "expected"),
+    [
+        ("13.4", "13.0", "13.4 compat"),
+        ("13.4", "13.4", "13.4 native"),
+        ("13", "13.0", "13.0 native"),
+        ("13.0", "13.4", "13.0 native"),
+        ("12", "13.4", "12.9 native"),
+        ("12", "12.6", "12.6 native"),
+        ("12.6", "13.0", "12.6 native"),
+        ("12.9", "12.4", "12.9 compat"),
+        ("12", None, "12.9 compat"),
+        ("12.6", None, "12.6 compat"),
+    ],
+)
+def test_a_pinned_toolkit_is_exactly_that_toolkit(
+    built: Workspace, gateway: Gateway, pin: str, driver: str | None, expected: str
+) -> None:
+    for package in ("cuda-core", "numba-cuda"):
+        found = pick(built, gateway, f"cuda-version={pin} {package}", driver, "9.0" if driver else None)
+        assert toolkit(found) == expected
+        assert found.version("cuda-nvrtc").startswith(f"{found.toolkit}.")
+        assert found.version(package)
+    assert found.version("cuda-cudart").startswith(f"{found.toolkit}.")
+
+
+@pytest.mark.parametrize("driver", ["12.2", "12.9", "13.0", "13.4", None])
+@pytest.mark.parametrize("specs", [*REQUESTS, "cuda-version=12.6 numba-cuda"])
+def test_a_pick_never_mixes_cuda_majors_or_native_with_compat(
+    built: Workspace, gateway: Gateway, specs: str, driver: str | None
+) -> None:
     found = pick(built, gateway, specs, driver)
-    majors = {found.version(name).split(".")[0] for name in MAJOR_PACKAGES if found.record(name)}
-    assert majors == {found.toolkit.split(".")[0]}
+    major = found.toolkit.split(".")[0]
+    assert {found.version(name).split(".")[0] for name in MAJOR_PACKAGES if found.record(name)} == {major}
     core = found.record("cuda-core")
     if core is not None:
-        assert str(core.build).startswith(f"cuda{found.toolkit.split('.')[0]}_")
+        assert str(core.build).startswith(f"cuda{major}_")
+    # cuda-pathfinder alone has one build: it spans both majors.
+    for record in found.records:
+        ties = [need for need in record.depends if need.startswith("cuda-version ")]
+        if record.name.normalized != "cuda-pathfinder":
+            assert all(need.endswith(f" {found.fit}_*") for need in ties), record
 
 
-@pytest.mark.parametrize("driver", ["12.4", "12.9"])
-def test_a_driver_for_cuda_12_gets_cuda_12(built: Workspace, gateway: Gateway, driver: str) -> None:
-    assert pick(built, gateway, "cuda-core", driver).toolkit.startswith("12.")
-
-
-@pytest.mark.parametrize("driver", ["13.0", "13.4", None])
-def test_a_newer_driver_and_a_machine_without_one_get_cuda_13(
-    built: Workspace, gateway: Gateway, driver: str | None
+@pytest.mark.parametrize(
+    ("specs", "driver", "arch"),
+    [
+        ("cuda-core", "11.8", "9.0"),
+        ("cuda-core", "13.0", "3.5"),
+        ("cuda-version=13.0 cuda-core", "12.9", "9.0"),
+        ("cuda-version=13.0 cuda-core", "13.0", "7.0"),
+        ("cuda-version=12 cuda-bindings=13", None, None),
+        ("cuda-core=1.2.2=cuda12_* cuda-bindings=13", "13.4", "9.0"),
+    ],
+)
+def test_what_cannot_work_is_refused(
+    built: Workspace, gateway: Gateway, specs: str, driver: str | None, arch: str | None
 ) -> None:
-    assert pick(built, gateway, "cuda-core", driver).toolkit.startswith("13.")
-
-
-@pytest.mark.parametrize("driver", ["12.4", "12.9", "13.0", "13.4", None])
-@pytest.mark.parametrize("minor", ["12.6", "12.9"])
-def test_an_explicit_toolkit_is_exactly_that_toolkit(
-    built: Workspace, gateway: Gateway, minor: str, driver: str | None
-) -> None:
-    found = pick(built, gateway, f"cuda-version={minor} numba-cuda", driver)
-    assert found.toolkit == minor
-    assert found.version("cuda-nvrtc").startswith(f"{minor}.")
-    assert found.version("cuda-cudart").startswith(f"{minor}.")
-    assert found.version("numba-cuda")
-
-
-def test_a_toolkit_of_another_major_than_the_driver_s_is_refused(built: Workspace, gateway: Gateway) -> None:
-    with pytest.raises(Unsolvable, match=r"cuda-version=13\.0 cuda-core"):
-        pick(built, gateway, "cuda-version=13.0 cuda-core", "12.9")
-
-
-def test_two_majors_cannot_be_asked_for_at_once(built: Workspace, gateway: Gateway) -> None:
-    with pytest.raises(Unsolvable):
-        pick(built, gateway, "cuda-version=12 cuda-bindings=13", None)
+    with pytest.raises(Unsolvable) as error:
+        pick(built, gateway, specs, driver, arch)
+    assert error.value.solver
 
 
 def test_cuda_bindings_13_brings_no_cudart(built: Workspace, gateway: Gateway) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import posixpath
 import re
@@ -19,6 +18,7 @@ from rattler.solver import solve_with_sparse_repodata
 
 from ctk.audit.contents import half_of, link_target, target_subdir
 from ctk.audit.scan import PackageScan
+from ctk.coroutines import run
 from ctk.package import Index
 from ctk.platforms import NOARCH
 
@@ -177,7 +177,7 @@ class PackageSet:
                 path.write_text(json.dumps(self._repodata(part)))
                 sources.append(SparseRepoData(Channel("audit"), part, path))
             try:
-                asyncio.run(solve_with_sparse_repodata(exact, sources, virtual_packages=machine))
+                run(solve_with_sparse_repodata(exact, sources, virtual_packages=machine))
             except SolverError:
                 return False
             finally:

@@ -6,6 +6,7 @@ Prints one JSON object.
 import json
 import platform
 import sys
+from pathlib import Path
 
 import cuda.core
 import numpy as np
@@ -59,10 +60,32 @@ def cubin(arch: str) -> ObjectCode:
     return Program(WHOLE, "c++", ProgramOptions(arch=f"sm_{arch}")).compile("cubin")
 
 
+def ptx(arch: str) -> ObjectCode:
+    return Program(WHOLE, "c++", ProgramOptions(arch=f"compute_{arch}")).compile("ptx")
+
+
 def linked(arch: str) -> ObjectCode:
     options = ProgramOptions(arch=f"sm_{arch}", relocatable_device_code=True, link_time_optimization=True)
     parts = [Program(code, "c++", options).compile("ltoir") for code in (CODE, HELPER)]
     return Linker(*parts, options=LinkerOptions(arch=f"sm_{arch}", link_time_optimization=True)).link("cubin")
+
+
+def fit() -> str:
+    """``native`` or ``compat``: the build of cuda-version in this environment."""
+    (record,) = (Path(sys.prefix) / "conda-meta").glob("cuda-version-*.json")
+    return json.loads(record.read_text())["build"].partition("_")[0]
+
+
+def loaded_ptx(arch: str) -> str:
+    """What the driver does with this toolkit's PTX."""
+    try:
+        difference = compute(ptx, arch)
+    except Exception as error:  # cuda.core's own class, whose name is not public
+        if "CUDA_ERROR_UNSUPPORTED_PTX_VERSION" not in str(error):
+            raise
+        return "refused, as it is newer than the driver"
+    assert difference < 1e-6
+    return "runs"
 
 
 def main() -> None:
@@ -80,6 +103,7 @@ def main() -> None:
         "cuda-core": cuda.core.__version__,
         "nvrtc": f"{major}.{minor}",
         "nvjitlink": ".".join(map(str, nvjitlink.version())),
+        "cuda-version": fit(),
         "arch": arch,
         "cubin bytes": len(cubin(arch).code),
         "linked bytes": len(linked(arch).code),
@@ -90,6 +114,8 @@ def main() -> None:
         found["largest difference, cubin"] = compute(cubin, arch)
         found["largest difference, linked"] = compute(linked, arch)
         assert found["largest difference, cubin"] < 1e-6 > found["largest difference, linked"]
+        found["ptx"] = loaded_ptx(arch)
+        assert found["ptx"] == "runs" or found["cuda-version"] == "compat", "a native toolkit's PTX must load"
     json.dump(found, sys.stdout)
 
 

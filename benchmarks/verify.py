@@ -1,0 +1,111 @@
+"""Measures how fast scenarios are solved: one at a time, several at a time, in processes, and by libsolv where it is.
+
+Every way answers the same sample and must answer it alike. CPU time is that of the solves alone: on a machine with
+other work it says more than the clock. Example: .venv/bin/python benchmarks/verify.py 4000
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+
+from ctk.lock import release_locks
+from ctk.paths import workspace
+from ctk.report import Reporter
+from ctk.solve import Scenario
+from ctk.verify import channels, clients
+from ctk.verify.answers import Answer, Solver
+from ctk.verify.facts import facts
+from ctk.verify.matrix import Tally
+from ctk.verify.oracle import Question
+from ctk.verify.rattler_solver import RattlerSolver
+from ctk.verify.scenarios import matrix, scenario
+from ctk.verify.universe import pythons
+
+CORES = os.cpu_count() or 1
+TARGET = 20_000, 60.0
+"""Scenarios and seconds that `ctk verify` is meant to manage on two cores."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("count", nargs="?", type=int, default=4000, help="scenarios in the sample")
+    parser.add_argument("--whole", action="store_true", help="time the default scenarios of `ctk verify` as well")
+    options = parser.parse_args()
+    where, report = workspace(), Reporter()
+
+    start = time.perf_counter()
+    known = facts(release_locks(where).values())
+    content = channels.planned(where)
+    planned = time.perf_counter() - start
+    every = matrix(known, pythons())
+    questions = every.sample(options.count, 0)
+    with tempfile.TemporaryDirectory(prefix="ctk-benchmark-") as folder:
+        solved = channels.write(content, Path(folder))
+        ways: dict[str, Callable[[Sequence[Scenario]], Iterator[Answer]]] = {
+            f"{jobs} at a time": partial(RattlerSolver(jobs).solve_all, channels=solved.folders)
+            for jobs in (1, CORES, 2 * CORES, 8 * CORES)
+        }
+        ways[f"{CORES} processes"] = partial(in_processes, folders=solved.folders)
+        if "libsolv" in clients.installed(where):
+            ways["libsolv, one core"] = partial(clients.solver("libsolv", where).solve_all, channels=solved.folders)
+        rows = [measure(name, solve, questions) for name, solve in ways.items()]
+        title = f"{len(questions)} of {len(every)} scenarios on {CORES} cores; {planned:.1f} s to plan before"
+        report.table(title, ["way", "seconds", "solves/s", "CPU ms each"], rows, ["seconds", "solves/s", "CPU ms each"])
+        if options.whole:
+            whole(Tally(known, solved), RattlerSolver(), every.covering(), report)
+
+
+def measure(name: str, solve: Callable[[Sequence[Scenario]], Iterator[Answer]], questions: Sequence[Question]) -> tuple:
+    """One row: a way to solve, seconds, solves a second, milliseconds of CPU time for each."""
+    asked = [scenario(question) for question in questions]
+    start, busy = time.perf_counter(), cpu_seconds()
+    answered = sum(1 for _ in solve(asked))
+    seconds, busy = time.perf_counter() - start, cpu_seconds() - busy
+    if answered != len(asked):
+        sys.exit(f"{name}: {answered} of {len(asked)} answered")
+    return name, f"{seconds:.1f}", f"{answered / seconds:.0f}", f"{1000 * busy / answered:.2f}"
+
+
+def whole(tally: Tally, solver: Solver, questions: Sequence[Question], report: Reporter) -> None:
+    """What `ctk verify` does without options, with the comparison of each answer, against the target."""
+    busy = cpu_seconds()
+    tally.run(solver, questions)
+    busy = cpu_seconds() - busy
+    scenarios, limit = TARGET
+    report.console.print(
+        f"default: {len(questions)} scenarios in {tally.seconds:.1f} s ({busy:.1f} s of CPU time, {busy / CORES:.1f} s "
+        f"on {CORES} cores that do nothing else), {tally.total.wrong} wrong; target: {scenarios} in {limit:.0f} s",
+        soft_wrap=True,
+    )
+
+
+def in_processes(scenarios: Sequence[Scenario], folders: Sequence[Path]) -> Iterator[Answer]:
+    """The same with a process for each core, each solving one at a time."""
+    parts = [scenarios[start::CORES] for start in range(CORES)]
+    # Not forked: the threads of rattler's runtime would not be in the copy.
+    with ProcessPoolExecutor(CORES, get_context("spawn")) as pool:
+        for answers in pool.map(_part, parts, [folders] * CORES):
+            yield from answers
+
+
+def _part(scenarios: Sequence[Scenario], folders: Sequence[Path]) -> list[Answer]:
+    return list(RattlerSolver(1).solve_all(scenarios, folders))
+
+
+def cpu_seconds() -> float:
+    """CPU time of this process and of those that it started and that have ended."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+if __name__ == "__main__":
+    main()

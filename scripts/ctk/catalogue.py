@@ -1,0 +1,158 @@
+"""What channels hold, and what a solver makes of it: the questions that an explanation asks, each answered once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from rattler import Gateway, MatchSpec, RepoDataRecord, Version
+
+from ctk.coroutines import run
+from ctk.errors import Unsolvable
+from ctk.machine import driver_version
+from ctk.platforms import NOARCH
+from ctk.solve import Pick, Scenario, channel_url, reading, solve
+
+# Newer than any: a machine with it refuses nothing for its driver.
+ANY_DRIVER = "99.0"
+PYTHON = ("python", "python_abi")
+
+
+@dataclass(frozen=True)
+class Toolkit:
+    """What the records of one cuda-version say of the machines it is for.
+
+    Attributes:
+        version: ``13.0``.
+        driver: The oldest driver of the native build; None where the channel has no native build.
+        compat_driver: The oldest driver of the compat build; None where nothing says it.
+        oldest: Compute capability of the oldest GPU that it compiles for; None where nothing says it.
+        newest: The same of the newest one.
+    """
+
+    version: str
+    driver: str | None = None
+    compat_driver: str | None = None
+    oldest: str | None = None
+    newest: str | None = None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One spec of a request.
+
+    Attributes:
+        text: As the user wrote it.
+    """
+
+    text: str
+
+    @cached_property
+    def match(self) -> MatchSpec:
+        return MatchSpec(self.text)
+
+    @property
+    def name(self) -> str:
+        """The name of the package, normalized."""
+        return str(self.match.name.normalized)
+
+    @property
+    def pinned(self) -> bool:
+        """Whether it asks for more than a name."""
+        return self.match.version is not None or self.match.build is not None
+
+
+class Catalogue:
+    """Channels, for one platform.
+
+    Args:
+        channels: Channel folders or URLs, the most important first.
+        subdir: The platform.
+        gateway: Kept by callers that ask often, so that repodata is read once.
+    """
+
+    def __init__(self, channels: Sequence[Path | str], subdir: str, gateway: Gateway | None = None) -> None:
+        self.channels = tuple(channels)
+        self.subdir = subdir
+        self.gateway = gateway or Gateway()
+        self._picks: dict[Scenario, Pick | None] = {}
+        self._records: dict[str, list[RepoDataRecord]] = {}
+
+    def pick(self, scenario: Scenario) -> Pick | None:
+        """What a solver picks, or None when it finds nothing.
+
+        Raises:
+            Unsolvable: A channel or the request cannot be read.
+        """
+        if scenario not in self._picks:
+            try:
+                self._picks[scenario] = solve(scenario, self.channels, self.gateway)
+            except Unsolvable as error:
+                if not error.solver:
+                    raise
+                self._picks[scenario] = None
+        return self._picks[scenario]
+
+    def records(self, name: str) -> list[RepoDataRecord]:
+        """Every record of a package, newest first, from the first channel that has it: solvers look no further."""
+        if name not in self._records:
+            with reading(self.channels):
+                found = run(self.gateway.query(self._sources, [self.subdir, NOARCH], [f"{name} *"], recursive=False))
+            records = next((list(records) for records in found if records), [])
+            self._records[name] = sorted(records, key=lambda r: (r.version, r.build_number), reverse=True)
+        return self._records[name]
+
+    def names(self, subdirs: Iterable[str], channels: Sequence[Path | str] | None = None) -> set[str]:
+        """The names of all packages."""
+        sources = self._sources if channels is None else [channel_url(c) for c in channels]
+        with reading(self.channels):
+            found = run(self.gateway.names(sources, list(subdirs)))
+        return {name.normalized for name in found}
+
+    @cached_property
+    def toolkits(self) -> tuple[Toolkit, ...]:
+        """The toolkits, newest first."""
+        found: dict[str, Toolkit] = {}
+        for record in self.records("cuda-version"):
+            known = found.setdefault(str(record.version), Toolkit(str(record.version)))
+            rules = [*record.depends, *record.constrains]
+            native = any(rule.startswith("__cuda ") for rule in record.depends)
+            driver = _bound(rules, "__cuda", ">=")
+            known = replace(
+                known,
+                **{"driver" if native else "compat_driver": driver and driver_version(driver)},
+                oldest=_bound(rules, "__cuda_arch", ">=") or known.oldest,
+                newest=_bound(rules, "__cuda_arch", "<=") or known.newest,
+            )
+            found[known.version] = known
+        return tuple(found.values())
+
+    def toolkit(self, version: str) -> Toolkit | None:
+        """The toolkit of that version."""
+        return next((t for t in self.toolkits if t.version == version), None)
+
+    @cached_property
+    def _sources(self) -> list[str]:
+        return [channel_url(c) for c in self.channels]
+
+
+def _bound(rules: Iterable[str], name: str, sign: str) -> str | None:
+    """The version after a sign in the rule on a package: ``7.5`` of ``__cuda_arch >=7.5,<=12.1`` and ``>=``."""
+    for rule in rules:
+        match = re.match(rf"{name} .*?{sign}(\d+(?:\.\d+)*)", rule)
+        if match:
+            return match[1]
+    return None
+
+
+def older(left: str, right: str) -> bool:
+    """Whether one version is older than another: 9.0 is older than 12.1."""
+    return Version(left) < Version(right)
+
+
+def listing(words: Sequence[str], last: str = "and") -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    return f" {last} ".join([part for part in (", ".join(words[:-1]), words[-1]) if part]) if words else "none"

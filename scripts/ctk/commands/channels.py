@@ -1,0 +1,53 @@
+"""Which channels a command solves against."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from ctk.catalogue import Catalogue
+from ctk.commands.options import base_channel
+from ctk.paths import Workspace
+from ctk.plan import Request, plan
+from ctk.platforms import PLATFORMS, this_platform
+from ctk.project import published_set, python_tags
+from ctk.repodata import planned, write
+from ctk.report import Reporter
+from ctk.verify.universe import universe
+
+
+def catalogue(
+    where: Workspace, base: str, subdir: str, report: Reporter | None = None, as_planned: bool = False
+) -> Catalogue:
+    """The channel and its base channel, for one platform.
+
+    For another platform than this machine's, what was not built is replaced by what is planned: the channel by what
+    recipes and release locks say, a base channel of ours by metadata shaped as conda-forge's. One line says so.
+
+    Args:
+        where: The checkout.
+        base: What ``--base`` names.
+        subdir: The platform.
+        report: Where to say it.
+        as_planned: Take the plan, whatever was built.
+    """
+    channels = [where.channel, base_channel(base, where)]
+    foreign = subdir != this_platform()
+    if as_planned or (foreign and not _has(where.channel, subdir)):
+        everything = plan(published_set(where), Request(platforms=tuple(PLATFORMS)), python_tags(where.build_config))
+        channels[0] = write(planned(everything), where.cache / "planned" / "channel")
+    if base == "local" and (as_planned or (foreign and not _has(where.base_channel, subdir))):
+        channels[1] = write(universe(), where.cache / "planned" / "base")
+    if report and where.channel not in channels:
+        why = "" if as_planned else f"nothing is built for {subdir} here: "
+        stand_in = ", with a stand-in for conda-forge" if base == "local" and where.base_channel not in channels else ""
+        report.console.print(f"{why}solved against what recipes and release locks say{stand_in}", soft_wrap=True)
+    return Catalogue(channels, subdir)
+
+
+def _has(channel: Path, subdir: str) -> bool:
+    """Whether a channel folder has packages for a platform."""
+    try:
+        return bool(json.loads((channel / subdir / "repodata.json").read_text())["packages.conda"])
+    except FileNotFoundError:
+        return False

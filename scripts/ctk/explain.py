@@ -1,0 +1,135 @@
+"""Says why a pick has its toolkit and not a newer one, from the channel's records and by solving the alternatives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ctk.catalogue import ANY_DRIVER, PYTHON, Asked, Catalogue, Toolkit, listing, older
+from ctk.solve import Pick, Scenario
+from ctk.unsolvable.request import request_cause
+
+COMPAT = "cubin and nvJitLink work, PTX JIT does not"
+
+
+def fit_in_words(pick: Pick, catalogue: Catalogue) -> str:
+    """What native or compat means for the machine of a pick; "" for a pick without CUDA.
+
+    A compat pick is limited by the driver (it refuses PTX newer than itself, error 222), by the GPU (the compiler does
+    not know it, so that PTX for an older one is all it can write), by both, or by neither.
+    """
+    toolkit, machine = catalogue.toolkit(pick.toolkit), pick.scenario
+    if toolkit is None or not pick.fit:
+        return ""
+    if pick.fit == "native":
+        return "native: the driver loads the PTX that it compiles"
+    if not machine.driver:
+        return "compat: it compiles and links without a driver, and nothing runs here"
+    refused = older(machine.driver, toolkit.driver or toolkit.version)
+    unknown = bool(machine.arch and toolkit.newest and older(toolkit.newest, machine.arch))
+    if refused and unknown:
+        return "compat: the driver does not load its PTX, and its compiler does not know the GPU"
+    if unknown:
+        return f"compat: its compiler knows GPUs up to {toolkit.newest}, whose PTX the driver compiles for this one"
+    if refused:
+        return f"compat: {COMPAT}"
+    return "compat, as asked for: the driver loads the PTX that it compiles all the same"
+
+
+def explain(pick: Pick, catalogue: Catalogue) -> list[str]:
+    """A line for each toolkit that was passed over, the newest first, and one for the toolkit that was picked.
+
+    A toolkit older than the pick is mentioned only when the pick is compat for the machine's sake: none is native here.
+    """
+    if not pick.toolkit:
+        return ["nothing in this pick depends on a CUDA toolkit"]
+    if not any(toolkit.driver for toolkit in catalogue.toolkits):
+        return ["this channel's cuda-version has no native and compat builds to choose by"]
+    lines = []
+    for toolkit in catalogue.toolkits:
+        if older(pick.toolkit, toolkit.version):
+            lines.append(_passed_over(pick, toolkit, catalogue))
+        elif toolkit.version == pick.toolkit:
+            lines.append(_picked(pick, toolkit, catalogue))
+        elif pick.fit == "compat" and pick.scenario.driver and not _own_pins(pick.scenario, toolkit, catalogue):
+            left_out = _left_out(pick.scenario, toolkit, catalogue)
+            lines.append(_sentences([left_out] if left_out else _reasons(pick.scenario, toolkit, catalogue)))
+    return lines
+
+
+def _picked(pick: Pick, toolkit: Toolkit, catalogue: Catalogue) -> str:
+    words = f"{toolkit.version} is picked, {fit_in_words(pick, catalogue)}"
+    return _sentences([words, *(_reasons(pick.scenario, toolkit, catalogue) if pick.fit == "compat" else ())])
+
+
+def _passed_over(pick: Pick, toolkit: Toolkit, catalogue: Catalogue) -> str:
+    """Why a newer toolkit was not picked, and how it can be had all the same."""
+    scenario, version = pick.scenario, toolkit.version
+    own = _own_pins(scenario, toolkit, catalogue)
+    if own:
+        return _sentences([f"{version} is left out by your {listing(own)}"])
+    left_out = _left_out(scenario, toolkit, catalogue)
+    if left_out:
+        return _sentences([left_out])
+    reasons = list(_reasons(scenario, toolkit, catalogue))
+    pinned = catalogue.pick(_with(scenario, toolkit))
+    if pinned and pinned.fit == "compat":
+        words = fit_in_words(pinned, catalogue).removeprefix("compat: ")
+        use = "use minor-version compatibility" if words == COMPAT else "have it all the same"
+        reasons.append(f"pin cuda-version={version} to {use}: {words}")
+    elif not pinned and scenario.driver and older(scenario.driver, toolkit.compat_driver or "0"):
+        reasons.append(f"even minor-version compatibility needs a driver for CUDA {toolkit.compat_driver}")
+    return _sentences(reasons)
+
+
+def _left_out(scenario: Scenario, toolkit: Toolkit, catalogue: Catalogue) -> str:
+    """Why no machine can have a toolkit with this request; "" where one can."""
+    cause = request_cause(_with(scenario, toolkit), catalogue)
+    return f"{toolkit.version}: {cause.sentence}" if cause else ""
+
+
+def _own_pins(scenario: Scenario, toolkit: Toolkit, catalogue: Catalogue) -> list[str]:
+    """The pins of a request that alone keep every machine from a toolkit."""
+    return _blocking(scenario, replace(_with(scenario, toolkit), driver=ANY_DRIVER, arch=None), catalogue)
+
+
+def _blocking(scenario: Scenario, wanted: Scenario, catalogue: Catalogue) -> list[str]:
+    """The pins of a request, each of which alone keeps it from what is wanted; none where it can be had."""
+    if catalogue.pick(wanted):
+        return []
+    pins = [asked for asked in map(Asked, scenario.specs) if asked.pinned and asked.name not in PYTHON]
+    bare = {a.text: tuple(a.name if text == a.text else text for text in wanted.specs) for a in pins}
+    return [text for text, specs in bare.items() if catalogue.pick(replace(wanted, specs=specs))]
+
+
+def _reasons(scenario: Scenario, toolkit: Toolkit, catalogue: Catalogue) -> list[str]:
+    """Why the native build of a toolkit is not for this machine: what its record says, confirmed by solving."""
+    version = toolkit.version
+    wanted = _with(scenario, toolkit, "=native_*")
+    if catalogue.pick(wanted):
+        return [f"{version} native can be had too, and the solver preferred other versions of what was asked for"]
+    found, lifted = [], wanted
+    if not scenario.driver or older(scenario.driver, toolkit.driver or "0"):
+        have = f"this one supports {scenario.driver}" if scenario.driver else "there is none"
+        found.append(f"{version} native needs a driver for CUDA {toolkit.driver}; {have}")
+        lifted = replace(lifted, driver=toolkit.driver)
+    if scenario.arch and older(scenario.arch, toolkit.oldest or "0"):
+        found.append(f"{version} cannot compile for compute capability {scenario.arch}; its oldest is {toolkit.oldest}")
+        lifted = replace(lifted, arch=None)
+    elif scenario.arch and older(toolkit.newest or scenario.arch, scenario.arch):
+        found.append(f"{version} does not know compute capability {scenario.arch}; its newest is {toolkit.newest}")
+        lifted = replace(lifted, arch=None)
+    if catalogue.pick(lifted):
+        return found
+    own = _blocking(scenario, lifted, catalogue)
+    return [f"{version} native is left out by {f'your {listing(own)}' if own else 'more than one thing'}"]
+
+
+def _with(scenario: Scenario, toolkit: Toolkit, build: str = "") -> Scenario:
+    """The scenario with a toolkit pinned as well."""
+    return replace(scenario, specs=(*scenario.specs, f"cuda-version={toolkit.version}{build}"))
+
+
+def _sentences(parts: Sequence[str]) -> str:
+    """Parts as sentences, each with a capital and a full stop."""
+    return " ".join(f"{part[0].upper()}{part[1:]}." for part in parts)

@@ -1,0 +1,131 @@
+"""conda, mamba and micromamba: one create command, as a dry run that answers in JSON.
+
+Where flags and answers are from: micromamba/src/common_options.cpp and micromamba/tests/helpers.py of mamba-org/mamba;
+conda/cli/install.py (`handle_txn`), conda/exceptions.py and conda/plugins/virtual_packages of conda/conda.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ctk.solve import Scenario, channel_url
+from ctk.verify.answers import Answer, Record
+from ctk.verify.clients import process
+from ctk.verify.clients.process import Ran
+
+# How the exceptions are called that say "there is no solution": UnsatisfiableError, LibMambaUnsatisfiableError,
+# PackagesNotFoundError, PackagesNotFoundInChannelsError, ResolvePackageNotFound, SpecsConfigurationConflictError.
+_NO_SOLUTION = re.compile(r"Unsatisfiable|NotFound|SpecsConfigurationConflict")
+_DRY = ("create", "--dry-run", "--json", "--yes", "--override-channels", "--strict-channel-priority")
+_CONDA = ("--offline", "--no-default-packages", "--repodata-fn", "repodata.json")
+
+
+class CondaLike:
+    """conda, mamba or micromamba as a `ctk.verify.answers.Solver`. A solve takes about a second.
+
+    Clients that know nothing of GPUs (no ``__cuda_arch``) answer for the machine as they see it: their answers name the
+    scenario without the GPU.
+
+    Args:
+        name: The program; ``conda-classic`` is conda with its classic solver.
+        timeout: Seconds for one solve.
+
+    Raises:
+        SolverMissing: The program is not on PATH.
+    """
+
+    def __init__(self, name: str, *, timeout: float = 300) -> None:
+        self.name, self._timeout = name, timeout
+        self._program = process.find(name.removesuffix("-classic"))
+
+    def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[Answer]:
+        """Solves scenarios in the order given, each with a process of its own; the same question once.
+
+        Raises:
+            SolverFailed: The client crashed, did not end, or answered what cannot be read.
+        """
+        known: dict[Scenario, Answer] = {}
+        with tempfile.TemporaryDirectory(prefix="ctk-client-") as folder:
+            home = Path(folder)
+            sees_gpus = self._sees_gpus(home)
+            for scenario in scenarios:
+                seen = scenario if sees_gpus else replace(scenario, arch=None)
+                if seen not in known:
+                    known[seen] = self._solve(seen, channels, home)
+                yield known[seen]
+
+    @cached_property
+    def _own_cli(self) -> bool:
+        """Whether the program is libmamba's own (micromamba, mamba 2), and not Python on top of conda (mamba 1)."""
+        if self._program.stem == "conda":
+            return False
+        with tempfile.TemporaryDirectory(prefix="ctk-client-") as folder:
+            said = self._run(Path(folder), ["--version"])
+        return not re.match(r"mamba 1\.", said.out)  # "mamba 1.5.8" and then conda's; version 2 says "2.0.5"
+
+    def _sees_gpus(self, home: Path) -> bool:
+        """Whether the client has ``__cuda_arch`` where CEP 46 says that it must, if it knows it at all."""
+        machine = {"CONDA_OVERRIDE_CUDA": "13.0", "CONDA_OVERRIDE_CUDA_ARCH": "9.0"}
+        return "__cuda_arch" in self._run(home, ["info", "--json"], machine).out
+
+    def _solve(self, scenario: Scenario, channels: Sequence[Path], home: Path) -> Answer:
+        flags = (
+            ["--no-rc", "--root-prefix", str(home / "root"), "--platform", scenario.subdir] if self._own_cli else _CONDA
+        )
+        solver = ["--solver", "classic"] if self.name.endswith("-classic") else []
+        named = [word for channel in channels for word in ("-c", channel_url(channel))]
+        arguments = [*_DRY, *flags, *solver, "--prefix", str(home / "env"), *named, *scenario.specs]
+        return answer(scenario, self._run(home, arguments, process.overrides(scenario)))
+
+    def _run(self, home: Path, arguments: Sequence[str], machine: Mapping[str, str] | None = None) -> Ran:
+        (home / "condarc").touch()
+        own = {
+            "CONDARC": str(home / "condarc"),
+            "CONDA_PKGS_DIRS": str(home / "pkgs"),
+            "CONDA_ENVS_DIRS": str(home / "envs"),
+        }
+        if self._program.stem == "micromamba":
+            own["MAMBA_ROOT_PREFIX"] = str(home / "root")
+        environment = process.environment(home, **own, **(machine or {}))
+        return process.run(self._program, arguments, environment, folder=home, timeout=self._timeout)
+
+
+def answer(scenario: Scenario, ran: Ran) -> Answer:
+    """Reads what a dry run of `create` wrote.
+
+    Raises:
+        SolverFailed: It is no answer.
+    """
+    document = process.read_json(ran)
+    if not isinstance(document, dict):
+        raise process.failure(ran, f"ended with {ran.code} and wrote no JSON object")
+    if problem := _problem(document):
+        return Answer(scenario, problem=problem)
+    if ran.code or not document.get("success"):
+        raise process.failure(ran, f"ended with {ran.code} and does not say why there is no solution")
+    try:
+        links = document.get("actions", {}).get("LINK", [])
+        records = {link["name"]: _record(link) for link in links}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise process.failure(ran, f"wrote a transaction that cannot be read ({error!r})") from None
+    return Answer(scenario, records)
+
+
+def _record(link: Mapping[str, Any]) -> Record:
+    """libmamba writes the build as ``build_string`` and ``build``, conda as ``build_string`` only."""
+    return Record(link["version"], link.get("build_string") or link["build"], str(link.get("channel", "")))
+
+
+def _problem(document: Mapping[str, Any]) -> str:
+    """The client's reason for having no solution; "" where it has one, or failed otherwise."""
+    if problems := document.get("solver_problems"):  # libmamba
+        return "\n".join(map(str, problems))
+    if _NO_SOLUTION.search(str(document.get("exception_name", ""))):  # conda
+        return str(document.get("message") or document.get("error") or document["exception_name"])
+    return ""

@@ -1,0 +1,162 @@
+"""Runs a client as a program: with an environment of its own, a time limit, and errors that say what it did."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ctk.errors import SolverFailed, SolverMissing
+from ctk.solve import Scenario
+
+# What a program needs of the machine; all else could change what a client does (CONDA_*, MAMBA_*, PIXI_*, proxies).
+_KEPT = ("PATH", "LANG", "LC_ALL", "SYSTEMROOT", "COMSPEC", "PATHEXT", "TZ")
+_INSTALL = {
+    "conda": "install Miniforge",
+    "mamba": "install Miniforge",
+    "micromamba": "put its one file on PATH",
+    "pixi": "put its one file on PATH",
+}
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a program did.
+
+    Attributes:
+        command: The program and its arguments.
+        code: Exit status.
+        out: What it wrote to standard output.
+        err: What it wrote to standard error.
+    """
+
+    command: tuple[str, ...]
+    code: int
+    out: str
+    err: str
+
+
+def find(name: str) -> Path:
+    """The client on PATH.
+
+    Raises:
+        SolverMissing: It is not there.
+    """
+    found = shutil.which(name)
+    if found is None:
+        raise SolverMissing(
+            f"there is no {name} on PATH", f"{_INSTALL[name]}, or verify with another solver: --solver libsolv"
+        )
+    return Path(found)
+
+
+def environment(home: Path, **extra: str) -> dict[str, str]:
+    """An environment in which a client finds no configuration, cache or prefix of the user.
+
+    Args:
+        home: An empty folder, for everything that the client writes.
+        extra: Further variables.
+    """
+    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    folders = {"HOME": "home", "USERPROFILE": "home", "TMPDIR": "tmp", "TEMP": "tmp", "TMP": "tmp"}
+    folders |= {"XDG_CONFIG_HOME": "config", "XDG_CACHE_HOME": "cache", "XDG_DATA_HOME": "data"}
+    for folder in set(folders.values()):
+        (home / folder).mkdir(exist_ok=True)
+    own = {name: str(home / folder) for name, folder in folders.items()}
+    return {**kept, **own, "NO_COLOR": "1", **extra}
+
+
+def overrides(scenario: Scenario) -> dict[str, str]:
+    """The scenario's machine, as the variables by which clients take a virtual package for another one.
+
+    Empty, ``CONDA_OVERRIDE_CUDA`` stands for a machine without a driver, and ``CONDA_OVERRIDE_CUDA_ARCH`` for one
+    without a GPU (CEP 30, CEP 46). For ``__archspec`` it is the build string that is given. That of ``__unix`` has no
+    effect: it follows the platform.
+    """
+    found = {"CONDA_SUBDIR": scenario.subdir, "CONDA_OVERRIDE_CUDA": "", "CONDA_OVERRIDE_CUDA_ARCH": ""}
+    for package in scenario.virtual_packages:
+        name = package.name.normalized.removeprefix("__").upper()
+        value = package.build_string if name == "ARCHSPEC" else package.version
+        found[f"CONDA_OVERRIDE_{name}"] = str(value)
+    return found
+
+
+def run(
+    program: Path, arguments: Sequence[str], environment: Mapping[str, str], *, folder: Path, timeout: float
+) -> Ran:
+    """Runs a client to its end.
+
+    Args:
+        program: The client.
+        arguments: Its arguments.
+        environment: All of its environment.
+        folder: Where it runs.
+        timeout: Seconds after which it, and what it started, is ended.
+
+    Raises:
+        SolverFailed: It does not start, does not end in time, or is ended by a signal.
+    """
+    command = (str(program), *arguments)
+    try:
+        child = subprocess.Popen(
+            command,
+            env=environment,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise SolverFailed(f"{program.name} does not start: {error.strerror}", f"try `{program} --version`") from error
+    with child:
+        try:
+            out, err = child.communicate(timeout=timeout)
+        except BaseException as error:
+            _end(child)
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            raise SolverFailed(
+                f"{program.name} did not answer within {timeout:.0f} s", f"try it by hand: {' '.join(command)}"
+            ) from None
+    ran = Ran(command, child.returncode, out, err)
+    if ran.code < 0:
+        raise failure(ran, f"was ended by {signal.Signals(-ran.code).name}")
+    return ran
+
+
+def read_json(ran: Ran) -> Any:
+    """What a client wrote to standard output, as JSON.
+
+    Raises:
+        SolverFailed: It is none.
+    """
+    try:
+        return json.loads(ran.out)
+    except json.JSONDecodeError:
+        raise failure(ran, f"ended with {ran.code} and wrote no JSON") from None
+
+
+def failure(ran: Ran, what: str) -> SolverFailed:
+    """The error for a client that did something unexpected, with the last lines that it wrote."""
+    lines = (ran.err.strip() or ran.out.strip() or "it wrote nothing").splitlines()[-5:]
+    return SolverFailed(
+        "\n".join([f"{Path(ran.command[0]).name} {what}:", *(f"  {line}" for line in lines)]),
+        f"try it by hand: {' '.join(ran.command)}",
+    )
+
+
+def _end(child: subprocess.Popen[str]) -> None:
+    """Ends a program and everything it started."""
+    if hasattr(os, "killpg"):
+        os.killpg(child.pid, signal.SIGKILL)  # start_new_session made it the leader of its group
+    else:
+        child.kill()

@@ -1,0 +1,85 @@
+"""Holds one answer against what the oracle expects: the pick, and that all of its packages belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ctk.verify.answers import Answer
+from ctk.verify.channels import Side
+from ctk.verify.oracle import PYTHON_REQUESTS, Expected, Question, version
+
+Sides = Mapping[tuple[str, str, str], Side]
+
+# They are of exactly the toolkit's minor.
+_OF_THE_MINOR = ("cuda-nvrtc", "cuda-nvrtc-files", "cuda-nvvm-impl", "cuda-nvvm-impl-files", "cuda-cudart")
+# It links code of its own version and older, so it may be newer than the toolkit.
+_NOT_OLDER = ("libnvjitlink", "libnvjitlink-files")
+# What cuda-bindings for CUDA 12 calls in it came with this minor.
+_NVJITLINK_OF_BINDINGS = "12.3"
+
+
+def wrong(question: Question, expected: Expected, answer: Answer, sides: Sides) -> str:
+    """What is wrong with an answer, in one sentence, or "" when it is right.
+
+    Args:
+        question: What was asked.
+        expected: What the oracle says.
+        answer: What the solver says.
+        sides: See `ctk.verify.channels.Channels`.
+    """
+    if not expected.toolkit:
+        return f"it must be refused ({expected.cause}), but was solved" if answer.solved else ""
+    if not answer.solved:
+        return "it can be solved, but was refused"
+    return next(_faults(question, expected, answer, sides), "")
+
+
+def _faults(question: Question, expected: Expected, answer: Answer, sides: Sides) -> Iterator[str]:
+    records = answer.records
+    if missing := [name for name in ("cuda-version", question.request) if name not in records]:
+        yield f"{missing[0]} is not there"
+        return
+    for name in ("cuda-version", question.request):
+        if (name, records[name].version, records[name].build) not in sides:
+            yield f"{name} {records[name].version} {records[name].build} is no native or compat build of this channel"
+    got = records["cuda-version"]
+    if (got.version, got.build.split("_")[0]) != (expected.toolkit, expected.fit):
+        yield f"toolkit {got.version} {got.build.split('_')[0]}, not {expected.toolkit} {expected.fit}"
+    for name, record in records.items():
+        side = sides.get((name, record.version, record.build))
+        if side and (side.fit, side.major) != (expected.fit, expected.major):
+            yield f"{name} {record.version} {record.build} is of CUDA {side.major} {side.fit}: builds are mixed"
+    for name in _OF_THE_MINOR:
+        if name in records and _minor(records[name].version) != expected.toolkit:
+            yield f"{name} {records[name].version} is not of toolkit {expected.toolkit}"
+    for name in _NOT_OLDER:
+        if name not in records:
+            continue
+        minor = _minor(records[name].version)
+        if minor.split(".")[0] != expected.major or version(minor) < version(expected.toolkit):
+            yield f"{name} {records[name].version} is older than toolkit {expected.toolkit}, or of another major"
+        if "cuda-bindings" in records and version(minor) < version(_NVJITLINK_OF_BINDINGS):
+            yield f"{name} {records[name].version} is too old for cuda-bindings"
+    yield from _python_faults(question, expected, answer)
+
+
+def _python_faults(question: Question, expected: Expected, answer: Answer) -> Iterator[str]:
+    records = answer.records
+    found = ""
+    if "python" in records:
+        python = records["python"]
+        plain = f"cp{''.join(python.version.split('.')[:2])}"
+        found = plain if python.build.endswith("_cpython") else python.build.rsplit("_", 1)[-1]
+    if found != expected.python:
+        yield f"Python is {found or 'not there'}, not {expected.python or 'there'}"
+    if expected.python and "python_abi" in records and not records["python_abi"].build.endswith(f"_{expected.python}"):
+        yield f"python_abi is {records['python_abi'].build}, not for {expected.python}"
+    for name in PYTHON_REQUESTS:
+        # noarch packages name the major only
+        start = f"cuda{expected.major}_py" + ("h" if name == "cuda-python" else f"{expected.python[2:]}h")
+        if name in records and not records[name].build.startswith(start):
+            yield f"{name} is {records[name].build}, not {start}..."
+
+
+def _minor(text: str) -> str:
+    return ".".join(text.split(".")[:2])

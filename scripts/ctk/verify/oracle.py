@@ -1,0 +1,247 @@
+"""The oracle: facts in, the right pick out. A plain function that knows nothing of recipes, repodata or solvers.
+
+It states the rule that users are promised, in its own words, so that it can contradict whatever the packages say. It
+imports nothing of this project; ``facts.py`` reads its facts from the release locks.
+
+A toolkit is *native* for a machine whose driver is as new as it, and whose GPU its NVRTC can target: the PTX that it
+writes loads there. It is *compatible* where there is no driver at all, or where the driver has its CUDA major or a
+newer one and the GPU is not older than what it can target: GPU code that it compiles runs there. The right pick is the
+newest native toolkit, and where there is none, the newest compatible one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+
+class Cause(StrEnum):
+    """Why nothing can be picked; the first that applies, in this order."""
+
+    PIN = "no such toolkit"
+    PLATFORM = "not published for the platform"
+    PYTHON = "not published for the Python"
+    DRIVER = "driver too old"
+    GPU = "GPU too old"
+
+
+class Loss(StrEnum):
+    """What a client loses that ignores constraints on virtual packages."""
+
+    GPU = "GPU"
+    REFUSAL = "refusal"
+    MAJOR = "major"
+
+
+@dataclass(frozen=True)
+class Toolkit:
+    """What one CTK release is.
+
+    Attributes:
+        minor: ``13.4``.
+        arch_min, arch_max: The oldest and newest compute capability that its NVRTC can target.
+        published: Component -> the subdirs it is published for. ``compiler`` is the whole of nvcc.
+        architectures: All that it can target, for who wants to ask about each; `expected` needs the ends only.
+    """
+
+    minor: str
+    arch_min: str
+    arch_max: str
+    published: Mapping[str, frozenset[str]]
+    architectures: tuple[str, ...] = ()
+
+    @property
+    def major(self) -> str:
+        return self.minor.split(".")[0]
+
+
+@dataclass(frozen=True)
+class PythonSet:
+    """The Python projects for one CUDA major.
+
+    Attributes:
+        major: ``13``.
+        published: Project -> the ``<subdir>-<tag>`` it is published for, or ``noarch``.
+    """
+
+    major: str
+    published: Mapping[str, frozenset[str]]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Everything the oracle knows.
+
+    Attributes:
+        toolkits: In any order.
+        python_sets: By CUDA major.
+    """
+
+    toolkits: tuple[Toolkit, ...]
+    python_sets: Mapping[str, PythonSet]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A machine and what is asked of it.
+
+    Attributes:
+        request: A package, e.g. ``cuda-core``.
+        subdir: The platform.
+        driver: The newest CUDA version the driver supports, or None without a driver.
+        arch: Compute capability of the GPU, or None where none is detected. None without a driver.
+        python: ``3.13``, ``3.14t``, or None when it is left to the solver.
+        pin: What ``cuda-version`` is pinned to, a major or a minor, or None.
+    """
+
+    request: str
+    subdir: str
+    driver: str | None = None
+    arch: str | None = None
+    python: str | None = None
+    pin: str | None = None
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What is right.
+
+    Attributes:
+        toolkit: The CTK minor, or "" when the request must be refused.
+        fit: ``native`` or ``compat``, or "".
+        python: Tag of the Python in the environment, e.g. ``cp314t``; "" when there is none.
+        cause: Why it must be refused, or None.
+    """
+
+    toolkit: str = ""
+    fit: str = ""
+    python: str = ""
+    cause: Cause | None = None
+
+    @property
+    def major(self) -> str:
+        return self.toolkit.split(".")[0]
+
+
+# Request -> the components of one minor that it brings, and the Python projects.
+_COMPONENTS: dict[str, tuple[str, ...]] = {
+    "cuda-nvrtc": ("nvrtc",),
+    "cuda-nvcc": ("compiler", "crt", "cudart", "nvvm"),
+    "cuda-bindings": ("nvrtc", "nvvm"),
+    "cuda-core": ("nvrtc", "nvvm"),
+    "cuda-python": ("nvrtc", "nvvm"),
+    "numba-cuda": ("nvrtc", "nvvm", "cudart"),
+}
+_PROJECTS: dict[str, tuple[str, ...]] = {
+    "cuda-bindings": ("cuda-bindings",),
+    "cuda-core": ("cuda-bindings", "cuda-core"),
+    "cuda-python": ("cuda-python", "cuda-bindings"),
+    "numba-cuda": ("cuda-bindings", "cuda-core", "numba-cuda"),
+}
+REQUESTS = tuple(_COMPONENTS)
+PYTHON_REQUESTS = tuple(_PROJECTS)
+
+
+def expected(facts: Facts, question: Question) -> Expected:
+    """The right pick, for a client that heeds every constraint."""
+    candidates, cause = _candidates(facts, question)
+    native = [t for t in candidates if _driver_loads(t, question) and _knows_gpu(t, question)]
+    compatible = [t for t in candidates if _driver_has_major(t, question) and _not_too_old(t, question)]
+    if native or compatible:
+        return _pick(facts, question, native, compatible)
+    if cause is None:
+        cause = Cause.GPU if any(_driver_has_major(t, question) for t in candidates) else Cause.DRIVER
+    return Expected(cause=cause)
+
+
+def expected_ignoring(facts: Facts, question: Question) -> Expected:
+    """What a client picks that ignores constraints on virtual packages: only the native build's dependency is left."""
+    candidates, cause = _candidates(facts, question)
+    if not candidates:
+        return Expected(cause=cause)
+    return _pick(facts, question, [t for t in candidates if _driver_loads(t, question)], candidates)
+
+
+def loss(facts: Facts, question: Question) -> Loss | None:
+    """What such a client gets wrong, or None where it gets the right toolkit, or rightly refuses."""
+    right, got = expected(facts, question), expected_ignoring(facts, question)
+    if right.toolkit == got.toolkit:
+        return None
+    if not right.toolkit:
+        return Loss.REFUSAL
+    without_gpu = expected(facts, replace(question, arch=None))
+    return Loss.GPU if without_gpu.toolkit == got.toolkit else Loss.MAJOR
+
+
+def _candidates(facts: Facts, question: Question) -> tuple[list[Toolkit], Cause | None]:
+    """The toolkits that could be meant, whatever the machine's driver and GPU; or why there is none."""
+    pinned = [t for t in facts.toolkits if question.pin in (None, t.minor, t.major)]
+    if not pinned:
+        return [], Cause.PIN
+    needs = _COMPONENTS[question.request]
+    here = [t for t in pinned if all(question.subdir in t.published.get(c, frozenset()) for c in needs)]
+    here = [t for t in here if question.request not in _PROJECTS or tags(facts, question, t.major)]
+    if not here:
+        return [], Cause.PLATFORM
+    wanted = [t for t in here if question.request not in _PROJECTS or _python(facts, question, t.major)]
+    return wanted, None if wanted else Cause.PYTHON
+
+
+def _pick(facts: Facts, question: Question, native: list[Toolkit], compatible: list[Toolkit]) -> Expected:
+    best = max(native or compatible, key=lambda t: version(t.minor))
+    python = _python(facts, question, best.major) if question.request in _PROJECTS else tag(question.python)
+    return Expected(best.minor, "native" if native else "compat", python)
+
+
+def _python(facts: Facts, question: Question, major: str) -> str:
+    """The Python that the pick has: the one asked for, else the newest with the GIL; "" when there is none."""
+    known = tags(facts, question, major)
+    if question.python is not None:
+        return tag(question.python) if tag(question.python) in known else ""
+    return max((t for t in known if not t.endswith("t")), key=_tag_order, default="")
+
+
+def tags(facts: Facts, question: Question, major: str) -> frozenset[str]:
+    """The Pythons that every project of the request is published for, on the platform and for the major."""
+    if major not in facts.python_sets:
+        return frozenset()
+    published = facts.python_sets[major].published
+    found: frozenset[str] | None = None
+    for project in _PROJECTS[question.request]:
+        targets = published.get(project, frozenset())
+        if targets == {"noarch"}:
+            continue
+        own = frozenset(t.removeprefix(f"{question.subdir}-") for t in targets if t.startswith(f"{question.subdir}-cp"))
+        found = own if found is None else found & own
+    return found or frozenset()
+
+
+def _driver_loads(toolkit: Toolkit, question: Question) -> bool:
+    return question.driver is not None and version(toolkit.minor) <= version(question.driver)
+
+
+def _knows_gpu(toolkit: Toolkit, question: Question) -> bool:
+    return question.arch is None or version(toolkit.arch_min) <= version(question.arch) <= version(toolkit.arch_max)
+
+
+def _driver_has_major(toolkit: Toolkit, question: Question) -> bool:
+    return question.driver is None or version(toolkit.major) <= version(question.driver)[:1]
+
+
+def _not_too_old(toolkit: Toolkit, question: Question) -> bool:
+    return question.arch is None or version(toolkit.arch_min) <= version(question.arch)
+
+
+def version(text: str) -> tuple[int, ...]:
+    """``12.10`` as numbers, which compare as versions do."""
+    return tuple(int(part) for part in text.split("."))
+
+
+def tag(python: str | None) -> str:
+    """``cp314t`` for ``3.14t``; "" for None."""
+    return f"cp{python.replace('.', '')}" if python else ""
+
+
+def _tag_order(tag: str) -> int:
+    return int(tag.removeprefix("cp").removesuffix("t")[1:])

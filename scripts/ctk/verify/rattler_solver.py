@@ -1,0 +1,83 @@
+"""rattler's own solver, for many scenarios: one gateway, several solves at a time.
+
+The solves run outside Python's lock, so that tasks of one event loop keep all cores busy; processes were not faster
+(``benchmarks/verify.py``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+
+import rattler
+from rattler import Gateway, GenericVirtualPackage, MatchSpec
+from rattler.exceptions import SolverError
+
+from ctk.machine import virtual_packages
+from ctk.platforms import NOARCH
+from ctk.solve import Scenario, channel_url, reading
+from ctk.verify.answers import Answer, Record
+
+# Answers come in batches of so many: enough to keep the cores busy, few enough to show progress.
+_BATCH = 512
+
+
+class RattlerSolver:
+    """rattler, as `ctk solve` uses it.
+
+    Args:
+        jobs: Solves at a time; eight for each core by default, so that none waits for Python.
+    """
+
+    name = "rattler"
+
+    def __init__(self, jobs: int | None = None) -> None:
+        self._jobs = jobs or 8 * (os.cpu_count() or 1)
+
+    def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[Answer]:
+        """See `ctk.verify.answers.Solver`."""
+        gateway, sources, waiting = Gateway(), [channel_url(channel) for channel in channels], iter(scenarios)
+        with asyncio.Runner() as runner, reading(channels):
+            while batch := list(islice(waiting, _BATCH)):
+                yield from runner.run(self._batch(batch, sources, gateway))
+
+    async def _batch(self, scenarios: Sequence[Scenario], sources: list[str], gateway: Gateway) -> list[Answer]:
+        waiting, answers = iter(scenarios), []
+
+        async def work() -> None:
+            for scenario in waiting:
+                answers.append(await _solve(scenario, sources, gateway))
+
+        await asyncio.gather(*(work() for _ in range(self._jobs)))
+        return answers
+
+
+async def _solve(scenario: Scenario, sources: list[str], gateway: Gateway) -> Answer:
+    try:
+        records = await rattler.solve(
+            sources=sources,
+            specs=[_spec(text) for text in scenario.specs],
+            gateway=gateway,
+            platforms=[scenario.subdir, NOARCH],
+            virtual_packages=_machine(scenario.subdir, scenario.driver, scenario.arch),
+        )
+    except SolverError as error:
+        return Answer(scenario, problem=str(error))
+    return Answer(
+        scenario,
+        {r.name.normalized: Record(str(r.version), str(r.build), str(r.channel)) for r in records},
+    )
+
+
+@lru_cache(maxsize=1024)
+def _spec(text: str) -> MatchSpec:
+    return MatchSpec(text)
+
+
+@lru_cache(maxsize=4096)
+def _machine(subdir: str, driver: str | None, arch: str | None) -> list[GenericVirtualPackage]:
+    return virtual_packages(subdir, driver, arch)

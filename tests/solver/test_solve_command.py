@@ -1,0 +1,266 @@
+"""`ctk solve` as its user meets it: what options mean, what is detected, what is printed, and how it ends."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from small_channel import base, channel, write
+
+from conftest import ctk
+from ctk.commands.channels import catalogue
+from ctk.errors import BadValue, UnknownName
+from ctk.machine import compute_capability, detected, driver_version, machine, python_specs
+from ctk.paths import Workspace
+from ctk.platforms import this_platform
+from ctk.solve import Scenario
+
+FOREIGN = "linux-aarch64" if this_platform() != "linux-aarch64" else "linux-64"
+NO_DRIVER = {"CONDA_OVERRIDE_CUDA": ""}
+V100 = {"CONDA_OVERRIDE_CUDA": "13.0", "CONDA_OVERRIDE_CUDA_ARCH": "7.0"}
+
+
+def override(monkeypatch: pytest.MonkeyPatch, driver: str, arch: str = "") -> None:
+    """Makes this machine look like one with that driver and GPU, as CEP 30 and 46 provide for."""
+    monkeypatch.setenv("CONDA_OVERRIDE_CUDA", driver)
+    monkeypatch.setenv("CONDA_OVERRIDE_CUDA_ARCH", arch)
+
+
+# --- what options mean
+
+
+@pytest.mark.parametrize(("text", "version"), [("12.4", "12.4"), ("13", "13.0"), ("13.0", "13.0"), ("12.10", "12.10")])
+def test_a_driver_is_the_cuda_version_that_it_supports(text: str, version: str) -> None:
+    assert driver_version(text) == version
+
+
+@pytest.mark.parametrize("text", ["abc", "", "13.", "12.4.1", "v12", "12,4", "-1"])
+def test_a_driver_that_cannot_be_read_is_refused_with_the_form_wanted(text: str) -> None:
+    with pytest.raises(BadValue) as error:
+        driver_version(text)
+    assert "12.4 or none" in error.value.step
+
+
+@pytest.mark.parametrize("text", ["580", "580.65.06", "535.104"])
+def test_a_driver_s_own_version_is_told_from_the_cuda_version(text: str) -> None:
+    with pytest.raises(BadValue, match="own version"):
+        driver_version(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "capability"),
+    [
+        ("9.0", "9.0"),
+        ("90", "9.0"),
+        ("sm_90", "9.0"),
+        ("sm_90a", "9.0"),
+        ("compute_121", "12.1"),
+        ("100", "10.0"),
+        ("12.0f", "12.0"),
+    ],
+)
+def test_a_gpu_may_be_written_as_compilers_do(text: str, capability: str) -> None:
+    assert compute_capability(text) == capability
+
+
+@pytest.mark.parametrize("text", ["12", "9", "H100", "sm_9", "9.0.1", "90b", "", "sm-90"])
+def test_a_gpu_that_cannot_be_read_is_refused_with_the_form_wanted(text: str) -> None:
+    with pytest.raises(BadValue) as error:
+        compute_capability(text)
+    assert "9.0, sm_90 or none" in error.value.step
+
+
+@pytest.mark.parametrize(
+    ("text", "specs"),
+    [
+        ("3.13", ("python=3.13",)),
+        ("3.13.2", ("python=3.13.2",)),
+        ("3.14t", ("python=3.14", "python_abi=3.14=*_cp314t")),
+    ],
+)
+def test_a_python_is_what_the_solver_is_asked_for(text: str, specs: tuple[str, ...]) -> None:
+    assert python_specs(text) == specs
+
+
+@pytest.mark.parametrize("text", ["3", "abc", "cp313", "3.13 t", ">=3.12"])
+def test_a_python_that_cannot_be_read_is_refused(text: str) -> None:
+    with pytest.raises(BadValue, match="not a version of Python"):
+        python_specs(text)
+
+
+def test_an_unknown_platform_is_refused_with_the_near_ones() -> None:
+    with pytest.raises(UnknownName) as error:
+        machine("win64")
+    assert "win-64" in error.value.step
+
+
+# --- the machine
+
+
+def test_this_machine_s_driver_and_gpu_are_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    override(monkeypatch, "13.0", "7.0")
+    here = machine()
+    assert (here.subdir, here.driver, here.arch) == (this_platform(), "13.0", "7.0")
+    assert here.words == "driver 13.0 detected, GPU 7.0 detected"
+
+
+def test_a_gpu_is_never_there_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    override(monkeypatch, "", "9.0")
+    assert detected(this_platform()) == (None, None)
+    assert (machine().arch, machine().words) == (None, "no driver detected")
+    assert machine(driver="none").arch is None
+    with pytest.raises(BadValue, match="without a driver") as error:
+        machine(arch="9.0")
+    assert "--driver" in error.value.step
+    virtual = {p.name.normalized for p in Scenario((), this_platform(), None, "9.0").virtual_packages}
+    assert "__cuda_arch" not in virtual
+
+
+def test_a_driver_given_by_hand_comes_with_the_gpu_given_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    override(monkeypatch, "13.4", "9.0")
+    assert (machine(driver="12.4").arch, machine(driver="12.4").words) == (None, "driver 12.4, GPU not given")
+    assert machine(driver="12.4", arch="7.0").words == "driver 12.4, GPU 7.0"
+    assert machine(driver="12.4", arch="none").words == "driver 12.4, no GPU"
+    assert machine(arch="sm_70").words == "driver 13.4 detected, GPU 7.0"
+    assert machine(driver="none").words == "no driver"
+
+
+def test_on_a_foreign_platform_only_what_is_stated_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CONDA_OVERRIDE_CUDA", raising=False)
+    monkeypatch.delenv("CONDA_OVERRIDE_CUDA_ARCH", raising=False)
+    monkeypatch.setattr("ctk.machine.rattler.VirtualPackage.detect", lambda *_: pytest.fail("detected"))
+    assert machine(FOREIGN).words == "no driver given"
+    override(monkeypatch, "12", "9.0")
+    assert (machine(FOREIGN).driver, machine(FOREIGN).arch) == ("12.0", "9.0")
+
+
+@pytest.mark.parametrize(("driver", "arch"), [("abc", ""), ("13.0", "sm_90")])
+def test_an_override_that_cannot_be_read_is_an_error(monkeypatch: pytest.MonkeyPatch, driver: str, arch: str) -> None:
+    override(monkeypatch, driver, arch)
+    with pytest.raises(BadValue):
+        machine()
+
+
+# --- the command
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """A folder with nothing but the small channel and its base."""
+    if this_platform() != "linux-64":
+        pytest.skip("the small channel's packages without a CUDA version are for linux-64")
+    where = Workspace(tmp_path_factory.mktemp("checkout"))
+    write(where.channel, channel())
+    write(where.base_channel, base())
+    return where
+
+
+def test_the_last_line_says_what_the_pick_means_for_the_machine(checkout: Workspace) -> None:
+    printed = ctk(checkout, "solve", "cuda-core", check=True, **V100).stdout
+    assert re.search(r"│ cuda-version +│ 12\.9 +│ native_100 +│ channel +│", printed)
+    assert printed.splitlines()[-1] == (
+        "toolkit 12.9, native: the driver loads the PTX that it compiles "
+        "(linux-64, driver 13.0 detected, GPU 7.0 detected; 6 packages, 6.0 MB)"
+    )
+
+
+def test_without_a_driver_it_says_so(checkout: Workspace) -> None:
+    printed = ctk(checkout, "solve", "cuda-core", "--python", "3.14t", check=True, **NO_DRIVER).stdout
+    assert "cuda13_py314tcompat" in printed
+    assert "no driver detected; 6 packages" in printed.splitlines()[-1]
+
+
+def test_explain_adds_a_line_for_each_toolkit_passed_over(checkout: Workspace) -> None:
+    options = ("--driver", "13", "--arch", "sm_90", "--platform", "win-64", "--explain")
+    *_, last, first_reason, second = ctk(checkout, "solve", "cuda-core", *options, check=True).stdout.splitlines()
+    assert last.startswith("toolkit 13.0, native") and "(win-64, driver 13.0, GPU 9.0;" in last
+    assert first_reason.startswith("- 13.4 native needs a driver for CUDA 13.4; this one supports 13.0. Pin")
+    assert second.startswith("- 13.0 is picked")
+
+
+def test_a_request_without_a_solution_ends_with_the_cause_the_solver_s_text_and_a_step(checkout: Workspace) -> None:
+    done = ctk(checkout, "solve", "cuda-core", "--driver", "11.8")
+    assert done.returncode == 10
+    first, second, third, *_, last = done.stderr.splitlines()
+    assert first == "error: the driver supports CUDA 11.8; the oldest toolkit in the channel needs 12.0"
+    assert second == "no set of packages satisfies cuda-core on linux-64 with a driver for CUDA 11.8:"
+    assert third.startswith("Cannot solve the request because of")
+    assert last == "next: update the driver to one for CUDA 12.0 or newer"
+    assert "more; --explain shows all" in done.stderr
+    assert len(done.stderr.splitlines()) < 20
+    whole = ctk(checkout, "solve", "cuda-core", "--driver", "11.8", "--explain")
+    assert "--explain shows all" not in whole.stderr
+    assert len(whole.stderr.splitlines()) > len(done.stderr.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "code"),
+    [("--driver", "abc", 2), ("--arch", "H100", 2), ("--python", "abc", 2), ("--platform", "win64", 3)],
+)
+def test_a_value_that_cannot_be_read_ends_with_two_lines(
+    checkout: Workspace, option: str, value: str, code: int
+) -> None:
+    done = ctk(checkout, "solve", "cuda-core", "--driver", "13.0", option, value)
+    assert done.returncode == code
+    error, step = done.stderr.splitlines()
+    assert error.startswith("error: ") and value in error
+    assert step.startswith("next: ")
+
+
+def test_an_environment_is_solved_for_this_machine_and_refused_in_the_same_words(
+    checkout: Workspace, tmp_path: Path
+) -> None:
+    request = ("env", "create", "cuda-version=13.0", "--prefix", str(tmp_path / "env"))
+    done = ctk(checkout, *request, **V100)
+    assert done.returncode == 10
+    assert done.stderr.startswith("error: cuda-version=13.0 cannot compile for compute capability 7.0")
+    assert not (tmp_path / "env").exists()
+
+
+# --- what was not built
+
+
+@pytest.fixture(scope="module")
+def unbuilt(project: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """This checkout's recipes and release locks, and nothing that was built."""
+    where = Workspace(tmp_path_factory.mktemp("unbuilt"))
+    for place in (project.recipes, project.variants, project.build_config):
+        (where.root / place.name).symlink_to(place)
+    return where
+
+
+def test_a_platform_that_is_not_built_here_is_solved_as_planned_and_says_so(unbuilt: Workspace) -> None:
+    options = ("--platform", FOREIGN, "--driver", "13.0", "--python", "3.13")
+    first, *_, last = ctk(unbuilt, "solve", "cuda-core", *options, check=True).stdout.splitlines()
+    assert first == (
+        f"nothing is built for {FOREIGN} here: solved against what recipes and release locks say, "
+        "with a stand-in for conda-forge"
+    )
+    assert last.startswith("toolkit 13.0, native") and re.search(rf"\({FOREIGN}, driver 13.0.*; \d+ packages\)", last)
+
+
+def test_this_platform_is_built_before_it_is_solved_for(unbuilt: Workspace) -> None:
+    done = ctk(unbuilt, "solve", "cuda-core", "--driver", "13.0")
+    assert done.returncode == 10
+    assert done.stderr == f"error: there is no channel in {unbuilt.channel}\nnext: run `ctk build` first\n"
+
+
+def test_what_is_built_is_what_is_solved_for_on_any_platform(checkout: Workspace) -> None:
+    assert catalogue(checkout, "local", "win-64").channels == (checkout.channel, checkout.base_channel)
+
+
+@pytest.mark.parametrize("subdir", ["linux-64", "win-64"])
+def test_the_picks_that_the_plan_promises(unbuilt: Workspace, subdir: str) -> None:
+    planned = catalogue(unbuilt, "local", subdir, as_planned=True)
+
+    def toolkit(specs: str, driver: str | None = None, arch: str | None = None) -> str:
+        found = planned.pick(Scenario(tuple(specs.split()), subdir, driver, arch))
+        return f"{found.toolkit} {found.fit}" if found else "unsolvable"
+
+    assert toolkit("cuda-core", "13.0", "9.0") == "13.0 native"
+    assert toolkit("cuda-core", "13.0", "7.0") == "12.9 native"
+    assert toolkit("cuda-version=13.4 cuda-core", "13.0", "9.0") == "13.4 compat"
+    assert toolkit("cuda-core", "12.2") == "12.0 native"
+    assert toolkit("cuda-core") == "13.4 compat"
+    assert toolkit("cuda-core", "11.8") == "unsolvable"

@@ -1,0 +1,96 @@
+"""The stand-in for conda-forge: every Python can be installed on every platform, and nothing in it leads nowhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from rattler import MatchSpec, PackageRecord
+from rattler.package.build_string import BuildString
+from ruamel.yaml import YAML
+
+from ctk import repodata
+from ctk.machine import python_specs
+from ctk.paths import Workspace
+from ctk.platforms import NOARCH, PLATFORMS
+from ctk.project import python_tags
+from ctk.solve import Scenario
+from ctk.verify.answers import Answer
+from ctk.verify.rattler_solver import RattlerSolver
+from ctk.verify.universe import DATA, pythons, universe
+
+Record = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def records() -> list[Record]:
+    return [record for content in universe().values() for record in content["packages.conda"].values()]
+
+
+@pytest.fixture(scope="module")
+def solved(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Answer]:
+    """Platform and Python -> what a solver installs of it, with numpy."""
+    folder = repodata.write(universe(), tmp_path_factory.mktemp("universe"))
+    kinds = [f"3.{tag.removeprefix('cp3')}" for tag in pythons()]
+    asked = {Scenario((*python_specs(kind), "numpy"), subdir): (subdir, kind) for subdir in PLATFORMS for kind in kinds}
+    return {asked[answer.scenario]: answer for answer in RattlerSolver().solve_all(asked, [folder])}
+
+
+def test_it_has_every_python_of_the_channel_and_an_older_one(project: Workspace) -> None:
+    assert {*python_tags(project.build_config), "cp310"} <= set(pythons())
+
+
+def test_every_python_installs_on_every_platform(solved: dict[tuple[str, str], Answer]) -> None:
+    assert {place: answer.problem for place, answer in solved.items() if not answer.solved} == {}
+    for (_, kind), answer in solved.items():
+        tag = f"cp{kind.replace('.', '')}"
+        assert answer.records["python"].version.startswith(kind.removesuffix("t") + ".")
+        assert answer.records["python_abi"].build == f"8_{tag}"
+        assert answer.records["numpy"].build.startswith(f"py{tag.removeprefix('cp')}h")
+
+
+def test_python_alone_is_the_newest_with_the_gil(tmp_path: Any) -> None:
+    folder = repodata.write(universe(), tmp_path)
+    (answer,) = RattlerSolver().solve_all([Scenario(("python",), "linux-64")], [folder])
+    assert answer.records["python"].build.endswith("_cp315")
+
+
+def test_nothing_depends_on_what_is_not_there(records: list[Record]) -> None:
+    there = [(record["subdir"], package(record)) for record in records]
+    for record in records:
+        for need in map(MatchSpec, record["depends"]):
+            if need.name and not need.name.normalized.startswith("__"):
+                reachable = [p for subdir, p in there if record["subdir"] in (subdir, NOARCH) or subdir == NOARCH]
+                assert any(need.matches(p) for p in reachable), f"{record['name']} needs {need}"
+
+
+def test_file_names_are_those_of_their_records() -> None:
+    for subdir, content in universe().items():
+        for file, record in content["packages.conda"].items():
+            assert file == f"{record['name']}-{record['version']}-{record['build']}.conda"
+            assert record["subdir"] == subdir
+            assert "{" not in str(record).replace("'{", "").replace("{'", "")
+
+
+def test_no_record_takes_the_place_of_another(records: list[Record]) -> None:
+    """A key of the data that is stated twice, or two builds with one file name, would lose one of them."""
+    places = {(r["subdir"], r["name"], r["version"], r["build"]) for r in records}
+    assert len(places) == len(records)
+    data = YAML(typ="safe").load(DATA)
+    compiled = sum(len(p["pythons"]) * len(p.get("on", PLATFORMS)) for p in data["compiled"])
+    names = {p["name"] for p in data["compiled"]}
+    assert sum(r["name"] in names for r in records) == compiled
+    assert sum(r["name"] == "python" for r in records) == len(PLATFORMS) * len(pythons())
+
+
+def test_only_python_itself_says_that_it_is_free_threaded(records: list[Record]) -> None:
+    """As on conda-forge: a solver that decides another package first does not see it, so build numbers must decide."""
+    tracking = {r["name"] for r in records if r.get("track_features") == "py_freethreading"}
+    assert tracking == {"python"}
+    numbers = {r["build"].endswith("t"): r["build_number"] for r in records if r["name"] == "python"}
+    assert numbers[False] > numbers[True]
+
+
+def package(record: Record) -> PackageRecord:
+    build = BuildString(record["build"])
+    return PackageRecord(record["name"], record["version"], build, record["build_number"], record["subdir"])

@@ -1,0 +1,439 @@
+"""`ctk verify` finds every scenario right, counts what it finds, and finds what is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from conftest import ROOT, ctk
+from ctk import repodata
+from ctk.cli import app
+from ctk.errors import SolverFailed, Unsolvable, VerifyFailed
+from ctk.lock import release_locks
+from ctk.paths import Workspace
+from ctk.platforms import NOARCH, PLATFORMS
+from ctk.solve import Scenario
+from ctk.verify import channels, table
+from ctk.verify.answers import Answer, Record
+from ctk.verify.channels import Channels, Side
+from ctk.verify.compare import wrong
+from ctk.verify.facts import facts
+from ctk.verify.matrix import Counts, Tally
+from ctk.verify.oracle import REQUESTS, Cause, Expected, Facts, Loss, Question
+from ctk.verify.rattler_solver import RattlerSolver
+from ctk.verify.scenarios import Matrix, matrix, scenario
+from ctk.verify.universe import pythons
+
+# In every test run, in each of two modes.
+SAMPLE = 700
+
+
+@pytest.fixture(scope="module")
+def known(project: Workspace) -> Facts:
+    return facts(release_locks(project).values())
+
+
+@pytest.fixture(scope="module")
+def every(known: Facts) -> Matrix:
+    return matrix(known, pythons())
+
+
+@pytest.fixture(scope="module")
+def content(project: Workspace) -> channels.Repodata:
+    return channels.planned(project)
+
+
+@pytest.fixture(scope="module")
+def solved(content: channels.Repodata, tmp_path_factory: pytest.TempPathFactory) -> Channels:
+    return channels.write(content, tmp_path_factory.mktemp("planned"))
+
+
+@pytest.fixture(scope="module")
+def small(content: channels.Repodata, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A channel of one platform, for runs of the command that need not plan."""
+    parts = {subdir: content[subdir] for subdir in ("win-arm64", NOARCH)}
+    return repodata.write(parts, tmp_path_factory.mktemp("small"))
+
+
+def spoilt(content: channels.Repodata, folder: Path) -> Path:
+    """A channel whose native builds fit every driver."""
+    copy = json.loads(json.dumps(content))
+    for record in copy[NOARCH]["packages.conda"].values():
+        if record["name"] == "cuda-version":
+            record["depends"] = []
+    return repodata.write(copy, folder)
+
+
+# --- the matrix is right
+
+
+def test_a_sample_of_all_scenarios_is_right(known: Facts, every: Matrix, solved: Channels) -> None:
+    tally = Tally(known, solved)
+    tally.run(RattlerSolver(), every.sample(SAMPLE, 1))
+    total = tally.total
+    assert tally.wrong == []
+    assert total.wrong == 0
+    assert total.total == SAMPLE
+    assert not total.lost
+    # Enough of each kind that the sample means something.
+    assert total.right > SAMPLE / 5
+    assert set(total.refused) == set(Cause)
+    assert set(tally.counts) == set(REQUESTS)
+    assert all(counts.right for counts in tally.counts.values())
+
+
+def test_a_sample_is_as_right_as_can_be_where_constraints_are_ignored(
+    known: Facts, every: Matrix, content: channels.Repodata, tmp_path: Path
+) -> None:
+    ignored = channels.write(channels.without_virtual_constraints(content), tmp_path)
+    tally = Tally(known, ignored, ignoring=True)
+    tally.run(RattlerSolver(), every.sample(SAMPLE, 2))
+    assert tally.wrong == []
+    assert tally.total.total == SAMPLE
+    assert set(tally.total.lost) == set(Loss)
+    assert not {Cause.DRIVER, Cause.GPU} & set(tally.total.refused)
+
+
+def test_an_ignoring_client_is_not_taken_for_one_that_honours(
+    known: Facts, every: Matrix, content: channels.Repodata, tmp_path: Path
+) -> None:
+    """The two modes differ: what is right in one is found wrong in the other."""
+    ignored = channels.write(channels.without_virtual_constraints(content), tmp_path)
+    tally = Tally(known, ignored)
+    tally.run(RattlerSolver(), every.sample(200, 2))
+    assert tally.total.wrong
+
+
+def test_serial_and_parallel_solves_answer_alike(every: Matrix, solved: Channels) -> None:
+    asked = [scenario(question) for question in every.sample(60, 5)]
+    serial = {a.scenario: a.records for a in RattlerSolver(1).solve_all(asked, solved.folders)}
+    parallel = {a.scenario: a.records for a in RattlerSolver(8).solve_all(asked, solved.folders)}
+    assert serial == parallel
+    assert len(serial) == 60
+
+
+# --- one answer
+
+QUESTION = Question("cuda-core", "linux-64", "13.0", "9.0")
+RIGHT = Expected("13.0", "native", "cp314")
+RECORDS = {
+    "cuda-version": Record("13.0", "native_100"),
+    "cuda-core": Record("1.2.2", "cuda13_py314habc_13110"),
+    "cuda-bindings": Record("13.4.4", "cuda13_py314hdef_13110"),
+    "cuda-nvrtc": Record("13.0.88", "h1_100"),
+    "cuda-nvvm-impl": Record("13.0.88", "h2_100"),
+    "libnvjitlink": Record("13.4.92", "h3_100"),
+    "python": Record("3.14.6", "h4_100_cp314"),
+    "python_abi": Record("3.14", "8_cp314"),
+    "cuda-pathfinder": Record("1.9.0", "pyh5_0"),
+}
+SIDES = {
+    (name, record.version, record.build): Side("native", "13")
+    for name, record in RECORDS.items()
+    if not name.startswith(("python", "cuda-pathfinder"))
+}
+SIDES |= {
+    ("cuda-version", "13.4", "compat_0"): Side("compat", "13"),
+    ("cuda-nvrtc", "13.0.88", "h1_0"): Side("compat", "13"),
+    ("cuda-bindings", "12.9.10", "cuda12_py314hdef_12110"): Side("native", "12"),
+}
+
+
+def judged(without: str = "", **changed: Record) -> str:
+    records = {name: record for name, record in RECORDS.items() if name != without}
+    records |= {name.replace("__", "-"): record for name, record in changed.items()}
+    return wrong(QUESTION, RIGHT, Answer(scenario(QUESTION), records), SIDES)
+
+
+def test_a_right_answer_is_right() -> None:
+    assert judged() == ""
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"cuda__version": Record("13.4", "compat_0")}, "toolkit 13.4 compat, not 13.0 native"),
+        ({"cuda__version": Record("13.0", "h123_0")}, "no native or compat build"),
+        ({"cuda__nvrtc": Record("13.0.88", "h1_0")}, "cuda-nvrtc 13.0.88 h1_0 is of CUDA 13 compat"),
+        ({"cuda__bindings": Record("12.9.10", "cuda12_py314hdef_12110")}, "is of CUDA 12 native: builds are mixed"),
+        ({"cuda__nvrtc": Record("13.4.92", "h9_100")}, "cuda-nvrtc 13.4.92 is not of toolkit 13.0"),
+        ({"cuda__nvvm__impl": Record("12.9.86", "h9_100")}, "cuda-nvvm-impl 12.9.86 is not of toolkit 13.0"),
+        ({"libnvjitlink": Record("12.9.86", "h9_100")}, "libnvjitlink 12.9.86 is older"),
+        ({"libnvjitlink": Record("14.0.1", "h9_100")}, "or of another major"),
+        ({"python": Record("3.13.1", "h4_100_cp313")}, "Python is cp313, not cp314"),
+        ({"python": Record("3.14.6", "h4_0_cp314t")}, "Python is cp314t, not cp314"),
+        ({"python_abi": Record("3.14", "8_cp314t")}, "python_abi is 8_cp314t"),
+        ({"numba__cuda": Record("0.30", "cuda12_py314habc_0")}, "numba-cuda is cuda12_py314habc_0, not cuda13_py314h"),
+        ({"numba__cuda": Record("0.30", "cuda13_py314thabc_0")}, "numba-cuda is cuda13_py314thabc_0"),
+        ({"cuda__python": Record("12.9", "cuda12_pyhabc_0")}, "cuda-python is cuda12_pyhabc_0, not cuda13_pyh"),
+        ({"without": "cuda-core"}, "cuda-core is not there"),
+        ({"without": "cuda-version"}, "cuda-version is not there"),
+        ({"without": "python"}, "Python is not there, not cp314"),
+    ],
+)
+def test_what_can_be_wrong_with_an_answer(changed: dict[str, Any], said: str) -> None:
+    assert said in judged(**changed)
+
+
+def test_an_old_python_is_told_by_its_version() -> None:
+    question, right = replace(QUESTION, python="3.11"), replace(RIGHT, python="cp311")
+    records = RECORDS | {
+        "python": Record("3.11.9", "h4_100_cpython"),
+        "python_abi": Record("3.11", "8_cp311"),
+        "cuda-core": Record("1.2.2", "cuda13_py311habc_13110"),
+        "cuda-bindings": Record("13.4.4", "cuda13_py311hdef_13110"),
+    }
+    sides = SIDES | {("cuda-core", "1.2.2", "cuda13_py311habc_13110"): Side("native", "13")}
+    assert wrong(question, right, Answer(scenario(question), records), sides) == ""
+
+
+def test_bindings_for_cuda_12_need_a_newer_nvjitlink_than_toolkit_12_0_has() -> None:
+    question, right = replace(QUESTION, request="cuda-bindings"), Expected("12.0", "native", "cp314")
+    records = {
+        "cuda-version": Record("12.0", "native_100"),
+        "cuda-bindings": Record("12.9.10", "cuda12_py314hdef_12110"),
+        "libnvjitlink": Record("12.0.140", "h9_100"),
+        "python": RECORDS["python"],
+    }
+    sides = {(n, r.version, r.build): Side("native", "12") for n, r in records.items() if n.startswith("cuda")}
+    said = wrong(question, right, Answer(scenario(question), records), sides)
+    assert said == "libnvjitlink 12.0.140 is too old for cuda-bindings"
+    records["libnvjitlink"] = Record("12.9.86", "h9_100")
+    assert wrong(question, right, Answer(scenario(question), records), sides) == ""
+
+
+def test_a_pick_where_there_must_be_none_and_none_where_there_must_be_one() -> None:
+    refused = Answer(scenario(QUESTION), problem="nothing provides __cuda")
+    assert wrong(QUESTION, RIGHT, refused, SIDES) == "it can be solved, but was refused"
+    assert wrong(QUESTION, Expected(cause=Cause.GPU), refused, SIDES) == ""
+    solved = Answer(scenario(QUESTION), RECORDS)
+    assert "must be refused (GPU too old)" in wrong(QUESTION, Expected(cause=Cause.GPU), solved, SIDES)
+
+
+# --- counting
+
+
+class Canned:
+    """A solver that answers with what it was given."""
+
+    name = "canned"
+
+    def __init__(self, answers: Mapping[Scenario, Answer]) -> None:
+        self.answers = answers
+
+    def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[Answer]:
+        yield from self.answers.values()
+
+
+def tally(known: Facts, solved: Channels, solver: Canned, *questions: Question, keep: int = 3) -> Tally:
+    counting = Tally(known, solved, keep=keep)
+    counting.run(solver, questions)
+    return counting
+
+
+def test_a_solver_that_forgets_a_scenario_has_failed(known: Facts, solved: Channels) -> None:
+    with pytest.raises(SolverFailed, match="canned answered 0 of 1"):
+        tally(known, solved, Canned({}), QUESTION)
+
+
+def test_an_answer_to_another_question_is_an_error(known: Facts, solved: Channels) -> None:
+    other = Scenario(("cuda-core",), "win-64", "13.0")
+    with pytest.raises(SolverFailed, match="not asked"):
+        tally(known, solved, Canned({other: Answer(other)}), QUESTION)
+
+
+def test_a_client_that_sees_no_gpu_is_judged_for_a_machine_without(known: Facts, solved: Channels) -> None:
+    question = Question("cuda-nvrtc", "linux-64", "13.0", "7.0")  # with its GPU, 12.9 is right
+    blind = replace(scenario(question), arch=None)
+    (answer,) = RattlerSolver().solve_all([blind], solved.folders)
+    assert answer.records["cuda-version"].version == "13.0"
+    assert tally(known, solved, Canned({blind: answer}), question).total.right == 1
+
+
+def test_a_solver_that_takes_the_driver_away_loses_the_refusal_and_nothing_else(known: Facts, solved: Channels) -> None:
+    (anything,) = RattlerSolver().solve_all([Scenario(("cuda-nvrtc",), "linux-64")], solved.folders)
+
+    def removed(question: Question) -> Counts:
+        asked = scenario(question)
+        answer = replace(anything, scenario=asked, removed=("__cuda",))
+        return tally(known, solved, Canned({asked: answer}), question).total
+
+    assert removed(Question("cuda-nvrtc", "linux-64", "11.8")).lost == {Loss.REFUSAL: 1}
+    assert removed(Question("cuda-nvrtc", "linux-64", "11.8", pin="12.1")).wrong == 1
+    assert removed(Question("cuda-nvrtc", "linux-64", "13.4")).wrong == 1
+
+
+def test_only_the_first_wrong_ones_are_kept(known: Facts, every: Matrix, solved: Channels) -> None:
+    questions = [Question("cuda-nvrtc", "linux-64", driver) for driver in every.drivers]
+    refused = Canned({scenario(q): Answer(scenario(q), problem="no") for q in questions})
+    counting = tally(known, solved, refused, *questions, keep=1)
+    assert len(counting.wrong) == 1 < counting.total.wrong
+
+
+# --- what is solved from
+
+
+def test_every_package_of_one_cuda_major_says_which_of_the_two_builds_it_is(
+    content: channels.Repodata, solved: Channels
+) -> None:
+    for subdir in content.values():
+        for record in subdir["packages.conda"].values():
+            ranges = [need for need in record["depends"] if need.startswith("cuda-version ")]
+            known = (record["name"], record["version"], record["build"]) in solved.sides
+            both_majors = record["name"] == "cuda-pathfinder"
+            assert known == (record["name"] == "cuda-version" or (bool(ranges) and not both_majors)), record["name"]
+
+
+def test_only_constraints_on_virtual_packages_are_taken_out(content: channels.Repodata) -> None:
+    before = json.dumps(content)
+    copy = channels.without_virtual_constraints(content)
+    assert json.dumps(content) == before
+    assert '"__cuda >=13.4"' in json.dumps(copy)  # the dependency of the native build
+    for subdir in content:
+        for file, record in content[subdir]["packages.conda"].items():
+            kept = [c for c in record.get("constrains", []) if not c.startswith("__")]
+            assert copy[subdir]["packages.conda"][file].get("constrains", []) == kept
+            assert {**copy[subdir]["packages.conda"][file], "constrains": 0} == {**record, "constrains": 0}
+
+
+def test_a_channel_is_verified_for_the_platforms_that_it_has(small: Path, tmp_path: Path) -> None:
+    assert channels.write(channels.built(small), tmp_path).subdirs == ("win-arm64",)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"packages.conda": []}', "\x00"])
+def test_a_channel_that_cannot_be_read_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "linux-64").mkdir()
+    (tmp_path / "linux-64" / "repodata.json").write_text(text)
+    with pytest.raises(Unsolvable, match=r"linux-64/repodata\.json cannot be read") as error:
+        channels.built(tmp_path)
+    assert "ctk build" in error.value.step
+
+
+@pytest.mark.parametrize("subdirs", [[], [NOARCH], ["linux-64"]])
+def test_a_folder_without_packages_for_a_platform_is_no_channel(tmp_path: Path, subdirs: list[str]) -> None:
+    for subdir in subdirs:
+        (tmp_path / subdir).mkdir()
+        (tmp_path / subdir / "repodata.json").write_text(json.dumps({"packages.conda": {}}))
+    with pytest.raises(Unsolvable, match="there is no channel"):
+        channels.built(tmp_path)
+
+
+# --- the command
+
+
+def run(*arguments: str) -> Any:
+    return CliRunner().invoke(app, ["verify", *arguments], env={"COLUMNS": "120"})
+
+
+def test_the_command_says_how_many_of_how_many_are_right(small: Path) -> None:
+    done = run("--channel", str(small), "--request", "cuda-nvrtc", "--sample", "50")
+    assert done.exit_code == 0, done.output
+    assert "50 of 36810 scenarios" in done.output
+    assert "none wrong" in done.output
+    assert "rightly refused: " in done.output
+
+
+def test_the_counts_are_there_for_machines(small: Path) -> None:
+    done = run("--channel", str(small), "--request", "cuda-nvrtc", "--request", "cuda-core", "--sample", "60", "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert found["solver"] == "rattler"
+    assert found["scenarios"] == found["total"] == 60
+    assert found["total"] == found["right"] + sum(found["refused"].values()) + found["wrong"]
+    assert set(found["requests"]) == {"cuda-nvrtc", "cuda-core"}
+
+
+def test_what_ignoring_clients_lose_is_said(small: Path) -> None:
+    done = run("--channel", str(small), "--constraints", "ignored", "--request", "cuda-nvrtc", "--sample", "100")
+    assert done.exit_code == 0, done.output
+    assert "lost: refusal" in done.output
+    assert "too old for all that was asked for" in done.output
+
+
+def test_a_wrong_pick_is_printed_whole_and_ends_with_a_code_of_its_own(
+    content: channels.Repodata, project: Workspace, tmp_path: Path
+) -> None:
+    channel = spoilt(content, tmp_path)
+    done = ctk(project, "verify", "--channel", str(channel), "--request", "cuda-nvrtc", "-p", "win-64", "--show", "1",
+               "--sample", "200")  # fmt: skip
+    assert done.returncode == VerifyFailed.exit_code == 17
+    assert done.stdout.count("wrong: ctk solve ") == 1
+    text = done.stdout[done.stdout.index("wrong: ctk solve ") :]
+    assert "--platform win-64 --driver " in text
+    assert "  expected: " in text
+    assert "  found: " in text
+    assert "    cuda-version " in text
+    assert "picks are wrong" in done.stderr
+    assert "next: " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--all", "--sample", "3"], 2, "exclude each other"),
+        (["--sample", "0"], 2, "sample of 0"),
+        (["--request", "cuda-nothing"], 3, "unknown request"),
+        (["--python", "2.7"], 3, "unknown Python"),
+        (["--platform", "osx-arm64"], 3, "unknown platform"),
+        (["--solver", "guess"], 3, "unknown solver"),
+        (["--platform", "linux-64"], 2, "nothing to verify"),
+        (["--channel", "/no/such/channel"], 10, "there is no channel"),
+    ],
+)
+def test_what_cannot_be_asked_is_a_clear_error(
+    project: Workspace, small: Path, arguments: list[str], code: int, said: str
+) -> None:
+    done = ctk(project, "verify", *([] if "--channel" in arguments else ["--channel", str(small)]), *arguments)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert said in done.stderr
+    assert "next: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_stopped_run_shows_what_it_has(content: channels.Repodata, tmp_path: Path) -> None:
+    channel = repodata.write(content, tmp_path)
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from ctk.cli import main; main()", "verify", "--channel", str(channel), "--all"],
+        env={**os.environ, "CTK_ROOT": str(ROOT), "COLUMNS": "120"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A run in the background of a shell has interrupts switched off, and would hand that on.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    try:
+        assert process.stdout is not None
+        first = process.stdout.readline()  # the first line of progress: solving has begun
+        assert "scenarios " in first
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130, out + err
+    assert "stopped after " in out
+    assert "none wrong" in out
+    assert "Traceback" not in err
+
+
+def test_the_docs_name_the_command_that_writes_their_table(project: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = []
+    monkeypatch.setattr(table, "ask_planned", lambda where: where)
+    monkeypatch.setattr(table, "write", lambda where, answers: written.append(answers) or ())
+    program, *words = table.COMMAND.split()
+    assert program == "ctk"
+    assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0
+    assert len(written) == 1
+
+
+def test_a_run_of_the_whole_default_matrix_would_have_every_platform(every: Matrix, solved: Channels) -> None:
+    assert every.on(solved.subdirs).subdirs == tuple(PLATFORMS)
