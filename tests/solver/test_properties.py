@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from rattler import Gateway
 from worlds import Ask, World, Worlds, violations
@@ -43,8 +43,8 @@ from ctk.verify.scenarios import matrix
 from ctk.verify.universe import pythons
 
 # The same examples in every run, whatever the machine's speed.
-STEADY = settings(deadline=None, derandomize=True, database=None, max_examples=200)
-SOLVED = settings(STEADY, max_examples=40)
+STEADY = settings(deadline=None, derandomize=True, database=None, max_examples=300)
+SOLVED = settings(STEADY, max_examples=80)
 
 Scene = tuple[Facts, Question]
 
@@ -287,9 +287,11 @@ def channels(project: Workspace, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 CTK = ["12.0", "12.6", "12.9", "13.0", "13.4", *INVENTED]
-some = st.sets(st.sampled_from(CTK), min_size=1, max_size=6).map(lambda minors: tuple(sorted(minors, key=version)))
-# With 12.0 alone CUDA 12 has no libnvjitlink that cuda-bindings can use, and no libnvfatbin. The oracle does not know.
-sets = some.filter(lambda minors: minors[0] != "12.0" or "12." in "".join(minors[1:2]))
+sets = (
+    st.sets(st.sampled_from(CTK), min_size=1, max_size=6)
+    .map(lambda minors: tuple(sorted(minors, key=version)))
+    .filter(lambda minors: usable(minors))
+)
 DRIVERS = ["11.8", *(f"12.{n}" for n in range(10)), *(f"13.{n}" for n in range(7)), "14.0", "14.1"]
 KNOWN_GPUS = ["5.0", "7.0", "7.5", "9.0", "10.0", "12.1", "13.0", "14.2"]
 
@@ -302,6 +304,14 @@ def machines(draw: st.DrawFn) -> Question:
     pin = draw(st.sampled_from([None, None, None, "12", "13", "14", *CTK]))
     python = draw(st.sampled_from([None, None, "3.12", "3.14t"]))
     return Question(draw(st.sampled_from(REQUESTS)), HERE, driver, gpu, python, pin)
+
+
+def usable(minors: Sequence[str]) -> bool:
+    """Not 12.0 alone of its major: then there is no libnvjitlink that cuda-bindings can use, and no libnvfatbin.
+
+    The oracle does not know that: it holds for any set of releases that somebody would publish.
+    """
+    return "12.0" not in minors or any(minor.startswith("12.") for minor in minors if minor != "12.0")
 
 
 def test_the_parts_make_the_whole(channels: Channels) -> None:
@@ -342,7 +352,9 @@ def test_a_solver_keeps_the_native_pick_of_a_driver_older_than_an_added_release(
 ) -> None:
     """The toolkit. What may be newer than it (libnvjitlink and the like) may become newer with the added release."""
     new = minors[left_out % len(minors)]
-    before = picked(channels.of([minor for minor in minors if minor != new]), question)
+    without = [minor for minor in minors if minor != new]
+    assume(usable(without))
+    before = picked(channels.of(without), question)
     after = picked(channels.of(minors), question)
     if question.driver and version(question.driver) < version(new) and before[1] == "native":
         assert after == before
