@@ -122,6 +122,17 @@ def test_serial_and_parallel_solves_answer_alike(every: Matrix, solved: Channels
     assert len(serial) == 60
 
 
+def test_a_channel_that_rattler_cannot_read_is_an_error_and_no_answer(every: Matrix, tmp_path: Path) -> None:
+    asked = [scenario(question) for question in every.sample(20, 5)]
+    with pytest.raises(Unsolvable, match="there is no channel in"):
+        list(RattlerSolver().solve_all(asked, [tmp_path / "nowhere"]))
+    for subdir in (*PLATFORMS, NOARCH):
+        (tmp_path / subdir).mkdir()
+        (tmp_path / subdir / "repodata.json").write_text("{")
+    with pytest.raises(Unsolvable, match="could not be read"):
+        list(RattlerSolver().solve_all(asked, [tmp_path]))
+
+
 # --- one answer
 
 QUESTION = Question("cuda-core", "linux-64", "13.0", "9.0")
@@ -351,6 +362,7 @@ def test_the_counts_are_there_for_machines(small: Path) -> None:
     assert found["scenarios"] == found["total"] == 60
     assert found["total"] == found["right"] + sum(found["refused"].values()) + found["wrong"]
     assert set(found["requests"]) == {"cuda-nvrtc", "cuda-core"}
+    assert found["first_wrong"] == []
 
 
 def test_what_ignoring_clients_lose_is_said(small: Path) -> None:

@@ -91,7 +91,7 @@ def verify_command(
         list[str] | None, typer.Option("--request", help="Package such as cuda-core; may be repeated.")
     ] = None,
     python: Pythons = None,
-    whole: Annotated[bool, typer.Option("--all", help="Every combination: some ten minutes and more.")] = False,
+    whole: Annotated[bool, typer.Option("--all", help="Every combination: a quarter of an hour.")] = False,
     sample: Annotated[int | None, typer.Option("--sample", help="So many of all combinations, by chance.")] = None,
     seed: Annotated[int, typer.Option("--seed", help="Which sample.")] = 0,
     show: Annotated[int, typer.Option("--show", min=0, help="How many wrong picks to print whole.")] = 3,
@@ -112,8 +112,6 @@ def verify_command(
     if whole and sample is not None:
         raise BadValue("--all and --sample exclude each other", "give one of them")
     by = _solver(solver, where)
-    if sample is None and not whole:
-        sample = clients.SAMPLE.get(solver)
     known = facts(release_locks(where).values())
     every = matrix(known, _tags(where, python), platforms or (), requests or (), any_python=not python)
     content = channels.built(channel) if channel else channels.planned(where, every.subdirs)
@@ -123,6 +121,8 @@ def verify_command(
     with TemporaryDirectory(prefix="ctk-verify-") as folder:
         solved = channels.write(content, Path(folder))
         every = every.on(solved.subdirs)
+        if sample is None and not whole and (few := clients.SAMPLE.get(solver)):
+            sample = min(few, len(every))
         questions = Choice(whole, sample, seed).of(every)
         tally = Tally(known, solved, ignoring=ignoring, keep=show)
         try:
@@ -175,6 +175,7 @@ def _print_json(tally: Tally, size: Size, by: Solver) -> None:
         "seconds": round(tally.seconds, 2),
         **tally.total.as_json(),
         "requests": {name: counts.as_json() for name, counts in tally.counts.items()},
+        "first_wrong": [{"command": command(one.question), "fault": one.fault} for one in tally.wrong],
     }
     print(json.dumps(found, indent=2))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
@@ -17,6 +18,7 @@ import rattler
 from rattler import Gateway, GenericVirtualPackage, MatchSpec
 from rattler.exceptions import SolverError
 
+from ctk.coroutines import run
 from ctk.machine import virtual_packages
 from ctk.platforms import NOARCH
 from ctk.solve import Scenario, channel_url, reading
@@ -41,9 +43,9 @@ class RattlerSolver:
     def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[Answer]:
         """See `ctk.verify.answers.Solver`."""
         gateway, sources, waiting = Gateway(), [channel_url(channel) for channel in channels], iter(scenarios)
-        with asyncio.Runner() as runner, reading(channels):
+        with reading(channels):
             while batch := list(islice(waiting, _BATCH)):
-                yield from runner.run(self._batch(batch, sources, gateway))
+                yield from run(self._batch(batch, sources, gateway))
 
     async def _batch(self, scenarios: Sequence[Scenario], sources: list[str], gateway: Gateway) -> list[Answer]:
         waiting, answers = iter(scenarios), []
@@ -52,7 +54,14 @@ class RattlerSolver:
             for scenario in waiting:
                 answers.append(await _solve(scenario, sources, gateway))
 
-        await asyncio.gather(*(work() for _ in range(self._jobs)))
+        working = asyncio.gather(*(work() for _ in range(self._jobs)))
+        try:
+            await asyncio.shield(working)
+        except asyncio.CancelledError:
+            # Interrupted. Solves under way end in milliseconds, and need this loop to hand over what they found.
+            deque(waiting, maxlen=0)
+            await working
+            raise
         return answers
 
 

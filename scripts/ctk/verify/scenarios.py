@@ -17,7 +17,6 @@ from ctk.verify.oracle import REQUESTS, Facts, Question, version
 Machine = tuple[str | None, str | None]
 """Driver and GPU; a GPU that no driver shows is none."""
 
-
 # The last driver before the oldest CUDA major of this channel.
 _TOO_OLD = "11.8"
 
@@ -89,23 +88,21 @@ class Matrix:
         Without a pin and with any Python, every machine. With a pin, every driver with one GPU of each kind that the
         facts tell apart. With a Python, the machines at the edges; and each pin on two machines.
         """
-        no_driver = [(None, None)] if None in self.drivers else []
         drivers = [d for d in self.drivers if d]
         pinned = [
-            *no_driver,
+            (None, None),
             *((d, gpu) for i, d in enumerate(drivers) for gpu in (None, *(kind[-(i % 2)] for kind in self._gpu_kinds))),
         ]
         edges = [(d, kind[0]) for d in self._edge_drivers for kind in [(None,), *self._gpu_kinds[:2]]]
-        two = [*no_driver, *edges[-1:]]
+        edges = [(None, None), *edges]
         pins = [pin for pin in self.pins if pin]
         pythons = [python for python in self.pythons if python]
         anyone = [None] if None in self.pythons else []
-        free = [None] if None in self.pins else []
         chosen = [
-            *_questions(self.subdirs, self.requests, free, anyone, self.machines),
+            *_questions(self.subdirs, self.requests, [None], anyone, self.machines),
             *_questions(self.subdirs, self.requests, pins, anyone, pinned),
-            *_questions(self.subdirs, self.requests, free, pythons, [*no_driver, *edges]),
-            *_questions(self.subdirs, self.requests, pins, pythons, two),
+            *_questions(self.subdirs, self.requests, [None], pythons, edges),
+            *_questions(self.subdirs, self.requests, pins, pythons, [edges[0], edges[-1]]),
         ]
         return list(dict.fromkeys(chosen))
 
