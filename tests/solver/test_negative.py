@@ -7,10 +7,25 @@ holds it as well, and goes wrong when both are gone.
 from __future__ import annotations
 
 import re
+import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from negative_cases import (
+    ANY_FIT,
+    ANY_VERSION,
+    CASES,
+    FIT,
+    MUST_REFUSE,
+    NO_FEATURES,
+    RANGE,
+    RELEASES,
+    Case,
+    ask,
+    plain,
+)
 from rattler import Gateway
 from worlds import (
     Ask,
@@ -64,10 +79,6 @@ WITH_FILES = ("cuda-nvcc-tools", "cuda-nvrtc", "cuda-nvvm-impl", "cuda-nvvm-tool
 # What a package that is built with these gets, where they state it: cuda-version.
 EXPORTING = ("cuda-crt-dev_linux-64", "cuda-nvcc-dev_linux-64", "cuda-nvcc-impl", "cuda-nvcc_linux-64")
 
-_FIT = r"^(cuda-version \S+) .*"
-_RANGE = r"^cuda-version \S+"
-ANY_FIT, ANY_VERSION = r"\1", "cuda-version *"
-
 
 @pytest.fixture(scope="module")
 def gateway() -> Gateway:
@@ -75,257 +86,46 @@ def gateway() -> Gateway:
 
 
 def worlds(project: Workspace, folder: Path, gateway: Gateway, left_out: str = "") -> Worlds:
-    """Of this checkout's recipes and release locks, all of them or without one minor."""
-    locks = [lock for lock in release_locks(project).values() if not lock.is_ctk or lock.minor != left_out]
-    request = Request(releases=[lock.minor for lock in locks if lock.is_ctk])
+    """Of this checkout's recipes and `RELEASES`, all of them or without one."""
+    minors = [minor for minor in RELEASES if minor != left_out]
+    locks = [lock for lock in release_locks(project).values() if not lock.is_ctk or lock.minor in minors]
+    request = Request(releases=minors)
     content = planned(plan(published_set(project), request, python_tags(project.build_config)))
     return Worlds(content, facts(locks), folder, gateway)
 
 
 @pytest.fixture(scope="module")
-def channel(project: Workspace, gateway: Gateway, tmp_path_factory: pytest.TempPathFactory) -> Worlds:
-    """The channel as it is."""
-    return worlds(project, tmp_path_factory.mktemp("channel"), gateway)
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """For hundreds of worlds, which nobody needs any more when the tests are done."""
+    made = tmp_path_factory.mktemp("worlds")
+    yield made
+    shutil.rmtree(made)
 
 
 @pytest.fixture(scope="module")
-def with_a_gap(project: Workspace, gateway: Gateway, tmp_path_factory: pytest.TempPathFactory) -> Worlds:
+def channel(project: Workspace, folder: Path, gateway: Gateway) -> Worlds:
+    """The channel as it is."""
+    return worlds(project, folder / "channel", gateway)
+
+
+@pytest.fixture(scope="module")
+def with_a_gap(project: Workspace, folder: Path, gateway: Gateway) -> Worlds:
     """The channel without 13.0: a driver for 13.0 has CUDA 13, but its newest native toolkit is one of CUDA 12."""
-    return worlds(project, tmp_path_factory.mktemp("gap"), gateway, left_out="13.0")
-
-
-# ---- named scenarios
-
-
-@dataclass(frozen=True)
-class Case:
-    """Something taken out, and what then happens.
-
-    Attributes:
-        id: What is taken out.
-        changes: That.
-        wrong: Scenario -> what the judge then says of it; when nothing is taken out, it is right.
-    """
-
-    id: str
-    changes: tuple[Change, ...]
-    wrong: tuple[tuple[Ask, str], ...]
-
-
-def ask(
-    request: str,
-    driver: str | None = None,
-    gpu: str | None = None,
-    *specs: str,
-    subdir: str = "linux-64",
-    python: str | None = None,
-    pin: str | None = None,
-    refused: bool = False,
-) -> Ask:
-    """A scenario; with more specs, these are typed with the request."""
-    question = Question(request, subdir, driver, gpu, python, pin)
-    return Ask(question, (request, *specs) if specs else (), refused=refused)
-
-
-def number(change: int, pattern: str) -> Change:
-    """Adds to the build number of builds that a regular expression finds."""
-
-    def changing(record: Record) -> None:
-        if re.search(pattern, f"{record['name']} {record['build']} {fit(record)}"):
-            record["build_number"] += change
-
-    return changing
-
-
-def last_made(pattern: str) -> Change:
-    """Gives all builds a timestamp, and the latest to those that a regular expression finds."""
-
-    def changing(record: Record) -> None:
-        found = re.search(pattern, f"{record['name']} {record['build']} {fit(record)}")
-        record["timestamp"] = 1_700_000_000_000 + (86_400_000 if found else 0)
-
-    return changing
-
-
-def only_its_minor(package: str) -> Change:
-    """Ties a package that may be newer than the toolkit to its own minor."""
-
-    def changing(record: Record) -> None:
-        if record["name"] == package:
-            lower = f">={toolkits_of([record], package)[0]},"
-            record["depends"] = [re.sub(r"^(cuda-version )>=\d+,", rf"\1{lower}", spec) for spec in record["depends"]]
-
-    return changing
-
-
-NO_FEATURES = take_out(".*", "track_features")
-NO_NATIVE_NUMBERS = number(-100, " native$")
-FREE_THREADED_LAST = last_made(r" cuda\d+_py\d+th")
-OLD_GPU, NEW_GPU, NEWEST_GPU = "7.0", "10.0", "13.0"  # V100; B200; none of the toolkits knows it
-DRIVER_12_2 = ask("cuda-bindings", "12.2", "9.0"), "toolkit 12.9 compat, not 12.0 native"
-GPU_TOO_OLD = "it must be refused (GPU too old), but was solved"
-DRIVER_TOO_OLD = "it must be refused (driver too old), but was solved"
-MUST_REFUSE = "it must be refused (None), but was solved"
-
-CASES = [
-    Case(
-        "native needs its driver",
-        (take_out("cuda-version", "depends", "^__cuda ", of="native"),),
-        (
-            (ask("cuda-nvrtc", "13.0", "9.0"), "toolkit 13.4 native, not 13.0 native"),
-            (ask("cuda-core", "12.4"), "toolkit 13.4 native, not 12.0 native"),
-            (ask("cuda-core"), "toolkit 13.4 native, not 13.4 compat"),
-        ),
-    ),
-    Case(
-        "native does not go with an older GPU than it knows",
-        (take_out("cuda-version", "constrains", r"^(__cuda_arch )>=[\d.]+,", r"\1", of="native"),),
-        (
-            (ask("cuda-core", "13.4", OLD_GPU), "toolkit 13.4 native, not 12.9 native"),
-            (ask("cuda-nvcc", "13.4", OLD_GPU), GPU_TOO_OLD),
-        ),
-    ),
-    Case(
-        "native does not go with a newer GPU than it knows",
-        (take_out("cuda-version", "constrains", r"^(__cuda_arch .*),<=.*", r"\1", of="native"),),
-        (
-            (ask("cuda-core", "12.6", NEW_GPU), "toolkit 12.6 native, not 12.9 compat"),
-            (ask("cuda-nvrtc", "13.5", NEWEST_GPU, subdir="win-64"), "toolkit 13.4 native, not 13.4 compat"),
-        ),
-    ),
-    Case(
-        "compat does not go with a driver of an older major",
-        (take_out("cuda-version", "constrains", "^__cuda ", of="compat"),),
-        (
-            (ask("cuda-core", "11.8", "9.0"), DRIVER_TOO_OLD),
-            (ask("cuda-nvcc", "12.9", "9.0"), DRIVER_TOO_OLD),
-            (ask("cuda-core", "12.9", "9.0", pin="13.0"), DRIVER_TOO_OLD),
-            (ask("cuda-core", "12.2", "9.0", subdir="linux-aarch64"), "toolkit 13.4 compat, not 12.9 compat"),
-        ),
-    ),
-    Case(
-        "compat does not go with an older GPU than it knows",
-        (take_out("cuda-version", "constrains", "^__cuda_arch ", of="compat"),),
-        (
-            (ask("cuda-core", "13.4", OLD_GPU, pin="13"), GPU_TOO_OLD),
-            (ask("cuda-nvcc", "13.0", OLD_GPU), GPU_TOO_OLD),
-        ),
-    ),
-    Case(
-        "the feature of cuda-version",
-        (take_out("cuda-version", "track_features"),),
-        ((ask("cuda-core", "13.0", "9.0", pin="13"), "toolkit 13.4 compat, not 13.0 native"),),
-    ),
-    Case(
-        "all features",
-        (NO_FEATURES,),
-        (
-            (ask("cuda-nvrtc", "13.0", "9.0"), "toolkit 13.4 compat, not 13.0 native"),
-            (ask("cuda-nvcc", "13.2", "9.0", subdir="linux-aarch64"), "toolkit 13.4 compat, not 13.0 native"),
-        ),
-    ),
-    Case(
-        "all features, and native's build numbers",
-        (NO_FEATURES, NO_NATIVE_NUMBERS, last_made(" compat$")),
-        ((ask("cuda-core", "13.4", "9.0", pin="13.0"), "toolkit 13.0 compat, not 13.0 native"),),
-    ),
-    Case(
-        "the CUDA major in build numbers, and CUDA 12 is built once more",
-        (number(-12000, " cuda12_"), number(-13000, " cuda13_"), number(1, " cuda12_")),
-        (
-            (ask("cuda-core", "13.4", "9.0"), "toolkit 12.9 native, not 13.4 native"),
-            (ask("numba-cuda"), "toolkit 12.9 compat, not 13.4 compat"),
-        ),
-    ),
-    Case(
-        "the GIL in build numbers, and the free-threaded builds are made last",
-        (number(-10, r" cuda\d+_py\d+h"), FREE_THREADED_LAST),
-        (
-            (ask("cuda-core", "13.4", "9.0"), "Python is cp315t, not cp315"),
-            (ask("cuda-bindings"), "Python is cp315t, not cp315"),
-        ),
-    ),
-    Case(
-        "libnvjitlink may be newer than the toolkit",
-        (only_its_minor("libnvjitlink"),),
-        (DRIVER_12_2, (ask("numba-cuda", "12.0", "9.0"), "toolkit 12.9 compat, not 12.0 native")),
-    ),
-    Case("libnvfatbin may be newer than the toolkit", (only_its_minor("libnvfatbin"),), (DRIVER_12_2,)),
-    Case("libcufile may be newer than the toolkit", (only_its_minor("libcufile"),), (DRIVER_12_2,)),
-    Case(
-        "cuda-cccl may be newer than the toolkit",
-        (only_its_minor("cuda-cccl"), only_its_minor("cuda-cccl_linux-64")),
-        ((ask("numba-cuda", "12.2", "9.0"), "toolkit 12.9 compat, not 12.0 native"),),
-    ),
-    Case(
-        "libnvjitlink is not older than the toolkit",
-        (take_out("libnvjitlink", "depends", r"^(cuda-version >=(\d+)),<[\d.]+\.0a0", r"\1,<\2.99"),),
-        ((ask("libnvjitlink", None, None, "libnvjitlink=13.0", "cuda-version=13.4", refused=True), MUST_REFUSE),),
-    ),
-    Case(
-        "libnvjitlink has what cuda-bindings 12 calls",
-        (take_out("cuda-bindings", "depends", r"^(libnvjitlink )>=12\.3,", r"\1>=12,"),),
-        ((ask("cuda-bindings", "12.2", "9.0", "libnvjitlink=12.0", refused=True), MUST_REFUSE),),
-    ),
-    Case(
-        "cuda-nvrtc is of the toolkit's minor",
-        (take_out("cuda-nvrtc", "depends", r"^cuda-version >=(\d+)\S+", r"cuda-version >=\1"),),
-        (
-            (ask("cuda-nvrtc", pin="13.0"), "cuda-nvrtc 13.4.92 is not of toolkit 13.0"),
-            (ask("cuda-core", "13.0", "9.0"), "cuda-nvrtc 13.4.92 is not of toolkit 13.0"),
-        ),
-    ),
-    Case(
-        "cuda-core is of its CUDA major",
-        (
-            take_out("cuda-core", "depends", _RANGE, ANY_VERSION),
-            take_out("cuda-core", "depends", "^cuda-bindings .*", "cuda-bindings"),
-        ),
-        (
-            (ask("cuda-core", pin="12"), "cuda-core 1.2.2 cuda13_py315h is of CUDA 13 compat: builds are mixed"),
-            (ask("cuda-core", None, None, "cuda-core[build=cuda12_*]", "cuda-bindings=13", refused=True), MUST_REFUSE),
-        ),
-    ),
-    Case(
-        "cuda-python and numba-cuda have cuda-core of their CUDA major",
-        (
-            take_out("cuda-python|numba-cuda", "depends", r"^(cuda-core \S+) .*", r"\1"),
-            take_out("cuda-core", "depends", _RANGE, ANY_VERSION),
-            take_out("cuda-core", "depends", "^cuda-bindings .*", "cuda-bindings"),
-        ),
-        (
-            (
-                ask("cuda-python", None, None, "cuda-python=13", "cuda-core[build=cuda12_*]", refused=True),
-                MUST_REFUSE,
-            ),
-            (ask("numba-cuda", pin="12.6"), "cuda-core 1.2.2 cuda13_py314h is of CUDA 13 compat: builds are mixed"),
-        ),
-    ),
-    Case(
-        "builds are for one kind of Python",
-        (take_out("cuda-bindings", "depends", "^python_abi "),),
-        (
-            (
-                ask("cuda-bindings", "13.4", "9.0", python="3.13t"),
-                "it must be refused (not published for the Python), but was solved",
-            ),
-        ),
-    ),
-    Case(
-        "cuda-arch does not go with an older GPU",
-        (take_out("cuda-arch", "constrains", "^__cuda_arch "),),
-        ((ask("cuda-core", "13.0", "7.5", "cuda-arch=8.0", refused=True), MUST_REFUSE),),
-    ),
-]
+    return worlds(project, folder / "gap", gateway, left_out="13.0")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_a_scenario_goes_wrong_without(case: Case, channel: Worlds) -> None:
     subdirs = list(dict.fromkeys(asked.question.subdir for asked, _ in case.wrong))
-    whole, less = channel.without(subdirs=subdirs), channel.without(*case.changes, subdirs=subdirs)
+    whole = channel.without(*case.given, subdirs=subdirs)
+    less = channel.without(*case.given, *case.changes, subdirs=subdirs)
     for asked, wrong in case.wrong:
         assert whole.fault(asked) == ""
-        assert re.sub(r"(h)[0-9a-f]{7}_\d+", r"\1", less.fault(asked)) == wrong
+        assert plain(less.fault(asked)) == wrong
+    for kept in case.changes if case.changes[1:] else ():
+        others = [change for change in case.changes if change is not kept]
+        world = channel.without(*case.given, *others, subdirs=subdirs)
+        assert [world.fault(asked) for asked, _ in case.wrong] == [""] * len(case.wrong)
 
 
 PATHFINDER = take_out("cuda-pathfinder", "depends", "^cuda-version .*", "cuda-version")
@@ -339,17 +139,6 @@ def test_without_its_range_cuda_pathfinder_goes_with_a_major_that_it_does_not_kn
     asked = ask("cuda-pathfinder", None, None, "cuda-version=14", refused=True)
     assert channel.without(next_major).fault(asked) == ""
     assert channel.without(next_major, PATHFINDER).fault(asked) == MUST_REFUSE
-
-
-@pytest.mark.parametrize("request_", ["cuda-nvrtc", "cuda-core", "cuda-nvcc"])
-@pytest.mark.parametrize("pin", [None, "13.4", "13.0"])
-def test_native_build_numbers_are_a_second_line(request_: str, pin: str | None, channel: Worlds) -> None:
-    """Redundant beside the features, in every solver that heeds them. They hold where features are not heeded."""
-    asked, compat_last = ask(request_, "13.4", "9.0", pin=pin), last_made(" compat$")
-    assert channel.without(NO_NATIVE_NUMBERS, compat_last).fault(asked) == ""
-    assert channel.without(NO_FEATURES, compat_last).fault(asked) == ""
-    wrong = f"toolkit {pin or '13.4'} compat, not {pin or '13.4'} native"
-    assert channel.without(NO_FEATURES, NO_NATIVE_NUMBERS, compat_last).fault(asked) == wrong
 
 
 # ---- every package that exists in two builds, the same way
@@ -406,6 +195,7 @@ def twin(request: pytest.FixtureRequest, channel: Worlds, with_a_gap: Worlds) ->
         found = toolkits_of(here, name) if like else [t.minor for t in made.facts.toolkits]
         return sorted(found, key=version)
 
+    assert toolkits(with_a_gap), f"{name} does not exist in two builds"
     *older, newest = toolkits(with_a_gap)
     # A driver for X.0, and no X.0 in the channel: then not even a package that spans its major has a native build.
     made, driver = (with_a_gap, f"{newest.split('.')[0]}.0") if older else (channel, toolkits(channel)[-2])
@@ -424,7 +214,7 @@ def test_without_its_feature_the_compat_build_of_a_newer_toolkit_comes_first(twi
 
 def test_without_its_fit_the_native_build_of_a_newer_toolkit_comes_first(twin: Twin) -> None:
     wrong = f"toolkit {twin.newest} compat, not {twin.right} native"
-    untied = take_out(twin.pattern, "depends", _FIT, ANY_FIT, of="native")
+    untied = take_out(twin.pattern, "depends", FIT, ANY_FIT, of="native")
     assert twin.fault(twin.asked) == ""
     if template(twin.asked.question.request) not in FIT_HELD_TWICE:
         assert twin.fault(twin.asked, untied) == wrong
@@ -443,7 +233,7 @@ def test_without_its_fit_a_compat_build_goes_with_the_native_toolkit(twin: Twin)
     )
     build = f"{name}[version={compat['version']},build={compat['build']}]"
     mixed = Ask(twin.asked.question, (build, f"cuda-version {twin.right}.* native_*"), refused=True)
-    untied = take_out(twin.pattern, "depends", _FIT, ANY_FIT, of="compat")
+    untied = take_out(twin.pattern, "depends", FIT, ANY_FIT, of="compat")
     pinned = any(re.search(r" ==\S+ h", spec) and "-files " not in spec for spec in compat["depends"])
     assert not pinned or template(name) in FIT_HELD_TWICE
     held_twice = twin.others if pinned else []
@@ -455,7 +245,7 @@ def test_without_its_fit_a_compat_build_goes_with_the_native_toolkit(twin: Twin)
 
 def test_without_its_range_a_package_of_a_newer_toolkit_goes_with_an_older_one(twin: Twin) -> None:
     wrong = r".* is of CUDA 13 compat: builds are mixed|\S+ wants cuda-version >=.*|\S+ \S+ is not of toolkit .*"
-    untied = take_out(twin.pattern, "depends", _RANGE, ANY_VERSION)
+    untied = take_out(twin.pattern, "depends", RANGE, ANY_VERSION)
     assert twin.fault(twin.pinned) == ""
     if template(twin.asked.question.request) not in RANGE_HELD_TWICE:
         assert re.fullmatch(wrong, twin.fault(twin.pinned, untied))
@@ -473,7 +263,8 @@ def test_what_a_package_needs_is_missed(twin: Twin) -> None:
         if needed not in {record["name"] for record in twin.made.states.values()}:
             continue
         less = twin.made.without(take_out(twin.pattern, "depends", rf"^{needed}( |$)"), subdirs=twin.subdirs)
-        assert less.fault(newest).startswith(f"{name} needs {needed}") == (needed not in needs(less, newest))
+        missed = re.match(rf"{twin.pattern} needs {needed}[ ,]", less.fault(newest))
+        assert bool(missed) == (needed not in needs(less, newest)), needed
 
 
 def needs(world: World, asked: Ask, package: str = "") -> set[str]:
@@ -487,7 +278,7 @@ def needs(world: World, asked: Ask, package: str = "") -> set[str]:
 def test_without_its_exact_pin_a_package_has_the_files_of_another_toolkit(package: str, channel: Worlds) -> None:
     asked = Ask(Question(package, "linux-64", pin="12.9"), like="cuda-nvrtc")
     fault = channel.without(take_out(package, "depends", f"^{package}-files .*", f"{package}-files")).fault(asked)
-    assert re.match(rf"{package}-files 13.4.92 is |{package} wants {package}-files ==12.9.86 \S+, but 13.4.92 ", fault)
+    assert re.match(rf"{package}-files 13\.4\.\d+ is |{package} wants {package}-files ==12\.9.*, but 13\.4\.", fault)
 
 
 @pytest.mark.parametrize("package", EXPORTING)
@@ -496,7 +287,7 @@ def test_without_its_run_export_a_program_runs_with_an_older_toolkit(package: st
 
     def picked(*changes: Change) -> str:
         content, _ = changed(channel.content, changes, ["linux-64"])
-        made = next(r for r in records(content) if (r["name"], r["version"]) == (package, "13.4.92"))
+        made = next(r for r in records(content) if r["name"] == package and r["version"].startswith("13.4."))
         pick = channel.without().pick(ask("cuda-cudart", "13.0", "9.0", *made["run_exports"]["strong"]).scenario)
         return f"{pick.toolkit} {pick.fit}" if pick else ""
 
@@ -524,10 +315,9 @@ def test_every_statement_that_picks_rest_on_has_gone_wrong_without(channel: Worl
         for kind in stated
         if kind.field == "track_features" or re.match(r"(cuda-version|__cuda|__cuda_arch)( |$)", kind.shape)
     }
+    # What takes out all features at once shows nothing about a new one.
     named = [change for case in CASES for change in case.changes if change is not NO_FEATURES]
-    _, gone = changed(channel.content, [*HELD, take_out("cuda-version", "track_features")], list(PLATFORMS))
-    for change in named:
-        gone |= changed(channel.content, [change], list(PLATFORMS))[1]
+    gone = {kind for change in [*HELD, *named] for kind in changed(channel.content, [change], list(PLATFORMS))[1]}
     assert sorted(decisive - gone) == []
     assert {template(r["name"]) for r in records(channel.content) if fit(r)} == {*TWINS, "cuda-version"}
 
@@ -542,7 +332,7 @@ def test_one_build_of_each_package_is_not_enough(channel: Worlds) -> None:
         if record["name"] != "cuda-version" and fit(record) == "compat":
             record.clear()
         else:
-            record["depends"] = [re.sub(_FIT, ANY_FIT, spec) for spec in record["depends"]]
+            record["depends"] = [re.sub(FIT, ANY_FIT, spec) for spec in record["depends"]]
 
     less = channel.without(single)
     for request in ("cuda-nvrtc", "cuda-bindings", "numba-cuda", "cuda-nvcc"):
@@ -560,12 +350,13 @@ def test_one_build_of_cuda_version_loads_its_ptx_on_few_machines(channel: Worlds
         elif record["name"] == "cuda-version":
             record.update(depends=[], constrains=[f"__cuda >={record['version'].split('.')[0]}"])
         else:
-            record["depends"] = [re.sub(_FIT, ANY_FIT, spec) for spec in record["depends"]]
+            record["depends"] = [re.sub(FIT, ANY_FIT, spec) for spec in record["depends"]]
 
     toolkits = {toolkit.minor: toolkit for toolkit in channel.facts.toolkits}
     everything = matrix(channel.facts, pythons())
-    machines = [(driver, gpu) for driver, gpu in everything.machines if driver and gpu and version(driver) >= (12, 0)]
-    asked = [ask("cuda-core", driver, gpu) for driver, gpu in machines]
+    drivers = [driver for driver in everything.drivers if driver and version(driver) >= (12, 0)][:-1]
+    gpus = [gpu for gpu in everything.gpus if gpu][:-1]  # the last of both is newer than what is known
+    asked = [ask("cuda-core", driver, gpu) for driver in drivers for gpu in gpus]
     solvable = [a for a in asked if expected(channel.facts, a.question).toolkit]
     possible = [a for a in solvable if any(loads(toolkit, a.question) for toolkit in toolkits.values())]
 
@@ -577,7 +368,7 @@ def test_one_build_of_cuda_version_loads_its_ptx_on_few_machines(channel: Worlds
     assert ours == possible
     words = f"{len(theirs)} of {len(possible)} machines where a toolkit of the channel can, {len(solvable)} in all"
     print(f"with one build of cuda-version, PTX loads on {words}")
-    assert len(solvable) > 300
+    assert len(solvable) > 200
     assert len(theirs) < 0.5 * len(possible), words
 
 
