@@ -147,11 +147,16 @@ RECORDS = {
     "python": Record("3.14.6", "h4_100_cp314"),
     "python_abi": Record("3.14", "8_cp314"),
     "cuda-pathfinder": Record("1.9.0", "pyh5_0"),
+    "cuda-nvrtc-files": Record("13.0.88", "h6_0"),
+    "cuda-nvvm-impl-files": Record("13.0.88", "h7_0"),
+    "libnvjitlink-files": Record("13.4.92", "h8_0"),
+    "libnvfatbin": Record("13.4.92", "h9_100"),
+    "numpy": Record("2.4.6", "py314h_0"),
 }
 SIDES = {
     (name, record.version, record.build): Side("native", "13")
     for name, record in RECORDS.items()
-    if not name.startswith(("python", "cuda-pathfinder"))
+    if not name.startswith(("python", "cuda-pathfinder", "numpy")) and not name.endswith("-files")
 }
 SIDES |= {
     ("cuda-version", "13.4", "compat_0"): Side("compat", "13"),
@@ -187,9 +192,8 @@ def test_a_right_answer_is_right() -> None:
         ({"numba__cuda": Record("0.30", "cuda12_py314habc_0")}, "numba-cuda is cuda12_py314habc_0, not cuda13_py314h"),
         ({"numba__cuda": Record("0.30", "cuda13_py314thabc_0")}, "numba-cuda is cuda13_py314thabc_0"),
         ({"cuda__python": Record("12.9", "cuda12_pyhabc_0")}, "cuda-python is cuda12_pyhabc_0, not cuda13_pyh"),
-        ({"without": "cuda-core"}, "cuda-core is not there"),
-        ({"without": "cuda-version"}, "cuda-version is not there"),
         ({"without": "python"}, "Python is not there, not cp314"),
+        *(({"without": name}, f"{name} is not there") for name in RECORDS if name not in ("python", "python_abi")),
     ],
 )
 def test_what_can_be_wrong_with_an_answer(changed: dict[str, Any], said: str) -> None:
@@ -210,7 +214,9 @@ def test_an_old_python_is_told_by_its_version() -> None:
 
 def test_bindings_for_cuda_12_need_a_newer_nvjitlink_than_toolkit_12_0_has() -> None:
     question, right = replace(QUESTION, request="cuda-bindings"), Expected("12.0", "native", "cp314")
-    records = {
+    records = {name: record for name, record in RECORDS.items() if name != "cuda-core"} | {
+        **{name: replace(r, version="12.0.140") for name, r in RECORDS.items() if name.startswith("cuda-nv")},
+        "libnvjitlink-files": Record("12.9.86", "h8_0"),
         "cuda-version": Record("12.0", "native_100"),
         "cuda-bindings": Record("12.9.10", "cuda12_py314hdef_12110"),
         "libnvjitlink": Record("12.0.140", "h9_100"),

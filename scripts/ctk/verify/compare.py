@@ -10,10 +10,24 @@ from ctk.verify.oracle import PYTHON_REQUESTS, Expected, Question, version
 
 Sides = Mapping[tuple[str, str, str], Side]
 
-# They are of exactly the toolkit's minor.
-_OF_THE_MINOR = ("cuda-nvrtc", "cuda-nvrtc-files", "cuda-nvvm-impl", "cuda-nvvm-impl-files", "cuda-cudart")
 # It links code of its own version and older, so it may be newer than the toolkit.
 _NOT_OLDER = ("libnvjitlink", "libnvjitlink-files")
+_NVRTC = ("cuda-nvrtc", "cuda-nvrtc-files")
+_NVVM = ("cuda-nvvm-impl", "cuda-nvvm-impl-files")
+_NVVM_TOOLS = ("cuda-nvvm-tools", "cuda-nvvm-tools-files")
+_NVCC = ("cuda-nvcc-tools", "cuda-nvcc-tools-files", "cuda-crt-tools", "cuda-cudart", "cuda-cudart-dev")
+# They are of exactly the toolkit's minor.
+_OF_THE_MINOR = (*_NVRTC, *_NVVM, *_NVVM_TOOLS, *_NVCC)
+# What each request is of no use without.
+_BINDINGS = ("cuda-bindings", "cuda-pathfinder", "libnvfatbin", "numpy", *_NVRTC, *_NVVM, *_NOT_OLDER)
+_NEEDED = {
+    "cuda-nvrtc": _NVRTC,
+    "cuda-nvcc": (*_NVCC, *_NVVM, *_NVVM_TOOLS),
+    "cuda-bindings": _BINDINGS,
+    "cuda-core": _BINDINGS,
+    "cuda-python": _BINDINGS,
+    "numba-cuda": ("cuda-core", "cuda-cccl", "cuda-cudart-dev", "numba", *_NVVM_TOOLS, *_BINDINGS),
+}
 # What cuda-bindings for CUDA 12 calls in it came with this minor.
 _NVJITLINK_OF_BINDINGS = "12.3"
 
@@ -61,6 +75,7 @@ def _faults(question: Question, expected: Expected, answer: Answer, sides: Sides
         if "cuda-bindings" in records and version(minor) < version(_NVJITLINK_OF_BINDINGS):
             yield f"{name} {records[name].version} is too old for cuda-bindings"
     yield from _python_faults(question, expected, answer)
+    yield from (f"{name} is not there" for name in _NEEDED.get(question.request, ()) if name not in records)
 
 
 def _python_faults(question: Question, expected: Expected, answer: Answer) -> Iterator[str]:
