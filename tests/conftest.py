@@ -9,8 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from ctk.lock import release_locks
 from ctk.paths import Workspace
 from ctk.platforms import PLATFORMS, this_platform
+from ctk.verify.facts import facts
+from ctk.verify.oracle import Facts
+from ctk.verify.scenarios import Matrix, matrix
+from ctk.verify.universe import pythons
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -19,6 +24,18 @@ ROOT = Path(__file__).resolve().parents[1]
 def project() -> Workspace:
     """This checkout."""
     return Workspace(ROOT)
+
+
+@pytest.fixture(scope="session")
+def known(project: Workspace) -> Facts:
+    """What the release locks say, as the oracle has it."""
+    return facts(release_locks(project).values())
+
+
+@pytest.fixture(scope="session")
+def every(known: Facts) -> Matrix:
+    """The whole matrix of scenarios."""
+    return matrix(known, pythons())
 
 
 @pytest.fixture(scope="session")

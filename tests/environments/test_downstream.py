@@ -71,7 +71,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def downstream(built: Workspace, alone: None, tmp_path_factory: pytest.TempPathFactory) -> Downstream:
-    if shutil.which("cc") is None:
+    if shutil.which("cc") is None:  # the run-exports themselves are held by test_picks and the golden files
         pytest.skip("no C compiler on this machine: nothing can be built against the channel")
     own = tmp_path_factory.mktemp("downstream")
     sources = (own, built.channel, built.base_channel)
@@ -94,7 +94,7 @@ def base_python(built: Workspace) -> str:
     minor = solve(Scenario(("python",), this_platform()), [built.base_channel]).version("python").rsplit(".", 1)[0]
     values = YAML(typ="safe").load(built.build_config)["python"]
     found = [value for value in values if value.startswith(f"{minor}.")]
-    if not found:
+    if not found:  # nor are there packages of ours for it; the run-exports are held elsewhere, see `downstream`
         pytest.skip(f"the base channel's Python {minor} is not in the matrix")
     return found[0]
 

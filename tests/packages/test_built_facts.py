@@ -1,4 +1,7 @@
-"""What cuda-version says of a toolkit is what the NVRTC in the channel's own packages says of itself."""
+"""What cuda-version says of a toolkit is what the NVRTC in the channel's own packages says of itself.
+
+On other machines than linux-64 the release lock stands for it: tests/recipes/test_twins.py compares the two anywhere.
+"""
 
 from __future__ import annotations
 

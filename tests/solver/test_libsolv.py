@@ -44,7 +44,7 @@ SCENARIOS = [
 
 @pytest.fixture(scope="module")
 def place(project: Workspace) -> Workspace:
-    if not libsolv_build.library(project).exists():
+    if not libsolv_build.library(project).exists():  # rattler is held to the same rule in test_verify
         pytest.skip("libsolv is not built here: scripts/setup-libsolv builds it where there is a C compiler")
     return project
 
@@ -206,7 +206,7 @@ def test_without_the_library_the_error_names_the_command_that_builds_it(tmp_path
 def sources(project: Workspace, tmp_path: Path) -> Iterator[Workspace]:
     """An empty checkout whose store has libsolv's sources."""
     have = fetch.stored(libsolv_build.SOURCES, project)
-    if not have.exists():
+    if not have.exists():  # a machine without a compiler is held without them, below
         pytest.skip("libsolv's sources were not fetched here: scripts/setup-libsolv does it")
     fresh = Workspace(tmp_path)
     want = fetch.stored(libsolv_build.SOURCES, fresh)
@@ -222,7 +222,7 @@ def no_index() -> Any:
 def test_it_is_built_from_the_store_alone_once_and_replaces_what_was_built_before(
     sources: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if libsolv_build.compiler() is None:
+    if libsolv_build.compiler() is None:  # what is said then has a test of its own
         pytest.skip("there is no C compiler here")
     old = sources.cache / "libsolv/libctksolv-0123456789abcdef.so"
     old.parent.mkdir()

@@ -18,20 +18,9 @@ from ctk.paths import Workspace
 from ctk.platforms import PLATFORMS
 from ctk.project import python_tags
 from ctk.solve import Scenario
-from ctk.verify.facts import facts
 from ctk.verify.oracle import REQUESTS, Facts, Question, version
 from ctk.verify.scenarios import Matrix, command, matrix, scenario
 from ctk.verify.universe import pythons
-
-
-@pytest.fixture(scope="module")
-def known(project: Workspace) -> Facts:
-    return facts(release_locks(project).values())
-
-
-@pytest.fixture(scope="module")
-def every(known: Facts) -> Matrix:
-    return matrix(known, pythons())
 
 
 @pytest.fixture(scope="module")

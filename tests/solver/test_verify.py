@@ -19,7 +19,6 @@ from conftest import ROOT, ctk
 from ctk import repodata
 from ctk.cli import app
 from ctk.errors import SolverFailed, Unsolvable, VerifyFailed
-from ctk.lock import release_locks
 from ctk.paths import Workspace
 from ctk.platforms import NOARCH, PLATFORMS
 from ctk.solve import Scenario
@@ -27,25 +26,13 @@ from ctk.verify import channels, table
 from ctk.verify.answers import Answer, Record
 from ctk.verify.channels import Channels, Side
 from ctk.verify.compare import wrong
-from ctk.verify.facts import facts
 from ctk.verify.matrix import Counts, Tally
 from ctk.verify.oracle import REQUESTS, Cause, Expected, Facts, Loss, Question
 from ctk.verify.rattler_solver import RattlerSolver
-from ctk.verify.scenarios import Matrix, matrix, scenario
-from ctk.verify.universe import pythons
+from ctk.verify.scenarios import Matrix, scenario
 
 # In every test run, in each of two modes.
 SAMPLE = 700
-
-
-@pytest.fixture(scope="module")
-def known(project: Workspace) -> Facts:
-    return facts(release_locks(project).values())
-
-
-@pytest.fixture(scope="module")
-def every(known: Facts) -> Matrix:
-    return matrix(known, pythons())
 
 
 @pytest.fixture(scope="module")

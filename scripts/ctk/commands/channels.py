@@ -8,11 +8,10 @@ from pathlib import Path
 from ctk.catalogue import Catalogue
 from ctk.commands.options import base_channel
 from ctk.paths import Workspace
-from ctk.plan import Request, plan
-from ctk.platforms import PLATFORMS, this_platform
-from ctk.project import published_set, python_tags
-from ctk.repodata import planned, write
+from ctk.platforms import this_platform
+from ctk.repodata import write
 from ctk.report import Reporter
+from ctk.verify.channels import planned
 from ctk.verify.universe import universe
 
 
@@ -34,8 +33,8 @@ def catalogue(
     channels = [where.channel, base_channel(base, where)]
     foreign = subdir != this_platform()
     if as_planned or (foreign and not _has(where.channel, subdir)):
-        everything = plan(published_set(where), Request(platforms=tuple(PLATFORMS)), python_tags(where.build_config))
-        channels[0] = write(planned(everything), where.cache / "planned" / "channel")
+        # The same as `ctk verify` has, so that a scenario which it prints is solved here as it was there.
+        channels[0] = write(planned(where), where.cache / "planned" / "channel")
     if base == "local" and (as_planned or (foreign and not _has(where.base_channel, subdir))):
         channels[1] = write(universe(), where.cache / "planned" / "base")
     if report and where.channel not in channels:
