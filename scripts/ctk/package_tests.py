@@ -17,6 +17,7 @@ from rattler import Gateway
 
 from ctk.build import Built
 from ctk.errors import Unsolvable
+from ctk.machine import detected
 from ctk.package import read_info
 from ctk.platforms import NOARCH, this_platform
 from ctk.solve import Scenario, channel_url, solve
@@ -100,10 +101,12 @@ def _test(build: Built, file: Path, note: _Note, channels: Sequence[Path | str],
     if note.passed:
         return Outcome(file.name, "unchanged")
     try:
-        solve(Scenario((note.spec,), this_platform()), channels, gateway)
+        # With this machine's driver and GPU, as rattler-build solves it for the test itself.
+        solve(Scenario((note.spec,), this_platform(), *detected(this_platform())), channels, gateway)
     except Unsolvable as error:
         missing = error.cause.splitlines()[-1].strip("│└├─ ").removesuffix(", for which no candidates were found.")
-        return Outcome(file.name, "not run", f"the channels here have no {missing}")
+        whose = "this machine has" if missing.startswith("__cuda") else "the channels here have"
+        return Outcome(file.name, "not run", f"{whose} no {missing}")
     try:
         results = rattler_build.Package.from_file(file).run_tests(channel=[channel_url(c) for c in channels])
     except rattler_build.RattlerBuildError as error:
