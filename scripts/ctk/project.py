@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+from packaging.version import Version
 from ruamel.yaml import YAML
 
-from ctk.lock import release_locks
+from ctk.errors import BadValue
+from ctk.lock import ReleaseLock, release_locks
 from ctk.paths import Workspace
-from ctk.plan import Set
+from ctk.plan import Request, Set
 from ctk.recipes import find_recipes
 
 
@@ -27,3 +32,45 @@ def published_set(workspace: Workspace) -> Set:
 def python_tags(build_config: Path) -> tuple[str, ...]:
     """The Pythons of the matrix, oldest first, as wheel tags."""
     return tuple(YAML(typ="safe").load(build_config)["python_tag"])
+
+
+def small(
+    request: Request, workspace: Workspace, *, all_releases: bool = False, all_components: bool = False
+) -> Request:
+    """A request that names no release or no recipe, narrowed to what this checkout builds by default.
+
+    ``[tool.ctk.default]`` of ``pyproject.toml`` says what that is; a checkout without it builds everything.
+
+    Args:
+        request: What the user asked for.
+        workspace: The checkout.
+        all_releases: Leave the releases alone.
+        all_components: Leave the recipes alone.
+
+    Raises:
+        BadValue: The table is not of the form that this module reads.
+    """
+    file = workspace.root / "pyproject.toml"
+    table = tomllib.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    defaults = table.get("tool", {}).get("ctk", {}).get("default", {})
+    wrong = [key for key, names in defaults.items() if key not in ("releases", "recipes") or not _are_names(names)]
+    if wrong:
+        raise BadValue(f"pyproject.toml: tool.ctk.default.{wrong[0]} is not known", "it has lists: releases, recipes")
+    if not request.releases and not all_releases and "releases" in defaults:
+        request = replace(request, releases=_releases(defaults["releases"], release_locks(workspace).values()))
+    if not request.recipes and not all_components and "recipes" in defaults:
+        request = replace(request, recipes=tuple(defaults["recipes"]))
+    return request
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
+
+
+def _releases(words: Sequence[str], locks: Iterable[ReleaseLock]) -> tuple[str, ...]:
+    """CTK minors, oldest first; the words ``oldest`` and ``newest`` are those of each CUDA major."""
+    majors: dict[str, list[str]] = {}
+    for minor in sorted((lock.minor for lock in locks if lock.is_ctk), key=Version):
+        majors.setdefault(minor.partition(".")[0], []).append(minor)
+    ends = {"oldest": [m[0] for m in majors.values()], "newest": [m[-1] for m in majors.values()]}
+    return tuple(sorted({minor for word in words for minor in ends.get(word, [word])}, key=Version))

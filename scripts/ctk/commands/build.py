@@ -9,10 +9,20 @@ from typing import Annotated
 import typer
 
 from ctk import pipeline
-from ctk.commands.options import Base, Jobs, Platforms, Pythons, Recipes, Releases, base_channel
+from ctk.commands.options import (
+    AllComponents,
+    AllReleases,
+    Base,
+    Jobs,
+    Platforms,
+    Pythons,
+    Recipes,
+    Releases,
+    base_channel,
+)
 from ctk.paths import Workspace, workspace
 from ctk.plan import Plan, Request, plan
-from ctk.project import published_set, python_tags
+from ctk.project import published_set, python_tags, small
 from ctk.report import Reporter, count, megabytes
 from ctk.runlock import exclusive
 
@@ -23,8 +33,11 @@ def _plan(
     recipes: list[str] | None,
     platforms: list[str] | None,
     pythons: list[str] | None,
+    all_releases: bool,
+    all_components: bool,
 ) -> Plan:
     request = Request(releases or (), recipes or (), pipeline.default_platforms(platforms or ()), pythons or ())
+    request = small(request, where, all_releases=all_releases, all_components=all_components)
     return plan(published_set(where), request, python_tags(where.build_config))
 
 
@@ -47,13 +60,15 @@ def plan_command(
     recipes: Recipes = None,
     platforms: Platforms = None,
     pythons: Pythons = None,
+    all_releases: AllReleases = False,
+    all_components: AllComponents = False,
     as_json: Annotated[bool, typer.Option("--json", help="The plan as JSON, with each build's needs.")] = False,
 ) -> None:
     """Show what would be built, and what is left out and why.
 
     Example: ctk plan --release 13.4 --platform win-arm64
     """
-    planned = _plan(workspace(), releases, recipes, platforms, pythons)
+    planned = _plan(workspace(), releases, recipes, platforms, pythons, all_releases, all_components)
     if as_json:
         print(planned.to_json())
     else:
@@ -61,14 +76,19 @@ def plan_command(
 
 
 def fetch_command(
-    releases: Releases = None, recipes: Recipes = None, platforms: Platforms = None, pythons: Pythons = None
+    releases: Releases = None,
+    recipes: Recipes = None,
+    platforms: Platforms = None,
+    pythons: Pythons = None,
+    all_releases: AllReleases = False,
+    all_components: AllComponents = False,
 ) -> None:
     """Download the artefacts of a plan, checked against the release locks, and lay them out for recipes.
 
     Afterwards rattler-build alone can build those recipes. Example: ctk fetch --release 12.9 --recipe cuda-nvrtc
     """
     where, report = workspace(), Reporter()
-    planned = _plan(where, releases, recipes, platforms, pythons)
+    planned = _plan(where, releases, recipes, platforms, pythons, all_releases, all_components)
     with exclusive(where, report.say):
         pipeline.fetch_plan(planned, where, report, pipeline.Clock(report))
 
@@ -78,6 +98,8 @@ def build_command(
     recipes: Recipes = None,
     platforms: Platforms = None,
     pythons: Pythons = None,
+    all_releases: AllReleases = False,
+    all_components: AllComponents = False,
     base: Base = "local",
     jobs: Jobs = None,
     level: Annotated[
@@ -90,11 +112,11 @@ def build_command(
 ) -> None:
     """Build, audit, test and index packages, then publish them as a channel.
 
-    Without options: everything for this machine's platform. What did not change is not built again.
-    Example: ctk build --release 13.4 --platform win-64 --platform linux-aarch64
+    Without options: the default releases and recipes for this machine's platform. What did not change is not built
+    again. Example: ctk build --release 13.4 --platform win-64 --platform linux-aarch64
     """
     where, report = workspace(), Reporter()
-    planned = _plan(where, releases, recipes, platforms, pythons)
+    planned = _plan(where, releases, recipes, platforms, pythons, all_releases, all_components)
     if print_plan:
         _show(planned, report)
         return

@@ -18,6 +18,12 @@ Platforms = Annotated[
     typer.Option("--platform", "-p", help="linux-64, linux-aarch64, win-64 or win-arm64; may be repeated."),
 ]
 Pythons = Annotated[list[str] | None, typer.Option("--python", help="Such as 3.12 or 3.14t; may be repeated.")]
+AllReleases = Annotated[
+    bool, typer.Option("--all-releases", help="Every locked release; without it and --release, the default ones.")
+]
+AllComponents = Annotated[
+    bool, typer.Option("--all-components", help="Every recipe; without it and --recipe, the default ones.")
+]
 Base = Annotated[
     str,
     typer.Option(
