@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 
 from ctk.lock import release_locks
 from ctk.paths import Workspace
@@ -18,6 +19,9 @@ from ctk.verify.scenarios import Matrix, matrix
 from ctk.verify.universe import pythons
 
 ROOT = Path(__file__).resolve().parents[1]
+MINORS = sorted((lock.minor for lock in release_locks(Workspace(ROOT)).values() if lock.is_ctk), key=Version)
+NEWEST = MINORS[-1]
+"""The newest CTK minor that is locked: the default build has it, like the oldest and the newest of each major."""
 
 
 @pytest.fixture(scope="session")
@@ -52,7 +56,7 @@ def all_platforms(built: Workspace) -> Path:
     """A channel of its own with the newest release for all four platforms, built from this machine."""
     channel = built.output / "all-platforms"
     words = [word for p in PLATFORMS for word in ("--platform", p)]
-    ctk(built, "build", "--release", "13.4", "--channel", str(channel), *words, check=True)
+    ctk(built, "build", "--release", NEWEST, "--channel", str(channel), *words, check=True)
     return channel
 
 

@@ -21,6 +21,7 @@ import rattler_build
 from rattler import Gateway
 from ruamel.yaml import YAML
 
+from conftest import NEWEST
 from ctk.environment import Environment, create
 from ctk.errors import Unsolvable
 from ctk.package import Index, read_info
@@ -131,7 +132,7 @@ def test_run_exports_alone_give_the_run_requirements(downstream: Downstream, maj
 
 
 @pytest.mark.parametrize(
-    ("driver", "major"), [("12.6", "12"), ("12.9", "12"), ("13.0", "13"), ("13.4", "13"), (None, "13")]
+    ("driver", "major"), [("12.6", "12"), ("12.9", "12"), ("13.0", "13"), (NEWEST, "13"), (None, "13")]
 )
 def test_the_newest_major_that_the_driver_supports_is_picked(
     downstream: Downstream, driver: str | None, major: str
@@ -145,7 +146,7 @@ def test_the_newest_major_that_the_driver_supports_is_picked(
 
 
 @pytest.mark.parametrize(
-    ("driver", "toolkit"), [("12.6", "12.6"), ("12.8", "12.6"), ("13.0", "13.0"), ("13.2", "13.0"), ("13.4", "13.4")]
+    ("driver", "toolkit"), [("12.6", "12.6"), ("12.8", "12.6"), ("13.0", "13.0"), ("13.2", "13.0"), (NEWEST, NEWEST)]
 )
 def test_our_native_builds_decide_the_minor_under_a_package_that_has_none(
     downstream: Downstream, driver: str, toolkit: str
@@ -176,7 +177,7 @@ def test_the_other_major_s_environment_refuses_it(
     assert error.value.solver
 
 
-@pytest.mark.parametrize(("major", "toolkit"), [("12", "12.9"), ("13", "13.4")])
+@pytest.mark.parametrize(("major", "toolkit"), [("12", "12.9"), ("13", NEWEST)])
 def test_in_an_environment_it_calls_that_environment_s_cuda_runtime(
     downstream: Downstream, tmp_path: Path, major: str, toolkit: str
 ) -> None:
@@ -256,7 +257,7 @@ def paired(
 
 @pytest.mark.parametrize(
     ("driver", "toolkit", "fit"),
-    [("12.6", "12.6", "native"), ("12.9", "12.9", "native"), ("13.0", "13.0", "native"), (None, "13.4", "compat")],
+    [("12.6", "12.6", "native"), ("12.9", "12.9", "native"), ("13.0", "13.0", "native"), (None, NEWEST, "compat")],
 )
 def test_two_builds_for_each_major_are_right_even_where_constraints_are_ignored(
     downstream: Downstream, paired: Path, deaf: Path, driver: str | None, toolkit: str, fit: str

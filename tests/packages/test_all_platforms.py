@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ctk
+from conftest import NEWEST, ctk
 from ctk.paths import Workspace
 from ctk.plan import Request, plan
 from ctk.platforms import PLATFORMS
-from ctk.project import published_set, python_tags
+from ctk.project import published_set, python_tags, small
 
 
 def names(channel: Path, subdir: str) -> set[str]:
@@ -20,7 +20,7 @@ def names(channel: Path, subdir: str) -> set[str]:
 
 
 def test_every_planned_package_is_in_the_channel(project: Workspace, all_platforms: Path) -> None:
-    request = Request(releases=["13.4"], platforms=list(PLATFORMS))
+    request = small(Request(releases=[NEWEST], platforms=list(PLATFORMS)), project)
     planned = plan(published_set(project), request, python_tags(project.build_config))
     wanted = {f"{o.subdir}/{o.file_name}" for b in planned.builds for o in b.outputs}
     assert wanted == {name for subdir in [*PLATFORMS, "noarch"] for name in names(all_platforms, subdir)}

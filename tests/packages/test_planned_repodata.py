@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from conftest import NEWEST
 from ctk.paths import Workspace
 from ctk.plan import Request, plan
 from ctk.platforms import NOARCH, PLATFORMS, this_platform
-from ctk.project import published_set, python_tags
+from ctk.project import published_set, python_tags, small
 from ctk.repodata import FROM_BUILD, planned
 
 Repodata = dict[str, dict[str, Any]]
@@ -22,7 +23,7 @@ EVERYWHERE = tuple(PLATFORMS)
 
 @cache
 def plan_says(project: Workspace, platforms: tuple[str, ...], releases: tuple[str, ...] = ()) -> Repodata:
-    request = Request(releases=releases, platforms=platforms)
+    request = small(Request(releases=releases, platforms=platforms), project)
     return planned(plan(published_set(project), request, python_tags(project.build_config)))
 
 
@@ -60,7 +61,7 @@ def test_every_package_of_the_channel_is_indexed_as_planned(built: Workspace, su
 
 
 def test_the_newest_release_is_indexed_as_planned_on_all_platforms(built: Workspace, all_platforms: Path) -> None:
-    says = plan_says(built, EVERYWHERE, ("13.4",))
+    says = plan_says(built, EVERYWHERE, (NEWEST,))
     assert set(says) == {*PLATFORMS, NOARCH}
     for subdir, ours in says.items():
         found = known_before(index_says(all_platforms, subdir)["packages.conda"])

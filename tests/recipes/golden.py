@@ -1,7 +1,8 @@
 """What every output of every recipe renders to and holds, in files that a reviewer can read: one for each output.
 
-Versions, platforms, Pythons and the two fits (native, compat) are put as placeholders, so that variants which differ in
-nothing else share an entry, and a newer patch of a release changes no file. Many headers are put as their folder.
+Of the releases those that are built by default: the oldest and the newest of each CUDA major are among them. Versions,
+platforms, Pythons and the two fits (native, compat) are put as placeholders, so that variants which differ in nothing
+else share an entry, and a newer patch of a release changes no file. Many headers are put as their folder.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ctk.package import read_info
 from ctk.paths import Workspace
 from ctk.plan import Build, Request, plan
 from ctk.platforms import PLATFORMS
-from ctk.project import published_set, python_tags
+from ctk.project import published_set, python_tags, small
 from ctk.recipes import render_variants
 
 FOLDER = Path(__file__).parent / "golden"
@@ -48,8 +49,8 @@ class Golden:
 def rendered(workspace: Workspace) -> dict[str, Golden]:
     """Every output as the recipes render it now, by file name of its golden file. Takes seconds, and no package."""
     goldens: dict[str, Golden] = defaultdict(Golden)
-    everything = Request(platforms=list(PLATFORMS))
-    for build in plan(published_set(workspace), everything, python_tags(workspace.build_config)).builds:
+    wanted = small(Request(platforms=list(PLATFORMS)), workspace, all_components=True)
+    for build in plan(published_set(workspace), wanted, python_tags(workspace.build_config)).builds:
         release = build.arch or build.lock.partition("-")[2]
         label = " ".join(part for part in (release, build.subdir, build.python) if part)
         made = set()

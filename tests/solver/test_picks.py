@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from rattler import Gateway
 
+from conftest import NEWEST
 from ctk.errors import Unsolvable
 from ctk.paths import Workspace
 from ctk.platforms import this_platform
@@ -12,6 +13,8 @@ from ctk.solve import Pick, Scenario, solve
 
 MAJOR_PACKAGES = ("cuda-bindings", "cuda-nvrtc", "libnvjitlink", "cuda-nvvm-impl")
 REQUESTS = ("cuda-core", "numba-cuda", "cuda-python", "cuda-bindings", "cuda-nvrtc")
+# A driver newer than every toolkit.
+NEWER = "{}.{}".format(NEWEST.split(".")[0], int(NEWEST.split(".")[1]) + 1)
 # The oldest toolkit that is locked is published for x86 only: elsewhere its drivers get minor-version compatibility.
 OLD_DRIVER = "12.0 native" if this_platform() in ("linux-64", "win-64") else "12.9 compat"
 
@@ -43,9 +46,9 @@ def toolkit(found: Pick) -> str:
         ("13.0", "9.0", "13.0 native"),
         ("13.0", None, "13.0 native"),
         ("13.2", "9.0", "13.0 native"),
-        ("13.4", "9.0", "13.4 native"),
-        ("13.5", "9.0", "13.4 native"),
-        (None, None, "13.4 compat"),
+        (NEWEST, "9.0", f"{NEWEST} native"),
+        (NEWER, "9.0", f"{NEWEST} native"),
+        (None, None, f"{NEWEST} compat"),
     ],
 )
 def test_a_driver_gets_the_newest_toolkit_whose_ptx_it_loads(
@@ -59,12 +62,12 @@ def test_a_driver_gets_the_newest_toolkit_whose_ptx_it_loads(
     ("driver", "arch", "expected"),
     [
         ("13.0", "7.0", "12.9 native"),  # CUDA 13 cannot compile for a V100
-        ("13.4", "5.0", "12.9 native"),
+        (NEWEST, "5.0", "12.9 native"),
         ("13.0", "7.5", "13.0 native"),
         ("12.6", "10.0", "12.9 compat"),  # 12.6 does not know a B200, and 12.9's PTX is too new for the driver
         ("12.9", "10.0", "12.9 native"),
-        ("13.4", "12.1", "13.4 native"),
-        ("13.5", "13.0", "13.4 compat"),  # a GPU that no toolkit knows gets the newest
+        (NEWEST, "12.1", f"{NEWEST} native"),
+        (NEWER, "13.0", f"{NEWEST} compat"),  # a GPU that no toolkit knows gets the newest
     ],
 )
 def test_a_gpu_gets_a_toolkit_that_compiles_for_it(
@@ -76,11 +79,11 @@ def test_a_gpu_gets_a_toolkit_that_compiles_for_it(
 @pytest.mark.parametrize(
     ("pin", "driver", "expected"),
     [
-        ("13.4", "13.0", "13.4 compat"),
-        ("13.4", "13.4", "13.4 native"),
+        (NEWEST, "13.0", f"{NEWEST} compat"),
+        (NEWEST, NEWEST, f"{NEWEST} native"),
         ("13", "13.0", "13.0 native"),
-        ("13.0", "13.4", "13.0 native"),
-        ("12", "13.4", "12.9 native"),
+        ("13.0", NEWEST, "13.0 native"),
+        ("12", NEWEST, "12.9 native"),
         ("12", "12.6", "12.6 native"),
         ("12.6", "13.0", "12.6 native"),
         ("12.9", "12.4", "12.9 compat"),
@@ -99,7 +102,7 @@ def test_a_pinned_toolkit_is_exactly_that_toolkit(
     assert found.version("cuda-cudart").startswith(f"{found.toolkit}.")
 
 
-@pytest.mark.parametrize("driver", ["12.2", "12.9", "13.0", "13.4", None])
+@pytest.mark.parametrize("driver", ["12.2", "12.9", "13.0", NEWEST, None])
 @pytest.mark.parametrize("specs", [*REQUESTS, "cuda-version=12.6 numba-cuda"])
 def test_a_pick_never_mixes_cuda_majors_or_native_with_compat(
     built: Workspace, gateway: Gateway, specs: str, driver: str | None
@@ -125,7 +128,7 @@ def test_a_pick_never_mixes_cuda_majors_or_native_with_compat(
         ("cuda-version=13.0 cuda-core", "12.9", "9.0"),
         ("cuda-version=13.0 cuda-core", "13.0", "7.0"),
         ("cuda-version=12 cuda-bindings=13", None, None),
-        ("cuda-core=1.2.2=cuda12_* cuda-bindings=13", "13.4", "9.0"),
+        ("cuda-core=1.2.2=cuda12_* cuda-bindings=13", NEWEST, "9.0"),
     ],
 )
 def test_what_cannot_work_is_refused(
@@ -137,7 +140,7 @@ def test_what_cannot_work_is_refused(
 
 
 def test_cuda_bindings_13_brings_no_cudart(built: Workspace, gateway: Gateway) -> None:
-    assert pick(built, gateway, "cuda-bindings=13", "13.4").record("cuda-cudart") is None
+    assert pick(built, gateway, "cuda-bindings=13", NEWEST).record("cuda-cudart") is None
 
 
 def test_run_exports_are_what_recipe_authors_rely_on(built: Workspace, gateway: Gateway) -> None:

@@ -273,7 +273,7 @@ def test_a_solver_that_takes_the_driver_away_loses_the_refusal_and_nothing_else(
         return tally(known, solved, Canned({asked: answer}), question).total
 
     assert removed(Question("cuda-nvrtc", "linux-64", "11.8")).lost == {Loss.REFUSAL: 1}
-    assert removed(Question("cuda-nvrtc", "linux-64", "11.8", pin="12.1")).wrong == 1
+    assert removed(Question("cuda-nvrtc", "linux-64", "11.8", pin="12.7")).wrong == 1
     assert removed(Question("cuda-nvrtc", "linux-64", "13.4")).wrong == 1
 
 
@@ -339,10 +339,11 @@ def run(*arguments: str) -> Any:
     return CliRunner().invoke(app, ["verify", *arguments], env={"COLUMNS": "120"})
 
 
-def test_the_command_says_how_many_of_how_many_are_right(small: Path) -> None:
+def test_the_command_says_how_many_of_how_many_are_right(small: Path, every: Matrix) -> None:
+    asked = replace(every, subdirs=("win-arm64",), requests=("cuda-nvrtc",))
     done = run("--channel", str(small), "--request", "cuda-nvrtc", "--sample", "50")
     assert done.exit_code == 0, done.output
-    assert "50 of 36810 scenarios" in done.output
+    assert f"50 of {len(asked)} scenarios" in done.output
     assert "none wrong" in done.output
     assert "rightly refused: " in done.output
 
