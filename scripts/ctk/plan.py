@@ -135,7 +135,7 @@ def plan(what: Set, request: Request, python_tags: Sequence[str]) -> Plan:
 
 
 def _choose_locks(locks: Mapping[str, object], releases: Collection[str]) -> list[str]:
-    """Names of locks; ``13.4`` means ``cuda-13.4`` and brings the Python lock of its major along."""
+    """Names of locks. A minor such as ``13.4`` brings the Python lock of its major along; ``cuda-13.4`` does not."""
     if not releases:
         return list(locks)
     chosen = []
@@ -144,8 +144,8 @@ def _choose_locks(locks: Mapping[str, object], releases: Collection[str]) -> lis
         if name not in locks:
             raise UnknownName.of("release", release, [n.removeprefix("cuda-") for n in locks])
         chosen.append(name)
-        python = f"python-{name.removeprefix('cuda-').split('.')[0]}"
-        if name.startswith("cuda-") and python in locks:
+        python = f"python-{release.split('.')[0]}"
+        if name != release and python in locks:
             chosen.append(python)
     return [name for name in locks if name in chosen]
 

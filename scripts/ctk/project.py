@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
@@ -11,11 +10,11 @@ from pathlib import Path
 from packaging.version import Version
 from ruamel.yaml import YAML
 
-from ctk.errors import BadValue
 from ctk.lock import ReleaseLock, release_locks
 from ctk.paths import Workspace
 from ctk.plan import Request, Set
 from ctk.recipes import find_recipes
+from ctk.settings import settings
 
 
 def published_set(workspace: Workspace) -> Set:
@@ -48,23 +47,14 @@ def small(
         all_components: Leave the recipes alone.
 
     Raises:
-        BadValue: The table is not of the form that this module reads.
+        BadValue: The table is not of the form that `ctk.settings` reads.
     """
-    file = workspace.root / "pyproject.toml"
-    table = tomllib.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    defaults = table.get("tool", {}).get("ctk", {}).get("default", {})
-    wrong = [key for key, names in defaults.items() if key not in ("releases", "recipes") or not _are_names(names)]
-    if wrong:
-        raise BadValue(f"pyproject.toml: tool.ctk.default.{wrong[0]} is not known", "it has lists: releases, recipes")
-    if not request.releases and not all_releases and "releases" in defaults:
-        request = replace(request, releases=_releases(defaults["releases"], release_locks(workspace).values()))
-    if not request.recipes and not all_components and "recipes" in defaults:
-        request = replace(request, recipes=tuple(defaults["recipes"]))
+    default = settings(workspace.root).default
+    if default.releases is not None and not request.releases and not all_releases:
+        request = replace(request, releases=_releases(default.releases, release_locks(workspace).values()))
+    if default.recipes is not None and not request.recipes and not all_components:
+        request = replace(request, recipes=tuple(default.recipes))
     return request
-
-
-def _are_names(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(name, str) for name in value)
 
 
 def _releases(words: Sequence[str], locks: Iterable[ReleaseLock]) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -20,14 +21,25 @@ from ctk.commands.options import (
     Releases,
     base_channel,
 )
+from ctk.jobs import github_matrix, jobs
 from ctk.paths import Workspace, workspace
 from ctk.plan import Plan, Request, plan
+from ctk.platforms import PLATFORMS
 from ctk.project import published_set, python_tags, small
 from ctk.report import Reporter, count, megabytes
 from ctk.runlock import exclusive
+from ctk.settings import settings
 
 
-def _plan(
+class PlanForm(StrEnum):
+    """How `ctk plan` prints."""
+
+    table = "table"
+    json = "json"
+    github = "github"
+
+
+def _request(
     where: Workspace,
     releases: list[str] | None,
     recipes: list[str] | None,
@@ -35,9 +47,12 @@ def _plan(
     pythons: list[str] | None,
     all_releases: bool,
     all_components: bool,
-) -> Plan:
+) -> Request:
     request = Request(releases or (), recipes or (), pipeline.default_platforms(platforms or ()), pythons or ())
-    request = small(request, where, all_releases=all_releases, all_components=all_components)
+    return small(request, where, all_releases=all_releases, all_components=all_components)
+
+
+def _plan(where: Workspace, request: Request) -> Plan:
     return plan(published_set(where), request, python_tags(where.build_config))
 
 
@@ -62,17 +77,30 @@ def plan_command(
     pythons: Pythons = None,
     all_releases: AllReleases = False,
     all_components: AllComponents = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The plan as JSON, with each build's needs.")] = False,
+    form: Annotated[
+        PlanForm,
+        typer.Option(
+            "--format", help="json has each build's needs; github is a job matrix, by default of all platforms."
+        ),
+    ] = PlanForm.table,
 ) -> None:
     """Show what would be built, and what is left out and why.
 
     Example: ctk plan --release 13.4 --platform win-arm64
     """
-    planned = _plan(workspace(), releases, recipes, platforms, pythons, all_releases, all_components)
-    if as_json:
-        print(planned.to_json())
+    where = workspace()
+    if form == PlanForm.github:
+        platforms = platforms or list(PLATFORMS)
+    request = _request(where, releases, recipes, platforms, pythons, all_releases, all_components)
+    if form == PlanForm.github:
+        words = [f"--recipe {name}" for name in recipes or ()] + [f"--python {name}" for name in pythons or ()]
+        options = " ".join(words or (["--all-components"] if all_components else []))
+        found = jobs(published_set(where), request, python_tags(where.build_config))
+        print(github_matrix(found, settings(where.root).runner, options))
+    elif form == PlanForm.json:
+        print(_plan(where, request).to_json())
     else:
-        _show(planned, Reporter())
+        _show(_plan(where, request), Reporter())
 
 
 def fetch_command(
@@ -88,7 +116,7 @@ def fetch_command(
     Afterwards rattler-build alone can build those recipes. Example: ctk fetch --release 12.9 --recipe cuda-nvrtc
     """
     where, report = workspace(), Reporter()
-    planned = _plan(where, releases, recipes, platforms, pythons, all_releases, all_components)
+    planned = _plan(where, _request(where, releases, recipes, platforms, pythons, all_releases, all_components))
     with exclusive(where, report.say):
         pipeline.fetch_plan(planned, where, report, pipeline.Clock(report))
 
@@ -116,7 +144,7 @@ def build_command(
     again. Example: ctk build --release 13.4 --platform win-64 --platform linux-aarch64
     """
     where, report = workspace(), Reporter()
-    planned = _plan(where, releases, recipes, platforms, pythons, all_releases, all_components)
+    planned = _plan(where, _request(where, releases, recipes, platforms, pythons, all_releases, all_components))
     if print_plan:
         _show(planned, report)
         return

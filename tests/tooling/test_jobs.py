@@ -1,0 +1,134 @@
+"""The CI matrix: one job for each release lock and platform, each whole without the others, named by its content."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from conftest import ctk
+from ctk.errors import BadValue
+from ctk.jobs import github_matrix, jobs
+from ctk.paths import Workspace
+from ctk.plan import Request, plan
+from ctk.platforms import PLATFORMS
+from ctk.project import published_set, python_tags, small
+from ctk.settings import Settings, settings
+
+
+@pytest.fixture(scope="module")
+def everything(project: Workspace) -> dict[str, object]:
+    done = ctk(project, "plan", "--format", "github", "--all-releases", "--all-components", check=True)
+    assert done.stdout.count("\n") == 1  # what $GITHUB_OUTPUT takes
+    return json.loads(done.stdout)
+
+
+def test_the_jobs_of_all_platforms_make_the_whole_plan(project: Workspace) -> None:
+    request = small(Request(platforms=list(PLATFORMS)), project)
+    what, tags = published_set(project), python_tags(project.build_config)
+    wanted = {f"{o.subdir}/{o.file_name}" for b in plan(what, request, tags).builds for o in b.outputs}
+    made = set()
+    for job in jobs(what, request, tags):
+        part = plan(what, small(Request([job.release], (), [job.platform]), project), tags)
+        packages = {f"{o.subdir}/{o.file_name}" for b in part.builds for o in b.outputs}
+        assert len(packages) == job.packages
+        assert {b.lock for b in part.builds} == {job.release}
+        made |= packages
+    assert made == wanted
+
+
+def test_every_release_and_platform_that_is_published_has_one_job(everything: dict[str, list[dict[str, str]]]) -> None:
+    ids = [job["id"] for job in everything["include"]]
+    assert len(ids) == len(set(ids)) <= 256  # the service starts no more
+    assert "cuda-12.0-linux-64" in ids
+    assert "cuda-12.0-linux-aarch64" not in ids  # came with 12.3
+    assert "cuda-13.0-win-arm64" not in ids  # came with 13.4
+    assert {f"python-{major}-{subdir}" for major in (12, 13) for subdir in ("linux-64", "win-64")} <= set(ids)
+    assert len({job["key"] for job in everything["include"]}) == len(ids)
+
+
+def test_a_job_says_what_to_run_and_where(everything: dict[str, list[dict[str, str]]]) -> None:
+    found = next(job for job in everything["include"] if job["id"] == "cuda-13.4-linux-aarch64")
+    assert found["options"] == "--release cuda-13.4 --platform linux-aarch64 --all-components"
+    assert found["runner"].endswith("-arm")
+
+
+def test_a_job_keeps_the_narrowing_of_the_command(project: Workspace) -> None:
+    done = ctk(
+        project, "plan", "--format", "github", "-r", "13.0", "-p", "win-64", "--recipe", "cuda-cudart", check=True
+    )
+    (job,) = json.loads(done.stdout)["include"]
+    assert job["options"] == "--release cuda-13.0 --platform win-64 --recipe cuda-cudart"
+    assert job["builds"] == 1
+
+
+def test_the_key_changes_with_the_recipe_and_only_for_the_jobs_that_use_it(project: Workspace, tmp_path: Path) -> None:
+    for name in ("recipes", "variants"):
+        shutil.copytree(project.root / name, tmp_path / name)
+    shutil.copy(project.build_config, tmp_path)
+    where = Workspace(tmp_path)
+
+    def keys(recipe: str) -> list[str]:
+        request = Request(["cuda-13.0", "cuda-12.9"], [recipe], ["linux-64"])
+        return [job.key for job in jobs(published_set(where), request, python_tags(where.build_config))]
+
+    nvcc, cudart = keys("cuda-nvcc"), keys("cuda-cudart")
+    changed = tmp_path / "recipes" / "cuda-nvcc" / "recipe.yaml"
+    changed.write_text(changed.read_text() + "\n# changed\n")
+    assert not set(keys("cuda-nvcc")) & set(nvcc)
+    assert keys("cuda-cudart") == cudart
+
+
+def test_a_platform_without_a_machine_is_an_error_that_says_where_to_set_it(project: Workspace) -> None:
+    found = jobs(
+        published_set(project), Request(["13.0"], ["cuda-cudart"], ["win-64"]), python_tags(project.build_config)
+    )
+    with pytest.raises(BadValue, match="win-64") as error:
+        github_matrix(found, Settings(runners={"linux-64": "some"}).runner, "")
+    assert "tool.ctk.runners" in error.value.step
+
+
+# --- the settings
+
+
+def test_a_checkout_without_settings_builds_everything(tmp_path: Path) -> None:
+    assert settings(tmp_path).default.releases is None
+    (tmp_path / "pyproject.toml").write_text("[tool.other]\nx = 1\n")
+    assert small(Request(), Workspace(tmp_path)) == Request()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[tool.ctk", "cannot be read"),
+        ("[tool.ctk.default]\nreleases = '13.4'", r"tool\.ctk\.default\.releases"),
+        ("[tool.ctk.default]\nreleases = [13.4]", r"tool\.ctk\.default\.releases\.0"),
+        ("[tool.ctk.default]\nrecipe = []", r"tool\.ctk\.default\.recipe"),
+        ("[tool.ctk]\nmachines = 1", r"tool\.ctk\.machines"),
+        ("[tool.ctk.runners]\nlinux64 = 'x'", r"tool\.ctk\.runners\.linux64: no platform"),
+    ],
+)
+def test_settings_that_cannot_be_are_named(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "pyproject.toml").write_text(text)
+    with pytest.raises(BadValue, match=said):
+        settings(tmp_path)
+
+
+def test_the_default_build_has_the_ends_of_each_major_and_what_exists(project: Workspace) -> None:
+    request = small(Request(), project)
+    what = published_set(project)
+    assert set(request.recipes) <= set(what.recipes)
+    minors = [lock.minor for lock, _ in what.locks.values() if lock.is_ctk]
+    for major in ("12", "13"):
+        of_major = sorted((m for m in minors if m.startswith(f"{major}.")), key=lambda m: int(m.split(".")[1]))
+        assert {of_major[0], of_major[-1]} <= set(request.releases)
+    assert len(request.releases) < len(minors)
+
+
+def test_what_is_named_is_not_narrowed(project: Workspace) -> None:
+    assert small(Request(releases=["13.1"], recipes=["cuda-nvcc"]), project) == Request(["13.1"], ["cuda-nvcc"])
+    assert small(Request(), project, all_releases=True, all_components=True) == Request()
+    assert small(Request(), project, all_releases=True).releases == ()
+    assert small(Request(), project, all_components=True).recipes == ()
