@@ -151,6 +151,12 @@ class SolverFailed(CtkError):
     exit_code = 19
 
 
+class PublishFailed(CtkError):
+    """A server that does not take a package, or nothing to upload."""
+
+    exit_code = 24
+
+
 def problems(kind: type[CtkError], where: str, found: Sequence[str], step: str) -> CtkError:
     """One error that lists every problem found in one place, a line each."""
     count = f"{len(found)} problem" + ("s" if len(found) != 1 else "")

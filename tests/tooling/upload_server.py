@@ -1,0 +1,37 @@
+"""Takes uploads as prefix.dev does: ``upload_server.py FOLDER [PART=STATUS]`` writes its port and each request there.
+
+In a process of its own: an upload keeps the interpreter to itself until it is answered.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+folder = Path(sys.argv[1])
+status = {name: int(code) for name, _, code in (word.partition("=") for word in sys.argv[2:])}
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        found = re.search(rb'filename="([^"]+)"|x-file-name: (\S+)', body, re.IGNORECASE)
+        name = (found[1] or found[2]).decode() if found else ""
+        with (folder / "requests").open("a") as file:
+            note = {"path": self.path, "file": name, "key": self.headers["Authorization"]}
+            file.write(json.dumps(note) + "\n")
+        self.send_response(next((code for part, code in status.items() if part in name), 201))
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+server = HTTPServer(("127.0.0.1", 0), Handler)
+(folder / "port.new").write_text(str(server.server_port))
+(folder / "port.new").rename(folder / "port")
+server.serve_forever()
