@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from email.message import Message
 
@@ -18,6 +18,7 @@ _STEP = "the manifest's form is new to this tool: extend ctk/manifest.py or ctk/
 _EVERYTHING = "all"
 """The extra that names every component once more."""
 
+_ANSWERED = tuple(next(iter(PLATFORMS.values())).marker_environment)
 _WORD = re.compile(r"\"([^\"]*)\"|([a-z_]+)")
 
 
@@ -122,23 +123,23 @@ def _strange(pin: Pin, major: str) -> Iterator[str]:
     operators = sorted(s.operator for s in requirement.specifier)
     if requirement.url or operators not in (["=="], ["<", ">="]):
         yield "neither a pin nor a range"
-    words = _WORD.findall(str(requirement.marker or ""))
+    yield from _strange_marker(pin)
+
+
+def _strange_marker(pin: Pin) -> Iterator[str]:
+    words = _WORD.findall(str(pin.requirement.marker or ""))
     variables = [name for _, name in words if name and name not in ("and", "or", "in", "not")]
+    answers = {name: {p.marker_environment[name] for p in PLATFORMS.values()} for name in _ANSWERED}
+    asked = sorted({name for name in variables if name != "extra"} - answers.keys())
+    values = sorted({value for value, _ in words if value} - {pin.extra} - set().union(*answers.values()))
     if variables.count("extra") != 1 or pin.extra is None:
         yield "not of exactly one extra"
     elif pin.extra not in {_EVERYTHING, *(c.name for c in CTK_COMPONENTS)}:
         yield f"an unknown extra {pin.extra}"
-    answers = {name: {p.marker_environment[name] for p in PLATFORMS.values()} for name in _answered()}
-    strange = {name for name in variables if name != "extra" and name not in answers}
-    if strange:
-        yield f"a marker that asks for {', '.join(sorted(strange))}"
-    values = {value for value, _ in words if value} - {pin.extra} - set().union(*answers.values())
-    if values:
-        yield f"a marker that names {', '.join(sorted(values))}"
-
-
-def _answered() -> Iterable[str]:
-    return next(iter(PLATFORMS.values())).marker_environment
+    elif asked:
+        yield f"a marker that asks for {', '.join(asked)}"
+    elif values:
+        yield f"a marker that names {', '.join(values)}"
 
 
 def _contradictions(stated: Sequence[Pin], major: str) -> Iterator[tuple[str, Pin]]:

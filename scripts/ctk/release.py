@@ -27,7 +27,7 @@ class Part:
         name: Our name of the component.
         distribution: Its name on the index.
         accepted: The versions that the manifest means.
-        files: The wheels of the newest of them; none where the index has none.
+        files: The wheels of the newest of them that is whole, else of the newest; none where the index has none.
         places: Where a wheel must be (`ctk.manifest.Pin.places`).
     """
 
@@ -198,17 +198,18 @@ def _parts(index: Index, major: str, pins: Sequence[manifest.Pin]) -> Iterator[P
         if stated:
             name, accepted = stated[0].requirement.name, stated[0].accepted
             places = {place: subdirs for pin in stated for place, subdirs in pin.places.items()}
-            yield Part(known.name, name, accepted, _files(index, name, accepted), places)
+            offered = [Part(known.name, name, accepted, files, places) for files in _offers(index, name, accepted)]
+            # A version can be uploaded piece by piece: the newest that is whole, else the newest.
+            yield next((part for part in offered if not part.missing), offered[0])
 
 
-def _files(index: Index, distribution: str, accepted: SpecifierSet) -> tuple[IndexFile, ...]:
-    """The wheels of the newest accepted final version; none where the index has none."""
+def _offers(index: Index, distribution: str, accepted: SpecifierSet) -> list[tuple[IndexFile, ...]]:
+    """The wheels of each accepted final version, newest first; of an index that has none, nothing once."""
     try:
         files = index.files(distribution)
     except NotPublished:
-        return ()
-    versions = wheels.final_versions(files, accepted)
-    return tuple(wheels.files_of(files, versions[0])) if versions else ()
+        files = ()
+    return [tuple(wheels.files_of(files, v)) for v in wheels.final_versions(files, accepted)] or [()]
 
 
 def _component(index: Index, part: Part) -> Component:
