@@ -77,7 +77,7 @@ def problem_line(document: Document, error: Any) -> str:
     """One of pydantic's errors as a line with its place."""
     place = tuple(error["loc"])
     text = error["msg"].removeprefix("Value error, ")
-    text = {"missing": "missing", "extra_forbidden": "is no field of a lock"}.get(error["type"], text)
+    text = {"missing": "missing", "extra_forbidden": "is no field of the file"}.get(error["type"], text)
     if error["type"] in ("string_type", "int_type", "bool_type"):
         text += f", not {error['input']!r}"
     return f"line {document.line(place)}: {place_text(place)}: {text}"
