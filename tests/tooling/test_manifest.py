@@ -13,6 +13,8 @@ from ctk import manifest
 from ctk.errors import LockError
 from ctk.paths import Workspace
 
+pytest_plugins = ["ctk_release_fixtures"]
+
 NVRTC = "nvidia-cuda-nvrtc"
 
 

@@ -22,6 +22,8 @@ from ctk.paths import Workspace
 from ctk.platforms import PLATFORMS
 from ctk.release import names_of
 
+pytest_plugins = ["ctk_release_fixtures"]
+
 
 def test_a_difference_is_shown_and_nothing_written(run: Run, here: Workspace, index: FakeIndex) -> None:
     shown = run("add", "13.4")

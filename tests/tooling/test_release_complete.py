@@ -14,6 +14,8 @@ from ctk.lock import load
 from ctk.paths import Workspace
 from ctk.plan import Request, Set, plan
 
+pytest_plugins = ["ctk_release_fixtures"]
+
 SEVERAL = "nvidia_nvvm-13.4.92-py3-none-win_amd64.whl"
 
 
