@@ -1,12 +1,8 @@
-"""The components that are packaged, and where a CTK manifest states them."""
+"""The components that a CTK manifest can state, and the Python projects."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
 from dataclasses import dataclass
-
-from packaging.requirements import Requirement
 
 MANIFEST = "cuda-toolkit"
 """The distribution whose metadata at version X.Y.Z is the manifest of CTK release X.Y.Z."""
@@ -68,26 +64,3 @@ PYTHON_ROOT = "cuda-python"
 
 PYTHON_PROJECTS: tuple[str, ...] = (PYTHON_ROOT, "cuda-bindings", "cuda-core", "numba-cuda", "cuda-pathfinder")
 """In the order of choice: each is chosen so that it accepts those before it."""
-
-
-@dataclass(frozen=True)
-class Pin:
-    """One requirement of a manifest, with the line that states it."""
-
-    requirement: Requirement
-    line: str
-
-
-def extra_of(pin: Pin) -> str | None:
-    """The extra under which a requirement is stated; None for an unconditional one."""
-    found = re.search(r"""extra == ["']([^"']+)["']""", str(pin.requirement.marker or ""))
-    return found[1] if found else None
-
-
-def pins_of(component: CtkComponent, major: str, manifest: Sequence[Pin]) -> list[Pin]:
-    """What a manifest states of a component: of all requirements of its extra, those on its own distribution.
-
-    An extra also names what the component needs (``nvcc`` names cudart and nvvm); those have extras of their own.
-    """
-    own = component.distribution(major)
-    return [pin for pin in manifest if extra_of(pin) == component.name and pin.requirement.name == own]

@@ -157,6 +157,12 @@ class PublishFailed(CtkError):
     exit_code = 24
 
 
+class Incomplete(CtkError):
+    """A CTK release of which the package index does not have every artefact that its manifest asks for."""
+
+    exit_code = 22
+
+
 def problems(kind: type[CtkError], where: str, found: Sequence[str], step: str) -> CtkError:
     """One error that lists every problem found in one place, a line each."""
     count = f"{len(found)} problem" + ("s" if len(found) != 1 else "")

@@ -8,8 +8,10 @@ import re
 import subprocess
 import sys
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -26,7 +28,7 @@ _NVRTC = re.compile(r".*/lib/libnvrtc(-builtins)?\.so\.[\d.]+")
 
 
 def needed_artefacts(lock: ReleaseLock) -> tuple[Artefact, ...]:
-    """What must be at hand to measure a release: its artefacts for Linux.
+    """What the facts of a release are measured from: its artefacts for Linux.
 
     Raises:
         LockError: When the release has no NVRTC that can be asked.
@@ -37,31 +39,75 @@ def needed_artefacts(lock: ReleaseLock) -> tuple[Artefact, ...]:
     return tuple(a for a in lock.artefacts if _has_elf(a.target))
 
 
-def measure(lock: ReleaseLock, paths: Mapping[Artefact, Path]) -> Facts:
+def known_needs(locks: Iterable[ReleaseLock]) -> dict[str, str | None]:
+    """The glibc that measured files need, by their sha256; None for a file that needs none."""
+    return {
+        artefact.sha256: needs[artefact.component]
+        for lock in locks
+        for artefact, needs in ((a, _needs(lock, a.target)) for a in lock.artefacts if _has_elf(a.target))
+        if artefact.component in needs
+    }
+
+
+def still_measured(old: ReleaseLock, new: ReleaseLock) -> dict[str, dict[str, str | None]]:
+    """What is known of the files that a release keeps, in the form of ``ReleaseLock.measured``."""
+    kept, known = _measured(old).items() & _measured(new).items(), known_needs([old])
+    found: dict[str, dict[str, str | None]] = {}
+    for artefact in new.artefacts:
+        if ((artefact.component, artefact.target), artefact.sha256) in kept and artefact.sha256 in known:
+            found.setdefault(artefact.target, {})[artefact.component] = known[artefact.sha256]
+    return found
+
+
+def to_measure(lock: ReleaseLock, known: Collection[str]) -> tuple[Artefact, ...]:
+    """What must be at hand to measure a release, each file once: its NVRTC, and what is not among the known files.
+
+    Raises:
+        LockError: When the release has no NVRTC that can be asked.
+    """
+    unique: dict[str, Artefact] = {}  # in CUDA 12 three components are one file
+    for artefact in needed_artefacts(lock):
+        unique.setdefault(artefact.sha256, artefact)
+    return tuple(a for a in unique.values() if a.sha256 not in known or _is_probed(a))
+
+
+def measure(
+    lock: ReleaseLock,
+    known: Mapping[str, str | None],
+    at_hand: Callable[[Sequence[Artefact]], AbstractContextManager[Sequence[Path]]],
+) -> Facts:
     """The facts of a release.
 
     Args:
         lock: The release.
-        paths: Where the file of each of ``needed_artefacts`` is.
+        known: What is measured already, by sha256.
+        at_hand: Gives the files of some artefacts, for as long as its block lasts: those of one component at a time,
+            as a whole release is gigabytes.
 
     Raises:
+        LockError: When the release has no NVRTC that can be asked.
         MeasureFailed: When a library does not answer.
     """
-    nvrtc = next(a for a in paths if a.component == "nvrtc" and a.target == PROBED)
-    architectures, ptx_isa = compiler_facts(paths[nvrtc])
-    needs: dict[str, str | None] = {}  # by sha256: in CUDA 12 three components are one file
+    needs = dict(known)
+    compiler: tuple[tuple[str, ...], str] = (), ""
+    for _, group in groupby(to_measure(lock, known), lambda a: a.component):
+        artefacts = tuple(group)
+        with at_hand(artefacts) as paths:
+            for artefact, path in zip(artefacts, paths, strict=True):
+                if _is_probed(artefact):
+                    compiler = compiler_facts(path)
+                if artefact.sha256 not in needs:
+                    needs[artefact.sha256] = needed_glibc(path)
     glibc: dict[str, dict[str, str]] = {}
     for artefact in needed_artefacts(lock):
-        if artefact.sha256 not in needs:
-            needs[artefact.sha256] = needed_glibc(paths[artefact])
         version = needs[artefact.sha256]
         if version is not None:
             glibc.setdefault(artefact.target, {})[artefact.component] = version
-    return Facts(architectures, ptx_isa, glibc)
+    return Facts(*compiler, glibc)
 
 
 def with_facts(lock: ReleaseLock, facts: Facts | None) -> ReleaseLock:
-    return replace(lock, facts=facts)
+    return replace(lock, facts=facts, measured={})
 
 
 def still_true(old: ReleaseLock, new: ReleaseLock) -> bool:
@@ -120,6 +166,17 @@ def needed_glibc(artefact: Path) -> str | None:
 
 def _has_elf(target: str) -> bool:
     return target in PLATFORMS and not PLATFORMS[target].is_windows
+
+
+def _is_probed(artefact: Artefact) -> bool:
+    return (artefact.component, artefact.target) == ("nvrtc", PROBED)
+
+
+def _needs(lock: ReleaseLock, subdir: str) -> Mapping[str, str | None]:
+    """What is known of the components of a release on one subdir; those without ELF files are not in its facts."""
+    if lock.facts is None:
+        return lock.measured.get(subdir, {})
+    return dict.fromkeys(lock.components) | lock.facts.glibc.get(subdir, {})
 
 
 def _measured(lock: ReleaseLock) -> dict[tuple[str, str], str]:

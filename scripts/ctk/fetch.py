@@ -10,13 +10,14 @@ import errno
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol
 
-from ctk.errors import CtkError, HashMismatch, NoSpace
+from ctk.errors import CtkError, HashMismatch, NoSpace, NotPublished, problems
 from ctk.index import Index, IndexFile
 from ctk.lock import Artefact
 from ctk.paths import Workspace
@@ -54,6 +55,7 @@ def fetch(
     *,
     jobs: int = 4,
     progress: Progress = lambda artefact, received: None,
+    needed_by: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> list[Path]:
     """Makes every artefact available to recipes.
 
@@ -63,23 +65,28 @@ def fetch(
         index: Opens the index; called only when something must be downloaded.
         jobs: Parallel downloads.
         progress: Told of every piece that arrives, from several threads.
+        needed_by: The names of the releases that need an artefact, by its sha256; for messages.
 
     Returns:
         The laid-out path of each artefact, in the order given.
 
     Raises:
+        NotPublished: The index lacks some artefacts; every one is named, and nothing was downloaded.
         IndexUnavailable, NotPublished, HashMismatch, NoSpace: The first that happened. Downloads already running are
             finished first, so that nothing fetched is lost.
     """
     wanted = missing(artefacts, workspace)
     if wanted:
         with index() as source, ThreadPoolExecutor(jobs) as pool:
-            futures = [pool.submit(_download, a, workspace, source, progress) for a in wanted]
+            offers = _locate(wanted, source, pool, needed_by)
+            futures = {pool.submit(_download, a, workspace, source, offers[a], progress): a for a in wanted}
             failed: CtkError | None = None
             for future in as_completed(futures):
                 try:
                     future.result()
                 except CtkError as error:
+                    if isinstance(error, NotPublished):
+                        error = _named(error, futures[future], needed_by)
                     failed = failed or error
                     # What has not begun would fail the same way, or be wasted.
                     for other in futures:
@@ -102,11 +109,51 @@ def _complete(path: Path, size: int) -> bool:
         return False
 
 
-def _download(artefact: Artefact, workspace: Workspace, index: Index, progress: Progress) -> None:
+def _locate(
+    wanted: Sequence[Artefact], index: Index, pool: ThreadPoolExecutor, needed_by: Mapping[str, Sequence[str]]
+) -> dict[Artefact, IndexFile]:
+    """Where each artefact is now. Asked of all of them first: gigabytes are not fetched in vain."""
+
+    def look(artefact: Artefact) -> IndexFile | NotPublished:
+        try:
+            return index.locate(artefact)
+        except NotPublished as error:
+            return error
+
+    answers = dict(zip(wanted, pool.map(look, wanted), strict=True))
+    gone = {a: error for a, error in answers.items() if isinstance(error, NotPublished)}
+    if gone:
+        errors = [_named(error, a, needed_by) for a, error in gone.items()]
+        if len(errors) == 1:
+            raise errors[0]
+        raise problems(NotPublished, "package index", [error.cause for error in errors], errors[0].step)
+    return {a: file for a, file in answers.items() if isinstance(file, IndexFile)}
+
+
+def _named(error: NotPublished, artefact: Artefact, needed_by: Mapping[str, Sequence[str]]) -> NotPublished:
+    """The error with the releases that need the artefact."""
+    releases = needed_by.get(artefact.sha256)
+    return NotPublished(f"{error.cause}; needed by {', '.join(releases)}", error.step) if releases else error
+
+
+@contextmanager
+def borrowed(
+    artefacts: Sequence[Artefact], workspace: Workspace, index: Callable[[], Index], *, progress: Progress
+) -> Iterator[list[Path]]:
+    """As `fetch`, for as long as the block lasts: what was not in the cache before is removed again."""
+    files = {a.sha256: stored(a, workspace) for a in missing(artefacts, workspace)}
+    links = [path for path in (laid_out(a, workspace) for a in artefacts) if not path.exists()]
+    try:
+        yield fetch(artefacts, workspace, index, progress=progress)
+    finally:
+        for path in (*links, *files.values()):
+            path.unlink(missing_ok=True)
+
+
+def _download(artefact: Artefact, workspace: Workspace, index: Index, file: IndexFile, progress: Progress) -> None:
     part = workspace.store / "partial" / artefact.sha256
     with disk_errors(workspace.cache):
         part.parent.mkdir(parents=True, exist_ok=True)
-        file = index.locate(artefact)
         digest, size = index.retry.run(lambda: _continue(part, artefact, index, file, progress))
         if digest != artefact.sha256 or size != artefact.size:
             aside = workspace.cache / "refused" / f"{artefact.file}.{digest[:16]}"

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from packaging.version import Version
 
-from ctk import projects, wheels
+from ctk import manifest, projects, wheels
 from ctk.components import MANIFEST
-from ctk.errors import NotPublished
+from ctk.errors import LockError, NotPublished
+from ctk.exclusions import Unpublished
 from ctk.index import Index
 from ctk.lock import ReleaseLock
 from ctk.paths import Workspace
 from ctk.project import python_tags
-from ctk.release import published_minors
+from ctk.release import Published, manifest_of, published, published_minors
 
 
 @dataclass(frozen=True)
@@ -53,17 +54,91 @@ def compare(index: Index, locks: Mapping[str, ReleaseLock], workspace: Workspace
     return [*_minors(index, locks), *_projects(index, locks, workspace)]
 
 
+@dataclass(frozen=True)
+class State:
+    """How complete a CTK release is on the index.
+
+    Attributes:
+        minor: E.g. ``13.4``.
+        version: The manifest's.
+        published: What the index has of it; None when its manifest cannot be read.
+        problem: Why not.
+        withdrawn: Files of the release lock that are yanked or no longer on the index.
+        listed: Entries of the written list that say the release lacks what its manifest names.
+    """
+
+    minor: str
+    version: str
+    published: Published | None
+    problem: str
+    withdrawn: tuple[str, ...]
+    listed: tuple[str, ...]
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        if self.published is None:
+            return f"cuda-{self.minor}", self.version, "?", "its manifest cannot be read"
+        missing = [str(part) for part in self.published.parts if part.missing]
+        count = sum(len(part.missing) for part in self.published.parts)
+        have = f"{self.published.wanted - count} of {self.published.wanted}"
+        return f"cuda-{self.minor}", self.version, have, "\n".join(missing) or "complete"
+
+
+def states(
+    index: Index, locks: Mapping[str, ReleaseLock], unpublished: Sequence[Unpublished], minors: Collection[str] = ()
+) -> list[State]:
+    """How complete CTK releases are, oldest first.
+
+    Args:
+        index: Asked for files and metadata.
+        locks: The release locks.
+        unpublished: The written list.
+        minors: Which; by default the locked ones and those that are newer than the oldest of these.
+
+    Raises:
+        UnknownName: For a minor that the index does not have.
+    """
+    locked = {lock.minor: lock for lock in locks.values() if lock.is_ctk}
+    oldest = min((Version(minor) for minor in locked), default=Version("0"))
+    chosen = minors or [minor for minor in published_minors(index) if Version(minor) >= oldest]
+    return [_state(index, minor, locked.get(minor), unpublished) for minor in sorted(chosen, key=Version)]
+
+
+def _state(index: Index, minor: str, lock: ReleaseLock | None, unpublished: Sequence[Unpublished]) -> State:
+    version, file = manifest_of(index, minor)
+    problem, release = "", None
+    try:
+        release = published(index, minor)
+    except LockError as error:
+        problem = error.cause
+    pins = manifest.pins(index.metadata(file))
+    listed = tuple(entry.name for entry in unpublished if entry.is_in(minor, pins))
+    return State(minor, str(version), release, problem, tuple(_withdrawn(index, lock)) if lock else (), listed)
+
+
+def _withdrawn(index: Index, lock: ReleaseLock) -> Iterator[str]:
+    for artefact in {a.file: a for a in lock.artefacts}.values():
+        try:
+            offers = [f for f in index.files(artefact.distribution) if f.file == artefact.file]
+        except NotPublished:
+            offers = []
+        if not offers:
+            yield f"{artefact.file} is no longer on the index"
+        elif all(f.yanked for f in offers):
+            yield f"{artefact.file} is yanked"
+
+
 def _minors(index: Index, locks: Mapping[str, ReleaseLock]) -> Iterator[Row]:
     locked = {lock.minor: Version(lock.manifest.version) for lock in locks.values() if lock.manifest}
-    published = published_minors(index)
-    gone = sorted(set(locked) - set(published), key=Version)
+    found = published_minors(index)
+    gone = sorted(set(locked) - set(found), key=Version)
     if gone:
         raise NotPublished(
             f"the package index has no {MANIFEST} of {', '.join(gone)} any more",
             "a mirror may have to fetch them again",
         )
     latest = max(locked.values(), default=Version("0"))
-    for minor, version in published.items():
+    for minor, version in found.items():
         have = locked.get(minor)
         newer = version > (have or latest)
         yield Row(f"cuda-{minor}", MANIFEST, str(have) if have else None, str(version), str(version), newer)

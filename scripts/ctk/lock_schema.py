@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
-from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from ctk.errors import LockError
+from ctk.document import Document, place_text, problem_line
 from ctk.lock import SCHEMA, Artefact, Component, Facts, ReleaseLock
-from ctk.platforms import NOARCH, PLATFORMS
+from ctk.platforms import NOARCH, PLACES, PLATFORMS
 
 _TARGET = re.compile(rf"{NOARCH}|({'|'.join(PLATFORMS)})(-cp3\d+t?)?")
 _RELEASE = re.compile(r"\d+\.\d+\.\d+|python-\d+|base")
@@ -56,12 +52,19 @@ def _file(text: str) -> str:
     return text
 
 
+def _known_place(text: str) -> str:
+    if text not in PLACES:
+        raise ValueError(f"unknown place {text!r}; places are {', '.join(PLACES)}")
+    return text
+
+
 # Names become folders of the artefact cache, so they hold no separator.
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$")]
 VersionText = Annotated[str, AfterValidator(_version)]
 Target = Annotated[str, AfterValidator(_target)]
 Sha256 = Annotated[str, AfterValidator(_sha256)]
 FileName = Annotated[str, AfterValidator(_file)]
+Place = Annotated[str, AfterValidator(_known_place)]
 Number = Annotated[str, Field(pattern=r"^\d+\.\d+$")]
 
 
@@ -105,59 +108,8 @@ class LockModel(_Model):
     manifest: ManifestModel | None = None
     components: Annotated[dict[Name, ComponentModel], Field(min_length=1)]
     facts: FactsModel | None = None
-
-
-class Document:
-    """A YAML text as plain data, with the line of every entry and the keys that occur twice."""
-
-    def __init__(self, text: str) -> None:
-        self.problems: list[str] = []
-        self.lines: dict[tuple[str | int, ...], int] = {}
-        self.data: Any = None
-        yaml = YAML(typ="safe", pure=True)
-        try:
-            node = yaml.compose(text)
-        except YAMLError as error:
-            mark = getattr(error, "problem_mark", None)
-            self.problems.append(f"line {mark.line + 1 if mark else 1}: not YAML: {getattr(error, 'problem', error)}")
-            return
-        self._constructor = yaml.constructor
-        self.data = self._plain(node, ()) if node is not None else None
-
-    def line(self, place: tuple[str | int, ...]) -> int:
-        """Line of an entry, or of the nearest entry around it when it is missing; 1 is the first."""
-        while place and place not in self.lines:
-            place = place[:-1]
-        return self.lines.get(place, 1)
-
-    def _plain(self, node: Node, place: tuple[str | int, ...]) -> Any:
-        self.lines.setdefault(place, node.start_mark.line + 1)
-        if isinstance(node, SequenceNode):
-            return [self._plain(item, (*place, i)) for i, item in enumerate(node.value)]
-        if isinstance(node, MappingNode):
-            mapping: dict[Any, Any] = {}
-            for key_node, value_node in node.value:
-                key = key_node.value if isinstance(key_node, ScalarNode) else str(key_node.value)
-                line = key_node.start_mark.line + 1
-                if key in mapping:
-                    self.problems.append(f"line {line}: {_place((*place, key))}: stated twice")
-                self.lines[(*place, key)] = line
-                mapping[key] = self._plain(value_node, (*place, key))
-            return mapping
-        return self._constructor.construct_object(node, deep=True)
-
-
-def read(path: Path) -> str:
-    """Text of a lock's half.
-
-    Raises:
-        LockError: When it is missing or not text.
-    """
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8 text"
-        raise LockError(f"{path.name} cannot be read: {reason}", "write the pair with `ctk release add`") from error
+    missing: dict[Name, Annotated[list[Place], Field(min_length=1)]] = {}
+    measured: dict[Target, dict[Name, VersionText | None]] = {}
 
 
 def parse_lock(text: str, stem: str) -> tuple[ReleaseLock | None, list[str]]:
@@ -173,7 +125,7 @@ def parse_lock(text: str, stem: str) -> tuple[ReleaseLock | None, list[str]]:
     try:
         model = LockModel.model_validate(document.data)
     except ValidationError as error:
-        return None, document.problems + [_problem(document, e) for e in error.errors()]
+        return None, document.problems + [problem_line(document, e) for e in error.errors()]
     lock = _lock(model)
     return lock, document.problems + _contradictions(lock, stem, document)
 
@@ -205,7 +157,8 @@ def _lock(model: LockModel) -> ReleaseLock:
     m, f = model.manifest, model.facts
     manifest = Artefact(m.distribution, m.distribution, m.version, NOARCH, m.file, m.sha256, m.size) if m else None
     facts = Facts(tuple(f.gpu_architectures), f.ptx_isa, f.glibc) if f else None
-    return ReleaseLock(model.release, manifest, components, facts)
+    missing = {name: tuple(places) for name, places in model.missing.items()}
+    return ReleaseLock(model.release, manifest, components, facts, missing, model.measured)
 
 
 def _contradictions(lock: ReleaseLock, stem: str, document: Document) -> list[str]:
@@ -213,7 +166,7 @@ def _contradictions(lock: ReleaseLock, stem: str, document: Document) -> list[st
     found = []
 
     def problem(place: tuple[str | int, ...], text: str) -> None:
-        found.append(f"line {document.line(place)}: {_place(place)}: {text}")
+        found.append(f"line {document.line(place)}: {place_text(place)}: {text}")
 
     if lock.name != stem:
         problem(("release",), f"{lock.release} belongs into {lock.name}.lock")
@@ -221,6 +174,14 @@ def _contradictions(lock: ReleaseLock, stem: str, document: Document) -> list[st
         problem(("manifest",), "a CTK release names the artefact that is its manifest")
     if not lock.is_ctk and (lock.manifest or lock.facts):
         problem(("manifest" if lock.manifest else "facts",), "only a CTK release has it")
+    if not lock.is_ctk and (lock.missing or lock.measured):
+        problem(("missing" if lock.missing else "measured",), "only a CTK release has it")
+    if lock.facts and lock.measured:
+        problem(("measured",), "is only for a release without facts")
+    for name, places in lock.missing.items():
+        for where in places:
+            if name in lock.components and any(lock.components[name].artefacts.get(s) for s in PLACES[where]):
+                problem(("missing", name), f"has an artefact for {where}")
     for component in lock.components.values():
         place = ("components", component.name, "artefacts")
         missing = [t for t in PLATFORMS if t not in component.artefacts] if lock.is_ctk else []
@@ -241,20 +202,3 @@ def _names(artefact: Artefact) -> bool:
     except InvalidWheelFilename:
         return False
     return name == canonicalize_name(artefact.distribution) and version == Version(artefact.version)
-
-
-def _place(place: tuple[str | int, ...]) -> str:
-    """``("components", "cudart", "artefacts", "win-64", "size")`` as a person would say it."""
-    if place[:1] == ("components",) and len(place) > 1:
-        inner = [str(p) for p in place[2:] if p not in ("artefacts", "[key]")]
-        return " ".join([f"component {place[1]}", *([", ".join(inner)] if inner else [])])
-    return ".".join(str(p) for p in place if p != "[key]") or "the file"
-
-
-def _problem(document: Document, error: Any) -> str:
-    place = tuple(error["loc"])
-    text = error["msg"].removeprefix("Value error, ")
-    text = {"missing": "missing", "extra_forbidden": "is no field of a lock"}.get(error["type"], text)
-    if error["type"] in ("string_type", "int_type", "bool_type"):
-        text += f", not {error['input']!r}"
-    return f"line {document.line(place)}: {_place(place)}: {text}"

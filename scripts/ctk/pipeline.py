@@ -158,7 +158,13 @@ def fetch_plan(plan: Plan, workspace: Workspace, report: Reporter, clock: Clock,
     wanted = fetch.missing(plan.artefacts, workspace)
     total = sum(a.size for a in wanted)
     with report.task(f"{prefix}fetch", total, bytes_=True) as task:
-        fetch.fetch(plan.artefacts, workspace, Index, progress=lambda artefact, received: task.advance(received))
+        fetch.fetch(
+            plan.artefacts,
+            workspace,
+            Index,
+            progress=lambda artefact, received: task.advance(received),
+            needed_by=plan.needed_by,
+        )
     note = f"{len(wanted)} of {len(plan.artefacts)} artefacts, {megabytes(total)} MB"
     clock.lap(f"{prefix}fetch", note if wanted else f"all {len(plan.artefacts)} artefacts are in the cache")
 

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from ctk.dag import Build, in_order
 from ctk.errors import RecipeError, UnknownName
+from ctk.exclusions import Exclusion
 from ctk.lock import Artefact, ReleaseLock
 from ctk.platforms import NOARCH, PLATFORMS
 from ctk.recipes import Recipe, Rendered, render
@@ -47,6 +48,15 @@ class Plan:
         """Every artefact that some build reads, once, largest first."""
         unique = {(a.component, a.version, a.target): a for b in self.builds for a in b.artefacts}
         return tuple(sorted(unique.values(), key=lambda a: (-a.size, a.file)))
+
+    @property
+    def needed_by(self) -> dict[str, tuple[str, ...]]:
+        """The names of the releases that need an artefact, by its sha256."""
+        found: dict[str, dict[str, None]] = defaultdict(dict)
+        for build in self.builds:
+            for artefact in build.artefacts:
+                found[artefact.sha256][build.lock] = None
+        return {sha256: tuple(names) for sha256, names in found.items()}
 
     def to_json(self) -> str:
         """The plan for other programs: one object for each build and each thing left out."""
@@ -89,11 +99,13 @@ class Set:
         recipes: By name.
         locks: By name; each with its variant file.
         build_config: The matrix shared by all recipes.
+        exclusions: The components that are left out on purpose.
     """
 
     recipes: Mapping[str, Recipe]
     locks: Mapping[str, tuple[ReleaseLock, Path]]
     build_config: tuple[Path, ...]
+    exclusions: tuple[Exclusion, ...] = ()
 
 
 def plan(what: Set, request: Request, python_tags: Sequence[str]) -> Plan:
@@ -114,6 +126,7 @@ def plan(what: Set, request: Request, python_tags: Sequence[str]) -> Plan:
     left_out: dict[str, LeftOut] = {}
     for lock_name in locks:
         lock, variant_file = what.locks[lock_name]
+        left_out.update({entry.id: entry for entry in _not_there(lock, what.exclusions)})
         for recipe in recipes.values():
             if not _belongs(recipe, lock, [entry for entry, _ in what.locks.values()]):
                 continue
@@ -132,6 +145,17 @@ def plan(what: Set, request: Request, python_tags: Sequence[str]) -> Plan:
                     made[group.id] = group
                     packages.update({f"{o.subdir}/{o.file_name}": group.id for o in group.outputs})
     return Plan(tuple(in_order(made)), tuple(left_out.values()))
+
+
+def _not_there(lock: ReleaseLock, exclusions: Iterable[Exclusion]) -> Iterator[LeftOut]:
+    """What of a release no recipe can make: the components on the written list, and what a partial lock lacks."""
+    for entry in exclusions:
+        if entry.applies_to(lock):
+            yield LeftOut(f"{entry.component}-cuda{lock.minor}", entry.reason)
+    for component, places in lock.missing.items():
+        for place in places:
+            reason = f"it was not on the package index: complete the release with `ctk release add {lock.minor}`"
+            yield LeftOut(f"{component}-cuda{lock.minor}-{place}", reason)
 
 
 def _choose_locks(locks: Mapping[str, object], releases: Collection[str]) -> list[str]:

@@ -53,6 +53,12 @@ PLATFORMS: dict[str, Platform] = {
     )
 }
 
+SYSTEMS: dict[str, tuple[str, ...]] = {"linux": ("linux-64", "linux-aarch64"), "win": ("win-64", "win-arm64")}
+"""The subdirs of each operating system."""
+
+PLACES: dict[str, tuple[str, ...]] = {subdir: (subdir,) for subdir in PLATFORMS} | SYSTEMS
+"""Where a manifest can ask for a wheel: one subdir, or any of an operating system."""
+
 NOARCH = "noarch"
 
 

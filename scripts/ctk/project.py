@@ -10,9 +10,12 @@ from pathlib import Path
 from packaging.version import Version
 from ruamel.yaml import YAML
 
+from ctk import exclusions
+from ctk.exclusions import Classes, classify
 from ctk.lock import ReleaseLock, release_locks
 from ctk.paths import Workspace
-from ctk.plan import Request, Set
+from ctk.plan import Request, Set, plan
+from ctk.platforms import PLATFORMS
 from ctk.recipes import find_recipes
 from ctk.settings import settings
 
@@ -21,10 +24,34 @@ def published_set(workspace: Workspace) -> Set:
     """The recipes of ``recipes/`` with the release locks of ``variants/``.
 
     Raises:
-        LockError: A release lock is not valid; every problem of it is listed.
+        LockError: A release lock, or the list of exclusions, is not valid; every problem of it is listed.
     """
     locks = {name: (lock, workspace.variants / f"{name}.yaml") for name, lock in release_locks(workspace).items()}
-    return Set(find_recipes(workspace.recipes), locks, (workspace.build_config,))
+    excluded = exclusions.load(workspace).excluded
+    return Set(find_recipes(workspace.recipes), locks, (workspace.build_config,), excluded)
+
+
+def classified(workspace: Workspace) -> dict[str, Classes]:
+    """Of each CTK release, by the name of its lock, which components are packaged, which excluded, and which neither.
+
+    A component counts as packaged when a build that is really planned for the release reads it, on some platform.
+
+    Raises:
+        LockError: A release lock or the written list is not valid.
+    """
+    what, tags = published_set(workspace), python_tags(workspace.build_config)
+    found = {}
+    for name, (lock, _) in what.locks.items():
+        if not lock.is_ctk:
+            continue
+        read: set[str] = set()
+        for subdir in PLATFORMS:  # most are on the first one
+            if set(lock.components) <= read | {e.component for e in what.exclusions if e.applies_to(lock)}:
+                break
+            planned = plan(what, Request(releases=(lock.minor,), platforms=(subdir,)), tags)
+            read |= {a.component for build in planned.builds if build.lock == name for a in build.artefacts}
+        found[name] = classify(lock, read, what.exclusions)
+    return found
 
 
 @cache

@@ -49,6 +49,38 @@ def changes(folder: Path, lock: ReleaseLock) -> tuple[Change, Change]:
     return first, second
 
 
+def summary(old: ReleaseLock | None, new: ReleaseLock) -> Iterator[str]:
+    """What a new lock changes, in the few lines that a person reads first: versions, and the targets of wheels.
+
+    Args:
+        old: The lock in place; None when there is none that can be read.
+        new: What would replace it.
+    """
+    count = f"{len(new.components)} components, {len(new.artefacts)} artefacts"
+    if old is None:
+        yield f"{new.name} is new: {new.release}, {count}"
+        return
+    yield f"{new.name}: {old.release}{f' -> {new.release}' if new.release != old.release else ''}, {count}"
+    yield from (
+        f"  {name} is new: {new.components[name].version}" for name in sorted(new.components.keys() - old.components)
+    )
+    yield from (f"  {name} is gone" for name in sorted(old.components.keys() - new.components))
+    for name in sorted(new.components.keys() & old.components):
+        before, after = old.components[name], new.components[name]
+        if before.version != after.version:
+            yield f"  {name} {before.version} -> {after.version}"
+        had, has = ({t for t, a in c.artefacts.items() if a} for c in (before, after))
+        yield from (f"  {name} is no longer published for {target}" for target in sorted(had - has))
+        yield from (f"  {name} is published for {target} now" for target in sorted(has - had))
+        replaced = [t for t in sorted(had & has) if before.artefacts[t] != after.artefacts[t]]
+        if before.version == after.version and replaced:
+            yield f"  {name} {after.version} has another file for {', '.join(replaced)}"
+    for name, places in new.missing.items():
+        yield f"  {name} is not on the index for {', '.join(places)}"
+    if old.facts and new.is_ctk and not new.facts:
+        yield f"  its facts are to be measured again: ctk release measure {new.minor} --write"
+
+
 def write(needed: Sequence[Change]) -> None:
     """Write every change, or leave every file as it was.
 

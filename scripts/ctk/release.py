@@ -3,45 +3,102 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from email.message import Message
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
-from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from ctk import base, facts, projects, wheels
-from ctk.components import CTK_COMPONENTS, MANIFEST, CtkComponent, Pin, pins_of
-from ctk.errors import LockError, NotPublished, UnknownName
+from ctk import base, facts, manifest, projects, wheels
+from ctk.components import CTK_COMPONENTS, MANIFEST
+from ctk.errors import CtkError, Incomplete, LockError, NotPublished, UnknownName, problems
 from ctk.index import Index, IndexFile
 from ctk.lock import Component, ReleaseLock, load
 from ctk.paths import Workspace
 from ctk.platforms import NOARCH, PLATFORMS
 from ctk.project import python_tags
 
-_STEP = "the manifest's form is new to this tool: extend ctk/release.py; nothing was written"
+
+@dataclass(frozen=True)
+class Part:
+    """What a manifest wants of one component, and what of it the index has.
+
+    Attributes:
+        name: Our name of the component.
+        distribution: Its name on the index.
+        accepted: The versions that the manifest means.
+        files: The wheels of the newest of them that is whole, else of the newest; none where the index has none.
+        places: Where a wheel must be (`ctk.manifest.Pin.places`).
+    """
+
+    name: str
+    distribution: str
+    accepted: SpecifierSet
+    files: tuple[IndexFile, ...]
+    places: Mapping[str, tuple[str, ...]]
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The places for which the index has no wheel."""
+        return tuple(
+            place for place, subdirs in self.places.items() if not any(wheels.wheel_for(self.files, s) for s in subdirs)
+        )
+
+    def __str__(self) -> str:
+        version = self.files[0].version if self.files else self.accepted
+        return f"{self.name}: {self.distribution} {version} for {', '.join(self.missing)}"
 
 
-def make(index: Index, name: str, workspace: Workspace) -> ReleaseLock:
-    """A release as the index has it now, with the facts of the present lock where they still hold.
+@dataclass(frozen=True)
+class Published:
+    """A CTK release as the index has it.
+
+    Attributes:
+        version: The manifest's.
+        file: The manifest.
+        parts: Every component that the manifest states.
+    """
+
+    version: Version
+    file: IndexFile
+    parts: tuple[Part, ...]
+
+    @property
+    def missing(self) -> dict[str, tuple[str, ...]]:
+        """Component -> the places for which it lacks a wheel."""
+        return {part.name: part.missing for part in self.parts if part.missing}
+
+    @property
+    def wanted(self) -> int:
+        """How many artefacts the manifest asks for."""
+        return sum(len(part.places) for part in self.parts)
+
+
+def make(index: Index, name: str, workspace: Workspace, *, partial: bool = False) -> ReleaseLock:
+    """A release as the index has it now, with what is known of the present lock's files where they are the same.
 
     Args:
         index: Asked for files and metadata.
         name: ``cuda-13.4``, ``python-13`` or ``base``.
         workspace: Holds the present lock, and the Pythons of the matrix.
+        partial: Take a CTK release of which the index lacks something.
+
+    Raises:
+        Incomplete: When the index lacks something and it is not to be taken.
     """
     kind, _, number = name.partition("-")
     if kind == "base":
         return base.base_release(index, python_tags(workspace.build_config))
     if kind == "python":
         return projects.python_release(index, projects.Goal(number, python_tags(workspace.build_config)))
-    new = ctk_release(index, number)
+    new = ctk_release(index, number, partial=partial)
     try:
         old = load(workspace.variants / f"{name}.lock")
     except LockError:  # absent, or not to be trusted
         return new
-    return facts.with_facts(new, old.facts) if facts.still_true(old, new) else new
+    if facts.still_true(old, new):
+        return facts.with_facts(new, old.facts)
+    return replace(new, measured=facts.still_measured(old, new))
 
 
 def names_of(arguments: Sequence[str]) -> list[str]:
@@ -82,113 +139,80 @@ def release_of(version: Version) -> str:
     return f"{version.major}.{version.minor}.{version.micro}"
 
 
-def ctk_release(index: Index, minor: str) -> ReleaseLock:
+def ctk_release(index: Index, minor: str, *, partial: bool = False) -> ReleaseLock:
     """The lock of the newest final patch of a CTK minor, without facts.
 
     Raises:
         UnknownName: When the index has no such minor.
         LockError: When the manifest states something this tool does not understand.
-        NotPublished: When the manifest pins what the index does not have.
+        Incomplete: When the index lacks an artefact that the manifest asks for, unless the lock may be partial.
     """
+    found = published(index, minor)
+    if found.missing and not partial:
+        raise incomplete({minor: found})
+    components = {part.name: _component(index, part) for part in found.parts if part.files}
+    artefact = wheels.artefact(index, MANIFEST, NOARCH, found.file)
+    held = {name: c for name, c in components.items() if any(c.artefacts.values())}
+    return ReleaseLock(release_of(found.version), artefact, held, missing=found.missing)
+
+
+def published(index: Index, minor: str) -> Published:
+    """What the index has of the newest final patch of a CTK minor.
+
+    Raises:
+        UnknownName: When the index has no such minor.
+        LockError: When the manifest states something this tool does not understand.
+    """
+    version, file = manifest_of(index, minor)
+    pins = manifest.read(index.metadata(file), str(version))
+    return Published(version, file, tuple(_parts(index, str(version.major), pins)))
+
+
+def manifest_of(index: Index, minor: str) -> tuple[Version, IndexFile]:
+    """The manifest of the newest final patch of a CTK minor; its errors are those of `published`."""
     minors = published_minors(index)
     if minor not in minors:
         raise UnknownName.of("CTK minor", minor, minors)
     version = minors[minor]
     file = wheels.wheel_for(wheels.files_of(index.files(MANIFEST), version), NOARCH)
     if file is None:
-        raise LockError(f"{MANIFEST} {version} has no wheel for every platform", _STEP)
-    pins = manifest_pins(index.metadata(file))
-    components: dict[str, Component] = {}
+        raise LockError(f"{MANIFEST} {version} has no wheel for every platform", "look at its files on the index")
+    return version, file
+
+
+def incomplete(releases: Mapping[str, Published]) -> CtkError:
+    """The error that names every artefact that the index lacks of CTK minors."""
+    found = [f"{minor} {part}" for minor, release in releases.items() for part in release.parts if part.missing]
+    names = ", ".join(f"{MANIFEST} {release.version}" for release in releases.values())
+    step = "wait until they are published, or a mirror has them; --partial takes what there is"
+    return problems(Incomplete, f"the package index lacks artefacts of {names}", found, step)
+
+
+def _parts(index: Index, major: str, pins: Sequence[manifest.Pin]) -> Iterator[Part]:
+    """The components of a manifest; an older release lacks some, and the plan then has no build of them."""
     for known in CTK_COMPONENTS:
-        own = known if pins_of(known, str(version.major), pins) or known.inside is None else _container(known)
-        stated = pins_of(own, str(version.major), pins)
-        if stated:  # an older release lacks some components; the plan then has no build of them
-            components[known.name] = _component(index, known.name, stated)
-    return ReleaseLock(release_of(version), wheels.artefact(index, MANIFEST, NOARCH, file), components)
+        stated = manifest.pins_of(known, major, pins)
+        if not stated and known.inside is not None:
+            container = next(c for c in CTK_COMPONENTS if c.name == known.inside)
+            stated = manifest.pins_of(container, major, pins)
+        if stated:
+            name, accepted = stated[0].requirement.name, stated[0].accepted
+            places = {place: subdirs for pin in stated for place, subdirs in pin.places.items()}
+            offered = [Part(known.name, name, accepted, files, places) for files in _offers(index, name, accepted)]
+            # A version can be uploaded piece by piece: the newest that is whole, else the newest.
+            yield next((part for part in offered if not part.missing), offered[0])
 
 
-def manifest_pins(metadata: Message) -> list[Pin]:
-    """Every requirement of a manifest.
-
-    Raises:
-        LockError: With the first line that is no requirement.
-    """
-    pins = []
-    for text in metadata.get_all("Requires-Dist") or []:
-        line = f"Requires-Dist: {text}"
-        try:
-            pins.append(Pin(Requirement(text), line))
-        except InvalidRequirement as error:
-            raise _unknown(line, "no requirement that the standard knows") from error
-    return pins
-
-
-def pinned_version(pin: Pin, files: Sequence[IndexFile]) -> Version:
-    """The version that a manifest means by a requirement.
-
-    ``==13.4.92.*`` means the newest there is of it. ``<14,>=13.4.92`` means 13.4.92, the release's own: a lock does
-    not drift when a newer toolkit is published.
-
-    Raises:
-        LockError: For any other form.
-        NotPublished: When the index has no such version.
-    """
-    specifiers = {s.operator: s.version for s in pin.requirement.specifier}
-    if pin.requirement.url or len(specifiers) != len(pin.requirement.specifier):
-        raise _unknown(pin.line, "neither a pin nor a range")
-    if set(specifiers) == {"=="}:
-        accepted = pin.requirement.specifier
-    elif set(specifiers) == {">=", "<"}:
-        accepted = SpecifierSet(f"=={specifiers['>=']}")
-    else:
-        raise _unknown(pin.line, "neither a pin nor a range")
-    versions = wheels.final_versions(files, accepted)
-    if not versions:
-        raise NotPublished(
-            f"the package index has no final version {accepted} of {pin.requirement.name}, which {MANIFEST} pins",
-            "a mirror may have to fetch it first",
-        )
-    return versions[0]
-
-
-def subdirs_of(pin: Pin) -> set[str]:
-    """The subdirs for which a requirement's marker says that the component exists.
-
-    Raises:
-        LockError: When the marker asks something that no platform answers.
-    """
-    marker = pin.requirement.marker
-    extra = re.search(r"""extra == ["']([^"']+)["']""", str(marker))
-    environment = {"extra": extra[1] if extra else ""}
+def _offers(index: Index, distribution: str, accepted: SpecifierSet) -> list[tuple[IndexFile, ...]]:
+    """The wheels of each accepted final version, newest first; of an index that has none, nothing once."""
     try:
-        return {
-            p.subdir
-            for p in PLATFORMS.values()
-            if marker is None or marker.evaluate(p.marker_environment | environment)
-        }
-    except (UndefinedComparison, UndefinedEnvironmentName) as error:
-        raise _unknown(pin.line, "a marker that has no value on our platforms") from error
+        files = index.files(distribution)
+    except NotPublished:
+        files = ()
+    return [tuple(wheels.files_of(files, v)) for v in wheels.final_versions(files, accepted)] or [()]
 
 
-def _component(index: Index, name: str, stated: Sequence[Pin]) -> Component:
-    """A component from its requirements: one, or one for each group of platforms."""
-    files = index.files(stated[0].requirement.name)
-    if len({str(pin.requirement.specifier) for pin in stated}) != 1:
-        raise _unknown(stated[-1].line, "another version than an earlier line of the same extra")
-    version = pinned_version(stated[0], files)
-    subdirs = set().union(*(subdirs_of(pin) for pin in stated))
-    made = wheels.component(index, name, wheels.files_of(files, version), [s for s in PLATFORMS if s in subdirs])
-    artefacts = {subdir: made.artefacts.get(subdir) for subdir in PLATFORMS}
-    if not any(artefacts.values()):
-        raise NotPublished(
-            f"{made.distribution} {made.version} has no wheel for any of {', '.join(PLATFORMS)}", "look at its files"
-        )
-    return Component(name, made.distribution, made.version, artefacts)
-
-
-def _container(component: CtkComponent) -> CtkComponent:
-    return next(c for c in CTK_COMPONENTS if c.name == component.inside)
-
-
-def _unknown(line: str, what: str) -> LockError:
-    return LockError(f"{MANIFEST} states {what}:\n  {line}", _STEP)
+def _component(index: Index, part: Part) -> Component:
+    subdirs = {subdir for members in part.places.values() for subdir in members}
+    made = wheels.component(index, part.name, part.files, [s for s in PLATFORMS if s in subdirs])
+    return Component(part.name, made.distribution, made.version, {s: made.artefacts.get(s) for s in PLATFORMS})

@@ -78,15 +78,16 @@ def test_every_output_has_a_summary_a_licence_and_a_home(recipe: Recipe) -> None
 
 def test_every_variant_key_is_used_by_a_recipe(project: Workspace) -> None:
     used = {name for recipe in RECIPES.values() for name in recipe.names_used}
-    files = [*project.variants.glob("*.yaml"), project.build_config]
+    files = [*(path.with_suffix(".yaml") for path in project.variants.glob("*.lock")), project.build_config]
     unused = {f"{file.name}: {key}" for file in files for key in _yaml(file) if key not in used and key != "zip_keys"}
     assert not unused
 
 
-def test_every_component_of_a_lock_is_packaged(project: Workspace) -> None:
+def test_every_python_project_of_a_lock_is_packaged(project: Workspace) -> None:
+    """Those of the CTK releases are counted in tests/variants, by what is really planned."""
     used = {name for recipe in RECIPES.values() for name in recipe.names_used}
     for lock in release_locks(project).values():
-        assert {component.variant_key for component in lock.components.values()} <= used
+        assert lock.is_ctk or {component.variant_key for component in lock.components.values()} <= used
 
 
 def _yaml(file: Path) -> dict[str, Any]:

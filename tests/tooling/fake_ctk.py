@@ -22,7 +22,7 @@ EVERYWHERE_13 = "({})".format(
 
 
 def pins(suffix: str, versions: dict[str, str], everywhere: str) -> list[str]:
-    """Requirements of a manifest: a pin for each extra, and one for an extra that is not packaged."""
+    """Requirements of a manifest: a pin for each extra, and once more for the extra that names them all."""
     projects = {
         "cccl": "nvidia-cuda-cccl",
         "crt": "nvidia-cuda-crt",
@@ -33,12 +33,12 @@ def pins(suffix: str, versions: dict[str, str], everywhere: str) -> list[str]:
         "nvrtc": "nvidia-cuda-nvrtc",
         "nvvm": "nvidia-nvvm",
     }
-    stated = [
-        f"{projects[extra]}{suffix}=={version}.*; {where} and extra == '{extra}'"
+    return [
+        f"{projects[extra]}{suffix}=={version}.*; {where} and extra == '{stated}'"
         for extra, version in versions.items()
         for where in [ON_LINUX if extra == "cufile" else everywhere]
+        for stated in (extra, "all")
     ]
-    return [*stated, f"nvidia-cublas{suffix}==1.*; {everywhere} and extra == 'cublas'"]
 
 
 def add_component(index: FakeIndex, distribution: str, version: str, tags: tuple[str, ...]) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import sys
 import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from ctk import facts
 from ctk.binaries import Binary
 from ctk.commands.release import app
 from ctk.errors import LockError, UnknownName
-from ctk.facts import MeasureFailed, compiler_facts, measure, needed_artefacts, needed_glibc, still_true
+from ctk.facts import MeasureFailed, compiler_facts, known_needs, measure, needed_artefacts, needed_glibc, still_true
 from ctk.lock import Artefact, Component, Facts, ReleaseLock, load
 from ctk.platforms import PLATFORMS, this_platform
 
@@ -98,11 +100,26 @@ def test_a_release_is_measured_from_its_linux_artefacts(tmp_path: Path, monkeypa
         needed_artefacts(release("cudart"))
 
     monkeypatch.setattr(facts, "compiler_facts", lambda path: (("7.5", "12.1"), path.stem))
-    monkeypatch.setattr(facts, "needed_glibc", {"cudart-linux-64": "2.17", "nvrtc-linux-aarch64": "2.27"}.get)
+    needs = {"cudart-linux-64.zip": "2.17", "nvrtc-linux-aarch64.zip": "2.27"}
+    monkeypatch.setattr(facts, "needed_glibc", lambda path: needs.get(path.name))
     distinct = [replace(a, sha256=f"{i:064}") for i, a in enumerate(wanted)]
     components = {c: Component(c, c, "1", {a.target: a for a in distinct if a.component == c}) for c in lock.components}
-    found = measure(replace(lock, components=components), {a: Path(f"{a.component}-{a.target}.zip") for a in distinct})  # type: ignore[arg-type]
+    lock = replace(lock, components=components)
+    fetched: list[list[str]] = []
+
+    @contextmanager
+    def at_hand(artefacts: Sequence[Artefact]) -> Iterator[list[Path]]:
+        fetched.append([f"{a.component}-{a.target}.zip" for a in artefacts])
+        yield [Path(name) for name in fetched[-1]]
+
+    found = measure(lock, {}, at_hand)
     assert found.ptx_isa == "nvrtc-linux-64"
+    assert found.glibc == {"linux-64": {"cudart": "2.17"}, "linux-aarch64": {"nvrtc": "2.27"}}
+    # One component at a time, and what is known already not at all; NVRTC answers for itself.
+    assert fetched == [[f"{c}-{t}.zip" for t in ("linux-64", "linux-aarch64")] for c in ("cudart", "nvrtc")]
+    fetched.clear()
+    again = measure(lock, known_needs([replace(lock, facts=found)]), at_hand)
+    assert (again, fetched) == (found, [["nvrtc-linux-64.zip"]])
 
 
 def test_facts_hold_while_the_linux_files_are_the_same() -> None:
@@ -135,7 +152,12 @@ def test_the_command_fetches_measures_and_writes(
         assert lock.facts is not None
         assert (lock.facts.gpu_architectures, lock.facts.ptx_isa) == (("7.5", "12.1"), "9.4")
         assert lock.facts.glibc["linux-aarch64"] == dict.fromkeys(lock.components, "2.17")
-        assert all(path.exists() for path in (tmp_path / ".cache" / "artefacts" / "nvrtc").rglob("linux-64.zip"))
+        # What was not in the cache before is not there afterwards.
+        assert not [p for p in (tmp_path / ".cache").rglob("*") if p.is_file() and p.suffix != ".lock"]
         capsys.readouterr()
-        command.main(["measure", "--check"], standalone_mode=False)
+        index.requests.clear()
+        command.main(["measure"], standalone_mode=False)
+        assert "cuda-13.4 is measured" in capsys.readouterr().out
+        assert index.requests == []
+        command.main(["measure", "--again", "--check"], standalone_mode=False)
         assert "nothing changes" in capsys.readouterr().out

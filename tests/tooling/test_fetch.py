@@ -9,14 +9,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import tiny
 from fake_index import FakeIndex, Fault, configure_pip, serve
+from rich.console import Console
 
-from ctk import fetch
+from ctk import fetch, pipeline
 from ctk.errors import HashMismatch, IndexUnavailable, NoSpace, NotPublished
 from ctk.index import Index
 from ctk.lock import Artefact
 from ctk.paths import Workspace
 from ctk.pip_config import pip_settings
+from ctk.report import Reporter
 from ctk.retry import Retry
 
 SIZE = 300_000
@@ -222,3 +225,53 @@ def test_the_error_never_shows_credentials(
     with pytest.raises(IndexUnavailable) as error:
         fetch.fetch([artefact(0)], workspace, client)
     assert "secret" not in error.value.cause + error.value.step
+
+
+NEEDED_BY = {artefact(1).sha256: ["cuda-13.3", "cuda-13.4"], artefact(2).sha256: ["cuda-13.4"]}
+
+
+def test_what_vanished_from_the_index_is_named_with_the_releases_that_need_it(
+    server: FakeIndex, workspace: Workspace
+) -> None:
+    for seed in (1, 2):
+        del server.projects["nvidia-cuda-runtime"][name(seed)]
+    with pytest.raises(NotPublished) as error:
+        fetch.fetch([artefact(0), artefact(1), artefact(2)], workspace, client, needed_by=NEEDED_BY)
+    assert error.value.cause.splitlines() == [
+        "package index: 2 problems",
+        f"  - the package index has no {name(1)} of nvidia-cuda-runtime 13.4.1; needed by cuda-13.3, cuda-13.4",
+        f"  - the package index has no {name(2)} of nvidia-cuda-runtime 13.4.2; needed by cuda-13.4",
+    ]
+    # It is known before anything is downloaded.
+    assert not [r for r in server.requests if r.path.endswith(".whl")]
+    with pytest.raises(NotPublished, match=rf"^the package index has no {name(1)} .*; needed by cuda-13.3, cuda-13.4$"):
+        fetch.fetch([artefact(0), artefact(1)], workspace, client, needed_by=NEEDED_BY)
+
+
+def test_what_the_index_lists_and_does_not_have_is_named_so_too(server: FakeIndex, workspace: Workspace) -> None:
+    server.faults.append(Fault(match=name(2), status=404))
+    with pytest.raises(NotPublished, match=r"lists .* but does not have it; needed by cuda-13\.4$"):
+        fetch.fetch([artefact(2)], workspace, client, needed_by=NEEDED_BY)
+
+
+def test_what_is_borrowed_is_removed_again_and_what_was_there_stays(server: FakeIndex, workspace: Workspace) -> None:
+    fetch.fetch([artefact(0)], workspace, client)
+    three = [artefact(seed) for seed in range(3)]
+    with fetch.borrowed(three, workspace, client, progress=lambda artefact, received: None) as paths:
+        assert [path.read_bytes() for path in paths] == [content(seed) for seed in range(3)]
+    assert in_store(workspace) == {artefact(0).sha256}
+    assert [path.exists() for path in paths] == [True, False, False]
+    with (
+        pytest.raises(ValueError, match="no"),
+        fetch.borrowed(three, workspace, client, progress=lambda artefact, received: None),
+    ):
+        raise ValueError("no")
+    assert in_store(workspace) == {artefact(0).sha256}
+
+
+def test_a_build_says_which_release_needs_what_vanished(server: FakeIndex, tmp_path: Path) -> None:
+    checkout = tiny.tiny_checkout(tmp_path)
+    fetch.stored(tiny.artefact(), checkout).unlink()
+    report = Reporter(Console(quiet=True))
+    with pytest.raises(NotPublished, match=rf"has no {tiny.artefact().file} .*; needed by cuda-13\.4$"):
+        pipeline.fetch_plan(tiny.tiny_plan(checkout), checkout, report, pipeline.Clock(report))

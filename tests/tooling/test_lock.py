@@ -166,7 +166,7 @@ def test_every_problem_is_listed_with_component_and_line(tmp_path: Path) -> None
         "cuda-13.4.lock line 16: component cudart linux-aarch64, sha256: missing",
         "cuda-13.4.lock line 16: component cudart linux-aarch64, size: missing",
         "cuda-13.4.lock line 17: component cudart win-63: unknown target 'win-63'",
-        "cuda-13.4.lock line 20: component nvrtc colour: is no field of a lock",
+        "cuda-13.4.lock line 20: component nvrtc colour: is no field of the file",
         "cuda-13.4.lock line 19: component nvrtc distribution: missing",
         "cuda-13.4.lock line 29: facts.ptx_isa: Input should be a valid string, not 9.4",
     ):

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from ctk.facts import compiler_facts, needed_glibc
-from ctk.fetch import fetch, laid_out
+from ctk.fetch import fetch, laid_out, missing
 from ctk.index import Index
 from ctk.lock import release_locks
 from ctk.paths import Workspace
+from ctk.plan import Request
 from ctk.platforms import this_platform
+from ctk.project import small
 from ctk.runlock import exclusive
 
 HERE = Workspace(Path(__file__).resolve().parents[2])
 RELEASES = [lock for lock in release_locks(HERE).values() if lock.is_ctk]
+DEFAULT = small(Request(), HERE).releases
 
 
 @pytest.mark.skipif(this_platform() != "linux-64", reason="asks the linux-64 NVRTC")
 @pytest.mark.parametrize("lock", RELEASES, ids=lambda lock: lock.name)
 def test_nvrtc_can_target_what_the_lock_says(lock) -> None:  # type: ignore[no-untyped-def]
     artefact = lock.components["nvrtc"].artefacts["linux-64"]
+    if lock.minor not in DEFAULT and missing([artefact], HERE):
+        pytest.skip(f"its NVRTC of {artefact.size // 10**6} MB is not in the cache, and it is not built by default")
     with exclusive(HERE, print):
         (path,) = fetch([artefact], HERE, Index)
     assert compiler_facts(path) == (lock.facts.gpu_architectures, lock.facts.ptx_isa)
@@ -38,3 +44,17 @@ def test_the_needed_glibc_is_what_the_lock_says(lock) -> None:  # type: ignore[n
             checked += 1
     if not checked:
         pytest.skip("nothing of it is in the cache")
+
+
+@pytest.mark.parametrize("lock", [lock for lock in RELEASES if lock.major == "12"], ids=lambda lock: lock.name)
+def test_the_wheel_of_nvcc_of_cuda_12_lacks_the_compiler(lock) -> None:  # type: ignore[no-untyped-def]
+    """As variants/exclusions.yaml says; when one has it, cuda-nvcc can be made for it."""
+    for artefact in filter(None, lock.components["nvcc"].artefacts.values()):
+        path = laid_out(artefact, HERE)
+        if path.exists():
+            with zipfile.ZipFile(path) as wheel:
+                programs = {name.rpartition("/")[2] for name in wheel.namelist() if "/bin/" in name}
+            assert programs & {"ptxas", "ptxas.exe"}, artefact.file
+            assert not programs & {"nvcc", "nvcc.exe"}, artefact.file
+            return
+    pytest.skip("no wheel of it is in the cache")

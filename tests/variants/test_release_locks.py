@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -9,15 +10,22 @@ from packaging.version import Version
 from rattler_build import VariantConfig
 from ruamel.yaml import YAML
 
+from ctk.components import CTK_COMPONENTS
+from ctk.errors import OutOfDate
+from ctk.exclusions import FILE, Classes, needless
+from ctk.exclusions import load as load_exclusions
 from ctk.index import IndexFile
 from ctk.lock import ReleaseLock, dump, load, release_locks, variant_config, variant_keys
 from ctk.paths import Workspace
 from ctk.platforms import NOARCH, PLATFORMS
-from ctk.project import python_tags
+from ctk.project import classified, python_tags
+from ctk.release_table import TABLES, markdown_of
 from ctk.wheels import targets_of
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Workspace(ROOT)
+LIST = load_exclusions(HERE)
+CTK = [lock for lock in release_locks(HERE).values() if lock.is_ctk]
 NAMES = sorted(path.stem for path in HERE.variants.glob("*.lock"))
 
 
@@ -26,13 +34,28 @@ def lock(request: pytest.FixtureRequest) -> ReleaseLock:
     return load(HERE.variants / f"{request.param}.lock")
 
 
-def test_the_promised_releases_are_locked() -> None:
-    assert {"cuda-12.6", "cuda-12.9", "cuda-13.0", "cuda-13.4", "python-12", "python-13"} <= set(release_locks(HERE))
+@pytest.fixture(scope="module")
+def classes() -> dict[str, Classes]:
+    return classified(HERE)
+
+
+def test_every_minor_of_each_major_is_locked() -> None:
+    """From the first to the newest: a driver of any of them gets what is its own. NVIDIA never made 12.7."""
+    minors = [tuple(map(int, lock.minor.split("."))) for lock in CTK]
+    for major in {major for major, _ in minors}:
+        newest = max(minor for of, minor in minors if of == major)
+        assert {(major, n) for n in range(newest + 1)} - {(12, 7)} == {m for m in minors if m[0] == major}
+    assert {f"python-{lock.major}" for lock in CTK} | {lock.name for lock in CTK} == set(release_locks(HERE))
+
+
+def test_none_is_partial() -> None:
+    assert [lock.name for lock in CTK if lock.missing or lock.measured] == []
 
 
 def test_nothing_else_is_in_the_folder() -> None:
     assert {p.name for p in HERE.variants.iterdir()} == {
-        f"{name}{half}" for name in NAMES for half in (".lock", ".yaml")
+        FILE,
+        *(f"{name}{half}" for name in NAMES for half in (".lock", ".yaml")),
     }
 
 
@@ -89,7 +112,27 @@ def test_every_ctk_release_is_measured() -> None:
 
 def test_a_newer_toolkit_writes_newer_ptx() -> None:
     found = [lock.facts.ptx_isa for lock in release_locks(HERE).values() if lock.facts]
-    assert found == sorted(set(found), key=Version)
+    # 12.6 writes the same as 12.5; two newer ones never did.
+    assert found == sorted(found, key=Version)
+    assert [isa for isa, next_ in pairwise(found) if isa == next_] == ["8.5"]
+
+
+def test_every_component_is_packaged_or_left_out_for_a_written_reason(classes: dict[str, Classes]) -> None:
+    found = {name: sorted(of.unclassified) for name, of in classes.items() if of.unclassified}
+    assert found == {}, f"package them, or write the reason into variants/{FILE}"
+
+
+def test_nothing_is_packaged_that_the_written_list_leaves_out(classes: dict[str, Classes]) -> None:
+    assert {name: sorted(of.needless) for name, of in classes.items() if of.needless} == {}
+    assert needless(LIST, release_locks(HERE)) == []
+
+
+def test_what_a_release_lacks_is_on_the_written_list_and_nothing_else_is() -> None:
+    """With the locks the list accounts for every component that any release has."""
+    known = {component.name for component in CTK_COMPONENTS}
+    for lock in CTK:
+        listed = {entry.name for entry in LIST.unpublished if Version(lock.minor) in entry.releases}
+        assert known - set(lock.components) == known & listed, lock.name
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("cuda-12.")])
@@ -99,3 +142,22 @@ def test_nvvm_and_crt_of_cuda_12_are_inside_nvcc(name: str) -> None:
         for inner in ("nvvm", "crt"):
             inside = lock.components[inner].artefacts[target]
             assert (inside and inside.sha256) == (nvcc and nvcc.sha256)
+
+
+def test_the_table_of_releases_in_the_readme_is_what_the_locks_say() -> None:
+    TABLES.check(HERE, lambda _: markdown_of(release_locks(HERE).values()))
+
+
+def test_a_table_of_releases_that_is_not_is_found_and_written_anew(tmp_path: Path) -> None:
+    copy = Workspace(tmp_path)
+    page = tmp_path / "README.md"
+    right = (ROOT / "README.md").read_text()
+    page.write_text(right.replace("| 5.0 to 9.0 | 8.0 |", "| 5.0 to 9.0 | 8.1 |", 1))
+    with pytest.raises(OutOfDate, match=r"README\.md is not what the release locks say") as error:
+        TABLES.check(copy, lambda _: markdown_of(CTK))
+    assert error.value.step == "run `ctk release list --write-table`"
+    assert TABLES.write(copy, lambda _: markdown_of(CTK)) == (page,)
+    assert page.read_text() == right
+    page.write_text("no table here\n")
+    with pytest.raises(OutOfDate, match="has no place for the table of releases"):
+        TABLES.check(copy, lambda _: markdown_of(CTK))

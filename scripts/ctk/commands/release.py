@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
-from ctk import facts, freshness, release
-from ctk.errors import OutOfDate
-from ctk.fetch import fetch, missing
+from ctk import exclusions, facts, freshness, project, release, release_table
+from ctk.errors import LockError, OutOfDate
+from ctk.fetch import borrowed, missing
 from ctk.index import Index
-from ctk.lock import ReleaseLock, find_release, release_locks
+from ctk.lock import Artefact, Facts, ReleaseLock, find_release, load, release_locks
 from ctk.paths import Workspace, workspace
-from ctk.platforms import PLATFORMS
-from ctk.proposal import Change, changes, write
+from ctk.pip_config import pip_settings
+from ctk.platforms import NOARCH, PLATFORMS
+from ctk.proposal import Change, changes, summary, write
 from ctk.report import Reporter
 from ctk.runlock import exclusive
 
@@ -33,10 +36,14 @@ def add_command(
     ],
     write_: Write = False,
     check: Check = False,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Lock a release of which the index lacks something; the lock says what.")
+    ] = False,
 ) -> None:
     """Lock the newest patch of CTK minors, and the Python projects of their majors; or the base channel.
 
     Shows the difference to the locks in place. Facts are kept while the files they were measured from stay the same.
+    A release that is not whole on the index is refused.
 
     Example: ctk release add 12.9 13.4 --write
     """
@@ -45,7 +52,7 @@ def add_command(
     with Index() as index:
         for name in release.names_of(releases):
             reporter.say(f"{name}: asking the package index")
-            made.append(release.make(index, name, here))
+            made.append(release.make(index, name, here, partial=partial))
     _settle(made, here, reporter, write_, check)
     unmeasured = [lock.minor for lock in made if lock.is_ctk and lock.facts is None]
     if unmeasured:
@@ -59,43 +66,60 @@ def measure_command(
     ] = None,
     write_: Write = False,
     check: Check = False,
+    again: Annotated[bool, typer.Option("--again", help="Measure also what is measured already.")] = False,
 ) -> None:
     """Measure the facts of CTK releases from their Linux artefacts: GPU architectures, PTX ISA, glibc.
 
-    Fetches what is not in the cache. Needs a linux-64 machine, no GPU and no driver.
+    Only what is not measured yet. Fetches what is not in the cache, 1 to 4 GB for a new release, one component after
+    another, and removes it again. Needs a linux-64 machine, no GPU and no driver.
 
     Example: ctk release measure 13.4 --write
     """
     here, reporter = workspace(), Reporter()
     locks = release_locks(here)
     chosen = [find_release(locks, name) for name in releases] if releases else [k for k in locks.values() if k.is_ctk]
+    known = {} if again else facts.known_needs(locks.values())
     measured = []
     for lock in chosen:
-        artefacts = facts.needed_artefacts(lock)
-        with exclusive(here, reporter.say):
-            size = sum(a.size for a in missing(artefacts, here))
-            with reporter.task(f"fetching for {lock.name}", size, bytes_=True) as task:
-                paths = fetch(artefacts, here, Index, progress=lambda _, n, task=task: task.advance(n))
-        reporter.say(f"{lock.name}: measuring")
-        measured.append(facts.with_facts(lock, facts.measure(lock, dict(zip(artefacts, paths, strict=True)))))
+        if lock.facts and not again:
+            reporter.say(f"{lock.name} is measured; --again measures it anew")
+        else:
+            measured.append(facts.with_facts(lock, _measure(lock, known, here, reporter)))
     _settle(measured, here, reporter, write_, check)
-    _show(measured, reporter)
+    _show_facts(measured, reporter)
 
 
 @app.command("check")
 def check_command(
+    releases: Annotated[
+        list[str] | None,
+        typer.Argument(help="CTK minors like 13.4; by default the locked and the newer ones.", metavar="[RELEASE...]"),
+    ] = None,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Fail when the index has something newer.")] = False,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Do not fail when the index lacks something of a release.")
+    ] = False,
 ) -> None:
-    """Say what the package index has that is newer than the locks.
+    """Say what the package index has that is newer than the locks, and how complete each CTK release is there.
+
+    Fails when a release is not complete.
 
     Example: ctk release check --exit-code
     """
     here, reporter = workspace(), Reporter()
+    locks = release_locks(here)
+    minors = [name.removeprefix("cuda-") for name in release.names_of(releases or ()) if name.startswith("cuda-")]
     with Index() as index:
-        rows = freshness.compare(index, release_locks(here), here)
+        rows = freshness.compare(index, locks, here)
+        states = freshness.states(index, locks, exclusions.load(here).unpublished, minors)
     columns = ("release", "what", "locked", "would lock", "newest", "verdict")
-    reporter.table("locks and the package index", columns, [row.cells for row in rows])
-    newer = sorted({row.release for row in rows if row.is_newer})
+    shown = [row for row in rows if not releases or row.release in release.names_of(releases)]
+    reporter.table("locks and the package index", columns, [row.cells for row in shown])
+    _show_states(states, reporter)
+    lacking = {s.minor: s.published for s in states if s.published and s.published.missing}
+    if lacking and not partial:
+        raise release.incomplete(lacking)
+    newer = sorted({row.release for row in shown if row.is_newer})
     if newer:
         command = f"ctk release add {' '.join(name.removeprefix('cuda-') for name in newer)} --write"
         if exit_code:
@@ -104,20 +128,40 @@ def check_command(
 
 
 @app.command("list")
-def list_command() -> None:
-    """Show the locked releases.
+def list_command(
+    write_table: Annotated[bool, typer.Option("--write-table", help="Only write the table in README.md anew.")] = False,
+    check_table: Annotated[bool, typer.Option("--check-table", help="Only check that table.")] = False,
+) -> None:
+    """Show the locked releases: how many components are packaged, left out on purpose, or neither, and their facts.
 
     Example: ctk release list
     """
-    _show(list(release_locks(workspace()).values()), Reporter())
+    here, reporter = workspace(), Reporter()
+    locks = list(release_locks(here).values())
+    if write_table:
+        changed = release_table.TABLES.write(here, lambda _: release_table.markdown_of(locks))
+        reporter.console.print(f"written: {' '.join(map(str, changed))}" if changed else "unchanged", soft_wrap=True)
+    elif check_table:
+        release_table.TABLES.check(here, lambda _: release_table.markdown_of(locks))
+        reporter.console.print("the table of releases is what the release locks say")
+    else:
+        _show_locks(locks, here, reporter)
+        _show_facts(locks, reporter)
 
 
 def _settle(locks: Sequence[ReleaseLock], here: Workspace, reporter: Reporter, write_: bool, check: bool) -> None:
     """Show what changes, then write it, or fail because of it, or say how to write it."""
     folders = {lock.name: here.base_recipes if lock.name == "base" else here.variants for lock in locks}
-    needed = [change for lock in locks for change in changes(folders[lock.name], lock) if change.is_needed]
-    for change in needed:
-        _show_diff(change, here, reporter)
+    needed = []
+    for lock in locks:
+        found = [change for change in changes(folders[lock.name], lock) if change.is_needed]
+        for change in found:
+            _show_diff(change, here, reporter)
+        needed += found
+    for lock in locks:
+        if any(change.path.stem == lock.name for change in needed):
+            for line in summary(_present(folders[lock.name], lock.name), lock):
+                reporter.console.print(line, markup=False, soft_wrap=True)
     names = ", ".join(change.path.name for change in needed)
     if not needed:
         reporter.say("nothing changes")
@@ -131,21 +175,63 @@ def _settle(locks: Sequence[ReleaseLock], here: Workspace, reporter: Reporter, w
         reporter.say(f"nothing written; --write writes {names}")
 
 
+def _present(folder: Path, name: str) -> ReleaseLock | None:
+    try:
+        return load(folder / f"{name}.lock")
+    except LockError:  # absent, or not to be trusted
+        return None
+
+
+def _measure(lock: ReleaseLock, known: dict[str, str | None], here: Workspace, reporter: Reporter) -> Facts:
+    """The facts of one release; nothing that it fetched stays in the cache."""
+    artefacts, settings = facts.to_measure(lock, known), pip_settings()
+    size = sum(a.size for a in missing(artefacts, here))
+    with exclusive(here, reporter.say), reporter.task(f"fetching for {lock.name}", size, bytes_=True) as task:
+
+        def progress(_: Artefact, received: int) -> None:
+            task.advance(received)
+
+        def at_hand(some: Sequence[Artefact]) -> AbstractContextManager[list[Path]]:
+            return borrowed(some, here, lambda: Index(settings), progress=progress)
+
+        return facts.measure(lock, known, at_hand)
+
+
 def _show_diff(change: Change, here: Workspace, reporter: Reporter) -> None:
     for line in change.diff(here.root):
         style = "bold" if line.startswith(("+++", "---")) else _COLOURS.get(line[:1], "")
         reporter.console.print(Text(line, style=style), soft_wrap=True)
 
 
-def _show(locks: Sequence[ReleaseLock], reporter: Reporter) -> None:
-    rows = []
+def _show_states(states: Sequence[freshness.State], reporter: Reporter) -> None:
+    columns = ("release", "manifest", "on the index", "what is missing there")
+    reporter.table("completeness of the CTK releases", columns, [state.cells for state in states])
+    for state in states:
+        listed = [
+            f"its manifest names {name}, which variants/{exclusions.FILE} calls unpublished" for name in state.listed
+        ]
+        for line in (*([state.problem] if state.problem else ()), *state.withdrawn, *listed):
+            reporter.say(f"cuda-{state.minor}: {line}")
+
+
+def _show_locks(locks: Sequence[ReleaseLock], here: Workspace, reporter: Reporter) -> None:
+    classes = project.classified(here)
+    columns = ("release", "components", "packaged", "excluded", "unclassified", *PLATFORMS)
+    rows = [release_table.components_row(lock, classes[lock.name]) for lock in locks if lock.is_ctk]
+    reporter.table("CTK releases (artefacts by subdir)", columns, rows, right=columns[1:])
     for lock in locks:
-        counts = [sum(a.target.startswith(f"{s}-") or a.target == s for a in lock.artefacts) for s in PLATFORMS]
-        noarch = len(lock.artefacts) - sum(counts)
-        known = lock.facts
-        unknown = "?" if lock.is_ctk else ""
-        reach = f"{known.gpu_architectures[0]} to {known.gpu_architectures[-1]}" if known else unknown
-        ptx = known.ptx_isa if known else unknown
-        rows.append((lock.name, lock.release, len(lock.components), *counts, noarch, reach, ptx))
-    columns = ("name", "release", "components", *PLATFORMS, "noarch", "GPUs", "PTX ISA")
-    reporter.table("release locks (artefacts by subdir)", columns, rows, right=("components", *PLATFORMS, "noarch"))
+        if lock.missing:
+            lacking = "; ".join(f"{name} for {', '.join(places)}" for name, places in lock.missing.items())
+            step = f"`ctk release add {lock.minor} --write` completes it"
+            reporter.say(f"{lock.name} is partial, it lacks {lacking}: {step}")
+        if unclassified := sorted(classes[lock.name].unclassified) if lock.is_ctk else []:
+            reporter.say(f"{lock.name}: neither packaged nor in variants/{exclusions.FILE}: {', '.join(unclassified)}")
+    columns = ("release", "projects", *PLATFORMS, NOARCH)
+    rows = [release_table.projects_row(lock) for lock in locks if not lock.is_ctk]
+    reporter.table("Python projects (artefacts by subdir)", columns, rows, right=columns[1:])
+
+
+def _show_facts(locks: Sequence[ReleaseLock], reporter: Reporter) -> None:
+    rows = release_table.facts_rows(locks)
+    if rows:
+        reporter.table("measured of the CTK releases", release_table.FACTS, rows)

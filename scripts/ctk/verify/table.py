@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -12,8 +11,9 @@ from tempfile import TemporaryDirectory
 from packaging.version import Version
 from rattler import Gateway
 
-from ctk.errors import OutOfDate, Unsolvable
+from ctk.errors import Unsolvable
 from ctk.lock import ReleaseLock, release_locks
+from ctk.marked import Marked, markdown
 from ctk.paths import Workspace
 from ctk.solve import Pick, Scenario, solve
 from ctk.verify import channels
@@ -23,11 +23,7 @@ REQUEST = "cuda-core"
 # The pages with a table, and its form.
 PAGES = {"README.md": "short", "docs/how-the-right-build-is-picked.md": "full"}
 COMMAND = "ctk verify --write-table"
-
-_MARKED = re.compile(
-    r"(?P<begin><!-- (?P<form>full|short) table, written by `[^`]*` -->\n).*?(?P<end>^<!-- end of the table -->$)",
-    re.S | re.M,
-)
+_TABLES = Marked("table of drivers and GPUs", COMMAND, PAGES, "what a solver picks now")
 
 
 @dataclass(frozen=True)
@@ -104,14 +100,13 @@ def table(answers: Answers, form: str = "full") -> str:
         form: ``full``, or ``short`` without the GPUs that are newer than all toolkits.
     """
     columns = _columns(answers, with_newer=form == "full")
-    head = ["driver supports CUDA", *columns]
     rows = [
-        [_drivers_label(list(group), answers.drivers[-1]), *cells]
+        (_drivers_label(list(group), answers.drivers[-1]), *cells)
         for (_, cells), group in groupby(
             answers.drivers, lambda d: (d is None, [answers.cells[d, gpu] for gpu in columns.values()])
         )
     ]
-    return "".join(f"| {' | '.join(line)} |\n" for line in (head, ["---"] * len(head), *rows))
+    return markdown(("driver supports CUDA", *columns), rows)
 
 
 def _columns(answers: Answers, with_newer: bool) -> dict[str, str | None]:
@@ -139,43 +134,18 @@ def _drivers_label(group: Sequence[str | None], newest: str | None) -> str:
 
 def update(page: str, answers: Answers) -> str:
     """The text of a page with its tables as they should be. A page without the marker comments stays as it is."""
-    return _MARKED.sub(lambda m: f"{m['begin']}\n{table(answers, m['form'])}\n{m['end']}", page)
-
-
-def stale(workspace: Workspace, answers: Answers) -> dict[Path, str]:
-    """The pages whose table is not what it should be, with the text that they should have.
-
-    Raises:
-        OutOfDate: For a page that has lost its marker comments.
-    """
-    found = {}
-    for name, form in PAGES.items():
-        path = workspace.root / name
-        text = path.read_text(encoding="utf-8")
-        if not _MARKED.search(text):
-            raise OutOfDate(
-                f"{name} has no place for the table of drivers and GPUs",
-                f"put it between the lines <!-- {form} table, written by `{COMMAND}` --> and <!-- end of the table -->",
-            )
-        if (new := update(text, answers)) != text:
-            found[path] = new
-    return found
+    return _TABLES.update(page, lambda form: table(answers, form))
 
 
 def check(workspace: Workspace, answers: Answers) -> None:
     """Holds the pages against the answers.
 
     Raises:
-        OutOfDate: Naming each page whose table a solver would answer otherwise.
+        OutOfDate: Naming each page whose table a solver would answer otherwise, or that has lost its marker comments.
     """
-    if pages := stale(workspace, answers):
-        names = " and ".join(path.relative_to(workspace.root).as_posix() for path in pages)
-        raise OutOfDate(f"the table of drivers and GPUs in {names} is not what a solver picks now", f"run `{COMMAND}`")
+    _TABLES.check(workspace, lambda form: table(answers, form))
 
 
 def write(workspace: Workspace, answers: Answers) -> tuple[Path, ...]:
     """Writes the tables anew; the pages that changed."""
-    pages = stale(workspace, answers)
-    for path, text in pages.items():
-        path.write_text(text, encoding="utf-8", newline="\n")
-    return tuple(pages)
+    return _TABLES.write(workspace, lambda form: table(answers, form))

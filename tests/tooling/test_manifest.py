@@ -1,0 +1,100 @@
+"""Bad input: a manifest of a form that is new is reported with the line, and nothing is written."""
+
+from __future__ import annotations
+
+from email.message import Message
+
+import pytest
+from ctk_release import Run, snapshot
+from fake_ctk import EVERYWHERE_12, EVERYWHERE_13, ON_LINUX, manifest_13
+from fake_index import FakeIndex
+
+from ctk import manifest
+from ctk.errors import LockError
+from ctk.paths import Workspace
+
+pytest_plugins = ["ctk_release_fixtures"]
+
+NVRTC = "nvidia-cuda-nvrtc"
+
+
+def metadata(*lines: str, extras: tuple[str, ...] = ()) -> Message:
+    message = Message()
+    for line in lines:
+        message["Requires-Dist"] = line
+    for extra in extras:
+        message["Provides-Extra"] = extra
+    return message
+
+
+STRANGE = [
+    (f"{NVRTC}!=13.4.92; extra == 'nvrtc'", "neither a pin nor a range"),
+    (f"{NVRTC}<14,>=13,>=13.4; extra == 'nvrtc'", "neither a pin nor a range"),
+    (f"{NVRTC}~=13.4.92; extra == 'nvrtc'", "neither a pin nor a range"),
+    (f"{NVRTC}===13.4.92; extra == 'nvrtc'", "neither a pin nor a range"),
+    (f"{NVRTC}; extra == 'nvrtc'", "neither a pin nor a range"),
+    (f"{NVRTC} @ https://example.org/x.whl ; extra == 'nvrtc'", "neither a pin nor a range"),
+    (f"{NVRTC}==13.4.92; colour == 'green' and extra == 'nvrtc'", "no requirement that the standard knows"),
+    (f"{NVRTC}=>13.4.92; extra == 'nvrtc'", "no requirement that the standard knows"),
+    (f"{NVRTC}==13.4.92.*; extra == 'compiler'", "an unknown extra compiler"),
+    (f"{NVRTC}==13.4.92.*; sys_platform == 'linux'", "not of exactly one extra"),
+    (f"{NVRTC}==13.4.92.*; extra == 'nvrtc' or extra == 'nvvm'", "not of exactly one extra"),
+    (f"{NVRTC}==13.4.92.*; extra != 'nvrtc'", "not of exactly one extra"),
+    ("nvidia-quantum==1.*; extra == 'all'", "an unknown distribution nvidia-quantum"),
+    (f"{NVRTC}==13.4.92.*; python_version > '3.9' and extra == 'nvrtc'", "a marker that asks for python_version"),
+    (f"{NVRTC}==13.4.92.*; platform_machine == 'riscv64' and extra == 'nvrtc'", "a marker that names riscv64"),
+    (f"{NVRTC}==13.4.91.*; extra == 'nvrtc'", "another version than an earlier line"),
+    ("nvidia-cublas==13.*; extra == 'all'", "a distribution without its own extra cublas"),
+]
+
+
+@pytest.mark.parametrize(("line", "problem"), STRANGE)
+def test_a_line_of_an_unknown_form_is_shown(line: str, problem: str) -> None:
+    with pytest.raises(LockError, match=problem) as error:
+        manifest.read(metadata(*manifest_13(), line), "13.4.4")
+    assert f"    Requires-Dist: {line}" in error.value.cause.splitlines()
+    assert error.value.cause.startswith("cuda-toolkit 13.4.4: 1 problem\n")
+    assert "nothing was written" in error.value.step
+
+
+def test_every_strange_line_is_shown_at_once() -> None:
+    lines = [line for line, problem in STRANGE if "earlier" not in problem and "its own" not in problem]
+    with pytest.raises(LockError) as error:
+        manifest.read(metadata(*lines, extras=("all", "quantum")), "13.4.4")
+    assert [line for line in lines if f"    Requires-Dist: {line}" not in error.value.cause.splitlines()] == []
+    assert "an unknown extra:\n    Provides-Extra: quantum" in error.value.cause
+
+
+@pytest.mark.parametrize("line", ["nvidia-quantum==1.*; extra == 'all'", f"{NVRTC}~=13.4; extra == 'nvrtc'"])
+def test_nothing_is_written_of_such_a_release(run: Run, here: Workspace, index: FakeIndex, line: str) -> None:
+    index.add_wheel("cuda-toolkit", "13.4.4", "py2.py3-none-any", requires=[*manifest_13(), line])
+    with pytest.raises(LockError, match=r"cuda-toolkit 13\.4\.4"):
+        run("add", "13.4", "12.9", "--write")
+    assert snapshot(here) == {}
+    shown = run("check")
+    assert "cuda-13.4: cuda-toolkit 13.4.4: 1 problem" in shown
+    assert f"Requires-Dist: {line}" in shown
+
+
+@pytest.mark.parametrize(
+    ("marker", "places"),
+    [
+        (ON_LINUX, {"linux": ("linux-64", "linux-aarch64")}),
+        (EVERYWHERE_12, {"linux": ("linux-64", "linux-aarch64"), "win": ("win-64", "win-arm64")}),
+        (EVERYWHERE_13, {s: (s,) for s in ("linux-64", "linux-aarch64", "win-64", "win-arm64")}),
+        (
+            "sys_platform == 'linux' and platform_machine == 'aarch64'",
+            {"linux-aarch64": ("linux-aarch64",)},
+        ),
+        (
+            "(sys_platform == 'win32' and platform_machine != 'ARM64')",
+            {"win-64": ("win-64",)},
+        ),
+    ],
+)
+def test_a_marker_without_a_machine_asks_for_one_wheel_of_each_system(
+    marker: str, places: dict[str, tuple[str, ...]]
+) -> None:
+    line = f"{NVRTC}==13.4.92.*; {marker} and extra == 'nvrtc'"
+    (pin,) = manifest.read(metadata(line), "13.4.4")
+    assert pin.places == places

@@ -1,0 +1,213 @@
+"""A CTK release of which the index lacks something is refused, or locked as what it is."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from ctk_release import Run, cells, snapshot
+from fake_ctk import EVERYWHERE_13, WHEELS_13, add_component, manifest_13
+from fake_index import FakeIndex
+
+from ctk.errors import Incomplete, LockError
+from ctk.lock import load
+from ctk.paths import Workspace
+from ctk.plan import Request, Set, plan
+
+pytest_plugins = ["ctk_release_fixtures"]
+
+SEVERAL = "nvidia_nvvm-13.4.92-py3-none-win_amd64.whl"
+
+
+def lose(index: FakeIndex, distribution: str, part: str = "") -> None:
+    """Take the wheels whose name has ``part`` from the index."""
+    kept = {file: data for file, data in index.projects[distribution].items() if part not in file}
+    if kept:
+        index.projects[distribution] = kept
+    else:
+        del index.projects[distribution]
+
+
+@pytest.fixture
+def lacking(index: FakeIndex) -> FakeIndex:
+    """13.4 without one wheel, without a version, and without a whole distribution."""
+    lose(index, "nvidia-nvvm", "win_amd64")
+    lose(index, "nvidia-cuda-nvcc", "13.4.92")
+    add_component(index, "nvidia-cuda-nvcc", "13.4.91", WHEELS_13)
+    lose(index, "nvidia-cufile")
+    return index
+
+
+MISSING = {
+    "cufile": ("linux",),
+    "nvcc": ("linux-64", "linux-aarch64", "win-64", "win-arm64"),
+    "nvvm": ("win-64",),
+}
+
+
+def test_an_incomplete_release_is_refused_and_every_missing_artefact_named(
+    run: Run, here: Workspace, lacking: FakeIndex
+) -> None:
+    with pytest.raises(Incomplete) as error:
+        run("add", "13.4", "--write")
+    assert error.value.exit_code == 22
+    assert error.value.cause.splitlines() == [
+        "the package index lacks artefacts of cuda-toolkit 13.4.3: 3 problems",
+        "  - 13.4 cufile: nvidia-cufile ==1.19.1.55.* for linux",
+        "  - 13.4 nvcc: nvidia-cuda-nvcc ==13.4.92.* for linux-64, linux-aarch64, win-64, win-arm64",
+        "  - 13.4 nvvm: nvidia-nvvm 13.4.92 for win-64",
+    ]
+    assert "--partial" in error.value.step
+    assert snapshot(here) == {}
+
+
+def test_a_partial_lock_says_what_it_lacks_until_it_is_completed(run: Run, here: Workspace, lacking: FakeIndex) -> None:
+    run("add", "13.4", "--partial", "--write")
+    lock = load(here.variants / "cuda-13.4.lock")
+    assert lock.missing == MISSING
+    assert set(lock.components) == {"crt", "cudart", "nvjitlink", "nvrtc", "nvvm"}
+    assert lock.components["nvvm"].artefacts["win-64"] is None
+    shown = run("list")
+    assert ("13.4.3 partial", "5", "0", "0", "5", "5", "5", "4", "5") in cells(shown)
+    assert "cuda-13.4 is partial, it lacks cufile for linux; nvcc for linux-64, linux-aarch64" in shown
+    with pytest.raises(Incomplete):
+        run("add", "13.4", "--write")
+
+    for distribution, version in (("nvidia-nvvm", "13.4.92"), ("nvidia-cuda-nvcc", "13.4.92")):
+        add_component(lacking, distribution, version, WHEELS_13)
+    add_component(lacking, "nvidia-cufile", "1.19.1.55", ("manylinux_2_27_x86_64",))
+    shown = run("add", "13.4", "--write")
+    for line in ("  cufile is new: 1.19.1.55", "  nvcc is new: 13.4.92", "  nvvm is published for win-64 now"):
+        assert line in shown.splitlines()
+    lock = load(here.variants / "cuda-13.4.lock")
+    assert (lock.missing, len(lock.components)) == ({}, 7)
+    assert "missing" not in (here.variants / "cuda-13.4.lock").read_text()
+    assert run("list").count("partial") == 0
+
+
+def test_the_plan_of_a_partial_release_says_what_is_missing(run: Run, here: Workspace, lacking: FakeIndex) -> None:
+    run("add", "13.4", "--partial", "--write")
+    lock = load(here.variants / "cuda-13.4.lock")
+    planned = plan(Set({}, {lock.name: (lock, here.variants / "cuda-13.4.yaml")}, ()), Request(), ())
+    reasons = {left.id: left.reason for left in planned.left_out}
+    assert set(reasons) == {f"{name}-cuda13.4-{place}" for name, places in MISSING.items() for place in places}
+    assert "was not on the package index" in reasons["nvvm-cuda13.4-win-64"]
+
+
+def test_check_says_how_complete_each_release_is_and_refuses_one_that_is_not(
+    run: Run, here: Workspace, index: FakeIndex, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("add", "12.9", "13.4", "--write")
+    rows = cells(run("check"))
+    assert ("cuda-12.9", "12.9.2.0", "11 of 11", "complete") in rows  # cudart, nvcc, nvrtc, crt, nvvm twice; cufile
+    assert ("cuda-13.4", "13.4.3", "25 of 25", "complete") in rows  # six components four times; cufile
+
+    lose(index, "nvidia-nvvm", "win_a")
+    with pytest.raises(Incomplete, match=r"13\.4 nvvm: nvidia-nvvm 13\.4\.92 for win-64, win-arm64"):
+        run("check")
+    shown = capsys.readouterr().out
+    assert ("cuda-13.4", "13.4.3", "23 of 25", "nvvm: nvidia-nvvm 13.4.92 for win-64, win-arm64") in cells(shown)
+    assert f"cuda-13.4: {SEVERAL} is no longer on the index" in shown
+    assert "cuda-13.4" in run("check", "--partial")
+    run("check", "12.9")  # another release than the named one is nobody's business
+    with pytest.raises(Incomplete):
+        run("check", "13.4")
+
+
+def test_a_release_older_than_every_locked_one_is_not_asked_for(run: Run, index: FakeIndex) -> None:
+    run("add", "13.4", "--write")
+    index.add_wheel("cuda-toolkit", "11.8.0", requires=["of another time"])
+    shown = run("check")
+    assert "11.8.0" in shown
+    assert not [row for row in cells(shown) if row[0] == "cuda-11.8" and len(row) == 4]
+
+
+@pytest.mark.parametrize("how", ["yanked", "candidate"])
+def test_what_is_yanked_or_a_candidate_does_not_count(run: Run, here: Workspace, index: FakeIndex, how: str) -> None:
+    if how == "yanked":
+        index.yanked.add(SEVERAL)
+    else:
+        lose(index, "nvidia-nvvm")
+        add_component(index, "nvidia-nvvm", "13.4.92rc1", WHEELS_13)
+    with pytest.raises(Incomplete, match=r"13\.4 nvvm: nvidia-nvvm .* for .*win-64"):
+        run("add", "13.4", "--write")
+
+
+def test_a_locked_file_that_is_yanked_later_is_named(run: Run, here: Workspace, index: FakeIndex) -> None:
+    run("add", "13.4", "--write")
+    index.yanked.add(SEVERAL)
+    assert f"cuda-13.4: {SEVERAL} is yanked" in run("check", "--partial")
+
+
+def test_a_newer_build_that_is_uploaded_piece_by_piece_waits(run: Run, here: Workspace, index: FakeIndex) -> None:
+    add_component(index, "nvidia-nvvm", "13.4.92.1", WHEELS_13[:2])
+    run("add", "13.4", "--write")
+    assert load(here.variants / "cuda-13.4.lock").components["nvvm"].version == "13.4.92"
+    add_component(index, "nvidia-nvvm", "13.4.92.1", WHEELS_13)
+    run("add", "13.4", "--write")
+    assert load(here.variants / "cuda-13.4.lock").components["nvvm"].version == "13.4.92.1"
+
+
+def test_of_two_machines_of_a_system_one_is_enough_where_the_marker_names_none(
+    run: Run, here: Workspace, index: FakeIndex
+) -> None:
+    lose(index, "nvidia-cuda-nvrtc-cu12", "aarch64")
+    run("add", "12.9", "--write")
+    assert load(here.variants / "cuda-12.9.lock").missing == {}
+    lose(index, "nvidia-cuda-nvrtc-cu12", "manylinux")
+    with pytest.raises(Incomplete, match=r"12\.9 nvrtc: nvidia-cuda-nvrtc-cu12 12\.9\.86 for linux$"):
+        run("add", "12.9")
+
+
+def test_a_patch_changes_few_lines_and_says_which_in_words(run: Run, here: Workspace, index: FakeIndex) -> None:
+    run("add", "13.4", "--write")
+    before = snapshot(here)
+    lines = [line.replace("nvidia-nvvm==13.4.92", "nvidia-nvvm==13.4.95") for line in manifest_13()]
+    lines = [line.replace("nvidia-cuda-crt==13.4.92", "nvidia-cuda-crt==13.4.93") for line in lines]
+    add_component(index, "nvidia-nvvm", "13.4.95", WHEELS_13)
+    add_component(index, "nvidia-cuda-crt", "13.4.93", WHEELS_13)
+    index.add_wheel("cuda-toolkit", "13.4.4", "py2.py3-none-any", requires=lines)
+    shown = run("add", "13.4", "--write").splitlines()
+    start = shown.index("cuda-13.4: 13.4.3 -> 13.4.4, 7 components, 26 artefacts")
+    assert shown[start + 1 : start + 3] == ["  crt 13.4.92 -> 13.4.93", "  nvvm 13.4.92 -> 13.4.95"]
+    changed = [line for line in shown if re.match(r"[-+](?![-+])", line)]
+    # In the .lock the release, the manifest (3) and of each component a version and four files; in the .yaml a title
+    # and two versions. Each is one line out and one in.
+    assert len(changed) == 2 * (1 + 4 + 2 * 5 + 1 + 2)
+    after = snapshot(here)
+    assert {name for name in after if after[name] != before[name]} == {"cuda-13.4.lock", "cuda-13.4.yaml"}
+
+
+def test_a_part_called_unpublished_is_reported_when_a_manifest_names_it(
+    run: Run, here: Workspace, index: FakeIndex
+) -> None:
+    run("add", "13.4", "--write")
+    entry = "  - {name: %s, releases: '%s', reason: no wheel}\n"
+    text = "".join(entry % pair for pair in (("nvvm", "*"), ("cuda-gdb", "*"), ("crt", "<13")))
+    (here.variants / "exclusions.yaml").write_text(f"unpublished:\n{text}")
+    shown = run("check")
+    assert "cuda-13.4: its manifest names nvvm, which variants/exclusions.yaml calls unpublished" in shown
+    assert shown.count("calls unpublished") == 1
+    line = f"nvidia-cuda-gdb==13.*; {EVERYWHERE_13} and extra == 'gdb'"
+    index.add_wheel("cuda-toolkit", "13.4.4", "py2.py3-none-any", requires=[*manifest_13(), line])
+    assert "its manifest names cuda-gdb, which" in run("check")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ('["linux"]', '["linux", "mars"]', r"line \d+: missing.*: unknown place 'mars'"),
+        ('["linux"]', "[]", r"line \d+: missing\.cufile: List should have at least 1 item"),
+        ('nvvm: ["win-64"]', 'nvvm: ["linux-64"]', r"line \d+: missing\.nvvm: has an artefact for linux-64"),
+        ('nvvm: ["win-64"]', 'nvvm: ["linux"]', r"line \d+: missing\.nvvm: has an artefact for linux"),
+    ],
+)
+def test_a_partial_lock_that_contradicts_itself_is_refused(
+    run: Run, here: Workspace, lacking: FakeIndex, old: str, new: str, problem: str
+) -> None:
+    run("add", "13.4", "--partial", "--write")
+    path = here.variants / "cuda-13.4.lock"
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new, 1))
+    with pytest.raises(LockError, match=problem):
+        load(path)
