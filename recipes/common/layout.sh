@@ -47,13 +47,17 @@ linux() { # <folder below targets/>
 
   for file in "$there"/lib/*.so* "$PREFIX"/nvvm/lib64/*.so*; do
     soname=$(patchelf --print-soname "$file")
-    [[ $soname == lib*.so.* ]] || fail "$file has the SONAME '$soname'"
+    [[ $soname == lib*.so || $soname == lib*.so.* ]] || fail "$file has the SONAME '$soname'"
     # A library has the version of its component; libNVVM counts for itself.
     full=${soname%%.so.*}.so.$(cut -d. -f1-3 <<<"$VERSION")
     if [[ $soname == libnvvm.so.* ]]; then full=$soname.0.0; fi
-    mv "$file" "${file%/*}/$full"
-    ln -sf "$full" "${file%/*}/$soname"
-    ln -sf "$soname" "${file%/*}/${soname%%.so.*}.so"
+    # CUPTI's helpers have no version in their names: nothing but the file itself.
+    if [[ $soname == *.so ]]; then full=$soname; fi
+    if [[ ${file##*/} != "$full" ]]; then mv "$file" "${file%/*}/$full"; fi
+    if [[ $soname != "$full" ]]; then
+      ln -sf "$full" "${file%/*}/$soname"
+      ln -sf "$soname" "${file%/*}/${soname%%.so.*}.so"
+    fi
     chmod 755 "${file%/*}/$full"
     # Patching libNVVM corrupts it, and it needs nothing but glibc.
     if [[ $full != libnvvm.so.* ]]; then rpath "${file%/*}/$full" "\$ORIGIN"; fi

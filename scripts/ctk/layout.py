@@ -57,11 +57,15 @@ class Layout:
     def library_names(self, soname: str, version: str) -> tuple[str, ...]:
         """The names of a shared library on Linux: the real file, then the links for loaders and for linkers.
 
+        One that has no version in its SONAME has no other name.
+
         Args:
             soname: Its SONAME, e.g. ``libcudart.so.13``.
             version: Of the component, e.g. ``13.4.92``; only three numbers of it count.
         """
         stem, _, number = soname.partition(".so.")
+        if not number:
+            return (soname,)
         full = f"{number}.0.0" if stem == "libnvvm" else ".".join(version.split(".")[:3])
         return f"{stem}.so.{full}", soname, f"{stem}.so"
 
