@@ -106,7 +106,10 @@ sanitizer() { # Compute Sanitizer's folder, with links to what others use of it
     rpath "$file" "\$ORIGIN:\$ORIGIN/../lib"
   done
   for file in "$folder"/*.so; do ln -s "../compute-sanitizer/${file##*/}" "$PREFIX/lib/"; done
-  if [[ -f $folder/compute-sanitizer ]]; then
+  # The wheels of some releases lack what the program starts others with: it would end at once.
+  if [[ ! -f $folder/TreeLauncherSubreaper ]]; then
+    rm -f "$folder/compute-sanitizer"
+  else
     mkdir -p "$PREFIX/bin"
     ln -s ../compute-sanitizer/compute-sanitizer "$PREFIX/bin/"
   fi
