@@ -37,6 +37,20 @@ move "$tree"/include/nvvm.h* "$tree/nvvm/include"
 # Newer CCCL has its CMake files in a tree of its own.
 move "$tree"/cccl/lib/* "$tree/lib"
 
+# Compute Sanitizer looks for its libraries beside itself. Newer wheels have all of it in one folder, as conda-forge's
+# package does; older ones have its files among other components' headers and libraries.
+if [[ -n $(find "$tree" -name '*sanitizer-public.*') ]]; then
+  if [[ -d $tree/compute-sanitizer ]]; then
+    # A script that starts it, and what is for programs of 32 bits.
+    rm -rf "$tree/bin" "$tree/compute-sanitizer/x86"
+  else
+    rm -f "$tree/bin/libsanitizer-collection.so" # the same as in lib
+    move "$tree"/bin/{x86_64,arm64}/* "$tree/bin"
+    rm -rf "$tree"/bin/{x86_64,arm64}
+    move "$tree"/{bin,lib}/* "$tree/include" "$tree/compute-sanitizer"
+  fi
+fi
+
 linux() { # <folder below targets/>
   local target=targets/$1 file name soname full
   local there=$PREFIX/$target
@@ -47,13 +61,17 @@ linux() { # <folder below targets/>
 
   for file in "$there"/lib/*.so* "$PREFIX"/nvvm/lib64/*.so*; do
     soname=$(patchelf --print-soname "$file")
-    [[ $soname == lib*.so.* ]] || fail "$file has the SONAME '$soname'"
+    [[ $soname == lib*.so || $soname == lib*.so.* ]] || fail "$file has the SONAME '$soname'"
     # A library has the version of its component; libNVVM counts for itself.
     full=${soname%%.so.*}.so.$(cut -d. -f1-3 <<<"$VERSION")
     if [[ $soname == libnvvm.so.* ]]; then full=$soname.0.0; fi
-    mv "$file" "${file%/*}/$full"
-    ln -sf "$full" "${file%/*}/$soname"
-    ln -sf "$soname" "${file%/*}/${soname%%.so.*}.so"
+    # CUPTI's helpers have no version in their names: nothing but the file itself.
+    if [[ $soname == *.so ]]; then full=$soname; fi
+    if [[ ${file##*/} != "$full" ]]; then mv "$file" "${file%/*}/$full"; fi
+    if [[ $soname != "$full" ]]; then
+      ln -sf "$full" "${file%/*}/$soname"
+      ln -sf "$soname" "${file%/*}/${soname%%.so.*}.so"
+    fi
     chmod 755 "${file%/*}/$full"
     # Patching libNVVM corrupts it, and it needs nothing but glibc.
     if [[ $full != libnvvm.so.* ]]; then rpath "${file%/*}/$full" "\$ORIGIN"; fi
@@ -67,6 +85,7 @@ linux() { # <folder below targets/>
     if [[ $file == "$PREFIX"/bin/* ]]; then rpath "$file" "\$ORIGIN/../lib"; fi
   done
 
+  sanitizer
   # Build systems look for the compiler and libNVVM below the target, too.
   if [[ -d $PREFIX/nvvm ]]; then ln -s ../../nvvm "$there/nvvm"; fi
   if [[ -f $PREFIX/bin/nvcc ]]; then
@@ -75,6 +94,25 @@ linux() { # <folder below targets/>
     profiles "$there"
   fi
   if [[ -n ${PKGCONFIG:-} ]]; then pkgconfig "$target"; fi
+}
+
+sanitizer() { # Compute Sanitizer's folder, with links to what others use of it
+  local folder=$PREFIX/compute-sanitizer file
+  if [[ ! -d $tree/compute-sanitizer ]]; then return; fi
+  mv "$tree/compute-sanitizer" "$folder"
+  for file in "$folder"/*; do
+    [[ $(head -c 4 "$file" 2>/dev/null | tail -c 3) == ELF ]] || continue
+    chmod 755 "$file"
+    rpath "$file" "\$ORIGIN:\$ORIGIN/../lib"
+  done
+  for file in "$folder"/*.so; do ln -s "../compute-sanitizer/${file##*/}" "$PREFIX/lib/"; done
+  # The wheels of some releases lack what the program starts others with: it would end at once.
+  if [[ ! -f $folder/TreeLauncherSubreaper ]]; then
+    rm -f "$folder/compute-sanitizer"
+  else
+    mkdir -p "$PREFIX/bin"
+    ln -s ../compute-sanitizer/compute-sanitizer "$PREFIX/bin/"
+  fi
 }
 
 rpath() { # <ELF file> <RPATH>: sets it, unless that is what the file has
@@ -91,15 +129,18 @@ profiles() { # <folder of the target>: has nvcc find its parts, by either of its
 }
 
 pkgconfig() { # <folder of the target>
+  local name=${PKGCONFIG,,}
+  # The one name that NVIDIA's own .pc files have as it is.
+  if [[ $PKGCONFIG == nvToolsExt ]]; then name=$PKGCONFIG; fi
   mkdir -p "$PREFIX/lib/pkgconfig"
   # Written relative to its own place, so that no prefix is in it.
-  cat >"$PREFIX/lib/pkgconfig/${PKGCONFIG,,}-$CUDA_VERSION.pc" <<PC
+  cat >"$PREFIX/lib/pkgconfig/$name-$CUDA_VERSION.pc" <<PC
 cudaroot=\${pcfiledir}/../../$1
 libdir=\${cudaroot}/lib
 includedir=\${cudaroot}/include
 
-Name: ${PKGCONFIG,,}
-Description: NVIDIA CUDA, ${PKGCONFIG,,}
+Name: $name
+Description: NVIDIA CUDA, $name
 Version: $CUDA_VERSION
 Libs: -L\${libdir} -l$PKGCONFIG
 Cflags: -I\${includedir}
@@ -120,6 +161,13 @@ windows() { # <NVIDIA's name of the machine in folders>
     sed -i -e 's|"\.\./\.\./\.\./"|"../../../../"|' -e 's|}/include|}/include/targets/x64|' \
       "$library/$imports"/cmake/*/*-header-search.cmake
   fi
+  if [[ -d $tree/include/nvtx3 ]]; then move "$tree"/include/* "$library/include/targets/x64"; fi
+  if [[ -d $tree/compute-sanitizer ]]; then mv "$tree/compute-sanitizer" "$library/"; fi
+  if [[ -f $library/compute-sanitizer/compute-sanitizer.exe ]]; then
+    mkdir -p "$PREFIX/Scripts"
+    printf '%s\r\n' '@"%~dp0..\Library\compute-sanitizer\compute-sanitizer.exe" %*' \
+      >"$PREFIX/Scripts/compute-sanitizer.bat"
+  fi
   # CUDA 12 has its import libraries where linkers look by default, CUDA 13 one folder for each machine.
   if [[ $CUDA_VERSION == 12.* ]]; then imports=lib; fi
   move "$tree/lib/$1"/* "$library/$imports"
@@ -127,7 +175,10 @@ windows() { # <NVIDIA's name of the machine in folders>
 }
 
 for entry in "$tree"/*; do
-  case ${entry##*/} in bin | include | lib | nvvm | cccl) ;; *) fail "no place is known for ${entry##*/}" ;; esac
+  case ${entry##*/} in
+    bin | include | lib | nvvm | cccl | compute-sanitizer) ;;
+    *) fail "no place is known for ${entry##*/}" ;;
+  esac
 done
 case $target_platform in
   linux-64) linux x86_64-linux ;;

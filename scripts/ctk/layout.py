@@ -24,6 +24,7 @@ class Layout:
         linking: Static and import libraries.
         headers: C and C++ headers.
         cccl_headers: Headers of Thrust, CUB and libcu++; apart from the others on Windows, and in ``cccl/`` from 13.
+        nvtx_headers: NVTX's headers; on Windows apart from those of other packages of NVTX.
         cmake: CMake's configuration files of CCCL.
         pkgconfig: ``.pc`` files, "" on Windows.
         tools: Programs of the compiler.
@@ -31,8 +32,10 @@ class Layout:
         nvvm_headers: Its header.
         nvvm_tools: cicc.
         libdevice: The bitcode file.
+        sanitizer: All of Compute Sanitizer: programs, libraries, headers.
         rpath: RPATH of the libraries, libNVVM's excepted: that file is never touched.
         tool_rpath: RPATH of the programs in ``tools``.
+        sanitizer_rpath: RPATH of the programs and libraries in ``sanitizer``.
         forbidden: Patterns (regular expressions) of paths that no package may hold.
     """
 
@@ -43,6 +46,7 @@ class Layout:
     linking: str
     headers: str
     cccl_headers: str
+    nvtx_headers: str
     cmake: str
     pkgconfig: str
     tools: str
@@ -50,18 +54,24 @@ class Layout:
     nvvm_headers: str
     nvvm_tools: str
     libdevice: str
+    sanitizer: str
     rpath: str
     tool_rpath: str
+    sanitizer_rpath: str
     forbidden: tuple[str, ...]
 
     def library_names(self, soname: str, version: str) -> tuple[str, ...]:
         """The names of a shared library on Linux: the real file, then the links for loaders and for linkers.
+
+        One that has no version in its SONAME has no other name.
 
         Args:
             soname: Its SONAME, e.g. ``libcudart.so.13``.
             version: Of the component, e.g. ``13.4.92``; only three numbers of it count.
         """
         stem, _, number = soname.partition(".so.")
+        if not number:
+            return (soname,)
         full = f"{number}.0.0" if stem == "libnvvm" else ".".join(version.split(".")[:3])
         return f"{stem}.so.{full}", soname, f"{stem}.so"
 
@@ -97,6 +107,7 @@ def _linux(subdir: str, major: int) -> Layout:
         linking=f"{target}/lib",
         headers=f"{target}/include",
         cccl_headers=f"{target}/include/cccl" if major >= 13 else f"{target}/include",
+        nvtx_headers=f"{target}/include",
         cmake=f"{target}/lib/cmake",
         pkgconfig="lib/pkgconfig",
         tools="bin",
@@ -104,8 +115,10 @@ def _linux(subdir: str, major: int) -> Layout:
         nvvm_headers="nvvm/include",
         nvvm_tools="nvvm/bin",
         libdevice="nvvm/libdevice/libdevice.10.bc",
+        sanitizer="compute-sanitizer",
         rpath="$ORIGIN",
         tool_rpath="$ORIGIN/../lib",
+        sanitizer_rpath="$ORIGIN:$ORIGIN/../lib",
         forbidden=(*_LEFTOVERS, r"lib64/", r"include/", r"Library/", r"(lib|targets/[^/]+/lib)/libnvvm\."),
     )
 
@@ -115,7 +128,7 @@ def _windows(subdir: str, major: int) -> Layout:
     # CUDA 12 has its libraries where linkers look by default, CUDA 13 in one folder for each machine.
     linking = f"Library/lib/{machine}" if major >= 13 else "Library/lib"
     # Tools look below targets/x64 on either machine; conda-forge's own cccl package has Library/include/cccl.
-    cccl = "Library/include/targets/x64"
+    apart = "Library/include/targets/x64"
     return Layout(
         subdir=subdir,
         cuda_major=major,
@@ -123,7 +136,8 @@ def _windows(subdir: str, major: int) -> Layout:
         links="Library/bin",
         linking=linking,
         headers="Library/include",
-        cccl_headers=f"{cccl}/cccl" if major >= 13 else cccl,
+        cccl_headers=f"{apart}/cccl" if major >= 13 else apart,
+        nvtx_headers=apart,
         cmake=f"Library/lib/{machine}/cmake",
         pkgconfig="",
         tools="Library/bin",
@@ -131,8 +145,10 @@ def _windows(subdir: str, major: int) -> Layout:
         nvvm_headers="Library/nvvm/include",
         nvvm_tools="Library/nvvm/bin",
         libdevice="Library/nvvm/libdevice/libdevice.10.bc",
+        sanitizer="Library/compute-sanitizer",
         rpath="",
         tool_rpath="",
+        sanitizer_rpath="",
         # All of CUDA 13.0.0 was once in Library/bin/x64, where nothing looks for a DLL.
         forbidden=(*_LEFTOVERS, r"Library/bin/(x64|x86_64|arm64|nvvm)", r"(targets|bin|lib|include)/"),
     )

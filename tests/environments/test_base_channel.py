@@ -134,7 +134,7 @@ def test_a_lost_artefact_of_this_machine_is_made_again_byte_for_byte(checkout: W
 def test_the_plan_is_for_the_running_python_only(checkout: Workspace) -> None:
     made = base.plan_base(checkout)
     names = {o.name for b in made.builds for o in b.outputs}
-    assert names == {"python", "python_abi", "libgcc", "libstdcxx", "rdma-core", *base.PROJECTS}
+    assert names == {"python", "python_abi", "libgcc", "libstdcxx", "rdma-core", "ocl-icd", *base.PROJECTS}
     assert {b.python for b in made.builds} <= {"", interpreter.python_tag()}
 
 

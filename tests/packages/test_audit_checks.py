@@ -201,6 +201,10 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
         "a header that meets the system's": (change("cuda-cudart-dev", files={"include/x.h": b""}), "no package"),
         "a folder of the wheel": (change("cuda-cudart-dev", files={"nvidia/cu13/x.txt": b""}), "no package"),
         "a program outside bin": (change("cuda-nvvm-impl", files={"lib/tool": elf(versions=GLIBC)}), "bin/"),
+        "NVTX's header among those of other packages of NVTX": (
+            change("cuda-nvrtc", files={"Library/include/nvtx3/nvToolsExt.h": b""}),
+            "Library/include/targets/x64/",
+        ),
     },
     "RpathIsTheLayouts": {
         "a library without an RPATH": (change("cuda-cudart_linux-64", files=LIBRARY), "not $ORIGIN"),
@@ -214,6 +218,10 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
         "a tool with a library's RPATH": (
             change("cuda-nvvm-impl", files={"bin/ptxas": elf(versions=GLIBC, rpath="$ORIGIN")}),
             "$ORIGIN/../lib",
+        ),
+        "a program of Compute Sanitizer that looks for its libraries elsewhere": (
+            change("cuda-nvvm-impl", files={"compute-sanitizer/x": elf(versions=GLIBC, rpath="$ORIGIN/../lib")}),
+            "not $ORIGIN:$ORIGIN/../lib",
         ),
     },
     "CudartIsInside": {
@@ -371,6 +379,19 @@ ALLOWED: dict[str, Break] = {
     "GPU code of any machine": change("libcufile", files={"share/x.cubin": elf(machine="cuda")}),
     "a library known by its bare name only": change(
         "libcufile", files={"lib/libplugin.so": elf(soname="libplugin.so", versions=GLIBC)}
+    ),
+    "a link to a library known by its bare name only": change(
+        "cuda-cudart",
+        files={f"{TARGET}/libplugin.so": elf(soname="libplugin.so", versions=GLIBC, rpath="$ORIGIN")},
+        links={"lib/libplugin.so": f"../{TARGET}/libplugin.so"},
+    ),
+    "Compute Sanitizer in its own folder": change(
+        "cuda-nvvm-impl",
+        files={
+            "compute-sanitizer/include/sanitizer.h": b"",
+            "compute-sanitizer/libx.so": elf(soname="libx.so", versions=GLIBC, rpath="$ORIGIN:$ORIGIN/../lib"),
+        },
+        links={"lib/libx.so": "../compute-sanitizer/libx.so"},
     ),
     "a module that is imported beside PyTorch only": change(
         "cuda-core", files={"Lib/site-packages/cuda/core/_tensor_bridge.cp312-win_amd64.pyd": pe(("torch_cpu.dll",))}

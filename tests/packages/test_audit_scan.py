@@ -38,6 +38,16 @@ def test_another_path_is_not_taken_for_it(text: bytes) -> None:
     assert search.hits == {}
 
 
+@pytest.mark.parametrize(
+    ("text", "found"), [(b"/maps\0/root\0$Id", False), (b"=/root/.cache\0", True), (b"=/root", False)]
+)
+def test_a_folder_that_every_machine_has_counts_with_something_below_it(text: bytes, found: bool) -> None:
+    search = Search([b"/root"])
+    search.feed(text)
+    search.feed(b"", last=True)
+    assert bool(search.hits) == found
+
+
 def test_a_folder_in_another_is_looked_for_once() -> None:
     assert outermost(["/a/b/", "/a/bc", "/a/b/c", "/", ""]) == ("/a/b", "/a/bc")
 

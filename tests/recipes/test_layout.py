@@ -72,6 +72,32 @@ def cccl(work: Path, row: Layout) -> None:
     write(root, {f"{headers}/cub/cub.cuh": "", f"{cmake}/cub/cub-header-search.cmake": search})
 
 
+def cupti(work: Path, row: Layout) -> None:
+    """CUPTI's wheel for Linux: one of its libraries has no version in its name."""
+    root = wheel(work, row.cuda_major)
+    elf(root / f"lib/libcupti.so.{row.cuda_major}", f"libcupti.so.{row.cuda_major}")
+    elf(root / "lib/libnvperf_host.so", "libnvperf_host.so")
+
+
+def sanitizer(work: Path, row: Layout, *, whole: bool) -> None:
+    """Compute Sanitizer's wheel: in one folder, or as older releases have it, among headers and libraries."""
+    root = wheel(work, row.cuda_major)
+    if row.subdir.startswith("win-"):
+        machine = {"win-64": "x86_64", "win-arm64": "arm64"}[row.subdir]
+        dll = f"bin/{machine}" if row.cuda_major == 13 else "bin"
+        write(root, {f"{dll}/sanitizer-public.dll": "", "bin/compute-sanitizer.exe": "", "include/sanitizer.h": ""})
+    elif whole:
+        parts = ("compute-sanitizer", "TreeLauncherSubreaper", "libsanitizer-public.so", "x86/libsanitizer-public.so")
+        for name in parts:
+            elf(root / "compute-sanitizer" / name)
+        write(root, {"bin/compute-sanitizer": "#!/bin/sh", "compute-sanitizer/include/sanitizer.h": ""})
+    else:
+        for name in ("bin/compute-sanitizer", "bin/libsanitizer-collection.so", "lib/libsanitizer-collection.so"):
+            elf(root / name)
+        elf(root / "lib/libsanitizer-public.so")
+        write(root, {"include/sanitizer.h": ""})
+
+
 def run(project: Workspace, work: Path, row: Layout, **environment: str) -> subprocess.CompletedProcess[str]:
     cuda_version, version = VERSIONS[row.cuda_major]
     return subprocess.run(
@@ -151,6 +177,69 @@ def test_binaries_find_their_libraries_and_libnvvm_is_never_touched(
     assert os.access(prefix / row.nvvm_tools / "cicc", os.X_OK)
     for link in prefix.rglob("*"):
         assert not link.is_symlink() or (link.exists() and not os.readlink(link).startswith("/"))
+
+
+LINUX = [row for row in ROWS if "linux" in str(row.id)]
+WINDOWS = [row for row in ROWS if "win" in str(row.id)]
+
+
+@pytest.mark.parametrize("row", LINUX)
+def test_a_library_without_a_version_keeps_its_one_name(project: Workspace, tmp_path: Path, row: Layout) -> None:
+    cupti(tmp_path, row)
+    done = run(project, tmp_path, row)
+    assert done.returncode == 0, done.stderr
+    versioned = row.library_names(f"libcupti.so.{row.cuda_major}", VERSIONS[row.cuda_major][1])
+    names = {*versioned, *row.library_names("libnvperf_host.so", VERSIONS[row.cuda_major][1])}
+    assert len(names) == 4
+    assert installed(tmp_path) == {f"{folder}/{name}" for folder in (row.libraries, row.links) for name in names}
+    real = tmp_path / "prefix" / row.libraries / "libnvperf_host.so"
+    assert not real.is_symlink()
+    assert rpath(real) == row.rpath
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["one folder", "spread"])
+@pytest.mark.parametrize("row", LINUX)
+def test_compute_sanitizer_is_in_one_folder(project: Workspace, tmp_path: Path, row: Layout, whole: bool) -> None:
+    sanitizer(tmp_path, row, whole=whole)
+    done = run(project, tmp_path, row)
+    assert done.returncode == 0, done.stderr
+    folder, prefix = row.sanitizer, tmp_path / "prefix"
+    expected = {f"{folder}/include/sanitizer.h", f"{folder}/libsanitizer-public.so", "lib/libsanitizer-public.so"}
+    if whole:
+        expected |= {f"{folder}/{name}" for name in ("compute-sanitizer", "TreeLauncherSubreaper")}
+        expected.add("bin/compute-sanitizer")
+        assert (prefix / "bin/compute-sanitizer").resolve() == prefix / folder / "compute-sanitizer"
+    else:
+        # Without TreeLauncherSubreaper the program cannot start another.
+        expected |= {f"{where}/libsanitizer-collection.so" for where in (folder, "lib")}
+    assert installed(tmp_path) == expected
+    assert rpath(prefix / folder / "libsanitizer-public.so") == row.sanitizer_rpath
+
+
+@pytest.mark.parametrize("row", WINDOWS)
+def test_compute_sanitizer_is_started_by_a_script_on_windows(project: Workspace, tmp_path: Path, row: Layout) -> None:
+    sanitizer(tmp_path, row, whole=False)
+    done = run(project, tmp_path, row)
+    assert done.returncode == 0, done.stderr
+    names = {"compute-sanitizer.exe", "sanitizer-public.dll", "include/sanitizer.h"}
+    assert installed(tmp_path) == {f"{row.sanitizer}/{name}" for name in names} | {"Scripts/compute-sanitizer.bat"}
+    script = (tmp_path / "prefix/Scripts/compute-sanitizer.bat").read_text()
+    assert f"..\\{row.sanitizer}/compute-sanitizer.exe".replace("/", "\\") in script
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_nvtx_is_apart_from_other_packages_of_nvtx(project: Workspace, tmp_path: Path, row: Layout) -> None:
+    write(wheel(tmp_path, row.cuda_major), {"include/nvtx3/nvToolsExt.h": ""})
+    assert run(project, tmp_path, row).returncode == 0
+    assert installed(tmp_path) == {f"{row.nvtx_headers}/nvtx3/nvToolsExt.h"}
+
+
+@pytest.mark.parametrize(("library", "name"), [("nvJitLink", "nvjitlink"), ("nvToolsExt", "nvToolsExt")])
+def test_pkgconfig_files_have_the_names_of_nvidias(project: Workspace, tmp_path: Path, library: str, name: str) -> None:
+    wheel(tmp_path, 12)
+    assert run(project, tmp_path, layout("linux-64", 12), PKGCONFIG=library).returncode == 0
+    text = (tmp_path / f"prefix/lib/pkgconfig/{name}-{VERSIONS[12][0]}.pc").read_text()
+    assert f"-l{library}\n" in text
 
 
 def rpath(file: Path) -> str:

@@ -118,19 +118,27 @@ def link_target(file: ScannedFile) -> str:
 
 
 class BareNameOnlyInDev(PackageCheck):
-    """The bare name of a library (``lib/libX.so``) is in ``-dev`` packages only: linkers must not find it elsewhere."""
+    """The bare name of a library (``lib/libX.so``) is in ``-dev`` packages only: linkers must not find it elsewhere.
+
+    A library whose SONAME is the bare name has no other name to be loaded by, and is where it is used.
+    """
 
     mend = "move the link to the -dev output (build: files)"
 
     def check(self, package: PackageScan) -> Iterator[Finding]:
         if "-dev" in package.name:
             return
+        only = {
+            file.path
+            for file in package.installed()
+            if file.binary is not None and file.binary.soname in ("", posixpath.basename(file.path))
+        }
         for file in package.installed():
             folder, name = posixpath.split(file.path)
             if not _LIBRARY_FOLDER.fullmatch(folder) or not re.fullmatch(r"lib[^/]*\.so", name):
                 continue
-            # A library whose SONAME is the bare name has no other name to be loaded by.
-            if file.kind == "link" or (file.binary is not None and file.binary.soname not in ("", name)):
+            real = link_target(file) if file.kind == "link" else file.path
+            if real not in only and (file.kind == "link" or file.binary is not None):
                 yield self.finding(package, file, "the bare name of a library, outside a -dev package")
 
 

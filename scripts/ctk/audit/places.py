@@ -38,6 +38,8 @@ class FilesAreInTheirPlace(PackageCheck):
             if layout.is_forbidden(file.path):
                 yield self.finding(package, file, "a place where no package for this platform puts files")
                 continue
+            if _lies(file.path, f"{layout.sanitizer}/"):
+                continue
             places = _places(layout, file)
             if places and not any(_lies(file.path, place) for place in places):
                 yield self.finding(package, file, f"belongs in {' or '.join(dict.fromkeys(places))}")
@@ -46,7 +48,7 @@ class FilesAreInTheirPlace(PackageCheck):
 
     def _name(self, package: PackageScan, layout: Layout, file: ScannedFile) -> Iterator[Finding]:
         assert file.binary is not None
-        name, _, _ = layout.library_names(file.binary.soname, package.info.index.version)
+        name, *_ = layout.library_names(file.binary.soname, package.info.index.version)
         if posixpath.basename(file.path) != name:
             yield self.finding(package, file, f"the real file of {file.binary.soname} is called {name}")
 
@@ -64,7 +66,11 @@ class RpathIsTheLayouts(PackageCheck):
             if file.binary is None or file.binary.machine == "cuda":
                 continue
             folder = posixpath.dirname(file.path)
-            wanted = {layout.libraries: layout.rpath, layout.tools: layout.tool_rpath}.get(folder, "")
+            wanted = {
+                layout.libraries: layout.rpath,
+                layout.tools: layout.tool_rpath,
+                layout.sanitizer: layout.sanitizer_rpath,
+            }.get(folder, "")
             found = [search.text for search in file.binary.search]
             if found != ([wanted] if wanted else []):
                 yield self.finding(package, file, f"RPATH {':'.join(found) or 'absent'}, not {wanted or 'absent'}")
@@ -83,6 +89,7 @@ def _places(layout: Layout, file: ScannedFile) -> tuple[str, ...]:
         r".*\.so(\..*)?": (f"{layout.libraries}/", f"{layout.links}/"),
         r".*\.(a|lib)": (f"{layout.linking}/", f"{layout.links}/"),
         r"nvvm.*\.h": (f"{layout.nvvm_headers}/",),
+        r"(nvToolsExt|nvtx).*\.(h|hpp)": (f"{layout.nvtx_headers}/",),
         r".*\.(h|hpp|cuh|inl)": (f"{layout.headers}/", f"{layout.cccl_headers}/"),
         r".*\.cmake": (f"{layout.cmake}/",),
         r".*\.pc": (f"{layout.pkgconfig}/",),

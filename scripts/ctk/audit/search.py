@@ -28,7 +28,8 @@ class Sighting:
 class Search:
     """Finds whole paths in a stream of chunks, also across their seams.
 
-    A needle counts when no character of a file name touches it: ``/home/me`` is not seen in ``/mnt/home/meta``.
+    A needle counts when no character of a file name touches it: ``/home/me`` is not seen in ``/mnt/home/meta``. A
+    folder of the root, such as ``/root``, is on every machine: it counts when something below it is named.
     """
 
     def __init__(self, needles: Sequence[bytes], exact: Sequence[bytes] = ()) -> None:
@@ -56,6 +57,8 @@ class Search:
 
     @staticmethod
     def _is_whole(window: bytes, start: int, end: int) -> bool:
+        if window.count(b"/", start, end) == 1 and window[start : start + 1] == b"/" and window[end : end + 1] != b"/":
+            return False
         return (start == 0 or window[start - 1] not in _NAME) and (end >= len(window) or window[end] not in _NAME)
 
     def sightings(self, needles: Sequence[bytes], excused: Sequence[bytes]) -> tuple[Sighting, ...]:
