@@ -93,19 +93,10 @@ def test_a_platform_without_a_machine_is_an_error_that_says_where_to_set_it(proj
 # --- the settings
 
 
-def test_a_checkout_without_settings_builds_everything(tmp_path: Path) -> None:
-    assert settings(tmp_path).default.releases is None
-    (tmp_path / "pyproject.toml").write_text("[tool.other]\nx = 1\n")
-    assert small(Request(), Workspace(tmp_path)) == Request()
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("[tool.ctk", "cannot be read"),
-        ("[tool.ctk.default]\nreleases = '13.4'", r"tool\.ctk\.default\.releases"),
-        ("[tool.ctk.default]\nreleases = [13.4]", r"tool\.ctk\.default\.releases\.0"),
-        ("[tool.ctk.default]\nrecipe = []", r"tool\.ctk\.default\.recipe"),
         ("[tool.ctk]\nmachines = 1", r"tool\.ctk\.machines"),
         ("[tool.ctk.runners]\nlinux64 = 'x'", r"tool\.ctk\.runners\.linux64: no platform"),
     ],
@@ -114,21 +105,3 @@ def test_settings_that_cannot_be_are_named(tmp_path: Path, text: str, said: str)
     (tmp_path / "pyproject.toml").write_text(text)
     with pytest.raises(BadValue, match=said):
         settings(tmp_path)
-
-
-def test_the_default_build_has_the_ends_of_each_major_and_what_exists(project: Workspace) -> None:
-    request = small(Request(), project)
-    what = published_set(project)
-    assert set(request.recipes) <= set(what.recipes)
-    minors = [lock.minor for lock, _ in what.locks.values() if lock.is_ctk]
-    for major in ("12", "13"):
-        of_major = sorted((m for m in minors if m.startswith(f"{major}.")), key=lambda m: int(m.split(".")[1]))
-        assert {of_major[0], of_major[-1]} <= set(request.releases)
-    assert len(request.releases) < len(minors)
-
-
-def test_what_is_named_is_not_narrowed(project: Workspace) -> None:
-    assert small(Request(releases=["13.1"], recipes=["cuda-nvcc"]), project) == Request(["13.1"], ["cuda-nvcc"])
-    assert small(Request(), project, all_releases=True, all_components=True) == Request()
-    assert small(Request(), project, all_releases=True).releases == ()
-    assert small(Request(), project, all_components=True).recipes == ()
