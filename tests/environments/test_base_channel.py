@@ -62,7 +62,7 @@ def an_index(**numpy_tags: str) -> FakeIndex:
     wheels = {("numba", "0.2", tag): ["llvmlite<3,>=2", "numpy<2.6", "tbb; extra == 'tbb'"] for tag in tags}
     wheels |= {("llvmlite", version, tag): [] for version in ("2.0", "2.1", "3.0", "4.0rc1") for tag in tags}
     wheels |= {("numpy", version.removeprefix("v").replace("_", "."), tag): [] for version, tag in numpy_tags.items()}
-    wheels |= {(name, "1.0", "py3-none-any"): [] for name in ("pip", "setuptools", "wheel", "packaging")}
+    wheels |= {(name, "1.0", "py3-none-any"): [] for name in base.PROJECTS[3:]}
     return FakeIndex(wheels)
 
 
