@@ -40,11 +40,15 @@ class FakeIndex:
     """Wheels of made-up versions: (name, version, tag) -> what it requires."""
 
     def __init__(self, wheels: dict[tuple[str, str, str], list[str]]) -> None:
-        self.wheels = {f"{name}-{version}-{tag}.whl": needs for (name, version, tag), needs in wheels.items()}
+        self.wheels = {self._file(*key): needs for key, needs in wheels.items()}
         self.keys = list(wheels)
 
+    @staticmethod
+    def _file(name: str, version: str, tag: str) -> str:
+        return f"{name.replace('-', '_')}-{version}-{tag}.whl"
+
     def files(self, distribution: str) -> tuple[IndexFile, ...]:
-        names = [(n, v, f"{n}-{v}-{t}.whl") for n, v, t in self.keys if n == distribution]
+        names = [(n, v, self._file(n, v, t)) for n, v, t in self.keys if n == distribution]
         return tuple(IndexFile(n, v, f, hashlib.sha256(f.encode()).hexdigest(), f) for n, v, f in names)
 
     def metadata(self, file: IndexFile) -> Message:
