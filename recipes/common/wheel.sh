@@ -3,6 +3,7 @@
 #
 # PYTHON_TAG  The wheel's Python: cp313, cp314t ...; empty for a noarch package.
 # DROP        What to leave out: paths or patterns below site-packages, e.g. cuda/core/cu12; empty for nothing.
+# OWN_FOLDER  Libraries below site-packages that shall look for others in their own folder, whatever RPATH they have.
 set -euo pipefail
 
 if [[ -z ${PYTHON_TAG:-} ]]; then
@@ -31,8 +32,8 @@ data=${info%.dist-info}.data
 
 mkdir -p "$site"
 for entry in ./*; do
-  # rattler-build writes its own files beside the sources.
-  case ${entry#./} in "$data" | conda_build.* | build_env.*) ;; *) cp -R "$entry" "$site/" ;; esac
+  # rattler-build writes its own files beside the sources; a licence text may come from elsewhere.
+  case ${entry#./} in "$data" | licence | conda_build.* | build_env.*) ;; *) cp -R "$entry" "$site/" ;; esac
 done
 
 # The wheel's extra folders go where pip puts them, and RECORD says so.
@@ -59,6 +60,10 @@ fi
   for dropped in ${DROP:-}; do
     rm -r "$dropped"
     sed -i "\|^$dropped[/,]|d" "$record"
+  done
+  for library in ${OWN_FOLDER:-}; do
+    patchelf --force-rpath --set-rpath "\$ORIGIN" "$library"
+    sed -i "s|^$library,.*|$library,,|" "$record" # no longer the file whose hash that was
   done
 )
 

@@ -38,7 +38,7 @@ from ctk.plan import Plan, Request, Set, plan
 from ctk.platforms import NOARCH, this_platform
 from ctk.recipes import find_recipes
 
-PROJECTS = ("numba", "llvmlite", "numpy", "pip", "setuptools", "wheel", "packaging")
+PROJECTS = ("numba", "llvmlite", "numpy", "pip", "setuptools", "wheel", "packaging", "typing-extensions")
 """In the order of choice: each is the newest that those before it accept."""
 
 _SUBDIRS = ("linux-64", "linux-aarch64")

@@ -62,5 +62,13 @@ CTK_COMPONENTS: tuple[CtkComponent, ...] = (
 PYTHON_ROOT = "cuda-python"
 """The project whose version is the CUDA major's, and whose requirements choose the others."""
 
-PYTHON_PROJECTS: tuple[str, ...] = (PYTHON_ROOT, "cuda-bindings", "cuda-core", "numba-cuda", "cuda-pathfinder")
-"""In the order of choice: each is chosen so that it accepts those before it."""
+PYTHON_PROJECTS: tuple[str, ...] = (
+    PYTHON_ROOT,
+    "cuda-bindings",
+    "cuda-core",
+    "numba-cuda",
+    "cuda-pathfinder",
+    "cuda-cccl",  # before what it compiles with: it reads numba-cuda-mlir's internals, so it accepts few versions
+    "numba-cuda-mlir",
+)
+"""In the order of choice: each is chosen so that it accepts those before it, and they accept it."""

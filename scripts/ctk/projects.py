@@ -80,8 +80,8 @@ def _newest(
             continue
         if not all(_runs_on(file, tag) for file in files for tag in goal.tags):
             continue
-        needs = {r.name: r.specifier for r in _requirements(index, files, goal.major)}
-        if all(chosen[other] in needs[other] for other in needs if other in chosen):
+        needs = _requirements(index, files, goal.major)
+        if all(chosen[r.name] in r.specifier for r in needs if r.name in chosen):
             return files
     fixed = ", ".join(f"{other} {version}" for other, version in chosen.items()) or "any"
     raise NotPublished(
@@ -94,12 +94,15 @@ def _requirements(index: Index, files: Sequence[IndexFile], major: str) -> list[
     """What a version requires of the other projects, by itself or for this CUDA major."""
     metadata = index.metadata(min(files, key=lambda f: f.file))
     requirements = [Requirement(text) for text in metadata.get_all("Requires-Dist") or []]
-    environments = [p.marker_environment | {"extra": extra} for p in PLATFORMS.values() for extra in ("", f"cu{major}")]
-    return [
-        r
-        for r in requirements
-        if r.name in PYTHON_PROJECTS and (r.marker is None or any(r.marker.evaluate(e) for e in environments))
-    ]
+    extras = {"", f"cu{major}"}
+    while True:
+        environments = [p.marker_environment | {"extra": extra} for p in PLATFORMS.values() for extra in extras]
+        found = [r for r in requirements if r.marker is None or any(r.marker.evaluate(e) for e in environments)]
+        # An extra may name another one of its own project: cuda-cccl[cu13] is cuda-cccl[minimal-cu13] and more.
+        own = {extra for r in found if r.name == files[0].distribution for extra in r.extras}
+        if own <= extras:
+            return [r for r in found if r.name in PYTHON_PROJECTS and r.name != files[0].distribution]
+        extras |= own
 
 
 def _targets(files: Sequence[IndexFile], tags: Sequence[str]) -> list[str]:

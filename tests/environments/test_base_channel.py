@@ -40,11 +40,15 @@ class FakeIndex:
     """Wheels of made-up versions: (name, version, tag) -> what it requires."""
 
     def __init__(self, wheels: dict[tuple[str, str, str], list[str]]) -> None:
-        self.wheels = {f"{name}-{version}-{tag}.whl": needs for (name, version, tag), needs in wheels.items()}
+        self.wheels = {self._file(*key): needs for key, needs in wheels.items()}
         self.keys = list(wheels)
 
+    @staticmethod
+    def _file(name: str, version: str, tag: str) -> str:
+        return f"{name.replace('-', '_')}-{version}-{tag}.whl"
+
     def files(self, distribution: str) -> tuple[IndexFile, ...]:
-        names = [(n, v, f"{n}-{v}-{t}.whl") for n, v, t in self.keys if n == distribution]
+        names = [(n, v, self._file(n, v, t)) for n, v, t in self.keys if n == distribution]
         return tuple(IndexFile(n, v, f, hashlib.sha256(f.encode()).hexdigest(), f) for n, v, f in names)
 
     def metadata(self, file: IndexFile) -> Message:
@@ -62,7 +66,7 @@ def an_index(**numpy_tags: str) -> FakeIndex:
     wheels = {("numba", "0.2", tag): ["llvmlite<3,>=2", "numpy<2.6", "tbb; extra == 'tbb'"] for tag in tags}
     wheels |= {("llvmlite", version, tag): [] for version in ("2.0", "2.1", "3.0", "4.0rc1") for tag in tags}
     wheels |= {("numpy", version.removeprefix("v").replace("_", "."), tag): [] for version, tag in numpy_tags.items()}
-    wheels |= {(name, "1.0", "py3-none-any"): [] for name in ("pip", "setuptools", "wheel", "packaging")}
+    wheels |= {(name, "1.0", "py3-none-any"): [] for name in base.PROJECTS[3:]}
     return FakeIndex(wheels)
 
 

@@ -11,6 +11,7 @@ from email.parser import BytesParser
 import pytest
 from packaging.requirements import Requirement
 from packaging.specifiers import Specifier
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from ctk.fetch import fetch
@@ -25,6 +26,8 @@ CONDA_NAMES: Mapping[str, tuple[str, ...] | None] = {
     "numba": ("numba",),
     "numpy": ("numpy",),
     "packaging": ("packaging",),
+    "typing-extensions": ("typing_extensions",),
+    "numba-cuda-mlir": ("numba-cuda-mlir",),
     "cuda-bindings": ("cuda-bindings",),
     "cuda-core": ("cuda-core",),
     "cuda-pathfinder": ("cuda-pathfinder",),
@@ -50,36 +53,51 @@ TOOLKIT_EXTRAS: Mapping[str, tuple[str, ...]] = {
 # What a conda package depends on and a wheel cannot say.
 RUNTIME = frozenset({"python", "python_abi", "__glibc", "libgcc", "libstdcxx", "ucrt", "vc14_runtime", "cuda-version"})
 # What a wheel needs and does not say: libdevice, which conda-forge keeps apart from libNVVM and the wheels do not;
-# numpy, which cuda.bindings.cufile and .nvml import.
-ALSO = {"numba-cuda": "cuda-nvvm-tools", "cuda-bindings": "numpy"}
-EXTRAS = {"cuda-bindings": ("", "all"), "cuda-core": ("", "cu{major}"), "numba-cuda": ("", "cu{major}")}
+# numpy, which cuda.bindings.cufile and .nvml import; nv/target of CCCL, which cuda_fp16.h includes.
+ALSO = {
+    "numba-cuda": ("cuda-nvvm-tools",),
+    "numba-cuda-mlir": ("cuda-nvvm-tools", "cuda-cccl"),
+    "cuda-bindings": ("numpy",),
+}
+EXTRAS = {
+    "cuda-bindings": ("", "all"),
+    "cuda-core": ("", "cu{major}"),
+    "cuda-cccl": ("", "minimal-cu{major}", "cu{major}"),  # the last names the one before
+    "numba-cuda": ("", "cu{major}"),
+    "numba-cuda-mlir": ("", "cu{major}"),
+}
+# Where the recipe has another name than the distribution.
+RECIPES = {"cuda-cccl": "cccl-python"}
 PYTHON = "3.13"
 FLOOR = Version("3.11")  # the oldest Python of the matrix
 
 
 @dataclass(frozen=True)
 class Span:
-    """Versions from ``lower`` up to, and without, ``upper``; None is open."""
+    """Versions from ``lower`` up to, and without, ``upper``, but for some; None is open."""
 
     lower: Version | None = None
     upper: Version | None = None
+    without: frozenset[Version] = frozenset()
 
     def __and__(self, other: Span) -> Span:
         lowers = [v for v in (self.lower, other.lower) if v is not None]
         uppers = [v for v in (self.upper, other.upper) if v is not None]
-        return Span(max(lowers, default=None), min(uppers, default=None))
+        return Span(max(lowers, default=None), min(uppers, default=None), self.without | other.without)
 
     @classmethod
     def of(cls, text: str) -> Span:
         """A wheel's specifier, or a conda version constraint, which ends in ``.0a0`` where it leaves out a series."""
         span = cls()
-        for part in filter(None, text.split(",")):
+        for part in filter(None, text.removeprefix("*").split(",")):
             specifier = Specifier(part)
             version = specifier.version.removesuffix(".*")
             release = Version(version).release
             match specifier.operator:
                 case ">=":
                     span &= cls(lower=Version(version))
+                case "!=":
+                    span &= cls(without=frozenset({Version(version)}))
                 case "<":
                     span &= cls(upper=Version(version.removesuffix(".0a0")))
                 case "~=":
@@ -107,14 +125,16 @@ def translated(metadata: Message, project: str, major: str, subdir: str) -> dict
 
     for requirement in _applying(metadata, project, major, subdir):
         span = Span.of(str(requirement.specifier))
+        if requirement.name == project:  # another of its extras
+            continue
         if requirement.name == "cuda-toolkit":
             need((n for extra in requirement.extras for n in TOOLKIT_EXTRAS[extra]), span)
         else:
             # A name in -cu12 says the major.
             span = span & whole_major if requirement.name.endswith("-cu12") else span
-            need(CONDA_NAMES[requirement.name] or (), span)
-    if project in ALSO:
-        need([ALSO[project]], whole_major if ALSO[project].startswith("cuda-") else Span())
+            need(CONDA_NAMES[canonicalize_name(requirement.name)] or (), span)
+    for name in ALSO.get(project, ()):
+        need([name], whole_major if name.startswith("cuda-") else Span())
     return found
 
 
@@ -131,9 +151,10 @@ def _applying(metadata: Message, project: str, major: str, subdir: str) -> Itera
 
 
 def stated(depends: Iterable[str]) -> dict[str, Span]:
-    """The conda requirements of a rendered recipe."""
+    """The conda requirements of a rendered recipe, but for its own files."""
     parts = (spec.split() for spec in depends)
-    return {name: Span.of(rest[0] if rest else "") for name, *rest in parts if name != "python_abi"}
+    found = {name: rest[0] if rest else "" for name, *rest in parts}
+    return {n: Span.of(text) for n, text in found.items() if n != "python_abi" and not n.endswith("-files")}
 
 
 # There is a wheel, but nothing that it needs: the recipe leaves it out.
@@ -168,7 +189,7 @@ def _metadata(project: Workspace, artefact: Artefact) -> Message:
 
 def _depends(project: Workspace, lock: ReleaseLock, name: str, subdir: str) -> tuple[str, ...]:
     files = (project.build_config, project.variants / f"{lock.name}.yaml")
-    outputs = render(find_recipes(project.recipes)[name], files, subdir)
+    outputs = render(find_recipes(project.recipes)[RECIPES.get(name, name)], files, subdir)
     return next((o.depends for o in outputs if o.variant.get("python_tag", "cp313") == "cp313"), ())
 
 
@@ -192,7 +213,7 @@ def test_a_recipe_stays_within_its_cuda_major(project: Workspace, lock: ReleaseL
         if package == "cuda-version":
             majors = ["12", "13"] if name == "cuda-pathfinder" else [lock.major]
             assert Span.of(rest[0]) == Span(Version(majors[0]), Version(str(int(majors[-1]) + 1)))
-        if package == "cuda-core":
+        if package in ("cuda-core", "numba-cuda-mlir"):
             assert rest[1] == f"cuda{lock.major}_*"
 
 
@@ -215,5 +236,5 @@ Requires-Dist: cuda-toolkit[cufile]==13.*; sys_platform == "linux" and extra == 
 )
 def test_a_missing_looser_tighter_or_needless_pin_is_noticed(depends: list[str], agrees: bool) -> None:
     metadata = BytesParser().parsebytes(METADATA)
-    found = stated([*depends, ALSO["cuda-bindings"]])
+    found = stated([*depends, *ALSO["cuda-bindings"]])
     assert (found == translated(metadata, "cuda-bindings", "13", "win-64")) is agrees

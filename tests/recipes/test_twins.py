@@ -119,7 +119,7 @@ def test_cuda_arch_has_a_version_for_each_gpu_that_a_release_knows(records: list
 
 def test_a_newer_cuda_and_the_usual_python_rank_first(records: list[Record]) -> None:
     """cuda-core and numba-cuda have one version for both majors; free-threaded builds differ in python_abi only."""
-    for name in ("cuda-core", "numba-cuda", "cuda-bindings"):
+    for name in ("cuda-core", "numba-cuda", "cuda-bindings", "numba-cuda-mlir", "cccl-python"):
         numbers: dict[tuple[str, str, bool], set[int]] = defaultdict(set)
         for r in records:
             if r["name"] == name:

@@ -60,7 +60,8 @@ cuda-bindings cuda-cccl cuda-cccl_<subdir> cuda-core cuda-crt cuda-crt-dev_<subd
 cuda-cudart-dev cuda-cudart-dev_<subdir> cuda-cudart-static cuda-cudart-static_<subdir> cuda-cudart_<subdir> cuda-nvcc
 cuda-nvcc-dev_<subdir> cuda-nvcc-impl cuda-nvcc-tools cuda-nvcc_<subdir> cuda-nvrtc cuda-nvrtc-dev cuda-nvvm
 cuda-nvvm-dev_<subdir> cuda-nvvm-impl cuda-nvvm-tools cuda-profiler-api cuda-python libcufile libcufile-dev libnvfatbin
-libnvfatbin-dev libnvfatbin-static libnvjitlink libnvjitlink-dev libnvjitlink-static numba-cuda
+libnvfatbin-dev libnvfatbin-static libnvjitlink libnvjitlink-dev libnvjitlink-static numba-cuda numba-cuda-mlir
+cccl-python
 """
 # Their fit is held twice: they are pinned to one build of another package with a fit (cuda-nvcc-tools for CUDA 13).
 _PINNED = """
@@ -71,7 +72,7 @@ cuda-nvvm libcufile-dev libnvfatbin-dev libnvjitlink-dev
 _RANGED = """
 cuda-bindings cuda-cccl cuda-core cuda-crt cuda-cudart cuda-cudart-dev cuda-cudart-static cuda-nvcc
 cuda-nvcc-dev_<subdir> cuda-nvcc-impl cuda-nvcc-tools cuda-nvcc_<subdir> cuda-nvrtc-dev cuda-nvvm cuda-nvvm-dev_<subdir>
-cuda-python numba-cuda
+cuda-python numba-cuda numba-cuda-mlir cccl-python
 """
 TWINS, FIT_HELD_TWICE, RANGE_HELD_TWICE = _TWINS.split(), set(_PINNED.split()), set(_RANGED.split())
 WINDOWS = {"libnvfatbin-static", "libnvjitlink-static"}

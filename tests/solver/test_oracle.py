@@ -47,8 +47,9 @@ def python_set(major: str, subdirs: tuple[str, ...]) -> PythonSet:
 
     every = targets("cp311", "cp312", "cp313", "cp314", "cp314t", "cp315", "cp315t")
     numba = targets("cp311", "cp312", "cp313", "cp314", on=(LINUX, ARM, WINDOWS))
+    compute = targets("cp311", "cp312", "cp313", on=(LINUX, ARM, WINDOWS))
     projects = {"cuda-bindings": every, "cuda-core": every, "cuda-python": frozenset({"noarch"}), "numba-cuda": numba}
-    return PythonSet(major, projects)
+    return PythonSet(major, {**projects, "numba-cuda-mlir": numba, "cuda-cccl": compute})
 
 
 # The five releases of the issue, typed here on purpose: cases must not move when a lock does.
@@ -148,6 +149,9 @@ def test_what_a_pin_gets(pin: str, driver: str | None, gpu: str | None, pick: st
         (ask("cuda-core", "12.9", on=WINDOWS_ARM), Cause.DRIVER),
         (ask("cuda-core", None, pin="13.0", on=WINDOWS_ARM), Cause.PLATFORM),
         (ask("numba-cuda", None, on=WINDOWS_ARM), Cause.PLATFORM),
+        (ask("cccl-python", None, on=WINDOWS_ARM), Cause.PLATFORM),
+        (ask("cccl-python", "13.4", python="3.14"), Cause.PYTHON),
+        (ask("cccl-python", "13.0", "7.0"), "12.9 native"),
         (ask("cuda-core", "12.2", on=ARM), "12.9 compat"),
         (ask("cuda-core", "12.2", on=WINDOWS), "12.0 native"),
         (ask("cuda-core", "13.4", python="3.10"), Cause.PYTHON),
@@ -166,6 +170,8 @@ def test_what_is_published_nowhere_is_not_expected(question: Question, pick: str
         (ask("cuda-core", "13.4", python="3.12"), "cp312"),
         (ask("cuda-core", "13.4", python="3.14t"), "cp314t"),
         (ask("numba-cuda", "13.4"), "cp314"),
+        (ask("numba-cuda-mlir", "13.4"), "cp314"),
+        (ask("cccl-python", "13.4"), "cp313"),
         (ask("cuda-python", "12.9"), "cp315"),
         (ask("cuda-nvrtc", "13.4"), ""),
         (ask("cuda-nvrtc", "13.4", python="3.10"), "cp310"),

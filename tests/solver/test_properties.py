@@ -84,6 +84,7 @@ def known(draw: st.DrawFn) -> Facts:
         targets = frozenset(f"{subdir}-{tag}" for subdir in where for tag in tags)
         numba = frozenset(target for target in targets if not target.endswith("t"))
         projects = {"cuda-bindings": targets, "cuda-core": targets, "numba-cuda": numba}
+        projects |= {"numba-cuda-mlir": targets, "cuda-cccl": numba}
         sets[major] = PythonSet(major, {**projects, "cuda-python": frozenset({NOARCH})})
     return Facts(tuple(draw(st.permutations(toolkits))), sets)
 

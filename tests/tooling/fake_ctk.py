@@ -106,5 +106,10 @@ def add_python_13(index: FakeIndex) -> None:
     add_extension(index, "numba-cuda", "0.30.4", ["cuda-core<2,>=0.5.1", "cuda-pathfinder<1.9.5"])
     add_extension(index, "numba-cuda", "0.31.0", ["cuda-core<1"])
     add_extension(index, "numba-cuda", "0.32.0", [], tags=("cp310",))
+    for version, needed in (("0.5.0", "12.9"), ("0.5.1", "13.4"), ("0.6.0", "13.4")):
+        add_extension(index, "numba-cuda-mlir", version, [f'cuda-bindings>={needed}; extra == "cu13"'])
+    own = ['cuda-cccl[minimal-cu13]; extra == "cu13"', 'numba-cuda-mlir[cu13]<0.6,>=0.5; extra == "cu13"']
+    add_extension(index, "cuda-cccl", "1.2.1", [*own, 'cuda-bindings<14,>=13; extra == "minimal-cu13"'])
+    add_extension(index, "cuda-cccl", "1.2.2", [*own, 'cuda-bindings<14,>=13.5; extra == "minimal-cu13"'])
     for version, python in (("1.9.0", ">=3.11"), ("1.9.4", ">=3.12"), ("1.10.0", ">=3.11"), ("1.9.1.dev1", "")):
         index.add_wheel("cuda-pathfinder", version, requires_python=python)

@@ -107,10 +107,12 @@ def test_the_newest_consistent_set_of_python_projects_is_locked(run: Run, here: 
     lock = load(here.variants / "python-13.lock")
     assert {name: c.version for name, c in lock.components.items()} == {
         "cuda-bindings": "13.4.4",  # cuda-python does not accept 13.5.0
+        "cuda-cccl": "1.2.1",  # 1.2.2 wants newer bindings, in an extra that its cu13 names
         "cuda-core": "1.2.2",  # 1.2.3 does not accept these bindings, cuda-python not 1.3.0
         "cuda-pathfinder": "1.9.0",  # numba-cuda does not accept 1.10.0; 1.9.4 does not run on 3.11
         "cuda-python": "13.4.4",
         "numba-cuda": "0.30.4",  # 0.31.0 does not accept this cuda-core; 0.32.0 has no wheel for our Pythons
+        "numba-cuda-mlir": "0.5.1",  # cuda-cccl does not accept 0.6.0
     }
     bindings = lock.components["cuda-bindings"].artefacts
     assert list(bindings) == [f"{subdir}-{tag}" for subdir in PLATFORMS for tag in ("cp311", "cp314t")]

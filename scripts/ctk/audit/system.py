@@ -37,6 +37,7 @@ EXTERNAL: Mapping[str, re.Pattern[str]] = {
         "libgcc": r"libgcc_s\.so\.1|libgomp\.so\.1|libatomic\.so\.1",
         # libstdcxx depends on libgcc.
         "libstdcxx": r"libstdc\+\+\.so\.6|libgcc_s\.so\.1",
+        "libzlib": r"libz\.so\.1",
         "rdma-core": r"lib(ibverbs|rdmacm|mlx5|mlx4|ibumad)\.so\.1",
         "ucrt": _UCRT,
         # vc and vc14_runtime depend on ucrt, python on all three.

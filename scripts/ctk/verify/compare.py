@@ -20,13 +20,17 @@ _NVCC = ("cuda-nvcc-tools", "cuda-nvcc-tools-files", "cuda-crt-tools", "cuda-cud
 _OF_THE_MINOR = (*_NVRTC, *_NVVM, *_NVVM_TOOLS, *_NVCC)
 # What each request is of no use without.
 _BINDINGS = ("cuda-bindings", "cuda-pathfinder", "libnvfatbin", "numpy", *_NVRTC, *_NVVM, *_NOT_OLDER)
+_KERNELS = ("cuda-core", "cuda-cccl", "cuda-cudart-dev", *_NVVM_TOOLS, *_BINDINGS)
+_MLIR = ("numba-cuda-mlir-files", *_KERNELS)
 _NEEDED = {
     "cuda-nvrtc": _NVRTC,
     "cuda-nvcc": (*_NVCC, *_NVVM, *_NVVM_TOOLS),
     "cuda-bindings": _BINDINGS,
     "cuda-core": _BINDINGS,
     "cuda-python": _BINDINGS,
-    "numba-cuda": ("cuda-core", "cuda-cccl", "cuda-cudart-dev", "numba", *_NVVM_TOOLS, *_BINDINGS),
+    "numba-cuda": ("numba", *_KERNELS),
+    "numba-cuda-mlir": _MLIR,
+    "cccl-python": ("numba-cuda-mlir", *_MLIR),
 }
 # What cuda-bindings for CUDA 12 calls in it came with this minor.
 _NVJITLINK_OF_BINDINGS = "12.3"

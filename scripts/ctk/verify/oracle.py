@@ -132,12 +132,16 @@ _COMPONENTS: dict[str, tuple[str, ...]] = {
     "cuda-core": ("nvrtc", "nvvm"),
     "cuda-python": ("nvrtc", "nvvm"),
     "numba-cuda": ("nvrtc", "nvvm", "cudart"),
+    "numba-cuda-mlir": ("nvrtc", "nvvm", "cudart"),
+    "cccl-python": ("nvrtc", "nvvm", "cudart"),
 }
 _PROJECTS: dict[str, tuple[str, ...]] = {
     "cuda-bindings": ("cuda-bindings",),
     "cuda-core": ("cuda-bindings", "cuda-core"),
     "cuda-python": ("cuda-python", "cuda-bindings"),
     "numba-cuda": ("cuda-bindings", "cuda-core", "numba-cuda"),
+    "numba-cuda-mlir": ("cuda-bindings", "cuda-core", "numba-cuda-mlir"),
+    "cccl-python": ("cuda-bindings", "cuda-core", "numba-cuda-mlir", "cuda-cccl"),
 }
 REQUESTS = tuple(_COMPONENTS)
 PYTHON_REQUESTS = tuple(_PROJECTS)
