@@ -86,7 +86,7 @@ profiles() { # <folder of the target>: has nvcc find its parts, by either of its
     -e '/^\(INCLUDES\|SYSTEM_INCLUDES\|LIBRARIES\) /s|\$(TOP)/|$(TOP)/$(_TARGET_DIR_)/|g' \
     -e '/^PATH /s|\$(_HERE_)|$(TOP)/bin|' "$PREFIX/bin/nvcc.profile"
   # Called by its name below the target, nvcc does not know the name of the target.
-  sed -e 's|^TOP .*|TOP = $(_HERE_)/../../..|' -e 's|\$(TOP)/\$(_TARGET_DIR_)|$(_HERE_)/..|' \
+  sed -e 's|^TOP .*|TOP = $(_HERE_)/../../..|' -e 's|\$(TOP)/\$(_TARGET_DIR_)|$(_HERE_)/..|g' \
     "$PREFIX/bin/nvcc.profile" >"$1/bin/nvcc.profile"
 }
 
@@ -119,6 +119,10 @@ windows() { # <NVIDIA's name of the machine in folders>
     move "$tree"/include/* "$library/include/targets/x64"
     sed -i -e 's|"\.\./\.\./\.\./"|"../../../../"|' -e 's|}/include|}/include/targets/x64|' \
       "$library/$imports"/cmake/*/*-header-search.cmake
+  fi
+  # nvcc expects them where the wheel of CCCL has them.
+  if [[ -f $tree/bin/nvcc.profile ]]; then
+    sed -i 's|"-I$(TOP)/include/cccl"|"-I$(TOP)/include/targets/x64/cccl" &|' "$tree/bin/nvcc.profile"
   fi
   # CUDA 12 has its import libraries where linkers look by default, CUDA 13 one folder for each machine.
   if [[ $CUDA_VERSION == 12.* ]]; then imports=lib; fi
