@@ -1,6 +1,6 @@
 """The GCCs of this machine, which stand in the base channel for conda-forge's: nvcc calls them.
 
-    installed()  # {"linux-64": "12.2.0", "linux-aarch64": "12.2.0"}
+installed()  # {"linux-64": "12.2.0", "linux-aarch64": "12.2.0"}
 """
 
 from __future__ import annotations
