@@ -32,6 +32,9 @@ _cuda_nvcc_activate() {
     _cuda_nvcc_add CMAKE_ARGS "-DCMAKE_FIND_ROOT_PATH=${PREFIX-};${HOST:+$1/$HOST/sysroot;}${PREFIX-}/@targets@;$1/@targets@"
     # Every GPU that this nvcc knows, and PTX for later ones; a recipe that wants others sets it.
     if [ -z "${CUDAARCHS+x}" ]; then _cuda_nvcc_add CUDAARCHS all; fi
+  elif [ -z "@flags@" ]; then
+    # CMake takes what is in LDFLAGS for a folder where the loader looks by itself, and writes no path of its own.
+    _cuda_nvcc_ld="$_cuda_nvcc_ld -Wl,-rpath,$1/@targets@/lib"
   fi
   for _cuda_nvcc_name in CFLAGS CPPFLAGS CXXFLAGS; do _cuda_nvcc_add "$_cuda_nvcc_name" "$_cuda_nvcc_c"; done
   _cuda_nvcc_add LDFLAGS "$_cuda_nvcc_ld"

@@ -192,7 +192,7 @@ def test_the_variables_are_those_of_conda_forge(scripts: Scripts, shell: str) ->
     target = f"{scripts.prefix}/targets/x86_64-linux"
     assert found["CFLAGS"] == f"-O2 -I{target}/include"
     assert found["CPPFLAGS"] == found["CXXFLAGS"] == f"-I{target}/include"
-    assert found["LDFLAGS"] == f"-L{target}/lib -L{target}/lib/stubs"
+    assert found["LDFLAGS"] == f"-L{target}/lib -L{target}/lib/stubs -Wl,-rpath,{target}/lib"
     assert found["NVCC_PREPEND_FLAGS"] == "-ccbin=x86_64-conda-linux-gnu-c++"
     assert not found.keys() & {"CMAKE_ARGS", "CUDAARCHS", "NVCC_APPEND_FLAGS"}
 
@@ -204,6 +204,7 @@ def test_a_package_build_sees_the_host_environment_first(scripts: Scripts, shell
     assert found["NVCC_APPEND_FLAGS"] == f"-I{host}/include -L{host}/lib -L{host}/lib/stubs"
     sysroot = f"{scripts.prefix}/x86_64-conda-linux-gnu/sysroot"
     assert found["CMAKE_ARGS"] == f"-DX=1 -DCMAKE_FIND_ROOT_PATH=/host env;{sysroot};{host};{build}"
+    assert found["LDFLAGS"] == f"-L{host}/lib -L{host}/lib/stubs -L{build}/lib -L{build}/lib/stubs"
     assert found["CUDAARCHS"] == "all"
     assert values(shell, scripts, **BUILD, CUDAARCHS="80")["CUDAARCHS"] == "80"
 
@@ -248,6 +249,7 @@ def test_for_another_platform_nvcc_is_told_target_and_compiler(project: Workspac
     found = values(shell, made, PATH=path)
     assert found["NVCC_PREPEND_FLAGS"] == "-target-dir=sbsa-linux -ccbin=aarch64-linux-gnu-g++"
     assert found["CFLAGS"] == f"-I{made.prefix}/targets/sbsa-linux/include"
+    assert "rpath" not in found["LDFLAGS"]  # a program for another machine runs somewhere else
     assert not difference(shell, "set -eu", both(made), tmp_path, PATH=path, CONDA_PREFIX=str(made.prefix))
 
 
