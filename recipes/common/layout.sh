@@ -124,7 +124,7 @@ profiles() { # <folder of the target>: has nvcc find its parts, by either of its
     -e '/^\(INCLUDES\|SYSTEM_INCLUDES\|LIBRARIES\) /s|\$(TOP)/|$(TOP)/$(_TARGET_DIR_)/|g' \
     -e '/^PATH /s|\$(_HERE_)|$(TOP)/bin|' "$PREFIX/bin/nvcc.profile"
   # Called by its name below the target, nvcc does not know the name of the target.
-  sed -e 's|^TOP .*|TOP = $(_HERE_)/../../..|' -e 's|\$(TOP)/\$(_TARGET_DIR_)|$(_HERE_)/..|' \
+  sed -e 's|^TOP .*|TOP = $(_HERE_)/../../..|' -e 's|\$(TOP)/\$(_TARGET_DIR_)|$(_HERE_)/..|g' \
     "$PREFIX/bin/nvcc.profile" >"$1/bin/nvcc.profile"
 }
 
@@ -167,6 +167,10 @@ windows() { # <NVIDIA's name of the machine in folders>
     mkdir -p "$PREFIX/Scripts"
     printf '%s\r\n' '@"%~dp0..\Library\compute-sanitizer\compute-sanitizer.exe" %*' \
       >"$PREFIX/Scripts/compute-sanitizer.bat"
+  fi
+  # nvcc expects them where the wheel of CCCL has them.
+  if [[ -f $tree/bin/nvcc.profile ]]; then
+    sed -i 's|"-I$(TOP)/include/cccl"|"-I$(TOP)/include/targets/x64/cccl" &|' "$tree/bin/nvcc.profile"
   fi
   # CUDA 12 has its import libraries where linkers look by default, CUDA 13 one folder for each machine.
   if [[ $CUDA_VERSION == 12.* ]]; then imports=lib; fi

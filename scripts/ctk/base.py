@@ -28,7 +28,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from ctk import interpreter, wheels
+from ctk import compilers, interpreter, wheels
 from ctk.errors import BuildFailed, NotPublished
 from ctk.fetch import disk_errors, stored
 from ctk.index import Index, IndexFile
@@ -95,7 +95,10 @@ def plan_base(workspace: Workspace) -> Plan:
     base = prepare(workspace)
     *shared, own = base.variant_files
     locks = {base.lock.name: (base.lock, own)}
-    what = Set(find_recipes(workspace.base_recipes), locks, (workspace.build_config, *shared))
+    recipes = find_recipes(workspace.base_recipes)
+    if not compilers.installed():
+        del recipes["gcc"]
+    what = Set(recipes, locks, (workspace.build_config, *shared))
     made = plan(what, Request(platforms=[base.subdir], pythons=[base.python_tag]), [base.python_tag])
     if made.left_out:
         raise NotPublished(
@@ -199,6 +202,9 @@ def _machine_keys(artefacts: Sequence[Artefact]) -> str:
     keys = {a.component.replace("-", "_"): a.version for a in artefacts}
     keys |= {"python": f"{short}.* *_{abi}", "python_tag": tag}
     lines = [f'{key}: ["{value}"]' for key, value in keys.items()]
+    if found := compilers.installed():
+        quoted = ", ".join(f'"{target} {version}"' for target, version in found.items())
+        lines += [f"machine_gcc: [{quoted}]", f'machine_glibc: ["{compilers.glibc()}"]']
     return "\n".join(["# This machine's part of the base channel. Generated.", *lines, ""])
 
 

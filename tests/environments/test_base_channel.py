@@ -15,7 +15,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from ctk import base, environment, interpreter
+from ctk import base, compilers, environment, interpreter
 from ctk.errors import NotPublished
 from ctk.fetch import fetch, stored
 from ctk.index import Index, IndexFile
@@ -138,8 +138,22 @@ def test_a_lost_artefact_of_this_machine_is_made_again_byte_for_byte(checkout: W
 def test_the_plan_is_for_the_running_python_only(checkout: Workspace) -> None:
     made = base.plan_base(checkout)
     names = {o.name for b in made.builds for o in b.outputs}
-    assert names == {"python", "python_abi", "libgcc", "libstdcxx", "rdma-core", "ocl-icd", *base.PROJECTS}
+    machine = {f"{n}_{t}" for t in compilers.installed() for n in ("gcc", "gxx", "gcc_impl", "sysroot")}
+    empty = {"libgcc", "libstdcxx", "libzlib", "rdma-core", "ocl-icd"}
+    assert names == {"python", "python_abi", *empty, *base.PROJECTS, *machine}
     assert {b.python for b in made.builds} <= {"", interpreter.python_tag()}
+
+
+def test_the_machine_s_compilers_are_there_by_name_and_version_or_not_at_all(
+    checkout: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compilers, "installed", lambda: {"linux-64": "12.2.0", "linux-aarch64": "13.1.0"})
+    made = {o.name: o.version for b in base.plan_base(checkout).builds for o in b.outputs if "_linux-" in o.name}
+    assert {made[f"{name}_linux-64"] for name in ("gcc", "gxx", "gcc_impl")} == {"12.2.0"}
+    assert {made[f"{name}_linux-aarch64"] for name in ("gcc", "gxx", "gcc_impl")} == {"13.1.0"}
+    assert made["sysroot_linux-64"] == compilers.glibc()
+    monkeypatch.setattr(compilers, "installed", dict)
+    assert not [o.name for b in base.plan_base(checkout).builds for o in b.outputs if "_linux-" in o.name]
 
 
 def test_a_python_without_wheels_is_refused_with_the_reason(checkout: Workspace) -> None:

@@ -265,6 +265,17 @@ def test_nvcc_is_told_where_headers_are_by_either_of_its_names(project: Workspac
         assert (here / "nvcc").exists() and (here / "crt" / "link.stub").exists()
 
 
+@pytest.mark.parametrize("subdir", ["win-64", "win-arm64"])
+def test_nvcc_for_windows_is_told_where_cccl_is(project: Workspace, tmp_path: Path, subdir: str) -> None:
+    row = layout(subdir, 13)
+    toolkit(tmp_path, row)
+    line = 'INCLUDES += "-I$(TOP)/include" "-I$(TOP)/include/cccl" $(_SPACE_)'
+    write(tmp_path / "nvidia" / "cu13", {"bin/nvcc.profile": line})
+    assert run(project, tmp_path, row).returncode == 0
+    there = (tmp_path / "prefix" / row.tools / "nvcc.profile").read_text()
+    assert f'"-I$(TOP)/{row.cccl_headers.removeprefix("Library/")}"' in there
+
+
 def _expand(text: str, names: Mapping[str, str]) -> str:
     for name, value in names.items():
         text = text.replace(f"$({name})", value)

@@ -276,9 +276,19 @@ def test_a_package_that_is_not_published_for_the_platform(catalogue: Catalogue) 
     assert "--platform linux-64" in step
 
 
+NO_NVCC = "NVIDIA publishes no nvcc for CUDA 12 as a wheel, only ptxas, libNVVM and headers"
+
+
+def test_a_request_for_nvcc_with_cuda_12_gets_the_reason(catalogue: Catalogue) -> None:
+    for request, driver in (("cuda-nvcc=12", None), ("cuda-nvcc cuda-version=12", None), ("cuda-nvcc", "12.9")):
+        assert problem(catalogue, request, driver)[0].endswith(f"; {NO_NVCC}")
+    for request, driver in (("cuda-nvcc=14", None), ("cuda-nvcc python=2", None), ("cuda-nvrtc=11", "12.9")):
+        assert NO_NVCC not in problem(catalogue, request, driver)[0]
+
+
 def test_a_toolkit_that_a_package_is_not_published_for(catalogue: Catalogue) -> None:
     assert problem(catalogue, "cuda-nvcc cuda-version=12.9")[0] == (
-        "cuda-nvcc is not published for toolkit 12.9; it is for 13.0 and 13.4"
+        "cuda-nvcc is not published for toolkit 12.9; it is for 13.0 and 13.4; " + NO_NVCC
     )
     windows = Catalogue(catalogue.channels, "win-64")
     assert problem(windows, "cuda-nvcc cuda-version=13.0", subdir="win-64")[0] == (

@@ -7,6 +7,8 @@ machine that can do anything is at fault itself; any other one fails for the dri
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ctk.catalogue import Catalogue, listing
 from ctk.errors import Unsolvable
 from ctk.report import count
@@ -14,6 +16,7 @@ from ctk.solve import Pick, Scenario, solve
 from ctk.unsolvable.machine import machine_cause
 from ctk.unsolvable.probe import Cause
 from ctk.unsolvable.request import not_there, request_cause
+from ctk.unsolvable.unpublished import why_no_nvcc
 
 
 def solve_or_say_why(scenario: Scenario, catalogue: Catalogue, lines: int | None = None) -> Pick:
@@ -42,9 +45,11 @@ def solve_or_say_why(scenario: Scenario, catalogue: Catalogue, lines: int | None
 
 def find_cause(scenario: Scenario, catalogue: Catalogue) -> Cause:
     """The cause of a scenario that has no solution."""
-    return (
+    cause = (
         not_there(scenario, catalogue)
         or request_cause(scenario, catalogue)
         or machine_cause(scenario, catalogue)
         or Cause(f"{listing(scenario.specs)}: no cause was found by changing one thing", "read what the solver says")
     )
+    reason = why_no_nvcc(scenario, catalogue)
+    return replace(cause, sentence=f"{cause.sentence}; {reason}") if reason else cause

@@ -1,0 +1,64 @@
+# Puts nvcc's headers and libraries, and the host compiler that it shall call, into the variables of build systems.
+# The shell of the user sources it, with whatever options: no command may fail outside a condition, no unset variable be
+# read, and no name be left behind. deactivate.sh takes everything back.
+
+_cuda_nvcc_add() { # <variable> <text>: appends; remembers what the variable was, and whether it was
+  if eval "[ -n \"\${$1+x}\" ]"; then
+    eval "export CUDA_NVCC_OLD_${CUDA_NVCC_LEVEL}_$1=\"x\$$1\""
+    # Not exported: a variable stays as private to the shell as its owner made it.
+    eval "$1=\"\$$1\${$1:+ }\$2\""
+  else
+    eval "export CUDA_NVCC_OLD_${CUDA_NVCC_LEVEL}_$1="
+    eval "export $1=\"\$2\""
+  fi
+}
+
+_cuda_nvcc_activate() {
+  # Environments can be stacked. One that is on top already has all it needs.
+  if eval "[ \"\${CUDA_NVCC_PREFIX_${CUDA_NVCC_LEVEL:-0}-}\" = \"\$1\" ]"; then return 0; fi
+  export CUDA_NVCC_LEVEL="$((${CUDA_NVCC_LEVEL:-0} + 1))"
+  eval "export CUDA_NVCC_PREFIX_$CUDA_NVCC_LEVEL=\"\$1\""
+
+  _cuda_nvcc_c="-I$1/@targets@/include"
+  _cuda_nvcc_ld="-L$1/@targets@/lib -L$1/@targets@/lib/stubs"
+  if [ "${CONDA_BUILD:-0}" = 1 ]; then
+    # What is built against is in the host environment, which nvcc is not part of.
+    _cuda_nvcc_host_c="-I${PREFIX-}/@targets@/include"
+    _cuda_nvcc_host_ld="-L${PREFIX-}/@targets@/lib -L${PREFIX-}/@targets@/lib/stubs"
+    _cuda_nvcc_c="$_cuda_nvcc_host_c $_cuda_nvcc_c"
+    _cuda_nvcc_ld="$_cuda_nvcc_host_ld $_cuda_nvcc_ld"
+    # Last on the command line, so that a build's own flags come before.
+    _cuda_nvcc_add NVCC_APPEND_FLAGS "$_cuda_nvcc_host_c $_cuda_nvcc_host_ld"
+    _cuda_nvcc_add CMAKE_ARGS "-DCMAKE_FIND_ROOT_PATH=${PREFIX-};${HOST:+$1/$HOST/sysroot;}${PREFIX-}/@targets@;$1/@targets@"
+    # Every GPU that this nvcc knows, and PTX for later ones; a recipe that wants others sets it.
+    if [ -z "${CUDAARCHS+x}" ]; then _cuda_nvcc_add CUDAARCHS all; fi
+  elif [ -z "@flags@" ]; then
+    # CMake takes what is in LDFLAGS for a folder where the loader looks by itself, and writes no path of its own.
+    _cuda_nvcc_ld="$_cuda_nvcc_ld -Wl,-rpath,$1/@targets@/lib"
+  fi
+  for _cuda_nvcc_name in CFLAGS CPPFLAGS CXXFLAGS; do _cuda_nvcc_add "$_cuda_nvcc_name" "$_cuda_nvcc_c"; done
+  _cuda_nvcc_add LDFLAGS "$_cuda_nvcc_ld"
+
+  _cuda_nvcc_flags="@flags@" _cuda_nvcc_cxx=${CXX-}
+  if [ -z "$_cuda_nvcc_cxx" ] && command -v @cxx@ >/dev/null 2>&1; then _cuda_nvcc_cxx=@cxx@; fi
+  case " ${NVCC_PREPEND_FLAGS-} ${NVCC_APPEND_FLAGS-} ${NVCC_CCBIN:+-ccbin}" in
+    *" -ccbin"* | *" --compiler-bindir"*) _cuda_nvcc_cxx=g++ ;; # the user has chosen
+  esac
+  case $_cuda_nvcc_cxx in
+    "")
+      echo "cuda-nvcc: nvcc needs a C++ compiler, and there is none: install gxx_@target_platform@ into this" \
+        "environment or @cxx@ on this machine, or set CXX; then activate the environment again." >&2
+      ;;
+    g++) ;; # what nvcc calls without being told
+    *" "*)
+      # nvcc splits its flags at spaces. A launcher with a compiler (ccache g++) is nothing that it could call.
+      if command -v "$_cuda_nvcc_cxx" >/dev/null 2>&1; then _cuda_nvcc_add NVCC_CCBIN "$_cuda_nvcc_cxx"; fi
+      ;;
+    *) _cuda_nvcc_flags="$_cuda_nvcc_flags${_cuda_nvcc_flags:+ }-ccbin=$_cuda_nvcc_cxx" ;;
+  esac
+  if [ -n "$_cuda_nvcc_flags" ]; then _cuda_nvcc_add NVCC_PREPEND_FLAGS "$_cuda_nvcc_flags"; fi
+}
+
+if [ -n "${CONDA_PREFIX:-}" ]; then _cuda_nvcc_activate "$CONDA_PREFIX"; fi
+unset -v _cuda_nvcc_c _cuda_nvcc_ld _cuda_nvcc_host_c _cuda_nvcc_host_ld _cuda_nvcc_name _cuda_nvcc_cxx _cuda_nvcc_flags
+unset -f _cuda_nvcc_add _cuda_nvcc_activate

@@ -1,0 +1,1 @@
+__device__ int twice(int number) { return 2 * number; }

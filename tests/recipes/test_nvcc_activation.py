@@ -1,0 +1,271 @@
+"""Activation scripts of cuda-nvcc: what they set, and that deactivation leaves the shell exactly as it was.
+
+Each scenario runs in a shell of its own, with the options that users have. The .bat files are read, not run.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import unified_diff
+from pathlib import Path
+
+import pytest
+
+from ctk.paths import Workspace
+
+SHELLS = ("sh", "dash", "bash", "zsh")
+OPTIONS = ("set +u", "set -u", "set -e", "set -eu", "set -a")
+CLEAN = {"PATH": "/usr/bin:/bin", "HOME": "/nowhere", "LC_ALL": "C"}
+VARIABLES = ("CFLAGS", "CPPFLAGS", "CXXFLAGS", "LDFLAGS", "CMAKE_ARGS", "CUDAARCHS")
+VARIABLES += ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN")
+BUILD = {"CONDA_BUILD": "1", "PREFIX": "/host env", "BUILD_PREFIX": "/build env", "HOST": "x86_64-conda-linux-gnu"}
+# What a shell counts, times and remembers by itself; _ is the last argument.
+OWN = re.compile(r"^(_|BASH_\w+|LINENO|RANDOM|SECONDS|SRANDOM|EPOCH\w+|TTYIDLE|PIPESTATUS|pipestatus|status|\W)=")
+
+
+@dataclass(frozen=True)
+class Scripts:
+    """The installed scripts of one platform.
+
+    Attributes:
+        prefix: The environment.
+        activate, deactivate: The scripts.
+    """
+
+    prefix: Path
+    activate: Path
+    deactivate: Path
+
+
+def install(project: Workspace, prefix: Path, target: str, platform: str = "linux-64") -> Scripts:
+    subprocess.run(
+        ["bash", project.recipes / "cuda-nvcc" / "activation.sh"],
+        env={
+            **CLEAN,
+            "PREFIX": str(prefix),
+            "RECIPE_DIR": str(project.recipes / "cuda-nvcc"),
+            "TARGET": target,
+            "target_platform": platform,
+        },
+        check=True,
+    )
+    kind = "bat" if target.startswith("win") else "sh"
+    conda = prefix / "etc" / "conda"
+    folders = (conda / f"{change}.d" / f"~cuda-nvcc_{change}.{kind}" for change in ("activate", "deactivate"))
+    return Scripts(prefix, *folders)
+
+
+@pytest.fixture(scope="module")
+def scripts(project: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Scripts:
+    return install(project, tmp_path_factory.mktemp("environment"), "linux-64")
+
+
+@pytest.fixture(params=SHELLS)
+def shell(request: pytest.FixtureRequest) -> str:
+    if shutil.which(request.param) is None:
+        pytest.skip(f"no {request.param} on this machine")
+    return str(request.param)
+
+
+def run(shell: str, code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    flags = {"bash": ["--norc", "--noprofile"], "zsh": ["-f"]}.get(shell, [])
+    command = [str(shutil.which(shell)), *flags, "-c", code]
+    return subprocess.run(command, env={**CLEAN, **environment}, capture_output=True, text=True, check=False)
+
+
+def compiler(folder: Path, name: str = "g++") -> Path:
+    """A program that answers to a name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text("#!/bin/sh\n")
+    (folder / name).chmod(0o755)
+    return folder
+
+
+def difference(shell: str, options: str, during: str, folder: Path, before: str = "", **environment: str) -> str:
+    """What a shell knows before and after some code, as a diff; "" where nothing changed.
+
+    That is: the environment, its own variables and functions, its options.
+    """
+    functions = {"bash": "declare -f", "zsh": "functions"}.get(shell, ":")
+    names = "(for name in _cuda_nvcc_add _cuda_nvcc_activate _cuda_nvcc_deactivate; do command -v $name || :; done)"
+    code = f"""{before}
+{options}
+{{ env -0; set; {functions}; {names}; set +o; }} >'{folder}/before'
+{during}
+{{ env -0; set; {functions}; {names}; set +o; }} >'{folder}/after'
+echo the end"""
+    done = run(shell, code, **{"PATH": f"{compiler(folder / 'bin')}:{CLEAN['PATH']}", **environment})
+    assert done.stdout.endswith("the end\n"), done.stderr
+    assert not done.stderr
+    texts = [(folder / name).read_bytes().decode().replace("\0", "\n").splitlines() for name in ("before", "after")]
+    lines = [sorted(line for line in text if not OWN.match(line)) for text in texts]
+    assert len(lines[0]) > 5
+    return "\n".join(line for line in unified_diff(*lines, lineterm="", n=0) if not line.startswith(("---", "+++")))
+
+
+def both(scripts: Scripts) -> str:
+    return f". '{scripts.activate}'; . '{scripts.deactivate}'"
+
+
+def values(
+    shell: str, scripts: Scripts, after: str = "", options: str = "set -eu", **environment: str
+) -> dict[str, str]:
+    """The environment after activation."""
+    done = run(
+        shell, f"{options}; . '{scripts.activate}'; {after}\nenv -0", CONDA_PREFIX=str(scripts.prefix), **environment
+    )
+    assert done.returncode == 0, done.stderr
+    return dict(entry.split("=", 1) for entry in done.stdout.split("\0") if entry)
+
+
+USERS: Mapping[str, Mapping[str, str]] = {
+    "nothing": {},
+    "all empty": dict.fromkeys(VARIABLES, ""),
+    "all set": {name: f"-D{name}='a b'  $HOME \"*\" \\ x=y;z\n-Dsecond" for name in VARIABLES},
+    "a compiler": {"CXX": "clang++"},
+    "a compiler with spaces": {"CXX": "/my tools/g++"},
+    "a build": BUILD,
+    "a build, all set": {**BUILD, **dict.fromkeys(VARIABLES, "-DX"), "CXX": "x86_64-conda-linux-gnu-c++"},
+}
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("user", USERS)
+def test_activate_then_deactivate_leaves_the_shell_as_it_was(
+    scripts: Scripts, tmp_path: Path, shell: str, options: str, user: str
+) -> None:
+    environment = {**USERS[user], "CONDA_PREFIX": str(scripts.prefix)}
+    assert difference(shell, options, f". '{scripts.activate}'", tmp_path, **environment)
+    assert not difference(shell, options, both(scripts), tmp_path, **environment)
+
+
+def test_a_variable_that_is_not_exported_is_not_exported_afterwards(
+    scripts: Scripts, tmp_path: Path, shell: str
+) -> None:
+    before = "CFLAGS='-O2 -g'; LDFLAGS=; NVCC_PREPEND_FLAGS=-v"
+    environment = {"CONDA_PREFIX": str(scripts.prefix)}
+    assert not difference(shell, "set -eu", both(scripts), tmp_path, before, **environment)
+
+
+def test_a_second_activation_adds_nothing(scripts: Scripts, tmp_path: Path, shell: str) -> None:
+    activate, deactivate = f". '{scripts.activate}'", f". '{scripts.deactivate}'"
+    assert values(shell, scripts) == values(shell, scripts, activate)
+    twice = f"{activate}; {activate}; {deactivate}"
+    environment = {"CONDA_PREFIX": str(scripts.prefix)}
+    assert not difference(shell, "set -eu", twice, tmp_path, **environment)
+    assert not difference(shell, "set -eu", f"{twice}; {deactivate}", tmp_path, **environment)
+
+
+def test_deactivation_alone_does_nothing(scripts: Scripts, tmp_path: Path, shell: str) -> None:
+    environment = {**USERS["all set"], "CONDA_PREFIX": str(scripts.prefix)}
+    assert not difference(shell, "set -eu", f". '{scripts.deactivate}'", tmp_path, **environment)
+
+
+def test_stacked_environments_are_left_one_by_one(
+    project: Workspace, scripts: Scripts, tmp_path: Path, shell: str
+) -> None:
+    upper = install(project, tmp_path / "upper one", "linux-64")
+
+    def at(one: Scripts, script: Path) -> str:
+        return f"CONDA_PREFIX='{one.prefix}'; . '{script}'"
+
+    first, second = at(scripts, scripts.activate), at(upper, upper.activate)
+    back, home = at(upper, upper.deactivate), at(scripts, scripts.deactivate)
+    environment = {"CONDA_PREFIX": str(scripts.prefix), "CFLAGS": "-O2"}
+    stack = f"{first}; {second}; case $CFLAGS in '-O2 '*env*upper*) ;; *) exit 1 ;; esac; {back}"
+    assert not difference(shell, "set -eu", f"{stack}; {home}", tmp_path, **environment)
+    assert not difference(
+        shell, "set -eu", f"{second}; {back}; CONDA_PREFIX='{scripts.prefix}'", tmp_path, first, **environment
+    )
+
+
+def test_without_an_active_environment_nothing_happens(scripts: Scripts, tmp_path: Path, shell: str) -> None:
+    assert not difference(shell, "set -eu", f". '{scripts.activate}'", tmp_path)
+
+
+def test_the_variables_are_those_of_conda_forge(scripts: Scripts, shell: str) -> None:
+    found = values(shell, scripts, CFLAGS="-O2", CXX="x86_64-conda-linux-gnu-c++")
+    target = f"{scripts.prefix}/targets/x86_64-linux"
+    assert found["CFLAGS"] == f"-O2 -I{target}/include"
+    assert found["CPPFLAGS"] == found["CXXFLAGS"] == f"-I{target}/include"
+    assert found["LDFLAGS"] == f"-L{target}/lib -L{target}/lib/stubs -Wl,-rpath,{target}/lib"
+    assert found["NVCC_PREPEND_FLAGS"] == "-ccbin=x86_64-conda-linux-gnu-c++"
+    assert not found.keys() & {"CMAKE_ARGS", "CUDAARCHS", "NVCC_APPEND_FLAGS"}
+
+
+def test_a_package_build_sees_the_host_environment_first(scripts: Scripts, shell: str) -> None:
+    found = values(shell, scripts, **BUILD, CMAKE_ARGS="-DX=1")
+    host, build = "/host env/targets/x86_64-linux", f"{scripts.prefix}/targets/x86_64-linux"
+    assert found["CFLAGS"] == f"-I{host}/include -I{build}/include"
+    assert found["NVCC_APPEND_FLAGS"] == f"-I{host}/include -L{host}/lib -L{host}/lib/stubs"
+    sysroot = f"{scripts.prefix}/x86_64-conda-linux-gnu/sysroot"
+    assert found["CMAKE_ARGS"] == f"-DX=1 -DCMAKE_FIND_ROOT_PATH=/host env;{sysroot};{host};{build}"
+    assert found["LDFLAGS"] == f"-L{host}/lib -L{host}/lib/stubs -L{build}/lib -L{build}/lib/stubs"
+    assert found["CUDAARCHS"] == "all"
+    assert values(shell, scripts, **BUILD, CUDAARCHS="80")["CUDAARCHS"] == "80"
+
+
+@pytest.mark.parametrize(
+    "own", [{"NVCC_CCBIN": "clang++"}, {"NVCC_PREPEND_FLAGS": "-ccbin clang++"}, {"NVCC_APPEND_FLAGS": "-ccbin=a"}]
+)
+def test_a_compiler_that_the_user_chose_for_nvcc_stays(scripts: Scripts, shell: str, own: Mapping[str, str]) -> None:
+    found = values(shell, scripts, CXX="c++", **own)
+    assert {name: found.get(name, "") for name in own} == own
+    assert ("NVCC_PREPEND_FLAGS" in found) == ("NVCC_PREPEND_FLAGS" in own)
+
+
+def test_a_path_with_spaces_reaches_nvcc_whole(scripts: Scripts, tmp_path: Path, shell: str) -> None:
+    cxx = str(compiler(tmp_path / "my tools") / "g++")
+    found = values(shell, scripts, CXX=cxx)
+    assert found["NVCC_CCBIN"] == cxx
+    assert "NVCC_PREPEND_FLAGS" not in found
+
+
+@pytest.mark.parametrize(
+    ("target", "cxx"), [("linux-64", "g++"), ("linux-aarch64", "aarch64-linux-gnu-g++")], ids=["native", "cross"]
+)
+def test_a_missing_compiler_is_one_sentence_and_no_failure(
+    project: Workspace, tmp_path: Path, shell: str, target: str, cxx: str
+) -> None:
+    made = install(project, tmp_path / "environment", target)
+    empty = {"PATH": str(tmp_path / "none"), "CONDA_PREFIX": str(made.prefix)}
+    code = f"set -eu; . '{made.activate}'; echo done; . '{made.deactivate}'"
+    done = run(shell, code, **empty)
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    (sentence,) = done.stderr.splitlines()
+    assert sentence.startswith("cuda-nvcc: nvcc needs a C++ compiler")
+    assert f"gxx_{target} " in sentence and f"or {cxx} on" in sentence and "CXX" in sentence
+    for found in ({"PATH": str(compiler(tmp_path / "bin", cxx))}, {"CXX": "c++"}, {"NVCC_CCBIN": "c++"}):
+        assert not run(shell, code, **{**empty, **found}).stderr
+
+
+def test_for_another_platform_nvcc_is_told_target_and_compiler(project: Workspace, tmp_path: Path, shell: str) -> None:
+    made = install(project, tmp_path / "environment", "linux-aarch64")
+    path = f"{compiler(tmp_path / 'bin', 'aarch64-linux-gnu-g++')}:{CLEAN['PATH']}"
+    found = values(shell, made, PATH=path)
+    assert found["NVCC_PREPEND_FLAGS"] == "-target-dir=sbsa-linux -ccbin=aarch64-linux-gnu-g++"
+    assert found["CFLAGS"] == f"-I{made.prefix}/targets/sbsa-linux/include"
+    assert "rpath" not in found["LDFLAGS"]  # a program for another machine runs somewhere else
+    assert not difference(shell, "set -eu", both(made), tmp_path, PATH=path, CONDA_PREFIX=str(made.prefix))
+
+
+@pytest.mark.parametrize("target", ["win-64", "win-arm64"])
+def test_what_the_batch_file_sets_the_other_one_takes_back(project: Workspace, tmp_path: Path, target: str) -> None:
+    made = install(project, tmp_path, target, target)
+    texts = [path.read_text() for path in (made.activate, made.deactivate)]
+    assert not [line for text in texts for line in text.splitlines() if not line.startswith("@")]
+    assert "\n@exit /b 0\n" in texts[0]  # `where` sets an error level, and clients look at it
+    assert f"vs2022_{target} " in texts[0]
+    assigned, released = [re.findall(r'\bset "(\w+(?:%\w+%\w*)?)=(.*)"', text) for text in texts]
+    lasting = {name for name, _ in assigned} - {name for name, value in assigned if not value}
+    assert lasting == {"INCLUDE", "CUDA_NVCC_ACTIVE_%CONDA_SHLVL%", "CUDA_NVCC_OLD_%CONDA_SHLVL%_INCLUDE"}
+    assert {name for name, value in released if not value} == lasting
+    assert ("INCLUDE", "%%CUDA_NVCC_OLD_%CONDA_SHLVL%_INCLUDE%%") in released
+
+
+def test_no_template_is_left(scripts: Scripts) -> None:
+    assert not re.search(r"@\w+@", scripts.activate.read_text() + scripts.deactivate.read_text())
