@@ -20,9 +20,11 @@ cat ./*.dist-info/[Ll][Ii][Cc]* ./*.dist-info/licenses/* "${roots[0]}"cccl/LICEN
 
 tree=$PWD/tree
 mv "${roots[0]}" "$tree"
+# In 13.2 CCCL's own tree has another name.
+if [[ -d $tree/cuda_cccl ]]; then mv "$tree/cuda_cccl" "$tree/cccl"; fi
 # What makes the tree a Python package, and NVIDIA's records of a scan.
 find "$tree" -name __init__.py -delete
-rm -rf "$tree/.metadata" "$tree/cccl/LICENSE"
+rm -rf "$tree/.metadata" "$tree/cccl/.metadata" "$tree/cccl/LICENSE"
 # In 12.0 the list of nvJitLink's symbols, which nothing reads.
 rm -rf "$tree/res"
 move() { # <file or folder>... <folder>: into a folder, which is made; nothing to move is fine
