@@ -25,7 +25,6 @@ _NEEDED = {
     "cuda-nvrtc": _NVRTC,
     "cuda-nvcc": (*_NVCC, *_NVVM, *_NVVM_TOOLS),
     "cuda-runtime": (*_LIBRARIES, *_NVRTC, *_NOT_OLDER),
-    "cuda-toolkit": (*_LIBRARIES, *_NVRTC, *_NOT_OLDER, *_NVCC, *_NVVM, *_NVVM_TOOLS, "cuda-nvcc", "cuda-cupti-dev"),
     "cuda-bindings": _BINDINGS,
     "cuda-core": _BINDINGS,
     "cuda-python": _BINDINGS,
