@@ -20,9 +20,11 @@ cat ./*.dist-info/[Ll][Ii][Cc]* ./*.dist-info/licenses/* "${roots[0]}"cccl/LICEN
 
 tree=$PWD/tree
 mv "${roots[0]}" "$tree"
+# In 13.2 CCCL's own tree has another name.
+if [[ -d $tree/cuda_cccl ]]; then mv "$tree/cuda_cccl" "$tree/cccl"; fi
 # What makes the tree a Python package, how pip's users call its programs, and NVIDIA's records of a scan.
 find "$tree" -name __init__.py -delete
-rm -rf "$tree/.metadata" "$tree/cccl/LICENSE" "$tree/cuda_entrypoints"
+rm -rf "$tree/.metadata" "$tree"/cccl/{.metadata,LICENSE} "$tree/cuda_entrypoints"
 # In 12.0 the list of nvJitLink's symbols, which nothing reads.
 rm -rf "$tree/res"
 move() { # <file or folder>... <folder>: into a folder, which is made; nothing to move is fine

@@ -197,7 +197,8 @@ def dump(lock: ReleaseLock) -> str:
 
 def variant_keys(lock: ReleaseLock) -> dict[str, list[str]]:
     """What the ``.yaml`` half tells recipes: key -> values, one but for ``cuda_arch``, which has a variant for each."""
-    keys = {"cuda_version": [lock.minor]} if lock.is_ctk else {"cuda_major": [lock.major]} if lock.major else {}
+    ctk = {"cuda_version": [lock.minor], "cuda_release": [lock.release]}
+    keys = ctk if lock.is_ctk else {"cuda_major": [lock.major]} if lock.major else {}
     keys |= {component.variant_key: [component.version] for component in lock.components.values()}
     if lock.facts:
         keys |= {

@@ -189,10 +189,9 @@ def _python_name(name: str) -> str:
 
 
 def _belongs(recipe: Recipe, lock: ReleaseLock, locks: Iterable[ReleaseLock]) -> bool:
-    """Whether a lock has every lock key that the recipe names; one that names none is the same for all of them."""
+    """Whether a lock has every lock key that the recipe needs; one that needs none is the same for all of them."""
     known = {key for other in locks for key in _keys(other)}
-    used = recipe.names_used & known
-    return used <= _keys(lock)
+    return recipe.names_needed & known <= _keys(lock)
 
 
 def _keys(lock: ReleaseLock) -> frozenset[str]:

@@ -18,6 +18,7 @@ from ctk.rendered import Rendered, rendered_outputs
 _SHARED = re.compile(r"\bfile:\s*(\.\./\S+)")
 _EXPRESSION = re.compile(r"\$\{\{(.*?)\}\}|^\s*(?:-\s*)?(?:if|skip):(.*)$", re.MULTILINE)
 _NAME = re.compile(r"\b[a-z_][a-z0-9_]*\b")
+_ASKED = re.compile(r"\b([a-z_][a-z0-9_]*) is defined\b")
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,11 @@ class Recipe:
             for match in _EXPRESSION.finditer(text)
             for name in _NAME.findall(match.group(1) or match.group(2) or "")
         )
+
+    @cached_property
+    def names_needed(self) -> frozenset[str]:
+        """Those of `names_used` without which it does not render: not what a condition asks ``is defined`` of."""
+        return self.names_used - set(_ASKED.findall(self.file.read_text(encoding="utf-8")))
 
     @cached_property
     def skip_conditions(self) -> Mapping[str, str]:

@@ -32,10 +32,13 @@ from ctk.verify.oracle import (
 
 LINUX, ARM, WINDOWS, WINDOWS_ARM = "linux-64", "linux-aarch64", "win-64", "win-arm64"
 
+# What cuda-runtime brings besides.
+GROUPED = ("cublas", "cufft", "curand", "cusolver", "cusparse", "npp", "nvjitlink", "nvjpeg")
+
 
 def toolkit(minor: str, oldest: str, newest: str, *subdirs: str) -> Toolkit:
     everywhere = frozenset(subdirs)
-    published = dict.fromkeys(("nvrtc", "nvvm", "cudart", "crt"), everywhere)
+    published = dict.fromkeys((*("nvrtc", "nvvm", "cudart", "crt"), *GROUPED), everywhere)
     if minor.startswith("13."):
         published["compiler"] = everywhere
     return Toolkit(minor, oldest, newest, published)
@@ -145,6 +148,8 @@ def test_what_a_pin_gets(pin: str, driver: str | None, gpu: str | None, pick: st
         (ask("cuda-nvcc", "12.9", "9.0"), Cause.DRIVER),
         (ask("cuda-nvcc", "13.0", "7.0"), Cause.GPU),
         (ask("cuda-nvcc", "13.0", pin="12.9"), Cause.PLATFORM),
+        (ask("cuda-runtime", "12.9"), "12.9 native"),
+        (ask("cuda-runtime", "12.2", on=ARM), "12.9 compat"),
         (ask("cuda-core", "13.0", on=WINDOWS_ARM), "13.4 compat"),
         (ask("cuda-core", "12.9", on=WINDOWS_ARM), Cause.DRIVER),
         (ask("cuda-core", None, pin="13.0", on=WINDOWS_ARM), Cause.PLATFORM),

@@ -15,6 +15,7 @@ _NOT_OLDER = ("libnvjitlink", "libnvjitlink-files")
 _NVRTC = ("cuda-nvrtc", "cuda-nvrtc-files")
 _NVVM = ("cuda-nvvm-impl", "cuda-nvvm-impl-files")
 _NVVM_TOOLS = ("cuda-nvvm-tools", "cuda-nvvm-tools-files")
+_LIBRARIES = ("cuda-cudart", "libcublas", "libcufft", "libcurand", "libcusolver", "libcusparse", "libnpp", "libnvjpeg")
 _NVCC = ("cuda-nvcc-tools", "cuda-nvcc-tools-files", "cuda-crt-tools", "cuda-cudart", "cuda-cudart-dev")
 # They are of exactly the toolkit's minor.
 _OF_THE_MINOR = (*_NVRTC, *_NVVM, *_NVVM_TOOLS, *_NVCC)
@@ -25,6 +26,7 @@ _MLIR = ("numba-cuda-mlir-files", *_KERNELS)
 _NEEDED = {
     "cuda-nvrtc": _NVRTC,
     "cuda-nvcc": (*_NVCC, *_NVVM, *_NVVM_TOOLS),
+    "cuda-runtime": (*_LIBRARIES, *_NVRTC, *_NOT_OLDER),
     "cuda-bindings": _BINDINGS,
     "cuda-core": _BINDINGS,
     "cuda-python": _BINDINGS,

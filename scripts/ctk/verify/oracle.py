@@ -124,10 +124,17 @@ class Expected:
         return self.toolkit.split(".")[0]
 
 
+# What every release has of libraries; what only some have is brought where it is there.
+_LIBRARIES = (
+    *("cudart", "nvrtc", "nvjitlink", "nvjpeg", "npp"),
+    *("cublas", "cufft", "curand", "cusolver", "cusparse"),
+)
+
 # Request -> the components of one minor that it brings, and the Python projects.
 _COMPONENTS: dict[str, tuple[str, ...]] = {
     "cuda-nvrtc": ("nvrtc",),
     "cuda-nvcc": ("compiler", "crt", "cudart", "nvvm"),
+    "cuda-runtime": _LIBRARIES,
     "cuda-bindings": ("nvrtc", "nvvm"),
     "cuda-core": ("nvrtc", "nvvm"),
     "cuda-python": ("nvrtc", "nvvm"),
