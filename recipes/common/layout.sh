@@ -4,7 +4,7 @@
 #
 # VERSION       Version of the component, e.g. 13.4.92.
 # CUDA_VERSION  The CTK minor, e.g. 13.4.
-# PKGCONFIG     The library to write a .pc file for, as linkers name it (nvJitLink); empty for none.
+# PKGCONFIG     The libraries to write a .pc file for, as linkers name them (cufft cufftw); empty for none.
 set -euo pipefail
 shopt -s nullglob
 
@@ -48,8 +48,9 @@ linux() { # <folder below targets/>
   for file in "$there"/lib/*.so* "$PREFIX"/nvvm/lib64/*.so*; do
     soname=$(patchelf --print-soname "$file")
     [[ $soname == lib*.so.* ]] || fail "$file has the SONAME '$soname'"
-    # A library has the version of its component; libNVVM counts for itself.
-    full=${soname%%.so.*}.so.$(cut -d. -f1-3 <<<"$VERSION")
+    # A library has the version of its component, cuFile without the fourth number; libNVVM counts for itself.
+    full=${soname%%.so.*}.so.$VERSION
+    if [[ $soname == libcufile*.so.* ]]; then full=${soname%%.so.*}.so.$(cut -d. -f1-3 <<<"$VERSION"); fi
     if [[ $soname == libnvvm.so.* ]]; then full=$soname.0.0; fi
     mv "$file" "${file%/*}/$full"
     ln -sf "$full" "${file%/*}/$soname"
@@ -74,7 +75,7 @@ linux() { # <folder below targets/>
     ln -s ../../../bin/{nvcc,crt} "$there/bin/"
     profiles "$there"
   fi
-  if [[ -n ${PKGCONFIG:-} ]]; then pkgconfig "$target"; fi
+  for name in ${PKGCONFIG:-}; do pkgconfig "$target" "$name"; done
 }
 
 rpath() { # <ELF file> <RPATH>: sets it, unless that is what the file has
@@ -90,18 +91,18 @@ profiles() { # <folder of the target>: has nvcc find its parts, by either of its
     "$PREFIX/bin/nvcc.profile" >"$1/bin/nvcc.profile"
 }
 
-pkgconfig() { # <folder of the target>
+pkgconfig() { # <folder of the target> <library>
   mkdir -p "$PREFIX/lib/pkgconfig"
   # Written relative to its own place, so that no prefix is in it.
-  cat >"$PREFIX/lib/pkgconfig/${PKGCONFIG,,}-$CUDA_VERSION.pc" <<PC
+  cat >"$PREFIX/lib/pkgconfig/${2,,}-$CUDA_VERSION.pc" <<PC
 cudaroot=\${pcfiledir}/../../$1
 libdir=\${cudaroot}/lib
 includedir=\${cudaroot}/include
 
-Name: ${PKGCONFIG,,}
-Description: NVIDIA CUDA, ${PKGCONFIG,,}
+Name: ${2,,}
+Description: NVIDIA CUDA, ${2,,}
 Version: $CUDA_VERSION
-Libs: -L\${libdir} -l$PKGCONFIG
+Libs: -L\${libdir} -l$2
 Cflags: -I\${includedir}
 PC
 }
