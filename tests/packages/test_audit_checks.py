@@ -185,6 +185,15 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
         ),
     },
     "FilesAreInTheirPlace": {
+        "a library of a package of files that lacks a number": (
+            add(
+                "libcurand-files",
+                version="10.4.5.25",
+                depends=("__glibc >=2.17,<3.0.a0",),
+                files={f"{TARGET}/libcurand.so.10.4.5": elf(("libc.so.6",), soname="libcurand.so.10", rpath="$ORIGIN")},
+            ),
+            "libcurand.so.10.4.5.25",
+        ),
         "a DLL where nothing looks for it": (change("cuda-nvrtc", files={"Library/bin/x64/x.dll": pe()}), "no package"),
         "a DLL among the import libraries": (change("cuda-nvrtc", files={"Library/lib/x.dll": pe()}), "Library/bin/"),
         "libdevice in another place": (change("cuda-nvvm-impl", files={"lib/libdevice.10.bc": b""}), "nvvm/libdevice/"),
