@@ -4,7 +4,7 @@
 #
 # VERSION       Version of the component, e.g. 13.4.92.
 # CUDA_VERSION  The CTK minor, e.g. 13.4.
-# PKGCONFIG     The library to write a .pc file for, as linkers name it (nvJitLink); empty for none.
+# PKGCONFIG     The libraries to write a .pc file for, as linkers name them (cufft cufftw); empty for none.
 set -euo pipefail
 shopt -s nullglob
 
@@ -64,8 +64,9 @@ linux() { # <folder below targets/>
   for file in "$there"/lib/*.so* "$PREFIX"/nvvm/lib64/*.so*; do
     soname=$(patchelf --print-soname "$file")
     [[ $soname == lib*.so || $soname == lib*.so.* ]] || fail "$file has the SONAME '$soname'"
-    # A library has the version of its component; libNVVM counts for itself.
-    full=${soname%%.so.*}.so.$(cut -d. -f1-3 <<<"$VERSION")
+    # A library has the version of its component, cuFile without the fourth number; libNVVM counts for itself.
+    full=${soname%%.so.*}.so.$VERSION
+    if [[ $soname == libcufile*.so.* ]]; then full=${soname%%.so.*}.so.$(cut -d. -f1-3 <<<"$VERSION"); fi
     if [[ $soname == libnvvm.so.* ]]; then full=$soname.0.0; fi
     # CUPTI's helpers have no version in their names: nothing but the file itself.
     if [[ $soname == *.so ]]; then full=$soname; fi
@@ -95,7 +96,7 @@ linux() { # <folder below targets/>
     ln -s ../../../bin/{nvcc,crt} "$there/bin/"
     profiles "$there"
   fi
-  if [[ -n ${PKGCONFIG:-} ]]; then pkgconfig "$target"; fi
+  for name in ${PKGCONFIG:-}; do pkgconfig "$target" "$name"; done
 }
 
 sanitizer() { # Compute Sanitizer's folder, with links to what others use of it
@@ -130,10 +131,10 @@ profiles() { # <folder of the target>: has nvcc find its parts, by either of its
     "$PREFIX/bin/nvcc.profile" >"$1/bin/nvcc.profile"
 }
 
-pkgconfig() { # <folder of the target>
-  local name=${PKGCONFIG,,}
+pkgconfig() { # <folder of the target> <library>
+  local name=${2,,}
   # The one name that NVIDIA's own .pc files have as it is.
-  if [[ $PKGCONFIG == nvToolsExt ]]; then name=$PKGCONFIG; fi
+  if [[ $2 == nvToolsExt ]]; then name=$2; fi
   mkdir -p "$PREFIX/lib/pkgconfig"
   # Written relative to its own place, so that no prefix is in it.
   cat >"$PREFIX/lib/pkgconfig/$name-$CUDA_VERSION.pc" <<PC
@@ -144,7 +145,7 @@ includedir=\${cudaroot}/include
 Name: $name
 Description: NVIDIA CUDA, $name
 Version: $CUDA_VERSION
-Libs: -L\${libdir} -l$PKGCONFIG
+Libs: -L\${libdir} -l$2
 Cflags: -I\${includedir}
 PC
 }

@@ -67,12 +67,16 @@ class Layout:
 
         Args:
             soname: Its SONAME, e.g. ``libcudart.so.13``.
-            version: Of the component, e.g. ``13.4.92``; only three numbers of it count.
+            version: Of the component, e.g. ``13.4.92``; cuFile leaves the fourth number out, libNVVM counts for itself.
         """
         stem, _, number = soname.partition(".so.")
         if not number:
             return (soname,)
-        full = f"{number}.0.0" if stem == "libnvvm" else ".".join(version.split(".")[:3])
+        full = version
+        if stem.startswith("libcufile"):
+            full = ".".join(version.split(".")[:3])
+        elif stem == "libnvvm":
+            full = f"{number}.0.0"
         return f"{stem}.so.{full}", soname, f"{stem}.so"
 
     def is_forbidden(self, path: str) -> bool:

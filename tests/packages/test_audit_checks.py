@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from crafted_binaries import elf, pe
-from crafted_packages import GLIBC, SITE, TARGET, Draft, good_set
+from crafted_packages import CTK, GLIBC, SITE, TARGET, Draft, good_set
 
 from ctk.audit import CHECKS, AuditReport, audit_packages
 from ctk.package import PLACEHOLDER
@@ -185,6 +185,15 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
         ),
     },
     "FilesAreInTheirPlace": {
+        "a library of a package of files that lacks a number": (
+            add(
+                "libcurand-files",
+                version="10.4.5.25",
+                depends=("__glibc >=2.17,<3.0.a0",),
+                files={f"{TARGET}/libcurand.so.10.4.5": elf(("libc.so.6",), soname="libcurand.so.10", rpath="$ORIGIN")},
+            ),
+            "libcurand.so.10.4.5.25",
+        ),
         "a DLL where nothing looks for it": (change("cuda-nvrtc", files={"Library/bin/x64/x.dll": pe()}), "no package"),
         "a DLL among the import libraries": (change("cuda-nvrtc", files={"Library/lib/x.dll": pe()}), "Library/bin/"),
         "libdevice in another place": (change("cuda-nvvm-impl", files={"lib/libdevice.10.bc": b""}), "nvvm/libdevice/"),
@@ -432,6 +441,23 @@ def test_a_base_channel_provides_libraries_without_being_audited(tmp_path: Path)
     base = Draft("libfoo", licenses={}, files={"lib/libfoo.so.1": b"not even a library"}).write(tmp_path / "base")
     assert not audit(drafts, tmp_path).ok
     assert audit(drafts, tmp_path, base=[base]).ok
+
+
+@pytest.mark.parametrize("twin_brings_it", [True, False])
+def test_what_a_package_of_files_needs_its_twin_may_bring(tmp_path: Path, twin_brings_it: bool) -> None:
+    drafts = good_set()
+    library = elf(("libcudart.so.13", "libc.so.6"), soname="libcurand.so.10", versions=GLIBC, rpath="$ORIGIN")
+    drafts["files"] = Draft(
+        "libcurand-files", depends=("__glibc >=2.17,<3.0.a0",), files={f"{TARGET}/libcurand.so.1.0": library}
+    )
+    depends = (CTK, "libcurand-files ==1.0 h0_0", *(["cuda-cudart"] if twin_brings_it else []))
+    drafts["twin"] = Draft("libcurand", depends=depends)
+    found = [(finding.check, finding.message) for finding in audit(drafts, tmp_path).findings]
+    if twin_brings_it:
+        assert found == []
+    else:
+        assert [check for check, _ in found] == ["NeededIsProvided"]
+        assert "needs libcudart.so.13" in found[0][1]
 
 
 def test_a_base_channel_with_less_than_the_real_package_is_no_finding(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 import rattler_build
 from ruamel.yaml import YAML
 
+from ctk.components import CTK_COMPONENTS
 from ctk.lock import release_locks
 from ctk.paths import Workspace
 from ctk.recipes import Recipe, find_recipes
@@ -17,7 +18,7 @@ from ctk.recipes import Recipe, find_recipes
 ROOT = Path(__file__).resolve().parents[2]
 RECIPES = find_recipes(ROOT / "recipes")
 EACH = pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
-CTK = ("cccl", "crt", "cudart", "cufile", "nvcc", "nvfatbin", "nvjitlink", "nvrtc", "nvvm", "profiler")
+CTK = {component.name for component in CTK_COMPONENTS}
 # What activation scripts are is written, not taken from a wheel.
 OWN_FILES = {"cuda-nvcc": {"activation.sh", "activate.sh", "activate.bat", "deactivate.sh", "deactivate.bat"}}
 # Names of packages that are made of a lock's components: no version of these is typed.
@@ -48,7 +49,7 @@ def test_a_recipe_types_no_version_of_what_a_lock_provides(recipe: Recipe) -> No
     locked = {c.version for lock in release_locks(Workspace(ROOT)).values() for c in lock.components.values()}
     typed = set(re.findall(r"\b\d+(?:\.\d+){2,}\b", text))
     assert not typed & locked
-    if recipe.names_used & set(CTK):
+    if recipe.names_used & CTK:
         pins = [line.strip() for line in OURS.findall(re.sub(r"\$\{\{.*?\}\}", "", text)) if "<0a0" not in line]
         assert not pins
 

@@ -148,6 +148,40 @@ def test_each_kind_of_file_goes_where_the_table_says(project: Workspace, tmp_pat
     assert (tmp_path / "LICENSE").read_text() == "the licence"
 
 
+@pytest.mark.parametrize(
+    ("soname", "version", "full"),
+    [
+        ("libcublasLt.so.13", "13.10.0.20", "libcublasLt.so.13.10.0.20"),
+        ("libcurand.so.10", "10.4.5.25", "libcurand.so.10.4.5.25"),
+        ("libcufile_rdma.so.1", "1.20.0.107", "libcufile_rdma.so.1.20.0"),
+    ],
+)
+def test_a_library_has_all_numbers_of_its_version_but_cufile(
+    project: Workspace, tmp_path: Path, soname: str, version: str, full: str
+) -> None:
+    row = layout("linux-64", 13)
+    elf(wheel(tmp_path, 13) / f"lib/{soname}", soname)
+    done = run(project, tmp_path, row, VERSION=version)
+    assert done.returncode == 0, done.stderr
+    names = row.library_names(soname, version)
+    assert names[0] == full
+    assert installed(tmp_path) == {f"{folder}/{name}" for folder in (row.libraries, row.links) for name in names}
+
+
+def test_each_library_that_is_named_gets_a_pkgconfig_file_of_its_own(project: Workspace, tmp_path: Path) -> None:
+    row = layout("linux-64", 12)
+    root = wheel(tmp_path, 12)
+    for name in ("cufft", "cufftw"):
+        elf(root / f"lib/lib{name}.so.11", f"lib{name}.so.11")
+    done = run(project, tmp_path, row, VERSION="11.3.0.4", PKGCONFIG="cufft cufftw")
+    assert done.returncode == 0, done.stderr
+    files = {f.name: f.read_text().splitlines() for f in (tmp_path / "prefix" / row.pkgconfig).iterdir()}
+    assert {name: next(line for line in lines if line.startswith("Libs:")) for name, lines in files.items()} == {
+        "cufft-12.6.pc": "Libs: -L${libdir} -lcufft",
+        "cufftw-12.6.pc": "Libs: -L${libdir} -lcufftw",
+    }
+
+
 @pytest.mark.parametrize("row", ROWS)
 def test_cccl_is_apart_and_finds_its_own_headers(project: Workspace, tmp_path: Path, row: Layout) -> None:
     cccl(tmp_path, row)

@@ -84,13 +84,17 @@ class PackageSet:
         ]
 
     def owners(self, package: PackageScan) -> list[PackageScan]:
-        """For a ``_<subdir>`` half: the packages of that subdir that are its other half and pin exactly this build."""
-        subdir = half_of(package)
-        name = package.name.removesuffix(f"_{subdir}")
+        """The packages without which this one is never installed, and that pin exactly this build.
+
+        For a ``_<subdir>`` half, its other half; for ``<name>-files``, the twins that bring it.
+        """
+        half = half_of(package)
+        name = package.name.removesuffix(f"_{half}" if half else "-files")
+        subdir = half or package.subdir
         return [
             other
             for other, _ in self._named.get(name, ())
-            if subdir and other.subdir == subdir and self.pins(other, package)
+            if name != package.name and other.subdir == subdir and self.pins(other, package)
         ]
 
     def pins(self, one: PackageScan, other: PackageScan) -> bool:

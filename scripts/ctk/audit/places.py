@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from ctk.audit.check import Finding, PackageCheck
 from ctk.audit.contents import target_subdir
 from ctk.audit.scan import PackageScan, ScannedFile
-from ctk.layout import LAYOUTS, Layout
+from ctk.layout import LAYOUTS, MAJORS, Layout
 
 _MAJOR = re.compile(r"cuda-version\s*[>=~]*\s*(\d+)\.")
 
@@ -19,6 +19,9 @@ def layout_of(package: PackageScan) -> Layout | None:
     if any("site-packages/" in file.path for file in package.installed()):
         return None
     majors = [int(match[1]) for spec in package.info.index.depends if (match := _MAJOR.match(spec))]
+    if package.name.endswith("-files"):
+        # It leaves the release to the twins that bring it; libraries and programs lie the same way in every major.
+        majors = [MAJORS[-1]]
     return LAYOUTS.get((target_subdir(package), majors[0])) if majors else None
 
 
