@@ -151,6 +151,12 @@ class SolverFailed(CtkError):
     exit_code = 19
 
 
+class Incompatible(CtkError):
+    """A release lacks what the one before it, of the same CUDA major, gave to programs."""
+
+    exit_code = 21
+
+
 def problems(kind: type[CtkError], where: str, found: Sequence[str], step: str) -> CtkError:
     """One error that lists every problem found in one place, a line each."""
     count = f"{len(found)} problem" + ("s" if len(found) != 1 else "")
