@@ -52,17 +52,23 @@ def _of_library(difference: Difference, component: ComponentChange, change: Libr
     if change.old is None or not (change.old.soname or change.old.exports):  # new, or a program
         return
     before, after = change.sonames
-    place = f"{component.name}: {before or change.old.name}"
+    where = place(component, change)
     moved = before in difference.sonames.get(component.platform, frozenset())
     if change.new is None:
         own = not change.old.declared and _without_minor(before, difference.minors[0]) != before
         if not moved and not own:
-            yield Break("library", component.platform, place, "the library is gone", change.lost)
+            yield Break("library", component.platform, where, "the library is gone", change.lost)
     elif not follows_minor(before, after, difference.minors):
         if before != after and not moved:
-            yield Break("SONAME", component.platform, place, f"is now {after or 'without a SONAME'}")
+            yield Break("SONAME", component.platform, where, f"is now {after or 'without a SONAME'}")
         if change.lost:
-            yield Break("symbols", component.platform, place, f"{count(len(change.lost), 'symbol')} gone", change.lost)
+            yield Break("symbols", component.platform, where, f"{count(len(change.lost), 'symbol')} gone", change.lost)
+
+
+def place(component: ComponentChange, change: LibraryChange) -> str:
+    """The component and the library as it was."""
+    shown = change.old or change.any
+    return f"{component.name}: {shown.soname or shown.name}"
 
 
 def follows_minor(old: str, new: str, minors: tuple[str, str]) -> bool:

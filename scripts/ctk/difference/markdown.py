@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from ctk.difference import words
-from ctk.difference.breaks import Break
+from ctk.difference.breaks import Break, place
 from ctk.difference.compare import ComponentChange, Difference
+from ctk.report import count
 
 LIMIT = 60_000
 """Characters; GitHub refuses a description of more than 65,536."""
@@ -24,7 +25,7 @@ def markdown(difference: Difference, found: Sequence[Break], recipes: words.Reci
         difference: What changed.
         found: Its breaks.
         recipes: Component -> the recipes that use it.
-        limit: Characters. Folded lists that do not fit are left out, the last first, and a line says how many.
+        limit: Characters. Folded lists for which there is no room are left out, and a line says how many.
     """
     parts = [f"### {text(words.title(difference))}\n", _bullets(words.summary(difference, found))]
     if found:
@@ -32,15 +33,22 @@ def markdown(difference: Difference, found: Sequence[Break], recipes: words.Reci
         parts += [_details(words.break_text(b), b.names) for b in found if b.names]
     for platform in words.platforms(difference):
         parts += _platform(difference, platform, recipes)
-    folded = list(_folded(difference))
-    length = sum(len(part) + 1 for part in parts)
-    for number, part in enumerate(folded):
-        length += len(part) + 1
-        if length > limit - 200:
-            parts.append(f"{len(folded) - number} more lists do not fit: `ctk release diff` shows them.\n")
-            break
-        parts.append(part)
-    return "\n".join(parts)
+    return "\n".join(_fitting([*parts, *_folded(difference, found)], limit))
+
+
+def _fitting(parts: Sequence[str], limit: int) -> list[str]:
+    """The parts without the folded ones for which there is no room."""
+    folded = [part.startswith("<details>") for part in parts]
+    room = limit - 100 - sum(len(part) + 1 for part, is_folded in zip(parts, folded, strict=True) if not is_folded)
+    kept = []
+    for part, is_folded in zip(parts, folded, strict=True):
+        size = len(part) + 1 if is_folded else 0
+        if size <= max(room, 0):
+            kept.append(part)
+            room -= size
+    if len(kept) < len(parts):
+        kept.append(f"No room for {count(len(parts) - len(kept), 'more list')}.\n")
+    return kept
 
 
 def text(plain: str) -> str:
@@ -76,15 +84,20 @@ def _platform(difference: Difference, platform: str, recipes: words.Recipes) -> 
         yield _table(("component", "file", "what"), libraries)
 
 
-def _folded(difference: Difference) -> Iterator[str]:
-    """Lists that a reader opens: removed names first, for they matter most."""
-    places = [(c, x, f"{c.platform}: {c.name}: {x.any.name}") for c in difference.changed for x in c.libraries]
-    for _, change, place in places:
-        if change.removed:
-            yield _details(f"{place}: symbols removed", change.removed)
-    for _, change, place in places:
+def _folded(difference: Difference, found: Sequence[Break]) -> Iterator[str]:
+    """Lists that a reader opens: removed names first, for they matter most. Flagged ones were listed before."""
+    flagged = {(b.platform, b.place): set(b.names) for b in found if b.names}
+    places = [(c, change) for c in difference.changed for change in c.libraries]
+    for component, change in places:
+        listed = flagged.get((component.platform, place(component, change)), set())
+        others = tuple(name for name in change.removed if name not in listed)
+        if others:
+            what = "other symbols removed" if listed else "symbols removed"
+            yield _details(f"{component.platform}: {place(component, change)}: {what} ({len(others)})", others)
+    for component, change in places:
         if change.added:
-            yield _details(f"{place}: symbols added", change.added, _ADDED)
+            title = f"{component.platform}: {component.name}: {change.any.name}: symbols added ({len(change.added)})"
+            yield _details(title, change.added, _ADDED)
     for component in difference.changed:
         yield from _files(component)
 
@@ -92,11 +105,11 @@ def _folded(difference: Difference) -> Iterator[str]:
 def _files(component: ComponentChange) -> Iterator[str]:
     if component.files is None:
         return
-    files, place = component.files, f"{component.platform}: {component.name}"
+    files = component.files
     moved = tuple(f"{old} -> {new}" for old, new in files.moved)
     for what, paths in (("removed", files.removed), ("added", files.added), ("moved", moved)):
         if paths:
-            yield _details(f"{place}: files {what}", paths, _FILES)
+            yield _details(f"{component.platform}: {component.name}: files {what} ({len(paths)})", paths, _FILES)
 
 
 def _details(title: str, names: Sequence[str], most: int | None = None) -> str:
@@ -106,7 +119,7 @@ def _details(title: str, names: Sequence[str], most: int | None = None) -> str:
     longest = max((len(run) for name in shown for run in re.findall(r"`+", name)), default=0)
     fence = "`" * max(3, longest + 1)
     lines = "\n".join([fence, *shown, *more, fence])
-    return f"<details><summary>{_html(f'{title} ({len(names)})')}</summary>\n\n{lines}\n\n</details>\n"
+    return f"<details><summary>{_html(title)}</summary>\n\n{lines}\n\n</details>\n"
 
 
 def _html(plain: str) -> str:

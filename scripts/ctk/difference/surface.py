@@ -87,9 +87,9 @@ class Surface:
 
 
 def stem(name: str) -> str:
-    """A library's name without what a version adds: ``libcublas`` of libcublas.so.13, ``cublas`` of cublas64_13.dll."""
+    """A library's name without what a version adds: ``libcublas`` of libcublas.so.13."""
     name = name.lower()
-    return re.sub(r"[\d_.]+$", "", name.removesuffix(".dll")) if name.endswith(".dll") else name.partition(".so")[0]
+    return re.sub(r"\d[\d_.]*", "", name) if name.endswith(".dll") else name.partition(".so")[0]
 
 
 def place(path: str) -> str:

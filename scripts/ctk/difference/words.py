@@ -30,7 +30,7 @@ def summary(difference: Difference, found: Sequence[Break]) -> Iterator[str]:
         here = [c for c in difference.components if c.platform == platform]
         changed = sum(not c.same for c in here)
         size = sizes(sum(c.old.size for c in here), sum(c.new.size for c in here))
-        yield f"{platform}: {changed} of {count(len(here), 'component')} changed; download {size} MB"
+        yield f"{platform}: {changed} of {count(len(here), 'component')} changed; download in MB: {size}"
     yield from _facts(difference)
     for text, names in _notices(difference):
         yield f"{text}: {', '.join(names)}"
