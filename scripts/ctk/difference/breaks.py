@@ -22,7 +22,7 @@ class Break:
         platform: The subdir; "" for all of them.
         place: The component, and the library where it is one.
         text: What is gone, in a few words.
-        names: Symbols that are gone.
+        names: Symbols that are gone; first those that a header named.
     """
 
     kind: Kind
@@ -62,7 +62,10 @@ def _of_library(difference: Difference, component: ComponentChange, change: Libr
         if before != after and not moved:
             yield Break("SONAME", component.platform, where, f"is now {after or 'without a SONAME'}")
         if change.lost:
-            yield Break("symbols", component.platform, where, f"{count(len(change.lost), 'symbol')} gone", change.lost)
+            known = [name for name in change.lost if name in set(change.old.declared)]
+            others = [name for name in change.lost if name not in set(known)]
+            told = f"{count(len(change.lost), 'symbol')} gone, {len(known) or 'none'} named by a header"
+            yield Break("symbols", component.platform, where, told, (*known, *others))
 
 
 def place(component: ComponentChange, change: LibraryChange) -> str:

@@ -37,7 +37,7 @@ def summary(difference: Difference, found: Sequence[Break]) -> Iterator[str]:
     if not difference.within_major:
         yield "another CUDA major: whatever is gone may be gone"
     elif found:
-        yield f"gone within the major: {count(len(found), 'break')} of what programs use"
+        yield f"gone within the major: flagged in {count(len(found), 'place')}"
     elif difference.with_binaries:
         yield "gone within the major: nothing that programs use"
     else:
