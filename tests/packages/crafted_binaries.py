@@ -90,7 +90,7 @@ def _symbols(exports: Sequence[str], soname: str, strings: _Strings) -> tuple[by
     entries = [("", 0, 0, 0, 0), ("a_local_one", 0x02, 0, 1, 0), ("puts", 0x12, 0, 0, 1), ("hidden_one", 0x12, 2, 1, 1)]
     for name in exports:
         plain, _, version = name.partition("@")
-        entries.append((plain, 0x12, 0, 1, versions.index(version) + 1 if version else 1))
+        entries.append((plain, 0x12, 0, 1, versions.index(version, 1) + 1 if version else 1))
     entries += [(version, 0x11, 0, _ABSOLUTE, number) for number, version in enumerate(versions, 1) if defined]
     dynsym, versym, verdef = b"", b"", b""
     for name, info, other, section, version in entries:

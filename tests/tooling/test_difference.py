@@ -187,6 +187,11 @@ def test_a_file_with_the_same_content_elsewhere_has_moved() -> None:
     assert (found.removed, found.added) == (("empty", "include/c.h"), ("include/d.h", "void"))
 
 
+def test_of_files_with_one_content_each_moves_once() -> None:
+    found = compare_files({"a/x": File(5, 1), "a/y": File(5, 1)}, {"b/w": File(5, 1), "b/z": File(5, 1)})
+    assert found.moved == (("a/x", "b/w"), ("a/y", "b/z"))
+
+
 def test_what_no_package_has_is_no_file() -> None:
     old = {"dist-info/RECORD": File(1, 1), "lib/__init__.py": File(0, 0), "dist-info/licenses/License.txt": File(1, 1)}
     new = {"dist-info/RECORD": File(1, 2), "dist-info/licenses/License.txt": File(1, 2)}

@@ -30,7 +30,8 @@ def markdown(difference: Difference, found: Sequence[Break], recipes: words.Reci
     parts = [f"### {text(words.title(difference))}\n", _bullets(words.summary(difference, found))]
     if found:
         parts.append("#### Gone within the major\n\n" + _bullets(words.break_text(b) for b in found))
-        parts += [_details(words.break_text(b), b.names) for b in found if b.names]
+        named = (b for b in found if b.names)
+        parts += [_details(f"{b.platform}: {b.place}: symbols gone ({len(b.names)})", b.names) for b in named]
     for platform in words.platforms(difference):
         parts += _platform(difference, platform, recipes)
     return "\n".join(_fitting([*parts, *_folded(difference, found)], limit))
