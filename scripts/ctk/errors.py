@@ -151,16 +151,22 @@ class SolverFailed(CtkError):
     exit_code = 19
 
 
-class PublishFailed(CtkError):
-    """A server that does not take a package, or nothing to upload."""
+class Incompatible(CtkError):
+    """A release lacks what the one before it, of the same CUDA major, gave to programs."""
 
-    exit_code = 24
+    exit_code = 21
 
 
 class Incomplete(CtkError):
     """A CTK release of which the package index does not have every artefact that its manifest asks for."""
 
     exit_code = 22
+
+
+class PublishFailed(CtkError):
+    """A server that does not take a package, or nothing to upload."""
+
+    exit_code = 24
 
 
 def problems(kind: type[CtkError], where: str, found: Sequence[str], step: str) -> CtkError:

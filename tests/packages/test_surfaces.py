@@ -1,0 +1,116 @@
+"""What an artefact shows: read from wheels made byte by byte."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import pytest
+from crafted_binaries import elf, pe
+
+from ctk.binaries import UnreadableBinary
+from ctk.difference.exports import read_exports
+from ctk.difference.surface import read_surface, stem
+from ctk.errors import MeasureFailed
+
+
+def wheel(folder: Path, files: dict[str, bytes]) -> Path:
+    path = folder / "a-1-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return path
+
+
+def written(folder: Path, content: bytes) -> Path:
+    path = folder / "binary"
+    path.write_bytes(content)
+    return path
+
+
+def test_only_what_programs_can_bind_to_is_an_export(tmp_path: Path) -> None:
+    path = written(tmp_path, elf(soname="liba.so.1", exports=["second", "first"]))
+    assert read_exports(path) == ("first", "second")
+
+
+def test_a_version_belongs_to_a_symbol_s_name_and_is_no_symbol(tmp_path: Path) -> None:
+    path = written(tmp_path, elf(soname="liba.so.1", exports=["plain", "old@A_1", "new@A_2"]))
+    assert read_exports(path) == ("new@A_2", "old@A_1", "plain")
+
+
+def test_a_version_named_like_the_library_is_left_out(tmp_path: Path) -> None:
+    path = written(tmp_path, elf(soname="liba.so.13", exports=["first@liba.so.13"]))
+    assert read_exports(path) == ("first",)
+
+
+def test_a_dll_shows_what_it_exports(tmp_path: Path) -> None:
+    assert read_exports(written(tmp_path, pe(exports=["second", "first"]))) == ("first", "second")
+    assert read_exports(written(tmp_path, pe())) == ()
+
+
+def test_what_cannot_be_parsed_is_an_error_not_an_empty_list(tmp_path: Path) -> None:
+    for content in (b"\x7fELF", b"MZ" + bytes(100)):
+        with pytest.raises(UnreadableBinary):
+            read_exports(written(tmp_path, content))
+
+
+def test_a_surface_has_files_and_what_binaries_show(tmp_path: Path) -> None:
+    library = elf(
+        ["libb.so.2", "libc.so.6"],
+        soname="liba.so.13",
+        versions={"libc.so.6": ["GLIBC_2.17", "GLIBC_2.4"]},
+        exports=["aCreate", "aCreate_ptsz", "aSecret", "_ZN1a6createEv"],
+    )
+    files = {
+        "nvidia/cu13/lib/liba.so.13": library,
+        "nvidia/cu13/lib/liba_static.a": b"!<arch>\n",
+        "nvidia/cu13/include/a.h": b"int aCreate(int); // not a Secret",
+        "nvidia/cu13/bin/tool": elf(exports=["main"]),
+        "nvidia/cu13/bin/a64_13.dll": pe(["b.dll"], exports=["aCreate"]),
+        "a-1.dist-info/RECORD": b"",
+    }
+    surface = read_surface(wheel(tmp_path, files))
+    assert list(surface.files) == [
+        "bin/a64_13.dll",
+        "bin/tool",
+        "dist-info/RECORD",
+        "include/a.h",
+        "lib/liba.so.13",
+        "lib/liba_static.a",
+    ]
+    assert surface.size == sum(map(len, files.values()))
+    dll, tool, shown = surface.binaries
+    assert (dll.soname, dll.needed, dll.exports) == ("a64_13.dll", ("b.dll",), ("aCreate",))
+    assert (tool.path, tool.exports) == ("bin/tool", ())  # nothing binds to a program
+    assert (shown.soname, shown.machine, shown.glibc) == ("liba.so.13", "x86_64", "2.17")
+    assert shown.needed == ("libb.so.2", "libc.so.6")
+    assert shown.exports == ("_ZN1a6createEv", "aCreate", "aCreate_ptsz", "aSecret")
+    assert shown.declared == ("aCreate", "aCreate_ptsz")
+
+
+@pytest.mark.parametrize("content", [b"", b"PK", b"\x7fELF"], ids=["empty", "cut", "another"])
+def test_a_broken_wheel_is_named(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "broken.whl"
+    path.write_bytes(content)
+    with pytest.raises(MeasureFailed, match=r"broken\.whl cannot be read"):
+        read_surface(path)
+
+
+def test_a_wheel_whose_content_is_damaged_is_named(tmp_path: Path) -> None:
+    path = wheel(tmp_path, {"lib/liba.so.1": elf(soname="liba.so.1", payload=bytes(range(256)) * 9)})
+    content = bytearray(path.read_bytes())
+    content[60:160] = bytes(100)
+    path.write_bytes(content)
+    with pytest.raises(MeasureFailed, match="cannot be read"):
+        read_surface(path)
+
+
+def test_a_binary_that_cannot_be_read_is_named_with_its_wheel(tmp_path: Path) -> None:
+    with pytest.raises(MeasureFailed, match=r"a-1-py3-none-any.whl: nvidia/a/lib/liba.so: "):
+        read_surface(wheel(tmp_path, {"nvidia/a/lib/liba.so": b"\x7fELF" + bytes(10)}))
+
+
+def test_versions_of_a_library_have_one_stem() -> None:
+    assert stem("libcublas.so.12") == stem("libcublas.so.13") != stem("libcublasLt.so.13")
+    assert stem("nvrtc64_120_0.dll") == stem("nvrtc64_130_0.dll") != stem("nvrtc64_130_0.alt.dll")
+    assert stem("nvrtc64_120_0.alt.dll") == stem("nvrtc64_130_0.alt.dll")

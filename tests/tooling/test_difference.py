@@ -1,0 +1,317 @@
+"""What changed between two releases, and what of it breaks programs: on surfaces made up here."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ctk.difference.breaks import breaks, follows_minor
+from ctk.difference.compare import Difference, compare, wanted
+from ctk.difference.files import compare_files
+from ctk.difference.libraries import LibraryChange, pair
+from ctk.difference.markdown import LIMIT, markdown, text
+from ctk.difference.surface import File, Shown, Surface
+from ctk.difference.words import summary
+from ctk.lock import Artefact, Component, Facts, ReleaseLock
+from ctk.platforms import PLATFORMS
+
+GOLDEN = Path(__file__).with_name("golden") / "difference.md"
+Made = tuple[ReleaseLock, dict[str, Surface]]
+
+
+def library(name: str = "liba", version: str = "13", exports: Sequence[str] = (), **more: object) -> Shown:
+    soname = f"{name}.so.{version}"
+    return Shown(f"lib/{soname}", "x86_64", soname, exports=tuple(sorted(exports)), **more)  # type: ignore[arg-type]
+
+
+def surface(*binaries: Shown, files: Mapping[str, File] | None = None) -> Surface:
+    own = {b.path: File(100, hash(b) & 0xFFFFFFFF) for b in binaries}
+    return Surface(own | dict(files or {}), binaries)
+
+
+def made(release: str, components: Mapping[str, Surface], facts: Facts | None = None) -> Made:
+    """A release for linux-64, and its surfaces; components with the same surface object are one artefact."""
+    locked, surfaces = {}, {}
+    for name, shown in components.items():
+        sha256 = hashlib.sha256(repr(sorted(shown.files.items())).encode() + repr(shown.binaries).encode()).hexdigest()
+        artefacts = dict.fromkeys(PLATFORMS) | {
+            "linux-64": Artefact(name, name, f"{release}.1", "linux-64", f"{name}.whl", sha256, 1_000_000)
+        }
+        locked[name] = Component(name, name, f"{release}.1", artefacts)
+        surfaces[sha256] = shown
+    return ReleaseLock(release, None, dict(sorted(locked.items())), facts), surfaces
+
+
+def difference(old: Made, new: Made, only: Sequence[str] = ()) -> Difference:
+    return compare(old[0], new[0], ["linux-64"], old[1] | new[1], only)
+
+
+def flagged(old: Made, new: Made) -> list[tuple[str, str, tuple[str, ...]]]:
+    return [(b.kind, b.place, b.names) for b in breaks(difference(old, new))]
+
+
+def one(release: str, *binaries: Shown) -> Made:
+    return made(release, {"a": surface(*binaries)})
+
+
+def test_a_removed_symbol_within_a_major_is_flagged() -> None:
+    old, new = one("13.3.1", library(exports=["go", "stop"])), one("13.4.0", library(exports=["go", "more"]))
+    assert flagged(old, new) == [("symbols", "a: liba.so.13", ("stop",))]
+
+
+def test_between_majors_nothing_is_flagged() -> None:
+    old, new = one("12.9.1", library(exports=["go", "stop"])), one("13.0.0", library(exports=["go"]))
+    assert flagged(old, new) == []
+    assert difference(old, new).components[0].libraries[0].removed == ("stop",)
+
+
+def test_a_symbol_that_lost_its_version_is_gone_for_the_loader() -> None:
+    old, new = one("13.3.1", library(exports=["go@A_1"])), one("13.4.0", library(exports=["go@A_2"]))
+    assert flagged(old, new) == [("symbols", "a: liba.so.13", ("go@A_1",))]
+
+
+def test_instances_of_templates_are_listed_and_not_flagged() -> None:
+    old, new = one("13.3.1", library(exports=["_ZNSt6vectorIcE4sizeEv", "_init"])), one("13.4.0", library())
+    assert flagged(old, new) == []
+    assert difference(old, new).components[0].libraries[0].removed == ("_ZNSt6vectorIcE4sizeEv", "_init")
+
+
+def test_a_c_plus_plus_symbol_that_a_header_names_is_flagged() -> None:
+    old = one("13.3.1", library(exports=["_Zgo"], declared=("_Zgo",)))
+    assert flagged(old, one("13.4.0", library())) == [("symbols", "a: liba.so.13", ("_Zgo",))]
+
+
+def test_a_changed_soname_within_a_major_is_flagged() -> None:
+    old, new = one("13.3.1", library(exports=["go"])), one("13.4.0", library(version="14", exports=["go"]))
+    assert flagged(old, new) == [("SONAME", "a: liba.so.13", ())]
+
+
+def test_a_library_that_is_gone_is_flagged_with_its_symbols() -> None:
+    old, new = one("13.3.1", library(), library("libb", exports=["go"])), one("13.4.0", library())
+    assert flagged(old, new) == [("library", "a: libb.so.13", ("go",))]
+
+
+def test_a_library_that_moved_to_another_component_is_not_gone() -> None:
+    old = made("13.3.1", {"a": surface(library(), library("libb")), "b": surface(library("libc"))})
+    new = made("13.4.0", {"a": surface(library()), "b": surface(library("libc"), library("libb"))})
+    assert flagged(old, new) == []
+
+
+def test_a_library_that_moved_to_another_folder_is_the_same() -> None:
+    before = Shown("lib/liba.so", "x86_64", "liba.so", exports=("go",))
+    after = Shown("tool/liba.so", "x86_64", "liba.so", exports=("go",))
+    assert [change.is_changed for change in pair([before], [after])] == [False]
+
+
+def test_copies_of_a_library_that_become_one_are_no_change() -> None:
+    copies = [Shown(f"{folder}/liba.so", "x86_64", "liba.so", exports=("go",)) for folder in ("bin", "lib", "tool")]
+    assert not [c for c in pair(copies[:2], copies[2:]) if c.is_changed]
+
+
+def test_libraries_for_another_machine_are_others() -> None:
+    narrow = Shown("x86/liba.so", "EM_386", "liba.so")
+    [change] = pair([Shown("lib/liba.so", "x86_64", "liba.so"), narrow], [Shown("lib/liba.so", "x86_64", "liba.so")])[
+        1:
+    ]
+    assert (change.old, change.new) == (narrow, None)
+
+
+def test_a_library_that_is_named_for_its_minor_follows_it() -> None:
+    assert follows_minor("libx-builtins.so.13.3", "libx-builtins.so.13.4", ("13.3", "13.4"))
+    assert follows_minor("x-builtins64_133.dll", "x-builtins64_134.dll", ("13.3", "13.4"))
+    assert not follows_minor("liba.so.13", "liba.so.14", ("13.3", "13.4"))
+    old = one("13.3.1", library("libx-builtins", "13.3", ["builtins_13_3"]))
+    assert flagged(old, one("13.4.0", library("libx-builtins", "13.4", ["builtins_13_4"]))) == []
+    assert flagged(old, one("13.4.0", library())) == []
+
+
+def test_a_component_that_is_gone_is_flagged() -> None:
+    old = made("13.3.1", {"a": surface(library()), "b": surface()})
+    assert flagged(old, one("13.4.0", library())) == [("component", "b", ())]
+
+
+def test_a_gpu_architecture_that_is_gone_is_flagged() -> None:
+    old = made("13.3.1", {"a": surface()}, Facts(("7.0", "7.5"), "9.3", {}))
+    new = made("13.4.0", {"a": surface()}, Facts(("7.5", "8.0"), "9.4", {}))
+    assert [b.text for b in breaks(difference(old, new))] == ["no longer for 7.0"]
+    lines = list(summary(difference(old, new), ()))
+    assert "GPU architectures: +8.0 -7.0" in lines and "PTX ISA: 9.3 -> 9.4" in lines
+
+
+def test_without_facts_the_summary_says_how_to_measure_them() -> None:
+    lines = list(summary(difference(one("13.3.1"), one("13.4.0")), ()))
+    assert "GPU architectures and PTX ISA: not measured, see `ctk release measure`" in lines
+
+
+def test_a_newer_glibc_and_a_new_need_are_said_up_front() -> None:
+    old = one("13.3.1", library(glibc="2.17", needed=("libb.so.12",)), library("libb", "13"))
+    new = one("13.4.0", library(glibc="2.28", needed=("libb.so.13", "libc.so.13")), library("libb"), library("libc"))
+    lines = list(summary(difference(old, new), ()))
+    assert "newer glibc needed: a 2.17 -> 2.28" in lines
+    assert "needs other libraries than before: a libc.so.13" in lines  # libb only has another version
+
+
+def test_an_older_version_of_a_component_is_said_up_front() -> None:
+    lines = list(summary(difference(one("13.10.0", library()), one("13.9.0", library("libb"))), ()))
+    assert "older than before: a 13.10.0.1 -> 13.9.0.1" in lines
+
+
+def test_components_of_one_artefact_are_compared_once_with_those_it_was_split_into() -> None:
+    whole = surface(library("libx"), library("liby"))
+    old = made("13.3.1", {"nvcc": whole, "nvvm": whole})
+    new = made("13.4.0", {"nvcc": surface(library("libx")), "nvvm": surface(library("liby"))})
+    [change] = difference(old, new).components
+    assert (change.name, change.old.size, change.new.size) == ("nvcc, nvvm", 1_000_000, 2_000_000)
+    assert change.libraries == ()
+    assert change.files is not None and not change.files.removed
+    assert len(wanted(old[0], new[0], ["linux-64"], ["nvvm"])) == 4
+
+
+def test_without_surfaces_the_locks_are_compared_and_the_summary_says_so() -> None:
+    old, new = one("13.3.1", library(exports=["go"])), one("13.4.0", library())
+    found = compare(old[0], new[0], ["linux-64"])
+    assert [(c.same, c.files, c.libraries) for c in found.components] == [(False, None, ())]
+    assert "the binaries were not read: nothing is known of symbols, SONAMEs and files" in summary(found, ())
+
+
+def test_a_file_with_the_same_content_elsewhere_has_moved() -> None:
+    old = {"include/a.h": File(5, 1), "include/b.h": File(6, 2), "include/c.h": File(7, 3), "empty": File(0, 0)}
+    new = {"include/x/a.h": File(5, 1), "include/b.h": File(6, 9), "include/d.h": File(8, 4), "void": File(0, 0)}
+    found = compare_files(old, new)
+    assert found.moved == (("include/a.h", "include/x/a.h"),)
+    assert found.changed == ("include/b.h",)
+    assert (found.removed, found.added) == (("empty", "include/c.h"), ("include/d.h", "void"))
+
+
+def test_of_files_with_one_content_each_moves_once() -> None:
+    found = compare_files({"a/x": File(5, 1), "a/y": File(5, 1)}, {"b/w": File(5, 1), "b/z": File(5, 1)})
+    assert found.moved == (("a/x", "b/w"), ("a/y", "b/z"))
+
+
+def test_what_no_package_has_is_no_file() -> None:
+    old = {"dist-info/RECORD": File(1, 1), "lib/__init__.py": File(0, 0), "dist-info/licenses/License.txt": File(1, 1)}
+    new = {"dist-info/RECORD": File(1, 2), "dist-info/licenses/License.txt": File(1, 2)}
+    found = compare_files(old, new)
+    assert (found.removed, found.changed) == ((), ("dist-info/licenses/License.txt",))
+
+
+names = st.text("ab_Z?@", min_size=1, max_size=4)
+libraries = st.lists(
+    st.builds(
+        lambda name, version, exports, glibc, needed: library(name, version, exports, glibc=glibc, needed=needed),
+        st.sampled_from(["liba", "libb", "libc"]),
+        st.sampled_from(["13", "14", "13.3", "13.4"]),
+        st.sets(names, max_size=5),
+        st.sampled_from(["", "2.17", "2.28"]),
+        st.sampled_from([(), ("libc.so.6",)]),
+    ),
+    unique_by=lambda shown: shown.path,
+    max_size=5,
+)
+surfaces = st.builds(
+    lambda shown, files: surface(*shown, files=files),
+    libraries,
+    st.dictionaries(names, st.builds(File, st.integers(0, 3), st.integers(0, 3)), max_size=4),
+)
+contents = st.dictionaries(st.sampled_from(["a", "b", "nvcc"]), surfaces, min_size=1)
+
+
+@given(contents)
+def test_a_release_does_not_differ_from_itself(components: dict[str, Surface]) -> None:
+    found = difference(made("13.4.0", components), made("13.4.0", components))
+    assert found.changed == () and breaks(found) == ()
+
+
+@given(libraries, libraries)
+def test_what_one_direction_adds_the_other_removes(old: list[Shown], new: list[Shown]) -> None:
+    def seen(change: LibraryChange) -> tuple[object, ...]:
+        return change.added, change.removed, change.sonames, change.needed_added, change.needed_removed
+
+    there, back = pair(old, new), pair(new, old)
+    flipped = [LibraryChange(change.new, change.old) for change in back]
+    assert sorted(map(repr, map(seen, there))) == sorted(map(repr, map(seen, flipped)))
+    assert sum(change.is_changed for change in there) == sum(change.is_changed for change in back)
+
+
+@given(*[st.dictionaries(names, st.builds(File, st.integers(0, 3), st.integers(0, 3)))] * 2)
+def test_every_file_is_accounted_for_once(old: dict[str, File], new: dict[str, File]) -> None:
+    found = compare_files(old, new)
+    moved_from, moved_to = [a for a, _ in found.moved], [b for _, b in found.moved]
+    assert sorted([*found.removed, *moved_from]) == sorted(old.keys() - new.keys())
+    assert sorted([*found.added, *moved_to]) == sorted(new.keys() - old.keys())
+    assert all(old[a] == new[b] for a, b in found.moved)
+
+
+@given(contents, contents)
+def test_a_flag_names_only_what_is_gone(old: dict[str, Surface], new: dict[str, Surface]) -> None:
+    present = {name for shown in new.values() for binary in shown.binaries for name in [binary.soname]}
+    for found in breaks(difference(made("13.3.0", old), made("13.4.0", new))):
+        if found.kind in ("library", "SONAME"):
+            assert found.place.partition(": ")[2] not in present
+
+
+@given(contents, contents)
+def test_every_removed_symbol_is_in_the_markdown(old: dict[str, Surface], new: dict[str, Surface]) -> None:
+    found = difference(made("13.3.0", old), made("13.4.0", new))
+    shown = markdown(found, breaks(found), {}, limit=10**9).splitlines()
+    removed = [name for c in found.components for change in c.libraries for name in change.removed]
+    assert set(removed) <= set(shown)
+
+
+def example() -> Difference:
+    facts = (Facts(("7.5", "8.0"), "9.3", {}), Facts(("7.5", "8.0", "10.7"), "9.4", {}))
+    header = {"include/a.h": File(10, 1), "include/old.h": File(11, 2)}
+    old = made(
+        "13.3.1",
+        {
+            "a": surface(library(exports=["aGo", "aStop", "_ZN1aC1Ev"], declared=("aGo", "aStop")), files=header),
+            "same": surface(library("libsame")),
+        },
+        facts[0],
+    )
+    new = made(
+        "13.4.0",
+        {
+            "a": surface(
+                library(exports=["aGo", "aMore"], glibc="2.17", needed=("libsame.so.13",)),
+                files={"include/a.h": File(12, 3), "include/new/old.h": File(11, 2), "a|b`c.txt": File(1, 1)},
+            ),
+            "new": surface(library("libnew", exports=["n"])),
+            "same": surface(library("libsame")),
+        },
+        facts[1],
+    )
+    return difference(old, new)
+
+
+def test_the_markdown_of_an_example_is_the_golden_one() -> None:
+    found = example()
+    shown = markdown(found, breaks(found), {"a": ["cuda-a", "liba"], "new": []})
+    assert shown == GOLDEN.read_text(encoding="utf-8"), "if the new text is right, write it to the golden file"
+
+
+def test_markdown_shows_names_as_they_are() -> None:
+    assert text("a|b *c* <d> [e](f) __g__") == r"a\|b \*c\* \<d> \[e\](f) \_\_g\_\_"
+    assert text("two\nlines") == "two?lines"
+
+
+def test_a_name_with_backticks_does_not_end_its_block() -> None:
+    old = one("13.3.1", library(exports=["```", "</details>"]))
+    found = difference(old, one("13.4.0", library()))
+    lines = markdown(found, breaks(found), {}).splitlines()
+    start = lines.index("````")
+    assert lines[start + 1 : start + 4] == ["</details>", "```", "````"]
+
+
+def test_a_text_that_a_pull_request_cannot_hold_is_cut_at_its_folded_lists() -> None:
+    many = [f"symbol_{number:05}_of_a_long_name" for number in range(1000)]
+    old = made("12.9.1", {name: surface(library(f"lib{name}", exports=many)) for name in ("a", "b", "c")})
+    new = made("13.0.0", {name: surface(library(f"lib{name}")) for name in ("a", "b", "c")})
+    shown = markdown(difference(old, new), (), {})
+    assert len(shown) <= LIMIT
+    assert shown.count("<details>") == shown.count("</details>") == 2
+    assert "No room for 1 more list." in shown

@@ -1,0 +1,228 @@
+"""`ctk release diff` against a package index on localhost."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import typer
+from fake_index import FakeIndex, configure_pip, serve
+from fake_index import wheel as made_wheel
+
+from ctk.cli import app
+from ctk.difference.cache import surface_cache, surfaces
+from ctk.errors import BadValue, HashMismatch, Incompatible, LockError, MeasureFailed, NotPublished, UnknownName
+from ctk.fetch import fetch, laid_out, stored
+from ctk.index import Index
+from ctk.lock import Artefact, Component, ReleaseLock, dump, load, variant_config
+from ctk.paths import Workspace
+from ctk.platforms import PLATFORMS
+
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    (tmp_path / "variants").mkdir()
+    monkeypatch.setenv("CTK_ROOT", str(tmp_path))
+    return Workspace(tmp_path)
+
+
+@pytest.fixture
+def index(monkeypatch: pytest.MonkeyPatch, here: Workspace) -> Iterator[FakeIndex]:
+    """Offers two minors of one component; the newer one has lost a header."""
+    with serve() as index:
+        configure_pip(monkeypatch, index, retries="0", timeout="2")
+        write(here, offer(index, "13.3.1", {"a.h": b"int a;", "b.h": b"int b;"}))
+        write(here, offer(index, "13.4.0", {"a.h": b"int a, more;"}))
+        yield index
+
+
+@pytest.fixture
+def run(here: Workspace, index: FakeIndex, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs `ctk release diff ...` in this process, for linux-64; errors propagate."""
+
+    def command(*arguments: str) -> str:
+        capsys.readouterr()
+        typer.main.get_command(app).main(
+            ["release", "diff", "-p", "linux-64", *arguments], "ctk", standalone_mode=False
+        )
+        return capsys.readouterr().out
+
+    return command
+
+
+def offer(index: FakeIndex, release: str, files: dict[str, bytes], wheel: bytes | None = None) -> ReleaseLock:
+    inside = {f"nvidia/cu13/include/{name}": content for name, content in files.items()}
+    tags = "py3-none-manylinux_2_17_x86_64"
+    content = wheel or made_wheel("nvidia-a", release, tags, (), inside)
+    index.add(f"nvidia_a-{release}-{tags}.whl", content)
+    return locked(release, {"a": content})
+
+
+def locked(release: str, wheels: dict[str, bytes]) -> ReleaseLock:
+    def artefact(name: str, content: bytes, target: str) -> Artefact:
+        file = f"nvidia_{name}-{release}-py3-none-manylinux_2_17_x86_64.whl"
+        sha256 = hashlib.sha256(content).hexdigest()
+        return Artefact(name, f"nvidia-{name}", release, target, file, sha256, len(content))
+
+    components = {
+        name: Component(
+            name,
+            f"nvidia-{name}",
+            release,
+            dict.fromkeys(PLATFORMS) | {"linux-64": artefact(name, content, "linux-64")},
+        )
+        for name, content in wheels.items()
+    }
+    file = f"cuda_toolkit-{release}-py3-none-any.whl"
+    manifest = Artefact("cuda-toolkit", "cuda-toolkit", release, "noarch", file, "ab" * 32, 1)
+    return ReleaseLock(release, manifest, components)
+
+
+def write(here: Workspace, lock: ReleaseLock) -> None:
+    (here.variants / f"{lock.name}.lock").write_text(dump(lock))
+    (here.variants / f"{lock.name}.yaml").write_text(variant_config(lock))
+
+
+def lock_of(here: Workspace, minor: str) -> ReleaseLock:
+    return load(here.variants / f"cuda-{minor}.lock")
+
+
+def test_two_locked_minors_are_compared_by_their_files(run: Run) -> None:
+    shown = run("13.3", "13.4")
+    assert "CTK 13.3.1 -> 13.4.0" in shown
+    assert "linux-64: 1 of 1 component changed" in shown
+    assert "│ -1 ~1 │" in shown
+
+
+def test_what_was_fetched_for_it_is_removed_and_what_was_there_stays(run: Run, here: Workspace) -> None:
+    [kept], [borrowed] = (lock_of(here, minor).artefacts for minor in ("13.3", "13.4"))
+    fetch([kept], here, Index)
+    run("13.3", "13.4")
+    assert stored(kept, here).exists() and laid_out(kept, here).exists()
+    assert not stored(borrowed, here).exists() and not laid_out(borrowed, here).exists()
+
+
+def test_the_second_time_nothing_is_asked_of_the_index(run: Run, index: FakeIndex) -> None:
+    first = run("13.3", "13.4")
+    index.requests.clear()
+    assert run("13.3", "13.4").splitlines()[-9:] == first.splitlines()[-9:]
+    assert index.requests == []
+
+
+def test_a_damaged_surface_is_read_anew(run: Run, here: Workspace) -> None:
+    run("13.3", "13.4")
+    [artefact] = lock_of(here, "13.4").artefacts
+    path = surface_cache(here).path(artefact.sha256)
+    for content in (b"", path.read_bytes()[:20]):
+        path.write_bytes(content)
+        assert "│ -1 ~1 │" in run("13.3", "13.4")
+
+
+def test_without_binaries_nothing_is_fetched(run: Run, index: FakeIndex) -> None:
+    assert "the binaries were not read" in run("13.3", "13.4", "--no-binaries")
+    assert index.requests == []
+
+
+def test_a_lock_of_a_git_revision_and_a_file_are_compared(run: Run, here: Workspace, tmp_path: Path) -> None:
+    def git(*words: str) -> None:
+        subprocess.run(["git", "-C", str(here.root), "-c", "user.name=a", "-c", "user.email=a", *words], check=True)
+
+    git("init", "-q")
+    git("add", "variants")
+    git("commit", "-qm", "locks")
+    now = replace(lock_of(here, "13.4"), release="13.4.7")
+    write(here, now)
+    assert "CTK 13.4.0 -> 13.4.7" in run("HEAD:13.4", "13.4", "--no-binaries")
+    aside = tmp_path / "another-name.lock"
+    aside.write_text(dump(now))
+    assert "CTK 13.3.1 -> 13.4.7" in run("13.3", str(aside), "--no-binaries")
+    with pytest.raises(BadValue, match=r"HEAD:variants/cuda-13\.9\.lock cannot be read"):
+        run("HEAD:13.9", "13.4")
+    with pytest.raises(BadValue, match="is no git revision"):
+        run("--", "--help:13.4", "13.4")
+
+
+def test_a_gone_component_ends_with_its_exit_code_only_when_asked(run: Run, here: Workspace, index: FakeIndex) -> None:
+    write(here, locked("13.5.0", {"b": b"not read"}))
+    assert "gone: linux-64: a: not published any more" in run("13.4", "13.5", "--no-binaries")
+    with pytest.raises(Incompatible, match="a: not published any more"):
+        run("13.4", "13.5", "--no-binaries", "--exit-code")
+    run("13.3", "13.4", "--exit-code")  # nothing is gone
+
+
+def test_markdown_alone_goes_to_the_output(run: Run, tmp_path: Path) -> None:
+    shown = run("13.3", "13.4", "--markdown", "-")
+    assert shown.startswith("### CTK 13.3.1 -> 13.4.0\n\n- linux-64: ")
+    run("13.3", "13.4", "--markdown", str(tmp_path / "diff.md"))
+    assert (tmp_path / "diff.md").read_text() == shown
+    with pytest.raises(BadValue, match="cannot be written"):
+        run("13.3", "13.4", "--markdown", str(tmp_path / "no" / "diff.md"))
+
+
+def test_names_that_do_not_exist_are_errors_that_name_others(run: Run) -> None:
+    for words, near in (
+        (["13.3", "13.44"], "13.4"),
+        (["13.3", "13.4", "--component", "aa"], "did you mean a?"),
+        (["13.3", "13.4", "-p", "linux-46"], "linux-64"),
+    ):
+        with pytest.raises(UnknownName) as caught:
+            run(*words)
+        assert near in caught.value.step
+
+
+def test_a_comparison_has_two_sides(run: Run) -> None:
+    for words in (["13.4"], ["13.3", "13.4", "--against-index"]):
+        with pytest.raises(BadValue, match="two sides"):
+            run(*words)
+
+
+def test_a_ctk_release_and_python_projects_are_not_compared(run: Run, here: Workspace) -> None:
+    write(here, replace(lock_of(here, "13.4"), release="python-13", manifest=None))
+    with pytest.raises(UnknownName, match="nothing in common"):
+        run("13.4", "python-13")
+
+
+def test_a_file_that_is_no_lock_is_refused_with_its_lines(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "bad.lock").write_text("schema: 1\nrelease: 13\n")
+    with pytest.raises(LockError, match=r"bad\.lock: \d problems"):
+        run("13.3", str(tmp_path / "bad.lock"))
+    with pytest.raises(LockError, match="cannot be read"):
+        run("13.3", str(tmp_path / "absent.lock"))
+
+
+def test_against_the_index_is_against_what_would_be_locked(run: Run, index: FakeIndex) -> None:
+    where = "sys_platform == 'linux' and platform_machine == 'x86_64'"
+    tags = "py3-none-manylinux_2_17_x86_64"
+    index.add_wheel("nvidia-cuda-runtime", "13.4.99", tags, files={"nvidia/cu13/include/r.h": b""})
+    pin = f"nvidia-cuda-runtime==13.4.99.*; {where} and extra == 'cudart'"
+    index.add_wheel("cuda-toolkit", "13.4.9", "py2.py3-none-any", requires=[pin])
+    shown = run("13.4", "--against-index")
+    assert "CTK 13.4.0 -> 13.4.9" in shown
+    assert "new components: cudart" in shown
+
+
+def test_a_wheel_that_vanished_from_the_index_is_named(run: Run, index: FakeIndex) -> None:
+    index.projects["nvidia-a"].popitem()
+    with pytest.raises(NotPublished, match="nvidia-a"):
+        run("13.3", "13.4")
+
+
+def test_a_wheel_that_is_no_archive_is_named_and_not_kept(here: Workspace, index: FakeIndex) -> None:
+    lock = offer(index, "13.5.0", {}, wheel=b"PK, and then nothing")
+    with pytest.raises(MeasureFailed, match="cannot be read"):
+        surfaces(lock.artefacts, here, Index)
+    assert not stored(lock.artefacts[0], here).exists()
+    assert surface_cache(here).get(lock.artefacts[0].sha256) is None
+
+
+def test_a_wheel_that_is_not_the_locked_one_is_not_read(here: Workspace, index: FakeIndex) -> None:
+    offer(index, "13.5.0", {"a.h": b"int a;"})
+    lock = locked("13.5.0", {"a": b"something else, and longer than the wheel" * 100})
+    with pytest.raises((HashMismatch, NotPublished)):
+        surfaces(lock.artefacts, here, Index)
