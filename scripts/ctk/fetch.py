@@ -102,29 +102,6 @@ def fetch(
         return [_lay_out(a, workspace) for a in artefacts]
 
 
-@contextmanager
-def borrowed(
-    artefact: Artefact,
-    workspace: Workspace,
-    index: Callable[[], Index],
-    *,
-    progress: Progress = lambda artefact, received: None,
-) -> Iterator[Path]:
-    """An artefact for as long as it is read: if the store did not have it, it does not keep it.
-
-    Raises:
-        IndexUnavailable, NotPublished, HashMismatch, NoSpace: As `fetch`.
-    """
-    had = not missing([artefact], workspace)
-    [path] = fetch([artefact], workspace, index, progress=progress)
-    try:
-        yield path
-    finally:
-        if not had:
-            path.unlink(missing_ok=True)
-            stored(artefact, workspace).unlink(missing_ok=True)
-
-
 def _complete(path: Path, size: int) -> bool:
     try:
         return path.stat().st_size == size
@@ -161,7 +138,11 @@ def _named(error: NotPublished, artefact: Artefact, needed_by: Mapping[str, Sequ
 
 @contextmanager
 def borrowed(
-    artefacts: Sequence[Artefact], workspace: Workspace, index: Callable[[], Index], *, progress: Progress
+    artefacts: Sequence[Artefact],
+    workspace: Workspace,
+    index: Callable[[], Index],
+    *,
+    progress: Progress = lambda artefact, received: None,
 ) -> Iterator[list[Path]]:
     """As `fetch`, for as long as the block lasts: what was not in the cache before is removed again."""
     files = {a.sha256: stored(a, workspace) for a in missing(artefacts, workspace)}

@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from ctk import exclusions, facts, freshness, project, release, release_table
-from ctk.errors import LockError, OutOfDate
+from ctk.errors import BadValue, OutOfDate
 from ctk.fetch import borrowed, missing
 from ctk.index import Index
 from ctk.lock import Artefact, Facts, ReleaseLock, find_release, load, release_locks
@@ -32,8 +32,12 @@ Check = Annotated[bool, typer.Option("--check", help="Fail when a file is not wh
 @app.command("add")
 def add_command(
     releases: Annotated[
-        list[str], typer.Argument(help="CTK minors like 13.4, or python-13, or base.", metavar="RELEASE...")
-    ],
+        list[str] | None,
+        typer.Argument(help="CTK minors like 13.4, or python-13, or base.", metavar="[RELEASE...]"),
+    ] = None,
+    newer: Annotated[
+        bool, typer.Option("--newer", help="Whatever the index has newer and whole, instead of naming releases.")
+    ] = False,
     write_: Write = False,
     check: Check = False,
     partial: Annotated[
@@ -48,15 +52,28 @@ def add_command(
     Example: ctk release add 12.9 13.4 --write
     """
     here, reporter = workspace(), Reporter()
+    if bool(releases) == newer:
+        raise BadValue("nothing says what to lock", "name releases, or --newer, not both")
     made = []
     with Index() as index:
-        for name in release.names_of(releases):
+        for name in release.names_of(releases or _newer(index, here, reporter)):
             reporter.say(f"{name}: asking the package index")
             made.append(release.make(index, name, here, partial=partial))
     _settle(made, here, reporter, write_, check)
     unmeasured = [lock.minor for lock in made if lock.is_ctk and lock.facts is None]
     if unmeasured:
         reporter.say(f"not measured: run `ctk release measure {' '.join(unmeasured)} --write`")
+
+
+def _newer(index: Index, here: Workspace, reporter: Reporter) -> list[str]:
+    """What `ctk release check` calls newer, without the CTK releases of which something is missing yet."""
+    locks = release_locks(here)
+    found = sorted({r.release.removeprefix("cuda-") for r in freshness.compare(index, locks, here) if r.is_newer})
+    for state in freshness.states(index, locks, (), [name for name in found if not name.startswith("python-")]):
+        if not state.published or state.published.missing:
+            reporter.say(f"{state.minor} is not whole yet: `ctk release check {state.minor}` says what is missing")
+            found.remove(state.minor)
+    return found
 
 
 @app.command("measure")

@@ -83,7 +83,7 @@ def surfaces(
     def read(artefact: Artefact) -> tuple[str, Surface]:
         surface = cache.get(artefact.sha256)
         if surface is None:
-            with borrowed(artefact, workspace, index, progress=progress) as path:
+            with borrowed([artefact], workspace, index, progress=progress) as (path,):
                 surface = read_surface(path)
             cache.put(artefact.sha256, surface)
         return artefact.sha256, surface
