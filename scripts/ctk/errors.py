@@ -151,6 +151,12 @@ class SolverFailed(CtkError):
     exit_code = 19
 
 
+class ClusterFailed(CtkError):
+    """The Dask cluster that should build does not answer, has no worker, or has one that does not fit."""
+
+    exit_code = 20
+
+
 def problems(kind: type[CtkError], where: str, found: Sequence[str], step: str) -> CtkError:
     """One error that lists every problem found in one place, a line each."""
     count = f"{len(found)} problem" + ("s" if len(found) != 1 else "")

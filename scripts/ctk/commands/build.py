@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ctk import pipeline
+from ctk.building.cluster import Cluster
 from ctk.commands.options import (
     AllComponents,
     AllReleases,
@@ -108,6 +110,20 @@ def build_command(
     channel: Annotated[
         Path | None, typer.Option("--channel", help="Publish in this folder; output/channel by default.")
     ] = None,
+    dask: Annotated[
+        str | None,
+        typer.Option("--dask", metavar="ADDRESS", help="Build on a Dask cluster, such as tcp://scheduler:8786."),
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            "--store",
+            metavar="URL",
+            envvar="CTK_STORE",
+            help="Where artefacts and packages go through to the cluster: a folder or fsspec URL that all workers see; "
+            ".cache/store by default.",
+        ),
+    ] = None,
     print_plan: Annotated[bool, typer.Option("--print-plan", help="Print the plan and exit.")] = False,
 ) -> None:
     """Build, audit, test and index packages, then publish them as a channel.
@@ -120,7 +136,8 @@ def build_command(
     if print_plan:
         _show(planned, report)
         return
-    with exclusive(where, report.say):
+    cluster = Cluster(dask, store or str(where.cache / "store")) if dask else None
+    with cluster or nullcontext(), exclusive(where, report.say):
         if base == "local":
             pipeline.make_base(where, report, level=level, jobs=jobs or 2)
         result = pipeline.run(
@@ -131,6 +148,7 @@ def build_command(
             channel_folder=channel and channel.absolute(),
             level=level,
             jobs=jobs,
+            cluster=cluster,
         )
     _summary(result, planned, report)
 
