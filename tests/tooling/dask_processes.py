@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -24,21 +25,27 @@ class Loopback:
 
     def __init__(self, folder: Path, **environment: str) -> None:
         self._folder = folder
-        # Whoever kills a worker finds out within seconds.
         self._environment = {**os.environ, "TMPDIR": str(folder), **environment}
         self.processes: list[subprocess.Popen[bytes]] = []
         file = folder / "scheduler.json"
         words = ["--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(file), *QUIET]
         self.scheduler = self._start("scheduler", *words)
         wait_for(file)
-        import json
-
         self.address: str = json.loads(file.read_text())["address"]
 
     def worker(self, *words: str, **environment: str) -> subprocess.Popen[bytes]:
         """Starts a worker; it joins soon."""
         return self._start(
-            "worker", self.address, "--host", "127.0.0.1", "--nthreads", "1", "--no-nanny", *QUIET, *words, **environment
+            "worker",
+            self.address,
+            "--host",
+            "127.0.0.1",
+            "--nthreads",
+            "1",
+            "--no-nanny",
+            *QUIET,
+            *words,
+            **environment,
         )
 
     def stop(self) -> None:

@@ -94,7 +94,8 @@ class Cluster:
             if isinstance(answer, BaseException):
                 wrong.append(f"the worker {address} cannot build with this ctk: {describe(answer)}")
                 continue
-            name, has, sees_store = answer
+            host, has, sees_store = answer
+            name = f"{address} on {host}"
             if has != wanted:
                 wrong.append(f"the worker {name} has {has}, and this machine has {wanted}")
             elif not sees_store:

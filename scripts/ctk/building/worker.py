@@ -55,13 +55,13 @@ ANSWER = TypeAdapter(Answer)
 
 
 def introduce(store: str, probe: str) -> tuple[str, Engine, bool]:
-    """Name and engine of this worker, and whether it sees what the store has under a sha256."""
+    """Host and engine of this worker, and whether it sees what the store has under a sha256."""
     with tempfile.TemporaryDirectory(prefix="ctk-probe-") as folder:
         try:
             seen = Store(store).get(probe, Path(folder) / "probe")
         except CtkError:
             seen = False
-    return name(), engine(), seen
+    return socket.gethostname(), engine(), seen
 
 
 def fill(text: str) -> str:
