@@ -9,7 +9,7 @@ import tarfile
 import time
 import zipfile
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -123,11 +123,13 @@ def test_a_build_that_dies_twice_is_a_failure_with_its_name(running: Loopback, t
     assert not (tmp_path / "store" / "builds").exists()
 
 
-def test_a_worker_that_is_killed_costs_one_retry(tmp_path: Path) -> None:
+@pytest.mark.parametrize("allowed", ["0", "3"])  # what the scheduler itself forgives
+def test_a_worker_that_is_killed_costs_one_retry(tmp_path: Path, allowed: str) -> None:
     begun, go = tmp_path / "begun", tmp_path / "go"
     script = f"echo $PPID >> {begun}; while [ ! -e {go} ]; do sleep 0.05; done"
     workspace = checkout(tmp_path / "one", script)
-    with loopback(tmp_path / "dask", workers=0) as cluster, ThreadPoolExecutor(1) as pool:
+    setting = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": allowed}
+    with loopback(tmp_path / "dask", workers=0, **setting) as cluster, ThreadPoolExecutor(1) as pool:
         doomed = cluster.worker()
         done = pool.submit(run, workspace, cluster.address, tmp_path / "store")
         wait_for(begun)
@@ -138,8 +140,27 @@ def test_a_worker_that_is_killed_costs_one_retry(tmp_path: Path) -> None:
         report = done.result(60)
     assert [b.id for b in report.built] == [HELLO, FOLLOWER]
     assert len(begun.read_text().split()) == 2
+    # The living worker has removed what the killed one left.
+    assert len(list((tmp_path / "dask").glob("ctk-workers-*/*.lock"))) == 1
     here = checkout(tmp_path / "here", script)
     assert payloads(report) == payloads(build.run(tiny_plan(here), here))
+
+
+def test_an_interrupted_run_ends_at_once(running: Loopback, tmp_path: Path) -> None:
+    begun, go = tmp_path / "begun", tmp_path / "go"
+    workspace = checkout(tmp_path / "one", f"echo $PPID >> {begun}; while [ ! -e {go} ]; do sleep 0.05; done")
+    hello, _ = tiny_plan(workspace).builds
+    with Cluster(running.address, str(tmp_path / "store")) as cluster:
+        try:
+            with pytest.raises(KeyboardInterrupt), cluster.executor(workspace, 3) as executor:
+                future = executor.submit(hello)
+                wait_for(begun)
+                raise KeyboardInterrupt
+            assert not (workspace.builds / build.build_key(hello, 3)).exists()
+        finally:
+            go.touch()
+    with pytest.raises(CancelledError):
+        future.result(0)
 
 
 def test_a_scheduler_that_is_lost_ends_the_run_and_keeps_what_is_finished(tmp_path: Path) -> None:

@@ -217,6 +217,16 @@ class ClusterPool:
                 died = self._store.marks(self._run, made.key)
                 if max(killed, len(died)) >= worker.TRIES:
                     return worker.Answer("died", " and ".join(died.values()))
+            except (Exception, asyncio.CancelledError) as error:
+                if self._leaving:
+                    raise CancelledError from None
+                if isinstance(error, ClusterFailed):
+                    raise
+                if asked.status == "error":  # it is the worker's own
+                    return worker.Answer("failed", f"{made.build.id}: a worker failed: {describe(error)}")
+                raise ClusterFailed(
+                    f"the connection to the scheduler at {self._cluster.address} was lost: {describe(error)}", _STEP
+                ) from None
             finally:
                 self._asked.discard(asked)
 
@@ -226,15 +236,11 @@ class ClusterPool:
             try:
                 return asked.result(timeout=_JOINS / 2)
             except TimeoutError:
+                if asked.status == "error":
+                    raise
                 empty = 0 if self._cluster.workers else empty + 1
                 if empty == 2:
                     raise ClusterFailed(f"the cluster at {self._cluster.address} has no worker left", _STEP) from None
-            except (CancelledError, asyncio.CancelledError, OSError) as error:
-                if self._leaving:
-                    raise CancelledError from None
-                raise ClusterFailed(
-                    f"the connection to the scheduler at {self._cluster.address} was lost: {describe(error)}", _STEP
-                ) from None
 
     def _take(self, build: Build, cached: bool) -> Built | None:
         """Brings a finished build of the store into this checkout's cache; None where the store has none that holds."""

@@ -132,24 +132,26 @@ def build_command(
     again. Example: ctk build --release 13.4 --platform win-64 --platform linux-aarch64
     """
     where, report = workspace(), Reporter()
-    planned = _plan(where, releases, recipes, platforms, pythons, all_releases, all_components)
-    if print_plan:
-        _show(planned, report)
-        return
-    cluster = Cluster(dask, store or str(where.cache / "store")) if dask else None
-    with cluster or nullcontext(), exclusive(where, report.say):
-        if base == "local":
-            pipeline.make_base(where, report, level=level, jobs=jobs or 2)
-        result = pipeline.run(
-            planned,
-            where,
-            report,
-            base_channel(base, where),
-            channel_folder=channel and channel.absolute(),
-            level=level,
-            jobs=jobs,
-            cluster=cluster,
-        )
+    # First of all: what does not answer is said within seconds.
+    cluster = Cluster(dask, store or str(where.cache / "store")) if dask and not print_plan else None
+    with cluster or nullcontext():
+        planned = _plan(where, releases, recipes, platforms, pythons, all_releases, all_components)
+        if print_plan:
+            _show(planned, report)
+            return
+        with exclusive(where, report.say):
+            if base == "local":
+                pipeline.make_base(where, report, level=level, jobs=jobs or 2)
+            result = pipeline.run(
+                planned,
+                where,
+                report,
+                base_channel(base, where),
+                channel_folder=channel and channel.absolute(),
+                level=level,
+                jobs=jobs,
+                cluster=cluster,
+            )
     _summary(result, planned, report)
 
 
