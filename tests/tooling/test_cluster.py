@@ -104,6 +104,16 @@ def test_what_is_spoiled_in_the_store_is_made_again(running: Loopback, tmp_path:
     assert payloads(again) == payloads(first)
 
 
+def test_a_note_with_other_packages_than_the_plan_promises_is_no_build(running: Loopback, tmp_path: Path) -> None:
+    workspace = checkout(tmp_path / "one")
+    hello, _ = tiny_plan(workspace).builds
+    store = Store(str(tmp_path / "store"))
+    store.publish(build.build_key(hello, 3), {"id": hello.id, "packages": {}, "seconds": 0.0})
+    made = run(workspace, running.address, tmp_path / "store").built[0]
+    assert not made.cached
+    assert [p.name for p in made.packages] == [o.file_name for o in hello.outputs]
+
+
 def test_a_failed_build_shows_its_log_here_and_skips_what_needs_it(running: Loopback, tmp_path: Path) -> None:
     workspace = checkout(tmp_path / "one", "cat no-such-greeting.txt")
     report = run(workspace, running.address, tmp_path / "store")
