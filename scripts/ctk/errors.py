@@ -151,6 +151,12 @@ class SolverFailed(CtkError):
     exit_code = 19
 
 
+class ClusterFailed(CtkError):
+    """The Dask cluster that should build does not answer, has no worker, or has one that does not fit."""
+
+    exit_code = 20
+
+
 class Incompatible(CtkError):
     """A release lacks what the one before it, of the same CUDA major, gave to programs."""
 

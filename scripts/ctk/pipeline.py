@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ctk import base, build, channel, fetch, package_tests
 from ctk.audit import AuditReport, ScanCache, audit_packages
+from ctk.building.cluster import Cluster
 from ctk.errors import AuditFailed, BuildFailed
 from ctk.index import Index
 from ctk.paths import Workspace
@@ -82,6 +83,7 @@ def run(
     channel_folder: Path | None = None,
     level: int = 3,
     jobs: int | None = None,
+    cluster: Cluster | None = None,
 ) -> Result:
     """Builds a plan and publishes it, if every package passes the audit and its own tests.
 
@@ -93,13 +95,14 @@ def run(
         channel_folder: Where to publish; the checkout's channel by default.
         level: zstd compression level of the packages.
         jobs: Parallel builds; the number of cores by default.
+        cluster: Builds there instead of here; all else runs here.
 
     Raises:
-        BuildFailed, AuditFailed: The channel in place stays as it was.
+        BuildFailed, ClusterFailed, AuditFailed: The channel in place stays as it was.
     """
     jobs = jobs or os.cpu_count() or 1
     clock = Clock(report)
-    made = _fetch_and_build(plan, workspace, report, clock, "", level=level, jobs=jobs)
+    made = _fetch_and_build(plan, workspace, report, clock, "", level=level, jobs=jobs, cluster=cluster)
     target = channel_folder or workspace.channel
     staged = channel.stage(made.built, target)
     clock.lap("index", f"{sum(staged.packages.values())} packages" + ("" if staged.changed else ", unchanged"))
@@ -125,7 +128,15 @@ def run(
 
 
 def _fetch_and_build(
-    plan: Plan, workspace: Workspace, report: Reporter, clock: Clock, prefix: str, *, level: int, jobs: int
+    plan: Plan,
+    workspace: Workspace,
+    report: Reporter,
+    clock: Clock,
+    prefix: str,
+    *,
+    level: int,
+    jobs: int,
+    cluster: Cluster | None = None,
 ) -> build.BuildReport:
     fetch_plan(plan, workspace, report, clock, prefix)
     with report.task(f"{prefix}build", len(plan.builds)) as task:
@@ -134,6 +145,7 @@ def _fetch_and_build(
             workspace,
             level=level,
             jobs=jobs,
+            cluster=cluster,
             progress=lambda build_id, outcome: task.advance(
                 1, "" if outcome == "unchanged" else f"{build_id} {outcome}"
             ),

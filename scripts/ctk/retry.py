@@ -86,8 +86,13 @@ class Retry:
 
 def describe(error: Exception) -> str:
     """An error in one line, without the credentials that a URL in it may hold."""
-    text = re.sub(r"//[^/@\s]+@", "//***@", str(error))
+    text = without_credentials(str(error))
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def without_credentials(text: str) -> str:
+    """A text without the user and password that a URL in it may hold."""
+    return re.sub(r"//[^/@\s]+@", "//***@", text)
 
 
 def _retry_after(value: str) -> float:

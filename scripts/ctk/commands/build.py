@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +11,7 @@ from typing import Annotated
 import typer
 
 from ctk import pipeline
+from ctk.building.cluster import Cluster
 from ctk.commands.options import (
     AllComponents,
     AllReleases,
@@ -136,6 +138,20 @@ def build_command(
     channel: Annotated[
         Path | None, typer.Option("--channel", help="Publish in this folder; output/channel by default.")
     ] = None,
+    dask: Annotated[
+        str | None,
+        typer.Option("--dask", metavar="ADDRESS", help="Build on a Dask cluster, such as tcp://scheduler:8786."),
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            "--store",
+            metavar="URL",
+            envvar="CTK_STORE",
+            help="Where artefacts and packages go through to the cluster: a folder or fsspec URL that all workers see; "
+            ".cache/store by default.",
+        ),
+    ] = None,
     print_plan: Annotated[bool, typer.Option("--print-plan", help="Print the plan and exit.")] = False,
 ) -> None:
     """Build, audit, test and index packages, then publish them as a channel.
@@ -144,22 +160,26 @@ def build_command(
     again. Example: ctk build --release 13.4 --platform win-64 --platform linux-aarch64
     """
     where, report = workspace(), Reporter()
-    planned = _plan(where, _request(where, releases, recipes, platforms, pythons, all_releases, all_components))
-    if print_plan:
-        _show(planned, report)
-        return
-    with exclusive(where, report.say):
-        if base == "local":
-            pipeline.make_base(where, report, level=level, jobs=jobs or 2)
-        result = pipeline.run(
-            planned,
-            where,
-            report,
-            base_channel(base, where),
-            channel_folder=channel and channel.absolute(),
-            level=level,
-            jobs=jobs,
-        )
+    # First of all: what does not answer is said within seconds.
+    cluster = Cluster(dask, store or str(where.cache / "store")) if dask and not print_plan else None
+    with cluster or nullcontext():
+        planned = _plan(where, _request(where, releases, recipes, platforms, pythons, all_releases, all_components))
+        if print_plan:
+            _show(planned, report)
+            return
+        with exclusive(where, report.say):
+            if base == "local":
+                pipeline.make_base(where, report, level=level, jobs=jobs or 2)
+            result = pipeline.run(
+                planned,
+                where,
+                report,
+                base_channel(base, where),
+                channel_folder=channel and channel.absolute(),
+                level=level,
+                jobs=jobs,
+                cluster=cluster,
+            )
     _summary(result, planned, report)
 
 

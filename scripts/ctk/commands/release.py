@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from ctk import exclusions, facts, freshness, project, release, release_table
-from ctk.errors import BadValue, OutOfDate
+from ctk.errors import BadValue, LockError, OutOfDate
 from ctk.fetch import borrowed, missing
 from ctk.index import Index
 from ctk.lock import Artefact, Facts, ReleaseLock, find_release, load, release_locks

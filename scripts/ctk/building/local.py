@@ -1,0 +1,47 @@
+"""Builds in processes of this machine."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import Future, ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+from ctk.building.record import Built
+from ctk.building.runner import make
+from ctk.dag import Build
+from ctk.paths import Workspace
+
+
+class LocalPool:
+    """An executor (`ctk.building.schedule`) that builds in a pool of processes.
+
+    Args:
+        workspace: The checkout.
+        level: zstd compression level of the packages.
+        jobs: How many builds share the memory.
+        processes: Of the pool; no more than there are builds.
+    """
+
+    def __init__(self, workspace: Workspace, level: int, jobs: int, processes: int) -> None:
+        self._arguments = (workspace, level, jobs)
+        log = workspace.cache / "logs" / "build-processes.log"
+        # rattler-build starts threads, which do not survive a fork.
+        context = get_context("spawn")
+        self._pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_write_stderr_to, initargs=(log,))
+
+    def __enter__(self) -> LocalPool:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._pool.shutdown()
+
+    def submit(self, build: Build) -> Future[Built]:
+        return self._pool.submit(make, build, *self._arguments)
+
+
+def _write_stderr_to(log: Path) -> None:
+    """For a build process: rattler-build draws progress bars on a terminal, which would run into ours."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("a") as file:
+        os.dup2(file.fileno(), 2)

@@ -1,0 +1,40 @@
+"""The process in which a worker makes one build: ``python -m ctk.building.process FOLDER``, its stdin kept open.
+
+The folder holds `ORDER` and a checkout with all that it reads. The packages come into the checkout's cache; what goes
+wrong on purpose comes into `FAILURE`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from pathlib import Path
+
+from ctk.building.order import from_json, placed
+from ctk.building.runner import make
+from ctk.errors import CtkError
+from ctk.paths import Workspace
+
+ORDER = "order.json"
+FAILURE = "failure.txt"
+
+
+def main(root: Path) -> None:
+    threading.Thread(target=_end_with_worker, daemon=True).start()
+    order = from_json((root / ORDER).read_text(encoding="utf-8"))
+    workspace = Workspace(root)
+    try:
+        make(placed(order, workspace), workspace, order.level, os.cpu_count() or 1)
+    except CtkError as error:
+        (root / FAILURE).write_text(error.cause, encoding="utf-8")
+
+
+def _end_with_worker() -> None:
+    """Nobody wants the build of a killed worker anymore."""
+    os.read(0, 1)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

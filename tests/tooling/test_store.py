@@ -1,0 +1,111 @@
+"""The store of a cluster: what is read is what its name says, or it is not there."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from ctk.building.store import Store, digest
+from ctk.errors import BadValue, ClusterFailed, NoSpace
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(f"file://{tmp_path}/store")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "file"
+    path.write_bytes(b"content")
+    return path
+
+
+def test_a_file_comes_back_by_its_hash(store: Store, file: Path, tmp_path: Path) -> None:
+    sha = store.put(file)
+    assert sha == digest(file)
+    assert store.get(sha, tmp_path / "deep" / "copy")
+    assert (tmp_path / "deep" / "copy").read_bytes() == b"content"
+    assert [p.name for p in (tmp_path / "store").rglob("*") if p.is_file()] == [sha]
+
+
+def test_a_file_that_is_not_what_its_name_says_is_absent_and_can_be_put_again(
+    store: Store, file: Path, tmp_path: Path
+) -> None:
+    sha = store.put(file)
+    (tmp_path / "store" / "sha256" / sha[:2] / sha).write_bytes(b"CONTENT")
+    assert not store.get(sha, tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
+    assert not store.has(sha, 7)
+    store.put(file)
+    assert store.get(sha, tmp_path / "copy")
+
+
+def test_a_file_of_another_size_is_put_again(store: Store, file: Path, tmp_path: Path) -> None:
+    sha = store.put(file)
+    (tmp_path / "store" / "sha256" / sha[:2] / sha).write_bytes(b"con")
+    store.put(file)
+    assert store.get(sha, tmp_path / "copy")
+
+
+def test_a_note_that_was_cut_off_is_no_note(store: Store, tmp_path: Path) -> None:
+    store.publish("key", {"packages": {}})
+    assert store.finished("key") == {"packages": {}}
+    note = tmp_path / "store" / "builds" / "key.json"
+    note.write_text(note.read_text()[:-3])
+    assert store.finished("key") is None
+    assert store.finished("other") is None
+
+
+def test_marks_are_counted_for_their_run_and_build(store: Store) -> None:
+    store.mark("run", "a-0", "one")
+    store.mark("run", "a-1", "two")
+    store.mark("run", "b-0", "three")
+    store.mark("other", "a-0", "four")
+    assert list(store.marks("run", "a").values()) == ["one", "two"]
+    store.unmark("run", "a-0")
+    assert list(store.marks("run", "a").values()) == ["two"]
+    store.end("run")
+    assert store.marks("run", "a") == {}
+    assert list(store.marks("other", "a").values()) == ["four"]
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("nosuch://place", "the store nosuch://place cannot be opened: .*nosuch"),
+        ("memory://place", "the store memory://place is seen by no other process"),
+        ("nosuch://me:secret@place", r"the store nosuch://\*\*\*@place"),
+    ],
+)
+def test_a_url_that_cannot_be_a_store_is_refused(url: str, message: str) -> None:
+    with pytest.raises(BadValue, match=message) as error:
+        Store(url)
+    assert "secret" not in error.value.cause
+
+
+def test_a_store_that_cannot_be_written_says_so(file: Path) -> None:
+    with pytest.raises(NoSpace, match=f"the store {file}/below fails: "):
+        Store(f"{file}/below").put(file)
+
+
+def test_a_full_store_says_so(file: Path) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("this machine has no /dev/full")
+    store = Store(str(file.parent / "store"))
+    sha = digest(file)
+    place = file.parent / "store" / "sha256" / sha[:2]
+    place.mkdir(parents=True)
+    store._renames = False  # as in an object store, which writes under the name itself
+    (place / sha).symlink_to("/dev/full")
+    with pytest.raises(NoSpace, match="is full"):
+        store.put(file)
+
+
+def test_without_the_extra_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fsspec.core", None)
+    with pytest.raises(ClusterFailed, match="fsspec, which is not installed here") as error:
+        Store("file:///somewhere")
+    assert "pip install --editable '.[cluster]'" in error.value.step
