@@ -127,8 +127,12 @@ def test_the_matrix_is_the_plan_s_and_caches_are_found_by_content(name: str) -> 
     assert cache == {"path": ".cache/builds", "key": "builds-${{ matrix.id }}-${{ matrix.key }}"}
 
 
-def test_the_release_check_locks_and_proposes_with_a_report() -> None:
+def test_the_release_check_proposes_what_one_command_makes() -> None:
     text = (FOLDER / "release-check.yml").read_text()
-    order = ["release add --newer --write", "release measure --write", "release diff", "gh pr create"]
+    order = ["ctk release check --partial", "./scripts/new-release", "gh pr create", "output/new-release.md"]
     assert [text.index(word) for word in order] == sorted(text.index(word) for word in order)
     assert load(FOLDER / "release-check.yml")["on"]["schedule"]
+    script = (ROOT / "scripts" / "new-release").read_text()
+    order = ["release add --newer --write", "release measure --write", "$ctk verify", "$ctk build", "release diff"]
+    assert [script.index(word) for word in order] == sorted(script.index(word) for word in order)
+    assert "output/new-release.md" in script
