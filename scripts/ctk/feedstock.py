@@ -30,8 +30,9 @@ _README = """# {name}-feedstock
 The recipe of {packages}, {version}, for {platforms}: exported from a repository that makes all of CUDA's packages.
 The sources are NVIDIA's wheels, by address and sha256 of the index that was configured then.
 
-`conda smithy rerender` writes the CI files. `rattler-build build --experimental --recipe recipe
---variant-config recipe/conda_build_config.yaml` builds for this machine; `--target-platform` names another.
+`conda smithy rerender` writes the CI files. `rattler-build build --experimental --allow-symlinks-on-windows --recipe
+recipe --variant-config recipe/conda_build_config.yaml` builds for this machine; `--target-platform` names another. The
+first option is for outputs that share one tree, the second for libraries' links in noarch packages of Linux targets.
 """
 _GITIGNORE = "/build_artifacts/\n/output/\n"
 _GITATTRIBUTES = "* text=auto\n*.sh text eol=lf\n*.patch binary\n"

@@ -37,7 +37,7 @@ for fit in ("native", "compat"):
                 output_dir=output,
                 channels=channels,
                 package_format="conda:1",
-                tool_config=rb.ToolConfiguration(test_strategy="skip"),
+                tool_config=rb.ToolConfiguration(test_strategy="skip", allow_symlinks_on_windows=True),
             )
 assert not [name for name in sys.modules if name.split(".")[0] == "ctk"]
 """
@@ -91,9 +91,9 @@ def test_rattler_build_makes_the_same_packages_from_the_folder_alone(
     ours = {p.name: p for p in packages(_built()) if p.name.startswith(name)}
     folder, output = tmp_path / "feedstock", tmp_path / "output"
     ctk(Workspace(ROOT), "feedstock", "export", name, str(folder), "--maintainer", "someone", check=True)
+    recipe, variants = (folder / "recipe" / file for file in ("recipe.yaml", "conda_build_config.yaml"))
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, folder / "recipe" / "recipe.yaml"]
-        + [folder / "recipe" / "conda_build_config.yaml", output, build, *channels],
+        [sys.executable, "-c", PROGRAM, recipe, variants, output, build, *channels],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -101,7 +101,7 @@ def test_rattler_build_makes_the_same_packages_from_the_folder_alone(
     )
     assert done.returncode == 0, done.stderr[-3000:]
     made = [p for p in output.glob("*/*.conda")]
-    assert len(made) == {"cuda-version": 2, "cuda-cudart": 14, "cuda-core": 2}[name]
+    assert len(made) == {"cuda-version": 2, "cuda-cudart": 12, "cuda-core": 2}[name]
     compared = 0
     for package in made:
         if package.name in ours:
