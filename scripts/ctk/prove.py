@@ -17,7 +17,7 @@ from ctk.solve import Pick, Scenario
 from ctk.unsolvable import solve_or_say_why
 
 # Driver and GPU. CUDA 13 cannot compile for the fourth one's, a V100.
-MACHINES = (("12.2", None), ("12.9", None), ("13.0", None), ("13.0", "7.0"), ("13.4", None), (None, None))
+MACHINES = (("12.2", None), ("12.9", None), ("13.0", None), ("13.0", "7.0"), ("13.5", None), (None, None))
 
 
 @dataclass(frozen=True)
