@@ -7,6 +7,7 @@ requires at run time comes from run-exports. Slow, so not among the tests of ./s
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,14 +41,14 @@ OLDEST, *_, NEWEST = [minor for minor in MINORS if minor.startswith("13.")]
 
 @pytest.fixture(scope="module")
 def toolkits(project: Workspace) -> Path:
-    """The channel: the default set of two releases, and cuFFT."""
+    """The channel: the default set of two releases, cuFFT, and what shows the machine code in a library."""
     if this_platform() not in ("linux-64", "linux-aarch64"):
         pytest.skip("packages are built on Linux only")
     if this_platform() not in compilers.installed():
         pytest.skip("no g++ on this machine, which nvcc calls: apt-get install g++")
     folder = project.output / "downstream"
     words = ["--release", OLDEST, "--release", NEWEST, "--channel", str(folder)]
-    for name in [*(settings(project.root).default.recipes or []), "libcufft"]:
+    for name in [*(settings(project.root).default.recipes or []), "libcufft", "cuda-cuobjdump"]:
         words += ["--recipe", name]
     ctk(project, "build", *words, check=True)
     return folder
@@ -154,6 +155,17 @@ def test_its_library_needs_what_the_requirements_bring(environment: Environment)
     from_glibc = ("libc.so", "libm.so", "libdl.so", "librt.so", "libpthread.so", "ld-linux")
     for name in needed:
         assert name.startswith(from_glibc) or any((folder / name).exists() for folder in folders), name
+
+
+def test_it_has_machine_code_for_what_it_requires_of_a_gpu(
+    feedstock: Feedstock, environment: Environment, tmp_path: Path
+) -> None:
+    """And for nothing else, such as the GPU of the machine that built it."""
+    cuobjdump = create(feedstock.pick("cuda-cuobjdump"), tmp_path / "prefix", tmp_path / "packages").prefix
+    (file,) = environment.prefix.glob(f"lib/python3.*/{LIBRARY}")
+    command = [cuobjdump / "bin" / "cuobjdump", "--list-elf", file]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert set(re.findall(r"\.sm_(\w+)\.cubin", listed)) == {"80"}
 
 
 def test_in_an_environment_it_calls_that_environment_s_libraries(environment: Environment) -> None:
