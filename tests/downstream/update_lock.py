@@ -1,0 +1,58 @@
+"""Locks the newest sources and build tools of the downstream packages: ``python tests/downstream/update_lock.py``.
+
+Writes ``downstream.lock`` and ``downstream.yaml``, which the test reads; the diff belongs in the review.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from ctk import wheels
+from ctk.errors import NotPublished
+from ctk.index import Index
+from ctk.lock import DOWNSTREAM, Component, ReleaseLock, dump, variant_config
+from ctk.platforms import NOARCH
+
+FOLDER = Path(__file__).parent
+SOURCES = ("cufinufft",)
+# Build tool -> what is accepted of it, and where its wheel is for one platform each.
+PURE = {"pathspec": "", "scikit-build-core": ""}
+PROGRAMS = {"cmake": "<4", "ninja": ""}  # cufinufft's pyproject.toml wants cmake below 4
+SUBDIRS = ("linux-64", "linux-aarch64")
+
+
+def source(index: Index, name: str) -> Component:
+    """The newest source distribution."""
+    files = [f for f in index.files(name) if f.file.endswith(".tar.gz") and not f.yanked]
+    finals = [f for f in files if not Version(f.version).is_prerelease]
+    if not finals:
+        raise NotPublished(f"the package index has no source distribution of {name}", "ask whoever runs the index")
+    newest = max(finals, key=lambda f: Version(f.version))
+    artefact = wheels.artefact(index, name, NOARCH, newest)
+    return Component(name, newest.distribution, newest.version, {NOARCH: artefact})
+
+
+def tool(index: Index, name: str, accepted: str, targets: tuple[str, ...]) -> Component:
+    """The newest wheels of a build tool."""
+    files = index.files(name)
+    versions = wheels.final_versions(files, SpecifierSet(accepted))
+    if not versions:
+        raise NotPublished(f"the package index has no wheel of {name}{accepted}", "ask whoever runs the index")
+    return wheels.component(index, name, wheels.files_of(files, versions[0]), targets)
+
+
+def main() -> None:
+    with Index() as index:
+        made = [source(index, name) for name in SOURCES]
+        made += [tool(index, name, accepted, (NOARCH,)) for name, accepted in PURE.items()]
+        made += [tool(index, name, accepted, SUBDIRS) for name, accepted in PROGRAMS.items()]
+    lock = ReleaseLock(DOWNSTREAM, None, {c.name: c for c in sorted(made, key=lambda c: c.name)})
+    (FOLDER / "downstream.lock").write_text(dump(lock), encoding="utf-8")
+    (FOLDER / "downstream.yaml").write_text(variant_config(lock), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
