@@ -13,6 +13,7 @@ import rattler_build
 
 from ctk.errors import RecipeError
 from ctk.platforms import this_platform
+from ctk.render_cache import cached
 from ctk.rendered import Rendered, rendered_outputs
 
 _SHARED = re.compile(r"\bfile:\s*(\.\./\S+)")
@@ -147,4 +148,8 @@ def _narrowed(variants: rattler_build.VariantConfig, narrow: Mapping[str, str]) 
 
 def render(recipe: Recipe, variant_files: Sequence[Path], subdir: str) -> list[Rendered]:
     """The outputs of a recipe for one platform, every variant of them; skipped ones are absent."""
-    return rendered_outputs(render_variants(recipe, variant_files, subdir), subdir)
+
+    def make() -> list[Rendered]:
+        return rendered_outputs(render_variants(recipe, variant_files, subdir), subdir)
+
+    return cached(recipe.file, variant_files, subdir, make)
