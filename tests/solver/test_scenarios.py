@@ -65,7 +65,7 @@ def test_pins_are_each_major_each_locked_minor_and_one_that_is_not_locked(every:
 def test_requests_and_platforms_are_the_issue_s(every: Matrix) -> None:
     assert set(every.requests) == {
         "cuda-core", "numba-cuda", "cuda-python", "cuda-bindings", "cuda-nvrtc", "cuda-nvcc", "numba-cuda-mlir",
-        "cccl-python",
+        "cccl-python", "cuda-runtime",
     }  # fmt: skip
     assert every.subdirs == tuple(PLATFORMS)
 
