@@ -39,10 +39,10 @@ def test_another_path_is_not_taken_for_it(text: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"), [(b"/maps\0/root\0$Id", False), (b"=/root/.cache\0", True), (b"=/root", False)]
+    ("text", "found"), [(b"/maps\0/srv\0$Id", False), (b"=/srv/.cache\0", True), (b"=/srv", False)]
 )
 def test_a_folder_that_every_machine_has_counts_with_something_below_it(text: bytes, found: bool) -> None:
-    search = Search([b"/root"])
+    search = Search([b"/srv"])
     search.feed(text)
     search.feed(b"", last=True)
     assert bool(search.hits) == found
