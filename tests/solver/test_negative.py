@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,28 +54,46 @@ from ctk.verify.oracle import PYTHON_REQUESTS, Question, Toolkit, expected, vers
 from ctk.verify.scenarios import matrix
 from ctk.verify.universe import pythons
 
-# Every package that exists in two builds; those of `WINDOWS` exist there only.
+# Every package that exists in two builds; those of `ELSEWHERE` do not exist on linux-64.
 _TWINS = """
-cuda-bindings cuda-cccl cuda-cccl_<subdir> cuda-core cuda-crt cuda-crt-dev_<subdir> cuda-crt-tools cuda-cudart
-cuda-cudart-dev cuda-cudart-dev_<subdir> cuda-cudart-static cuda-cudart-static_<subdir> cuda-cudart_<subdir> cuda-nvcc
-cuda-nvcc-dev_<subdir> cuda-nvcc-impl cuda-nvcc-tools cuda-nvcc_<subdir> cuda-nvrtc cuda-nvrtc-dev cuda-nvvm
-cuda-nvvm-dev_<subdir> cuda-nvvm-impl cuda-nvvm-tools cuda-profiler-api cuda-python libcufile libcufile-dev libnvfatbin
-libnvfatbin-dev libnvfatbin-static libnvjitlink libnvjitlink-dev libnvjitlink-static numba-cuda numba-cuda-mlir
-cccl-python
+cccl-python cuda cuda-bindings cuda-cccl cuda-cccl_<subdir> cuda-command-line-tools cuda-compiler cuda-core cuda-crt
+cuda-crt-dev_<subdir> cuda-crt-tools cuda-cudart cuda-cudart-dev cuda-cudart-dev_<subdir> cuda-cudart-static
+cuda-cudart-static_<subdir> cuda-cudart_<subdir> cuda-culibos-static cuda-cuobjdump cuda-cupti cuda-cupti-dev
+cuda-cuxxfilt cuda-libraries cuda-libraries-dev cuda-libraries-static cuda-minimal-build cuda-nvcc
+cuda-nvcc-dev_<subdir> cuda-nvcc-impl cuda-nvcc-tools cuda-nvcc_<subdir> cuda-nvdisasm cuda-nvml-dev cuda-nvrtc
+cuda-nvrtc-dev cuda-nvtx cuda-nvtx-dev cuda-nvvm cuda-nvvm-dev_<subdir> cuda-nvvm-impl cuda-nvvm-tools cuda-opencl
+cuda-opencl-dev cuda-profiler-api cuda-python cuda-runtime cuda-sanitizer-api cuda-tileiras cuda-toolkit cuda-tools
+libcublas libcublas-dev libcudla libcudla-dev libcufft libcufft-dev libcufile libcufile-dev libcurand libcurand-dev
+libcusolver libcusolver-dev libcusparse libcusparse-dev libnpp libnpp-dev libnvfatbin libnvfatbin-dev
+libnvfatbin-static libnvjitlink libnvjitlink-dev libnvjitlink-static libnvjpeg libnvjpeg-dev libnvptxcompiler-dev
+libnvptxcompiler-dev_<subdir> numba-cuda numba-cuda-mlir
 """
 # Their fit is held twice: they are pinned to one build of another package with a fit (cuda-nvcc-tools for CUDA 13).
 _PINNED = """
-cuda-cudart cuda-cudart-dev cuda-cudart-static cuda-nvcc-impl cuda-nvcc_<subdir> cuda-nvcc-tools cuda-nvrtc-dev
-cuda-nvvm libcufile-dev libnvfatbin-dev libnvjitlink-dev
+cuda cuda-cudart cuda-cudart-dev cuda-cudart-static cuda-cupti-dev cuda-minimal-build cuda-nvcc-impl cuda-nvcc_<subdir>
+cuda-nvcc-tools cuda-nvrtc-dev cuda-nvtx-dev cuda-nvvm cuda-opencl-dev cuda-runtime cuda-toolkit cuda-tools
+libcublas-dev libcudla-dev libcufft-dev libcufile-dev libcurand-dev libcusolver-dev libcusparse-dev libnpp-dev
+libnvfatbin-dev libnvjitlink-dev libnvjpeg-dev libnvptxcompiler-dev
 """
 # Their range is held twice: they want a version, or the versions of one major, of another package that has a range.
 _RANGED = """
-cuda-bindings cuda-cccl cuda-core cuda-crt cuda-cudart cuda-cudart-dev cuda-cudart-static cuda-nvcc
-cuda-nvcc-dev_<subdir> cuda-nvcc-impl cuda-nvcc-tools cuda-nvcc_<subdir> cuda-nvrtc-dev cuda-nvvm cuda-nvvm-dev_<subdir>
-cuda-python numba-cuda numba-cuda-mlir cccl-python
+cccl-python cuda-bindings cuda-cccl cuda-core cuda-crt cuda-cudart cuda-cudart-dev cuda-cudart-static cuda-cupti-dev
+cuda-nvcc cuda-nvcc-dev_<subdir> cuda-nvcc-impl cuda-nvcc-tools cuda-nvcc_<subdir> cuda-nvrtc-dev cuda-nvtx-dev
+cuda-nvvm cuda-nvvm-dev_<subdir> cuda-opencl-dev cuda-python libcublas-dev libcudla-dev libcufft-dev libcurand-dev
+libcusolver-dev libcusparse-dev libnpp-dev libnvjpeg-dev libnvptxcompiler-dev numba-cuda numba-cuda-mlir
 """
 TWINS, FIT_HELD_TWICE, RANGE_HELD_TWICE = _TWINS.split(), set(_PINNED.split()), set(_RANGED.split())
-WINDOWS = {"libnvfatbin-static", "libnvjitlink-static"}
+ELSEWHERE = dict.fromkeys(("libnvfatbin-static", "libnvjitlink-static"), "win-64")
+ELSEWHERE |= dict.fromkeys(("libcudla", "libcudla-dev"), "linux-aarch64")
+# Of the releases in `RELEASES` only the newest has them; with the next one there is an older toolkit as well.
+RECENT = {"cuda-cuobjdump", "cuda-nvdisasm", "cuda-tileiras", "libcudla", "libcudla-dev"}
+NEXT = "13.5"
+# They hold no files and want one version of each package that they bring: each of these holds their range as well.
+_GROUPS = """
+cuda cuda-command-line-tools cuda-compiler cuda-libraries cuda-libraries-dev cuda-libraries-static cuda-minimal-build
+cuda-runtime cuda-toolkit cuda-tools
+"""
+GROUPS = set(_GROUPS.split())
 WITH_FILES = ("cuda-nvcc-tools", "cuda-nvrtc", "cuda-nvvm-impl", "cuda-nvvm-tools", "libnvjitlink")
 # What a package that is built with these gets, where they state it: cuda-version.
 EXPORTING = ("cuda-crt-dev_linux-64", "cuda-nvcc-dev_linux-64", "cuda-nvcc-impl", "cuda-nvcc_linux-64")
@@ -86,11 +104,10 @@ def gateway() -> Gateway:
     return Gateway()
 
 
-def worlds(project: Workspace, folder: Path, gateway: Gateway, left_out: str = "") -> Worlds:
-    """Of this checkout's recipes and `RELEASES`, all of them or without one."""
-    minors = [minor for minor in RELEASES if minor != left_out]
+def worlds(project: Workspace, folder: Path, gateway: Gateway, minors: Sequence[str] = RELEASES) -> Worlds:
+    """Of this checkout's recipes and some releases."""
     locks = [lock for lock in release_locks(project).values() if not lock.is_ctk or lock.minor in minors]
-    request = Request(releases=minors)
+    request = Request(releases=list(minors))
     content = planned(plan(published_set(project), request, python_tags(project.build_config)))
     return Worlds(content, facts(locks), folder, gateway)
 
@@ -112,7 +129,12 @@ def channel(project: Workspace, folder: Path, gateway: Gateway) -> Worlds:
 @pytest.fixture(scope="module")
 def with_a_gap(project: Workspace, folder: Path, gateway: Gateway) -> Worlds:
     """The channel without 13.0: a driver for 13.0 has CUDA 13, but its newest native toolkit is one of CUDA 12."""
-    return worlds(project, folder / "gap", gateway, left_out="13.0")
+    return worlds(project, folder / "gap", gateway, [minor for minor in RELEASES if minor != "13.0"])
+
+
+@pytest.fixture(scope="module")
+def with_the_next(project: Workspace, folder: Path, gateway: Gateway) -> Worlds:
+    return worlds(project, folder / "next", gateway, [*RELEASES, NEXT])
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
@@ -165,6 +187,9 @@ class Twin:
     newest: str
     right: str
 
+    def is_in(self, templates: set[str]) -> bool:
+        return template(self.asked.question.request) in templates
+
     @property
     def subdirs(self) -> list[str]:
         return [self.asked.question.subdir]
@@ -173,10 +198,18 @@ class Twin:
         return self.made.without(*changes, subdirs=self.subdirs).fault(asked)
 
     @property
-    def others(self) -> list[Change]:
+    def others(self) -> Change:
         """Loosens what it wants of other packages of two builds, so that only its own tie is left."""
+        return self._loosened("")
+
+    @property
+    def other_builds(self) -> Change:
+        """As `others`, and the versions stay as they are."""
+        return self._loosened(r" \S+")
+
+    def _loosened(self, kept: str) -> Change:
         ours = "|".join(re.escape(name.replace("<subdir>", self.subdirs[0])) for name in TWINS)
-        return [take_out(self.pattern, "depends", rf"^({ours}) .*", r"\1")]
+        return take_out(self.pattern, "depends", rf"^(({ours}){kept}) .*", r"\1")
 
 
 def allows(record: Record, minor: str) -> bool:
@@ -186,8 +219,8 @@ def allows(record: Record, minor: str) -> bool:
 
 
 @pytest.fixture(params=TWINS)
-def twin(request: pytest.FixtureRequest, channel: Worlds, with_a_gap: Worlds) -> Twin:
-    subdir = "win-64" if request.param in WINDOWS else "linux-64"
+def twin(request: pytest.FixtureRequest, channel: Worlds, with_a_gap: Worlds, with_the_next: Worlds) -> Twin:
+    subdir = ELSEWHERE.get(request.param, "linux-64")
     name = request.param.replace("<subdir>", subdir)
     like = "" if name in PYTHON_REQUESTS else "cuda-nvrtc"
 
@@ -196,6 +229,8 @@ def twin(request: pytest.FixtureRequest, channel: Worlds, with_a_gap: Worlds) ->
         found = toolkits_of(here, name) if like else [t.minor for t in made.facts.toolkits]
         return sorted(found, key=version)
 
+    if request.param in RECENT:
+        channel = with_a_gap = with_the_next
     assert toolkits(with_a_gap), f"{name} does not exist in two builds"
     *older, newest = toolkits(with_a_gap)
     # A driver for X.0, and no X.0 in the channel: then not even a package that spans its major has a native build.
@@ -217,12 +252,12 @@ def test_without_its_fit_the_native_build_of_a_newer_toolkit_comes_first(twin: T
     wrong = f"toolkit {twin.newest} compat, not {twin.right} native"
     untied = take_out(twin.pattern, "depends", FIT, ANY_FIT, of="native")
     assert twin.fault(twin.asked) == ""
-    if template(twin.asked.question.request) not in FIT_HELD_TWICE:
+    if not twin.is_in(FIT_HELD_TWICE):
         assert twin.fault(twin.asked, untied) == wrong
         return
     assert twin.fault(twin.asked, untied) == ""
-    assert twin.fault(twin.asked, *twin.others) == ""
-    assert twin.fault(twin.asked, *twin.others, untied) == wrong
+    assert twin.fault(twin.asked, twin.other_builds) == ""
+    assert twin.fault(twin.asked, twin.other_builds, untied) == wrong
 
 
 def test_without_its_fit_a_compat_build_goes_with_the_native_toolkit(twin: Twin) -> None:
@@ -236,8 +271,8 @@ def test_without_its_fit_a_compat_build_goes_with_the_native_toolkit(twin: Twin)
     mixed = Ask(twin.asked.question, (build, f"cuda-version {twin.right}.* native_*"), refused=True)
     untied = take_out(twin.pattern, "depends", FIT, ANY_FIT, of="compat")
     pinned = any(re.search(r" ==\S+ h", spec) and "-files " not in spec for spec in compat["depends"])
-    assert not pinned or template(name) in FIT_HELD_TWICE
-    held_twice = twin.others if pinned else []
+    assert not pinned or twin.is_in(FIT_HELD_TWICE)
+    held_twice = [twin.other_builds] if pinned else []
     assert driver and twin.fault(mixed, *held_twice) == ""
     assert twin.fault(mixed, *held_twice, untied) == MUST_REFUSE
     if held_twice:
@@ -248,12 +283,14 @@ def test_without_its_range_a_package_of_a_newer_toolkit_goes_with_an_older_one(t
     wrong = r".* is of CUDA 13 compat: builds are mixed|\S+ wants cuda-version >=.*|\S+ \S+ is not of toolkit .*"
     untied = take_out(twin.pattern, "depends", RANGE, ANY_VERSION)
     assert twin.fault(twin.pinned) == ""
-    if template(twin.asked.question.request) not in RANGE_HELD_TWICE:
+    if not twin.is_in(RANGE_HELD_TWICE | GROUPS):
         assert re.fullmatch(wrong, twin.fault(twin.pinned, untied))
         return
     assert twin.fault(twin.pinned, untied) == ""
-    assert twin.fault(twin.pinned, *twin.others) == ""
-    assert re.fullmatch(wrong, twin.fault(twin.pinned, *twin.others, untied))
+    if twin.is_in(GROUPS):
+        return
+    assert twin.fault(twin.pinned, twin.others) == ""
+    assert re.fullmatch(wrong, twin.fault(twin.pinned, twin.others, untied))
 
 
 def test_what_a_package_needs_is_missed(twin: Twin) -> None:
@@ -281,6 +318,17 @@ def test_without_its_exact_pin_a_package_has_the_files_of_another_toolkit(packag
     asked = Ask(Question(package, "linux-64", pin="12.9"), like="cuda-nvrtc")
     fault = channel.without(take_out(package, "depends", f"^{package}-files .*", f"{package}-files")).fault(asked)
     assert re.match(rf"{package}-files 13\.4\.\d+ is |{package} wants {package}-files ==12\.9.*, but 13\.4\.", fault)
+
+
+@pytest.mark.parametrize(("group", "member"), [("cuda-libraries", "libnvjitlink"), ("cuda-minimal-build", "cuda-cccl")])
+def test_without_its_exact_pin_a_group_has_a_member_of_another_toolkit(
+    group: str, member: str, channel: Worlds
+) -> None:
+    """Of the members that may be newer than the toolkit; the others hold themselves."""
+    asked = Ask(Question(group, "linux-64", pin="13.0"), like="cuda-nvrtc")
+    fault = channel.without(take_out(group, "depends", rf"^{member} .*", member)).fault(asked)
+    assert channel.without().fault(asked) == ""
+    assert re.match(rf"{group} wants {member} ==13\.0\S*, but 13\.[1-4]\.", fault)
 
 
 @pytest.mark.parametrize("package", EXPORTING)

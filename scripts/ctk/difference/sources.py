@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from ctk import lock_schema
+from ctk import document, lock_schema
 from ctk.errors import BadValue, LockError, UnknownName, problems
 from ctk.lock import ReleaseLock, find_release, load, release_locks
 from ctk.paths import Workspace
@@ -23,7 +23,7 @@ def find(name: str, workspace: Workspace) -> ReleaseLock:
     """
     if name.endswith(".lock"):
         path = Path(name)
-        return _parse(lock_schema.read(path), path.name)
+        return _parse(document.read(path), path.name)
     revision, colon, release = name.rpartition(":")
     if not colon:
         path = workspace.variants / f"cuda-{name}.lock"
