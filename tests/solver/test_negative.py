@@ -320,7 +320,7 @@ def test_without_its_exact_pin_a_package_has_the_files_of_another_toolkit(packag
     assert re.match(rf"{package}-files 13\.4\.\d+ is |{package} wants {package}-files ==12\.9.*, but 13\.4\.", fault)
 
 
-@pytest.mark.parametrize(("group", "member"), [("cuda-libraries", "libnvjitlink"), ("cuda-minimal-build", "cuda-cccl")])
+@pytest.mark.parametrize(("group", "member"), [("cuda-libraries", "libnvjitlink"), ("cuda-libraries", "libnvfatbin")])
 def test_without_its_exact_pin_a_group_has_a_member_of_another_toolkit(
     group: str, member: str, channel: Worlds
 ) -> None:
