@@ -48,7 +48,7 @@ def toolkits(project: Workspace) -> Path:
         pytest.skip("no g++ on this machine, which nvcc calls: apt-get install g++")
     folder = project.output / "downstream"
     words = ["--release", OLDEST, "--release", NEWEST, "--channel", str(folder)]
-    for name in [*(settings(project.root).default.recipes or []), "libcufft", "cuda-cuobjdump"]:
+    for name in [*(settings(project.root).default.recipes or []), "libcufft", "cuda-cuobjdump", "cuda-nvdisasm"]:
         words += ["--recipe", name]
     ctk(project, "build", *words, check=True)
     return folder

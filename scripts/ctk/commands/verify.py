@@ -91,7 +91,7 @@ def verify_command(
         list[str] | None, typer.Option("--request", help="Package such as cuda-core; may be repeated.")
     ] = None,
     python: Pythons = None,
-    whole: Annotated[bool, typer.Option("--all", help="Every combination: a quarter of an hour.")] = False,
+    whole: Annotated[bool, typer.Option("--all", help="Every combination: an hour or more.")] = False,
     sample: Annotated[int | None, typer.Option("--sample", help="So many of all combinations, by chance.")] = None,
     seed: Annotated[int, typer.Option("--seed", help="Which sample.")] = 0,
     show: Annotated[int, typer.Option("--show", min=0, help="How many wrong picks to print whole.")] = 3,
