@@ -54,11 +54,21 @@ def create(pick: Pick, prefix: Path, cache: Path) -> Environment:
     except (FileNotFoundError, json.JSONDecodeError, NotADirectoryError):
         pass
     note.unlink(missing_ok=True)
+    install(pick, prefix, cache)
     with disk_errors(prefix.parent):
-        run(_install(pick, prefix, cache))
         # conda's own list of files in conda-meta ignores names it does not know.
         note.write_text(json.dumps(wanted, indent=1))
     return Environment(prefix, pick, True)
+
+
+def install(pick: Pick, prefix: Path, cache: Path) -> None:
+    """Installs the packages of a pick, and removes others that are there. No package's own programs are run.
+
+    Raises:
+        NoSpace: The disk is full; run again to continue.
+    """
+    with disk_errors(prefix.parent):
+        run(_install(pick, prefix, cache))
 
 
 async def _install(pick: Pick, prefix: Path, cache: Path) -> None:

@@ -143,3 +143,11 @@ async def _solve(scenario: Scenario, sources: Sequence[str], gateway: Gateway | 
 def channel_url(channel: Path | str) -> str:
     """A channel as rattler wants it: folders as file URLs, anything else as it is."""
     return channel.resolve().as_uri() if isinstance(channel, Path) else channel
+
+
+def channel_name(url: str) -> str:
+    """The last part of a channel's address; for one of ours, of the link and not of the state behind it."""
+    place = Path(url.rstrip("/"))
+    if place.parent.name.endswith("-states"):
+        return place.parent.name.removeprefix(".").removesuffix("-states")
+    return place.name

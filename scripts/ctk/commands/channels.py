@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ctk.catalogue import Catalogue
 from ctk.commands.options import base_channel
+from ctk.errors import Unsolvable
 from ctk.paths import Workspace
 from ctk.platforms import this_platform
 from ctk.repodata import write
@@ -42,6 +43,23 @@ def catalogue(
         stand_in = ", with a stand-in for conda-forge" if base == "local" and where.base_channel not in channels else ""
         report.console.print(f"{why}solved against what recipes and release locks say{stand_in}", soft_wrap=True)
     return Catalogue(channels, subdir)
+
+
+def installable(where: Workspace, base: str, subdir: str) -> Catalogue:
+    """The channel and its base channel, for one platform, with packages that are there and not only planned.
+
+    Raises:
+        Unsolvable: Nothing is built for that platform here, or nobody says where its base channel is.
+    """
+    if subdir != this_platform():
+        if not _has(where.channel, subdir):
+            raise Unsolvable(f"nothing is built for {subdir} here", f"run `ctk build --platform {subdir}` first")
+        if base == "local" and not _has(where.base_channel, subdir):
+            raise Unsolvable(
+                f"the base channel that is made here has no Python for {subdir}",
+                "name one that has, such as --base conda-forge or a folder",
+            )
+    return Catalogue([where.channel, base_channel(base, where)], subdir)
 
 
 def _has(channel: Path, subdir: str) -> bool:
