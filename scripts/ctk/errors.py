@@ -169,6 +169,12 @@ class Incomplete(CtkError):
     exit_code = 22
 
 
+class PackFailed(CtkError):
+    """An environment that conda-pack cannot make relocatable."""
+
+    exit_code = 23
+
+
 class PublishFailed(CtkError):
     """A server that does not take a package, or nothing to upload."""
 

@@ -1,4 +1,4 @@
-"""`ctk env create`."""
+"""`ctk env create` and `ctk env pack`."""
 
 from __future__ import annotations
 
@@ -9,18 +9,15 @@ import typer
 
 from ctk.commands import channels
 from ctk.commands.options import Base, Driver
-from ctk.commands.request import Arch, Python, Specs, ask
+from ctk.commands.request import Arch, Platform, Python, Solved, Specs, ask
 from ctk.environment import create
-from ctk.machine import machine
+from ctk.machine import Machine, machine
+from ctk.packing.pack import Order, Packed, check, pack
+from ctk.packing.parts import size_in_bytes
 from ctk.paths import workspace
-from ctk.report import Reporter
+from ctk.report import Reporter, count, megabytes
 
 app = typer.Typer(help="Environments made from the channel.", no_args_is_help=True)
-
-
-@app.callback()
-def _env() -> None:
-    """Keeps `create` a command of its own name."""
 
 
 @app.command("create")
@@ -41,3 +38,58 @@ def create_command(
     made = create(asked.pick, prefix.resolve(), where.cache / "packages")
     asked.show(report)
     report.console.print(f"{'created' if made.changed else 'unchanged'}: {made.prefix}", soft_wrap=True)
+
+
+@app.command("pack")
+def pack_command(
+    specs: Specs,
+    file: Annotated[Path, typer.Option("--output", "-o", help="File to write; others have its name and an ending.")],
+    split: Annotated[
+        str | None, typer.Option("--split", help="Put the data beside it, in parts of at most this size, such as 60M.")
+    ] = None,
+    compression: Annotated[
+        str, typer.Option("--compress", help="gzip, which every machine has, or xz, which is smaller and slower.")
+    ] = "gzip",
+    driver: Driver = None,
+    arch: Arch = None,
+    platform: Platform = None,
+    python: Python = None,
+    base: Base = "local",
+    force: Annotated[bool, typer.Option("--force", help="Replace a pack of that name.")] = False,
+) -> None:
+    """Pack an environment into a program that unpacks it on a machine that reaches nothing.
+
+    There, `sh FILE DIR` unpacks and `sh FILE DIR COMMAND` also runs something in it. FILE.lock lists the packages and
+    FILE.sha256 the hashes. State the driver and the GPU of that machine: this one's are taken otherwise.
+    Example: ctk env pack cuda-core --driver 13.0 --arch 9.0 -o cuda-core.run --split 60M
+    """
+    where, report, on = workspace(), Reporter(), machine(platform, driver, arch)
+    order = Order(file.absolute(), size_in_bytes(split) if split is not None else None, force, compression)
+    check(order, on.subdir)
+    asked = ask(specs, python, on, channels.installable(where, base, on.subdir))
+    asked.show(report)
+    packed = pack(asked.pick, _about(specs, on, asked), order, where, report.say)
+    _show_packed(packed, order, report)
+
+
+def _about(specs: list[str], on: Machine, asked: Solved) -> list[str]:
+    """What the pack says of itself, in lines for people."""
+    return [
+        f"asked for: {' '.join(specs)}",
+        f"driver: {on.driver or 'none'}",
+        f"GPU: {on.arch or ('not stated' if on.driver else 'none')}",
+        f"toolkit: {asked.pick.toolkit or 'none'}{' ' if asked.pick.fit else ''}{asked.pick.fit}",
+        f"python: {asked.pick.version('python')}",
+    ]
+
+
+def _show_packed(packed: Packed, order: Order, report: Reporter) -> None:
+    rows = [(path.name, megabytes(path.stat().st_size)) for path in packed.files]
+    report.table(str(order.file.parent), ["file", "MB"], rows, right=["MB"])
+    report.console.print(
+        f"packed: {count(len(packed.files), 'file')}, {megabytes(packed.size)} MB; "
+        f"{megabytes(packed.contents.kibibytes * 1024)} MB unpacked, for {packed.contents.subdir} with glibc "
+        f"{packed.contents.glibc} or newer; there: sh {order.file.name} DIR",
+        markup=False,
+        soft_wrap=True,
+    )

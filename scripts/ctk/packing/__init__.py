@@ -1,0 +1,1 @@
+"""Environments packed for machines that reach nothing: one program that unpacks itself, in parts where asked."""

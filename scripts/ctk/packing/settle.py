@@ -1,0 +1,34 @@
+"""Runs in an environment that was just unpacked: writes its path into its files, then moves it there.
+
+conda-unpack, which conda-pack wrote, knows the files and how to change them, and would write the path that it is called
+from. Nothing may be at the other path before all is done, so its function is called with that one.
+"""
+
+import os
+import runpy
+import sys
+
+
+def main(unpacked: str, prefix: str) -> str:
+    """What went wrong, or nothing."""
+    tools = [os.path.join(unpacked, "bin", name) for name in ("conda-unpack", "conda_unpack_progress.py")]
+    sys.path.insert(0, os.path.dirname(tools[0]))
+    conda_unpack = runpy.run_path(tools[0])
+    for path, placeholder, mode in conda_unpack["_prefix_records"]:
+        if mode == "binary" and len(os.fsencode(prefix)) > len(placeholder):
+            return f"{prefix} is longer than the {len(placeholder)} bytes that {path} has room for"
+        conda_unpack["update_prefix"](os.path.join(unpacked, path), prefix, placeholder, mode=mode)
+    # They know only the path that is no longer in the files.
+    for tool in tools:
+        os.remove(tool)
+    try:
+        os.rename(unpacked, prefix)
+    except OSError as error:
+        return f"{prefix} cannot be made: {error.strerror}"
+    return ""
+
+
+wrong = main(*sys.argv[1:])
+if wrong:
+    print(f"error: {wrong}\nnext: name another folder", file=sys.stderr)
+    sys.exit(3)

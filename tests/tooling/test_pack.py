@@ -1,0 +1,241 @@
+"""`ctk env pack` with packages of some bytes: what it writes, and what it refuses."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from packs import Made, checkout, left_in, pack, pretend, refused, unpack
+from tiny_packages import Tiny, application, pure
+
+from conftest import ctk
+from ctk import errors
+from ctk.errors import BadValue, PackFailed
+from ctk.packing.archive import public_source, write_archive
+from ctk.packing.pack import Order, check
+from ctk.packing.parts import MOST_PARTS, Part, PartWriter, size_in_bytes
+from ctk.packing.program import Contents, program
+from ctk.platforms import this_platform
+
+pytest_plugins = ["pack_fixtures"]
+pytestmark = pytest.mark.skipif(this_platform() != "linux-64", reason="the tiny packages are for linux-64")
+
+# The rule of CEP 23 for a line of an explicit list.
+EXPLICIT = re.compile(r"(?P<file>[^/\\#]+\.conda)#sha256:(?P<sha256>[0-9a-f]{64})")
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("60M", 60 << 20), ("4g", 4 << 30), ("700MB", 700_000_000), ("64K", 65536), ("1KB", 1000), ("12345", 12345)],
+)
+def test_a_size_is_read_as_split_reads_it(text: str, size: int) -> None:
+    assert size_in_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "0", "0M", "-1M", "M", "1.5G", "60 MiB", "1T", "60MM", "１M!"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(BadValue, match="is not a size"):
+        size_in_bytes(text)
+
+
+@given(st.lists(st.binary(max_size=70), max_size=20), st.integers(7, 100))
+def test_parts_put_together_are_what_was_written(
+    tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes], limit: int
+) -> None:
+    folder = tmp_path_factory.mktemp("parts")
+    writer = PartWriter(folder, limit)
+    for piece in pieces:
+        assert writer.write(piece) == len(piece)
+    parts = writer.close()
+    written = [part.path.read_bytes() for part in parts]
+    assert b"".join(written) == b"".join(pieces)
+    assert all(len(data) == limit for data in written[:-1])
+    assert all(0 < len(data) == part.size <= limit for data, part in zip(written, parts, strict=True))
+    assert [part.sha256 for part in parts] == [hashlib.sha256(data).hexdigest() for data in written]
+
+
+def test_more_parts_than_three_digits_number_are_an_error(tmp_path: Path) -> None:
+    writer = PartWriter(tmp_path, 1)
+    writer.write(bytes(MOST_PARTS))
+    with pytest.raises(BadValue, match="1000 parts") as error:
+        writer.write(b"1")
+    assert "--split" in error.value.step
+    writer.close()
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_the_program_is_whole_and_knows_where_it_ends(tmp_path: Path, split: bool) -> None:
+    parts = [Part(tmp_path / "000", 3, hashlib.sha256(b"abc").hexdigest())]
+    about = ("asked for: a @hashes@ $(touch /tmp/ran) `id` \\ '", "END of it")
+    text = program(Contents(about, "linux-64", "2.28", 4), parts, split)
+    (tmp_path / "p").write_bytes(text + (b"" if split else b"abc"))
+    for shell in filter(shutil.which, ("dash", "bash")):
+        subprocess.run([shell, "-n", tmp_path / "p"], check=True)
+    skip = int(re.search(rb"skip='(\d+)'", text)[1])  # type: ignore[index]
+    assert skip == (0 if split else len(text) + 1)
+    assert about[0] in unpack(tmp_path / "p", "--help").stdout
+
+
+def test_every_file_is_in_the_list_of_hashes_and_none_is_larger_than_asked(made: Made) -> None:
+    for file, count in ((made.whole, 2), (made.split, 2 + len(made.parts))):
+        listing = f"{file.name}.sha256"
+        done = subprocess.run(["sha256sum", "-c", listing], cwd=file.parent, capture_output=True, text=True, check=True)
+        assert done.stdout.count(": OK") == count
+    assert {part.stat().st_size for part in made.parts[:-1]} == {1000}
+    assert [part.name for part in made.parts] == [f"split.run.{number:03}" for number in range(len(made.parts))]
+
+
+def test_the_lock_is_an_explicit_list_of_exactly_the_packages(made: Made) -> None:
+    comments, lines = made.whole.with_name("whole.run.lock").read_text().split("@EXPLICIT\n")
+    for line in ("platform: linux-64", "asked for: application", "driver: 13.0", "GPU: 9.0", "glibc: 2.20 or newer"):
+        assert f"# {line}\n" in comments
+    found = {}
+    for line in lines.splitlines():
+        match = EXPLICIT.fullmatch(line)
+        assert match, line
+        found[match["file"]] = match["sha256"]
+    channels = (made.workspace.channel, made.workspace.root / "base")
+    packages = {p.name: p for channel in channels for p in channel.glob("*/*.conda")}
+    assert found == {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in packages.items()}
+
+
+def test_nothing_of_a_pack_names_the_machine_it_was_made_on(made: Made, tmp_path: Path) -> None:
+    assert unpack(made.whole, tmp_path / "e").returncode == 0
+    unpacked = [p for p in (tmp_path / "e").rglob("*") if p.is_file() and p.name != "python"]
+    own = str(made.workspace.root).encode()
+    assert not [p for p in [*unpacked, made.whole, made.whole.with_name("whole.run.lock")] if own in p.read_bytes()]
+    record = json.loads((tmp_path / "e/conda-meta/application-1.0-0.json").read_text())
+    assert (record["channel"], record["url"]) == ("channel", "file:///channel/linux-64/application-1.0-0.conda")
+    # It is no cache, whatever rattler says, and what wrote the path is of no use twice.
+    gone = ("CACHEDIR.TAG", "bin/conda-unpack", "bin/conda_unpack_progress.py")
+    assert not [name for name in gone if (tmp_path / "e" / name).exists()]
+
+
+def test_equal_packages_give_equal_packs(made: Made, tmp_path: Path) -> None:
+    with_umask = f"umask 077; exec {sys.executable} -c 'from ctk.cli import main; main()' \"$@\""
+    words = ["env", "pack", "application", "--base", str(made.workspace.root / "base")]
+    words += ["--driver", "13.0", "--arch", "9.0", "-o", str(tmp_path / "whole.run")]
+    environment = {**os.environ, "CTK_ROOT": str(made.workspace.root)}
+    subprocess.run(["sh", "-c", with_umask, "sh", *words], env=environment, check=True, capture_output=True)
+    for name in ("whole.run", "whole.run.lock", "whole.run.sha256"):
+        assert (tmp_path / name).read_bytes() == made.whole.with_name(name).read_bytes()
+
+
+def test_what_it_prints_names_the_files_and_the_command(made: Made) -> None:
+    assert f"packed: {len(made.parts) + 3} files" in made.said
+    assert "there: sh split.run DIR" in made.said
+    assert left_in(made.workspace.cache / "packing") == set()
+    assert not [name for name in left_in(made.whole.parent) if name.startswith(".")]
+
+
+def test_a_pack_that_is_there_is_replaced_only_when_forced_and_then_whole(copy: Made) -> None:
+    words = ("application", "-o", str(copy.split))
+    done = pack(copy.workspace, *words)
+    assert done.returncode == BadValue.exit_code
+    assert "split.run, split.run.lock" in done.stderr
+    other = copy.split.with_name("split.run.old.001")
+    other.touch()
+    assert pack(copy.workspace, *words, "--force").returncode == 0
+    assert not copy.parts
+    assert other.exists()
+    subprocess.run(["sha256sum", "--quiet", "-c", "split.run.sha256"], cwd=copy.split.parent, check=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        (["application", "--platform", "win-64"], BadValue, "conda-pack writes for the system that it runs on"),
+        (["application", "--platform", "linux-46"], errors.UnknownName, "linux-64"),
+        (["application", "--platform", "linux-aarch64"], errors.Unsolvable, "nothing is built for linux-aarch64"),
+        (["application", "--split", "60X"], BadValue, "is not a size"),
+        (["application", "--split", ""], BadValue, "is not a size"),
+        (["application", "--compress", "zx"], errors.UnknownName, "did you mean xz"),
+        (["application", "--split", "3"], BadValue, "let --split be larger"),
+        (["nothing-of-it"], errors.Unsolvable, "nothing-of-it"),
+        (["alone"], BadValue, "ask for python"),
+    ],
+)
+def test_what_cannot_be_packed_is_refused_and_nothing_is_written(
+    tmp_path: Path, arguments: list[str], error: type[errors.CtkError], words: str
+) -> None:
+    where = checkout(tmp_path / "c", application(), pure(), Tiny("alone", files={"share/alone": b""}))
+    (tmp_path / "out").mkdir()
+    done = pack(where, *arguments, "-o", str(tmp_path / "out" / "p.run"))
+    assert done.returncode == error.exit_code, done.stderr
+    assert words in re.sub(r"\s+", " ", done.stderr)
+    assert left_in(tmp_path / "out") == set()
+    assert not [*(where.cache / "packing").glob("*")]
+
+
+def test_a_folder_that_is_not_there_and_a_name_that_cannot_be_listed_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadValue, match="no folder"):
+        check(Order(tmp_path / "gone" / "p.run"), "linux-64")
+    with pytest.raises(BadValue, match="does not list"):
+        check(Order(tmp_path / "a\nb"), "linux-64")
+
+
+def test_another_platform_is_packed_without_running_anything_of_it(tmp_path: Path) -> None:
+    arm = Tiny("application", subdir="linux-aarch64", depends=("python",), files={"lib/a": b"a"})
+    where = checkout(tmp_path, arm, subdir="linux-aarch64")
+    done = pack(where, "application", "--platform", "linux-aarch64", "-o", str(tmp_path / "p.run"))
+    assert done.returncode == 0, done.stderr
+    refused(unpack(tmp_path / "p.run", tmp_path / "e"), "for linux-aarch64", "x86_64")
+    arms = pretend(tmp_path / "arm", uname="[ $1 = -m ] && echo aarch64 || echo Linux")
+    assert unpack(tmp_path / "p.run", tmp_path / "e", **arms).returncode == 0
+
+
+def installed(root: Path, made: Made) -> Path:
+    """An environment as rattler installs it, from the cache of the checkout."""
+    prefix = root / "env"
+    words = ("application", "--base", str(made.workspace.root / "base"), "--prefix", str(prefix))
+    ctk(made.workspace, "env", "create", *words, check=True)
+    (prefix / "conda-meta" / "ctk.json").unlink()  # a list of ours, which `pack` does not write
+    return prefix
+
+
+def test_an_environment_with_a_lost_file_is_refused_with_its_package(made: Made, tmp_path: Path) -> None:
+    prefix = installed(tmp_path, made)
+    (prefix / "lib" / "application.bin").unlink()
+    with (tmp_path / "tar").open("wb") as target, pytest.raises(PackFailed, match=r"application.*lib/application\.bin"):
+        write_archive(prefix, target, 0)
+
+
+def test_an_environment_with_an_editable_project_is_refused_with_its_name(made: Made, tmp_path: Path) -> None:
+    prefix = installed(tmp_path, made)
+    (site,) = prefix.glob("lib/python3*/site-packages")
+    (site / "mine-1.0.dist-info").mkdir()
+    (site / "mine-1.0.dist-info" / "direct_url.json").write_text('{"url": "", "dir_info": {"editable": true}}')
+    with (tmp_path / "tar").open("wb") as target, pytest.raises(PackFailed, match=r"editable.*mine"):
+        write_archive(prefix, target, 0)
+
+
+def test_a_file_that_nothing_could_mend_is_refused(made: Made, tmp_path: Path) -> None:
+    prefix = installed(tmp_path, made)
+    (prefix / "share").mkdir()
+    (prefix / "share" / "written").write_text(f"here: {prefix}\n")
+    with (tmp_path / "tar").open("wb") as target, pytest.raises(PackFailed, match="share/written holds"):
+        write_archive(prefix, target, 0)
+
+
+@pytest.mark.parametrize(
+    ("channel", "address", "public"),
+    [
+        ("https://me:secret@host/ch", "https://me:secret@host/ch/noarch/x.conda", "https://host/ch"),
+        ("https://host/t/tk-123/ch/", "https://host/t/tk-123/ch/noarch/x.conda?sig=1", "https://host/ch/"),
+        ("file:///home/me/.channel-states/4/", "file:///home/me/.channel-states/4/noarch/x.conda", "channel"),
+    ],
+)
+def test_a_record_keeps_its_channel_and_no_secret(channel: str, address: str, public: str) -> None:
+    record = {"channel": channel, "url": address, "subdir": "noarch", "fn": "x.conda"}
+    assert public_source(record)["channel"] == public
+    where = public if public.startswith("http") else f"file:///{public}"
+    assert public_source(record)["url"] == f"{where.rstrip('/')}/noarch/x.conda"
