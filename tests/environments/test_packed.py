@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -185,3 +186,22 @@ def test_a_damaged_part_of_a_real_pack_is_found(unpacked: Unpacked, tmp_path: Pa
 
 def test_it_needs_nothing_of_this_process(unpacked: Unpacked) -> None:
     assert str(Path(sys.prefix)) not in unpacked.run("python", "-I", "-c", "import sys; print(sys.path)").stdout
+
+
+def test_a_packed_compiler_is_activated_and_compiles(built: Workspace, tmp_path: Path) -> None:
+    """cuda-nvcc's activation scripts run, and find everything under a path with a space."""
+    if shutil.which("g++") is None:
+        pytest.skip("no g++ on this machine, which nvcc calls")
+    pack = tmp_path / "nvcc.run"
+    specs = ("cuda-nvcc", "cuda-cudart-dev", "python")
+    ctk(built, "env", "pack", *specs, "--driver", "13.0", "-o", str(pack), check=True)
+    (tmp_path / "kernel.cu").write_text("__global__ void kernel(float* x) { *x *= 2; }\nint main() { return 7; }\n")
+    script = 'nvcc -arch=sm_90 kernel.cu -o program && echo "$CUDA_NVCC_PREFIX_1" && ./program'
+    done = subprocess.run(
+        ["env", "-i", "sh", pack, tmp_path / "the compiler", "sh", "-c", script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (7, f"{tmp_path / 'the compiler'}\n"), done.stderr
