@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 from hypothesis import given
 from hypothesis import strategies as st
 from packs import Made, checkout, left_in, pack, pretend, refused, unpack
@@ -148,6 +149,32 @@ def test_a_pack_that_is_there_is_replaced_only_when_forced_and_then_whole(copy: 
     assert not copy.parts
     assert other.exists()
     subprocess.run(["sha256sum", "--quiet", "-c", "split.run.sha256"], cwd=copy.split.parent, check=True)
+
+
+def test_a_full_disk_is_said_and_no_file_appears(made: Made, tmp_path: Path) -> None:
+    """What writes more than a limit fails as on a full disk; packages are unpacked in the cache already."""
+    words = ["env", "pack", "application", "--base", str(made.workspace.root / "base"), "-o", str(tmp_path / "p.run")]
+    limited = f"ulimit -f 12; exec {sys.executable} -c 'from ctk.cli import main; main()' \"$@\""
+    environment = {**os.environ, "CTK_ROOT": str(made.workspace.root)}
+    done = subprocess.run(
+        ["sh", "-c", limited, "sh", *words], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == errors.NoSpace.exit_code, done.stderr
+    assert f"no space left below {tmp_path}" in done.stderr
+    assert left_in(tmp_path) == set()
+    assert left_in(made.workspace.cache / "packing") == set()
+
+
+def test_scratch_folders_of_killed_runs_go_and_those_of_running_ones_stay(made: Made, tmp_path: Path) -> None:
+    home = made.workspace.cache / "packing"
+    for name in ("dead", "alive"):
+        (home / name / "env").mkdir(parents=True)
+        (home / f"{name}.lock").touch()
+    with FileLock(home / "alive.lock"):
+        assert pack(made.workspace, "application", "-o", str(tmp_path / "p.run")).returncode == 0
+        assert left_in(home) == {"alive", "alive.lock"}
+    assert pack(made.workspace, "application", "-o", str(tmp_path / "q.run")).returncode == 0
+    assert left_in(home) == set()
 
 
 @pytest.mark.parametrize(
