@@ -14,14 +14,14 @@ def main(unpacked: str, prefix: str) -> str:
     tools = [os.path.join(unpacked, "bin", name) for name in ("conda-unpack", "conda_unpack_progress.py")]
     sys.path.insert(0, os.path.dirname(tools[0]))
     conda_unpack = runpy.run_path(tools[0])
-    for path, placeholder, mode in conda_unpack["_prefix_records"]:
-        if mode == "binary" and len(os.fsencode(prefix)) > len(placeholder):
-            return f"{prefix} is longer than the {len(placeholder)} bytes that {path} has room for"
-        conda_unpack["update_prefix"](os.path.join(unpacked, path), prefix, placeholder, mode=mode)
-    # They know only the path that is no longer in the files.
-    for tool in tools:
-        os.remove(tool)
     try:
+        for path, placeholder, mode in conda_unpack["_prefix_records"]:
+            if mode == "binary" and len(os.fsencode(prefix)) > len(placeholder):
+                return f"{prefix} is longer than the {len(placeholder)} bytes that {path} has room for"
+            conda_unpack["update_prefix"](os.path.join(unpacked, path), prefix, placeholder, mode=mode)
+        # They know only the path that is no longer in the files.
+        for tool in tools:
+            os.remove(tool)
         os.rename(unpacked, prefix)
     except OSError as error:
         return f"{prefix} cannot be made: {error.strerror}"

@@ -169,9 +169,9 @@ unpack() {
   for signal in HUP INT PIPE TERM; do trap 'exit 1' "$signal"; done
   say "unpacking $mebibytes MiB ..."
   # The status of a pipeline is that of tar, so the others leave a note. Owner and time are those of the unpacking.
-  { data || : >"$work/broken"; } | { @decompress@ || : >"$work/broken"; } | tar -x -m -o -C "$work/env" -f - ||
-    : >"$work/broken"
-  if [ ! -e "$work/broken" ] && [ -e "$work/env/bin/run-in-environment" ]; then return; fi
+  whole=yes
+  { data || : >"$work/broken"; } | { @decompress@ || : >"$work/broken"; } | tar -x -m -o -C "$work/env" -f - || whole=
+  if [ "$whole" ] && [ ! -e "$work/broken" ] && [ -e "$work/env/bin/run-in-environment" ]; then return; fi
   free=$(free_space)
   [ -z "$free" ] || [ "$free" -ge 1024 ] || fail "the disk is full: no space is left where $prefix would be" \
     "free some space, or name a folder on another disk"
