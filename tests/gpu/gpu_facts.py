@@ -1,0 +1,55 @@
+"""The oracle's facts for machines on which the libraries that read release locks are not installed.
+
+The locks are generated in one form, of which three kinds of line are read here. `ctk.verify.facts` reads them properly;
+tests/tooling/test_gpu_tests.py holds that both read the same.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from gpu_machine import numbers
+
+
+def oracle(root: Path) -> ModuleType:
+    """`ctk.verify.oracle` of a checkout, which needs nothing but Python."""
+    if str(root / "scripts") not in sys.path:
+        sys.path.append(str(root / "scripts"))
+    from ctk.verify import oracle
+
+    return oracle
+
+
+def facts(root: Path) -> Any:
+    """The `Facts` of all locked releases of a checkout."""
+    rule = oracle(root)
+    toolkits, python_sets = [], {}
+    for lock in sorted((root / "variants").glob("*.lock")):
+        published = _published(lock.read_text(encoding="utf-8"))
+        kind, _, version = lock.stem.partition("-")
+        if kind == "python":
+            python_sets[version] = rule.PythonSet(version, published)
+            continue
+        variants = lock.with_suffix(".yaml").read_text(encoding="utf-8")
+        (block,) = re.findall(r"^cuda_arch:\n((?:  - .*\n)+)", variants, re.MULTILINE)
+        archs = sorted(re.findall(r'"(.+)"', block), key=numbers)
+        toolkits.append(rule.Toolkit(version, archs[0], archs[-1], published, tuple(archs)))
+    return rule.Facts(tuple(toolkits), python_sets)
+
+
+def _published(lock: str) -> dict[str, frozenset[str]]:
+    """Component -> the targets that it has an artefact for."""
+    found: dict[str, set[str]] = {}
+    component = ""
+    (section,) = re.findall(r"^components:\n((?: .*\n)+)", lock, re.MULTILINE)
+    for line in section.splitlines():
+        if match := re.fullmatch(r"  ([a-z0-9-]+):", line):
+            component = match[1]
+            found[component] = set()
+        elif match := re.match(r"      ([a-z0-9-]+): \{", line):
+            found[component].add(match[1])
+    return {name: frozenset(targets) for name, targets in found.items()}
