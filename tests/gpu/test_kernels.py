@@ -57,6 +57,12 @@ def test_the_toolkit_that_compiles_is_the_one_that_was_asked_for(environment: En
         assert environment.toolkit == environment.name
 
 
+@pytest.mark.parametrize("program", ["routes.py", "numba_kernels.py"])
+def test_no_other_toolkit_of_this_machine_is_used(environment: Environment, program: str) -> None:
+    environment.needs("numba-cuda" if program == "numba_kernels.py" else "cuda-core")
+    assert environment.report(PROGRAMS / program)["foreign libraries"] == []
+
+
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_a_numba_kernel_gives_what_numpy_gives(environment: Environment, kernel: str) -> None:
     """On a compat toolkit too: numba-cuda has nvJitLink make machine code, and the driver sees no PTX."""

@@ -136,6 +136,14 @@ def test_device_function(random):
     return worst, 0
 
 
+def foreign() -> list[str]:
+    """The toolkit's libraries in this process that are not the environment's, such as those of /usr/local/cuda."""
+    names = ("libnvrtc", "libnvJitLink", "libnvvm", "libcudart")
+    files = {line.split(maxsplit=5)[-1].strip() for line in Path("/proc/self/maps").open() if "/" in line}
+    here = Path(sys.prefix).resolve()
+    return sorted(f for f in files if Path(f).name.startswith(names) and not Path(f).is_relative_to(here))
+
+
 def main() -> None:
     import numba_cuda
 
@@ -154,6 +162,7 @@ def main() -> None:
             found["kernels"][name] = {"difference": float(difference), "allowed": allowed}
         except Exception as error:
             found["kernels"][name] = {"error": f"{type(error).__name__}: {error}"}
+    found["foreign libraries"] = foreign()
     json.dump(found, sys.stdout)
 
 

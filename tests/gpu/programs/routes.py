@@ -7,6 +7,7 @@ Both kernels give the very bits that NumPy gives: one rounds each sum once, the 
 
 import json
 import sys
+from pathlib import Path
 
 import cuda.core
 import numpy as np
@@ -138,6 +139,14 @@ def loaded(code: bytes) -> dict[str, object]:
     return {"code": int(status), "name": status.name}
 
 
+def foreign() -> list[str]:
+    """The toolkit's libraries in this process that are not the environment's, such as those of /usr/local/cuda."""
+    names = ("libnvrtc", "libnvJitLink", "libnvvm", "libcudart")
+    files = {line.split(maxsplit=5)[-1].strip() for line in Path("/proc/self/maps").open() if "/" in line}
+    here = Path(sys.prefix).resolve()
+    return sorted(f for f in files if Path(f).name.startswith(names) and not Path(f).is_relative_to(here))
+
+
 def main() -> None:
     status, *nvrtc_version = nvrtc.nvrtcVersion()
     assert status == nvrtc.nvrtcResult.NVRTC_SUCCESS, status
@@ -162,6 +171,7 @@ def main() -> None:
         found["loading ptx"] = loaded(text)
         bench = Bench()
         found["routes"] = {name: tried(code, bench) for name, code in codes.items()}
+    found["foreign libraries"] = foreign()
     json.dump(found, sys.stdout)
 
 
