@@ -142,7 +142,9 @@ def loaded(code: bytes) -> dict[str, object]:
 def foreign() -> list[str]:
     """The toolkit's libraries in this process that are not the environment's, such as those of /usr/local/cuda."""
     names = ("libnvrtc", "libnvJitLink", "libnvvm", "libcudart")
-    files = {line.split(maxsplit=5)[-1].strip() for line in Path("/proc/self/maps").open() if "/" in line}
+    files = {
+        line.split(maxsplit=5)[-1].strip() for line in Path("/proc/self/maps").read_text().splitlines() if "/" in line
+    }
     here = Path(sys.prefix).resolve()
     return sorted(f for f in files if Path(f).name.startswith(names) and not Path(f).is_relative_to(here))
 
