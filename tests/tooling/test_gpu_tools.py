@@ -20,7 +20,15 @@ import cost  # noqa: E402
 
 MODULES = {
     "test_outcomes": """
-import os, unittest, pytest
+import multiprocessing, os, unittest, pytest
+
+def remote(): pass
+def test_process():
+    child = multiprocessing.get_context("spawn").Process(target=remote)
+    child.start()
+    child.join(60)
+    assert child.exitcode == 0
+    assert __name__ == "made_up.tests.test_outcomes"
 
 @pytest.mark.usefixtures("initialize_from_pytest_config")
 class Case(unittest.TestCase):
@@ -102,6 +110,7 @@ def test_each_test_has_its_worst_outcome(found: Mapping[str, object]) -> None:
     got = {name: outcome(found, f"test_outcomes::{name}") for name in ("test_passes", "test_fails", "test_skips")}
     assert got == {"test_passes": "passed", "test_fails": "failed", "test_skips": "skipped"}
     assert outcome(found, "test_outcomes::test_known") == "xfailed"
+    assert outcome(found, "test_outcomes::test_process") == "passed"
     assert outcome(found, "test_outcomes::test_setup") == "error"
     assert outcome(found, "test_outcomes::Case::test_subtests") == "failed"
     assert outcome(found, "test_outcomes::Case::test_fixture") == "passed"

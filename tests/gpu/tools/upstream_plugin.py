@@ -3,12 +3,28 @@
 It also stands for the conftest.py beside numba-cuda's tests in its repository, which its wheel lacks.
 """
 
+import importlib
 import json
 import os
 
 import pytest
 
 _FILE, _MODULE = os.environ.get("UPSTREAM_RESULTS"), os.environ.get("UPSTREAM_MODULE")
+
+
+class Module(pytest.Module):
+    """A test module under the name that users import it by.
+
+    pytest would make a name of its path, ``cuda.tests...``, as numba_cuda/numba is no package: processes that tests
+    start cannot import that, and the tests would wait for them for ever.
+    """
+
+    def _getobj(self):
+        return importlib.import_module(_MODULE)
+
+
+def pytest_pycollect_makemodule(module_path, parent):
+    return Module.from_parent(parent, path=module_path)
 
 
 @pytest.fixture(scope="class")
