@@ -149,6 +149,8 @@ def run_module(
         stopped = [id for id, lines in _read(results).items() if not _ended(lines) and id not in killed]
         if code in (0, 1, 5):  # pytest's own: passed, failed, nothing left to run
             break
+        if code is None and time.monotonic() >= end:
+            break  # cut off by the limit for everything, which says nothing of the test
         if not stopped:
             # Not in a test: the module cannot be collected, or pytest does not start.
             if not _read(results):
