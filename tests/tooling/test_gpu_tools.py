@@ -17,6 +17,7 @@ sys.path.append(str(TOOLS))
 
 import compare  # noqa: E402
 import cost  # noqa: E402
+import table  # noqa: E402
 
 MODULES = {
     "test_outcomes": """
@@ -216,3 +217,38 @@ def test_a_file_with_several_names_counts_once(tmp_path: Path) -> None:
     (tmp_path / "four.pyc").write_bytes(b"x")
     assert cost._disk([tmp_path]) == 1000
     assert cost._disk([tmp_path / "one", tmp_path / "three"]) == 1000
+
+
+PYTEST_SAID = """\
+tests/gpu/test_kernels.py::test_it_runs[12.6-cubin] PASSED [  0%]
+tests/gpu/test_kernels.py::test_it_runs[none-cubin] FAILED [  1%]
+tests/gpu/test_kernels.py::test_it_runs[none-cubin] ERROR [  1%]
+tests/gpu/test_kernels.py::test_its_toolkit[12.6] SKIPPED (no such GPU) [  2%]
+tests/gpu/test_machine.py::test_the_driver PASSED [100%]
+"""
+
+
+def test_what_pytest_said_is_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "log"
+    log.write_text(PYTEST_SAID)
+    assert table.main([str(log)]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "| test | 12.6 | none | no environment |",
+        "| --- | --- | --- | --- |",
+        "| it runs: cubin | passed | failed |  |",
+        "| its toolkit | skipped |  |  |",
+        "| the driver |  |  | passed |",
+    ]
+    log.write_text("".join(line for line in PYTEST_SAID.splitlines(True) if "none" not in line))
+    assert table.main([str(log)]) == 0
+
+
+@pytest.mark.parametrize("content", [b"", b"107 passed", b"\xff", None])
+def test_what_is_no_output_of_pytest_makes_no_table(
+    content: bytes | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log"
+    if content is not None:
+        log.write_bytes(content)
+    assert table.main([str(log)]) == 2
+    assert f"error: {log} is no output of `pytest -v`" in capsys.readouterr().err
