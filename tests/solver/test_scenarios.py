@@ -5,13 +5,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from ctk.cli import app
-from ctk.commands import use
+from ctk.commands import request, use
 from ctk.errors import BadValue, UnknownName, Unsolvable
 from ctk.lock import release_locks
 from ctk.paths import Workspace
@@ -188,14 +187,13 @@ def test_a_question_is_asked_as_a_user_would_type_it() -> None:
 
 def test_the_printed_command_asks_the_same(every: Matrix, monkeypatch: pytest.MonkeyPatch) -> None:
     """The words of the printed command, as `ctk solve` itself understands them, are the scenario."""
-    understood = use._scenario
     asked: list[Scenario] = []
 
-    def remember(*arguments: Any) -> Scenario:
-        asked.append(understood(*arguments))
+    def remember(understood: Scenario, *_: object) -> None:
+        asked.append(understood)
         raise Unsolvable("enough")
 
-    monkeypatch.setattr(use, "_scenario", remember)
+    monkeypatch.setattr(request, "solve_or_say_why", remember)
     monkeypatch.setattr(use.channels, "catalogue", lambda *_: None)
     questions = every.sample(100, 3)
     for question in questions:
