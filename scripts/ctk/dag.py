@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ctk.lock import Artefact
@@ -27,6 +27,9 @@ class Build:
         artefacts: What must have been fetched.
         needs: Ids of the builds whose packages these depend on.
         arch: GPU architecture that the packages are named for (``9.0``), or "" for all others.
+        timestamp: Seconds since 1970: when the newest of its artefacts was published, or, for metadata alone, the
+            manifest of its release. Every time in its packages is this one.
+        licenses: Component -> licence, as the publisher of its artefact declares it.
     """
 
     id: str
@@ -39,6 +42,13 @@ class Build:
     artefacts: tuple[Artefact, ...]
     needs: tuple[str, ...] = ()
     arch: str = ""
+    timestamp: int = 0
+    licenses: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def place(self) -> str:
+        """The platform its packages are for; ``noarch`` for those that are the same, made on any of them."""
+        return NOARCH if all(o.subdir == NOARCH and self.subdir not in o.name for o in self.outputs) else self.subdir
 
     @property
     def narrow(self) -> Mapping[str, str]:

@@ -185,3 +185,9 @@ def problems(kind: type[CtkError], where: str, found: Sequence[str], step: str) 
     """One error that lists every problem found in one place, a line each."""
     count = f"{len(found)} problem" + ("s" if len(found) != 1 else "")
     return kind("\n".join([f"{where}: {count}", *(f"  - {line}" for line in found)]), step)
+
+
+class NotReproduced(CtkError):
+    """A package that does not come out as the same bytes when it is built again."""
+
+    exit_code = 28

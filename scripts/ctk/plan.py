@@ -10,7 +10,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,7 +18,7 @@ from ctk.dag import Build, in_order
 from ctk.errors import RecipeError, UnknownName
 from ctk.exclusions import Exclusion
 from ctk.lock import Artefact, ReleaseLock
-from ctk.platforms import NOARCH, PLATFORMS
+from ctk.platforms import PLATFORMS
 from ctk.recipes import Recipe, Rendered, render
 
 Named = TypeVar("Named")
@@ -211,16 +211,14 @@ def _groups(recipe: Recipe, lock: ReleaseLock, files: tuple[Path, ...], subdir: 
     for output in {o.file_name: o for o in rendered}.values():  # outputs without the key of a twin come once for each
         groups[output.variant.get("python_tag", ""), output.variant.get("cuda_arch", "")].append(output)
     for (python, arch), outputs in groups.items():
-        noarch = all(o.subdir == NOARCH and subdir not in o.name for o in outputs)
-        place = NOARCH if noarch else subdir
-        # One GPU architecture is the same in every release that knows it.
-        parts = [recipe.name, arch or _lock_label(lock, outputs), _python_label(python), place]
-        build_id = "-".join(p for p in parts if p)
         missing, artefacts = _artefacts(recipe, lock, outputs)
-        if missing:
-            yield LeftOut(build_id, missing)
-        else:
-            yield Build(build_id, recipe, files, lock.name, subdir, python, tuple(outputs), artefacts, arch=arch)
+        build = Build(
+            "", recipe, files, lock.name, subdir, python, tuple(outputs), artefacts, arch=arch, timestamp=1_700_000_000
+        )
+        # One GPU architecture is the same in every release that knows it.
+        parts = [recipe.name, arch or _lock_label(lock, outputs), _python_label(python), build.place]
+        build_id = "-".join(p for p in parts if p)
+        yield LeftOut(build_id, missing) if missing else replace(build, id=build_id)
 
 
 def _lock_label(lock: ReleaseLock, outputs: Sequence[Rendered]) -> str:

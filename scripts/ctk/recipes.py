@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -29,10 +30,12 @@ class Recipe:
     Attributes:
         name: Name of the folder.
         folder: The folder.
+        commit: The last commit that touched it, where a checkout is not there to ask (`ctk.provenance`).
     """
 
     name: str
     folder: Path
+    commit: str | None = None
 
     @property
     def file(self) -> Path:
@@ -131,6 +134,30 @@ def render_variants(
             f"recipe {recipe.name} does not render for {subdir} with {variant_files[-1].name}: {error}",
             "check the keys that the recipe names against the variant file",
         ) from error
+
+
+def variant_values(
+    recipe: Recipe, variant_files: Sequence[Path], subdir: str, outputs: Iterable[Rendered]
+) -> dict[str, tuple[str, ...]]:
+    """Every variant key that a recipe can see -> its values: with them alone, it renders to the same outputs.
+
+    Args:
+        recipe: The feedstock.
+        variant_files: Variant-config files, later ones taking precedence.
+        subdir: The target platform.
+        outputs: What it was rendered to. Of the keys that these use, the values are those that they have.
+    """
+    variants = _variants(tuple(variant_files), subdir)
+    used: dict[str, set[str]] = defaultdict(set)
+    for output in outputs:
+        for key, value in output.variant.items():
+            used[key].add(str(value))
+    found = {}
+    for key in sorted(recipe.names_used | used.keys() - {"target_platform"}):
+        values = variants.get_values(key)  # None for what is no key: names of packages, functions, exact pins
+        if values:
+            found[key] = tuple(sorted(used.get(key) or map(str, values)))
+    return found
 
 
 def _narrowed(variants: rattler_build.VariantConfig, narrow: Mapping[str, str]) -> rattler_build.VariantConfig:

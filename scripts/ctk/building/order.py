@@ -17,6 +17,7 @@ from ctk.dag import Build
 from ctk.errors import RecipeError
 from ctk.fetch import laid_out
 from ctk.paths import Workspace
+from ctk.provenance import recipe_commit
 from ctk.recipes import Recipe
 
 
@@ -97,7 +98,7 @@ def order(build: Build, workspace: Workspace, level: int, run: str, store: str) 
     files = {_place(f, workspace): _blob(f) for f in (*build.recipe.files(), *build.variant_files)}
     moved = replace(
         build,
-        recipe=Recipe(build.recipe.name, Path(_place(build.recipe.folder, workspace))),
+        recipe=Recipe(build.recipe.name, Path(_place(build.recipe.folder, workspace)), recipe_commit(build.recipe)),
         variant_files=tuple(Path(_place(f, workspace)) for f in build.variant_files),
     )
     return Order(run, store, engine(), moved, build_key(build, level), level, files)
@@ -108,7 +109,7 @@ def placed(given: Order, workspace: Workspace) -> Build:
     build = given.build
     return replace(
         build,
-        recipe=Recipe(build.recipe.name, workspace.root / build.recipe.folder),
+        recipe=replace(build.recipe, folder=workspace.root / build.recipe.folder),
         variant_files=tuple(workspace.root / f for f in build.variant_files),
     )
 

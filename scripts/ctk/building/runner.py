@@ -7,20 +7,26 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import rattler_build
 
 from ctk import scratch
+from ctk.building.archive import rewrite
+from ctk.building.metadata import BUILD_ROOT, portable
 from ctk.building.record import Built, build_key, keep
 from ctk.dag import Build
 from ctk.errors import BuildFailed
 from ctk.fetch import disk_errors
 from ctk.paths import Workspace
+from ctk.provenance import provenance
 from ctk.recipes import render_variants
 from ctk.rendered import rendered_outputs
-from ctk.sanitise import BUILD_ROOT, sanitise
+
+# Of what rattler-build writes: it is compressed anew.
+_PASSING_LEVEL = 1
 
 
 def make(build: Build, workspace: Workspace, level: int, jobs: int) -> Built:
@@ -43,10 +49,13 @@ def make(build: Build, workspace: Workspace, level: int, jobs: int) -> Built:
     with disk_errors(workspace.cache):
         folder = scratch.new_folder(workspace, key, sum(a.size for a in build.artefacts), jobs)
         try:
-            packages = _run_rattler_build(build, workspace, folder, level)
+            packages = _run_rattler_build(build, workspace, folder)
             names = [p.relative_to(folder).as_posix() for p in packages]
+            origin = provenance(build, level)
+            folders = machine_folders(workspace, folder)
             for package in packages:
-                sanitise(package, machine_folders(workspace, folder))
+                edit = partial(portable, origin=origin, folders=folders)
+                rewrite(package, time=build.timestamp, level=level, edit=edit)
             note = {"id": build.id, "packages": names, "seconds": round(time.monotonic() - start, 3)}
             home = keep(folder, workspace.builds / key, note)
         finally:
@@ -65,11 +74,10 @@ def machine_folders(workspace: Workspace, folder: Path) -> Mapping[str, str]:
         str(folder): BUILD_ROOT,
         folder.as_uri(): f"file://{BUILD_ROOT}",
         str(workspace.root): BUILD_ROOT,
-        str(Path.home()): "/home",
     }
 
 
-def _run_rattler_build(build: Build, workspace: Workspace, folder: Path, level: int) -> list[Path]:
+def _run_rattler_build(build: Build, workspace: Workspace, folder: Path) -> list[Path]:
     packages: list[Path] = []
     tools = rattler_build.ToolConfiguration(test_strategy="skip", allow_symlinks_on_windows=True, compression_threads=1)
     try:
@@ -78,7 +86,7 @@ def _run_rattler_build(build: Build, workspace: Workspace, folder: Path, level: 
                 tool_config=tools,
                 output_dir=folder,
                 channels=[],
-                package_format=f"conda:{level}",
+                package_format=f"conda:{_PASSING_LEVEL}",
                 no_build_id=True,
             )
             packages += [Path(p) for p in result.packages]
