@@ -9,17 +9,20 @@ from __future__ import annotations
 import hashlib
 import io
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from email.message import Message
 from email.parser import BytesParser
 from threading import Lock
+from typing import BinaryIO, cast
 
 import httpx2
 from packaging.utils import canonicalize_name
 from unearth import Package, PackageFinder
+from unearth.utils import url_to_path
 
+from ctk import upload_time
 from ctk.errors import HashMismatch, IndexUnavailable, NotPublished
 from ctk.index_client import Pages, open_client
 from ctk.lock import Artefact
@@ -46,6 +49,7 @@ class IndexFile:
         yanked: Whether its publisher took it back.
         requires_python: Version specifier, or None.
         metadata_url: Where the index keeps a copy of the wheel's METADATA, or None.
+        uploaded: When its publisher uploaded it, in seconds since 1970 (PEP 700); None when the index does not say.
     """
 
     distribution: str
@@ -56,6 +60,7 @@ class IndexFile:
     yanked: bool = False
     requires_python: str | None = None
     metadata_url: str | None = field(default=None, repr=False)
+    uploaded: int | None = None
 
 
 class Index:
@@ -94,13 +99,11 @@ class Index:
         with self._lock:
             if name in self._found:
                 return self._found[name]
-        packages = self._finder(name).find_all_packages(name, allow_yanked=True)
-        offers = {(f.file, f.sha256): f for f in reversed([_index_file(name, p) for p in packages])}
-        if not offers:
+        files = _unique(self._listed(name))
+        if not files:
             raise NotPublished(
                 f"the package index holds no file of {name}", "check which indexes `pip config list` names"
             )
-        files = tuple(reversed(offers.values()))
         with self._lock:
             return self._found.setdefault(name, files)
 
@@ -154,14 +157,37 @@ class Index:
         """
         if file.metadata_url:
             return BytesParser().parsebytes(self._read(file, file.metadata_url))
-        size = self.size(file)
-        if size <= _WHOLE:
-            wheel: io.IOBase = io.BytesIO(self.content(file))
-        else:
-            wheel = RemoteFile(size, lambda start, length: self.part(file, start, length), lambda: self.content(file))
-        with zipfile.ZipFile(wheel) as archive:  # type: ignore[arg-type]
+        with self.opened(file) as wheel, zipfile.ZipFile(wheel) as archive:
             name = next(n for n in archive.namelist() if n.count("/") == 1 and n.endswith(".dist-info/METADATA"))
             return BytesParser().parsebytes(archive.read(name))
+
+    def uploaded(self, file: IndexFile) -> int:
+        """When a file was uploaded, in seconds since 1970; its newest member's time where the index does not say.
+
+        Raises:
+            MeasureFailed: When the file is no wheel, zip or tar.
+        """
+        if file.uploaded is not None:
+            return file.uploaded
+        with self.opened(file) as content:
+            return upload_time.of_newest_member(content, file.file)
+
+    @contextmanager
+    def opened(self, file: IndexFile) -> Iterator[BinaryIO]:
+        """A file as one to read and seek in; of a large one only the parts that are read are fetched, unchecked.
+
+        Raises:
+            HashMismatch: When a file that was read whole is not what the index states.
+        """
+        size = self.size(file)
+        if size <= _WHOLE:
+            yield io.BytesIO(self.content(file))
+        elif file.url.startswith("file:"):  # it has no ranges: the whole of it would be read into memory
+            with url_to_path(file.url).open("rb") as local:
+                yield local
+        else:
+            part = RemoteFile(size, lambda start, length: self.part(file, start, length), lambda: self.content(file))
+            yield cast(BinaryIO, part)
 
     def content(self, file: IndexFile) -> bytes:
         """A whole file, checked; for small ones.
@@ -205,6 +231,15 @@ class Index:
         headers = _IDENTITY | ({"Range": f"bytes={offset}-"} if offset else {})
         with self._open(file, file.url, headers) as answer:
             yield answer.status_code == 206, _total(answer), _chunks(answer, file)
+
+    def _listed(self, name: str) -> list[IndexFile]:
+        try:
+            return [_index_file(name, p) for p in self._finder(name).find_all_packages(name, allow_yanked=True)]
+        except (ValueError, TypeError, KeyError, AttributeError) as error:  # unearth takes a page's form for granted
+            raise IndexUnavailable(
+                f"the package index's page of {name} cannot be read: {describe(error)}",
+                "ask whoever runs the index; `pip download` fails with it too",
+            ) from error
 
     def _finder(self, name: str) -> PackageFinder:
         finder = PackageFinder(
@@ -258,7 +293,18 @@ def _index_file(name: str, package: Package) -> IndexFile:
         yanked=link.is_yanked,
         requires_python=link.requires_python,
         metadata_url=copy.url_without_fragment if copy else None,
+        uploaded=upload_time.seconds(link.upload_time) if link.upload_time else None,
     )
+
+
+def _unique(files: Sequence[IndexFile]) -> tuple[IndexFile, ...]:
+    """Each file once, as the first index has it, with the earliest upload that any states: mirrors have their own."""
+    offers: dict[tuple[str, str | None], IndexFile] = {}
+    for file in files:
+        first = offers.setdefault((file.file, file.sha256), file)
+        stated = [f.uploaded for f in (first, file) if f.uploaded is not None]
+        offers[file.file, file.sha256] = replace(first, uploaded=min(stated, default=None))
+    return tuple(offers.values())
 
 
 def _total(answer: httpx2.Response) -> int | None:

@@ -18,10 +18,13 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString as Quoted
 
+from ctk import upload_time
 from ctk.errors import LockError, UnknownName, problems
 from ctk.paths import Workspace
 
-SCHEMA = 1
+SCHEMA = 2
+BASE = "base"
+"""The lock of the base channel, which is beside its recipes."""
 DOWNSTREAM = "downstream"
 """The lock of what somebody else builds against the channel: sources, and build tools that the base channel lacks."""
 _STEP = "run `ctk release add {0} --write` to write it anew"
@@ -39,6 +42,7 @@ class Artefact:
         file: File name on the index.
         sha256: 64 hexadecimal digits.
         size: Bytes.
+        uploaded: When its publisher uploaded it, in seconds since 1970 (UTC); see `ctk.upload_time`.
     """
 
     component: str
@@ -48,6 +52,7 @@ class Artefact:
     file: str
     sha256: str
     size: int
+    uploaded: int = upload_time.EARLIEST
 
 
 @dataclass(frozen=True)
@@ -145,6 +150,11 @@ def load(path: Path) -> ReleaseLock:
     return lock
 
 
+def path_of(workspace: Workspace, name: str) -> Path:
+    """Where the release ``cuda-13.4``, ``python-13`` or ``base`` has its lock."""
+    return (workspace.base_recipes if name == BASE else workspace.variants) / f"{name}.lock"
+
+
 def release_locks(workspace: Workspace) -> dict[str, ReleaseLock]:
     """Every release of the checkout by name: CTK releases by version, then the Python sets.
 
@@ -176,9 +186,7 @@ def dump(lock: ReleaseLock) -> str:
     top = CommentedMap(schema=SCHEMA, release=Quoted(lock.release))
     if lock.manifest is not None:
         m = lock.manifest
-        top["manifest"] = CommentedMap(
-            distribution=m.distribution, version=Quoted(m.version), file=m.file, sha256=Quoted(m.sha256), size=m.size
-        )
+        top["manifest"] = CommentedMap(distribution=m.distribution, version=Quoted(m.version), **_file(m))
     if lock.missing:
         top["missing"] = CommentedMap((name, _listed(places)) for name, places in lock.missing.items())
         note = "Partial: not on the index when this was written. `ctk release add` completes it."
@@ -235,7 +243,16 @@ def _writer(lock: ReleaseLock) -> str:
 def _artefact(artefact: Artefact | None) -> CommentedMap | None:
     if artefact is None:
         return None
-    return _flow(file=artefact.file, sha256=Quoted(artefact.sha256), size=artefact.size)
+    return _flow(**_file(artefact))
+
+
+def _file(artefact: Artefact) -> dict[str, Any]:
+    return {
+        "file": artefact.file,
+        "sha256": Quoted(artefact.sha256),
+        "size": artefact.size,
+        "uploaded": Quoted(upload_time.text(artefact.uploaded)),
+    }
 
 
 def _facts(facts: Facts | None) -> CommentedMap | None:

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from ctk.document import Document, place_text, problem_line
 from ctk.lock import SCHEMA, Artefact, Component, Facts, ReleaseLock
 from ctk.platforms import NOARCH, PLACES, PLATFORMS
+from ctk.upload_time import parse
 
 _TARGET = re.compile(rf"{NOARCH}|({'|'.join(PLATFORMS)})(-cp3\d+t?)?")
 _RELEASE = re.compile(r"\d+\.\d+\.\d+|python-\d+|base|downstream")
@@ -52,6 +53,11 @@ def _file(text: str) -> str:
     return text
 
 
+def _moment(text: str) -> str:
+    parse(text)
+    return text
+
+
 def _known_place(text: str) -> str:
     if text not in PLACES:
         raise ValueError(f"unknown place {text!r}; places are {', '.join(PLACES)}")
@@ -64,6 +70,7 @@ VersionText = Annotated[str, AfterValidator(_version)]
 Target = Annotated[str, AfterValidator(_target)]
 Sha256 = Annotated[str, AfterValidator(_sha256)]
 FileName = Annotated[str, AfterValidator(_file)]
+Moment = Annotated[str, AfterValidator(_moment)]
 Place = Annotated[str, AfterValidator(_known_place)]
 Number = Annotated[str, Field(pattern=r"^\d+\.\d+$")]
 
@@ -76,6 +83,7 @@ class ArtefactModel(_Model):
     file: FileName
     sha256: Sha256
     size: Annotated[int, Field(gt=0)]
+    uploaded: Moment
 
 
 class ManifestModel(ArtefactModel):
@@ -122,6 +130,8 @@ def parse_lock(text: str, stem: str) -> tuple[ReleaseLock | None, list[str]]:
     document = Document(text)
     if document.data is None and document.problems:
         return None, document.problems
+    if older := _older_schema(document):
+        return None, [*document.problems, older]
     try:
         model = LockModel.model_validate(document.data)
     except ValidationError as error:
@@ -146,19 +156,32 @@ def disagreements(text: str, expected: Mapping[str, list[str]]) -> list[str]:
     return found
 
 
+def _older_schema(document: Document) -> str:
+    """What to say of a lock that an older revision of this tool wrote: its fields would all be problems."""
+    stated = document.data.get("schema") if isinstance(document.data, dict) else None
+    if type(stated) is not int or not 0 < stated < SCHEMA:
+        return ""
+    line = document.line(("schema",))
+    return f"line {line}: schema: {stated} was written by an older revision; this one reads and writes {SCHEMA}"
+
+
 def _lock(model: LockModel) -> ReleaseLock:
     components = {}
     for name, c in sorted(model.components.items()):
         artefacts = {
-            t: Artefact(name, c.distribution, c.version, t, a.file, a.sha256, a.size) if a else None
+            t: Artefact(name, c.distribution, c.version, t, *_file_fields(a)) if a else None
             for t, a in c.artefacts.items()
         }
         components[name] = Component(name, c.distribution, c.version, artefacts)
     m, f = model.manifest, model.facts
-    manifest = Artefact(m.distribution, m.distribution, m.version, NOARCH, m.file, m.sha256, m.size) if m else None
+    manifest = Artefact(m.distribution, m.distribution, m.version, NOARCH, *_file_fields(m)) if m else None
     facts = Facts(tuple(f.gpu_architectures), f.ptx_isa, f.glibc) if f else None
     missing = {name: tuple(places) for name, places in model.missing.items()}
     return ReleaseLock(model.release, manifest, components, facts, missing, model.measured)
+
+
+def _file_fields(model: ArtefactModel) -> tuple[str, str, int, int]:
+    return model.file, model.sha256, model.size, parse(model.uploaded)
 
 
 def _contradictions(lock: ReleaseLock, stem: str, document: Document) -> list[str]:

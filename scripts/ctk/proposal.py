@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from ctk.lock import ReleaseLock, dump, variant_config
+from ctk.lock import Component, ReleaseLock, dump, variant_config
 
 
 @dataclass(frozen=True)
@@ -72,13 +72,18 @@ def summary(old: ReleaseLock | None, new: ReleaseLock) -> Iterator[str]:
         had, has = ({t for t, a in c.artefacts.items() if a} for c in (before, after))
         yield from (f"  {name} is no longer published for {target}" for target in sorted(had - has))
         yield from (f"  {name} is published for {target} now" for target in sorted(has - had))
-        replaced = [t for t in sorted(had & has) if before.artefacts[t] != after.artefacts[t]]
+        replaced = [t for t in sorted(had & has) if _content(before, t) != _content(after, t)]
         if before.version == after.version and replaced:
             yield f"  {name} {after.version} has another file for {', '.join(replaced)}"
     for name, places in new.missing.items():
         yield f"  {name} is not on the index for {', '.join(places)}"
     if old.facts and new.is_ctk and not new.facts:
         yield f"  its facts are to be measured again: ctk release measure {new.minor} --write"
+
+
+def _content(component: Component, target: str) -> str | None:
+    artefact = component.artefacts.get(target)
+    return artefact and artefact.sha256
 
 
 def write(needed: Sequence[Change]) -> None:

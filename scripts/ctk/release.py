@@ -13,7 +13,7 @@ from ctk import base, facts, manifest, projects, wheels
 from ctk.components import CTK_COMPONENTS, MANIFEST
 from ctk.errors import CtkError, Incomplete, LockError, NotPublished, UnknownName, problems
 from ctk.index import Index, IndexFile
-from ctk.lock import Component, ReleaseLock, load
+from ctk.lock import BASE, Artefact, Component, ReleaseLock, load, path_of
 from ctk.paths import Workspace
 from ctk.platforms import NOARCH, PLATFORMS
 from ctk.project import python_tags
@@ -77,6 +77,8 @@ class Published:
 def make(index: Index, name: str, workspace: Workspace, *, partial: bool = False) -> ReleaseLock:
     """A release as the index has it now, with what is known of the present lock's files where they are the same.
 
+    That is their facts, and when they were uploaded: what was built of them has that time.
+
     Args:
         index: Asked for files and metadata.
         name: ``cuda-13.4``, ``python-13`` or ``base``.
@@ -86,19 +88,47 @@ def make(index: Index, name: str, workspace: Workspace, *, partial: bool = False
     Raises:
         Incomplete: When the index lacks something and it is not to be taken.
     """
-    kind, _, number = name.partition("-")
-    if kind == "base":
-        return base.base_release(index, python_tags(workspace.build_config))
-    if kind == "python":
-        return projects.python_release(index, projects.Goal(number, python_tags(workspace.build_config)))
-    new = ctk_release(index, number, partial=partial)
-    try:
-        old = load(workspace.variants / f"{name}.lock")
-    except LockError:  # absent, or not to be trusted
+    new = _as_published(index, name, workspace, partial)
+    old = present(workspace, name)
+    if old is None:
+        return new
+    new = _uploaded_as_before(old, new)
+    if not new.is_ctk:
         return new
     if facts.still_true(old, new):
         return facts.with_facts(new, old.facts)
     return replace(new, measured=facts.still_measured(old, new))
+
+
+def present(workspace: Workspace, name: str) -> ReleaseLock | None:
+    """The lock in place of a release; None when it is absent, or not to be trusted."""
+    try:
+        return load(path_of(workspace, name))
+    except LockError:
+        return None
+
+
+def _as_published(index: Index, name: str, workspace: Workspace, partial: bool) -> ReleaseLock:
+    kind, _, number = name.partition("-")
+    if kind == BASE:
+        return base.base_release(index, python_tags(workspace.build_config))
+    if kind == "python":
+        return projects.python_release(index, projects.Goal(number, python_tags(workspace.build_config)))
+    return ctk_release(index, number, partial=partial)
+
+
+def _uploaded_as_before(old: ReleaseLock, new: ReleaseLock) -> ReleaseLock:
+    """With the times that are locked already for the same content: another index must not change what is built."""
+    known = {a.sha256: a.uploaded for a in (*old.artefacts, old.manifest) if a}
+
+    def kept(artefact: Artefact | None) -> Artefact | None:
+        return artefact and replace(artefact, uploaded=known.get(artefact.sha256, artefact.uploaded))
+
+    components = {
+        name: replace(c, artefacts={target: kept(a) for target, a in c.artefacts.items()})
+        for name, c in new.components.items()
+    }
+    return replace(new, manifest=kept(new.manifest), components=components)
 
 
 def names_of(arguments: Sequence[str]) -> list[str]:

@@ -84,4 +84,5 @@ def _artefact(index: Index, name: str, target: str, file: IndexFile | None) -> A
 
 def artefact(index: Index, name: str, target: str, file: IndexFile) -> Artefact:
     """A file of the index as a lock states it."""
-    return Artefact(name, file.distribution, file.version, target, file.file, index.sha256(file), index.size(file))
+    stated = index.sha256(file), index.size(file), index.uploaded(file)
+    return Artefact(name, file.distribution, file.version, target, file.file, *stated)

@@ -1,7 +1,7 @@
 """A small package index on localhost, served by a thread, with faults that a test switches on.
 
 It serves what such servers commonly do: plain HTML pages with the sha256 in the link, HEAD and Range for files; on
-request JSON pages, copies of the metadata, no ranges, no hashes.
+request JSON pages with upload times, copies of the metadata, no ranges, no hashes.
 """
 
 from __future__ import annotations
@@ -57,11 +57,16 @@ class Request:
 
 @dataclass
 class FakeIndex:
-    """The server's state; tests change it while it runs."""
+    """The server's state; tests change it while it runs.
+
+    JSON pages say ``upload_time`` of every file that has no entry in ``uploaded``; None leaves it out.
+    """
 
     projects: dict[str, dict[str, bytes]] = field(default_factory=dict)
     yanked: set[str] = field(default_factory=set)
     requires_python: dict[str, str] = field(default_factory=dict)
+    uploaded: dict[str, str] = field(default_factory=dict)
+    upload_time: str | None = "2026-05-04T03:02:01.987654Z"
     faults: list[Fault] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)
     html: bool = True
@@ -227,7 +232,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _entry(self, file: str, content: bytes) -> dict[str, object]:
         state = self.state
-        return {
+        uploaded = state.uploaded.get(file, state.upload_time)
+        return ({"upload-time": uploaded} if uploaded is not None else {}) | {
             "filename": file,
             "url": f"../../files/{file}",
             "hashes": {"sha256": hashlib.sha256(content).hexdigest()} if state.hashes else {},

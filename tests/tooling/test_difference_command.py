@@ -189,7 +189,7 @@ def test_a_ctk_release_and_python_projects_are_not_compared(run: Run, here: Work
 
 
 def test_a_file_that_is_no_lock_is_refused_with_its_lines(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "bad.lock").write_text("schema: 1\nrelease: 13\n")
+    (tmp_path / "bad.lock").write_text("schema: 2\nrelease: 13\n")
     with pytest.raises(LockError, match=r"bad\.lock: \d problems"):
         run("13.3", str(tmp_path / "bad.lock"))
     with pytest.raises(LockError, match="cannot be read"):

@@ -8,11 +8,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ctk import upload_time
 from ctk.errors import LockError, UnknownName
 from ctk.lock import Artefact, Component, Facts, ReleaseLock, dump, find_release, load, release_locks, variant_config
 from ctk.paths import Workspace
 from ctk.platforms import NOARCH, PLATFORMS
 
+UPLOADED = upload_time.parse("2025-08-04T12:34:56Z")
 TAGS = ("cp311", "cp314t")
 
 
@@ -26,7 +28,7 @@ def write(folder: Path, lock: ReleaseLock) -> Path:
 def component(name: str = "cudart", version: str = "13.4.92", targets: tuple[str, ...] = tuple(PLATFORMS)) -> Component:
     def artefact(target: str) -> Artefact:
         file = f"nvidia_{name.replace('-', '_')}-{version}-py3-none-any.whl"
-        return Artefact(name, f"nvidia-{name}", version, target, file, "ab" * 32, 12)
+        return Artefact(name, f"nvidia-{name}", version, target, file, "ab" * 32, 12, UPLOADED)
 
     return Component(name, f"nvidia-{name}", version, {t: artefact(t) for t in targets})
 
@@ -49,12 +51,15 @@ hashes = st.one_of(
 )
 
 
+moments = st.integers(upload_time.EARLIEST, upload_time.LATEST)
+
+
 @st.composite
 def components(draw: st.DrawFn, targets: tuple[str, ...]) -> Component:
     name, distribution, version = draw(names), draw(names), draw(versions)
     file = f"{distribution.replace('-', '_')}-{version}-py3-none-any.whl"
     artefacts = {
-        t: Artefact(name, distribution, version, t, file, draw(hashes), draw(st.integers(1, 1 << 40)))
+        t: Artefact(name, distribution, version, t, file, draw(hashes), draw(st.integers(1, 1 << 40)), draw(moments))
         if draw(st.booleans())
         else None
         for t in targets
@@ -148,27 +153,28 @@ def broken(tmp_path: Path, *edits: tuple[str, str], half: str = ".lock") -> str:
 def test_every_problem_is_listed_with_component_and_line(tmp_path: Path) -> None:
     message = broken(
         tmp_path,
-        ("schema: 1", "schema: 2"),
+        ("schema: 2", "schema: 3"),
         ('    version: "13.4.92"\n', "    version: 13.4\n"),
-        (f'sha256: "{"ab" * 32}", size: 12', 'sha256: "abc", size: 0'),
-        (f', sha256: "{"ab" * 32}", size: 12', ""),
+        (f'sha256: "{"ab" * 32}", size: 12, ', 'sha256: "abc", size: 0, '),
+        (f', sha256: "{"ab" * 32}", size: 12, uploaded: "2025-08-04T12:34:56Z"', ""),
         ("      win-64:", "      win-63:"),
         ("  nvrtc:\n    distribution: nvidia-nvrtc\n", "  nvrtc:\n    colour: green\n"),
         ('ptx_isa: "9.4"', "ptx_isa: 9.4"),
     )
     lines = message.splitlines()
-    assert lines[0] == "cuda-13.4: 10 problems"
+    assert lines[0] == "cuda-13.4: 11 problems"
     for expected in (
-        "cuda-13.4.lock line 2: schema: Input should be less than or equal to 1",
-        "cuda-13.4.lock line 13: component cudart version: Input should be a valid string, not 13.4",
-        "cuda-13.4.lock line 15: component cudart linux-64, sha256: a sha256 is 64 hexadecimal digits in lower case",
-        "cuda-13.4.lock line 15: component cudart linux-64, size: Input should be greater than 0",
-        "cuda-13.4.lock line 16: component cudart linux-aarch64, sha256: missing",
-        "cuda-13.4.lock line 16: component cudart linux-aarch64, size: missing",
-        "cuda-13.4.lock line 17: component cudart win-63: unknown target 'win-63'",
-        "cuda-13.4.lock line 20: component nvrtc colour: is no field of the file",
-        "cuda-13.4.lock line 19: component nvrtc distribution: missing",
-        "cuda-13.4.lock line 29: facts.ptx_isa: Input should be a valid string, not 9.4",
+        "cuda-13.4.lock line 2: schema: Input should be less than or equal to 2",
+        "cuda-13.4.lock line 14: component cudart version: Input should be a valid string, not 13.4",
+        "cuda-13.4.lock line 16: component cudart linux-64, sha256: a sha256 is 64 hexadecimal digits in lower case",
+        "cuda-13.4.lock line 16: component cudart linux-64, size: Input should be greater than 0",
+        "cuda-13.4.lock line 17: component cudart linux-aarch64, sha256: missing",
+        "cuda-13.4.lock line 17: component cudart linux-aarch64, size: missing",
+        "cuda-13.4.lock line 17: component cudart linux-aarch64, uploaded: missing",
+        "cuda-13.4.lock line 18: component cudart win-63: unknown target 'win-63'",
+        "cuda-13.4.lock line 21: component nvrtc colour: is no field of the file",
+        "cuda-13.4.lock line 20: component nvrtc distribution: missing",
+        "cuda-13.4.lock line 30: facts.ptx_isa: Input should be a valid string, not 9.4",
     ):
         assert any(expected in line for line in lines), expected
 
@@ -176,8 +182,8 @@ def test_every_problem_is_listed_with_component_and_line(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ("  nvrtc:", "  cudart:", "line 19: component cudart: stated twice"),
-        ("      win-arm64:", "      win-64:", "line 18: component cudart win-64: stated twice"),
+        ("  nvrtc:", "  cudart:", "line 20: component cudart: stated twice"),
+        ("      win-arm64:", "      win-64:", "line 19: component cudart win-64: stated twice"),
         ('release: "13.4.3"', 'release: "13.5.3"', "line 3: release: 13.5.3 belongs into cuda-13.5.lock"),
         ('release: "13.4.3"', 'release: "13.4"', "line 3: release: '13.4' is not a release"),
         ("file: nvidia_cudart-13.4.92", "file: nvidia_cudart-13.4.91", "is no file of nvidia-cudart 13.4.92"),
@@ -186,8 +192,15 @@ def test_every_problem_is_listed_with_component_and_line(tmp_path: Path) -> None
         ('["7.5", "12.1"]', '["12.1", "7.5"]', "the lowest comes first"),
         ('["7.5", "12.1"]', "[]", "at least 1 item"),
         ("components:", "components: [", "not YAML"),
-        ("size: 12}", "size: true}", "linux-64, size: Input should be a valid integer, not True"),
-        ("size: 12}", "size: '12'}", "linux-64, size: Input should be a valid integer, not '12'"),
+        ("size: 12,", "size: true,", "linux-64, size: Input should be a valid integer, not True"),
+        ("size: 12,", "size: '12',", "linux-64, size: Input should be a valid integer, not '12'"),
+        (' "2025-08-04T12:34:56Z"}', " 2025-08-04T12:34:56Z}", "linux-64, uploaded: Input should be a valid string"),
+        ("04T12:34:56Z", "04T12:34:56+02:00", "is not a moment in UTC like"),
+        ("04T12:34:56Z", "04T12:34:56.5Z", "is not a moment in UTC like"),
+        ("04T12:34:56Z", "04T24:00:00Z", "is not a moment in UTC like"),
+        ("2025-08-04T", "2025-8-4T", "is not a moment in UTC like"),
+        ("2025-08-04T", "1979-08-04T", "from 1980 to 2107"),
+        ("2025-08-04T", "2108-08-04T", "from 1980 to 2107"),
         ("ab" * 32, "AB" * 32, "64 hexadecimal digits in lower case"),
     ],
 )
@@ -195,9 +208,17 @@ def test_a_lock_that_is_wrong_is_refused(tmp_path: Path, old: str, new: str, pro
     assert problem in broken(tmp_path, (old, new))
 
 
+def test_a_lock_of_an_older_schema_says_so_and_nothing_else(tmp_path: Path) -> None:
+    message = broken(tmp_path, ("schema: 2", "schema: 1"), (', uploaded: "2025-08-04T12:34:56Z"', ""))
+    assert message.splitlines() == [
+        "cuda-13.4: 1 problem",
+        "  - cuda-13.4.lock line 2: schema: 1 was written by an older revision; this one reads and writes 2",
+    ]
+
+
 def test_a_platform_left_out_is_not_a_platform_without_artefact(tmp_path: Path) -> None:
     path = write(tmp_path, ctk_lock("13.4.3", None, component(targets=("linux-64", "win-64"))))
-    with pytest.raises(LockError, match="line 14: component cudart: says nothing about linux-aarch64, win-arm64"):
+    with pytest.raises(LockError, match="line 15: component cudart: says nothing about linux-aarch64, win-arm64"):
         load(path)
 
 
@@ -210,7 +231,7 @@ def test_a_ctk_release_has_a_manifest_and_others_do_not(tmp_path: Path) -> None:
         load(odd)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "3", "schema: 1", "{}", "\x00"])
+@pytest.mark.parametrize("text", ["", "[]", "3", "schema: 2", "{}", "\x00"])
 def test_what_is_no_lock_at_all_is_a_lock_error(tmp_path: Path, text: str) -> None:
     path = write(tmp_path, ctk_lock())
     path.write_text(text)

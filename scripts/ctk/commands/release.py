@@ -11,10 +11,10 @@ import typer
 from rich.text import Text
 
 from ctk import exclusions, facts, freshness, project, release, release_table
-from ctk.errors import BadValue, LockError, OutOfDate
+from ctk.errors import BadValue, OutOfDate
 from ctk.fetch import borrowed, missing
 from ctk.index import Index
-from ctk.lock import Artefact, Facts, ReleaseLock, find_release, load, release_locks
+from ctk.lock import Artefact, Facts, ReleaseLock, find_release, path_of, release_locks
 from ctk.paths import Workspace, workspace
 from ctk.pip_config import pip_settings
 from ctk.platforms import NOARCH, PLATFORMS
@@ -168,7 +168,7 @@ def list_command(
 
 def _settle(locks: Sequence[ReleaseLock], here: Workspace, reporter: Reporter, write_: bool, check: bool) -> None:
     """Show what changes, then write it, or fail because of it, or say how to write it."""
-    folders = {lock.name: here.base_recipes if lock.name == "base" else here.variants for lock in locks}
+    folders = {lock.name: path_of(here, lock.name).parent for lock in locks}
     needed = []
     for lock in locks:
         found = [change for change in changes(folders[lock.name], lock) if change.is_needed]
@@ -177,7 +177,7 @@ def _settle(locks: Sequence[ReleaseLock], here: Workspace, reporter: Reporter, w
         needed += found
     for lock in locks:
         if any(change.path.stem == lock.name for change in needed):
-            for line in summary(_present(folders[lock.name], lock.name), lock):
+            for line in summary(release.present(here, lock.name), lock):
                 reporter.console.print(line, markup=False, soft_wrap=True)
     names = ", ".join(change.path.name for change in needed)
     if not needed:
@@ -190,13 +190,6 @@ def _settle(locks: Sequence[ReleaseLock], here: Workspace, reporter: Reporter, w
         reporter.say(f"wrote {names}")
     else:
         reporter.say(f"nothing written; --write writes {names}")
-
-
-def _present(folder: Path, name: str) -> ReleaseLock | None:
-    try:
-        return load(folder / f"{name}.lock")
-    except LockError:  # absent, or not to be trusted
-        return None
 
 
 def _measure(lock: ReleaseLock, known: dict[str, str | None], here: Workspace, reporter: Reporter) -> Facts:

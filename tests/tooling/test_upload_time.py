@@ -1,0 +1,169 @@
+"""When a file was uploaded: as the index says, else as the file itself says, and never the moment of the question."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from ctk_release import Run, snapshot
+from fake_index import FakeIndex, serve
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ctk import upload_time
+from ctk.errors import IndexUnavailable, MeasureFailed
+from ctk.index import Index, IndexSettings, Retry
+from ctk.lock import load
+from ctk.paths import Workspace
+
+pytest_plugins = ["ctk_release_fixtures"]
+FILE = "tool-1.0-py3-none-any.whl"
+
+
+def when(text: str) -> int:
+    return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
+
+
+def zipped(times: Mapping[str, tuple[int, ...]]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, time in times.items():
+            archive.writestr(zipfile.ZipInfo(name, time), b"x")  # type: ignore[arg-type]
+    return out.getvalue()
+
+
+def uploaded(server: FakeIndex, distribution: str = "tool", **settings: object) -> int:
+    with Index(IndexSettings(index_url=server.url, timeout=2, **settings), Retry(attempts=1)) as index:  # type: ignore[arg-type]
+        return index.uploaded(index.files(distribution)[0])
+
+
+@pytest.fixture
+def server() -> Iterator[FakeIndex]:
+    with serve() as index:
+        index.add(FILE, zipped({"a": (2021, 3, 4, 5, 6, 8), "b": (2020, 1, 1, 0, 0, 0)}))
+        yield index
+
+
+@given(st.integers(upload_time.EARLIEST, upload_time.LATEST))
+def test_every_moment_of_a_lock_survives(moment: int) -> None:
+    assert upload_time.parse(upload_time.text(moment)) == moment
+
+
+@pytest.mark.parametrize(
+    ("stated", "expected"),
+    [
+        ("2025-08-04T12:34:56.999999Z", "2025-08-04T12:34:56"),  # whole seconds, never the next one
+        ("2025-08-04T12:34:56", "2025-08-04T12:34:56"),
+        ("2025-08-04T12:34:56+02:00", "2025-08-04T10:34:56"),
+        ("1970-01-01T00:00:00Z", "1980-01-01T00:00:00"),
+        ("9999-01-01T00:00:00Z", "2107-12-31T23:59:58"),
+    ],
+)
+def test_the_index_s_time_is_taken_without_another_request(server: FakeIndex, stated: str, expected: str) -> None:
+    server.html, server.uploaded[FILE] = False, stated
+    assert uploaded(server) == when(expected)
+    assert [r.path for r in server.requests] == ["/simple/tool/"]
+
+
+@pytest.mark.parametrize("html", [True, False], ids=["html", "json"])
+def test_an_index_that_does_not_say_leaves_the_newest_member(server: FakeIndex, html: bool) -> None:
+    server.html, server.upload_time = html, None
+    assert uploaded(server) == when("2021-03-04T05:06:08")
+
+
+def test_of_a_large_wheel_only_the_directory_is_read(server: FakeIndex) -> None:
+    server.add_wheel("big", "1", files={"big/data.bin": os.urandom(3_000_000)})
+    assert uploaded(server, "big") == when("2020-01-01T00:00:00")
+    parts = [r.range for r in server.requests if r.method == "GET" and "/files/" in r.path]
+    assert len(parts) == 1
+    assert parts[0]
+
+
+def test_a_large_wheel_of_a_folder_is_read_in_place(server: FakeIndex, tmp_path: Path) -> None:
+    content = server.add_wheel("big", "1", files={"big/data.bin": os.urandom(3_000_000)})
+    (tmp_path / "big-1-py3-none-any.whl").write_bytes(content)
+    del server.projects["big"]
+    assert uploaded(server, "big", find_links=(str(tmp_path),)) == when("2020-01-01T00:00:00")
+
+
+def test_of_a_source_distribution_too(server: FakeIndex) -> None:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as archive:
+        for name, moment in (("source-1/a", "2022-02-02T02:02:02"), ("source-1/b", "2019-01-01T00:00:00")):
+            member = tarfile.TarInfo(name)
+            member.mtime = when(moment)
+            archive.addfile(member)
+    server.add("source-1.tar.gz", out.getvalue())
+    assert uploaded(server, "source") == when("2022-02-02T02:02:02")
+
+
+@pytest.mark.parametrize("member", [(1980, 0, 0, 0, 0, 0), (1980, 1, 1, 0, 0, 0)])
+def test_no_time_at_all_is_the_oldest(server: FakeIndex, member: tuple[int, ...]) -> None:
+    server.add(FILE, zipped({"a": member}))
+    assert uploaded(server) == when("1980-01-01T00:00:00") == upload_time.EARLIEST
+
+
+@pytest.mark.parametrize("file", [FILE, "tool-1.0.tar.gz"])
+def test_a_file_that_is_none_names_itself(server: FakeIndex, file: str) -> None:
+    server.projects.clear()
+    server.add(file, b"not an archive")
+    with pytest.raises(MeasureFailed, match=f"{file} cannot be read"):
+        uploaded(server)
+
+
+@pytest.mark.parametrize("first", ["silent", "later", "earlier"])
+def test_of_several_indexes_the_earliest_upload_counts(server: FakeIndex, first: str) -> None:
+    """A mirror states when it fetched the file, or nothing."""
+    times = {"silent": None, "later": "2024-06-01T00:00:00Z", "earlier": "2023-01-01T00:00:00Z"}
+    with serve() as other:
+        other.add(FILE, server.projects["tool"][FILE])
+        server.html = other.html = False
+        server.upload_time = times[first]
+        other.upload_time = times["later" if first == "earlier" else "earlier"]
+        assert uploaded(server, extra_index_urls=(other.url,)) == when("2023-01-01T00:00:00")
+
+
+@pytest.mark.parametrize("stated", ["yesterday", "2025-13-01T00:00:00Z", 1700000000])
+def test_a_page_with_a_time_that_is_none_is_no_page(server: FakeIndex, stated: str) -> None:
+    server.html, server.uploaded[FILE] = False, stated
+    with pytest.raises(IndexUnavailable, match="the package index's page of tool cannot be read"):
+        uploaded(server)
+
+
+def test_a_lock_has_the_index_s_times(run: Run, here: Workspace, index: FakeIndex) -> None:
+    file = "nvidia_cuda_nvrtc-13.4.92-py3-none-win_amd64.whl"
+    index.html, index.uploaded[file] = False, "2025-08-04T12:34:56.7Z"
+    run("add", "13.4", "--write")
+    lock = load(here.variants / "cuda-13.4.lock")
+    assert {a.uploaded for a in lock.artefacts if a.file != file} == {when("2026-05-04T03:02:01")}
+    assert {a.uploaded for a in lock.artefacts if a.file == file} == {when("2025-08-04T12:34:56")}
+    assert lock.manifest is not None
+    assert lock.manifest.uploaded == when("2026-05-04T03:02:01")
+    assert 'uploaded: "2025-08-04T12:34:56Z"}' in (here.variants / "cuda-13.4.lock").read_text()
+
+
+def test_what_is_locked_keeps_its_time_and_what_is_new_has_its_own(run: Run, here: Workspace, index: FakeIndex) -> None:
+    """Packages carry the time: another index, which has its own, must not change what they are made of."""
+    index.html = False
+    run("add", "13.4", "--write")
+    before = snapshot(here)
+    index.upload_time = "2030-01-01T00:00:00Z"
+    assert "nothing changes" in run("add", "13.4", "--write")
+    index.upload_time = None
+    assert "nothing changes" in run("add", "13.4", "--write")
+    assert snapshot(here) == before
+    index.add_wheel("nvidia-cuda-nvrtc", "13.4.92", "py3-none-win_amd64", files={"other.txt": b"rebuilt"})
+    run("add", "13.4", "--write")
+    nvrtc = load(here.variants / "cuda-13.4.lock").components["nvrtc"].artefacts
+    assert {t: upload_time.text(a.uploaded) for t, a in nvrtc.items() if a} == {
+        "linux-64": "2026-05-04T03:02:01Z",
+        "linux-aarch64": "2026-05-04T03:02:01Z",
+        "win-64": "2020-01-01T00:00:00Z",
+        "win-arm64": "2026-05-04T03:02:01Z",
+    }
