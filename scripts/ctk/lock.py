@@ -97,6 +97,8 @@ class ReleaseLock:
         missing: Component -> where it lacks a wheel that the manifest asks for, a subdir or an operating system
             (``linux``, ``win``). Empty but for a partial release.
         measured: While ``facts`` is None, the glibc that unchanged files need: subdir -> component -> version, or None.
+        since: When the first manifest of this CTK minor was uploaded, in seconds since 1970. It is the time of packages
+            that hold metadata only: a new patch leaves those as they are.
     """
 
     release: str
@@ -105,6 +107,7 @@ class ReleaseLock:
     facts: Facts | None = None
     missing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     measured: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
+    since: int = upload_time.EARLIEST
 
     @property
     def is_ctk(self) -> bool:
@@ -184,6 +187,8 @@ def _order(lock: ReleaseLock) -> tuple[bool, Version]:
 def dump(lock: ReleaseLock) -> str:
     """The canonical text of the ``.lock`` half."""
     top = CommentedMap(schema=SCHEMA, release=Quoted(lock.release))
+    if lock.is_ctk:
+        top["since"] = Quoted(upload_time.text(lock.since))
     if lock.manifest is not None:
         m = lock.manifest
         top["manifest"] = CommentedMap(distribution=m.distribution, version=Quoted(m.version), **_file(m))

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from ctk.document import Document, place_text, problem_line
 from ctk.lock import SCHEMA, Artefact, Component, Facts, ReleaseLock
 from ctk.platforms import NOARCH, PLACES, PLATFORMS
-from ctk.upload_time import parse
+from ctk.upload_time import EARLIEST, parse
 
 _TARGET = re.compile(rf"{NOARCH}|({'|'.join(PLATFORMS)})(-cp3\d+t?)?")
 _RELEASE = re.compile(r"\d+\.\d+\.\d+|python-\d+|base|downstream")
@@ -113,6 +113,7 @@ class FactsModel(_Model):
 class LockModel(_Model):
     schema_: Annotated[int, Field(alias="schema", ge=SCHEMA, le=SCHEMA)]
     release: Annotated[str, AfterValidator(_release)]
+    since: Moment | None = None
     manifest: ManifestModel | None = None
     components: Annotated[dict[Name, ComponentModel], Field(min_length=1)]
     facts: FactsModel | None = None
@@ -137,7 +138,7 @@ def parse_lock(text: str, stem: str) -> tuple[ReleaseLock | None, list[str]]:
     except ValidationError as error:
         return None, document.problems + [problem_line(document, e) for e in error.errors()]
     lock = _lock(model)
-    return lock, document.problems + _contradictions(lock, stem, document)
+    return lock, document.problems + _contradictions(lock, model, stem, document)
 
 
 def disagreements(text: str, expected: Mapping[str, list[str]]) -> list[str]:
@@ -177,14 +178,15 @@ def _lock(model: LockModel) -> ReleaseLock:
     manifest = Artefact(m.distribution, m.distribution, m.version, NOARCH, *_file_fields(m)) if m else None
     facts = Facts(tuple(f.gpu_architectures), f.ptx_isa, f.glibc) if f else None
     missing = {name: tuple(places) for name, places in model.missing.items()}
-    return ReleaseLock(model.release, manifest, components, facts, missing, model.measured)
+    since = parse(model.since) if model.since else EARLIEST
+    return ReleaseLock(model.release, manifest, components, facts, missing, model.measured, since)
 
 
 def _file_fields(model: ArtefactModel) -> tuple[str, str, int, int]:
     return model.file, model.sha256, model.size, parse(model.uploaded)
 
 
-def _contradictions(lock: ReleaseLock, stem: str, document: Document) -> list[str]:
+def _contradictions(lock: ReleaseLock, model: LockModel, stem: str, document: Document) -> list[str]:
     """What no single field shows."""
     found = []
 
@@ -195,6 +197,10 @@ def _contradictions(lock: ReleaseLock, stem: str, document: Document) -> list[st
         problem(("release",), f"{lock.release} belongs into {lock.name}.lock")
     if lock.is_ctk and lock.manifest is None:
         problem(("manifest",), "a CTK release names the artefact that is its manifest")
+    if lock.is_ctk and model.since is None:
+        problem(("since",), "a CTK release says when its minor appeared")
+    if not lock.is_ctk and model.since:
+        problem(("since",), "only a CTK release has it")
     if not lock.is_ctk and (lock.manifest or lock.facts):
         problem(("manifest" if lock.manifest else "facts",), "only a CTK release has it")
     if not lock.is_ctk and (lock.missing or lock.measured):

@@ -121,6 +121,7 @@ def plan(what: Set, request: Request, python_tags: Sequence[str]) -> Plan:
     pythons = set(
         _choose("Python", {_python_name(t): t for t in python_tags}, map(_python_name, request.pythons)).values()
     )
+    every = [lock for lock, _ in what.locks.values()]
     made: dict[str, Build] = {}
     packages: dict[str, str] = {}
     left_out: dict[str, LeftOut] = {}
@@ -128,11 +129,11 @@ def plan(what: Set, request: Request, python_tags: Sequence[str]) -> Plan:
         lock, variant_file = what.locks[lock_name]
         left_out.update({entry.id: entry for entry in _not_there(lock, what.exclusions)})
         for recipe in recipes.values():
-            if not _belongs(recipe, lock, [entry for entry, _ in what.locks.values()]):
+            if not _belongs(recipe, lock, every):
                 continue
             for subdir in subdirs:
                 files = (*what.build_config, variant_file)
-                for group in _groups(recipe, lock, files, subdir):
+                for group in _groups(recipe, lock, every, files, subdir):
                     if isinstance(group, LeftOut):
                         left_out.setdefault(group.id, group)
                         continue
@@ -203,8 +204,10 @@ def _keys(lock: ReleaseLock) -> frozenset[str]:
     return frozenset({c.variant_key for c in lock.components.values()} | own)
 
 
-def _groups(recipe: Recipe, lock: ReleaseLock, files: tuple[Path, ...], subdir: str) -> Iterator[Build | LeftOut]:
-    """The builds of one recipe with one lock on one platform."""
+def _groups(
+    recipe: Recipe, lock: ReleaseLock, locks: Sequence[ReleaseLock], files: tuple[Path, ...], subdir: str
+) -> Iterator[Build | LeftOut]:
+    """The builds of one recipe with one lock, one of all there are, on one platform."""
     rendered = render(recipe, files, subdir)
     yield from _skipped(recipe, lock, rendered, subdir)
     groups: dict[tuple[str, str], list[Rendered]] = defaultdict(list)
@@ -212,13 +215,23 @@ def _groups(recipe: Recipe, lock: ReleaseLock, files: tuple[Path, ...], subdir: 
         groups[output.variant.get("python_tag", ""), output.variant.get("cuda_arch", "")].append(output)
     for (python, arch), outputs in groups.items():
         missing, artefacts = _artefacts(recipe, lock, outputs)
+        newest = max((a.uploaded for a in artefacts), default=0) or _appeared(arch, lock, locks)
         build = Build(
-            "", recipe, files, lock.name, subdir, python, tuple(outputs), artefacts, arch=arch, timestamp=1_700_000_000
+            "", recipe, files, lock.name, subdir, python, tuple(outputs), artefacts, arch=arch, timestamp=newest
         )
         # One GPU architecture is the same in every release that knows it.
         parts = [recipe.name, arch or _lock_label(lock, outputs), _python_label(python), build.place]
         build_id = "-".join(p for p in parts if p)
         yield LeftOut(build_id, missing) if missing else replace(build, id=build_id)
+
+
+def _appeared(arch: str, lock: ReleaseLock, locks: Iterable[ReleaseLock]) -> int:
+    """The time of packages made of nothing: of their release, or of the first one that knows their GPU.
+
+    What is locked and fetched for other packages does not change them, so it must not change their time either.
+    """
+    knowing = [other.since for other in locks if other.facts and arch in other.facts.gpu_architectures]
+    return min(knowing) if arch else lock.since
 
 
 def _lock_label(lock: ReleaseLock, outputs: Sequence[Rendered]) -> str:

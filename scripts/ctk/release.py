@@ -128,7 +128,9 @@ def _uploaded_as_before(old: ReleaseLock, new: ReleaseLock) -> ReleaseLock:
         name: replace(c, artefacts={target: kept(a) for target, a in c.artefacts.items()})
         for name, c in new.components.items()
     }
-    return replace(new, manifest=kept(new.manifest), components=components)
+    # An index may have lost the first patches of a minor since.
+    since = min(old.since, new.since) if old.is_ctk else new.since
+    return replace(new, manifest=kept(new.manifest), components=components, since=since)
 
 
 def names_of(arguments: Sequence[str]) -> list[str]:
@@ -183,7 +185,15 @@ def ctk_release(index: Index, minor: str, *, partial: bool = False) -> ReleaseLo
     components = {part.name: _component(index, part) for part in found.parts if part.files}
     artefact = wheels.artefact(index, MANIFEST, NOARCH, found.file)
     held = {name: c for name, c in components.items() if any(c.artefacts.values())}
-    return ReleaseLock(release_of(found.version), artefact, held, missing=found.missing)
+    since = _since(index, minor)
+    return ReleaseLock(release_of(found.version), artefact, held, missing=found.missing, since=since)
+
+
+def _since(index: Index, minor: str) -> int:
+    """When the first manifest of a minor was uploaded."""
+    files = index.files(MANIFEST)
+    first = min(v for v in wheels.final_versions(files) if minor_of(v) == minor)
+    return min(index.uploaded(file) for file in wheels.files_of(files, first))
 
 
 def published(index: Index, minor: str) -> Published:

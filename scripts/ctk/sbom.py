@@ -25,6 +25,7 @@ from cyclonedx.model.tool import ToolRepository
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
+from ctk import upload_time
 from ctk.errors import AuditFailed
 from ctk.lock import Artefact
 from ctk.package import members
@@ -115,7 +116,13 @@ def _component(given: Input) -> Component:
     purl = PackageURL(
         "pypi", name=artefact.distribution, version=artefact.version, qualifiers={"file_name": artefact.file}
     )
-    facts = {"component": artefact.component, "target": artefact.target, "size": str(artefact.size)}
+    facts = {
+        "component": artefact.component,
+        "target": artefact.target,
+        "file": artefact.file,
+        "size": str(artefact.size),
+        "uploaded": upload_time.text(artefact.uploaded),
+    }
     return Component(
         name=artefact.distribution,
         type=ComponentType.LIBRARY,
@@ -124,8 +131,7 @@ def _component(given: Input) -> Component:
         purl=purl,
         hashes=[HashType(alg=HashAlgorithm.SHA_256, content=artefact.sha256)],
         licenses=_licenses(given.license),
-        properties=[Property(name=f"{_SPACE}:{name}", value=value) for name, value in facts.items()]
-        + [Property(name=f"{_SPACE}:file", value=artefact.file)],
+        properties=[Property(name=f"{_SPACE}:{name}", value=value) for name, value in facts.items()],
     )
 
 
@@ -188,6 +194,7 @@ def _input(component: Component) -> Input:
         file=said["file"],
         sha256=sha256,
         size=int(said["size"]),
+        uploaded=upload_time.parse(said["uploaded"]),
     )
     licence = next(iter(component.licenses), None)
     return Input(artefact, _text(licence))
