@@ -6,12 +6,11 @@ else decides its bytes, so whoever has the repository and reaches a package inde
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import subprocess
 import tarfile
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -22,28 +21,14 @@ from ctk import build, fetch, sbom
 from ctk.dag import Build
 from ctk.errors import RecipeError
 from ctk.index import Index
-from ctk.package import Member, members
+from ctk.package_differences import Difference, differences
 from ctk.paths import Workspace
 from ctk.plan import Plan
 from ctk.platforms import NOARCH, this_platform
-from ctk.provenance import Provenance, recipe_digest, tools
+from ctk.provenance import Provenance, recipe_digest
 from ctk.recipes import Recipe, render
 
 _BATCH = 32  # builds; their packages lie on the disk together
-
-
-@dataclass(frozen=True)
-class Difference:
-    """One way in which a package and its rebuild differ.
-
-    Attributes:
-        place: ``info/...`` or ``pkg/...`` for a file of the package, ``archive`` for all of it, ``build`` when none
-            was made.
-        what: In a few words.
-    """
-
-    place: str
-    what: str
 
 
 @dataclass(frozen=True)
@@ -135,7 +120,7 @@ def _again(batch: list[_Group], workspace: Workspace, scratch: Workspace, jobs: 
             if name in failed:
                 yield Outcome(package, (Difference("build", failed[name]),))
             else:
-                yield Outcome(package, tuple(compare(package, made[name].get(package.name), origin.tools)))
+                yield Outcome(package, tuple(differences(package, made[name].get(package.name), origin.tools)))
 
 
 def _recipe(origin: Provenance, workspace: Workspace, folder: Path) -> Recipe:
@@ -201,62 +186,3 @@ def _build(name: str, origin: Provenance, recipe: Recipe, wanted: set[str]) -> B
         timestamp=origin.timestamp,
         licenses={i.artefact.component: i.license for i in origin.inputs if i.license},
     )
-
-
-def compare(old: Path, new: Path | None, made_with: Mapping[str, str]) -> Iterator[Difference]:
-    """Every difference between a package and its rebuild; nothing when they are the same bytes.
-
-    Args:
-        old: The package.
-        new: What was made now, or None when it was not.
-        made_with: The tools that the package names.
-    """
-    if new is None:
-        yield Difference("archive", "is not made any more")
-        return
-    if _sha256(old) == _sha256(new):
-        return
-    before, after = _members(old), _members(new)
-    for place in sorted(before.keys() | after.keys()):
-        if place not in after:
-            yield Difference(place, "only in the package")
-        elif place not in before:
-            yield Difference(place, "only in the rebuild")
-        elif before[place] != after[place]:
-            yield Difference(place, _words(before[place], after[place]))
-    if before == after:
-        yield Difference("archive", "same files, in another order, with other times or compressed in another way")
-    for name, version in tools().items():
-        if made_with.get(name) != version:
-            yield Difference("archive", f"made with {name} {made_with.get(name, 'unknown')}, and here is {version}")
-
-
-_Content = tuple[Member, str]
-
-
-def _members(package: Path) -> dict[str, _Content]:
-    """Each file of both halves, with its sha256."""
-    return {
-        f"{part}/{member.path.removeprefix('info/') if part == 'info' else member.path}": (
-            member,
-            hashlib.file_digest(stream, "sha256").hexdigest() if stream is not None else "",  # type: ignore[arg-type]
-        )
-        for part in ("info", "pkg")
-        for member, stream in members(package, part)  # type: ignore[arg-type]
-    }
-
-
-def _words(old: _Content, new: _Content) -> str:
-    (before, _), (after, _) = old, new
-    if before.kind != after.kind:
-        return f"{before.kind}, now {after.kind}"
-    if before.link != after.link:
-        return f"link to {before.link}, now to {after.link}"
-    if before.size != after.size:
-        return f"{before.size} bytes, now {after.size}"
-    return f"other content, {before.size} bytes"
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -163,9 +163,8 @@ def read(text: bytes) -> Sbom:
         )
         return Sbom(package.name, package.version, qualifiers["build"], qualifiers["subdir"], origin)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise AuditFailed(
-            f"an SBOM cannot be read: {type(error).__name__}: {error}", "build the package again"
-        ) from error
+        said = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise AuditFailed(f"an SBOM of ours cannot be read: {said}", "build the package again") from error
 
 
 def _said(component: Component) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
@@ -185,7 +184,7 @@ def _said(component: Component) -> tuple[dict[str, str], dict[str, tuple[str, ..
 
 def _input(component: Component) -> Input:
     said, _ = _said(component)
-    sha256 = next(h.content for h in component.hashes if h.alg == HashAlgorithm.SHA_256)
+    (sha256,) = [h.content for h in component.hashes if h.alg == HashAlgorithm.SHA_256]
     artefact = Artefact(
         component=said["component"],
         distribution=component.name,

@@ -174,7 +174,7 @@ def test_every_problem_is_listed_with_component_and_line(tmp_path: Path) -> None
         "cuda-13.4.lock line 19: component cudart win-63: unknown target 'win-63'",
         "cuda-13.4.lock line 22: component nvrtc colour: is no field of the file",
         "cuda-13.4.lock line 21: component nvrtc distribution: missing",
-        "cuda-13.4.lock line 30: facts.ptx_isa: Input should be a valid string, not 9.4",
+        "cuda-13.4.lock line 31: facts.ptx_isa: Input should be a valid string, not 9.4",
     ):
         assert any(expected in line for line in lines), expected
 
@@ -184,7 +184,7 @@ def test_every_problem_is_listed_with_component_and_line(tmp_path: Path) -> None
     [
         ("  nvrtc:", "  cudart:", "line 21: component cudart: stated twice"),
         ("      win-arm64:", "      win-64:", "line 20: component cudart win-64: stated twice"),
-        ('since: "1980-01-01T00:00:00Z"\n', "", "line 1: since: a CTK release says when its minor appeared"),
+        ('since: "1980-01-01T00:00:00Z"\n', "", "line 2: since: a CTK release says when its minor appeared"),
         ('since: "1980-01-01', 'since: "1980-1-1', "line 4: since: '1980-1-1T00:00:00Z' is not a moment in UTC"),
         ('release: "13.4.3"', 'release: "13.5.3"', "line 3: release: 13.5.3 belongs into cuda-13.5.lock"),
         ('release: "13.4.3"', 'release: "13.4"', "line 3: release: '13.4' is not a release"),

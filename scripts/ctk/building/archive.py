@@ -23,6 +23,7 @@ _CHUNK = 1 << 20
 _BLOCK = 512  # what a tar archive is made of
 # zstd's own limit at its highest levels; what rattler-build wrote needs less.
 _WINDOW = 1 << 27
+_LARGE = 1 << 31  # bytes from which on a member is written with 64-bit sizes; zip needs them from twice that
 
 
 def rewrite(package: Path, *, time: int, level: int, edit: Edit) -> None:
@@ -35,21 +36,25 @@ def rewrite(package: Path, *, time: int, level: int, edit: Edit) -> None:
         edit: Told of the metadata; what it returns replaces it.
 
     Raises:
-        OSError: The disk is full. The package stays as it was.
+        OSError, EOFError, tarfile.TarError, zstandard.ZstdError: The disk is full, or the package is broken. It stays
+            as it was.
     """
     temporary = package.with_suffix(".tmp")
-    with zipfile.ZipFile(package) as source, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as target:
-        for member in source.infolist():
-            # A member of its own: the original's extra fields describe the original archive.
-            fresh = zipfile.ZipInfo(member.filename)
-            with source.open(member) as old, target.open(fresh, "w", force_zip64=member.file_size >= 1 << 31) as new:
-                if member.filename.startswith("info-"):
-                    _metadata(old, new, time, level, edit)
-                elif member.filename.startswith("pkg-"):
-                    _payload(old, new, time, level)
-                else:
-                    new.write(old.read())
-    os.replace(temporary, package)
+    try:
+        with zipfile.ZipFile(package) as source, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as target:
+            for member in source.infolist():
+                # A member of its own: the original's extra fields describe the original archive.
+                fresh = zipfile.ZipInfo(member.filename)
+                with source.open(member) as old, target.open(fresh, "w", force_zip64=member.file_size >= _LARGE) as new:
+                    if member.filename.startswith("info-"):
+                        _metadata(old, new, time, level, edit)
+                    elif member.filename.startswith("pkg-"):
+                        _payload(old, new, time, level)
+                    else:
+                        new.write(old.read())
+        os.replace(temporary, package)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _payload(old: IO[bytes], new: IO[bytes], time: int, level: int) -> None:

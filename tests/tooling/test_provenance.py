@@ -1,0 +1,234 @@
+"""Where a package says it comes from: its commit, its SBOM, and metadata without a machine in it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+from tiny import artefact, tiny_checkout, tiny_plan
+
+from ctk import provenance as origins
+from ctk import sbom
+from ctk.building.metadata import portable
+from ctk.errors import AuditFailed, BuildFailed
+from ctk.paths import Workspace
+from ctk.provenance import Input, Provenance, provenance, recipe_commit, recipe_digest
+from ctk.recipes import Recipe
+
+INDEX = {"name": "hello", "version": "13.4.92", "build": "h0_0", "subdir": "linux-64", "license": "MIT"}
+
+
+@pytest.fixture
+def origin() -> Provenance:
+    return Provenance(
+        recipe="hello",
+        digest="0" * 64,
+        commit="1" * 40,
+        place="linux-64",
+        timestamp=1_750_000_000,
+        inputs=(Input(replace(artefact(), uploaded=1_749_999_999), "LicenseRef-Proprietary"),),
+        variant={"cuda_version": ("13.4",), "cuda_fit": ("compat", "native")},
+        level=3,
+        tools={"rattler-build": "0.73.0", "zstd": "1.5.7"},
+    )
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    """The tiny checkout in git, with one commit."""
+    for name in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{name}_NAME", "somebody")
+        monkeypatch.setenv(f"GIT_{name}_EMAIL", "somebody@example.org")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+    workspace = tiny_checkout(tmp_path / "checkout")
+    (workspace.root / ".gitignore").write_text(".cache\n")
+    git(workspace.root, "init", "--quiet")
+    commit(workspace.root)
+    return workspace
+
+
+def git(folder: Path, *words: str) -> str:
+    return subprocess.run(["git", "-C", folder, *words], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def commit(folder: Path) -> str:
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--message", "change")
+    forget()
+    return git(folder, "rev-parse", "HEAD")
+
+
+def forget() -> None:
+    """Answers of git are kept for the life of a process."""
+    origins._commit.cache_clear()
+    origins._shallow.cache_clear()
+
+
+def recipe(where: Workspace, name: str = "hello") -> Recipe:
+    return Recipe(name, where.recipes / name)
+
+
+def test_the_commit_is_the_last_that_touched_the_recipe(repository: Workspace) -> None:
+    first = git(repository.root, "rev-parse", "HEAD")
+    (repository.recipes / "follower" / "LICENSE").write_text("Or not.\n")
+    second = commit(repository.root)
+    assert recipe_commit(recipe(repository)) == first
+    assert recipe_commit(recipe(repository, "follower")) == second
+
+
+def test_a_shared_script_belongs_to_the_recipe(repository: Workspace) -> None:
+    file = repository.recipes / "hello" / "recipe.yaml"
+    file.write_text(file.read_text().replace("  number: 0\n", "  number: 0\n  # file: ../common/x.sh\n"))
+    (repository.recipes / "common").mkdir()
+    (repository.recipes / "common" / "x.sh").write_text("true\n")
+    before = commit(repository.root), recipe_digest(recipe(repository))
+    (repository.recipes / "common" / "x.sh").write_text("false\n")
+    after = commit(repository.root), recipe_digest(recipe(repository))
+    assert before != after
+    assert recipe_commit(recipe(repository)) == after[0]
+
+
+def test_what_is_not_committed_has_no_commit(repository: Workspace) -> None:
+    (repository.recipes / "hello" / "new.txt").write_text("new")
+    forget()
+    assert recipe_commit(recipe(repository)) == ""
+    assert recipe_commit(recipe(repository, "follower")) != ""
+
+
+def test_outside_git_there_is_no_commit(tmp_path: Path) -> None:
+    workspace = tiny_checkout(tmp_path)
+    forget()
+    assert recipe_commit(recipe(workspace)) == ""
+    assert len(recipe_digest(recipe(workspace))) == 64
+
+
+def test_a_shallow_clone_does_not_name_the_commit_at_which_it_ends(repository: Workspace, tmp_path: Path) -> None:
+    (repository.recipes / "follower" / "LICENSE").write_text("Or not.\n")
+    newest = commit(repository.root)
+    git(tmp_path, "clone", "--quiet", "--depth", "1", f"file://{repository.root}", "shallow")
+    forget()
+    # To git, hello appears in the newest commit too.
+    assert git(tmp_path / "shallow", "log", "-1", "--format=%H", "--", "recipes/hello") == newest
+    assert recipe_commit(recipe(Workspace(tmp_path / "shallow"))) == ""
+
+
+def test_the_digest_does_not_depend_on_where_the_checkout_lies(tmp_path: Path) -> None:
+    digests = {recipe_digest(recipe(tiny_checkout(tmp_path / name))) for name in ("a", "b")}
+    assert len(digests) == 1
+
+
+def test_a_build_without_artefacts_has_a_time_and_one_with_them_that_of_the_newest(repository: Workspace) -> None:
+    hello, follower = tiny_plan(repository).builds
+    assert provenance(hello, 3).timestamp == artefact().uploaded
+    assert provenance(follower, 3).inputs == ()
+    assert provenance(follower, 3).place == "noarch"
+
+
+def test_an_sbom_says_all_of_it_and_is_valid(origin: Provenance) -> None:
+    text = sbom.write(INDEX, origin)
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text.decode()) is None
+    assert sbom.read(text) == sbom.Sbom("hello", "13.4.92", "h0_0", "linux-64", origin)
+    raw = json.loads(text)
+    assert raw["metadata"]["component"]["purl"] == "pkg:conda/hello@13.4.92?build=h0_0&subdir=linux-64"
+    assert raw["metadata"]["component"]["pedigree"]["commits"] == [{"uid": "1" * 40}]
+    (component,) = raw["components"]
+    assert component["hashes"] == [{"alg": "SHA-256", "content": artefact().sha256}]
+    assert component["licenses"] == [{"license": {"name": "LicenseRef-Proprietary"}}]
+
+
+def test_an_sbom_is_the_same_twice_and_another_for_anything_else(origin: Provenance) -> None:
+    first = sbom.write(INDEX, origin)
+    assert sbom.write(INDEX, origin) == first
+    others = [
+        sbom.write({**INDEX, "build": "h1_0"}, origin),
+        sbom.write(INDEX, replace(origin, commit="")),
+        sbom.write(INDEX, replace(origin, inputs=())),
+        sbom.write(INDEX, replace(origin, timestamp=origin.timestamp + 1)),
+        sbom.write(INDEX, replace(origin, variant={})),
+    ]
+    serials = {json.loads(text)["serialNumber"] for text in (first, *others)}
+    assert len(serials) == 6
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"[]", b"{}", b"\xff", b'{"bomFormat": "CycloneDX"}', b"[" * 100_000, b'{"metadata": {"component": 1}}'],
+    ids=["empty", "a list", "nothing in it", "no text", "only its name", "deep", "wrong types"],
+)
+def test_what_is_no_sbom_is_refused(text: bytes) -> None:
+    with pytest.raises(AuditFailed, match="an SBOM of ours cannot be read"):
+        sbom.read(text)
+
+
+@pytest.mark.parametrize("part", ["metadata", "components", "properties"])
+def test_an_sbom_of_somebody_else_is_refused(origin: Provenance, part: str) -> None:
+    raw = json.loads(sbom.write(INDEX, origin))
+    if part == "properties":
+        del raw["metadata"]["component"]["properties"]
+    elif part == "components":
+        raw["components"][0]["hashes"] = []
+    else:
+        del raw["metadata"]
+    with pytest.raises(AuditFailed, match="an SBOM of ours cannot be read"):
+        sbom.read(json.dumps(raw).encode())
+
+
+RENDERED = """recipe:
+  package:
+    name: hello
+  about:
+    description: |
+      timestamp: 2020
+build_configuration:
+  target_platform: linux-64
+  host_platform:
+    platform: linux-64
+    virtual_packages:
+    - __linux=6.1.0=0
+    - __cuda=13.0=0
+  build_platform:
+    platform: linux-aarch64
+    virtual_packages: []
+  directories:
+    host_prefix: /scratch/.tmp-1/bld/host_env_placehold_placehold_placeho
+  timestamp: 2026-11-21T16:05:42.166226554Z
+  packaging_settings:
+    archive_type: conda
+    compression_level: 1
+finalized_sources: []
+"""
+
+
+def test_metadata_names_no_machine(origin: Provenance) -> None:
+    files = {
+        "info/index.json": json.dumps({**INDEX, "timestamp": 1}).encode(),
+        "info/recipe/rendered_recipe.yaml": RENDERED.encode(),
+        "info/about.json": b'{"channels": ["file:///scratch/.tmp-1/channel"]}',
+        "info/tests/tests.yaml": b"- script: /scratch/.tmp-1\n",
+    }
+    found = portable(files, origin, {"/scratch/.tmp-1": "/build", "file:///scratch/.tmp-1": "file:///build"})
+    text = found["info/recipe/rendered_recipe.yaml"].decode()
+    assert "2026-11" not in text and "__linux" not in text and "__cuda" not in text and "aarch64" not in text
+    assert "  timestamp: 2025-06-15T15:06:40Z\n" in text
+    assert "      timestamp: 2020\n" in text, "the recipe's own words stay"
+    assert "    compression_level: 3\n" in text
+    assert "    host_prefix: /build/bld/host_env\n" in text
+    assert json.loads(found["info/index.json"])["timestamp"] == 1_750_000_000_000
+    assert found["info/about.json"] == b'{"channels": ["file:///build/channel"]}'
+    assert found["info/tests/tests.yaml"] == files["info/tests/tests.yaml"], "from the recipe: not the machine's"
+    assert sbom.read(found["info/sboms/hello.cdx.json"]).provenance == origin
+
+
+@pytest.mark.parametrize("line", ["  timestamp: 2026-11-21T16:05:42.166226554Z\n", "build_configuration:\n"])
+def test_metadata_of_another_shape_is_not_guessed_at(origin: Provenance, line: str) -> None:
+    files = {
+        "info/index.json": json.dumps(INDEX).encode(),
+        "info/recipe/rendered_recipe.yaml": RENDERED.replace(line, "").encode(),
+    }
+    with pytest.raises(BuildFailed, match=r"rattler-build 0\.73\.0 writes rendered recipes in another way"):
+        portable(files, origin, {})
