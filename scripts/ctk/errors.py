@@ -181,6 +181,12 @@ class PublishFailed(CtkError):
     exit_code = 24
 
 
+class LicenceChanged(CtkError):
+    """A component whose licence is not the one that was locked before, and that nobody accepted."""
+
+    exit_code = 27
+
+
 def problems(kind: type[CtkError], where: str, found: Sequence[str], step: str) -> CtkError:
     """One error that lists every problem found in one place, a line each."""
     count = f"{len(found)} problem" + ("s" if len(found) != 1 else "")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -22,7 +21,7 @@ from packaging.utils import canonicalize_name
 from unearth import Package, PackageFinder
 from unearth.utils import url_to_path
 
-from ctk import upload_time
+from ctk import inside, upload_time
 from ctk.errors import HashMismatch, IndexUnavailable, NotPublished
 from ctk.index_client import Pages, open_client
 from ctk.lock import Artefact
@@ -76,6 +75,7 @@ class Index:
         self.retry = retry if retry is not None else Retry(attempts=self.settings.retries + 1)
         self._client = open_client(self.settings)
         self._found: dict[str, tuple[IndexFile, ...]] = {}
+        self._sizes: dict[str, int] = {}
         self._lock = Lock()
 
     def __enter__(self) -> Index:
@@ -130,12 +130,13 @@ class Index:
         return same[0]
 
     def size(self, file: IndexFile) -> int:
-        """Bytes of a file, without reading it."""
-        head = self.retry.send(file.distribution, lambda: self._client.request("HEAD", file.url, headers=_IDENTITY))
-        if head.status_code == 200 and "Content-Length" in head.headers:
-            return int(head.headers["Content-Length"])
-        with self.stream(file) as (_, total, chunks):  # no HEAD there: the head of a GET says it too
-            return total if total is not None else sum(map(len, chunks))
+        """Bytes of a file, without reading it; asked once."""
+        with self._lock:
+            if file.url in self._sizes:
+                return self._sizes[file.url]
+        size = self._size(file)
+        with self._lock:
+            return self._sizes.setdefault(file.url, size)
 
     def sha256(self, file: IndexFile) -> str:
         """The hash that the index states, or that of the content where it states none."""
@@ -154,12 +155,12 @@ class Index:
 
         Raises:
             HashMismatch: When a wheel that was read whole is not what the index states.
+            MeasureFailed: When it cannot be read.
         """
         if file.metadata_url:
             return BytesParser().parsebytes(self._read(file, file.metadata_url))
-        with self.opened(file) as wheel, zipfile.ZipFile(wheel) as archive:
-            name = next(n for n in archive.namelist() if n.count("/") == 1 and n.endswith(".dist-info/METADATA"))
-            return BytesParser().parsebytes(archive.read(name))
+        with self.opened(file) as wheel, inside.members(wheel, file.file) as found:
+            return BytesParser().parsebytes(inside.metadata_of(found, file.file).text())
 
     def uploaded(self, file: IndexFile) -> int:
         """When a file was uploaded, in seconds since 1970; its newest member's time where the index does not say.
@@ -170,7 +171,7 @@ class Index:
         if file.uploaded is not None:
             return file.uploaded
         with self.opened(file) as content:
-            return upload_time.of_newest_member(content, file.file)
+            return inside.newest(content, file.file)
 
     @contextmanager
     def opened(self, file: IndexFile) -> Iterator[BinaryIO]:
@@ -231,6 +232,13 @@ class Index:
         headers = _IDENTITY | ({"Range": f"bytes={offset}-"} if offset else {})
         with self._open(file, file.url, headers) as answer:
             yield answer.status_code == 206, _total(answer), _chunks(answer, file)
+
+    def _size(self, file: IndexFile) -> int:
+        head = self.retry.send(file.distribution, lambda: self._client.request("HEAD", file.url, headers=_IDENTITY))
+        if head.status_code == 200 and "Content-Length" in head.headers:
+            return int(head.headers["Content-Length"])
+        with self.stream(file) as (_, total, chunks):  # no HEAD there: the head of a GET says it too
+            return total if total is not None else sum(map(len, chunks))
 
     def _listed(self, name: str) -> list[IndexFile]:
         try:

@@ -25,6 +25,8 @@ from ctk.paths import Workspace
 SCHEMA = 2
 BASE = "base"
 """The lock of the base channel, which is beside its recipes."""
+UNDECLARED = "NOASSERTION"
+"""The licence of what declares none; SPDX's word for it."""
 DOWNSTREAM = "downstream"
 """The lock of what somebody else builds against the channel: sources, and build tools that the base channel lacks."""
 _STEP = "run `ctk release add {0} --write` to write it anew"
@@ -57,12 +59,23 @@ class Artefact:
 
 @dataclass(frozen=True)
 class Component:
-    """A part of a release with a version of its own; a target without an artefact maps to None."""
+    """A part of a release with a version of its own.
+
+    Attributes:
+        name: Ours, e.g. ``cudart``.
+        distribution: Its name on the package index.
+        version: Its version there.
+        artefacts: By target; one without an artefact maps to None.
+        license: As its artefacts declare it, e.g. ``Apache-2.0``.
+        license_texts: sha256 of each text that its artefacts have as their licence; see `ctk.licences`.
+    """
 
     name: str
     distribution: str
     version: str
     artefacts: Mapping[str, Artefact | None]
+    license: str = UNDECLARED
+    license_texts: tuple[str, ...] = ()
 
     @property
     def variant_key(self) -> str:
@@ -164,8 +177,7 @@ def release_locks(workspace: Workspace) -> dict[str, ReleaseLock]:
     Raises:
         LockError: For the first release that is not valid.
     """
-    locks = [load(path) for path in workspace.variants.glob("*.lock")]
-    return {lock.name: lock for lock in sorted(locks, key=_order)}
+    return {lock.name: lock for lock in in_order(load(path) for path in workspace.variants.glob("*.lock"))}
 
 
 def find_release(locks: Mapping[str, ReleaseLock], name: str) -> ReleaseLock:
@@ -178,6 +190,11 @@ def find_release(locks: Mapping[str, ReleaseLock], name: str) -> ReleaseLock:
         if name in (lock.name, lock.minor, lock.release):
             return lock
     raise UnknownName.of("release", name, [lock.minor or lock.name for lock in locks.values()])
+
+
+def in_order(locks: Iterable[ReleaseLock]) -> list[ReleaseLock]:
+    """CTK releases by version, then the others."""
+    return sorted(locks, key=_order)
 
 
 def _order(lock: ReleaseLock) -> tuple[bool, Version]:
@@ -201,6 +218,8 @@ def dump(lock: ReleaseLock) -> str:
         top["components"][component.name] = CommentedMap(
             distribution=component.distribution,
             version=Quoted(component.version),
+            license=Quoted(component.license),
+            license_texts=_listed(component.license_texts),
             artefacts=CommentedMap((t, _artefact(a)) for t, a in component.artefacts.items()),
         )
     if lock.is_ctk:

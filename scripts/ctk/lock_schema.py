@@ -58,6 +58,12 @@ def _moment(text: str) -> str:
     return text
 
 
+def _one_line(text: str) -> str:
+    if not text.isprintable() or not text or text != " ".join(text.split()):
+        raise ValueError("a licence is one line of text, NOASSERTION where none is declared")
+    return text
+
+
 def _known_place(text: str) -> str:
     if text not in PLACES:
         raise ValueError(f"unknown place {text!r}; places are {', '.join(PLACES)}")
@@ -72,6 +78,7 @@ Sha256 = Annotated[str, AfterValidator(_sha256)]
 FileName = Annotated[str, AfterValidator(_file)]
 Moment = Annotated[str, AfterValidator(_moment)]
 Place = Annotated[str, AfterValidator(_known_place)]
+LicenceText = Annotated[str, AfterValidator(_one_line)]
 Number = Annotated[str, Field(pattern=r"^\d+\.\d+$")]
 
 
@@ -94,7 +101,16 @@ class ManifestModel(ArtefactModel):
 class ComponentModel(_Model):
     distribution: Name
     version: VersionText
+    license: LicenceText
+    license_texts: list[Sha256]
     artefacts: dict[Target, ArtefactModel | None]
+
+    @field_validator("license_texts")
+    @classmethod
+    def _sorted(cls, values: list[str]) -> list[str]:
+        if values != sorted(set(values)):
+            raise ValueError("they are sorted, and none comes twice")
+        return values
 
 
 class FactsModel(_Model):
@@ -173,7 +189,7 @@ def _lock(model: LockModel) -> ReleaseLock:
             t: Artefact(name, c.distribution, c.version, t, *_file_fields(a)) if a else None
             for t, a in c.artefacts.items()
         }
-        components[name] = Component(name, c.distribution, c.version, artefacts)
+        components[name] = Component(name, c.distribution, c.version, artefacts, c.license, tuple(c.license_texts))
     m, f = model.manifest, model.facts
     manifest = Artefact(m.distribution, m.distribution, m.version, NOARCH, *_file_fields(m)) if m else None
     facts = Facts(tuple(f.gpu_architectures), f.ptx_isa, f.glibc) if f else None

@@ -69,6 +69,10 @@ def summary(old: ReleaseLock | None, new: ReleaseLock) -> Iterator[str]:
         before, after = old.components[name], new.components[name]
         if before.version != after.version:
             yield f"  {name} {before.version} -> {after.version}"
+        if before.license != after.license:
+            yield f"  {name} has another licence: {before.license} -> {after.license}"
+        elif before.license_texts != after.license_texts:
+            yield f"  {name} has another licence text, declared as {after.license}"
         had, has = ({t for t, a in c.artefacts.items() if a} for c in (before, after))
         yield from (f"  {name} is no longer published for {target}" for target in sorted(had - has))
         yield from (f"  {name} is published for {target} now" for target in sorted(has - had))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from packaging.specifiers import SpecifierSet
@@ -13,7 +14,7 @@ from ctk import base, facts, manifest, projects, wheels
 from ctk.components import CTK_COMPONENTS, MANIFEST
 from ctk.errors import CtkError, Incomplete, LockError, NotPublished, UnknownName, problems
 from ctk.index import Index, IndexFile
-from ctk.lock import BASE, Artefact, Component, ReleaseLock, load, path_of
+from ctk.lock import BASE, Artefact, Component, ReleaseLock, in_order, load, path_of
 from ctk.paths import Workspace
 from ctk.platforms import NOARCH, PLATFORMS
 from ctk.project import python_tags
@@ -98,6 +99,21 @@ def make(index: Index, name: str, workspace: Workspace, *, partial: bool = False
     if facts.still_true(old, new):
         return facts.with_facts(new, old.facts)
     return replace(new, measured=facts.still_measured(old, new))
+
+
+def lockable(index: Index, names: Iterable[str], workspace: Workspace) -> list[ReleaseLock]:
+    """Releases as `make` gives them, whole or not, without those whose manifest this tool does not understand."""
+    made = []
+    for name in names:
+        with suppress(LockError):
+            made.append(make(index, name, workspace, partial=True))
+    return made
+
+
+def in_place(workspace: Workspace) -> dict[str, ReleaseLock]:
+    """Every lock in place that can be trusted, by name, oldest first; the base channel's too."""
+    names = [path.stem for path in workspace.variants.glob("*.lock")] + [BASE]
+    return {lock.name: lock for lock in in_order(filter(None, (present(workspace, name) for name in names)))}
 
 
 def present(workspace: Workspace, name: str) -> ReleaseLock | None:
@@ -255,4 +271,4 @@ def _offers(index: Index, distribution: str, accepted: SpecifierSet) -> list[tup
 def _component(index: Index, part: Part) -> Component:
     subdirs = {subdir for members in part.places.values() for subdir in members}
     made = wheels.component(index, part.name, part.files, [s for s in PLATFORMS if s in subdirs])
-    return Component(part.name, made.distribution, made.version, {s: made.artefacts.get(s) for s in PLATFORMS})
+    return replace(made, artefacts={s: made.artefacts.get(s) for s in PLATFORMS})

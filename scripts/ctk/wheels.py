@@ -11,6 +11,7 @@ from packaging.tags import Tag
 from packaging.utils import parse_wheel_filename
 from packaging.version import Version
 
+from ctk import licences
 from ctk.index import Index, IndexFile
 from ctk.lock import Artefact, Component
 from ctk.platforms import NOARCH, PLATFORMS
@@ -64,10 +65,10 @@ def files_of(files: Iterable[IndexFile], version: Version) -> list[IndexFile]:
 
 
 def component(index: Index, name: str, files: Sequence[IndexFile], targets: Sequence[str]) -> Component:
-    """A component of the wheels of one version, asking the index for the sizes.
+    """A component of the wheels of one version, asking the index for what a listing does not say.
 
     Args:
-        index: Asked for what a listing does not say.
+        index: Asked.
         name: Our name of the component.
         files: The wheels of one version; at least one.
         targets: Wanted; one without a wheel gets None.
@@ -75,7 +76,8 @@ def component(index: Index, name: str, files: Sequence[IndexFile], targets: Sequ
     chosen = {target: wheel_for(files, target) for target in targets}
     with ThreadPoolExecutor(8) as pool:
         artefacts = dict(pool.map(lambda item: (item[0], _artefact(index, name, *item)), chosen.items()))
-    return Component(name, files[0].distribution, files[0].version, artefacts)
+        found = list(pool.map(lambda file: licences.read(index, file), dict.fromkeys(f for f in chosen.values() if f)))
+    return Component(name, files[0].distribution, files[0].version, artefacts, *licences.together(found))
 
 
 def _artefact(index: Index, name: str, target: str, file: IndexFile | None) -> Artefact | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from ctk import wheels
+from ctk import licences, wheels
 from ctk.errors import NotPublished
 from ctk.index import Index
 from ctk.lock import DOWNSTREAM, Component, ReleaseLock, dump, variant_config
@@ -32,7 +32,8 @@ def source(index: Index, name: str) -> Component:
         raise NotPublished(f"the package index has no source distribution of {name}", "ask whoever runs the index")
     newest = max(finals, key=lambda f: Version(f.version))
     artefact = wheels.artefact(index, name, NOARCH, newest)
-    return Component(name, newest.distribution, newest.version, {NOARCH: artefact})
+    licence = licences.together([licences.read(index, newest)])
+    return Component(name, newest.distribution, newest.version, {NOARCH: artefact}, *licence)
 
 
 def tool(index: Index, name: str, accepted: str, targets: tuple[str, ...]) -> Component:

@@ -26,6 +26,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
 @pytest.fixture
 def index(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeIndex]:
     with serve() as index:
+        index.html = False  # as the usual index answers: it says when a file was uploaded
         configure_pip(monkeypatch, index, retries="0", timeout="2")
         add_ctk_12(index)
         add_ctk_13(index)

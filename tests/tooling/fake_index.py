@@ -21,6 +21,8 @@ from threading import Thread
 
 import pytest
 
+LICENCE = b"A licence.\n"
+
 
 @dataclass
 class Fault:
@@ -96,12 +98,15 @@ class FakeIndex:
         tags: str = "py3-none-any",
         *,
         requires: Iterable[str] = (),
+        metadata: Iterable[str] = (),
+        licence: bytes = LICENCE,
         files: Mapping[str, bytes] | None = None,
         yanked: bool = False,
         requires_python: str = "",
     ) -> bytes:
-        """Offer a made-up wheel; its bytes are the same every time."""
-        content = wheel(name, version, tags, requires, files or {})
+        """Offer a made-up wheel; its bytes are the same every time. ``metadata`` is more lines of its METADATA."""
+        lines = [*metadata, *(f"Requires-Dist: {r}" for r in requires)]
+        content = wheel(name, version, tags, lines, files or {}, licence)
         file = f"{name.replace('-', '_')}-{version}-{tags}.whl"
         self.add(file, content, yanked=yanked, requires_python=requires_python)
         return content
@@ -115,15 +120,20 @@ class FakeIndex:
         return None
 
 
-def wheel(name: str, version: str, tags: str, requires: Iterable[str], files: Mapping[str, bytes]) -> bytes:
-    """A wheel with METADATA and the given files; for extension modules the tags keep contents apart."""
+def wheel(
+    name: str, version: str, tags: str, lines: Iterable[str], files: Mapping[str, bytes], licence: bytes = LICENCE
+) -> bytes:
+    """A wheel with these lines in its METADATA and the given files; for extension modules the tags keep contents apart.
+
+    Without a text of its licence where that is empty.
+    """
     info = f"{name.replace('-', '_')}-{version}.dist-info"
-    metadata = [f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}", *(f"Requires-Dist: {r}" for r in requires)]
+    metadata = [f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}", *lines]
     everything = {
         **files,
         f"{info}/METADATA": ("\n".join(metadata) + "\n").encode(),
         f"{info}/WHEEL": f"Wheel-Version: 1.0\nTag: {tags}\n".encode(),
-        f"{info}/licenses/License.txt": b"A licence.\n",
+        **({f"{info}/licenses/License.txt": licence} if licence else {}),
         f"{info}/RECORD": b"",
     }
     out = io.BytesIO()

@@ -166,15 +166,15 @@ def test_every_problem_is_listed_with_component_and_line(tmp_path: Path) -> None
     for expected in (
         "cuda-13.4.lock line 2: schema: Input should be less than or equal to 2",
         "cuda-13.4.lock line 15: component cudart version: Input should be a valid string, not 13.4",
-        "cuda-13.4.lock line 17: component cudart linux-64, sha256: a sha256 is 64 hexadecimal digits in lower case",
-        "cuda-13.4.lock line 17: component cudart linux-64, size: Input should be greater than 0",
-        "cuda-13.4.lock line 18: component cudart linux-aarch64, sha256: missing",
-        "cuda-13.4.lock line 18: component cudart linux-aarch64, size: missing",
-        "cuda-13.4.lock line 18: component cudart linux-aarch64, uploaded: missing",
-        "cuda-13.4.lock line 19: component cudart win-63: unknown target 'win-63'",
-        "cuda-13.4.lock line 22: component nvrtc colour: is no field of the file",
-        "cuda-13.4.lock line 21: component nvrtc distribution: missing",
-        "cuda-13.4.lock line 31: facts.ptx_isa: Input should be a valid string, not 9.4",
+        "cuda-13.4.lock line 19: component cudart linux-64, sha256: a sha256 is 64 hexadecimal digits in lower case",
+        "cuda-13.4.lock line 19: component cudart linux-64, size: Input should be greater than 0",
+        "cuda-13.4.lock line 20: component cudart linux-aarch64, sha256: missing",
+        "cuda-13.4.lock line 20: component cudart linux-aarch64, size: missing",
+        "cuda-13.4.lock line 20: component cudart linux-aarch64, uploaded: missing",
+        "cuda-13.4.lock line 21: component cudart win-63: unknown target 'win-63'",
+        "cuda-13.4.lock line 24: component nvrtc colour: is no field of the file",
+        "cuda-13.4.lock line 23: component nvrtc distribution: missing",
+        "cuda-13.4.lock line 35: facts.ptx_isa: Input should be a valid string, not 9.4",
     ):
         assert any(expected in line for line in lines), expected
 
@@ -182,8 +182,8 @@ def test_every_problem_is_listed_with_component_and_line(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ("  nvrtc:", "  cudart:", "line 21: component cudart: stated twice"),
-        ("      win-arm64:", "      win-64:", "line 20: component cudart win-64: stated twice"),
+        ("  nvrtc:", "  cudart:", "line 23: component cudart: stated twice"),
+        ("      win-arm64:", "      win-64:", "line 22: component cudart win-64: stated twice"),
         ('since: "1980-01-01T00:00:00Z"\n', "", "line 2: since: a CTK release says when its minor appeared"),
         ('since: "1980-01-01', 'since: "1980-1-1', "line 4: since: '1980-1-1T00:00:00Z' is not a moment in UTC"),
         ('release: "13.4.3"', 'release: "13.5.3"', "line 3: release: 13.5.3 belongs into cuda-13.5.lock"),
@@ -220,7 +220,7 @@ def test_a_lock_of_an_older_schema_says_so_and_nothing_else(tmp_path: Path) -> N
 
 def test_a_platform_left_out_is_not_a_platform_without_artefact(tmp_path: Path) -> None:
     path = write(tmp_path, ctk_lock("13.4.3", None, component(targets=("linux-64", "win-64"))))
-    with pytest.raises(LockError, match="line 16: component cudart: says nothing about linux-aarch64, win-arm64"):
+    with pytest.raises(LockError, match="line 18: component cudart: says nothing about linux-aarch64, win-arm64"):
         load(path)
 
 

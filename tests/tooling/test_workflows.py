@@ -133,6 +133,6 @@ def test_the_release_check_proposes_what_one_command_makes() -> None:
     assert [text.index(word) for word in order] == sorted(text.index(word) for word in order)
     assert load(FOLDER / "release-check.yml")["on"]["schedule"]
     script = (ROOT / "scripts" / "new-release").read_text()
-    order = ["release add --newer --write", "release measure --write", "$ctk verify", "$ctk build", "release diff"]
+    order = ['release add "$@" $newer --write', "release measure --write", "$ctk verify", "$ctk build", "release diff"]
     assert [script.index(word) for word in order] == sorted(script.index(word) for word in order)
     assert "output/new-release.md" in script

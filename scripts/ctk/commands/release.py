@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from ctk import exclusions, facts, freshness, project, release, release_table
+from ctk import exclusions, facts, freshness, licences, project, release, release_table
 from ctk.errors import BadValue, OutOfDate
 from ctk.fetch import borrowed, missing
 from ctk.index import Index
@@ -43,11 +43,17 @@ def add_command(
     partial: Annotated[
         bool, typer.Option("--partial", help="Lock a release of which the index lacks something; the lock says what.")
     ] = False,
+    accepted: Annotated[
+        list[str] | None,
+        typer.Option("--accept-licence", metavar="COMPONENT", help="Accept its changed licence. May be repeated."),
+    ] = None,
+    accept_all: Annotated[bool, typer.Option("--accept-licences", help="Accept every changed licence.")] = False,
 ) -> None:
     """Lock the newest patch of CTK minors, and the Python projects of their majors; or the base channel.
 
     Shows the difference to the locks in place. Facts are kept while the files they were measured from stay the same.
-    A release that is not whole on the index is refused.
+    A release that is not whole on the index is refused, and one with a component whose licence is not the one that is
+    locked, here or for the newest other release, until that is accepted.
 
     Example: ctk release add 12.9 13.4 --write
     """
@@ -59,6 +65,7 @@ def add_command(
         for name in release.names_of(releases or _newer(index, here, reporter)):
             reporter.say(f"{name}: asking the package index")
             made.append(release.make(index, name, here, partial=partial))
+    licences.check(release.in_place(here), made, accepted or (), accept_all)
     _settle(made, here, reporter, write_, check)
     unmeasured = [lock.minor for lock in made if lock.is_ctk and lock.facts is None]
     if unmeasured:
@@ -129,14 +136,19 @@ def check_command(
     with Index() as index:
         rows = freshness.compare(index, locks, here)
         states = freshness.states(index, locks, exclusions.load(here).unpublished, minors)
+        shown = [row for row in rows if not releases or row.release in release.names_of(releases)]
+        newer = sorted({row.release for row in shown if row.is_newer})
+        changed = licences.changes(locks, release.lockable(index, newer, here))
     columns = ("release", "what", "locked", "would lock", "newest", "verdict")
-    shown = [row for row in rows if not releases or row.release in release.names_of(releases)]
     reporter.table("locks and the package index", columns, [row.cells for row in shown])
     _show_states(states, reporter)
+    if changed:
+        columns = ("release", "component", "compared with", "its licence there", "its licence now")
+        cells = [(c.release, c.new.name, c.before, *c.old_and_new) for c in changed]
+        reporter.table("licences that `ctk release add` refuses until they are accepted", columns, cells)
     lacking = {s.minor: s.published for s in states if s.published and s.published.missing}
     if lacking and not partial:
         raise release.incomplete(lacking)
-    newer = sorted({row.release for row in shown if row.is_newer})
     if newer:
         command = f"ctk release add {' '.join(name.removeprefix('cuda-') for name in newer)} --write"
         if exit_code:

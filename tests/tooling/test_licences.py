@@ -1,0 +1,326 @@
+"""What is locked of licences, and that a change of one stops `ctk release add` until a person accepts it."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+from ctk_release import Run, cells, snapshot
+from fake_ctk import WHEELS_13, add_component, manifest_13
+from fake_index import LICENCE, FakeIndex, serve
+
+from ctk import licences
+from ctk.errors import LicenceChanged, LockError, MeasureFailed, OutOfDate, UnknownName
+from ctk.index import Index, IndexSettings, Retry
+from ctk.licences import Licence
+from ctk.lock import Component, load
+from ctk.paths import Workspace
+
+pytest_plugins = ["ctk_release_fixtures"]
+ROOT = Path(__file__).resolve().parents[2]
+NVRTC = "nvidia-cuda-nvrtc"
+TEXT = hashlib.sha256(LICENCE).hexdigest()
+NEW_TEXT = b"You may do nothing with it.\n"
+
+
+def sha256(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()
+
+
+def add_nvrtc(
+    index: FakeIndex, version: str, *metadata: str, licence: bytes = LICENCE, tags: tuple[str, ...] = WHEELS_13
+) -> None:
+    """A newer NVRTC, which the manifest of 13.4 accepts."""
+    for tag in tags:
+        index.add_wheel(NVRTC, version, f"py3-none-{tag}", metadata=metadata, licence=licence)
+
+
+def nvrtc(here: Workspace, name: str = "cuda-13.4") -> Component:
+    return load(here.variants / f"{name}.lock").components["nvrtc"]
+
+
+@pytest.fixture
+def server() -> Iterator[FakeIndex]:
+    with serve() as index:
+        yield index
+
+
+def read(server: FakeIndex, distribution: str = "tool") -> Licence:
+    with Index(IndexSettings(index_url=server.url, timeout=2), Retry(attempts=1)) as index:
+        return licences.read(index, index.files(distribution)[0])
+
+
+@pytest.mark.parametrize(
+    ("metadata", "expected"),
+    [
+        (["License-Expression: LicenseRef-NVIDIA-Proprietary"], "LicenseRef-NVIDIA-Proprietary"),
+        (["License: BSD", "License-Expression: BSD-2-Clause"], "BSD-2-Clause"),
+        (["License: NVIDIA Proprietary Software", "Classifier: License :: A"], "NVIDIA Proprietary Software"),
+        (["License:   Apache\n   2.0  "], "Apache 2.0"),
+        (["License: UNKNOWN", "Classifier: License :: OSI Approved :: MIT License"], "OSI Approved :: MIT License"),
+        (["Classifier: License :: B", "Classifier: Topic :: C", "Classifier: License :: A"], "A; B"),
+        (["License:", "Classifier: Topic :: C"], "NOASSERTION"),
+        ([], "NOASSERTION"),
+    ],
+)
+def test_what_is_declared_is_one_line(metadata: list[str], expected: str) -> None:
+    assert licences.declared(Parser().parsestr("\n".join(["Name: a", *metadata]) + "\n\n")) == expected
+
+
+def test_a_whole_text_as_the_declaration_is_its_first_line_and_a_hash() -> None:
+    text = "The licence of it\n\n" + "Do what you like. " * 20
+
+    def of(text: str) -> str:
+        return licences.declared(Parser().parsestr("License: " + text.replace("\n", "\n        ") + "\n\n"))
+
+    digest = sha256(" ".join(text.split()).encode())
+    assert of(text) == f"The licence of it (text {digest})"
+    assert of(text.replace("\n\n", "\n \t\n")) == of(text)
+    assert of(text + "And no more.") != of(text)
+
+
+def test_texts_are_those_of_the_dist_info_folder_whatever_their_line_ends(server: FakeIndex) -> None:
+    server.add_wheel(
+        "tool", "1", metadata=["License-Expression: MIT"], licence=b"A\r\nB\n", files={"tool/LICENSE": b"C"}
+    )
+    assert read(server) == Licence("MIT", sha256(b"A\nB\n"))
+    server.add_wheel("tool", "2", licence=b"", files={"tool/LICENSE": b"C"})
+    assert read(server) == Licence("NOASSERTION", None)
+
+
+def test_several_texts_have_one_hash(server: FakeIndex) -> None:
+    more = {"tool-1.dist-info/licenses/NOTICE": b"N", "tool-1.dist-info/licenses/src/COPYING": b"C"}
+    server.add_wheel("tool", "1", files={**more, "tool-1.dist-info/licenses/AUTHORS": b"X"})
+    every = sorted(sha256(text) for text in (LICENCE, b"N", b"C"))
+    assert read(server).text == sha256("\n".join(every).encode())
+
+
+def test_a_large_wheel_is_not_fetched_for_it(server: FakeIndex) -> None:
+    content = server.add_wheel("tool", "1", metadata=["License: X"], files={"tool/data.bin": bytes(3_000_000)})
+    assert read(server) == Licence("X", TEXT)
+    parts = [r.range for r in server.requests if r.method == "GET" and "/files/" in r.path]
+    assert len(parts) == 1
+    assert parts[0]
+    assert len(content) > 3_000_000
+
+
+def test_a_source_distribution_says_it_too(server: FakeIndex) -> None:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as archive:
+        for name, text in (("PKG-INFO", b"License: X\n"), ("LICENSE", LICENCE), ("src/LICENSE", b"of others")):
+            member = tarfile.TarInfo(f"tool-1/{name}")
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text))
+    server.add("tool-1.tar.gz", out.getvalue())
+    assert read(server) == Licence("X", TEXT)
+
+
+def test_a_wheel_without_metadata_or_with_a_bomb_for_it_is_an_error(server: FakeIndex) -> None:
+    server.add("tool-1-py3-none-any.whl", b"PK\5\6" + bytes(18))  # an empty zip
+    with pytest.raises(MeasureFailed, match=r"tool-1-py3-none-any.whl has no METADATA"):
+        read(server)
+    server.add_wheel("tool", "2", licence=bytes(5_000_000))
+    with pytest.raises(MeasureFailed, match=r"License.txt has 5000000 bytes, which is no text"):
+        read(server)
+
+
+def test_a_lock_has_the_licence_of_each_component(run: Run, here: Workspace, index: FakeIndex) -> None:
+    add_nvrtc(index, "13.4.92.1", "License: NVIDIA Proprietary Software", tags=WHEELS_13[:3])
+    add_nvrtc(index, "13.4.92.1", "License: NVIDIA Proprietary Software", licence=NEW_TEXT, tags=WHEELS_13[3:])
+    run("add", "13.4", "--write")
+    assert nvrtc(here).license == "NVIDIA Proprietary Software"
+    assert nvrtc(here).license_texts == tuple(sorted([TEXT, sha256(NEW_TEXT)]))
+    others = [c for c in load(here.variants / "cuda-13.4.lock").components.values() if c.name != "nvrtc"]
+    assert {(c.license, c.license_texts) for c in others} == {("NOASSERTION", (TEXT,))}
+
+
+@pytest.mark.parametrize("mode", [[], ["--write"], ["--check"], ["--partial", "--write"]])
+def test_another_declaration_stops_it_and_nothing_is_written(
+    run: Run, here: Workspace, index: FakeIndex, mode: list[str]
+) -> None:
+    run("add", "13.4", "--write")
+    before = snapshot(here)
+    add_nvrtc(index, "13.4.92.1", "License: Buy it first")
+    with pytest.raises(LicenceChanged) as error:
+        run("add", "13.4", *mode)
+    assert error.value.exit_code == 27
+    line = "cuda-13.4 nvrtc (nvidia-cuda-nvrtc 13.4.92.1): NOASSERTION in cuda-13.4 -> Buy it first"
+    assert error.value.cause == f"licences that are not those locked before: 1 problem\n  - {line}"
+    assert "--accept-licence nvrtc" in error.value.step
+    assert "nothing was written" in error.value.step
+    assert snapshot(here) == before
+
+
+def test_another_text_under_the_same_name_stops_it_too(run: Run, here: Workspace, index: FakeIndex) -> None:
+    run("add", "13.4", "--write")
+    before = snapshot(here)
+    add_nvrtc(index, "13.4.92.1", licence=NEW_TEXT)
+    old, new = f"NOASSERTION (text {TEXT[:12]})", f"NOASSERTION (text {sha256(NEW_TEXT)[:12]})"
+    with pytest.raises(LicenceChanged) as error:
+        run("add", "13.4", "--write")
+    assert f"{old} in cuda-13.4 -> {new}" in error.value.cause
+    assert snapshot(here) == before
+
+
+@pytest.mark.parametrize("option", [["--accept-licence", "nvrtc"], ["--accept-licences"]])
+def test_what_is_accepted_is_locked_and_not_asked_again(
+    run: Run, here: Workspace, index: FakeIndex, option: list[str]
+) -> None:
+    run("add", "13.4", "--write")
+    add_nvrtc(index, "13.4.92.1", "License: Buy it first", licence=NEW_TEXT)
+    shown = run("add", "13.4", "--write", *option)
+    assert "nvrtc has another licence: NOASSERTION -> Buy it first" in shown
+    assert '+    license: "Buy it first"' in shown
+    assert (nvrtc(here).license, nvrtc(here).license_texts) == ("Buy it first", (sha256(NEW_TEXT),))
+    assert "nothing changes" in run("add", "13.4", "--write")
+
+
+def test_one_acceptance_is_not_another_s(run: Run, here: Workspace, index: FakeIndex) -> None:
+    run("add", "13.4", "--write")
+    add_nvrtc(index, "13.4.92.1", "License: Buy it first")
+    add_component(index, "nvidia-nvvm", "13.4.92.1", WHEELS_13)
+    for tag in WHEELS_13:
+        index.add_wheel("nvidia-nvvm", "13.4.92.1", f"py3-none-{tag}", metadata=["License: Buy it first"])
+    with pytest.raises(LicenceChanged) as error:
+        run("add", "13.4", "--write", "--accept-licence", "nvvm")
+    assert "nvrtc" in error.value.cause
+    assert "nvvm" not in error.value.cause
+    run("add", "13.4", "--write", "--accept-licence", "nvvm", "--accept-licence", "nvrtc")
+
+
+def test_a_name_of_no_component_is_not_accepted(run: Run, here: Workspace, index: FakeIndex) -> None:
+    with pytest.raises(UnknownName, match="unknown component 'nvrct'") as error:
+        run("add", "13.4", "--write", "--accept-licence", "nvrct")
+    assert "nvrtc" in error.value.step
+    assert snapshot(here) == {}
+
+
+def test_a_new_minor_is_compared_with_the_newest_of_its_major(run: Run, here: Workspace, index: FakeIndex) -> None:
+    run("add", "12.9", "13.4", "--write")
+    before = snapshot(here)
+    add_next_minor(index)
+    with pytest.raises(LicenceChanged, match=r"cuda-13.5 nvrtc .*: NOASSERTION in cuda-13.4 -> Buy it first"):
+        run("add", "13.5", "--write")
+    assert snapshot(here) == before
+    run("add", "13.5", "--write", "--accept-licence", "nvrtc")
+    assert nvrtc(here, "cuda-13.5").license == "Buy it first"
+    assert nvrtc(here).license == "NOASSERTION"
+
+
+def test_a_new_major_is_compared_with_the_newest_release(run: Run, here: Workspace, index: FakeIndex) -> None:
+    run("add", "12.9", "--write")
+    add_nvrtc(index, "13.4.92.1", "License: Buy it first")
+    with pytest.raises(LicenceChanged, match=r"cuda-13.4 nvrtc .*: NOASSERTION in cuda-12.9 -> Buy it first"):
+        run("add", "13.4")
+
+
+def test_the_first_lock_and_a_new_component_have_nothing_to_differ_from(
+    run: Run, here: Workspace, index: FakeIndex
+) -> None:
+    add_nvrtc(index, "13.4.92.1", "License: Buy it first")
+    run("add", "13.4", "--write")
+    for tag in WHEELS_13:
+        index.add_wheel("nvidia-cublas", "13.1", f"py3-none-{tag}", metadata=["License: New"])
+    requires = [*manifest_13(), "nvidia-cublas==13.1.*; extra == 'cublas'"]
+    index.add_wheel("cuda-toolkit", "13.4.4", "py2.py3-none-any", requires=requires)
+    run("add", "13.4", "--write")
+    assert load(here.variants / "cuda-13.4.lock").components["cublas"].license == "New"
+
+
+def test_a_text_that_is_gone_is_no_change(run: Run, here: Workspace, index: FakeIndex) -> None:
+    add_nvrtc(index, "13.4.92.1", tags=WHEELS_13[:3])
+    add_nvrtc(index, "13.4.92.1", licence=NEW_TEXT, tags=WHEELS_13[3:])
+    run("add", "13.4", "--write")
+    add_nvrtc(index, "13.4.92.2")
+    shown = run("add", "13.4", "--write")
+    assert "nvrtc has another licence text, declared as NOASSERTION" in shown
+    assert nvrtc(here).license_texts == (TEXT,)
+
+
+def test_python_projects_are_held_to_it_too(run: Run, here: Workspace, index: FakeIndex) -> None:
+    run("add", "python-13", "--write")
+    index.add_wheel("cuda-pathfinder", "1.9.3", requires_python=">=3.11", metadata=["License: Buy it first"])
+    with pytest.raises(LicenceChanged, match=r"python-13 cuda-pathfinder .*1.9.3\): NOASSERTION in python-13 -> Buy"):
+        run("add", "python-13", "--write")
+
+
+def test_a_damaged_lock_is_not_what_a_licence_is_compared_with(run: Run, here: Workspace, index: FakeIndex) -> None:
+    run("add", "12.9", "13.4", "--write")
+    (here.variants / "cuda-13.4.lock").write_text("schema: [\n")
+    add_nvrtc(index, "13.4.92.1", "License: Buy it first")
+    with pytest.raises(LicenceChanged, match=r"NOASSERTION in cuda-12.9 -> Buy it first"):
+        run("add", "13.4", "--write")
+
+
+def test_check_shows_it_and_does_not_fail(run: Run, here: Workspace, index: FakeIndex) -> None:
+    run("add", "13.4", "--write")
+    assert "accepted" not in run("check")
+    add_next_minor(index)
+    rows = cells(run("check"))
+    assert ("cuda-13.5", "nvrtc", "cuda-13.4", "NOASSERTION", "Buy it first") in rows
+    with pytest.raises(OutOfDate, match=r"newer files for cuda-13.5"):
+        run("check", "--exit-code")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "passed"),
+    [
+        ([], "--newer --write"),
+        (["13.6"], "13.6 --write"),
+        (["--accept-licences"], "--accept-licences --newer --write"),
+        (["--accept-licence", "cudart"], "--accept-licence cudart --newer --write"),
+        (["--accept-licence", "cudart", "13.6"], "--accept-licence cudart 13.6 --write"),
+    ],
+)
+def test_the_one_command_for_a_release_passes_an_acceptance_on(
+    tmp_path: Path, arguments: list[str], passed: str
+) -> None:
+    for name, text in (
+        ("scripts/new-release", (ROOT / "scripts" / "new-release").read_text()),
+        ("scripts/setup", ""),
+        (".venv/bin/ctk", '#!/bin/sh\necho "$@" >>asked\n'),
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    subprocess.run(["scripts/new-release", *arguments], cwd=tmp_path, check=True, capture_output=True)
+    assert (tmp_path / "asked").read_text().splitlines() == [f"release add {passed}", "release measure --write"]
+
+
+def add_next_minor(index: FakeIndex) -> None:
+    add_nvrtc(index, "13.5.37", "License: Buy it first")
+    requires = [r.replace("nvrtc==13.4.92.*", "nvrtc==13.5.37.*") for r in manifest_13()]
+    index.add_wheel("cuda-toolkit", "13.5.0", "py2.py3-none-any", requires=requires)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ('license: "NOASSERTION"', "license: null", "license: Input should be a valid string, not None"),
+        ('license: "NOASSERTION"', 'license: ""', "license: a licence is one line of text"),
+        ('license: "NOASSERTION"', 'license: "A\\nB"', "license: a licence is one line of text"),
+        ('license: "NOASSERTION"', 'license: "A\\e[2J"', "license: a licence is one line of text"),
+        ('    license: "NOASSERTION"\n', "", "license: missing"),
+        (f'license_texts: ["{TEXT}"]', 'license_texts: ["MIT"]', "a sha256 is 64 hexadecimal digits"),
+        (f'["{TEXT}"]', f'["{TEXT}", "{TEXT}"]', "they are sorted, and none comes twice"),
+        (f'["{TEXT}"]', f'["{"f" * 64}", "{TEXT}"]', "they are sorted, and none comes twice"),
+    ],
+)
+def test_a_lock_that_lies_about_it_is_refused(
+    run: Run, here: Workspace, index: FakeIndex, old: str, new: str, problem: str
+) -> None:
+    run("add", "13.4", "--write")
+    path = here.variants / "cuda-13.4.lock"
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    with pytest.raises(LockError) as error:
+        load(path)
+    assert problem in str(error.value)
