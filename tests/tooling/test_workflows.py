@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shlex
 import subprocess
@@ -49,7 +51,7 @@ def commands(path: Path) -> Iterator[list[str]]:
     for step in steps(path):
         text = re.sub(r"\$\{\{.*?\}\}", "", step.get("run", "")).replace("\\\n", " ")
         for line in re.findall(r"\.venv/bin/ctk ([^\n)|&]*)", text):
-            line = re.sub(r"\$(WHAT|words)\b", "", line)
+            line = re.sub(r"\$(WHAT|words|OPTIONS)\b", "", line)
             yield [re.sub(r"\$\w+", VALUE, word) for word in shlex.split(line)]
 
 
@@ -99,40 +101,169 @@ def test_every_script_that_is_run_is_there(path: Path) -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_a_workflow_may_do_no_more_than_it_must(path: Path) -> None:
     workflow = load(path)
-    assert workflow["permissions"], "without this key a workflow may write everything"
+    assert workflow["permissions"] == {"contents": "read"}, "more is for the one job that needs it"
     for name, job in workflow["jobs"].items():
         assert job["timeout-minutes"] <= 240, name
-    for step in steps(path):
-        used = step.get("uses", "")
-        assert not used or re.fullmatch(r"actions/[\w-]+@[0-9a-f]{40}", used), "the service's own, of one commit"
-        # What somebody typed must not become a part of a script.
-        assert not re.search(r"\$\{\{\s*(inputs|github\.event)\.", step.get("run", "")), step
+        for step in job["steps"]:
+            used = step.get("uses", "")
+            assert not used or re.fullmatch(r"actions/[\w-]+@[0-9a-f]{40}", used), "the service's own, of one commit"
+            if used.startswith("actions/checkout@"):
+                assert step["with"]["persist-credentials"] is False, name
+            # What somebody typed, and what a job before handed on, must not become a part of a script.
+            assert "${{" not in step.get("run", ""), "a value comes into a script through env"
+
+
+def test_who_may_write_or_has_an_identity() -> None:
+    """And runs nothing that came from the index: no build, no release, only what was handed on."""
+    more = {
+        (path.stem, name): {right for right, kind in job.get("permissions", {}).items() if kind == "write"}
+        for path in FILES
+        for name, job in load(path)["jobs"].items()
+        if job.get("permissions")
+    }
+    assert more == {
+        ("publish", "publish"): {"id-token", "attestations"},
+        ("release-check", "propose"): {"contents", "pull-requests"},
+    }
+    for stem, name in more:
+        job = load(FOLDER / f"{stem}.yml")["jobs"][name]
+        scripts = "\n".join(step.get("run", "") for step in job["steps"])
+        assert not re.search(r"scripts/(build|new-release|test)|ctk (build|rebuild|release)", scripts)
+        assert any(step.get("uses", "").startswith("actions/download-artifact@") for step in job["steps"])
+    assert load(FOLDER / "publish.yml")["jobs"]["publish"]["environment"] == "publish"
+
+
+def test_what_a_pull_request_runs_has_no_secret() -> None:
+    texts = {path.stem: path.read_text() for path in FILES}
+    assert [name for name in texts if "pull_request" in load(FOLDER / f"{name}.yml")["on"]] == ["build"]
+    assert not re.search(r"secrets|github\.token|vars\.|environment:|write", texts["build"])
+    for text in texts.values():
+        assert not re.search(r"pull_request_target|workflow_run|secrets[.\[]", text)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_what_makes_packages_knows_the_commits_of_their_recipes(path: Path) -> None:
+    for name, job in load(path)["jobs"].items():
+        if any(re.search(r"scripts/(build|new-release)", step.get("run", "")) for step in job["steps"]):
+            (checkout,) = (s for s in job["steps"] if s.get("uses", "").startswith("actions/checkout@"))
+            assert checkout["with"]["fetch-depth"] == 0, name
+
+
+def zizmor(*paths: Path) -> subprocess.CompletedProcess[str]:
+    """All of its findings, also those that it itself calls matters of taste; it asks nobody."""
+    program = Path(sys.executable).with_name("zizmor")
+    return subprocess.run(
+        [program, "--offline", "--no-progress", "--strict-collection", "--persona=auditor", "--format=json", *paths],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_zizmor_finds_nothing() -> None:
+    done = zizmor(*FILES)
+    assert (done.returncode, json.loads(done.stdout)) == (0, []), done.stdout + done.stderr
+    text = "".join(path.read_text() for path in FILES)
+    assert "zizmor: ignore" not in text
+    assert not list(ROOT.glob(".github/zizmor.y*ml"))
+
+
+@pytest.mark.parametrize(
+    ("stem", "old", "new", "found"),
+    [
+        ("build", "run: .venv/bin/ctk verify $OPTIONS", "run: ctk verify ${{ matrix.options }}", "template-injection"),
+        ("build", "run: ./scripts/build $OPTIONS", "run: echo ${{ github.head_ref }}", "template-injection"),
+        ("build", "@08c6903cd8c0fde910a37f88322edcfb5dd907a8", "@v5", "unpinned-uses"),
+        ("build", "  pull_request:", "  pull_request_target:", "dangerous-triggers"),
+        ("build", "          persist-credentials: false\n", "          fetch-tags: false\n", "artipacked"),
+        ("publish", "permissions:\n  contents: read", "permissions: write-all", "excessive-permissions"),
+        ("release-check", "permissions:\n  contents: read", "permissions:\n  contents: write", "excessive-permissions"),
+    ],
+)
+def test_zizmor_finds_what_is_wrong(tmp_path: Path, stem: str, old: str, new: str, found: str) -> None:
+    text = (FOLDER / f"{stem}.yml").read_text()
+    assert old in text
+    (tmp_path / "wrong.yml").write_text(text.replace(old, new, 1))
+    done = zizmor(tmp_path / "wrong.yml")
+    assert done.returncode > 10, done.stderr  # the codes that mean findings
+    assert found in {finding["ident"] for finding in json.loads(done.stdout)}
 
 
 def test_only_publishing_has_an_identity_and_the_channel_is_configuration() -> None:
     texts = {path.stem: path.read_text() for path in FILES}
     assert [name for name, text in texts.items() if "id-token: write" in text] == ["publish"]
-    assert "ctk publish --attest" in texts["publish"]
+    assert "ctk publish packages --attest" in texts["publish"]
     environment = next(s["env"] for s in steps(FOLDER / "publish.yml") if "CTK_CHANNEL" in s.get("env", {}))
     assert environment["CTK_CHANNEL"] == "${{ vars.CHANNEL }}"
     assert environment["CTK_SERVER"] == "${{ vars.CHANNEL_SERVER }}"
 
 
 @pytest.mark.parametrize("name", ["build", "publish"])
-def test_the_matrix_is_the_plan_s_and_caches_are_found_by_content(name: str) -> None:
+def test_the_matrix_is_the_plan_s(name: str) -> None:
     jobs = load(FOLDER / f"{name}.yml")["jobs"]
-    (job,) = (j for j in jobs.values() if "key" in str(j.get("steps")))
-    assert job["strategy"]["matrix"] == "${{ fromJSON(needs.plan.outputs.matrix) }}"
-    (cache,) = (s["with"] for s in job["steps"] if s.get("uses", "").startswith("actions/cache@"))
+    made = [job for job in jobs.values() if "matrix.id" in job["name"]]
+    assert {job["strategy"]["matrix"] for job in made} == {"${{ fromJSON(needs.plan.outputs.matrix) }}"}
+    options = [s["env"]["OPTIONS"] for job in made for s in job["steps"] if "scripts/build" in s.get("run", "")]
+    assert options == ["${{ matrix.options }}"]
+
+
+def test_builds_are_found_by_content_and_never_for_publishing() -> None:
+    (cache,) = (s["with"] for s in steps(FOLDER / "build.yml") if s.get("uses", "").startswith("actions/cache@"))
     assert cache == {"path": ".cache/builds", "key": "builds-${{ matrix.id }}-${{ matrix.key }}"}
+    assert "actions/cache" not in (FOLDER / "publish.yml").read_text()
+
+
+def test_nothing_is_published_of_a_set_that_was_not_built_whole() -> None:
+    jobs = load(FOLDER / "publish.yml")["jobs"]
+    assert jobs["publish"]["needs"] == ["plan", "build"]
+    handed_on = [
+        step["with"]["name"]
+        for job in ("build", "publish")
+        for step in jobs[job]["steps"]
+        if re.match(r"actions/(up|down)load-artifact@", step.get("uses", ""))
+    ]
+    assert handed_on == ["channel-${{ matrix.id }}"] * 2
 
 
 def test_the_release_check_proposes_what_one_command_makes() -> None:
     text = (FOLDER / "release-check.yml").read_text()
-    order = ["ctk release check --partial", "./scripts/new-release", "gh pr create", "output/new-release.md"]
+    order = [
+        "ctk release check --partial",
+        "./scripts/new-release",
+        "output/new-release.md",
+        "git apply",
+        "gh pr create",
+    ]
     assert [text.index(word) for word in order] == sorted(text.index(word) for word in order)
     assert load(FOLDER / "release-check.yml")["on"]["schedule"]
     script = (ROOT / "scripts" / "new-release").read_text()
     order = ['release add "$@" $newer --write', "release measure --write", "$ctk verify", "$ctk build", "release diff"]
     assert [script.index(word) for word in order] == sorted(script.index(word) for word in order)
     assert "output/new-release.md" in script
+
+
+def test_a_proposal_touches_only_what_a_release_changes(tmp_path: Path) -> None:
+    """The step that applies it, run: what the job before it was made to add elsewhere does not get through."""
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(["git", *arguments], cwd=tmp_path, capture_output=True, text=True, check=True)
+        return done.stdout
+
+    wanted = ["README.md", "docs/a.md", "tests/recipes/golden/a/b.json", "variants/cuda-13.6.lock"]
+    others = [".github/workflows/build.yml", "scripts/build", "tests/conftest.py", "recipes/README.md"]
+    git("init", "-q")
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts" / "build").write_text("build\n")
+    git("add", "--all")
+    git("-c", "user.name=x", "-c", "user.email=x@example.org", "commit", "-qm", "x")
+    for name in wanted + others:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("changed\n")
+    git("add", "--all")
+    (tmp_path / ".git" / "proposal").mkdir()
+    (tmp_path / ".git" / "proposal" / "changes.patch").write_text(git("diff", "--cached", "--binary"))
+    git("reset", "-q", "--hard")
+    (step,) = (s for s in steps(FOLDER / "release-check.yml") if "git apply" in s.get("run", ""))
+    environment = {**os.environ, "RUNNER_TEMP": str(tmp_path / ".git")}
+    subprocess.run(["bash", "-ec", step["run"]], cwd=tmp_path, check=True, env=environment)
+    assert git("diff", "--cached", "--name-only").split() == wanted
