@@ -217,7 +217,17 @@ def _groups(
         missing, artefacts = _artefacts(recipe, lock, outputs)
         newest = max((a.uploaded for a in artefacts), default=0) or _appeared(arch, lock, locks)
         build = Build(
-            "", recipe, files, lock.name, subdir, python, tuple(outputs), artefacts, arch=arch, timestamp=newest
+            id="",
+            recipe=recipe,
+            variant_files=files,
+            lock=lock.name,
+            subdir=subdir,
+            python=python,
+            outputs=tuple(outputs),
+            artefacts=artefacts,
+            arch=arch,
+            timestamp=newest,
+            licenses={a.component: lock.components[a.component].license for a in artefacts},
         )
         # One GPU architecture is the same in every release that knows it.
         parts = [recipe.name, arch or _lock_label(lock, outputs), _python_label(python), build.place]

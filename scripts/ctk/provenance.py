@@ -17,6 +17,9 @@ from ctk.dag import Build
 from ctk.lock import Artefact
 from ctk.recipes import Recipe, variant_values
 
+REVISION = 6
+"""Raise this when the tooling itself changes what ends up in a package."""
+
 
 @dataclass(frozen=True)
 class Input:
@@ -24,11 +27,11 @@ class Input:
 
     Attributes:
         artefact: By distribution, version, file and sha256.
-        license: As its publisher declares it, or "".
+        license: As the wheels of its component declare it.
     """
 
     artefact: Artefact
-    license: str = ""
+    license: str
 
 
 @dataclass(frozen=True)
@@ -66,9 +69,7 @@ def provenance(build: Build, level: int) -> Provenance:
         commit=recipe_commit(build.recipe),
         place=build.place,
         timestamp=build.timestamp,
-        inputs=tuple(
-            Input(a, build.licenses.get(a.component, "")) for a in sorted(build.artefacts, key=lambda a: a.file)
-        ),
+        inputs=tuple(Input(a, build.licenses[a.component]) for a in sorted(build.artefacts, key=lambda a: a.file)),
         variant=variant_values(build.recipe, build.variant_files, build.subdir, build.outputs),
         level=level,
         tools=tools(),
@@ -78,6 +79,7 @@ def provenance(build: Build, level: int) -> Provenance:
 def tools() -> Mapping[str, str]:
     """What decides the bytes of a package besides what it is made of."""
     return {
+        "ctk": f"revision {REVISION}",
         "rattler-build": rattler_build.rattler_build_version(),
         "zstd": ".".join(map(str, zstandard.ZSTD_VERSION)),
     }

@@ -184,5 +184,5 @@ def _build(name: str, origin: Provenance, recipe: Recipe, wanted: set[str]) -> B
         outputs=tuple(outputs.values()),  # all, also those not asked for: one SBOM speaks of what all of them saw
         artefacts=tuple(i.artefact for i in origin.inputs),
         timestamp=origin.timestamp,
-        licenses={i.artefact.component: i.license for i in origin.inputs if i.license},
+        licenses={i.artefact.component: i.license for i in origin.inputs},
     )

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from conftest import ctk
 
+from conftest import ctk
 from ctk import channel, sbom
 from ctk.lock import release_locks
 from ctk.paths import Workspace

@@ -15,9 +15,6 @@ from ctk.dag import Build
 from ctk.paths import Workspace
 from ctk.provenance import recipe_commit, tools
 
-# Raise this when the station itself changes what ends up in a package.
-_REVISION = 5
-
 
 @dataclass(frozen=True)
 class Built:
@@ -67,13 +64,13 @@ def build_key(build: Build, level: int) -> str:
     def add(*parts: str) -> None:
         digest.update("\0".join(parts).encode() + b"\1")
 
-    add(str(_REVISION), str(level), build.subdir)
+    add(str(level), build.subdir)
     for file in build.recipe.files():
         add(file.name, hashlib.sha256(file.read_bytes()).hexdigest())
     for output in build.outputs:
         add(output.subdir, output.file_name, json.dumps(dict(output.variant), sort_keys=True))
     for artefact in sorted(build.artefacts, key=lambda a: a.target):
-        add(artefact.component, artefact.target, artefact.sha256, build.licenses.get(artefact.component, ""))
+        add(artefact.component, artefact.target, artefact.sha256, build.licenses[artefact.component])
     # What the SBOM says; `tools` and the variant, as far as it is used, are above.
     add(recipe_commit(build.recipe), build.place, str(build.timestamp), json.dumps(dict(tools()), sort_keys=True))
     return digest.hexdigest()[:32]
