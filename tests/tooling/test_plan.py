@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ctk.errors import RecipeError, UnknownName
-from ctk.lock import Artefact, Component, ReleaseLock
+from ctk.lock import UNDECLARED, Artefact, Component, ReleaseLock
 from ctk.plan import Plan, Request, Set, plan
 from ctk.recipes import find_recipes
 
@@ -169,6 +170,18 @@ def test_artefacts_are_listed_once_largest_first(small_set: Set) -> None:
         "binding-linux-64-cp312.whl",
         "binding-linux-64-cp313.whl",
     ]
+
+
+def test_a_build_knows_the_licences_that_its_artefacts_declare(small_set: Set) -> None:
+    lock, file = small_set.locks["cuda-13.4"]
+    components = {"cudart": replace(lock.components["cudart"], license="LicenseRef-Somebody")}
+    changed = replace(small_set, locks={**small_set.locks, "cuda-13.4": (replace(lock, components=components), file)})
+    found = {b.lock: b.licenses for b in plan(changed, Request(platforms=["linux-64"]), TAGS).builds if b.artefacts}
+    assert found == {
+        "cuda-12.6": {"cudart": UNDECLARED},
+        "cuda-13.4": {"cudart": "LicenseRef-Somebody"},
+        "python-13": {"binding": UNDECLARED},
+    }
 
 
 @pytest.mark.parametrize(

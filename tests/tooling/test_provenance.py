@@ -12,10 +12,12 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from tiny import artefact, tiny_checkout, tiny_plan
 
+from conftest import ROOT
 from ctk import provenance as origins
 from ctk import sbom
 from ctk.building.metadata import portable
 from ctk.errors import AuditFailed, BuildFailed
+from ctk.lock import release_locks
 from ctk.paths import Workspace
 from ctk.provenance import Input, Provenance, provenance, recipe_commit, recipe_digest
 from ctk.recipes import Recipe
@@ -139,6 +141,17 @@ def test_an_sbom_says_all_of_it_and_is_valid(origin: Provenance) -> None:
     (component,) = raw["components"]
     assert component["hashes"] == [{"alg": "SHA-256", "content": artefact().sha256}]
     assert component["licenses"] == [{"license": {"name": "LicenseRef-Proprietary"}}]
+
+
+LOCKED = {c.license for lock in release_locks(Workspace(ROOT)).values() for c in lock.components.values()}
+
+
+@pytest.mark.parametrize("licence", sorted(LOCKED | {"Apache 2.0", "The licence of it (text 0123)", "A | B", ""}))
+def test_a_licence_comes_out_of_an_sbom_as_it_is_locked(origin: Provenance, licence: str) -> None:
+    """`ctk rebuild` makes the package again from it; names that are no SPDX expression are among them."""
+    text = sbom.write(INDEX, replace(origin, inputs=(Input(artefact(), licence),)))
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text.decode()) is None
+    assert [i.license for i in sbom.read(text).provenance.inputs] == [licence]
 
 
 def test_an_sbom_is_the_same_twice_and_another_for_anything_else(origin: Provenance) -> None:
