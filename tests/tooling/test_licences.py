@@ -214,6 +214,16 @@ def test_a_new_minor_is_compared_with_the_newest_of_its_major(run: Run, here: Wo
     assert nvrtc(here).license == "NOASSERTION"
 
 
+def test_its_own_major_comes_before_a_newer_one() -> None:
+    def lock(release: str, licence: str) -> ReleaseLock:
+        return ReleaseLock(release, None, {"nvrtc": Component("nvrtc", NVRTC, release, {}, licence)})
+
+    in_place = {k.name: k for k in (lock("12.6.3", "A"), lock("12.9.2", "B"), lock("13.4.3", "C"), lock("base", "D"))}
+    (change,) = licences.changes(in_place, [lock("12.8.2", "C")])
+    assert (change.before, change.old_and_new) == ("cuda-12.9", ("B", "C"))
+    assert licences.changes(in_place, [lock("12.8.2", "B"), lock("14.0.0", "C"), lock("python-13", "E")]) == []
+
+
 def test_a_new_major_is_compared_with_the_newest_release(run: Run, here: Workspace, index: FakeIndex) -> None:
     run("add", "12.9", "--write")
     add_nvrtc(index, "13.4.92.1", "License: Buy it first")
