@@ -1,7 +1,14 @@
 """The channel station: indexes packages and publishes them atomically.
 
 A channel is a link to a folder that never changes once it is visible. A new state is made beside it, indexed, and put
-in place by one rename: a reader sees the old channel or the new one.
+in place by one rename. What a reader may rely on:
+
+- Who follows the link once and stays in the folder that it led to sees one state, whole, until `KEPT` newer ones were
+  made. All of ctk reads that way (`ctk.solve.channel_url`).
+- Who goes through the link for every file sees each file whole, but may get an index from one state and look for its
+  packages in the next, where a package may be gone, or another under the same name: here, where recipes are being
+  worked on, a package may be replaced. So a web server is not given this link but a folder that `ctk publish --to`
+  fills, where neither can happen (`ctk.publishing.folder`).
 """
 
 from __future__ import annotations
@@ -11,7 +18,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rattler import Subdir
@@ -20,7 +27,11 @@ from rattler.package_streaming import PackageArchive
 
 from ctk.build import Built
 from ctk.coroutines import run
+from ctk.errors import ChannelBroken, UnknownName
 from ctk.fetch import disk_errors
+from ctk.history import History, State, load, save
+
+KEPT = 3  # states, the current one included: they share the files of packages that are in several
 
 
 @dataclass(frozen=True)
@@ -68,13 +79,74 @@ def stage(built: Iterable[Built], channel: Path) -> Staged:
 
 
 def commit(staged: Staged) -> None:
-    """Lets readers see a staged state. The state before it stays on disk until the next one is staged."""
+    """Lets readers see a staged state. The states before it stay on disk until `KEPT` newer ones were staged."""
     if staged.changed:
         with disk_errors(staged.channel.parent):
-            link = staged.channel.with_name(f".{staged.channel.name}.new")
-            link.unlink(missing_ok=True)
-            link.symlink_to(os.path.relpath(staged.path, staged.channel.parent), target_is_directory=True)
-            os.replace(link, staged.channel)
+            before = history(staged.channel)
+            _show(staged.channel, staged.path)
+            # Written after the link: what a killed run did not write is read off the link.
+            save(before.with_state(int(staged.path.name), sum(staged.packages.values())), _history_file(staged.channel))
+
+
+def history(channel: Path) -> History:
+    """The states of a built channel that can be returned to.
+
+    Raises:
+        UnknownName: It is no built channel.
+    """
+    if channel.exists() and not _is_link(channel):
+        raise UnknownName(
+            f"{channel} is no channel that ctk built, so it has no states",
+            "name one, or a folder that was published to",
+        )
+    current = int(channel.resolve().name) if channel.exists() else None
+    found = replace(load(_history_file(channel), channel), current=current)
+    found = replace(found, states=tuple(s for s in found.states if (_states(channel) / str(s.number)).is_dir()))
+    if current is not None and current not in {s.number for s in found.states}:
+        last = replace(found, current=found.states[-1].number if found.states else None)
+        found = last.with_state(current, len(packages(channel)))
+    return found
+
+
+def rollback(channel: Path, number: int | None = None) -> State:
+    """Lets readers see an older state again; the newer ones stay until others are made.
+
+    Args:
+        channel: A built channel.
+        number: Which state; the one before the current by default.
+
+    Raises:
+        UnknownName: It is not kept, or this is no built channel.
+        ChannelBroken: It is not whole; nothing was changed.
+    """
+    known = history(channel)
+    state = known.target(number)
+    folder = _states(channel) / str(state.number)
+    if len(packages(folder)) != state.packages or not (folder / "noarch" / "repodata.json").exists():
+        raise ChannelBroken(f"state {state.number} of {channel} is not whole", "name another with --to, or build again")
+    with disk_errors(channel.parent):
+        _show(channel, folder)
+        save(replace(known, current=state.number), _history_file(channel))
+    return state
+
+
+def _show(channel: Path, state: Path) -> None:
+    link = channel.with_name(f".{channel.name}.new")
+    link.unlink(missing_ok=True)
+    link.symlink_to(os.path.relpath(state, channel.parent), target_is_directory=True)
+    os.replace(link, channel)
+
+
+def _states(channel: Path) -> Path:
+    return channel.parent / f".{channel.name}-states"
+
+
+def _is_link(channel: Path) -> bool:
+    return channel.is_symlink() and channel.resolve().parent == _states(channel).resolve()
+
+
+def _history_file(channel: Path) -> Path:
+    return _states(channel) / "history.json"
 
 
 def packages(channel: Path) -> list[Path]:
@@ -91,15 +163,16 @@ def _contents(state: Path) -> dict[str, list[str]]:
 
 
 def _assemble(channel: Path, wanted: Mapping[str, list[str]], files: list[str]) -> Path:
-    states = channel.parent / f".{channel.name}-states"
+    states = _states(channel)
     states.mkdir(parents=True, exist_ok=True)
-    current = channel.resolve()
+    known = history(channel)
+    kept = {s.number for s in known.kept(KEPT - 1).states}  # with the one that is made now, KEPT
     numbers = [int(p.name) for p in states.iterdir() if p.name.isdigit()]
-    for old in (states / str(n) for n in numbers):  # the state before the current one, and what killed runs left
-        if old != current:
-            shutil.rmtree(old, ignore_errors=True)
-            old.with_suffix(".json").unlink(missing_ok=True)
-    state = states / str(1 + max(numbers, default=0))
+    for number in numbers:
+        if number not in kept:  # older ones, and what killed runs left
+            shutil.rmtree(states / str(number), ignore_errors=True)
+            (states / f"{number}.json").unlink(missing_ok=True)
+    state = states / str(max(known.next_number, 1 + max(numbers, default=0)))
     (state / "noarch").mkdir(parents=True)
     for file in map(Path, files):
         target = state / file.parent.name / file.name

@@ -9,7 +9,19 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from ctk.commands import audit, build, difference, environment, feedstock, publish, rebuild, release, use, verify
+from ctk.commands import (
+    audit,
+    build,
+    channel,
+    difference,
+    environment,
+    feedstock,
+    publish,
+    rebuild,
+    release,
+    use,
+    verify,
+)
 from ctk.errors import CtkError
 from ctk.paths import workspace
 
@@ -28,6 +40,7 @@ app.command("prove")(use.prove_command)
 app.command("verify")(verify.verify_command)
 app.command("rebuild")(rebuild.rebuild_command)
 app.command("publish")(publish.publish_command)
+app.add_typer(channel.app, name="channel")
 app.add_typer(environment.app, name="env")
 app.add_typer(feedstock.app, name="feedstock")
 release.app.command("diff")(difference.diff_command)

@@ -181,6 +181,18 @@ class PublishFailed(CtkError):
     exit_code = 24
 
 
+class NameReused(CtkError):
+    """A package whose file name was published with other content."""
+
+    exit_code = 25
+
+
+class ChannelBroken(CtkError):
+    """A channel that is not what its index says, or lacks what it should have."""
+
+    exit_code = 26
+
+
 class LicenceChanged(CtkError):
     """A component whose licence is not the one that was locked before, and that nobody accepted."""
 

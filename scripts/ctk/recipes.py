@@ -89,6 +89,16 @@ def find_recipes(folder: Path) -> dict[str, Recipe]:
     return {p.parent.name: Recipe(p.parent.name, p.parent) for p in sorted(folder.glob("*/recipe.yaml"))}
 
 
+def maker_of(package: str, recipes: Mapping[str, Recipe]) -> str | None:
+    """The feedstock that makes a package of this name, None for none; an expression in a name stands for any text."""
+    for name, recipe in recipes.items():
+        for output in recipe.output_names:
+            pattern = ".+".join(map(re.escape, re.split(r"\$\{\{.*?\}\}", output)))
+            if re.fullmatch(pattern, package):
+                return name
+    return None
+
+
 def platform_config(subdir: str) -> rattler_build.PlatformConfig:
     """Cross rendering for a subdir; `staging` outputs are still behind rattler-build's experimental switch."""
     return rattler_build.PlatformConfig(

@@ -2,40 +2,87 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ctk.errors import BadValue
 from ctk.paths import workspace
 from ctk.publish import Target, in_order, publish
+from ctk.publishing.attesting import Sigstore
+from ctk.publishing.folder import Folder, Keep
+from ctk.publishing.index_files import read_index
+from ctk.publishing.names import clashes, on_server, refuse
 from ctk.report import Reporter, count
 
 
 def publish_command(
-    server: Annotated[
-        str, typer.Option("--server", envvar="CTK_SERVER", help="URL of a server with prefix.dev's protocol.")
-    ],
-    channel: Annotated[str, typer.Option("--channel", envvar="CTK_CHANNEL", help="Name of the channel on the server.")],
     folder: Annotated[
         Path | None, typer.Argument(help="A built channel; output/channel by default.", metavar="[FOLDER]")
     ] = None,
+    to: Annotated[
+        Path | None, typer.Option("--to", help="A folder that a web server hands out; made if need be.")
+    ] = None,
+    server: Annotated[
+        str | None, typer.Option("--server", envvar="CTK_SERVER", help="URL of a server with prefix.dev's protocol.")
+    ] = None,
+    channel: Annotated[
+        str | None, typer.Option("--channel", envvar="CTK_CHANNEL", help="Name of the channel on the server.")
+    ] = None,
+    url: Annotated[
+        str | None,
+        typer.Option("--url", envvar="CTK_CHANNEL_URL", help="URL of the channel; that of the server by default."),
+    ] = None,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="With --to: what FOLDER lacks leaves the index; its files stay for a while.")
+    ] = False,
+    keep: Annotated[int, typer.Option("--keep", min=2, help="With --to: states that can be returned to.")] = 10,
+    keep_days: Annotated[
+        int, typer.Option("--keep-days", min=0, help="With --to: days that a package stays after the last such state.")
+    ] = 7,
     attest: Annotated[
         bool, typer.Option("--attest", help="With a signed attestation of the CI job that built the packages.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the packages in order, and upload nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List the packages in order, and publish nothing.")
+    ] = False,
 ) -> None:
-    """Upload a built channel to a server; what is there already is skipped.
+    """Publish a built channel into a folder or to a server; what is there already is skipped.
 
-    The server's key is what rattler keeps for it (RATTLER_AUTH_FILE), or none for a trusted publisher in CI.
+    A name that is taken by other content is refused. The server's key is what rattler keeps for it
+    (RATTLER_AUTH_FILE), or none for a trusted publisher in CI.
+    Example: ctk publish --to /srv/www/cuda
     Example: ctk publish --server https://conda.example.org --channel cuda --dry-run
     """
-    report = Reporter()
-    files = in_order((folder or workspace().channel).resolve())
+    report, where = Reporter(), workspace()
+    built = (folder or where.channel).resolve()
+    files = in_order(built)
     if dry_run:
         for file in files:
             print(f"{file.parent.name}/{file.name}")
         return
+    if to is not None:
+        if attest and not url:
+            raise BadValue("an attestation says for which channel a package is", "name its URL with --url")
+        target = Folder(to, where.recipes, Keep(keep, timedelta(days=keep_days)))
+        with report.task("publish", len(files)) as task:
+            done = target.publish(
+                built,
+                exact=exact,
+                attester=Sigstore(url or "") if attest else None,
+                progress=lambda name: task.advance(1),
+            )
+        changes = [f"{len(done.added)} new"]
+        changes += [f"{len(done.left)} no longer in the index"] if done.left else []
+        changes += [f"{len(done.deleted)} deleted after {keep_days} days without use"] if done.deleted else []
+        report.say(f"state {done.state} of {to}: {count(done.packages, 'package')}, {', '.join(changes)}")
+        return
+    if not server or not channel:
+        raise BadValue("there is no place to publish to", "name a folder with --to, or --server and --channel")
+    address = url or f"{server.rstrip('/')}/{channel}"
+    refuse(clashes(read_index(built).names(), on_server(address)), address, where.recipes)
     with report.task("upload", len(files)) as task:
         publish(files, Target(server, channel, attest), lambda file: task.advance(1))
     report.say(f"{count(len(files), 'package')} are in the channel {channel}")

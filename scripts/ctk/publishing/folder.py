@@ -1,0 +1,258 @@
+"""Publishing into a folder that a web server, rsync or an object store hands out file by file.
+
+The folder is a real tree, not a link: packages lie in it under their final names, and each file is put in place by one
+rename. What a reader may rely on at any moment, whichever run was killed when:
+
+- An index file is whole, and every package that it names is there with the size and sha256 that it states.
+- An index of one subdir and an older one of another make a set that was published together (`put_in_place`).
+- A package stays for days after the last index that names it is gone, for readers who hold that index.
+- A package file name that was in the folder once is never given to other content.
+
+What the folder needs for that is in ``.history``: the index files of its states, the names that were ever used with
+their sha256, and since when a package is not used. A killed run leaves the state before it in place, or a mixture as
+above; the next run finishes the work.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from ctk.audit.scan import file_sha256
+from ctk.durable import copy_file, replace_file, temporaries
+from ctk.errors import Busy, ChannelBroken, PublishFailed, UnknownName
+from ctk.fetch import disk_errors
+from ctk.history import History, State, load, save
+from ctk.publish import in_order
+from ctk.publishing.attesting import Attester, attach
+from ctk.publishing.index_files import FILES, ChannelIndex, put_in_place, read_index, shows, write_index
+from ctk.publishing.names import clashes, refuse
+
+HISTORY = ".history"
+_STATES, _NAMES, _UNUSED = "history.json", "names.json", "unused.json"
+
+
+@dataclass(frozen=True)
+class Keep:
+    """What stays of the past.
+
+    Attributes:
+        states: How many states can be returned to, the one that readers see included.
+        unused: How long a package stays after no kept state names it.
+    """
+
+    states: int = 10
+    unused: timedelta = timedelta(days=7)
+
+
+@dataclass(frozen=True)
+class Published:
+    """What a run did.
+
+    Attributes:
+        state: Number of the state that readers see now.
+        packages: How many packages its index names.
+        added: Those that were put into the folder.
+        left: Names that are no longer in the index.
+        deleted: Packages that were unused for long enough.
+    """
+
+    state: int
+    packages: int
+    added: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    deleted: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder to publish into.
+
+    Attributes:
+        path: The folder; made when it is not there.
+        recipes: The feedstocks, for messages.
+        keep: What stays of the past.
+        now: Says what time it is.
+    """
+
+    path: Path
+    recipes: Path
+    keep: Keep = Keep()
+    now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC), repr=False)
+
+    def history(self) -> History:
+        return load(self.path / HISTORY / _STATES, self.path)
+
+    def index(self, state: int | None) -> ChannelIndex:
+        """The index of a kept state."""
+        return ChannelIndex() if state is None else read_index(self.path / HISTORY / str(state))
+
+    def names(self) -> dict[str, str]:
+        """Every name that was ever used -> sha256; what a killed run left without noting it is read."""
+        noted = _read(self.path / HISTORY / _NAMES)
+        indexed = self._visible().names()
+        there = {f"{p.parent.name}/{p.name}" for p in self.path.glob("*/*.conda") if not p.name.startswith(".")}
+        unknown = there - noted.keys() - indexed.keys()
+        return {**{name: file_sha256(self.path / name) for name in sorted(unknown)}, **indexed, **noted}
+
+    def publish(
+        self,
+        channel: Path,
+        *,
+        exact: bool = False,
+        attester: Attester | None = None,
+        progress: Callable[[str], None] = lambda name: None,
+    ) -> Published:
+        """Publishes a built channel.
+
+        Args:
+            channel: A built channel, which does not change meanwhile.
+            exact: What the channel lacks leaves the index; without it, what was published before stays.
+            attester: Signs an attestation for each package that has none yet.
+            progress: Told of each package that is there.
+
+        Raises:
+            NameReused: A name is taken by other content; nothing was changed.
+            PublishFailed, NoSpace, Busy: Readers see what they saw before.
+        """
+        order = [f"{path.parent.name}/{path.name}" for path in in_order(channel)]
+        ours = read_index(channel)
+        with self._held():
+            history = self._adopted(self.history())
+            before, names = self.index(history.current), self.names()
+            refuse(clashes(ours.names(), names), str(self.path), self.recipes)
+            added = []
+            for name in order:
+                if self._put(channel / name, name, ours.names()[name]):
+                    added.append(name)
+                progress(name)
+            wanted = before | ours
+            if exact:
+                subdirs = {*before.records, *ours.records}
+                wanted = ChannelIndex(
+                    {s: {f: wanted.records[s][f] for f in sorted(ours.records.get(s, {}))} for s in sorted(subdirs)},
+                    {s: dict(ours.run_exports.get(s, {})) for s in sorted(subdirs)},
+                )
+            if attester:
+                wanted = attach(wanted, self.path, [name for name in order if name in wanted.names()], attester)
+            self._write(_NAMES, {**names, **ours.names()})
+            if wanted != before:
+                history = self._new_state(history, wanted)
+            if wanted != before or not shows(self.path, wanted):
+                put_in_place(self._visible(), wanted, self.path)
+            save(history, self.path / HISTORY / _STATES)
+            left = sorted(before.names().keys() - wanted.names().keys())
+            return Published(history.current or 0, len(wanted), tuple(added), tuple(left), self._clean(history))
+
+    def rollback(self, number: int | None = None) -> State:
+        """Lets readers see an older state again; the newer ones stay and can be returned to as well.
+
+        Args:
+            number: Which; the one before the current by default.
+
+        Raises:
+            UnknownName: It is not kept.
+            ChannelBroken: A package that it names is not there; nothing was changed.
+        """
+        if not (self.path / HISTORY).is_dir():
+            raise UnknownName(f"nothing was published into {self.path}, so there is no state to return to", "")
+        with self._held():
+            history = self.history()
+            state = history.target(number)
+            index = self.index(state.number)
+            gone = [name for name in index.names() if not (self.path / name).is_file()]
+            if gone or len(index) != state.packages:
+                what = f"lacks {', '.join(gone)}" if gone else "has lost index files"
+                raise ChannelBroken(
+                    f"state {state.number} of {self.path} {what}", "return to another state, or publish again"
+                )
+            put_in_place(self._visible(), index, self.path)
+            save(replace(history, current=state.number), self.path / HISTORY / _STATES)
+            return state
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        with disk_errors(self.path):
+            (self.path / HISTORY).mkdir(parents=True, exist_ok=True)
+            lock = FileLock(self.path / HISTORY / "lock")
+            try:
+                lock.acquire(timeout=0)
+            except Timeout:
+                raise Busy(
+                    f"another run publishes into {self.path}", "run the command again when it has ended"
+                ) from None
+            try:
+                for folder in (self.path / HISTORY, *self.path.glob("*/")):
+                    for leftover in temporaries(folder):
+                        leftover.unlink()
+                yield
+            finally:
+                lock.release()
+
+    def _adopted(self, history: History) -> History:
+        """The history of a folder that had an index before anything was published into it: that is its first state."""
+        found = read_index(self.path)
+        return self._new_state(history, found) if history.current is None and len(found) else history
+
+    def _new_state(self, history: History, index: ChannelIndex) -> History:
+        folder = self.path / HISTORY / str(history.next_number)
+        shutil.rmtree(folder, ignore_errors=True)  # of a killed run
+        for subdir in index.records:
+            write_index(index, folder, subdir, FILES)
+        return history.with_state(int(folder.name), len(index))
+
+    def _put(self, source: Path, name: str, sha256: str) -> bool:
+        """Puts a package into the folder unless it is there; whether it was put."""
+        target = self.path / name
+        if target.exists():
+            return False
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not source.is_file() or not copy_file(source, target, sha256):
+            raise PublishFailed(
+                f"{source} is not the package that its index names", "run `ctk build` again, then publish again"
+            )
+        return True
+
+    def _visible(self) -> ChannelIndex:
+        """What index files in place name; a damaged one names nothing, and is replaced."""
+        try:
+            return read_index(self.path)
+        except PublishFailed:
+            return ChannelIndex()
+
+    def _clean(self, history: History) -> tuple[str, ...]:
+        kept = history.kept(self.keep.states)
+        save(kept, self.path / HISTORY / _STATES)
+        numbers = {str(s.number) for s in kept.states}
+        used = set(self._visible().names())
+        for folder in (self.path / HISTORY).iterdir():
+            if folder.is_dir() and folder.name not in numbers:
+                shutil.rmtree(folder)
+            elif folder.is_dir():
+                used |= read_index(folder).names().keys()
+        noted, now = _read(self.path / HISTORY / _UNUSED), self.now()
+        there = {f"{p.parent.name}/{p.name}" for p in self.path.glob("*/*.conda")}
+        unused = {name: noted.get(name, now.isoformat()) for name in sorted(there - used)}
+        old = [n for n, since in unused.items() if now - datetime.fromisoformat(since) >= self.keep.unused]
+        for name in old:
+            for file in (self.path / name, *(self.path / name).parent.glob(f"{Path(name).name}.sigs*")):
+                file.unlink(missing_ok=True)
+        self._write(_UNUSED, {name: since for name, since in unused.items() if name not in old})
+        return tuple(old)
+
+    def _write(self, name: str, content: Mapping[str, str]) -> None:
+        replace_file(self.path / HISTORY / name, json.dumps(content, indent=1, sort_keys=True).encode())
+
+
+def _read(file: Path) -> dict[str, str]:
+    try:
+        return dict(json.loads(file.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return {}

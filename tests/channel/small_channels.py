@@ -1,0 +1,51 @@
+"""Built channels of tiny real packages, indexed by rattler as `ctk build` does it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "packages"))
+
+from crafted_packages import Draft
+
+from ctk import channel
+from ctk.build import Built
+
+__all__ = ["Draft", "build", "digit", "serve"]
+
+
+def build(folder: Path, *drafts: Draft) -> Path:
+    """A built channel with exactly these packages; returns the folder that its link leads to.
+
+    Args:
+        folder: Its link; packages are kept beside it. Building again makes its next state.
+        drafts: The packages.
+    """
+    place = folder.with_name(f"{folder.name}-packages") / str(len(list(folder.parent.iterdir())))
+    files = tuple(draft.write(place) for draft in drafts)
+    channel.commit(channel.stage([Built("all", "key", files, 0.0, False)], folder))
+    return folder.resolve()
+
+
+def digit(number: int, content: str = "", **more: object) -> Draft:
+    """A package that is named after a number; the even ones are for linux-64, the odd ones for no platform."""
+    subdir = "noarch" if number % 2 else "linux-64"
+    files = {"share/digit": f"{number}{content}".encode()}
+    exports = {"run_exports.json": b'{"weak": ["digit >=%d"]}' % number}
+    return Draft(f"digit{number}", subdir=subdir, files=files, info=exports).with_(**more)
+
+
+@contextmanager
+def serve(folder: Path) -> Iterator[str]:
+    """The folder on a web server of its own process; gives the URL."""
+    words = [sys.executable, "-u", "-m", "http.server", "0", "--bind", "127.0.0.1", "--directory", str(folder)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
+        try:
+            assert server.stdout is not None
+            yield f"http://127.0.0.1:{server.stdout.readline().split(' port ')[1].split()[0]}"
+        finally:
+            server.kill()

@@ -1,0 +1,230 @@
+"""Publishing into a folder: what it looks like, what stays, and what a killed run leaves."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+from filelock import FileLock
+from small_channels import Draft, build, digit
+
+from ctk import durable
+from ctk.errors import Busy, NoSpace, PublishFailed
+from ctk.publishing.folder import HISTORY, Folder, Keep, Published
+from ctk.publishing.index_files import read_index
+from ctk.repodata import FROM_BUILD
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path / "www", tmp_path / "recipes")
+
+
+def indexed(place: Path) -> set[str]:
+    """The names of the packages that the index names, if every form of it is whole and says the same."""
+    names = set()
+    for repodata in place.glob("*/repodata.json"):
+        plain = repodata.read_bytes()
+        assert zstandard.ZstdDecompressor().decompress(repodata.with_name("repodata.json.zst").read_bytes()) == plain
+        records = json.loads(plain)["packages.conda"]
+        exports = json.loads(repodata.with_name("run_exports.json").read_bytes())["packages.conda"]
+        assert records.keys() <= exports.keys()
+        for file, record in records.items():
+            content = (repodata.parent / file).read_bytes()
+            assert (len(content), hashlib.sha256(content).hexdigest()) == (record["size"], record["sha256"])
+            names.add(record["name"])
+    return names
+
+
+def test_what_is_published_is_what_was_built(folder: Folder, tmp_path: Path) -> None:
+    built = build(tmp_path / "channel", digit(1), digit(2))
+    done = folder.publish(built)
+    assert done == Published(1, 2, done.added)
+    assert sorted(done.added) == ["linux-64/digit2-1.0-h0_0.conda", "noarch/digit1-1.0-h0_0.conda"]
+    assert indexed(folder.path) == {"digit1", "digit2"}
+    assert read_index(folder.path) == read_index(built)
+    files = {p.relative_to(folder.path).as_posix() for p in folder.path.rglob("*") if p.is_file()}
+    visible = {f for f in files if not f.startswith(HISTORY)}
+    index = {
+        f"{s}/{f}" for s in ("linux-64", "noarch") for f in ("repodata.json", "repodata.json.zst", "run_exports.json")
+    }
+    assert visible == {*done.added, *index}
+    assert not any(p.is_symlink() for p in folder.path.rglob("*"))
+
+
+def test_channels_for_several_platforms_are_published_one_after_another(folder: Folder, tmp_path: Path) -> None:
+    folder.publish(build(tmp_path / "one", digit(1), digit(2)))
+    folder.publish(build(tmp_path / "two", digit(1), Draft("arm", subdir="linux-aarch64")))
+    assert indexed(folder.path) == {"digit1", "digit2", "arm"}
+
+
+def test_publishing_the_same_again_changes_no_file(folder: Folder, tmp_path: Path) -> None:
+    built = build(tmp_path / "channel", digit(1), digit(2))
+    folder.publish(built)
+    before = {p: p.stat().st_mtime_ns for p in folder.path.rglob("*") if p.is_file() and HISTORY not in p.parts}
+    assert folder.publish(built) == Published(1, 2)
+    assert before == {p: p.stat().st_mtime_ns for p in before}
+
+
+def test_a_record_of_a_published_package_stays_as_it_was(folder: Folder, tmp_path: Path) -> None:
+    folder.publish(build(tmp_path / "one", digit(1)))
+    again = build(tmp_path / "two", digit(1), digit(2))  # indexed at another moment
+    folder.publish(again)
+    theirs, ours = (read_index(p).records["noarch"]["digit1-1.0-h0_0.conda"] for p in (folder.path, again))
+    assert {k for k in ours if ours[k] != theirs[k]} <= FROM_BUILD
+    first = read_index(folder.path / HISTORY / "1").records["noarch"]["digit1-1.0-h0_0.conda"]
+    assert theirs == first
+
+
+def test_what_an_exact_channel_lacks_leaves_the_index_and_its_file_stays(folder: Folder, tmp_path: Path) -> None:
+    folder.publish(build(tmp_path / "one", digit(1), digit(2)))
+    done = folder.publish(build(tmp_path / "two", digit(1), digit(4)), exact=True)
+    assert done.left == ("linux-64/digit2-1.0-h0_0.conda",)
+    assert indexed(folder.path) == {"digit1", "digit4"}
+    assert (folder.path / done.left[0]).is_file()
+
+
+def test_a_package_is_deleted_days_after_the_last_kept_state_that_names_it(folder: Folder, tmp_path: Path) -> None:
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    one = build(tmp_path / "one", digit(1), digit(2))
+    others = [build(tmp_path / f"o{n}", digit(1), digit(n)) for n in (4, 6, 8)]
+    gone = "linux-64/digit2-1.0-h0_0.conda"
+
+    def on(day: int, channel: Path) -> Published:
+        keep = Keep(states=2, unused=timedelta(days=7))
+        return replace(folder, keep=keep, now=lambda: start + timedelta(days=day)).publish(channel, exact=True)
+
+    on(0, one)
+    assert on(30, others[0]).deleted == ()  # state 1 is kept, and can be returned to
+    assert on(31, others[1]).deleted == ()  # from now on it is unused
+    assert on(37, others[1]).deleted == ()
+    assert (folder.path / gone).is_file()
+    assert on(38, others[1]).deleted == (gone,)
+    assert not (folder.path / gone).exists()
+    assert indexed(folder.path) == {"digit1", "digit6"}
+    # Its name is remembered all the same: mirrors may have it.
+    assert gone in folder.names()
+
+
+def test_a_package_that_is_named_again_is_not_deleted(folder: Folder, tmp_path: Path) -> None:
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    one, two = build(tmp_path / "one", digit(2)), build(tmp_path / "two", digit(4))
+    for day, channel in enumerate([one, two, two, one, two, one] * 4):
+        keep = Keep(states=2, unused=timedelta(days=2))
+        done = replace(folder, keep=keep, now=lambda d=day: start + timedelta(days=d)).publish(channel, exact=True)
+        assert done.deleted == ()
+
+
+def test_a_folder_that_had_an_index_is_continued(folder: Folder, tmp_path: Path) -> None:
+    built = build(tmp_path / "one", digit(1))
+    for file in built.rglob("*"):
+        if file.is_file():
+            target = folder.path / file.relative_to(built)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(file.read_bytes())
+    assert folder.publish(build(tmp_path / "two", digit(2))).state == 2
+    assert indexed(folder.path) == {"digit1", "digit2"}
+    assert folder.rollback().number == 1
+    assert indexed(folder.path) == {"digit1"}
+
+
+def test_a_package_that_is_not_what_its_index_says_is_not_published(folder: Folder, tmp_path: Path) -> None:
+    built = build(tmp_path / "channel", digit(1), digit(2))
+    folder.publish(build(tmp_path / "good", digit(1)))
+    file = built / "linux-64" / "digit2-1.0-h0_0.conda"
+    file.chmod(0o644)
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(PublishFailed, match=r"digit2-1\.0-h0_0\.conda is not the package that its index names"):
+        folder.publish(built)
+    assert indexed(folder.path) == {"digit1"}
+    assert not (folder.path / "linux-64" / file.name).exists()
+
+
+def test_a_folder_without_a_channel_is_not_published(folder: Folder, tmp_path: Path) -> None:
+    with pytest.raises(PublishFailed, match="no channel"):
+        folder.publish(tmp_path)
+    assert not folder.path.exists()
+
+
+def test_two_at_once_do_not_meet(folder: Folder, tmp_path: Path) -> None:
+    built = build(tmp_path / "channel", digit(1))
+    folder.publish(built)
+    with FileLock(folder.path / HISTORY / "lock"), pytest.raises(Busy, match="another run publishes"):
+        folder.publish(built)
+
+
+def test_a_full_disk_leaves_what_readers_see(folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder.publish(build(tmp_path / "one", digit(1)))
+    two = build(tmp_path / "two", digit(1), digit(2))
+    monkeypatch.setattr(durable.os, "fsync", lambda handle: os.write(os.open("/dev/full", os.O_WRONLY), b"x"))
+    with pytest.raises(NoSpace, match="no space left"):
+        folder.publish(two)
+    assert indexed(folder.path) == {"digit1"}
+
+
+class Killed(BaseException):
+    """What no code of ours catches."""
+
+
+def dies(function: Callable[..., Any], at: int, calls: list[int]) -> Callable[..., Any]:
+    """A function that dies before its n-th call when n is odd in halves, after it when even."""
+
+    def call(*arguments: Any) -> Any:
+        calls[0] += 1
+        if 2 * calls[0] - 1 == at:
+            raise Killed
+        result = function(*arguments)
+        if 2 * calls[0] == at:
+            raise Killed
+        return result
+
+    return call
+
+
+def test_a_run_that_dies_before_or_after_any_rename_leaves_whole_indexes_and_the_next_one_finishes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = build(tmp_path / "one", digit(1), digit(2), digit(3))
+    two = build(tmp_path / "two", digit(1), digit(4), digit(5))
+    old, new = {"digit1", "digit2", "digit3"}, {"digit1", "digit4", "digit5"}
+    rename, seen = os.replace, set()
+    for at in range(1, 200):
+        folder, calls = Folder(tmp_path / f"www{at}", tmp_path), [0]
+        folder.publish(one)
+        monkeypatch.setattr(durable.os, "replace", dies(rename, at, calls))
+        try:
+            folder.publish(two, exact=True)
+            ended = True
+        except Killed:
+            ended = False
+        monkeypatch.setattr(durable.os, "replace", rename)
+        shown = set()
+        for form in ("repodata.json", "repodata.json.zst"):
+            for file in folder.path.glob(f"*/{form}"):
+                content = file.read_bytes()
+                text = zstandard.ZstdDecompressor().decompress(content) if form.endswith("zst") else content
+                exports = json.loads(file.with_name("run_exports.json").read_bytes())["packages.conda"]
+                for name, record in json.loads(text)["packages.conda"].items():
+                    assert hashlib.sha256((file.parent / name).read_bytes()).hexdigest() == record["sha256"]
+                    assert name in exports
+                    shown.add(record["name"])
+        assert shown >= old or shown >= new
+        seen.add(frozenset(shown))
+        if ended:
+            break
+        done = folder.publish(two, exact=True)
+        assert indexed(folder.path) == new
+        assert done.packages == 3
+        assert not list(folder.path.rglob(".*.part"))
+        assert folder.rollback().number == 1
+        assert indexed(folder.path) == old
+    assert at > 30
+    assert {frozenset(old), frozenset(old | new), frozenset(new)} <= seen
