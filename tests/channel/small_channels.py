@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "packages"))
+sys.path += [str(Path(__file__).resolve().parents[1] / folder) for folder in ("packages", "tooling")]
 
 from crafted_packages import Draft
 
@@ -25,6 +25,7 @@ def build(folder: Path, *drafts: Draft) -> Path:
         folder: Its link; packages are kept beside it. Building again makes its next state.
         drafts: The packages.
     """
+    folder.parent.mkdir(parents=True, exist_ok=True)
     place = folder.with_name(f"{folder.name}-packages") / str(len(list(folder.parent.iterdir())))
     files = tuple(draft.write(place) for draft in drafts)
     channel.commit(channel.stage([Built("all", "key", files, 0.0, False)], folder))

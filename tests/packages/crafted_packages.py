@@ -69,9 +69,12 @@ class Draft:
         }
         path = folder / (self.file_name or f"{stem}.conda")
         with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
-            archive.writestr("metadata.json", json.dumps({"conda_pkg_format_version": 2}))
-            archive.writestr(f"pkg-{stem}.tar.zst", _tar(self.files, self.links))
-            archive.writestr(f"info-{stem}.tar.zst", _tar({f"info/{name}": text for name, text in info.items()}, {}))
+            for name, content in {
+                "metadata.json": json.dumps({"conda_pkg_format_version": 2}).encode(),
+                f"pkg-{stem}.tar.zst": _tar(self.files, self.links),
+                f"info-{stem}.tar.zst": _tar({f"info/{name}": text for name, text in info.items()}, {}),
+            }.items():
+                archive.writestr(zipfile.ZipInfo(name), content)  # without the time: the same draft, the same bytes
         return path
 
     def _index(self) -> dict[str, Any]:

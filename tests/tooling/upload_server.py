@@ -1,5 +1,7 @@
 """Takes uploads as prefix.dev does: ``upload_server.py FOLDER [PART=STATUS]`` writes its port and each request there.
 
+What it has to read is in FOLDER/published, as a channel of that name.
+
 In a process of its own: an upload keeps the interpreter to itself until it is answered.
 """
 
@@ -26,6 +28,17 @@ class Handler(BaseHTTPRequestHandler):
             file.write(json.dumps(note) + "\n")
         self.send_response(next((code for part, code in status.items() if part in name), 201))
         self.end_headers()
+
+    def do_GET(self) -> None:
+        file = folder / "published" / self.path.lstrip("/")
+        content = file.read_bytes() if file.is_file() else b""
+        self.send_response(200 if content else status.get("index", 404))
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(content)
+
+    do_HEAD = do_GET
 
     def log_message(self, *_: Any) -> None:
         pass

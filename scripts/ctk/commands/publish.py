@@ -35,6 +35,9 @@ def publish_command(
         str | None,
         typer.Option("--url", envvar="CTK_CHANNEL_URL", help="URL of the channel; that of the server by default."),
     ] = None,
+    new: Annotated[
+        bool, typer.Option("--new", help="With --server: the channel has no index yet, so no name is taken in it.")
+    ] = False,
     exact: Annotated[
         bool, typer.Option("--exact", help="With --to: what FOLDER lacks leaves the index; its files stay for a while.")
     ] = False,
@@ -82,7 +85,8 @@ def publish_command(
     if not server or not channel:
         raise BadValue("there is no place to publish to", "name a folder with --to, or --server and --channel")
     address = url or f"{server.rstrip('/')}/{channel}"
-    refuse(clashes(read_index(built).names(), on_server(address)), address, where.recipes)
+    if not new:
+        refuse(clashes(read_index(built).names(), on_server(address)), address, where.recipes)
     with report.task("upload", len(files)) as task:
         publish(files, Target(server, channel, attest), lambda file: task.advance(1))
     report.say(f"{count(len(files), 'package')} are in the channel {channel}")

@@ -135,18 +135,15 @@ class Folder:
                 progress(name)
             wanted = before | ours
             if exact:
-                subdirs = {*before.records, *ours.records}
-                wanted = ChannelIndex(
-                    {s: {f: wanted.records[s][f] for f in sorted(ours.records.get(s, {}))} for s in sorted(subdirs)},
-                    {s: dict(ours.run_exports.get(s, {})) for s in sorted(subdirs)},
-                )
+                subdirs = sorted({*before.records, *ours.records})
+                kept = {s: {f: wanted.records[s][f] for f in sorted(ours.records.get(s, {}))} for s in subdirs}
+                wanted = replace(wanted, records=kept)
             if attester:
                 wanted = attach(wanted, self.path, [name for name in order if name in wanted.names()], attester)
             self._write(_NAMES, {**names, **ours.names()})
-            if wanted != before:
+            if wanted.records != before.records:
                 history = self._new_state(history, wanted)
-            if wanted != before or not shows(self.path, wanted):
-                put_in_place(self._visible(), wanted, self.path)
+            self._show(wanted)
             save(history, self.path / HISTORY / _STATES)
             left = sorted(before.names().keys() - wanted.names().keys())
             return Published(history.current or 0, len(wanted), tuple(added), tuple(left), self._clean(history))
@@ -173,7 +170,7 @@ class Folder:
                 raise ChannelBroken(
                     f"state {state.number} of {self.path} {what}", "return to another state, or publish again"
                 )
-            put_in_place(self._visible(), index, self.path)
+            self._show(index)
             save(replace(history, current=state.number), self.path / HISTORY / _STATES)
             return state
 
@@ -219,6 +216,17 @@ class Folder:
                 f"{source} is not the package that its index names", "run `ctk build` again, then publish again"
             )
         return True
+
+    def _show(self, index: ChannelIndex) -> None:
+        old = self._visible()
+        exports = {
+            subdir: {file: entry for file, entry in files.items() if (self.path / subdir / file).exists()}
+            for subdir, files in (index | old).run_exports.items()
+        }
+        # A subdir that the index does not have any more is shown empty.
+        index = ChannelIndex({**{subdir: {} for subdir in old.records}, **index.records}, exports)
+        if not shows(self.path, index):
+            put_in_place(old, index, self.path)
 
     def _visible(self) -> ChannelIndex:
         """What index files in place name; a damaged one names nothing, and is replaced."""

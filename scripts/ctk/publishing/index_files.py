@@ -117,12 +117,13 @@ def put_in_place(old: ChannelIndex, new: ChannelIndex, channel: Path) -> None:
     Nothing but single files can be replaced, and a reader may hold the old file of one subdir and the new one of
     another. So when something leaves the index there are two steps: to the union of both, and from there to the new
     one. Any mixture then has all of the old index or all of the new one, and names only packages that are there.
+    Entries of run_exports.json leave with a later step only: a build that took the old index asks for them afterwards.
     ``noarch`` comes first, and within a subdir run_exports.json before the repodata that need it; repodata.json, which
     every client can read, is last.
 
     Args:
         old: What readers see now, as far as it may be used.
-        new: What they shall see.
+        new: What they shall see; its run exports have those of `old`.
         channel: The channel; all packages of both are there.
     """
     union = new | old
@@ -131,4 +132,4 @@ def put_in_place(old: ChannelIndex, new: ChannelIndex, channel: Path) -> None:
         write_index(union, channel, subdir, FILES)
     for subdir in subdirs:
         if union.records.get(subdir) != new.records.get(subdir):
-            write_index(new, channel, subdir, (COMPRESSED, REPODATA, RUN_EXPORTS))
+            write_index(new, channel, subdir, (COMPRESSED, REPODATA))

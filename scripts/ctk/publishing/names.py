@@ -83,14 +83,14 @@ def on_server(url: str) -> dict[str, str]:
     async def ask() -> dict[str, str]:
         gateway = Gateway(default_config=SourceConfig(cache_action="no-cache"))
         platforms = [*PLATFORMS, NOARCH]
-        names = await gateway.names([url], platforms)
+        names = [name.normalized for name in await gateway.names([url], platforms)]
         found = await gateway.query([url], platforms, names, recursive=False, channel_relations="disabled")
-        return {f"{r.subdir}/{r.file_name}": r.sha256.hex() for r in found[0] if r.sha256}
+        return {f"{r.subdir}/{r.file_name}": r.sha256.hex() for part in found for r in part if r.sha256}
 
     try:
         return run(ask())
     except GatewayError as error:
         raise PublishFailed(
             f"{without_credentials(url)} does not say which names it has: {without_credentials(str(error))}",
-            "check the URL of the channel and the network, and run the command again; nothing was sent",
+            "check the URL of the channel; a channel without an index needs `ctk publish --new`; nothing was sent",
         ) from None

@@ -1,0 +1,166 @@
+"""A package file name is never reused with other content: in folders, on servers, and asked beforehand."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from small_channels import Draft, build, digit, serve
+from tiny import tiny_checkout
+
+from conftest import ROOT, ctk
+from ctk.errors import NameReused, PublishFailed
+from ctk.paths import Workspace
+from ctk.publishing.folder import HISTORY, Folder
+from ctk.publishing.index_files import read_index
+from ctk.publishing.names import clashes, on_server
+from ctk.recipes import find_recipes, maker_of
+
+
+def test_another_content_under_a_published_name_is_refused_with_both_hashes(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "www", ROOT / "recipes")
+    first = build(tmp_path / "one", Draft("cuda-cudart"), digit(1))
+    folder.publish(first)
+    before = {p: p.read_bytes() for p in folder.path.rglob("*") if p.is_file()}
+    second = build(tmp_path / "two", Draft("cuda-cudart", files={"a": b"b"}), digit(1), digit(2))
+    with pytest.raises(NameReused) as error:
+        folder.publish(second)
+    file = "linux-64/cuda-cudart-1.0-h0_0.conda"
+    for text in (file, read_index(first).names()[file], read_index(second).names()[file]):
+        assert text in error.value.cause
+    assert "digit" not in error.value.cause
+    assert error.value.step.startswith("raise the first term of `build: number` in recipes/cuda-cudart/recipe.yaml")
+    assert before == {p: p.read_bytes() for p in before}
+    assert not (folder.path / "linux-64" / "digit2-1.0-h0_0.conda").exists()
+
+
+def test_a_name_is_taken_for_good(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "www", tmp_path)
+    folder.publish(build(tmp_path / "one", digit(1), digit(2)))
+    folder.publish(build(tmp_path / "two", digit(1)), exact=True)
+    (folder.path / "linux-64" / "digit2-1.0-h0_0.conda").unlink()
+    shutil.rmtree(folder.path / HISTORY / "1")
+    with pytest.raises(NameReused, match="digit2"):
+        folder.publish(build(tmp_path / "three", digit(2, "changed")))
+
+
+def test_a_file_that_a_killed_run_left_has_taken_its_name(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "www", tmp_path)
+    folder.publish(build(tmp_path / "one", digit(1)))
+    digit(2).write(folder.path)
+    with pytest.raises(NameReused, match="digit2"):
+        folder.publish(build(tmp_path / "two", digit(2, "changed")))
+    assert folder.publish(build(tmp_path / "three", digit(2))).packages == 2
+
+
+def test_a_higher_build_number_is_another_name(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "www", tmp_path)
+    folder.publish(build(tmp_path / "one", digit(1)))
+    assert folder.publish(build(tmp_path / "two", digit(1, "changed", build="h0_1"))).packages == 2
+
+
+def test_while_developing_a_package_may_be_replaced(tmp_path: Path) -> None:
+    place = tmp_path / "channel"
+    first = read_index(build(place, digit(1))).names()
+    assert clashes(read_index(build(place, digit(1, "changed"))).names(), first)
+
+
+def test_each_package_of_each_recipe_is_traced_to_it() -> None:
+    recipes = find_recipes(ROOT / "recipes")
+    assert maker_of("cuda-cudart", recipes) == "cuda-cudart"
+    assert maker_of("cuda-cudart-dev_win-arm64", recipes) == "cuda-cudart"
+    assert maker_of("libnvptxcompiler-dev_linux-64-files", recipes) == "libnvptxcompiler"
+    assert maker_of("cuda-runtime", recipes) == "cuda-toolkit"
+    assert maker_of("numba", recipes) is None
+
+
+def test_the_names_of_a_server_are_read_as_clients_read_them(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "www", tmp_path)
+    drafts = [digit(1), digit(2), Draft("arm", subdir="linux-aarch64"), Draft("win", subdir="win-64")]
+    folder.publish(build(tmp_path / "channel", *drafts))
+    with serve(folder.path) as url:
+        assert on_server(url) == read_index(folder.path).names()
+        assert len(on_server(url)) == 4
+
+
+def test_a_server_that_does_not_say_what_it_has_is_an_error(tmp_path: Path) -> None:
+    with serve(tmp_path) as url:
+        gone = url
+    with pytest.raises(PublishFailed, match="does not say which names it has") as error:
+        on_server(gone.replace("//", "//user:password@"))
+    assert "password" not in str(error.value)
+
+
+@contextmanager
+def server(folder: Path, *status: str) -> Iterator[str]:
+    """The server that takes uploads."""
+    program = ROOT / "tests" / "tooling" / "upload_server.py"
+    folder.mkdir(exist_ok=True)
+    with subprocess.Popen([sys.executable, str(program), str(folder), *status]) as process:
+        try:
+            while not (folder / "port").exists():
+                assert process.poll() is None
+                time.sleep(0.01)
+            yield f"http://127.0.0.1:{(folder / 'port').read_text()}"
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Workspace:
+    workspace = tiny_checkout(tmp_path)
+    build(workspace.channel, digit(1), Draft("hello"))
+    (tmp_path / "auth.json").write_text(json.dumps({"127.0.0.1": {"BearerToken": "the-key"}}))
+    return workspace
+
+
+def uploads(folder: Path) -> list[str]:
+    path = folder / "requests"
+    return [json.loads(line)["file"] for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def publish(checkout: Workspace, url: str, *words: str) -> subprocess.CompletedProcess[str]:
+    key = str(checkout.root / "auth.json")
+    return ctk(checkout, "publish", "--server", url, "--channel", "cuda", *words, RATTLER_AUTH_FILE=key)
+
+
+def test_nothing_is_sent_to_a_server_that_has_a_name_with_other_content(checkout: Workspace, tmp_path: Path) -> None:
+    theirs = Folder(tmp_path / "server" / "published" / "cuda", tmp_path)
+    theirs.publish(build(tmp_path / "theirs", Draft("hello", files={"a": b"b"})))
+    with server(tmp_path / "server") as url:
+        done = publish(checkout, url)
+    assert done.returncode == NameReused.exit_code, done.stderr
+    assert "linux-64/hello-1.0-h0_0.conda" in done.stderr
+    for channel in (theirs.path, checkout.channel):
+        assert read_index(channel).names()["linux-64/hello-1.0-h0_0.conda"] in done.stderr
+    assert "in recipes/hello/recipe.yaml" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert uploads(tmp_path / "server") == []
+
+
+def test_a_server_without_the_channel_takes_everything_if_it_is_said_to_be_new(
+    checkout: Workspace, tmp_path: Path
+) -> None:
+    with server(tmp_path / "server") as url:
+        refused = publish(checkout, url)
+        assert uploads(tmp_path / "server") == []
+        done = publish(checkout, url, "--new")
+    assert refused.returncode == PublishFailed.exit_code
+    assert "`ctk publish --new`" in refused.stderr
+    assert done.returncode == 0, done.stderr
+    assert sorted(uploads(tmp_path / "server")) == ["digit1-1.0-h0_0.conda", "hello-1.0-h0_0.conda"]
+
+
+def test_nothing_is_sent_when_the_server_cannot_say_what_it_has(checkout: Workspace, tmp_path: Path) -> None:
+    with server(tmp_path / "server", "index=403") as url:
+        done = publish(checkout, url)
+    assert done.returncode == PublishFailed.exit_code, done.stderr
+    assert "does not say which names it has" in done.stderr
+    assert uploads(tmp_path / "server") == []
