@@ -176,9 +176,9 @@ def read_info(path: Path) -> PackageInfo:
             texts[member.path] = stream.read()
     with _readable(path):
         return PackageInfo(
-            index=_index(json.loads(texts["info/index.json"])),
+            index=index_of(json.loads(texts["info/index.json"])),
             paths=tuple(map(_path_entry, json.loads(texts["info/paths.json"])["paths"])),
-            run_exports=_run_exports(json.loads(texts.get("info/run_exports.json", b"{}"))),
+            run_exports=run_exports_of(json.loads(texts.get("info/run_exports.json", b"{}"))),
             about=json.loads(texts.get("info/about.json", b"{}")),
             licenses=licenses,
             promise=_promise(texts.get("info/recipe/rendered_recipe.yaml")),
@@ -186,7 +186,8 @@ def read_info(path: Path) -> PackageInfo:
         )
 
 
-def _index(raw: Mapping[str, Any]) -> Index:
+def index_of(raw: Mapping[str, Any]) -> Index:
+    """An ``info/index.json``, or the record in repodata that was made of one; KeyError for one that lacks a field."""
     features = raw.get("track_features") or ()
     return Index(
         name=raw["name"],
@@ -215,7 +216,8 @@ def _path_entry(raw: Mapping[str, Any]) -> PathEntry:
     )
 
 
-def _run_exports(raw: Any) -> dict[str, tuple[str, ...]]:
+def run_exports_of(raw: Any) -> dict[str, tuple[str, ...]]:
+    """An ``info/run_exports.json``, or the entry of a channel's that was made of one."""
     kinds = {"weak": raw} if isinstance(raw, list) else raw
     return {kind: tuple(specs) for kind, specs in kinds.items() if specs}
 
