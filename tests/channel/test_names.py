@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 from small_channels import Draft, build, digit, serve
-from tiny import tiny_checkout
 
 from conftest import ROOT, ctk
 from ctk.errors import NameReused, PublishFailed
@@ -22,6 +21,8 @@ from ctk.publishing.folder import HISTORY, Folder
 from ctk.publishing.index_files import read_index
 from ctk.publishing.names import clashes, on_server
 from ctk.recipes import find_recipes, maker_of
+
+pytest_plugins = ["channel_fixtures"]
 
 
 def test_another_content_under_a_published_name_is_refused_with_both_hashes(tmp_path: Path) -> None:
@@ -114,11 +115,10 @@ def server(folder: Path, *status: str) -> Iterator[str]:
 
 
 @pytest.fixture
-def checkout(tmp_path: Path) -> Workspace:
-    workspace = tiny_checkout(tmp_path)
-    build(workspace.channel, digit(1), Draft("hello"))
+def checkout(two_states: Workspace, tmp_path: Path) -> Workspace:
+    build(two_states.channel, digit(1), Draft("hello"))
     (tmp_path / "auth.json").write_text(json.dumps({"127.0.0.1": {"BearerToken": "the-key"}}))
-    return workspace
+    return two_states
 
 
 def uploads(folder: Path) -> list[str]:
@@ -127,7 +127,7 @@ def uploads(folder: Path) -> list[str]:
 
 
 def publish(checkout: Workspace, url: str, *words: str) -> subprocess.CompletedProcess[str]:
-    key = str(checkout.root / "auth.json")
+    key = str(checkout.root.parent / "auth.json")
     return ctk(checkout, "publish", "--server", url, "--channel", "cuda", *words, RATTLER_AUTH_FILE=key)
 
 

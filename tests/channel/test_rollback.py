@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
-import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from small_channels import build, digit
-from tiny import tiny_checkout
+from typer.testing import Result
 
-from conftest import ctk
 from ctk import channel
 from ctk.errors import ChannelBroken, UnknownName
 from ctk.paths import Workspace
 from ctk.publishing.folder import HISTORY, Folder, Keep
+
+pytest_plugins = ["channel_fixtures"]
 
 
 def names(place: Path) -> set[str]:
@@ -140,34 +141,18 @@ def test_only_as_many_states_are_kept_as_asked_for(tmp_path: Path) -> None:
         folder.rollback(1)
 
 
-@pytest.fixture
-def checkout(tmp_path: Path) -> Workspace:
-    workspace = tiny_checkout(tmp_path)
-    build(workspace.channel, digit(1))
-    build(workspace.channel, digit(1), digit(2))
-    return workspace
-
-
-def run(checkout: Workspace, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = ctk(checkout, *words)
-    assert done.returncode == code, done.stderr
-    assert "Traceback" not in done.stderr
-    return done
-
-
-def test_the_commands(checkout: Workspace, tmp_path: Path) -> None:
+def test_the_commands(two_states: Workspace, run_ctk: Callable[..., Result], tmp_path: Path) -> None:
     www = str(tmp_path / "www")
-    assert "state 1 of" in run(checkout, "publish", "--to", www).stdout
-    assert "shows state 1" in run(checkout, "channel", "rollback").stdout
-    assert names(checkout.channel) == {"digit1"}
-    assert "1 package, 0 new, 1 no longer in the index" in run(checkout, "publish", "--to", www, "--exact").stdout
-    listed = json.loads(run(checkout, "channel", "history", www, "--json").stdout)
-    assert [(s["number"], s["before"], s["packages"], s["current"]) for s in listed] == [
-        (1, None, 2, False),
-        (2, 1, 1, True),
-    ]
-    assert "readers see it" in run(checkout, "channel", "history").stdout
-    assert "shows state 1" in run(checkout, "channel", "rollback", www).stdout
+    assert "state 1 of" in run_ctk("publish", "--to", www).stdout
+    assert "shows state 1" in run_ctk("channel", "rollback").stdout
+    assert names(two_states.channel) == {"digit1"}
+    assert "1 package, 0 new, 1 no longer in the index" in run_ctk("publish", "--to", www, "--exact").stdout
+    listed = json.loads(run_ctk("channel", "history", www, "--json").stdout)
+    shown = [(s["number"], s["before"], s["packages"], s["current"]) for s in listed]
+    assert shown == [(1, None, 2, False), (2, 1, 1, True)]
+    assert "readers see it" in run_ctk("channel", "history").stdout
+    assert "shows state 1" in run_ctk("channel", "rollback", www).stdout
     assert names(tmp_path / "www") == {"digit1", "digit2"}
-    refused = run(checkout, "channel", "rollback", www, "--to", "9", code=UnknownName.exit_code)
-    assert "no state 9; kept are 1, 2" in refused.stderr
+    refused = run_ctk("channel", "rollback", www, "--to", "9")
+    assert isinstance(refused.exception, UnknownName)
+    assert "no state 9; kept are 1, 2" in refused.exception.cause

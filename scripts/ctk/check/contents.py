@@ -12,6 +12,7 @@ from ctk import package
 from ctk.audit.contents import ArchiveMatchesPaths
 from ctk.audit.scan import PackageScan, ScannedFile
 from ctk.check.problem import Problem
+from ctk.check.sboms import check_sbom
 from ctk.errors import AuditFailed
 from ctk.package import Index, PackageInfo
 
@@ -19,7 +20,7 @@ _CHUNK = 1 << 20
 
 
 def check_package(channel: Path, name: str, record: Mapping[str, Any], exports: Any) -> Iterator[Problem]:
-    """Reads a package once for its hashes, once for its metadata and once for its payload.
+    """Reads a package for its hashes, for its metadata, and for its payload, with nothing unpacked to disk.
 
     Args:
         channel: The channel.
@@ -37,6 +38,7 @@ def check_package(channel: Path, name: str, record: Mapping[str, Any], exports: 
         yield from _same_metadata(info, name, record)
         yield from _same_exports(info, name, exports)
         yield from _same_payload(path, info, name)
+        yield from check_sbom(path, name, info.index)
     except AuditFailed as error:
         yield Problem(name, "file", error.cause.splitlines()[0])
 

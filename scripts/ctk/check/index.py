@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -143,8 +144,6 @@ def _waiting(channel: Path) -> set[str]:
             found |= {f"{file.parent.name}/{name}" for section in _SECTIONS for name in content.get(section, {})}
         except (ValueError, AttributeError, OSError):
             continue
-    try:
+    with suppress(ValueError, TypeError, OSError):
         found |= set(json.loads((channel / HISTORY / "unused.json").read_bytes()))
-    except (ValueError, TypeError, OSError):
-        pass
     return found

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ctk import channel as built
+from ctk.check import CheckReport, check_channel
+from ctk.check.attestations import Policy
+from ctk.commands.options import Jobs
+from ctk.errors import ChannelBroken, NameReused
 from ctk.history import History
 from ctk.paths import workspace
 from ctk.publishing.folder import HISTORY, Folder
-from ctk.report import Reporter, count
+from ctk.publishing.index_files import read_index
+from ctk.publishing.names import clashes, on_server, step_for
+from ctk.report import Reporter, count, megabytes
 from ctk.runlock import exclusive
 
 app = typer.Typer(no_args_is_help=True, help="Check a channel, and return to an older state of it.")
@@ -22,6 +29,77 @@ Channel = Annotated[
         help="A built channel, or a folder that was published to; output/channel by default.", metavar="[CHANNEL]"
     ),
 ]
+
+
+@app.command("check")
+def check_command(
+    channel: Channel = None,
+    published: Annotated[
+        str | None,
+        typer.Option("--published", help="URL or folder: no name that is taken there may have other content here."),
+    ] = None,
+    url: Annotated[
+        str | None, typer.Option("--url", help="URL of the channel, for which its attestations must be.")
+    ] = None,
+    identity: Annotated[
+        str | None, typer.Option("--identity", help="Who must have signed the attestations, such as a workflow's URL.")
+    ] = None,
+    issuer: Annotated[
+        str | None, typer.Option("--issuer", help="Who must have vouched for the signer, such as a CI service's URL.")
+    ] = None,
+    attested: Annotated[bool, typer.Option("--attested", help="Every package must have an attestation.")] = False,
+    trusted_root: Annotated[
+        Path | None,
+        typer.Option(
+            "--trusted-root", help="Keys to trust; by default those of Sigstore's public instance.", exists=True
+        ),
+    ] = None,
+    jobs: Jobs = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
+) -> None:
+    """Hold every file of a channel to its index, and the index to what is inside the packages.
+
+    Hashes, sizes, metadata, payloads, run exports, SBOMs, attestations, and files that nothing names. Reads all of the
+    packages and needs no network, except for --published with a URL.
+    Example: ctk channel check --published https://conda.example.org/cuda
+    """
+    place, where, report = (channel or workspace().channel).resolve(), workspace(), Reporter()
+    policy = Policy(identity, issuer, url, attested, trusted_root)
+    taken = _names(published, where.recipes) if published else None
+    found = check_channel(place, policy=policy, taken=taken, jobs=jobs or os.cpu_count() or 1)
+    if as_json:
+        print(json.dumps(found.as_json(), indent=1))
+    else:
+        _show(found, policy, place, report)
+    reused = [problem for problem in found.problems if problem.check == "name"]
+    if found.problems and len(reused) == len(found.problems):
+        names = clashes(read_index(place).names(), taken or {})
+        raise NameReused(
+            f"{published} has other content under {count(len(reused), 'name')}", step_for(names, where.recipes)
+        )
+    if found.problems:
+        raise ChannelBroken(
+            f"{count(len(found.problems), 'problem')} in {place}",
+            "do not publish it; build the packages again, or `ctk channel rollback` a published folder",
+        )
+
+
+def _names(published: str, recipes: Path) -> dict[str, str]:
+    return on_server(published) if "://" in published else Folder(Path(published), recipes).names()
+
+
+def _show(found: CheckReport, policy: Policy, place: Path, report: Reporter) -> None:
+    if found.problems:
+        rows = [(problem.package, problem.check, problem.what) for problem in found.problems]
+        report.table(f"problems of {place}", ["package", "check", "what"], rows)
+    report.say(
+        f"{count(found.packages, 'package')}, {megabytes(found.size)} MB, {found.sboms} with a sound SBOM: "
+        f"{count(len(found.problems), 'problem')} ({found.seconds:.1f} s)"
+    )
+    for signer, number in found.attestations.items():
+        report.say(f"{count(number, 'attestation')} verified, signed by {signer}")
+    if found.attestations and policy.identity is None:
+        report.say("who signed was not held to anybody; --identity and --issuer name who must have")
 
 
 @app.command("history")

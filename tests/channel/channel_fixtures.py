@@ -1,0 +1,31 @@
+"""What the tests of channels share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from small_channels import build, digit
+from tiny import tiny_checkout
+from typer.testing import CliRunner, Result
+
+from ctk.cli import app
+from ctk.paths import Workspace
+
+
+@pytest.fixture
+def two_states(tmp_path: Path) -> Workspace:
+    """A checkout whose channel has had two states: one package, then two."""
+    workspace = tiny_checkout(tmp_path / "checkout")
+    build(workspace.channel, digit(1))
+    build(workspace.channel, digit(1), digit(2))
+    return workspace
+
+
+@pytest.fixture
+def run_ctk(two_states: Workspace, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """Runs a command of ctk in this process; an error is in `exception`."""
+    monkeypatch.setenv("CTK_ROOT", str(two_states.root))
+    monkeypatch.setenv("COLUMNS", "120")
+    return lambda *words: CliRunner().invoke(app, words)

@@ -1,0 +1,275 @@
+"""A Sigstore on localhost: a certificate authority, a certificate log and a transparency log with keys of their own.
+
+Small, and real where it matters: what signs and verifies is Sigstore's client, unchanged, and only its root of trust is
+another. So a genuine attestation can be made, and spoilt, without the network.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import struct
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from sigstore.models import ClientTrustConfig
+from sigstore.sign import SigningContext
+
+WORKFLOW = "https://git.example.org/cuda/channel/.github/workflows/publish.yml@refs/heads/main"
+ISSUER = "https://token.example.org"
+ISSUER_OID = x509.ObjectIdentifier("1.3.6.1.4.1.57264.1.1")
+SCT_OID = x509.ObjectIdentifier("1.3.6.1.4.1.11129.2.4.2")
+SHA256 = ec.ECDSA(hashes.SHA256())
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def text64(content: bytes) -> str:
+    return base64.b64encode(content).decode()
+
+
+class Key:
+    """A key pair with the names that Sigstore gives it."""
+
+    def __init__(self) -> None:
+        self.private = ec.generate_private_key(ec.SECP256R1())
+        self.public = self.private.public_key()
+        form = serialization.PublicFormat.SubjectPublicKeyInfo
+        self.der = self.public.public_bytes(serialization.Encoding.DER, form)
+        self.id = hashlib.sha256(self.der).digest()
+
+    def sign(self, content: bytes) -> bytes:
+        return self.private.sign(content, SHA256)
+
+
+class OwnSigstore:
+    """The three services.
+
+    Attributes:
+        later: How long after the certificate the transparency log says that it has seen the signature.
+        spoil: Changes an answer of the transparency log before it is sent, for tests of what is spoilt.
+    """
+
+    def __init__(self) -> None:
+        self.authority, self.certificate_log, self.log = Key(), Key(), Key()
+        self.later = timedelta()
+        self.spoil: Callable[[dict[str, Any]], None] = lambda entry: None
+        self.url = ""
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a test's authority")])
+        self.root = (
+            self._builder(name, self.authority.public, START, START + timedelta(days=3650))
+            .subject_name(name)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_usage(key_cert_sign=True, crl_sign=True), critical=True)
+            .sign(self.authority.private, hashes.SHA256())
+        )
+
+    def _builder(self, issuer: x509.Name, key: Any, begin: datetime, end: datetime) -> x509.CertificateBuilder:
+        authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.authority.public)
+        return (
+            x509.CertificateBuilder()
+            .issuer_name(issuer)
+            .public_key(key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(begin)
+            .not_valid_after(end)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+            .add_extension(authority, critical=False)
+        )
+
+    def certificate(self, key: Any, identity: str) -> x509.Certificate:
+        """A certificate for an identity, which the certificate log has seen."""
+        now = datetime.now(UTC).replace(microsecond=0)
+        builder = (
+            self._builder(self.root.subject, key, now - timedelta(seconds=5), now + timedelta(minutes=10))
+            .subject_name(x509.Name([]))
+            .add_extension(_usage(digital_signature=True), critical=True)
+            .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CODE_SIGNING]), critical=False)
+            .add_extension(x509.SubjectAlternativeName([x509.UniformResourceIdentifier(identity)]), critical=True)
+            .add_extension(x509.UnrecognizedExtension(ISSUER_OID, ISSUER.encode()), critical=False)
+        )
+        # RFC 6962: the log signs the certificate as it is without the log's own note.
+        plain = builder.sign(self.authority.private, hashes.SHA256()).tbs_certificate_bytes
+        stamp = struct.pack("!Q", int(now.timestamp() * 1000))
+        entry = self.authority.id + struct.pack("!I", len(plain))[1:] + plain
+        signature = self.certificate_log.sign(b"\0\0" + stamp + b"\0\1" + entry + b"\0\0")
+        note = (
+            b"\0" + self.certificate_log.id + stamp + b"\0\0" + b"\4\3" + struct.pack("!H", len(signature)) + signature
+        )
+        listed = struct.pack("!HH", len(note) + 2, len(note)) + note
+        value = bytes([4, len(listed)] if len(listed) < 128 else [4, 0x81, len(listed)]) + listed
+        return builder.add_extension(x509.UnrecognizedExtension(SCT_OID, value), critical=False).sign(
+            self.authority.private, hashes.SHA256()
+        )
+
+    def entry(self, proposed: Mapping[str, Any]) -> dict[str, Any]:
+        """An envelope in the transparency log, with its proof."""
+        envelope = json.loads(proposed["spec"]["proposedContent"]["envelope"])
+        payload = base64.b64decode(envelope["payload"])
+        body = {
+            "apiVersion": "0.0.1",
+            "kind": "dsse",
+            "spec": {
+                "envelopeHash": _digest(proposed["spec"]["proposedContent"]["envelope"].encode()),
+                "payloadHash": _digest(payload),
+                "signatures": [
+                    {"signature": s["sig"], "verifier": proposed["spec"]["proposedContent"]["verifiers"][0]}
+                    for s in envelope["signatures"]
+                ],
+            },
+        }
+        content = json.dumps(body, separators=(",", ":"), sort_keys=True).encode()
+        leaf, other = (hashlib.sha256(b"\0" + text).digest() for text in (content, b"an entry before it"))
+        root = hashlib.sha256(b"\1" + other + leaf).digest()
+        note = f"log.example.org - 1\n2\n{text64(root)}\n"
+        signed = text64(self.log.id[:4] + self.log.sign(note.encode()))
+        promise = {
+            "body": text64(content),
+            "integratedTime": int((datetime.now(UTC) + self.later).timestamp()),
+            "logID": self.log.id.hex(),
+            "logIndex": 1,
+        }
+        stated = json.dumps(promise, separators=(",", ":"), sort_keys=True).encode()
+        found = promise | {
+            "verification": {
+                "signedEntryTimestamp": text64(self.log.sign(stated)),
+                "inclusionProof": {
+                    "logIndex": 1,
+                    "rootHash": root.hex(),
+                    "treeSize": 2,
+                    "hashes": [other.hex()],
+                    "checkpoint": f"{note}\n\u2014 log.example.org {signed}\n",
+                },
+            }
+        }
+        self.spoil(found)
+        return {"24296fb24b8ad77a" + leaf.hex(): found}
+
+    @property
+    def trusted_root(self) -> dict[str, Any]:
+        """What a client has to trust."""
+        valid = {"start": START.isoformat()}
+
+        def log(key: Key) -> dict[str, Any]:
+            public = {"rawBytes": text64(key.der), "keyDetails": "PKIX_ECDSA_P256_SHA_256", "validFor": valid}
+            return {
+                "baseUrl": self.url,
+                "hashAlgorithm": "SHA2_256",
+                "publicKey": public,
+                "logId": {"keyId": text64(key.id)},
+            }
+
+        der = self.root.public_bytes(serialization.Encoding.DER)
+        return {
+            "mediaType": "application/vnd.dev.sigstore.trustedroot+json;version=0.1",
+            "tlogs": [log(self.log)],
+            "ctlogs": [log(self.certificate_log)],
+            "certificateAuthorities": [
+                {
+                    "subject": {"organization": "example.org", "commonName": "a test's authority"},
+                    "uri": self.url,
+                    "certChain": {"certificates": [{"rawBytes": text64(der)}]},
+                    "validFor": valid,
+                }
+            ],
+            "timestampAuthorities": [],
+        }
+
+    def context(self) -> SigningContext:
+        """What signs with it."""
+        service = [
+            {"url": self.url, "majorApiVersion": 1, "validFor": {"start": START.isoformat()}, "operator": "test"}
+        ]
+        signing = {
+            "mediaType": "application/vnd.dev.sigstore.signingconfig.v0.2+json",
+            "caUrls": service,
+            "oidcUrls": service,
+            "rekorTlogUrls": service,
+            "tsaUrls": [],
+            "rekorTlogConfig": {"selector": "ANY"},
+            "tsaConfig": {"selector": "ANY"},
+        }
+        config = {
+            "mediaType": "application/vnd.dev.sigstore.clienttrustconfig.v0.1+json",
+            "trustedRoot": self.trusted_root,
+            "signingConfig": signing,
+        }
+        return SigningContext.from_trust_config(ClientTrustConfig.from_json(json.dumps(config)))
+
+    def save_root(self, folder: Path) -> Path:
+        path = folder / "trusted_root.json"
+        path.write_text(json.dumps(self.trusted_root))
+        return path
+
+
+def token(identity: str = WORKFLOW) -> str:
+    """The identity token of a CI job."""
+    now = int(datetime.now(UTC).timestamp())
+    claims = {"iss": ISSUER, "sub": identity, "aud": "sigstore", "iat": now, "nbf": now - 5, "exp": now + 600}
+    parts = [{"alg": "none", "typ": "JWT"}, claims]
+    return ".".join([*(base64.urlsafe_b64encode(json.dumps(p).encode()).decode().rstrip("=") for p in parts), ""])
+
+
+@contextmanager
+def running() -> Iterator[OwnSigstore]:
+    """The services, listening."""
+    own = OwnSigstore()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            if self.path == "/api/v2/signingCert":
+                claims = self.headers["Authorization"].split()[1].split(".")[1]
+                identity = json.loads(base64.urlsafe_b64decode(claims + "=="))["sub"]
+                request = x509.load_pem_x509_csr(base64.b64decode(asked["certificateSigningRequest"]))
+                chain = [own.certificate(request.public_key(), identity), own.root]
+                pems = [c.public_bytes(serialization.Encoding.PEM).decode() for c in chain]
+                self._answer(200, {"signedCertificateEmbeddedSct": {"chain": {"certificates": pems}}})
+            else:
+                self._answer(201, own.entry(asked))
+
+        def _answer(self, status: int, content: object) -> None:
+            text = json.dumps(content).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        own.url = f"http://127.0.0.1:{server.server_port}"
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield own
+        server.shutdown()
+        thread.join()
+
+
+def _digest(content: bytes) -> dict[str, str]:
+    return {"algorithm": "sha256", "value": hashlib.sha256(content).hexdigest()}
+
+
+def _usage(**which: bool) -> x509.KeyUsage:
+    names = (
+        "digital_signature",
+        "content_commitment",
+        "key_encipherment",
+        "data_encipherment",
+        "key_agreement",
+        "key_cert_sign",
+        "crl_sign",
+        "encipher_only",
+        "decipher_only",
+    )
+    return x509.KeyUsage(**{name: which.get(name, False) for name in names})

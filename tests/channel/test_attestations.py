@@ -1,0 +1,335 @@
+"""Attestations: made for a folder, verified without the network, and every way in which one can be wrong."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_channels import build, digit
+from typer.testing import Result
+
+from ctk.check import check_channel
+from ctk.check.attestations import Policy
+from ctk.errors import BadValue, ChannelBroken, PublishFailed
+from ctk.publishing.attesting import FIELD, PREDICATE, Sigstore
+from ctk.publishing.folder import Folder
+from ctk.publishing.index_files import FILES, read_index, write_index
+
+pytest.importorskip("sigstore", reason="sigstore is not installed: the extra `attest` of ctk")
+
+from own_sigstore import ISSUER, WORKFLOW, OwnSigstore, running, token
+from sigstore import dsse
+
+URL = "https://conda.example.org/cuda"
+NAME = "noarch/digit1-1.0-h0_0.conda"
+Bundle = dict[str, Any]
+
+pytest_plugins = ["channel_fixtures"]
+
+
+@pytest.fixture(scope="module")
+def services() -> Iterator[OwnSigstore]:
+    with running() as own:
+        yield own
+
+
+@pytest.fixture
+def own(services: OwnSigstore) -> OwnSigstore:
+    services.later, services.spoil = timedelta(), lambda entry: None
+    return services
+
+
+@pytest.fixture
+def attester(own: OwnSigstore) -> Sigstore:
+    return Sigstore(URL, own.context, token)
+
+
+@pytest.fixture
+def policy(own: OwnSigstore, tmp_path: Path) -> Policy:
+    return Policy(WORKFLOW, ISSUER, URL, trusted_root=own.save_root(tmp_path))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, attester: Sigstore) -> Folder:
+    """A folder with one package and its attestation."""
+    made = Folder(tmp_path / "www", tmp_path)
+    made.publish(build(tmp_path / "channel", digit(1)), attester=attester)
+    return made
+
+
+def found(folder: Folder, policy: Policy) -> list[str]:
+    """What is wrong with the attestations."""
+    report = check_channel(folder.path, policy=policy)
+    return [f"{p.package}: {p.what}" for p in report.problems if p.check == "attestation"]
+
+
+def sidecar(folder: Folder) -> list[Bundle]:
+    return json.loads((folder.path / f"{NAME}.sigs").read_bytes())
+
+
+def put(folder: Folder, content: bytes) -> None:
+    """Another sidecar for the package, as a channel would serve it."""
+    digest = hashlib.sha256(content).hexdigest()
+    (folder.path / f"{NAME}.sigs").write_bytes(content)
+    (folder.path / f"{NAME}.sigs.{digest}").write_bytes(content)
+    index = read_index(folder.path)
+    records = {s: {f: {**r, FIELD: digest} for f, r in files.items()} for s, files in index.records.items()}
+    write_index(replace(index, records=records), folder.path, "noarch", FILES)
+
+
+def signed(attester: Sigstore, folder: Folder, **changes: Any) -> Bundle:
+    """A genuine signature under a statement that may be another."""
+    sha256 = read_index(folder.path).names()[NAME]
+    statement = {
+        "_type": "https://in-toto.io/Statement/v1",
+        "subject": [{"name": NAME.split("/")[1], "digest": {"sha256": sha256}}],
+        "predicateType": PREDICATE,
+        "predicate": {"targetChannel": URL},
+        **changes,
+    }
+    return json.loads(attester._ready().sign_dsse(dsse.Statement(json.dumps(statement).encode())).to_json())
+
+
+def test_a_package_gets_an_attestation_beside_it_that_is_named_by_the_index_and_verified(
+    folder: Folder, policy: Policy
+) -> None:
+    content = (folder.path / f"{NAME}.sigs").read_bytes()
+    digest = hashlib.sha256(content).hexdigest()
+    assert (folder.path / f"{NAME}.sigs.{digest}").read_bytes() == content
+    assert read_index(folder.path).records["noarch"][NAME.split("/")[1]][FIELD] == digest
+    (bundle,) = json.loads(content)
+    assert json.loads(base64.b64decode(bundle["dsseEnvelope"]["payload"])) == {
+        "_type": "https://in-toto.io/Statement/v1",
+        "subject": [{"name": "digit1-1.0-h0_0.conda", "digest": {"sha256": read_index(folder.path).names()[NAME]}}],
+        "predicateType": "https://schemas.conda.org/attestations/publish/v1",
+        "predicate": {"targetChannel": URL},
+    }
+    report = check_channel(folder.path, policy=policy)
+    assert [p for p in report.problems if p.check != "sbom"] == []
+    assert dict(report.attestations) == {f"{WORKFLOW} (issuer {ISSUER}), for {URL}": 1}
+
+
+def test_what_is_attested_is_not_attested_again_and_stays_in_the_next_index(
+    folder: Folder, policy: Policy, attester: Sigstore, tmp_path: Path
+) -> None:
+    before = (folder.path / f"{NAME}.sigs").read_bytes()
+    folder.publish(build(tmp_path / "more", digit(1), digit(2)), attester=attester)
+    assert (folder.path / f"{NAME}.sigs").read_bytes() == before
+    assert sum(check_channel(folder.path, policy=replace(policy, required=True)).attestations.values()) == 2
+    folder.publish(build(tmp_path / "other", digit(3)))
+    assert found(folder, policy) == []
+    assert found(folder, replace(policy, required=True)) == ["noarch/digit3-1.0-h0_0.conda: has none"]
+
+
+def test_a_sidecar_that_a_killed_run_left_is_taken(folder: Folder, tmp_path: Path) -> None:
+    other = Folder(tmp_path / "other", tmp_path)
+    (other.path / "noarch").mkdir(parents=True)
+    (other.path / f"{NAME}.sigs").write_bytes((folder.path / f"{NAME}.sigs").read_bytes())
+
+    class Never:
+        def bundle(self, file: str, sha256: str) -> str:
+            raise AssertionError("signed again")
+
+    other.publish((tmp_path / "channel").resolve(), attester=Never())
+    assert read_index(other.path).records == read_index(folder.path).records
+
+
+def test_without_an_identity_or_a_log_nothing_is_published(own: OwnSigstore, tmp_path: Path) -> None:
+    built, folder = build(tmp_path / "channel", digit(1)), Folder(tmp_path / "www", tmp_path)
+    with pytest.raises(PublishFailed, match="none that has an identity"):
+        folder.publish(built, attester=Sigstore(URL, own.context, lambda: None))
+    gone = OwnSigstore()
+    gone.url = "http://127.0.0.1:9"
+    with pytest.raises(PublishFailed, match=r"digit1-1\.0-h0_0\.conda cannot be attested"):
+        folder.publish(built, attester=Sigstore(URL, gone.context, token))
+    assert not list(folder.path.glob("*/repodata.json"))
+
+
+def test_a_certificate_that_runs_out_while_signing_is_renewed(attester: Sigstore, monkeypatch: Any) -> None:
+    from sigstore.sign import ExpiredCertificate, Signer
+
+    genuine, calls = Signer.sign_dsse, []
+
+    def once(self: Signer, statement: dsse.Statement) -> Any:
+        calls.append(self)
+        if len(calls) == 1:
+            raise ExpiredCertificate
+        return genuine(self, statement)
+
+    monkeypatch.setattr(Signer, "sign_dsse", once)
+    assert json.loads(attester.bundle("a-1-0.conda", "0" * 64))["dsseEnvelope"]
+    assert calls[0] is not calls[1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        (
+            {"subject": [{"name": "digit2-1.0-h0_0.conda", "digest": {"sha256": "?"}}]},
+            "it is about 'digit2-1.0-h0_0.conda'",
+        ),
+        (
+            {"subject": [{"name": "digit1-1.0-h0_0.conda", "digest": {"sha256": "0" * 64}}]},
+            "it is about another content",
+        ),
+        ({"subject": [{"name": "digit1-1.0-h0_0.conda", "digest": {"sha512": "0"}}]}, "it is about another content"),
+        ({"subject": [{"name": "a", "digest": {"sha256": "0"}}] * 2}, "it is about 2 subjects, not one"),
+        ({"predicateType": "https://slsa.dev/provenance/v1"}, "its predicate is 'https://slsa.dev/provenance/v1', not"),
+        ({"predicate": {"targetChannel": "https://conda.example.org/other"}}, "it is for the channel"),
+        ({"predicate": {"targetChannel": f"{URL}/"}}, "is no URL of a channel"),
+        ({"predicate": {"targetChannel": "cuda"}}, "its target 'cuda' is no URL of a channel"),
+        ({"predicate": {}}, "its statement cannot be read: KeyError: 'targetChannel'"),
+    ],
+)
+def test_a_statement_that_says_something_else_is_a_problem_though_it_is_signed(
+    folder: Folder, policy: Policy, attester: Sigstore, changes: Bundle, what: str
+) -> None:
+    put(folder, json.dumps([signed(attester, folder, **changes)]).encode())
+    (line,) = found(folder, policy)
+    assert line.startswith(f"{NAME}: number 1: ")
+    assert what in line
+
+
+def test_a_statement_without_a_predicate_is_right(folder: Folder, policy: Policy, attester: Sigstore) -> None:
+    put(folder, json.dumps([signed(attester, folder, predicate=None)]).encode())
+    assert found(folder, policy) == []
+
+
+def change_payload(bundle: Bundle) -> None:
+    statement = json.loads(base64.b64decode(bundle["dsseEnvelope"]["payload"]))
+    statement["predicate"]["targetChannel"] += "2"
+    bundle["dsseEnvelope"]["payload"] = base64.b64encode(json.dumps(statement).encode()).decode()
+
+
+def change_signature(bundle: Bundle) -> None:
+    bundle["dsseEnvelope"]["signatures"][0]["sig"] = base64.b64encode(b"0" * 70).decode()
+
+
+def change_proof(bundle: Bundle) -> None:
+    proof = bundle["verificationMaterial"]["tlogEntries"][0]["inclusionProof"]
+    proof["hashes"] = [base64.b64encode(b"0" * 32).decode()]
+
+
+def change_promise(bundle: Bundle) -> None:
+    bundle["verificationMaterial"]["tlogEntries"][0]["integratedTime"] = "1767225700"
+
+
+def without_log(bundle: Bundle) -> None:
+    bundle["verificationMaterial"]["tlogEntries"] = []
+
+
+def without_certificate(bundle: Bundle) -> None:
+    del bundle["verificationMaterial"]["certificate"]
+
+
+@pytest.mark.parametrize(
+    "spoil", [change_payload, change_signature, change_proof, change_promise, without_log, without_certificate]
+)
+def test_a_spoilt_bundle_is_a_problem(folder: Folder, policy: Policy, spoil: Callable[[Bundle], None]) -> None:
+    bundle = sidecar(folder)[0]
+    put(folder, json.dumps([bundle]).encode())
+    assert found(folder, policy) == []
+    spoil(bundle)
+    put(folder, json.dumps([bundle]).encode())
+    (line,) = found(folder, policy)
+    assert line.startswith(f"{NAME}: number 1: ")
+    assert "Error" in line or "InvalidBundle" in line
+
+
+def test_of_several_attestations_the_wrong_one_is_named(folder: Folder, policy: Policy, attester: Sigstore) -> None:
+    good, bad = signed(attester, folder), signed(attester, folder, predicateType="other")
+    put(folder, json.dumps([good, bad, good]).encode())
+    assert [line.split(": ")[1] for line in found(folder, policy)] == ["number 2"]
+
+
+def test_a_signature_after_the_certificate_had_run_out_is_a_problem(
+    folder: Folder, policy: Policy, own: OwnSigstore
+) -> None:
+    own.later = timedelta(hours=1)
+    put(folder, json.dumps([signed(Sigstore(URL, own.context, token), folder)]).encode())
+    (line,) = found(folder, policy)
+    assert "CertValidationError" in line
+
+
+def test_who_signed_is_held_to_the_policy(folder: Folder, policy: Policy) -> None:
+    (line,) = found(folder, replace(policy, identity=WORKFLOW.replace("main", "fork")))
+    assert "SANs do not match" in line
+    for identity in (WORKFLOW, None):
+        (line,) = found(folder, replace(policy, identity=identity, issuer="https://other.example.org"))
+        assert "VerificationError" in line
+    assert found(folder, replace(policy, identity=None, issuer=None, channel=None)) == []
+
+
+def test_keys_of_another_instance_are_not_trusted(folder: Folder, policy: Policy, tmp_path: Path) -> None:
+    (tmp_path / "another").mkdir()
+    other = OwnSigstore().save_root(tmp_path / "another")
+    (line,) = found(folder, replace(policy, trusted_root=other))
+    assert "CertValidationError" in line
+    (line,) = found(folder, replace(policy, trusted_root=None))  # Sigstore's public instance
+    assert "CertValidationError" in line
+    with pytest.raises(BadValue, match="is no trusted root"):
+        found(folder, replace(policy, trusted_root=Path(__file__)))
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"", "Expecting value"),
+        (b"[]", "is no list of bundles"),
+        (b"{}", "is no list of bundles"),
+        (b'["bundle", 1]', "number 2: "),
+        (b"[{}]", "number 1: "),
+        (b"[" * 100_000, "recursion"),
+        (b"[" + b" " * (8 << 20) + b"]", "has 8388610 bytes"),
+    ],
+    ids=["empty", "no bundles", "no list", "words", "nothing in it", "deep", "large"],
+)
+def test_a_sidecar_that_is_none_is_a_problem(folder: Folder, policy: Policy, content: bytes, what: str) -> None:
+    put(folder, content)
+    lines = found(folder, policy)
+    assert any(what in line for line in lines), lines
+
+
+def test_the_files_beside_a_package_have_to_be_what_the_index_says(folder: Folder, policy: Policy) -> None:
+    plain = folder.path / f"{NAME}.sigs"
+    fixed = next(plain.parent.glob("*.sigs.*"))
+    content = fixed.read_bytes()
+    plain.write_bytes(content + b" ")
+    assert found(folder, policy) == [f"{NAME}: {plain.name} does not hold what {fixed.name} does"]
+    plain.write_bytes(content)
+    fixed.write_bytes(content + b" ")
+    assert found(folder, policy) == [f"{NAME}: {fixed.name}: does not have the sha256 that repodata states"]
+    fixed.unlink()
+    assert found(folder, policy) == [f"{NAME}: {fixed.name}: No such file or directory"]
+    index = read_index(folder.path)
+    for value, what in ((f"../{'a' * 61}", "is no sha256"), (7, "is no sha256"), (None, "repodata does not name it")):
+        record = {k: v for k, v in index.records["noarch"][NAME.split("/")[1]].items() if k != FIELD}
+        record |= {FIELD: value} if value else {}
+        write_index(replace(index, records={"noarch": {NAME.split("/")[1]: record}}), folder.path, "noarch", FILES)
+        (line,) = found(folder, policy)
+        assert what in line
+
+
+def test_the_command_says_what_was_verified(
+    folder: Folder, own: OwnSigstore, tmp_path: Path, run_ctk: Callable[..., Result]
+) -> None:
+    words = ("channel", "check", str(folder.path), "--trusted-root", str(own.save_root(tmp_path)))
+    shown = run_ctk(*words)
+    assert f"1 attestation verified, signed by {WORKFLOW} (issuer {ISSUER}), for {URL}" in shown.stdout
+    assert "who signed was not held to anybody" in shown.stdout
+    wrong = run_ctk(*words, "--identity", "somebody", "--issuer", ISSUER)
+    assert isinstance(wrong.exception, ChannelBroken)
+    assert "attestation" in wrong.stdout
+    assert "verified, signed by" not in wrong.stdout
+    report = json.loads(run_ctk(*words, "--json").stdout)
+    assert list(report["attestations"].values()) == [1]
+    needs_url = run_ctk("publish", str(folder.path), "--to", str(tmp_path / "elsewhere"), "--attest")
+    assert isinstance(needs_url.exception, BadValue)
+    assert "--url" in needs_url.exception.step
