@@ -12,10 +12,12 @@ sys.path += [str(Path(__file__).resolve().parents[1] / folder) for folder in ("p
 
 from crafted_packages import Draft
 
-from ctk import channel
+from ctk import channel, sbom
 from ctk.build import Built
+from ctk.lock import Artefact
+from ctk.provenance import Input, Provenance
 
-__all__ = ["Draft", "build", "digit", "serve"]
+__all__ = ["Draft", "build", "digit", "serve", "sound"]
 
 
 def build(folder: Path, *drafts: Draft) -> Path:
@@ -50,3 +52,30 @@ def serve(folder: Path) -> Iterator[str]:
             yield f"http://127.0.0.1:{server.stdout.readline().split(' port ')[1].split()[0]}"
         finally:
             server.kill()
+
+
+def sound(draft: Draft, commit: str = "1" * 40, licence: str = "MIT") -> Draft:
+    """The package with an SBOM that is right."""
+    artefact = Artefact(
+        "cudart",
+        "nvidia-cuda-runtime",
+        "13.4.92",
+        "linux-64",
+        "cudart-13.4.92-py3-none-any.whl",
+        "ab" * 32,
+        7,
+        1_700_000_000,
+    )
+    origin = Provenance(
+        recipe=draft.name,
+        digest="cd" * 32,
+        commit=commit,
+        place="linux-64",
+        timestamp=1_767_225_600,
+        inputs=(Input(artefact, licence),),
+        variant={"cuda_version": ("13.4",)},
+        level=3,
+        tools={"rattler-build": "0.73.0", "zstd": "1.5.7"},
+    )
+    text = sbom.write(draft._index(), origin)
+    return draft.with_(info={**draft.info, sbom.place(draft.name).removeprefix("info/"): text})

@@ -1,0 +1,329 @@
+"""`ctk channel check`: a sound channel has no problem, and whatever is wrong with one is a line of its own."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+from small_channels import Draft, build, digit, serve, sound
+from typer.testing import Result
+
+from ctk import sbom
+from ctk.check import Problem, check_channel
+from ctk.errors import ChannelBroken, NameReused, UnknownName
+from ctk.publishing.folder import HISTORY, Folder
+from ctk.publishing.names import on_server
+
+pytest_plugins = ["channel_fixtures"]
+
+ONE, TWO = "noarch/digit1-1.0-h0_0.conda", "linux-64/digit2-1.0-h0_0.conda"
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A published folder with two packages."""
+    place = tmp_path_factory.mktemp("original")
+    folder = Folder(place / "www", place)
+    folder.publish(build(place / "channel", sound(digit(1)), sound(digit(2, depends=("digit1",)))))
+    return folder.path
+
+
+@pytest.fixture
+def www(original: Path, tmp_path: Path) -> Path:
+    """A copy of it, to be spoilt."""
+    return Path(shutil.copytree(original, tmp_path / "www"))
+
+
+def found(channel: Path) -> set[tuple[str, str, str]]:
+    return {(p.package, p.check, p.what) for p in check_channel(channel).problems}
+
+
+def kinds(channel: Path) -> list[tuple[str, str]]:
+    return [(p.package, p.check) for p in check_channel(channel).problems]
+
+
+def edit(www: Path, name: str, change: Callable[[dict[str, Any]], object], file: str = "repodata.json") -> None:
+    """Changes what an index file says, in all of its forms."""
+    path = www / Path(name).parent / file
+    content = json.loads(path.read_bytes())
+    change(content)
+    path.write_text(json.dumps(content))
+    if file == "repodata.json":
+        path.with_name("repodata.json.zst").write_bytes(zstandard.ZstdCompressor().compress(path.read_bytes()))
+
+
+def replace_package(www: Path, draft: Draft) -> None:
+    """Puts another package in place of one, with the hashes of the new one in the index."""
+    path = draft.write(www)
+    again = build(www.parent / "again" / "channel", draft)
+    new = json.loads((again / draft.subdir / "repodata.json").read_bytes())["packages.conda"][path.name]
+    hashes = {key: new[key] for key in ("sha256", "md5", "size")}
+    edit(www, f"{draft.subdir}/x", lambda index: index["packages.conda"][path.name].update(hashes))
+
+
+def test_a_sound_channel_has_no_problem(original: Path) -> None:
+    report = check_channel(original, jobs=4)
+    assert report.problems == ()
+    assert (report.packages, report.sboms) == (2, 2)
+    assert report.size == sum(p.stat().st_size for p in original.glob("*/*.conda"))
+
+
+def test_a_built_channel_is_checked_as_well(tmp_path: Path) -> None:
+    build(tmp_path / "channel", sound(digit(1)))
+    assert check_channel(tmp_path / "channel").problems == ()
+
+
+def test_what_left_the_index_of_a_published_folder_is_no_orphan(www: Path, tmp_path: Path) -> None:
+    Folder(www, tmp_path).publish(build(tmp_path / "next", sound(digit(1))), exact=True)
+    assert (www / TWO).is_file()
+    assert found(www) == set()
+
+
+def test_a_package_that_is_cut_short_or_changed_is_named(www: Path) -> None:
+    content = (www / ONE).read_bytes()
+    (www / ONE).write_bytes(content[: len(content) // 2])
+    assert [c for n, c in kinds(www) if n == ONE] == ["file"] * 4  # md5, sha256, size, and that it does not open
+    middle = len(content) // 2
+    (www / ONE).write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
+    assert {(n, c) for n, c in kinds(www)} == {(ONE, "file")}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "what"),
+    [
+        ("name", "digit", "repodata says name 'digit', its index.json 'digit2'"),
+        ("version", "2.0", "repodata says version '2.0', its index.json '1.0'"),
+        ("build", "h1_0", "repodata says build 'h1_0', its index.json 'h0_0'"),
+        ("build_number", 1, "repodata says build_number 1, its index.json 0"),
+        ("depends", [], "repodata says depends [], its index.json [digit1]"),
+        ("constrains", ["a"], "repodata says constrains [a], its index.json []"),
+        ("track_features", "f", "repodata says track_features [f], its index.json []"),
+        ("license", "MIT", "repodata says license 'MIT', its index.json 'LicenseRef-Test'"),
+        ("timestamp", 1, "repodata says timestamp 1, its index.json 1700000000000"),
+        ("subdir", "win-64", "repodata says subdir 'win-64', its index.json 'linux-64'"),
+    ],
+)
+def test_a_record_that_differs_from_the_package_is_named(www: Path, field: str, value: object, what: str) -> None:
+    edit(www, TWO, lambda index: index["packages.conda"][Path(TWO).name].update({field: value}))
+    assert found(www) == {(TWO, "metadata", what)}
+
+
+@pytest.mark.parametrize(
+    ("record", "what"),
+    [({}, "KeyError"), ({"name": "a", "depends": 7}, "KeyError"), ({"depends": 7, "version": {}}, "KeyError")],
+)
+def test_a_record_that_cannot_be_read_is_named(www: Path, record: Mapping[str, object], what: str) -> None:
+    edit(www, TWO, lambda index: index["packages.conda"].update({Path(TWO).name: record}))
+    lines = found(www)
+    assert (TWO, "file", "repodata has no sha256 of it") in lines
+    assert any(n == TWO and c == "metadata" and what in text for n, c, text in lines)
+
+
+def test_hashes_in_repodata_are_compared(www: Path) -> None:
+    wrong = {"sha256": "0" * 64, "md5": "0" * 32, "size": 1}
+    edit(www, TWO, lambda index: index["packages.conda"][Path(TWO).name].update(wrong))
+    assert kinds(www) == [(TWO, "file")] * 3
+    edit(www, TWO, lambda index: index["packages.conda"][Path(TWO).name].update(sha256=7, size="?"))
+    assert kinds(www) == [(TWO, "file")] * 3
+
+
+def test_run_exports_are_read_again_from_inside(www: Path) -> None:
+    name = Path(TWO).name
+    edit(www, TWO, lambda c: c["packages.conda"].update({name: {"run_exports": {"weak": ["x"]}}}), "run_exports.json")
+    says = "run_exports.json says weak: [x], the package weak: [digit >=2]"
+    assert found(www) == {(TWO, "run-exports", says)}
+    edit(www, TWO, lambda c: c["packages.conda"].update({name: {"run_exports": 7}}), "run_exports.json")
+    assert kinds(www) == [(TWO, "run-exports")]
+    edit(www, TWO, lambda c: c["packages.conda"].clear(), "run_exports.json")
+    assert found(www) == {(TWO, "run-exports", "run_exports.json does not name it")}
+
+
+@pytest.mark.parametrize(
+    ("listed", "what"),
+    [
+        ({"share/digit": {"sha256": "0" * 64}}, "share/digit: paths.json says sha256"),
+        ({"share/digit": {"size_in_bytes": 9}}, "share/digit: paths.json says 9 bytes, the archive holds 1"),
+        ({"share/digit": None}, "share/digit: in the archive, missing in paths.json"),
+        ({"share/other": {"sha256": "0" * 64}}, "share/other: listed in paths.json, missing in the archive"),
+    ],
+)
+def test_a_payload_that_differs_from_its_list_is_named(www: Path, listed: Mapping[str, Any], what: str) -> None:
+    replace_package(www, sound(digit(2, depends=("digit1",), listed=listed)))
+    ((name, check, text),) = found(www)
+    assert (name, check) == (TWO, "payload")
+    assert text.startswith(what)
+
+
+def test_a_package_under_another_name_or_subdir_is_named(www: Path) -> None:
+    replace_package(www, sound(digit(2, depends=("digit1",), index={"version": "1.1"})))
+    assert (TWO, "metadata", "it is digit2-1.1-h0_0 by its own index.json") in found(www)
+    replace_package(www, sound(digit(2, depends=("digit1",), index={"subdir": "win-64"})))
+    assert (TWO, "metadata", "it is for win-64 by its own index.json") in found(www)
+
+
+def test_an_entry_without_a_file_and_a_file_without_an_entry_are_named(www: Path) -> None:
+    (www / TWO).rename(www / "linux-64" / "other-1-0.conda")
+    shutil.rmtree(www / HISTORY)
+    assert found(www) == {
+        (TWO, "file", "the index names it, and it is not there"),
+        ("linux-64/other-1-0.conda", "orphan", "the index does not name it"),
+    }
+    edit(www, TWO, lambda index: index["packages.conda"].clear())
+    assert (TWO, "orphan", "run_exports.json names it, and there is no such package") in found(www)
+
+
+def test_what_a_killed_run_left_is_named(www: Path) -> None:
+    for name in (".digit9-1.0-h0_0.conda.123.part", "notes.txt", "digit9-1.0-h0_0.conda.sigs"):
+        (www / "noarch" / name).write_bytes(b"")
+    assert {what for _, check, what in found(www) if check == "orphan"} == {
+        "a killed run left it; the next one removes it",
+        "the index does not name it",
+        "the package that it attests is not there",
+    }
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"no JSON",
+        b"[]",
+        b"7",
+        b"null",
+        b'{"packages.conda": []}',
+        b'{"info": 7}',
+        b"\xff",
+        b"[" * 100_000,
+        b'{"info": null}',
+    ],
+)
+@pytest.mark.parametrize("file", ["repodata.json", "run_exports.json"])
+def test_an_index_file_that_is_none_is_a_line(www: Path, file: str, content: bytes) -> None:
+    (www / "linux-64" / file).write_bytes(content)
+    assert (f"linux-64/{file}", "index") in kinds(www)
+
+
+def test_a_compressed_index_that_says_something_else_is_a_line(www: Path) -> None:
+    packed = www / "linux-64" / "repodata.json.zst"
+    plain = (www / "linux-64" / "repodata.json").read_bytes()
+    bomb = zstandard.ZstdCompressor().compress(plain + b" " * (1 << 24))
+    for content in (bomb, zstandard.ZstdCompressor().compress(plain[:-1]), zstandard.ZstdCompressor().compress(b"")):
+        packed.write_bytes(content)
+        assert found(www) == {("linux-64/repodata.json.zst", "index", "does not unpack to repodata.json")}
+    for content in (b"", b"plain"):
+        packed.write_bytes(content)
+        assert kinds(www) == [("linux-64/repodata.json.zst", "index")]
+    packed.unlink()
+    assert found(www) == {("linux-64/repodata.json.zst", "index", "is not there")}
+
+
+def test_entries_that_point_elsewhere_are_not_followed(www: Path, tmp_path: Path) -> None:
+    shutil.copy(www / ONE, tmp_path / "secret.conda")
+    edit(www, TWO, lambda index: index["packages.conda"].update({"../../secret.conda": {}, "..": 7}))
+    lines = {text for name, check, text in found(www) if (name, check) == ("linux-64/repodata.json", "index")}
+    assert len(lines) == 2
+    assert all("that cannot be read" in line for line in lines)
+
+
+def test_a_folder_without_an_index_is_said_to_have_none(tmp_path: Path, www: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert found(tmp_path / "empty") == {
+        ("noarch/repodata.json", "index", "is not there; clients refuse a channel without it")
+    }
+    for file in (www / "noarch").glob("r*.json*"):
+        file.unlink()
+    assert {(n, c) for n, c, _ in found(www)} == {
+        *((f"noarch/{file}", "index") for file in ("repodata.json", "run_exports.json")),
+    } | {(ONE, "orphan")} - ({(ONE, "orphan")} if (www / HISTORY).exists() else set())
+    with pytest.raises(UnknownName, match="there is no channel"):
+        check_channel(tmp_path / "absent")
+
+
+def hostile(path: Path, kind: str) -> None:
+    """A file that is no package, or one that attacks who opens it."""
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("metadata.json", "{}")
+        stem = path.name.removesuffix(".conda")
+        if kind == "no tar":
+            archive.writestr(f"info-{stem}.tar.zst", zstandard.ZstdCompressor().compress(b"no tar" * 500))
+            archive.writestr(f"pkg-{stem}.tar.zst", b"no zstd")
+        elif kind == "no zstd":
+            archive.writestr(f"info-{stem}.tar.zst", b"no zstd")
+    if kind == "no zip":
+        path.write_bytes(b"no zip")
+
+
+@pytest.mark.parametrize("kind", ["no tar", "no zstd", "no zip", "nothing in it"])
+def test_a_file_that_is_no_package_is_a_line(www: Path, kind: str) -> None:
+    hostile(www / ONE, kind)
+    lines = [text for name, check, text in found(www) if (name, check) == (ONE, "file")]
+    assert len(lines) == 4
+    assert any(
+        "cannot be read" in line or "holds 0 info-*.tar.zst" in line or "broken metadata" in line for line in lines
+    )
+
+
+@pytest.mark.parametrize(
+    ("info", "what"),
+    [
+        ({"about.json": b"{}"}, "there is none"),
+        ({"sboms/digit2.cdx.json": b"{}"}, "it is not valid CycloneDX"),
+        ({"sboms/digit2.cdx.json": b"no JSON"}, "it is not valid CycloneDX"),
+        ({"sboms/digit2.cdx.json": b"[" * 100_000}, "it is not valid CycloneDX"),
+        ({"sboms/digit2.cdx.json": b" " * (1 << 20) + b"{}"}, "it has more than 1048576 bytes"),
+        ({"sboms/other.cdx.json": b"{}"}, "info/sboms/other.cdx.json is none of this package"),
+    ],
+    ids=["none", "empty", "words", "deep", "large", "other"],
+)
+def test_an_sbom_that_is_none_is_a_line(www: Path, info: Mapping[str, bytes], what: str) -> None:
+    replace_package(www, digit(2, depends=("digit1",)).with_(info=info))
+    lines = found(www)
+    assert {(name, check) for name, check, _ in lines} == {(TWO, "sbom")}
+    assert any(text.startswith(what) for _, _, text in lines)
+
+
+def test_an_sbom_about_something_else_is_a_line(www: Path) -> None:
+    text = sound(digit(2, version="1.1")).info[sbom.place("digit2").removeprefix("info/")]
+    replace_package(www, digit(2, depends=("digit1",)).with_(info={"sboms/digit2.cdx.json": text}))
+    assert found(www) == {(TWO, "sbom", "it is about digit2 1.1 h0_0 for linux-64")}
+    replace_package(www, sound(digit(2, depends=("digit1",)), commit="", licence=""))
+    assert {text.split(":")[0].split(" of ")[0] for _, _, text in found(www)} == {
+        "it names no commit",
+        "it states no licence",
+    }
+
+
+def test_the_command_lists_every_problem_in_one_table(www: Path, run_ctk: Callable[..., Result]) -> None:
+    good = run_ctk("channel", "check", str(www))
+    assert good.exception is None
+    assert "2 packages, 0.0 MB, 2 with a sound SBOM: 0 problems" in good.stdout
+    (www / ONE).unlink()
+    edit(www, TWO, lambda index: index["packages.conda"][Path(TWO).name].update(depends=[]))
+    bad = run_ctk("channel", "check", str(www))
+    assert isinstance(bad.exception, ChannelBroken)
+    assert bad.exception.cause.startswith("2 problems in")
+    for text in (ONE, TWO, "it is not there", "repodata says depends"):
+        assert text in bad.stdout
+    report = json.loads(run_ctk("channel", "check", str(www), "--json").stdout)
+    assert [Problem(**p) for p in report["problems"]] == list(check_channel(www).problems)
+
+
+def test_a_name_that_is_published_with_other_content_is_found_beforehand(
+    www: Path, tmp_path: Path, run_ctk: Callable[..., Result]
+) -> None:
+    changed = str(build(tmp_path / "changed", sound(digit(1, "changed")), sound(digit(2, depends=("digit1",)))))
+    with serve(www) as url:
+        assert on_server(url)
+        for where in (url, str(www)):
+            done = run_ctk("channel", "check", changed, "--published", where)
+            assert isinstance(done.exception, NameReused)
+            assert "build: number" in done.exception.step
+            assert ONE in done.stdout
+            assert TWO not in done.stdout
+            assert run_ctk("channel", "check", str(www), "--published", where).exception is None
