@@ -16,7 +16,7 @@ from typer.testing import Result
 
 from ctk import sbom
 from ctk.check import Problem, check_channel
-from ctk.errors import ChannelBroken, NameReused, UnknownName
+from ctk.errors import ChannelBroken, NameReused, PublishFailed, UnknownName
 from ctk.publishing.folder import HISTORY, Folder
 from ctk.publishing.names import on_server
 
@@ -327,3 +327,26 @@ def test_a_name_that_is_published_with_other_content_is_found_beforehand(
             assert ONE in done.stdout
             assert TWO not in done.stdout
             assert run_ctk("channel", "check", str(www), "--published", where).exception is None
+
+
+def test_a_channel_on_a_server_is_checked_as_clients_get_it(www: Path, run_ctk: Callable[..., Result]) -> None:
+    with serve(www) as url:
+        assert "0 problems" in run_ctk("channel", "check", url).stdout
+        (www / ONE).write_bytes((www / ONE).read_bytes() + b"more" * 100_000)
+        (www / TWO).unlink()
+        edit(www, TWO, lambda index: index["packages.conda"].update({"../../x": {}, "..": {"size": 1}}))
+        report = json.loads(run_ctk("channel", "check", url, "--json").stdout)
+        lines = {(p["package"], p["check"], p["what"].split(" 0")[0]) for p in report["problems"]}
+    assert (TWO, "file", "the index names it, and it is not there") in lines
+    assert any(n == ONE and w.startswith("repodata says size") for n, _, w in lines)
+    assert [n for n, c, _ in lines if c == "index"]
+
+
+def test_a_server_that_does_not_answer_is_an_error(tmp_path: Path, run_ctk: Callable[..., Result]) -> None:
+    with serve(tmp_path) as url:
+        empty = run_ctk("channel", "check", url)
+    assert isinstance(empty.exception, ChannelBroken)
+    assert "clients refuse a channel without it" in " ".join(empty.stdout.replace("│", "").split())
+    gone = run_ctk("channel", "check", url.replace("//", "//user:password@"))
+    assert isinstance(gone.exception, PublishFailed)
+    assert "password" not in gone.exception.cause

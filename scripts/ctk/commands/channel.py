@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,7 @@ import typer
 from ctk import channel as built
 from ctk.check import CheckReport, check_channel
 from ctk.check.attestations import Policy
+from ctk.check.remote import mirrored
 from ctk.commands.options import Jobs
 from ctk.errors import ChannelBroken, NameReused
 from ctk.history import History
@@ -20,6 +22,7 @@ from ctk.publishing.folder import HISTORY, Folder
 from ctk.publishing.index_files import read_index
 from ctk.publishing.names import clashes, on_server, step_for
 from ctk.report import Reporter, count, megabytes
+from ctk.retry import without_credentials
 from ctk.runlock import exclusive
 
 app = typer.Typer(no_args_is_help=True, help="Check a channel, and return to an older state of it.")
@@ -33,7 +36,9 @@ Channel = Annotated[
 
 @app.command("check")
 def check_command(
-    channel: Channel = None,
+    channel: Annotated[
+        str | None, typer.Argument(help="A folder or a URL; output/channel by default.", metavar="[CHANNEL]")
+    ] = None,
     published: Annotated[
         str | None,
         typer.Option("--published", help="URL or folder: no name that is taken there may have other content here."),
@@ -60,26 +65,31 @@ def check_command(
     """Hold every file of a channel to its index, and the index to what is inside the packages.
 
     Hashes, sizes, metadata, payloads, run exports, SBOMs, attestations, and files that nothing names. Reads all of the
-    packages and needs no network, except for --published with a URL.
+    packages, and needs no network but for URLs.
     Example: ctk channel check --published https://conda.example.org/cuda
     """
-    place, where, report = (channel or workspace().channel).resolve(), workspace(), Reporter()
+    where, report = workspace(), Reporter()
     policy = Policy(identity, issuer, url, attested, trusted_root)
     taken = _names(published, where.recipes) if published else None
-    found = check_channel(place, policy=policy, taken=taken, jobs=jobs or os.cpu_count() or 1)
+    jobs = jobs or os.cpu_count() or 1
+    name = channel or str(where.channel)
+    source = mirrored(name, where.cache) if "://" in name else nullcontext(Path(name).resolve())
+    with source as place:
+        found = check_channel(place, policy=policy, taken=taken, jobs=jobs)
+        ours = {} if taken is None else read_index(place).names()
     if as_json:
         print(json.dumps(found.as_json(), indent=1))
     else:
-        _show(found, policy, place, report)
+        _show(found, policy, without_credentials(name), report)
     reused = [problem for problem in found.problems if problem.check == "name"]
     if found.problems and len(reused) == len(found.problems):
-        names = clashes(read_index(place).names(), taken or {})
+        names = clashes(ours, taken or {})
         raise NameReused(
             f"{published} has other content under {count(len(reused), 'name')}", step_for(names, where.recipes)
         )
     if found.problems:
         raise ChannelBroken(
-            f"{count(len(found.problems), 'problem')} in {place}",
+            f"{count(len(found.problems), 'problem')} in {without_credentials(name)}",
             "do not publish it; build the packages again, or `ctk channel rollback` a published folder",
         )
 
@@ -88,7 +98,7 @@ def _names(published: str, recipes: Path) -> dict[str, str]:
     return on_server(published) if "://" in published else Folder(Path(published), recipes).names()
 
 
-def _show(found: CheckReport, policy: Policy, place: Path, report: Reporter) -> None:
+def _show(found: CheckReport, policy: Policy, place: str, report: Reporter) -> None:
     if found.problems:
         rows = [(problem.package, problem.check, problem.what) for problem in found.problems]
         report.table(f"problems of {place}", ["package", "check", "what"], rows)
