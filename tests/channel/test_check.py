@@ -17,7 +17,8 @@ from typer.testing import Result
 from ctk import sbom
 from ctk.check import Problem, check_channel
 from ctk.errors import ChannelBroken, NameReused, PublishFailed, UnknownName
-from ctk.publishing.folder import HISTORY, Folder
+from ctk.publishing.cleaning import HISTORY
+from ctk.publishing.folder import Folder
 from ctk.publishing.names import on_server
 
 pytest_plugins = ["channel_fixtures"]

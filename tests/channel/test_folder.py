@@ -18,7 +18,8 @@ from small_channels import Draft, build, digit
 
 from ctk import durable
 from ctk.errors import Busy, NoSpace, PublishFailed
-from ctk.publishing.folder import HISTORY, Folder, Keep, Published
+from ctk.publishing.cleaning import HISTORY, Keep
+from ctk.publishing.folder import Folder, Published
 from ctk.publishing.index_files import read_index
 from ctk.repodata import FROM_BUILD
 

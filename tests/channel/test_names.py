@@ -17,7 +17,8 @@ from small_channels import Draft, build, digit, serve
 from conftest import ROOT, ctk
 from ctk.errors import NameReused, PublishFailed
 from ctk.paths import Workspace
-from ctk.publishing.folder import HISTORY, Folder
+from ctk.publishing.cleaning import HISTORY
+from ctk.publishing.folder import Folder
 from ctk.publishing.index_files import read_index
 from ctk.publishing.names import clashes, on_server
 from ctk.recipes import find_recipes, maker_of

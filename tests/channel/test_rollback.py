@@ -13,7 +13,8 @@ from typer.testing import Result
 from ctk import channel
 from ctk.errors import ChannelBroken, UnknownName
 from ctk.paths import Workspace
-from ctk.publishing.folder import HISTORY, Folder, Keep
+from ctk.publishing.cleaning import HISTORY, Keep
+from ctk.publishing.folder import Folder
 
 pytest_plugins = ["channel_fixtures"]
 

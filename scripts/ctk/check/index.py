@@ -15,7 +15,7 @@ import zstandard
 from ctk.check.problem import Problem
 from ctk.platforms import NOARCH
 from ctk.publishing.attesting import SIDECAR
-from ctk.publishing.folder import HISTORY
+from ctk.publishing.cleaning import HISTORY, UNUSED
 from ctk.publishing.index_files import COMPRESSED, FILES, REPODATA, RUN_EXPORTS
 
 _LARGEST = 1 << 30  # bytes; no index is as large
@@ -145,5 +145,5 @@ def _waiting(channel: Path) -> set[str]:
         except (ValueError, AttributeError, OSError):
             continue
     with suppress(ValueError, TypeError, OSError):
-        found |= set(json.loads((channel / HISTORY / "unused.json").read_bytes()))
+        found |= set(json.loads((channel / HISTORY / UNUSED).read_bytes()))
     return found

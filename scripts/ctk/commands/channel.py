@@ -18,7 +18,8 @@ from ctk.commands.options import Jobs
 from ctk.errors import ChannelBroken, NameReused
 from ctk.history import History
 from ctk.paths import workspace
-from ctk.publishing.folder import HISTORY, Folder
+from ctk.publishing.cleaning import HISTORY
+from ctk.publishing.folder import Folder
 from ctk.publishing.index_files import read_index
 from ctk.publishing.names import clashes, on_server, step_for
 from ctk.report import Reporter, count, megabytes

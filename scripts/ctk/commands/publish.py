@@ -12,7 +12,8 @@ from ctk.errors import BadValue
 from ctk.paths import workspace
 from ctk.publish import Target, in_order, publish
 from ctk.publishing.attesting import Sigstore
-from ctk.publishing.folder import Folder, Keep
+from ctk.publishing.cleaning import Keep
+from ctk.publishing.folder import Folder
 from ctk.publishing.index_files import read_index
 from ctk.publishing.names import clashes, on_server, refuse
 from ctk.report import Reporter, count

@@ -15,41 +15,25 @@ above; the next run finishes the work.
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from ctk.audit.scan import file_sha256
-from ctk.durable import copy_file, replace_file, temporaries
+from ctk.durable import copy_file, temporaries
 from ctk.errors import Busy, ChannelBroken, PublishFailed, UnknownName
 from ctk.fetch import disk_errors
 from ctk.history import History, State, load, save
 from ctk.publish import in_order
 from ctk.publishing.attesting import Attester, attach
+from ctk.publishing.cleaning import HISTORY, NAMES, STATES, Keep, clean, read_notes, write_notes
 from ctk.publishing.index_files import FILES, ChannelIndex, put_in_place, read_index, shows, write_index
 from ctk.publishing.names import clashes, refuse
-
-HISTORY = ".history"
-_STATES, _NAMES, _UNUSED = "history.json", "names.json", "unused.json"
-
-
-@dataclass(frozen=True)
-class Keep:
-    """What stays of the past.
-
-    Attributes:
-        states: How many states can be returned to, the one that readers see included.
-        unused: How long a package stays after no kept state names it.
-    """
-
-    states: int = 10
-    unused: timedelta = timedelta(days=7)
 
 
 @dataclass(frozen=True)
@@ -84,11 +68,11 @@ class Folder:
 
     path: Path
     recipes: Path
-    keep: Keep = Keep()
+    keep: Keep = field(default_factory=Keep)
     now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC), repr=False)
 
     def history(self) -> History:
-        return load(self.path / HISTORY / _STATES, self.path)
+        return load(self.path / HISTORY / STATES, self.path)
 
     def index(self, state: int | None) -> ChannelIndex:
         """The index of a kept state."""
@@ -96,7 +80,7 @@ class Folder:
 
     def names(self) -> dict[str, str]:
         """Every name that was ever used -> sha256; what a killed run left without noting it is read."""
-        noted = _read(self.path / HISTORY / _NAMES)
+        noted = read_notes(self.path / HISTORY / NAMES)
         indexed = self._visible().names()
         there = {f"{p.parent.name}/{p.name}" for p in self.path.glob("*/*.conda") if not p.name.startswith(".")}
         unknown = there - noted.keys() - indexed.keys()
@@ -140,13 +124,14 @@ class Folder:
                 wanted = replace(wanted, records=kept)
             if attester:
                 wanted = attach(wanted, self.path, [name for name in order if name in wanted.names()], attester)
-            self._write(_NAMES, {**names, **ours.names()})
+            write_notes(self.path / HISTORY / NAMES, {**names, **ours.names()})
             if wanted.records != before.records:
                 history = self._new_state(history, wanted)
             self._show(wanted)
-            save(history, self.path / HISTORY / _STATES)
+            save(history, self.path / HISTORY / STATES)
             left = sorted(before.names().keys() - wanted.names().keys())
-            return Published(history.current or 0, len(wanted), tuple(added), tuple(left), self._clean(history))
+            deleted = clean(self.path, history, set(wanted.names()), self.keep, self.now())
+            return Published(history.current or 0, len(wanted), tuple(added), tuple(left), deleted)
 
     def rollback(self, number: int | None = None) -> State:
         """Lets readers see an older state again; the newer ones stay and can be returned to as well.
@@ -171,7 +156,7 @@ class Folder:
                     f"state {state.number} of {self.path} {what}", "return to another state, or publish again"
                 )
             self._show(index)
-            save(replace(history, current=state.number), self.path / HISTORY / _STATES)
+            save(replace(history, current=state.number), self.path / HISTORY / STATES)
             return state
 
     @contextmanager
@@ -234,33 +219,3 @@ class Folder:
             return read_index(self.path)
         except PublishFailed:
             return ChannelIndex()
-
-    def _clean(self, history: History) -> tuple[str, ...]:
-        kept = history.kept(self.keep.states)
-        save(kept, self.path / HISTORY / _STATES)
-        numbers = {str(s.number) for s in kept.states}
-        used = set(self._visible().names())
-        for folder in (self.path / HISTORY).iterdir():
-            if folder.is_dir() and folder.name not in numbers:
-                shutil.rmtree(folder)
-            elif folder.is_dir():
-                used |= read_index(folder).names().keys()
-        noted, now = _read(self.path / HISTORY / _UNUSED), self.now()
-        there = {f"{p.parent.name}/{p.name}" for p in self.path.glob("*/*.conda")}
-        unused = {name: noted.get(name, now.isoformat()) for name in sorted(there - used)}
-        old = [n for n, since in unused.items() if now - datetime.fromisoformat(since) >= self.keep.unused]
-        for name in old:
-            for file in (self.path / name, *(self.path / name).parent.glob(f"{Path(name).name}.sigs*")):
-                file.unlink(missing_ok=True)
-        self._write(_UNUSED, {name: since for name, since in unused.items() if name not in old})
-        return tuple(old)
-
-    def _write(self, name: str, content: Mapping[str, str]) -> None:
-        replace_file(self.path / HISTORY / name, json.dumps(content, indent=1, sort_keys=True).encode())
-
-
-def _read(file: Path) -> dict[str, str]:
-    try:
-        return dict(json.loads(file.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return {}
