@@ -267,3 +267,10 @@ def test_a_proposal_touches_only_what_a_release_changes(tmp_path: Path) -> None:
     environment = {**os.environ, "RUNNER_TEMP": str(tmp_path / ".git")}
     subprocess.run(["bash", "-ec", step["run"]], cwd=tmp_path, check=True, env=environment)
     assert git("diff", "--cached", "--name-only").split() == wanted
+
+
+def test_what_is_uploaded_was_checked_where_it_is_uploaded() -> None:
+    (job,) = (j for j in load(FOLDER / "publish.yml")["jobs"].values() if j.get("environment") == "publish")
+    runs = [step.get("run", "") for step in job["steps"]]
+    order = ["ctk channel check packages", "ctk publish packages --attest"]
+    assert [next(i for i, run in enumerate(runs) if word in run) for word in order] == [len(runs) - 2, len(runs) - 1]
