@@ -11,7 +11,7 @@ from small_channels import build, digit
 from typer.testing import Result
 
 from ctk import channel
-from ctk.errors import ChannelBroken, UnknownName
+from ctk.errors import BadValue, ChannelBroken, UnknownName
 from ctk.paths import Workspace
 from ctk.publishing.cleaning import HISTORY, Keep
 from ctk.publishing.folder import Folder
@@ -157,3 +157,7 @@ def test_the_commands(two_states: Workspace, run_ctk: Callable[..., Result], tmp
     refused = run_ctk("channel", "rollback", www, "--to", "9")
     assert isinstance(refused.exception, UnknownName)
     assert "no state 9; kept are 1, 2" in refused.exception.cause
+    for words in (("history", "absent"), ("rollback", "absent")):
+        assert isinstance(run_ctk("channel", *words).exception, UnknownName)
+        assert isinstance(run_ctk("channel", words[0], "https://conda.example.org/cuda").exception, BadValue)
+    assert isinstance(run_ctk("publish").exception, BadValue)

@@ -15,7 +15,7 @@ from ctk.check import CheckReport, check_channel
 from ctk.check.attestations import Policy
 from ctk.check.remote import mirrored
 from ctk.commands.options import Jobs
-from ctk.errors import ChannelBroken, NameReused
+from ctk.errors import BadValue, ChannelBroken, NameReused, UnknownName
 from ctk.history import History
 from ctk.paths import workspace
 from ctk.publishing.cleaning import HISTORY
@@ -122,7 +122,7 @@ def history_command(
 
     Example: ctk channel history /srv/www/cuda
     """
-    known = _history(channel or workspace().channel)
+    known = _history(_place(channel))
     if as_json:
         states = [{**vars(s), "current": s.number == known.current} for s in known.states]
         print(json.dumps(states, indent=1))
@@ -159,13 +159,22 @@ def rollback_command(
     readers see then.
     Example: ctk channel rollback /srv/www/cuda --to 4
     """
-    place, where, report = channel or workspace().channel, workspace(), Reporter()
+    place, where, report = _place(channel), workspace(), Reporter()
     if _is_published(place):
         state = Folder(place, where.recipes).rollback(to)
     else:
         with exclusive(where, report.say):
             state = built.rollback(place, to)
     report.say(f"{place} shows state {state.number} of {state.made}: {count(state.packages, 'package')}")
+
+
+def _place(channel: Path | None) -> Path:
+    place = channel or workspace().channel
+    if ":/" in str(place):
+        raise BadValue(f"what {place} shows is its server's business", "name the folder that the server hands out")
+    if not place.exists():
+        raise UnknownName(f"there is no channel {place}", "name a built channel, or a folder that was published to")
+    return place
 
 
 def _history(place: Path) -> History:
