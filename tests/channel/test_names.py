@@ -15,6 +15,7 @@ import pytest
 from small_channels import Draft, build, digit, serve
 
 from conftest import ROOT, ctk
+from ctk.check import check_channel
 from ctk.errors import NameReused, PublishFailed
 from ctk.paths import Workspace
 from ctk.publishing.cleaning import HISTORY
@@ -60,6 +61,25 @@ def test_a_file_that_a_killed_run_left_has_taken_its_name(tmp_path: Path) -> Non
     with pytest.raises(NameReused, match="digit2"):
         folder.publish(build(tmp_path / "two", digit(2, "changed")))
     assert folder.publish(build(tmp_path / "three", digit(2))).packages == 2
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_packages_whose_names_are_taken_can_be_left_out(tmp_path: Path, exact: bool) -> None:
+    folder = Folder(tmp_path / "www", tmp_path)
+    folder.publish(build(tmp_path / "one", digit(1), digit(2)))
+    before = read_index(folder.path).records["linux-64"]
+    gone = folder.publish(build(tmp_path / "two", digit(2), digit(3)), exact=True).left
+    done = folder.publish(
+        build(tmp_path / "three", digit(1, "changed"), digit(2, "changed"), digit(4)), exact=exact, skip_taken=True
+    )
+    assert done.skipped == ("linux-64/digit2-1.0-h0_0.conda", *gone)
+    assert done.added == ("linux-64/digit4-1.0-h0_0.conda",)
+    after = read_index(folder.path)
+    assert after.records["linux-64"].keys() == {"digit2-1.0-h0_0.conda", "digit4-1.0-h0_0.conda"}
+    assert {file: after.records["linux-64"][file] for file in before} == before
+    # What left the index does not come back under its name with other content.
+    assert after.records["noarch"].keys() == (set() if exact else {"digit3-1.0-h0_0.conda"})
+    assert check_channel(folder.path).problems and all(p.check == "sbom" for p in check_channel(folder.path).problems)
 
 
 def test_a_higher_build_number_is_another_name(tmp_path: Path) -> None:
@@ -144,6 +164,16 @@ def test_nothing_is_sent_to_a_server_that_has_a_name_with_other_content(checkout
     assert "in recipes/hello/recipe.yaml" in done.stderr
     assert "Traceback" not in done.stderr
     assert uploads(tmp_path / "server") == []
+
+
+def test_a_server_is_not_sent_what_is_left_out(checkout: Workspace, tmp_path: Path) -> None:
+    theirs = Folder(tmp_path / "server" / "published" / "cuda", tmp_path)
+    theirs.publish(build(tmp_path / "theirs", Draft("hello", files={"a": b"b"})))
+    with server(tmp_path / "server") as url:
+        done = publish(checkout, url, "--skip-taken")
+    assert done.returncode == 0, done.stderr
+    assert "1 were left out, their names being taken" in done.stdout
+    assert uploads(tmp_path / "server") == ["digit1-1.0-h0_0.conda"]
 
 
 def test_a_server_without_the_channel_takes_everything_if_it_is_said_to_be_new(

@@ -42,6 +42,12 @@ def publish_command(
     exact: Annotated[
         bool, typer.Option("--exact", help="With --to: what FOLDER lacks leaves the index; its files stay for a while.")
     ] = False,
+    skip_taken: Annotated[
+        bool,
+        typer.Option(
+            "--skip-taken", help="Leave out packages whose names have other content there, and publish the rest."
+        ),
+    ] = False,
     keep: Annotated[int, typer.Option("--keep", min=2, help="With --to: states that can be returned to.")] = 10,
     keep_days: Annotated[
         int, typer.Option("--keep-days", min=0, help="With --to: days that a package stays after the last such state.")
@@ -75,19 +81,25 @@ def publish_command(
             done = target.publish(
                 built,
                 exact=exact,
+                skip_taken=skip_taken,
                 attester=Sigstore(url or "") if attest else None,
                 progress=lambda name: task.advance(1),
             )
         changes = [f"{len(done.added)} new"]
         changes += [f"{len(done.left)} no longer in the index"] if done.left else []
+        changes += [f"{len(done.skipped)} left out, their names being taken"] if done.skipped else []
         changes += [f"{len(done.deleted)} deleted after {keep_days} days without use"] if done.deleted else []
         report.say(f"state {done.state} of {to}: {count(done.packages, 'package')}, {', '.join(changes)}")
         return
     if not server or not channel:
         raise BadValue("there is no place to publish to", "name a folder with --to, or --server and --channel")
     address = url or f"{server.rstrip('/')}/{channel}"
-    if not new:
-        refuse(clashes(read_index(built).names(), on_server(address)), address, where.recipes)
+    found = [] if new else clashes(read_index(built).names(), on_server(address))
+    if not skip_taken:
+        refuse(found, address, where.recipes)
+    taken = {clash.file for clash in found}
+    files = [file for file in files if f"{file.parent.name}/{file.name}" not in taken]
     with report.task("upload", len(files)) as task:
         publish(files, Target(server, channel, attest), lambda file: task.advance(1))
-    report.say(f"{count(len(files), 'package')} are in the channel {channel}")
+    left = f"; {len(taken)} were left out, their names being taken" if taken else ""
+    report.say(f"{count(len(files), 'package')} are in the channel {channel}{left}")

@@ -46,6 +46,7 @@ class Published:
         added: Those that were put into the folder.
         left: Names that are no longer in the index.
         deleted: Packages that were unused for long enough.
+        skipped: Packages that were left out, since their names are taken by other content.
     """
 
     state: int
@@ -53,6 +54,7 @@ class Published:
     added: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     deleted: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,7 @@ class Folder:
         channel: Path,
         *,
         exact: bool = False,
+        skip_taken: bool = False,
         attester: Attester | None = None,
         progress: Callable[[str], None] = lambda name: None,
     ) -> Published:
@@ -99,6 +102,7 @@ class Folder:
         Args:
             channel: A built channel, which does not change meanwhile.
             exact: What the channel lacks leaves the index; without it, what was published before stays.
+            skip_taken: A package whose name is taken by other content is left out; what has the name stays as it is.
             attester: Signs an attestation for each package that has none yet.
             progress: Told of each package that is there.
 
@@ -111,27 +115,30 @@ class Folder:
         with self._held():
             history = self._adopted(self.history())
             before, names = self.index(history.current), self.names()
-            refuse(clashes(ours.names(), names), str(self.path), self.recipes)
-            added = []
+            taken = {clash.file for clash in clashes(ours.names(), names)}
+            if not skip_taken:
+                refuse(clashes(ours.names(), names), str(self.path), self.recipes)
+            fresh = ours.without(taken)
+            sha256, added = fresh.names(), []
             for name in order:
-                if self._put(channel / name, name, ours.names()[name]):
+                if name in sha256 and self._put(channel / name, name, sha256[name]):
                     added.append(name)
                 progress(name)
-            wanted = before | ours
+            wanted = before | fresh
             if exact:
-                subdirs = sorted({*before.records, *ours.records})
-                kept = {s: {f: wanted.records[s][f] for f in sorted(ours.records.get(s, {}))} for s in subdirs}
-                wanted = replace(wanted, records=kept)
+                wanted = wanted.without(wanted.names().keys() - ours.names().keys())
             if attester:
-                wanted = attach(wanted, self.path, [name for name in order if name in wanted.names()], attester)
-            write_notes(self.path / HISTORY / NAMES, {**names, **ours.names()})
+                wanted = attach(wanted, self.path, [name for name in order if name in sha256], attester)
+            write_notes(self.path / HISTORY / NAMES, {**names, **sha256})
             if wanted.records != before.records:
                 history = self._new_state(history, wanted)
             self._show(wanted)
             save(history, self.path / HISTORY / STATES)
             left = sorted(before.names().keys() - wanted.names().keys())
             deleted = clean(self.path, history, set(wanted.names()), self.keep, self.now())
-            return Published(history.current or 0, len(wanted), tuple(added), tuple(left), deleted)
+            return Published(
+                history.current or 0, len(wanted), tuple(added), tuple(left), deleted, tuple(sorted(taken))
+            )
 
     def rollback(self, number: int | None = None) -> State:
         """Lets readers see an older state again; the newer ones stay and can be returned to as well.

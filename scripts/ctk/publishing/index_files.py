@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,14 @@ class ChannelIndex:
     def names(self) -> dict[str, str]:
         """``subdir/file`` -> sha256."""
         return {f"{s}/{file}": record["sha256"] for s, files in self.records.items() for file, record in files.items()}
+
+    def without(self, names: Collection[str]) -> ChannelIndex:
+        """Without the records of some packages, ``subdir/file``; their run exports stay."""
+        records = {
+            subdir: {file: record for file, record in files.items() if f"{subdir}/{file}" not in names}
+            for subdir, files in self.records.items()
+        }
+        return ChannelIndex(records, self.run_exports)
 
     def __or__(self, newer: ChannelIndex) -> ChannelIndex:
         """Both; where both have a package, the record of `self`: it may name attestations that the other does not."""
