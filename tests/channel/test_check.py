@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -351,3 +353,9 @@ def test_a_server_that_does_not_answer_is_an_error(tmp_path: Path, run_ctk: Call
     gone = run_ctk("channel", "check", url.replace("//", "//user:password@"))
     assert isinstance(gone.exception, PublishFailed)
     assert "password" not in gone.exception.cause
+
+
+def test_what_is_slow_to_load_is_loaded_when_it_is_needed() -> None:
+    code = "import sys, ctk.cli; print(sorted({'sigstore', 'cryptography', 'jsonschema'} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -7,10 +7,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from cyclonedx.exception import MissingOptionalDependencyException
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
-
 from ctk import sbom
 from ctk.check.problem import Problem
 from ctk.errors import AuditFailed
@@ -59,12 +55,18 @@ def check_sbom(path: Path, name: str, index: Index) -> Iterator[Problem]:
 
 
 @cache
-def _validator() -> JsonStrictValidator:
+def _validator() -> Any:
+    # Imported here: what reads the schema takes a second to load, and every command would pay for it.
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator
+
     return JsonStrictValidator(SchemaVersion.V1_6)
 
 
 def _invalid(text: bytes) -> Any:
     """What the standard's schema says against a text, None for nothing, or without what reads the schema."""
+    from cyclonedx.exception import MissingOptionalDependencyException
+
     try:
         found = _validator().validate_str(text.decode(errors="replace"))
     except MissingOptionalDependencyException:
