@@ -130,9 +130,9 @@ def check(locks: Mapping[str, ReleaseLock], made: Sequence[ReleaseLock], accepte
             raise UnknownName.of("component", name, known)
     found = [] if every else [c for c in changes(locks, made) if c.new.name not in accepted]
     if found:
-        names = " ".join(f"--accept-licence {name}" for name in dict.fromkeys(c.new.name for c in found))
-        step = f"read the licences in the artefacts; if they may be redistributed, repeat the command with {names}"
-        step += ", or with --accept-licences for all; nothing was written"
+        first = found[0].new.name
+        step = "nothing was written; read the licences in the artefacts, and if they may be redistributed, repeat the"
+        step += f" command with --accept-licence {first} (for each), or --accept-licences"
         raise problems(LicenceChanged, "licences that are not those locked before", [str(c) for c in found], step)
 
 

@@ -134,7 +134,10 @@ def _as_published(index: Index, name: str, workspace: Workspace, partial: bool) 
 
 
 def _uploaded_as_before(old: ReleaseLock, new: ReleaseLock) -> ReleaseLock:
-    """With the times that are locked already for the same content: another index must not change what is built."""
+    """With the times that are locked already, of the same content and of the minor: packages have them.
+
+    Another index, which lost the first patches or states no times, must not change what is built.
+    """
     known = {a.sha256: a.uploaded for a in (*old.artefacts, old.manifest) if a}
 
     def kept(artefact: Artefact | None) -> Artefact | None:
@@ -144,9 +147,7 @@ def _uploaded_as_before(old: ReleaseLock, new: ReleaseLock) -> ReleaseLock:
         name: replace(c, artefacts={target: kept(a) for target, a in c.artefacts.items()})
         for name, c in new.components.items()
     }
-    # An index may have lost the first patches of a minor since.
-    since = min(old.since, new.since) if old.is_ctk else new.since
-    return replace(new, manifest=kept(new.manifest), components=components, since=since)
+    return replace(new, manifest=kept(new.manifest), components=components, since=old.since)
 
 
 def names_of(arguments: Sequence[str]) -> list[str]:

@@ -153,7 +153,7 @@ def test_another_declaration_stops_it_and_nothing_is_written(
     assert error.value.exit_code == 27
     line = "cuda-13.4 nvrtc (nvidia-cuda-nvrtc 13.4.92.1): NOASSERTION in cuda-13.4 -> Buy it first"
     assert error.value.cause == f"licences that are not those locked before: 1 problem\n  - {line}"
-    assert "--accept-licence nvrtc" in error.value.step
+    assert "with --accept-licence nvrtc (for each), or --accept-licences" in error.value.step
     assert "nothing was written" in error.value.step
     assert snapshot(here) == before
 

@@ -148,6 +148,18 @@ def test_a_lock_has_the_index_s_times(run: Run, here: Workspace, index: FakeInde
     assert 'uploaded: "2025-08-04T12:34:56Z"}' in (here.variants / "cuda-13.4.lock").read_text()
 
 
+def test_a_minor_has_the_time_of_its_first_manifest_and_keeps_it(run: Run, here: Workspace, index: FakeIndex) -> None:
+    """Packages without artefacts have it: a newer patch does not change it, nor an index that lost the first one."""
+    first, second = (f"cuda_toolkit-13.4.{patch}-py2.py3-none-any.whl" for patch in (2, 3))
+    index.uploaded |= {first: "2026-01-02T00:00:00Z", second: "2026-03-04T00:00:00Z"}
+    run("add", "13.4", "--write")
+    assert load(here.variants / "cuda-13.4.lock").since == when("2026-01-02T00:00:00")
+    del index.projects["cuda-toolkit"][first]
+    assert "nothing changes" in run("add", "13.4", "--write")
+    index.uploaded[second] = "2024-01-01T00:00:00Z"
+    assert "nothing changes" in run("add", "13.4", "--write")
+
+
 def test_what_is_locked_keeps_its_time_and_what_is_new_has_its_own(run: Run, here: Workspace, index: FakeIndex) -> None:
     """Packages carry the time: another index, which has its own, must not change what they are made of."""
     index.html = False

@@ -207,6 +207,19 @@ def test_the_matrix_is_the_plan_s(name: str) -> None:
     assert options == ["${{ matrix.options }}"]
 
 
+@pytest.mark.parametrize(("name", "made"), [("build", 2), ("publish", 1)])
+def test_every_channel_that_is_built_has_a_sample_rebuilt(name: str, made: int) -> None:
+    """And is checked: for publishing where it arrives."""
+    found = 0
+    for job in load(FOLDER / f"{name}.yml")["jobs"].values():
+        scripts = "\n".join(step.get("run", "") for step in job["steps"])
+        if "scripts/build" in scripts:
+            found += 1
+            assert "ctk rebuild --sample" in scripts
+            assert name == "publish" or "ctk channel check" in scripts
+    assert found == made
+
+
 def test_builds_are_found_by_content_and_never_for_publishing() -> None:
     (cache,) = (s["with"] for s in steps(FOLDER / "build.yml") if s.get("uses", "").startswith("actions/cache@"))
     assert cache == {"path": ".cache/builds", "key": "builds-${{ matrix.id }}-${{ matrix.key }}"}
