@@ -14,6 +14,9 @@ from ctk.plan import Plan, Request, plan
 from ctk.platforms import PLATFORMS
 from ctk.project import published_set
 
+UPLOADED = 1_757_000_000
+"""Seconds since 1970: the time of its packages, which the audit wants to be an honest one."""
+
 RECIPE = """
 schema_version: 1
 package: {name: hello, version: "${{ cudart }}"}
@@ -71,7 +74,7 @@ def artefact() -> Artefact:
     data = content()
     digest = hashlib.sha256(data).hexdigest()
     file = "nvidia_cuda_runtime-13.4.92-py3-none-manylinux2014_x86_64.whl"
-    return Artefact("cudart", "nvidia-cuda-runtime", "13.4.92", "linux-64", file, digest, len(data))
+    return Artefact("cudart", "nvidia-cuda-runtime", "13.4.92", "linux-64", file, digest, len(data), UPLOADED)
 
 
 def lock() -> ReleaseLock:
@@ -79,7 +82,8 @@ def lock() -> ReleaseLock:
     artefacts = {**dict.fromkeys(PLATFORMS), "linux-64": artefact()}
     file = "cuda_toolkit-13.4.3-py3-none-any.whl"
     manifest = Artefact("cuda-toolkit", "cuda-toolkit", "13.4.3", "noarch", file, "0" * 64, 1)
-    return ReleaseLock("13.4.3", manifest, {"cudart": Component("cudart", "nvidia-cuda-runtime", "13.4.92", artefacts)})
+    components = {"cudart": Component("cudart", "nvidia-cuda-runtime", "13.4.92", artefacts)}
+    return ReleaseLock("13.4.3", manifest, components, since=UPLOADED)
 
 
 def tiny_plan(workspace: Workspace, subdir: str = "linux-64") -> Plan:
