@@ -190,6 +190,10 @@ class NameReused(CtkError):
 class ChannelBroken(CtkError):
     """A channel that is not what its index says, or lacks what it should have."""
 
+
+class ArtefactRefused(CtkError):
+    """An artefact that is the locked one, and holds what no recipe may see: nothing of it is used."""
+
     exit_code = 26
 
 
