@@ -18,6 +18,8 @@ _STEP = "the manifest's form is new to this tool: extend ctk/manifest.py or ctk/
 _EVERYTHING = "all"
 """The extra that names every component once more."""
 
+_MOST, _LONGEST = 2000, 500  # lines, and characters of one; the manifests have up to 130 lines of up to 200
+
 _ANSWERED = tuple(next(iter(PLATFORMS.values())).marker_environment)
 _WORD = re.compile(r"\"([^\"]*)\"|([a-z_]+)")
 
@@ -108,11 +110,14 @@ def pins_of(component: CtkComponent, major: str, manifest: Sequence[Pin]) -> lis
 
 
 def _lines(metadata: Message) -> Iterator[tuple[str, Requirement | None]]:
-    for text in metadata.get_all("Requires-Dist") or []:
+    stated = metadata.get_all("Requires-Dist") or []
+    for text in map(str, stated[: _MOST + 1]):
         try:
-            yield f"Requires-Dist: {text}", Requirement(text)
+            # Longer ones are nested so deeply that reading them would end the interpreter's stack.
+            required = Requirement(text) if len(text) <= _LONGEST and len(stated) <= _MOST else None
         except InvalidRequirement:
-            yield f"Requires-Dist: {text}", None
+            required = None
+        yield f"Requires-Dist: {text[:_LONGEST]}", required
 
 
 def _strange(pin: Pin, major: str) -> Iterator[str]:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from packaging.specifiers import SpecifierSet
 from packaging.tags import Tag
-from packaging.utils import parse_wheel_filename
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
 from ctk import licences
@@ -16,16 +16,20 @@ from ctk.index import Index, IndexFile
 from ctk.lock import Artefact, Component
 from ctk.platforms import NOARCH, PLATFORMS
 
+_LONGEST = 250
+"""Characters of a file name. Tags multiply: a longer name could mean millions of combinations."""
+
 
 def is_wheel(file: IndexFile) -> bool:
-    return file.file.endswith(".whl")
+    return file.file.endswith(".whl") and len(file.file) <= _LONGEST
 
 
 def targets_of(file: IndexFile) -> set[str]:
     """The targets a wheel is for: ``noarch``, ``<subdir>``, or ``<subdir>-<python tag>`` for an extension module."""
-    if not is_wheel(file):
+    try:
+        _, _, _, tags = parse_wheel_filename(file.file) if is_wheel(file) else ("", "", (), ())
+    except InvalidWheelFilename:
         return set()
-    _, _, _, tags = parse_wheel_filename(file.file)
     return {target for tag in tags for target in _targets(tag)}
 
 

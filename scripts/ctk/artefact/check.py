@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
+from zipfile import ZipInfo
 
 from ctk.artefact import machines, record, zips
 from ctk.artefact.tars import wrong_with_tar
@@ -99,7 +100,7 @@ def _wrong(artefact: Artefact, path: Path) -> Iterator[Refused]:
             yield from _wrong_with_content(artefact, file, archive.infolist())
 
 
-def _wrong_with_content(artefact: Artefact, file: BinaryIO, items: list[zips.zipfile.ZipInfo]) -> Iterator[Refused]:
+def _wrong_with_content(artefact: Artefact, file: BinaryIO, items: list[ZipInfo]) -> Iterator[Refused]:
     files = {item.filename: item for item in items if not item.is_dir()}
     stated: dict[str, record.Stated] = {}
     if artefact.file.endswith(".whl"):
@@ -124,9 +125,7 @@ def _wrong_with_content(artefact: Artefact, file: BinaryIO, items: list[zips.zip
             yield Refused(name, reason)
 
 
-def _text(file: BinaryIO, files: dict[str, zips.zipfile.ZipInfo], name: str) -> bytes:
+def _text(file: BinaryIO, files: Mapping[str, ZipInfo], name: str) -> bytes:
     if name not in files:
         raise Refused(name, "is missing")
-    if files[name].file_size > record.LONGEST:
-        raise Refused(name, f"has {files[name].file_size} bytes, and {record.LONGEST} are the most")
-    return b"".join(zips.unpacked(file, files[name]))
+    return record.content(file, files[name])

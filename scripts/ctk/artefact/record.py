@@ -7,13 +7,16 @@ import binascii
 import csv
 import hashlib
 import re
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from email.parser import BytesParser
+from typing import BinaryIO
 
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from ctk.artefact import zips
 from ctk.artefact.zips import Refused
 
 LONGEST = 16 << 20
@@ -51,6 +54,32 @@ def folder(members: list[str], distribution: str, version: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9._+!-]+", found[0]) or wrong_name([name], [stated], distribution, version):
         raise Refused(found[0], f"is not the folder of {distribution} {version}")
     return found[0]
+
+
+def read_metadata(wheel: BinaryIO) -> bytes:
+    """METADATA of a wheel that was not looked through: nothing else of it is read.
+
+    Raises:
+        Refused: It has none that can be read, or one that is too large.
+    """
+    with zips.open_zip(wheel) as archive:
+        items = [i for i in archive.infolist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", i.orig_filename)]
+        if len(items) != 1:
+            raise Refused("", f"a wheel has one METADATA, and it has {len(items)}")
+        return content(wheel, items[0])
+
+
+def content(file: BinaryIO, item: zipfile.ZipInfo) -> bytes:
+    """RECORD or METADATA.
+
+    Raises:
+        Refused: It is damaged, or too large.
+    """
+    if item.file_size > LONGEST:
+        raise Refused(item.orig_filename, f"has {item.file_size} bytes, and {LONGEST} are the most")
+    if item.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise Refused(item.orig_filename, "is compressed in a way that wheels are not")
+    return b"".join(zips.unpacked(file, item))
 
 
 def read(text: bytes, place: str) -> dict[str, Stated]:

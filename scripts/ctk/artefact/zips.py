@@ -193,14 +193,16 @@ def _descriptor(file: BinaryIO, position: int, item: zipfile.ZipInfo) -> int:
 
 
 def unpacked(file: BinaryIO, item: zipfile.ZipInfo) -> Iterator[bytes]:
-    """The content of a member whose place was checked, in pieces of at most a megabyte.
+    """The content of a member, in pieces of at most a megabyte.
 
     Raises:
         Refused: It is broken, or is not of the size and checksum that the directory says.
     """
     file.seek(item.header_offset)
-    header = _LOCAL.unpack(file.read(_LOCAL.size))
-    file.seek(header[-2] + header[-1], 1)
+    header = file.read(_LOCAL.size)
+    if len(header) < _LOCAL.size or header[:4] != b"PK\3\4":
+        raise Refused(item.orig_filename, "no member is where the directory says")
+    file.seek(sum(_LOCAL.unpack(header)[-2:]), 1)
     pieces = _inflated if item.compress_type == zipfile.ZIP_DEFLATED else _stored
     size = crc = 0
     for piece in pieces(file, item):
