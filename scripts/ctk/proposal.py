@@ -9,12 +9,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-<<<<<<< HEAD
-from ctk.lock import Component, ReleaseLock, dump, variant_config
-=======
 from ctk.errors import LockError, problems
-from ctk.lock import ReleaseLock, dump, variant_config
->>>>>>> 62a52c3 (What lies in locks, manifests, pages and settings is an error with its place, in bounded time and memory)
+from ctk.lock import Component, ReleaseLock, dump, variant_config
 
 _STEP = "nothing was written; look at those files on the index, and ask whoever runs it"
 

@@ -3,18 +3,63 @@
 from __future__ import annotations
 
 import gzip
+import struct
 import tarfile
 import tempfile
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO, Self
 
 from ctk.artefact import names
 from ctk.artefact.zips import MEMBERS, Refused, most_expanded
 
 _PIECE = 1 << 20
 _EXPANDED = 1 << 30  # bytes; cufinufft, the largest source here, has 1.5 MB
-_SHORT = 1 << 16  # bytes; headers before a member that hold its long name are read whole
+_SHORT = 1 << 16  # bytes
+_HEADERS = (
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+)
+
+
+class ShortHeaders(tarfile.TarInfo):
+    """Members whose long names are short enough: tarfile reads what holds one into memory whole."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        found = super().frombuf(buf, encoding, errors)
+        if found.type in _HEADERS and not 0 <= found.size <= _SHORT:
+            raise tarfile.ReadError(f"a header of {found.size} bytes")
+        return found
+
+
+@contextmanager
+def expanded(packed: BinaryIO) -> Iterator[BinaryIO]:
+    """The tar in a gzip, on disk without a name, as long as it unpacks to no more than it may.
+
+    Raises:
+        Refused: It cannot be read, or unpacks to too much.
+    """
+    most = min(_EXPANDED, most_expanded(packed.seek(0, 2)))
+    packed.seek(0)
+    with tempfile.TemporaryFile(prefix="ctk-tar-") as plain:
+        size = 0
+        try:
+            with gzip.open(packed) as content:
+                while piece := content.read(_PIECE):
+                    size += len(piece)
+                    if size > most:
+                        raise Refused("", f"it unpacks to more than {most} bytes")
+                    plain.write(piece)
+        except (OSError, EOFError, zlib.error, struct.error) as error:
+            raise Refused("", f"it is no gzip that can be read: {error}") from error
+        plain.seek(0)
+        yield plain
 
 
 def wrong_with_tar(path: Path) -> Iterator[Refused]:
@@ -23,21 +68,9 @@ def wrong_with_tar(path: Path) -> Iterator[Refused]:
     Raises:
         Refused: It cannot be read, or unpacks to too much.
     """
-    with tempfile.TemporaryFile(prefix="ctk-tar-") as plain:
-        size, most = 0, min(_EXPANDED, most_expanded(path.stat().st_size))
+    with path.open("rb") as packed, expanded(packed) as plain:
         try:
-            with gzip.open(path) as packed:
-                while piece := packed.read(_PIECE):
-                    size += len(piece)
-                    if size > most:
-                        raise Refused("", f"it unpacks to more than {most} bytes")
-                    plain.write(piece)
-        except (OSError, EOFError, zlib.error) as error:
-            raise Refused("", f"it is no gzip that can be read: {error}") from error
-        _refuse_long_headers(plain)
-        plain.seek(0)
-        try:
-            with tarfile.open(fileobj=plain, mode="r:", errors="surrogateescape") as tar:
+            with tarfile.open(fileobj=plain, mode="r:", tarinfo=ShortHeaders) as tar:
                 yield from _wrong_with_members(tar)
                 plain.seek(tar.offset)
         except (tarfile.TarError, OSError, ValueError, OverflowError, EOFError, IndexError) as error:
@@ -45,20 +78,6 @@ def wrong_with_tar(path: Path) -> Iterator[Refused]:
         while piece := plain.read(_PIECE):
             if piece.strip(b"\0"):
                 raise Refused("", "it has something after its end, or a member whose header is broken")
-
-
-def _refuse_long_headers(plain: tempfile._TemporaryFileWrapper[bytes]) -> None:
-    """Long names come in members of their own, which tarfile reads into memory whole."""
-    position = plain.seek(0)
-    while len(block := plain.read(tarfile.BLOCKSIZE)) == tarfile.BLOCKSIZE and block.strip(b"\0"):
-        try:
-            size = tarfile.nti(block[124:136])  # type: ignore[attr-defined]
-        except tarfile.HeaderError:  # type: ignore[attr-defined]
-            return  # tarfile says what is wrong with it
-        if size < 0 or (block[156:157] in b"xgXLKN" and size > _SHORT):
-            raise Refused("", f"it has a header of {size} bytes")
-        position += tarfile.BLOCKSIZE * (1 + -(-size // tarfile.BLOCKSIZE))
-        plain.seek(position)
 
 
 def _wrong_with_members(tar: tarfile.TarFile) -> Iterator[Refused]:
