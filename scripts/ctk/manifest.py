@@ -7,18 +7,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from email.message import Message
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
+from ctk import requirements
 from ctk.components import CTK_COMPONENTS, MANIFEST, CtkComponent
 from ctk.errors import LockError, problems
 from ctk.platforms import PLATFORMS, SYSTEMS
+from ctk.requirements import applies
 
 _STEP = "the manifest's form is new to this tool: extend ctk/manifest.py or ctk/components.py; nothing was written"
 _EVERYTHING = "all"
 """The extra that names every component once more."""
-
-_MOST, _LONGEST = 2000, 1000  # lines, and characters of one; the manifests have up to 70 lines of up to 300
 
 _ANSWERED = tuple(next(iter(PLATFORMS.values())).marker_environment)
 _WORD = re.compile(r"\"([^\"]*)\"|([a-z_]+)")
@@ -49,11 +49,9 @@ class Pin:
 
     @property
     def subdirs(self) -> tuple[str, ...]:
-        """The subdirs for which the marker says that the component exists."""
-        marker, extra = self.requirement.marker, {"extra": self.extra or ""}
-        return tuple(
-            p.subdir for p in PLATFORMS.values() if marker is None or marker.evaluate(p.marker_environment | extra)
-        )
+        """The subdirs for which the marker says that the component exists; LockError where it has no answer."""
+        extra = {"extra": self.extra or ""}
+        return tuple(p.subdir for p in PLATFORMS.values() if applies(self.requirement, [p.marker_environment | extra]))
 
     @property
     def places(self) -> dict[str, tuple[str, ...]]:
@@ -110,14 +108,8 @@ def pins_of(component: CtkComponent, major: str, manifest: Sequence[Pin]) -> lis
 
 
 def _lines(metadata: Message) -> Iterator[tuple[str, Requirement | None]]:
-    stated = metadata.get_all("Requires-Dist") or []
-    for text in map(str, stated[: _MOST + 1]):
-        try:
-            # Longer ones are nested so deeply that reading them would end the interpreter's stack.
-            required = Requirement(text) if len(text) <= _LONGEST and len(stated) <= _MOST else None
-        except InvalidRequirement:
-            required = None
-        yield f"Requires-Dist: {text[:_LONGEST]}", required
+    for text, required in requirements.stated(metadata):
+        yield f"Requires-Dist: {text}", required
 
 
 def _strange(pin: Pin, major: str) -> Iterator[str]:

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from packaging.specifiers import SpecifierSet
 from packaging.tags import Tag
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
 from ctk import licences
 from ctk.index import Index, IndexFile
@@ -59,13 +59,21 @@ def _preference(file: IndexFile) -> tuple[object, int, str]:
 
 def final_versions(files: Iterable[IndexFile], accepted: SpecifierSet | None = None) -> list[Version]:
     """Versions that have a wheel, newest first: no pre-release, nothing yanked, only accepted ones."""
-    versions = {Version(f.version) for f in files if is_wheel(f) and not f.yanked}
+    versions = {v for f in files if is_wheel(f) and not f.yanked and (v := _version(f))}
     return sorted((v for v in versions if not v.is_prerelease and (accepted is None or v in accepted)), reverse=True)
 
 
 def files_of(files: Iterable[IndexFile], version: Version) -> list[IndexFile]:
     """The wheels of one version that are not yanked."""
-    return [f for f in files if is_wheel(f) and not f.yanked and Version(f.version) == version]
+    return [f for f in files if is_wheel(f) and not f.yanked and _version(f) == version]
+
+
+def _version(file: IndexFile) -> Version | None:
+    """None where the file's name states none that the standard knows: no release is made of it."""
+    try:
+        return Version(file.version)
+    except InvalidVersion:
+        return None
 
 
 def component(index: Index, name: str, files: Sequence[IndexFile], targets: Sequence[str]) -> Component:
