@@ -89,7 +89,7 @@ def read(metadata: Message, version: str) -> list[Pin]:
     wrong = [f"no requirement that the standard knows:\n    {line}" for line in unread]
     wrong += [f"{what}:\n    {pin.line}" for pin in stated for what in _strange(pin, major)]
     known = {_EVERYTHING, *(c.name for c in CTK_COMPONENTS)}
-    extras = metadata.get_all("Provides-Extra") or []
+    extras = map(str, metadata.get_all("Provides-Extra") or [])
     wrong += [f"an unknown extra:\n    Provides-Extra: {extra}" for extra in extras if extra not in known]
     if not wrong:
         wrong = [f"{what}:\n    {pin.line}" for what, pin in _contradictions(stated, major)]

@@ -9,11 +9,11 @@ import sys
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
-from conftest import ROOT
 from ctk.lock import Artefact
 
-sys.path.append(str(ROOT / "tests" / "tooling"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tooling"))
 from fake_index import record
 
 INFO = "nvidia_cuda_runtime-13.4.92.dist-info"

@@ -8,20 +8,18 @@ from __future__ import annotations
 import gzip
 import io
 import sys
+import tarfile
 import tempfile
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from email.parser import BytesParser
 from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "packages"), str(ROOT / "tests" / "hostile")]
-
+sys.path.append(str(Path(__file__).resolve().parents[1] / "packages"))
 import crafted_binaries
 import crafted_wheels
-import zstandard
 from crafted_packages import Draft
 
 from ctk import (
@@ -41,10 +39,11 @@ from ctk.artefact.zips import Refused
 from ctk.document import Document
 from ctk.errors import CtkError
 from ctk.index import IndexFile
-from ctk.lock import dump, variant_keys
+from ctk.lock import ReleaseLock, dump, load, variant_config, variant_keys
 from ctk.packing.parts import size_in_bytes
 from ctk.platforms import PLATFORMS
 
+ROOT = Path(__file__).resolve().parents[2]
 Run = Callable[[bytes], object]
 Seeds = Callable[[], Iterable[bytes]]
 
@@ -73,10 +72,6 @@ def text_of(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def tracked(*patterns: str) -> Seeds:
-    return lambda: [path.read_bytes() for pattern in patterns for path in sorted(ROOT.glob(pattern))]
-
-
 def fixed(*texts: str) -> Seeds:
     return lambda: [text.encode() for text in texts]
 
@@ -103,11 +98,22 @@ def read_lock(data: bytes) -> None:
 
 
 @cache
-def a_lock() -> lock_schema.ReleaseLock:
-    lock, found = lock_schema.parse_lock((ROOT / "variants/cuda-13.0.lock").read_text(), "cuda-13.0")
-    assert lock is not None and not found
-    return lock
+def a_lock() -> ReleaseLock:
+    """A release of two components: a real one is twenty times as long, and as much slower to read."""
+    whole = load(ROOT / "variants" / "cuda-13.4.lock")
+    assert whole.facts
+    few = {name: whole.components[name] for name in ("crt", "nvrtc")}
+    glibc = {subdir: {n: v for n, v in of.items() if n in few} for subdir, of in whole.facts.glibc.items()}
+    return replace(whole, components=few, facts=replace(whole.facts, glibc=glibc))
 
+
+def some_locks() -> list[bytes]:
+    lock = a_lock()
+    partial = replace(lock, facts=None, missing={"cudart": ("linux",)}, measured={"linux-64": {"crt": None}})
+    return [dump(lock).encode(), dump(partial).encode()]
+
+
+EXCLUSION = "excluded:\n  - component: nvml\n    releases: '<12.3'\n    reason: It is not.\nunpublished: []\n"
 
 # ---- what the index says
 
@@ -208,8 +214,6 @@ def read_tar(data: bytes) -> None:
 
 
 def some_tars() -> list[bytes]:
-    import tarfile
-
     found = []
     for form in (tarfile.PAX_FORMAT, tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT):
         out = io.BytesIO()
@@ -272,11 +276,15 @@ def some_binaries() -> list[bytes]:
 
 TARGETS: dict[str, Target] = {
     "document": Target(lambda data: Document(text_of(data)), fixed(*YAML_LIES)),
-    "lock": Target(read_lock, tracked("variants/*-13*.lock")),
+    "lock": Target(read_lock, some_locks),
     "variants": Target(
-        lambda data: lock_schema.disagreements(text_of(data), variant_keys(a_lock())), tracked("variants/*-13*.yaml")
+        lambda data: lock_schema.disagreements(text_of(data), variant_keys(a_lock())),
+        lambda: [variant_config(a_lock()).encode()],
     ),
-    "exclusions": Target(lambda data: exclusions.parse(text_of(data)), tracked("variants/exclusions.yaml")),
+    "exclusions": Target(
+        lambda data: exclusions.parse(text_of(data)),
+        lambda: [(ROOT / "variants" / "exclusions.yaml").read_bytes(), EXCLUSION.encode()],
+    ),
     "manifest": Target(read_manifest, fixed(MANIFEST, LYING_MANIFEST)),
     "requirements": Target(read_requirements, fixed(MANIFEST, LYING_MANIFEST)),
     "wheel-names": Target(read_names, fixed(NAMES)),
@@ -296,15 +304,3 @@ TARGETS: dict[str, Target] = {
     "package-metadata": Target(read_metadata, some_metadata),
     "binary": Target(binaries.read_bytes, some_binaries, (binaries.UnreadableBinary,)),
 }
-
-
-def package_of(info: bytes, payload: bytes) -> bytes:
-    """A package whose two halves unpack to these bytes."""
-    import zipfile
-
-    out, squeeze = io.BytesIO(), zstandard.ZstdCompressor().compress
-    with zipfile.ZipFile(out, "w") as archive:
-        archive.writestr("metadata.json", '{"conda_pkg_format_version": 2}')
-        archive.writestr("pkg-a-1-0.tar.zst", squeeze(payload))
-        archive.writestr("info-a-1-0.tar.zst", squeeze(info))
-    return out.getvalue()
