@@ -22,7 +22,7 @@ from elftools.elf.gnuversions import GNUVerNeedSection
 ELF_MAGIC = b"\x7fELF"
 PE_MAGIC = b"MZ"
 MOST = 1000
-"""Entries of a table that are read. A file may state billions that are all the same one; the libraries here have up to 48."""
+"""Entries of a table that are read: a file may state billions, all at one place. The libraries here have up to 48."""
 _VERSION = re.compile(r"(GLIBC|GLIBCXX|CXXABI|GCC)_([0-9][0-9.]*)")
 # Relative relocations are announced by a name, not a number; glibc has understood them since 2.36.
 _NAMED_VERSIONS = {"GLIBC_ABI_DT_RELR": ("GLIBC", "2.36"), "GLIBC_ABI_GNU_TLS": ("GLIBC", "2.42")}

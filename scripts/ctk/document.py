@@ -63,7 +63,8 @@ class Document:
         yaml.Composer = _PlainComposer
         try:
             node = yaml.compose(text)
-        except YAMLError as error:
+        except (YAMLError, AssertionError, ValueError, IndexError, AttributeError) as error:
+            # Not only YAMLError: ruamel asserts what a directive says.
             mark = getattr(error, "problem_mark", None)
             reason = getattr(error, "problem", None) or str(error).partition("\n")[0]
             self.problems.append(f"line {mark.line + 1 if mark else 1}: not YAML: {reason}")
