@@ -56,19 +56,6 @@ def folder(members: list[str], distribution: str, version: str) -> str:
     return found[0]
 
 
-def read_metadata(wheel: BinaryIO) -> bytes:
-    """METADATA of a wheel that was not looked through: nothing else of it is read.
-
-    Raises:
-        Refused: It has none that can be read, or one that is too large.
-    """
-    with zips.open_zip(wheel) as archive:
-        items = [i for i in archive.infolist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", i.orig_filename)]
-        if len(items) != 1:
-            raise Refused("", f"a wheel has one METADATA, and it has {len(items)}")
-        return content(wheel, items[0])
-
-
 def content(file: BinaryIO, item: zipfile.ZipInfo) -> bytes:
     """RECORD or METADATA.
 
@@ -77,8 +64,6 @@ def content(file: BinaryIO, item: zipfile.ZipInfo) -> bytes:
     """
     if item.file_size > LONGEST:
         raise Refused(item.orig_filename, f"has {item.file_size} bytes, and {LONGEST} are the most")
-    if item.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise Refused(item.orig_filename, "is compressed in a way that wheels are not")
     return b"".join(zips.unpacked(file, item))
 
 
