@@ -249,7 +249,8 @@ class Index:
     def _listed(self, name: str) -> list[IndexFile]:
         try:
             return [_index_file(name, p) for p in self._finder(name).find_all_packages(name, allow_yanked=True)]
-        except (ValueError, TypeError, KeyError, AttributeError) as error:  # unearth takes a page's form for granted
+        # unearth takes a page's form for granted.
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise IndexUnavailable(
                 f"the package index's page of {name} cannot be read: {describe(error)}",
                 "ask whoever runs the index; `pip download` fails with it too",
