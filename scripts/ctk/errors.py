@@ -190,12 +190,6 @@ class NameReused(CtkError):
 class ChannelBroken(CtkError):
     """A channel that is not what its index says, or lacks what it should have."""
 
-
-class ArtefactRefused(CtkError):
-    """An artefact that is the locked one, and holds what no recipe may see: nothing of it is used."""
-
-    exit_code = 29
-
     exit_code = 26
 
 
@@ -203,6 +197,12 @@ class LicenceChanged(CtkError):
     """A component whose licence is not the one that was locked before, and that nobody accepted."""
 
     exit_code = 27
+
+
+class ArtefactRefused(CtkError):
+    """An artefact that is the locked one, and holds what no recipe may see: nothing of it is used."""
+
+    exit_code = 29
 
 
 _LISTED, _LONGEST = 100, 2000  # problems of one place, and characters of each: what is wrong may be a whole file
