@@ -94,6 +94,8 @@ def read_elf(stream: BinaryIO) -> Binary | None:
         elf = ELFFile(stream)
         if elf["e_type"] not in ("ET_DYN", "ET_EXEC"):
             return None
+        if elf["e_phnum"] > MOST or elf.num_sections() > MOST:
+            raise ValueError("more segments or sections than any linker makes")
         machine = _ELF_MACHINES.get(elf["e_machine"], str(elf["e_machine"]))
         soname, needed, search = "", [], []
         for tag in _dynamic_tags(elf):

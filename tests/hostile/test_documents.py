@@ -276,6 +276,22 @@ def test_a_table_of_versions_without_an_end_is_read_for_a_while(tmp_path: Path) 
     assert found and found.versions == {"GLIBC": "2.17"}
 
 
+def test_more_segments_than_any_linker_makes_are_not_read() -> None:
+    """Each of no bytes, so a small file can have 65,535 of them. scripts/fuzz found it, and took it for a hang."""
+    data = bytearray(targets.crafted_binaries.elf())
+    struct.pack_into("<HH", data, 54, 0, 0xFFFF)
+    with pytest.raises(binaries.UnreadableBinary, match="more segments or sections"):
+        binaries.read_bytes(bytes(data))
+
+
+@pytest.mark.parametrize("name", [b"", b"\0a"])
+def test_a_member_without_a_name_is_an_error_of_the_index(name: bytes) -> None:
+    """Found by scripts/fuzz: zipfile cannot say whether it is a folder."""
+    wheel = io.BytesIO(crafted_wheels.zip_of([crafted_wheels.Entry(name, b"a")]))
+    with pytest.raises(MeasureFailed, match="a member without a name"):
+        inside.newest(wheel, "a.whl")
+
+
 @pytest.mark.parametrize(
     "content",
     [b"{", b"[" * 100_000, b"[]", b'{"packages": 3}', b'{"packages": ["../../x"]}', b'{"packages": ["/x"]}', b"\xff"],

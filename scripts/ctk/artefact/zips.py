@@ -75,6 +75,8 @@ def open_zip(file: BinaryIO) -> zipfile.ZipFile:
         raise Refused("", f"it is no zip that can be read: {error}") from error
     if len(archive.infolist()) != count:
         raise Refused("", f"its directory has {len(archive.infolist())} members and says {count}")
+    if not all(item.filename for item in archive.infolist()):
+        raise Refused("", "it has a member without a name")  # of which zipfile cannot say whether it is a folder
     return archive
 
 
