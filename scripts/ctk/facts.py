@@ -23,7 +23,7 @@ from ctk.platforms import PLATFORMS, this_platform
 PROBED = "linux-64"
 """The subdir whose NVRTC is asked; what it can target is the same on every platform of a release."""
 
-_PATIENCE = 600  # seconds; it answers in two
+_PATIENCE = 600  # seconds
 _PROBE = Path(__file__).with_name("nvrtc_probe.py")
 _NVRTC = re.compile(r".*/lib/libnvrtc(-builtins)?\.so\.[\d.]+")
 
