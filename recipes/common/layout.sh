@@ -63,7 +63,9 @@ linux() { # <folder below targets/>
 
   for file in "$there"/lib/*.so* "$PREFIX"/nvvm/lib64/*.so*; do
     soname=$(patchelf --print-soname "$file")
-    [[ $soname == lib*.so || $soname == lib*.so.* ]] || fail "$file has the SONAME '$soname'"
+    # It becomes a file name: a folder in it would lead elsewhere.
+    [[ $soname == lib*.so || $soname == lib*.so.* ]] && [[ $soname != *[!A-Za-z0-9._+-]* ]] ||
+      fail "$file has the SONAME '$soname'"
     # A library has the version of its component, cuFile without the fourth number; libNVVM counts for itself.
     full=${soname%%.so.*}.so.$VERSION
     if [[ $soname == libcufile*.so.* ]]; then full=${soname%%.so.*}.so.$(cut -d. -f1-3 <<<"$VERSION"); fi

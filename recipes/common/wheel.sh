@@ -20,7 +20,7 @@ if [[ -f METADATA && -f RECORD ]]; then
   # A wheel that holds nothing but metadata: rattler-build unpacks it without its only folder.
   info=$(sed -n 's|^\([^,]*\)/METADATA,.*|\1|p' RECORD)
   mkdir "$info"
-  mv METADATA RECORD WHEEL licenses *.txt "$info/"
+  mv METADATA RECORD WHEEL licenses ./*.txt "$info/"
 fi
 info=$(echo ./*.dist-info)
 if [[ ! -f $info/RECORD ]]; then

@@ -28,7 +28,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from ctk import compilers, interpreter, wheels
+from ctk import compilers, interpreter, requirements, wheels
 from ctk.errors import BuildFailed, NotPublished
 from ctk.fetch import disk_errors, stored
 from ctk.index import Index, IndexFile
@@ -146,9 +146,8 @@ def _newest(index: Index, name: str, accepted: SpecifierSet, oldest: str) -> lis
 
 def _requirements(index: Index, files: Sequence[IndexFile]) -> Iterator[Requirement]:
     metadata = index.metadata(min(files, key=lambda f: f.file))
-    for text in metadata.get_all("Requires-Dist") or []:
-        requirement = Requirement(text)
-        if requirement.name in PROJECTS and (requirement.marker is None or requirement.marker.evaluate({"extra": ""})):
+    for requirement in requirements.read(metadata, files[0].distribution):
+        if requirement.name in PROJECTS and requirements.applies(requirement, [{"extra": ""}]):
             yield requirement
 
 

@@ -22,7 +22,7 @@ from ctk.commands import (
     use,
     verify,
 )
-from ctk.errors import CtkError
+from ctk.errors import CtkError, printable
 from ctk.paths import workspace
 
 app = typer.Typer(
@@ -67,9 +67,9 @@ def main() -> None:
         if _debug:
             raise
         console = Console(stderr=True, highlight=False)
-        console.print(f"error: {error.cause}", style="bold red", markup=False, soft_wrap=True)
+        console.print(f"error: {printable(error.cause)}", style="bold red", markup=False, soft_wrap=True)
         if error.step:
-            console.print(f"next: {error.step}", markup=False, soft_wrap=True)
+            console.print(f"next: {printable(error.step)}", markup=False, soft_wrap=True)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         print("\nstopped; what was finished is kept", file=sys.stderr)

@@ -1,4 +1,8 @@
-"""A YAML file whose problems are shown with place and line: release locks, and what is kept by hand beside them."""
+"""A YAML file whose problems are shown with place and line: release locks, and what is kept by hand beside them.
+
+Only plain data is read: no alias, which a short text could multiply to gigabytes or tie into a circle, and no tag,
+which could ask for any object. Text, depth and numbers have limits: a file that lies costs no more than an honest one.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,43 @@ from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
+from ruamel.yaml.composer import Composer, ComposerError
 from ruamel.yaml.error import YAMLError
+from ruamel.yaml.events import AliasEvent, MappingEndEvent, SequenceEndEvent
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from ctk.errors import LockError
+
+LARGEST = 1 << 20
+"""Characters of a file; the largest lock has 23,000."""
+ENTRIES = 50_000
+"""Scalars, mappings and lists of a file; the largest lock has 1,240."""
+DEEPEST = 12
+"""Mappings and lists inside each other; a lock has six."""
+_LONGEST_NUMBER = 40  # characters of what could be a number or a date
+
+
+class _PlainComposer(Composer):
+    """Builds nodes of data that needs no more room than its text."""
+
+    depth = entries = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        event = self.parser.peek_event()
+        if isinstance(event, AliasEvent) or getattr(event, "anchor", None) is not None:
+            raise ComposerError(None, None, "anchors and aliases (& and *) are not read here", event.start_mark)
+        if getattr(event, "tag", None) is not None:
+            raise ComposerError(None, None, f"tags are not read here: {event.tag}", event.start_mark)
+        if self.depth == DEEPEST and not isinstance(event, (MappingEndEvent, SequenceEndEvent)):
+            raise ComposerError(None, None, f"nested more than {DEEPEST} times", event.start_mark)
+        self.entries += 1
+        if self.entries > ENTRIES:
+            raise ComposerError(None, None, f"more than {ENTRIES} entries", event.start_mark)
+        self.depth += 1
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self.depth -= 1
 
 
 class Document:
@@ -19,12 +56,18 @@ class Document:
         self.problems: list[str] = []
         self.lines: dict[tuple[str | int, ...], int] = {}
         self.data: Any = None
+        if len(text) > LARGEST:
+            self.problems.append(f"line 1: the file has {len(text)} characters, and {LARGEST} are the most")
+            return
         yaml = YAML(typ="safe", pure=True)
+        yaml.Composer = _PlainComposer
         try:
             node = yaml.compose(text)
-        except YAMLError as error:
+        except (YAMLError, AssertionError, ValueError, IndexError, AttributeError) as error:
+            # Not only YAMLError: ruamel asserts what a directive says.
             mark = getattr(error, "problem_mark", None)
-            self.problems.append(f"line {mark.line + 1 if mark else 1}: not YAML: {getattr(error, 'problem', error)}")
+            reason = getattr(error, "problem", None) or str(error).partition("\n")[0]
+            self.problems.append(f"line {mark.line + 1 if mark else 1}: not YAML: {reason}")
             return
         self._constructor = yaml.constructor
         self.data = self._plain(node, ()) if node is not None else None
@@ -42,14 +85,29 @@ class Document:
         if isinstance(node, MappingNode):
             mapping: dict[Any, Any] = {}
             for key_node, value_node in node.value:
-                key = key_node.value if isinstance(key_node, ScalarNode) else str(key_node.value)
                 line = key_node.start_mark.line + 1
+                if not isinstance(key_node, ScalarNode):
+                    self.problems.append(f"line {line}: {place_text(place)}: a key that is no text")
+                    continue
+                key = key_node.value
                 if key in mapping:
                     self.problems.append(f"line {line}: {place_text((*place, key))}: stated twice")
                 self.lines[(*place, key)] = line
                 mapping[key] = self._plain(value_node, (*place, key))
             return mapping
-        return self._constructor.construct_object(node, deep=True)
+        return self._scalar(node, place)
+
+    def _scalar(self, node: Node, place: tuple[str | int, ...]) -> Any:
+        if node.tag.endswith(":str"):
+            return node.value
+        try:
+            if len(node.value) > _LONGEST_NUMBER:
+                raise ValueError("too long")
+            return self._constructor.construct_object(node, deep=True)
+        except (YAMLError, ValueError, OverflowError, IndexError, KeyError) as error:
+            reason = getattr(error, "problem", None) or str(error)
+            self.problems.append(f"line {node.start_mark.line + 1}: {place_text(place)}: cannot be read: {reason}")
+            return None
 
 
 def read(path: Path) -> str:
@@ -59,7 +117,8 @@ def read(path: Path) -> str:
         LockError: When it is missing or not text.
     """
     try:
-        return path.read_text(encoding="utf-8")
+        with path.open(encoding="utf-8") as file:
+            return file.read(LARGEST + 1)  # a longer one is refused for its length
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8 text"
         raise LockError(f"{path.name} cannot be read: {reason}", "write the pair with `ctk release add`") from error

@@ -9,6 +9,7 @@ from pathlib import Path
 import rattler
 from rattler import Subdir
 
+from ctk import notes
 from ctk.coroutines import run
 from ctk.fetch import disk_errors
 from ctk.solve import Pick
@@ -48,11 +49,8 @@ def create(pick: Pick, prefix: Path, cache: Path) -> Environment:
     """
     wanted = sorted(f"{r.file_name}#{r.sha256.hex() if r.sha256 else ''}" for r in pick.records)
     note = prefix / "conda-meta" / "ctk.json"
-    try:
-        if json.loads(note.read_text()) == wanted:
-            return Environment(prefix, pick, False)
-    except (FileNotFoundError, json.JSONDecodeError, NotADirectoryError):
-        pass
+    if notes.read(note) == wanted:
+        return Environment(prefix, pick, False)
     note.unlink(missing_ok=True)
     install(pick, prefix, cache)
     with disk_errors(prefix.parent):
@@ -87,8 +85,9 @@ def _altered(pick: Pick, prefix: Path) -> set[str]:
     wanted = {r.file_name: r for r in pick.records}
     altered = set()
     for file in (prefix / "conda-meta").glob("*-*.json"):
-        record = json.loads(file.read_text())
-        match = wanted.get(record.get("fn", ""))
+        record = notes.read(file)
+        name = record.get("fn") if isinstance(record, dict) else None
+        match = wanted.get(name) if isinstance(name, str) else None
         if match is not None and match.sha256 and record.get("sha256") != match.sha256.hex():
             altered.add(match.name.normalized)
     return altered

@@ -199,10 +199,27 @@ class LicenceChanged(CtkError):
     exit_code = 27
 
 
+class ArtefactRefused(CtkError):
+    """An artefact that is the locked one, and holds what no recipe may see: nothing of it is used."""
+
+    exit_code = 29
+
+
+_LISTED, _LONGEST = 100, 2000  # problems of one place, and characters of each: what is wrong may be a whole file
+
+
 def problems(kind: type[CtkError], where: str, found: Sequence[str], step: str) -> CtkError:
-    """One error that lists every problem found in one place, a line each."""
+    """One error that lists every problem found in one place, a line each; a file of nonsense has its first hundred."""
     count = f"{len(found)} problem" + ("s" if len(found) != 1 else "")
-    return kind("\n".join([f"{where}: {count}", *(f"  - {line}" for line in found)]), step)
+    lines = [line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..." for line in found[:_LISTED]]
+    if len(found) > _LISTED:
+        lines.append(f"and {len(found) - _LISTED} more")
+    return kind("\n".join([f"{where}: {count}", *(f"  - {line}" for line in lines)]), step)
+
+
+def printable(text: str) -> str:
+    """A message for a terminal: what an index or a file says in it is shown, not obeyed."""
+    return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
 
 
 class NotReproduced(CtkError):

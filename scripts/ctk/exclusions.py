@@ -110,9 +110,12 @@ def load(workspace: Workspace) -> Exclusions:
         LockError: With every problem of it, each with its line.
     """
     path = workspace.variants / FILE
-    if not path.exists():
-        return Exclusions()
-    document = Document(read(path))
+    return parse(read(path)) if path.exists() else Exclusions()
+
+
+def parse(text: str) -> Exclusions:
+    """The same for the text of the file."""
+    document = Document(text)
     found, model = list(document.problems), _Model()
     try:
         model = _Model.model_validate(document.data if document.data is not None else {})

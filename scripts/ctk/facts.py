@@ -23,6 +23,7 @@ from ctk.platforms import PLATFORMS, this_platform
 PROBED = "linux-64"
 """The subdir whose NVRTC is asked; what it can target is the same on every platform of a release."""
 
+_PATIENCE = 600  # seconds
 _PROBE = Path(__file__).with_name("nvrtc_probe.py")
 _NVRTC = re.compile(r".*/lib/libnvrtc(-builtins)?\.so\.[\d.]+")
 
@@ -134,12 +135,42 @@ def compiler_facts(nvrtc: Path) -> tuple[tuple[str, ...], str]:
         # libnvrtc looks for its builtins by name only.
         environment = os.environ | {"LD_LIBRARY_PATH": str(libraries)}
         command = [sys.executable, "-I", str(_PROBE), str(library)]
-        asked = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        try:
+            asked = subprocess.run(
+                command,
+                env=environment,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                check=False,
+                timeout=_PATIENCE,
+            )
+        except subprocess.TimeoutExpired:
+            raise MeasureFailed(f"{library.name} does not end", "look at the release's nvrtc artefact") from None
         if asked.returncode:
             lines = asked.stderr.strip().splitlines() or [f"ended with {asked.returncode}"]
             raise MeasureFailed(f"{library.name} does not answer: {lines[-1]}", "look at the release's nvrtc artefact")
-    answer = json.loads(asked.stdout)
-    return tuple(f"{n // 10}.{n % 10}" for n in answer["gpu_architectures"]), answer["ptx_isa"]
+    return parse_answer(asked.stdout, library.name)
+
+
+def parse_answer(text: str, library: str) -> tuple[tuple[str, ...], str]:
+    """What the probe printed: ``{"gpu_architectures": [75, 80], "ptx_isa": "9.4"}``; the library may print, too.
+
+    Raises:
+        MeasureFailed: It is something else.
+    """
+    try:
+        answer = json.loads(text)
+        numbers, ptx_isa = answer["gpu_architectures"], answer["ptx_isa"]
+        if all(type(n) is int and 10 <= n < 10_000 for n in numbers) and re.fullmatch(
+            r"[0-9]{1,4}\.[0-9]{1,4}", ptx_isa
+        ):
+            return tuple(f"{n // 10}.{n % 10}" for n in numbers), ptx_isa
+    except (ValueError, KeyError, TypeError, RecursionError):
+        pass
+    raise MeasureFailed(
+        f"{library} answers what cannot be read: {text[:200]!r}", "look at the release's nvrtc artefact"
+    )
 
 
 def needed_glibc(artefact: Path) -> str | None:

@@ -1,7 +1,8 @@
 """The fetch station: fills a content-addressed cache from the package index, and lays it out for recipes.
 
-A file enters the store only when its sha256 is the locked one. A download that breaks off is continued by the next
-run; two downloads of one file never meet, because a run holds the checkout's lock (`ctk.runlock`).
+A file enters the store only when its sha256 is the locked one, and is laid out only when `ctk.artefact` admits it. A
+download that breaks off is continued by the next run; two downloads of one file never meet, because a run holds the
+checkout's lock (`ctk.runlock`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
 
+from ctk.artefact.check import admit, admit_one
 from ctk.errors import CtkError, HashMismatch, NoSpace, NotPublished, problems
 from ctk.index import Index, IndexFile
 from ctk.lock import Artefact
@@ -73,14 +75,14 @@ def fetch(
 
     Raises:
         NotPublished: The index lacks some artefacts; every one is named, and nothing was downloaded.
-        IndexUnavailable, NotPublished, HashMismatch, NoSpace: The first that happened. Downloads already running are
-            finished first, so that nothing fetched is lost.
+        IndexUnavailable, NotPublished, HashMismatch, ArtefactRefused, NoSpace: The first that happened. Downloads
+            already running are finished first, so that nothing fetched is lost.
     """
     wanted = missing(artefacts, workspace)
     if wanted:
         with index() as source, ThreadPoolExecutor(jobs) as pool:
             offers = _locate(wanted, source, pool, needed_by)
-            futures = {pool.submit(_download, a, workspace, source, offers[a], progress): a for a in wanted}
+            futures = {pool.submit(_obtain, a, workspace, source, offers[a], progress): a for a in wanted}
             failed: CtkError | None = None
             for future in as_completed(futures):
                 try:
@@ -100,6 +102,7 @@ def fetch(
             if failed:
                 raise failed
     with disk_errors(workspace.cache):
+        admit(artefacts, [stored(a, workspace) for a in artefacts], workspace)
         return [_lay_out(a, workspace) for a in artefacts]
 
 
@@ -153,6 +156,13 @@ def borrowed(
     finally:
         for path in (*links, *files.values()):
             path.unlink(missing_ok=True)
+
+
+def _obtain(artefact: Artefact, workspace: Workspace, index: Index, file: IndexFile, progress: Progress) -> None:
+    """Downloads and looks through: while others are on their way, the latter costs nothing."""
+    _download(artefact, workspace, index, file, progress)
+    with disk_errors(workspace.cache):
+        admit_one(artefact, stored(artefact, workspace), workspace)
 
 
 def _download(artefact: Artefact, workspace: Workspace, index: Index, file: IndexFile, progress: Progress) -> None:

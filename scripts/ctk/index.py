@@ -22,6 +22,7 @@ from unearth import Package, PackageFinder
 from unearth.utils import url_to_path
 
 from ctk import inside, upload_time
+from ctk.artefact.record import LONGEST
 from ctk.errors import HashMismatch, IndexUnavailable, NotPublished
 from ctk.index_client import Pages, open_client
 from ctk.lock import Artefact
@@ -32,6 +33,8 @@ from ctk.retry import STEP, Interrupted, Retry, describe
 __all__ = ["Index", "IndexFile", "IndexSettings", "Interrupted", "Retry", "pip_settings"]
 
 _WHOLE = 2_000_000  # bytes up to which reading a wheel whole, and checking it, beats several requests for its parts
+_MOST = 2 << 30  # bytes that are ever held in memory: a wheel, from a server that gives no parts of it
+_DIGITS = 18  # of a length
 _IDENTITY = {"Accept-Encoding": "identity"}  # lengths and offsets are those of the file
 
 
@@ -158,9 +161,11 @@ class Index:
             MeasureFailed: When it cannot be read.
         """
         if file.metadata_url:
-            return BytesParser().parsebytes(self._read(file, file.metadata_url))
-        with self.opened(file) as wheel, inside.members(wheel, file.file) as found:
-            return BytesParser().parsebytes(inside.metadata_of(found, file.file).text())
+            text = self._read(file, file.metadata_url, LONGEST)
+        else:
+            with self.opened(file) as wheel, inside.members(wheel, file.file) as found:
+                text = inside.metadata_of(found, file.file).text()
+        return BytesParser().parsebytes(text, headersonly=True)
 
     def uploaded(self, file: IndexFile) -> int:
         """When a file was uploaded, in seconds since 1970; its newest member's time where the index does not say.
@@ -196,7 +201,7 @@ class Index:
         Raises:
             HashMismatch: When it is not what the index states.
         """
-        content = self._read(file, file.url)
+        content = self._read(file, file.url, _MOST)
         found = hashlib.sha256(content).hexdigest()
         if file.sha256 and found != file.sha256:
             raise HashMismatch(
@@ -235,15 +240,17 @@ class Index:
 
     def _size(self, file: IndexFile) -> int:
         head = self.retry.send(file.distribution, lambda: self._client.request("HEAD", file.url, headers=_IDENTITY))
-        if head.status_code == 200 and "Content-Length" in head.headers:
-            return int(head.headers["Content-Length"])
+        stated = head.headers.get("Content-Length", "")
+        if head.status_code == 200 and stated.isdecimal():
+            return int(stated[:_DIGITS])
         with self.stream(file) as (_, total, chunks):  # no HEAD there: the head of a GET says it too
             return total if total is not None else sum(map(len, chunks))
 
     def _listed(self, name: str) -> list[IndexFile]:
         try:
             return [_index_file(name, p) for p in self._finder(name).find_all_packages(name, allow_yanked=True)]
-        except (ValueError, TypeError, KeyError, AttributeError) as error:  # unearth takes a page's form for granted
+        # unearth takes a page's form for granted.
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise IndexUnavailable(
                 f"the package index's page of {name} cannot be read: {describe(error)}",
                 "ask whoever runs the index; `pip download` fails with it too",
@@ -260,10 +267,18 @@ class Index:
             finder.sources.clear()  # without any source it falls back to the default index
         return finder
 
-    def _read(self, file: IndexFile, url: str) -> bytes:
+    def _read(self, file: IndexFile, url: str, most: int) -> bytes:
         def read() -> bytes:
             with self._open(file, url, _IDENTITY) as answer:
-                return b"".join(_chunks(answer, file))
+                parts, size = [], 0
+                for part in _chunks(answer, file):
+                    parts.append(part)
+                    size += len(part)
+                    if size > most:
+                        raise IndexUnavailable(
+                            f"{file.distribution}: {file.file} does not end: {size} bytes came", STEP
+                        )
+                return b"".join(parts)
 
         return self.retry.run(read)
 
@@ -321,7 +336,7 @@ def _total(answer: httpx2.Response) -> int | None:
         total = answer.headers.get("Content-Range", "").rpartition("/")[2]
     else:
         total = answer.headers.get("Content-Length", "")
-    return int(total) if total.isdecimal() else None
+    return int(total[:_DIGITS]) if total.isdecimal() else None
 
 
 def _chunks(answer: httpx2.Response, file: IndexFile) -> Iterator[bytes]:

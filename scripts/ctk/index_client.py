@@ -13,7 +13,11 @@ from unearth.fetchers import PyPIClient
 
 from ctk.errors import IndexUnavailable
 from ctk.pip_config import IndexSettings
-from ctk.retry import Retry
+from ctk.retry import STEP, Retry
+
+LARGEST = 64 << 20
+"""Bytes of a page: far beyond that of a distribution with thousands of files."""
+_OF_THE_WIRE = ("content-encoding", "content-length", "transfer-encoding")  # what does not hold for a content once read
 
 # One of several indexes lacks most projects: no reason for a warning each.
 logging.getLogger("unearth.collector").setLevel(logging.ERROR)
@@ -58,10 +62,25 @@ class Pages:
         return self._client.iter_secure_origins()
 
     def _send(self, method: str, url: str, headers: Mapping[str, str] | None) -> httpx2.Response:
-        answer = self._retry.send(self._name, lambda: self._client.request(method, url, headers=headers))
+        answer = self._retry.send(self._name, lambda: self._whole(method, url, headers))
         if answer.status_code in (401, 407):
             raise IndexUnavailable(
                 f"{answer.url.host} answered {answer.status_code} for {self._name}: it wants other credentials",
                 "give pip the right ones (index URL, netrc or keyring), then run the same command again",
             )
         return answer
+
+    def _whole(self, method: str, url: str, headers: Mapping[str, str] | None) -> httpx2.Response:
+        """An answer with its content, as long as a page may be."""
+        answer = self._client.send(self._client.build_request(method, url, headers=headers), stream=True)
+        try:
+            parts, size = [], 0
+            for part in answer.iter_bytes():
+                parts.append(part)
+                size += len(part)
+                if size > LARGEST:
+                    raise IndexUnavailable(f"the page of {self._name} does not end: {size} bytes came", STEP)
+        finally:
+            answer.close()
+        kept = [(k, v) for k, v in answer.headers.multi_items() if k.lower() not in _OF_THE_WIRE]
+        return httpx2.Response(answer.status_code, headers=kept, content=b"".join(parts), request=answer.request)

@@ -15,16 +15,20 @@ from ctk.lock import SCHEMA, Artefact, Component, Facts, ReleaseLock
 from ctk.platforms import NOARCH, PLACES, PLATFORMS
 from ctk.upload_time import EARLIEST, parse
 
-_TARGET = re.compile(rf"{NOARCH}|({'|'.join(PLATFORMS)})(-cp3\d+t?)?")
-_RELEASE = re.compile(r"\d+\.\d+\.\d+|python-\d+|base|downstream")
+_TARGET = re.compile(rf"{NOARCH}|({'|'.join(PLATFORMS)})(-cp3[0-9]{{1,2}}t?)?")
+_RELEASE = re.compile(r"[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}|python-[0-9]{1,3}|base|downstream")
+# Versions become paths, and words of shells: `Version` itself would let spaces and newlines around them pass.
+_PLAIN_VERSION = re.compile(r"[0-9][0-9A-Za-z.+]{0,63}")
+_LARGEST = 1 << 40  # bytes of an artefact
 
 
 def _version(text: str) -> str:
     try:
-        Version(text)
+        if _PLAIN_VERSION.fullmatch(text) and Version(text):
+            return text
     except InvalidVersion:
-        raise ValueError(f"{text!r} is not a version") from None
-    return text
+        pass
+    raise ValueError(f"{text!r} is not a version")
 
 
 def _target(text: str) -> str:
@@ -48,7 +52,7 @@ def _sha256(text: str) -> str:
 
 
 def _file(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+!-]*", text):
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+!-]{0,249}", text):
         raise ValueError(f"{text!r} is not a plain file name")
     return text
 
@@ -71,7 +75,7 @@ def _known_place(text: str) -> str:
 
 
 # Names become folders of the artefact cache, so they hold no separator.
-Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$")]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$", max_length=100)]
 VersionText = Annotated[str, AfterValidator(_version)]
 Target = Annotated[str, AfterValidator(_target)]
 Sha256 = Annotated[str, AfterValidator(_sha256)]
@@ -79,7 +83,7 @@ FileName = Annotated[str, AfterValidator(_file)]
 Moment = Annotated[str, AfterValidator(_moment)]
 Place = Annotated[str, AfterValidator(_known_place)]
 LicenceText = Annotated[str, AfterValidator(_one_line)]
-Number = Annotated[str, Field(pattern=r"^\d+\.\d+$")]
+Number = Annotated[str, Field(pattern=r"^[0-9]{1,4}\.[0-9]{1,4}$")]
 
 
 class _Model(BaseModel):
@@ -89,7 +93,7 @@ class _Model(BaseModel):
 class ArtefactModel(_Model):
     file: FileName
     sha256: Sha256
-    size: Annotated[int, Field(gt=0)]
+    size: Annotated[int, Field(gt=0, le=_LARGEST)]
     uploaded: Moment
 
 

@@ -7,12 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from email.message import Message
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
+from ctk import requirements
 from ctk.components import CTK_COMPONENTS, MANIFEST, CtkComponent
 from ctk.errors import LockError, problems
 from ctk.platforms import PLATFORMS, SYSTEMS
+from ctk.requirements import applies
 
 _STEP = "the manifest's form is new to this tool: extend ctk/manifest.py or ctk/components.py; nothing was written"
 _EVERYTHING = "all"
@@ -47,11 +49,9 @@ class Pin:
 
     @property
     def subdirs(self) -> tuple[str, ...]:
-        """The subdirs for which the marker says that the component exists."""
-        marker, extra = self.requirement.marker, {"extra": self.extra or ""}
-        return tuple(
-            p.subdir for p in PLATFORMS.values() if marker is None or marker.evaluate(p.marker_environment | extra)
-        )
+        """The subdirs for which the marker says that the component exists; LockError where it has no answer."""
+        extra = {"extra": self.extra or ""}
+        return tuple(p.subdir for p in PLATFORMS.values() if applies(self.requirement, [p.marker_environment | extra]))
 
     @property
     def places(self) -> dict[str, tuple[str, ...]]:
@@ -89,7 +89,7 @@ def read(metadata: Message, version: str) -> list[Pin]:
     wrong = [f"no requirement that the standard knows:\n    {line}" for line in unread]
     wrong += [f"{what}:\n    {pin.line}" for pin in stated for what in _strange(pin, major)]
     known = {_EVERYTHING, *(c.name for c in CTK_COMPONENTS)}
-    extras = metadata.get_all("Provides-Extra") or []
+    extras = map(str, metadata.get_all("Provides-Extra") or [])
     wrong += [f"an unknown extra:\n    Provides-Extra: {extra}" for extra in extras if extra not in known]
     if not wrong:
         wrong = [f"{what}:\n    {pin.line}" for what, pin in _contradictions(stated, major)]
@@ -108,11 +108,8 @@ def pins_of(component: CtkComponent, major: str, manifest: Sequence[Pin]) -> lis
 
 
 def _lines(metadata: Message) -> Iterator[tuple[str, Requirement | None]]:
-    for text in metadata.get_all("Requires-Dist") or []:
-        try:
-            yield f"Requires-Dist: {text}", Requirement(text)
-        except InvalidRequirement:
-            yield f"Requires-Dist: {text}", None
+    for text, required in requirements.stated(metadata):
+        yield f"Requires-Dist: {text}", required
 
 
 def _strange(pin: Pin, major: str) -> Iterator[str]:

@@ -2,27 +2,43 @@
 
 from __future__ import annotations
 
+import io
 import json
+import struct
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, cast
 
 import zstandard
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from ctk.artefact.tars import ShortHeaders
+from ctk.artefact.zips import EXPANDED
 from ctk.errors import AuditFailed
 
 Part = Literal["pkg", "info"]
 Kind = Literal["file", "link", "folder", "other"]
 PLACEHOLDER = "_placehold_placehold"
 _BUFFER = 1 << 20
-_WINDOW = 1 << 31  # of zstandard's longest mode
-_METADATA = 64 << 20  # bytes; a larger file under info/ is not metadata
+_WINDOW = 1 << 27  # bytes; the highest level of zstd needs no more
+_METADATA = 64 << 20  # bytes of everything under info/
+_UNREADABLE = (
+    zipfile.BadZipFile,
+    zstandard.ZstdError,
+    tarfile.TarError,
+    zlib.error,
+    struct.error,
+    EOFError,
+    OSError,
+    NotImplementedError,  # zipfile's, for a compression that no package has
+    RuntimeError,  # and for an encrypted member
+)
 
 
 @dataclass(frozen=True)
@@ -125,31 +141,65 @@ def _readable(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise AuditFailed(f"{path} does not exist", "build it first") from None
-    except (zipfile.BadZipFile, zstandard.ZstdError, tarfile.TarError, EOFError, OSError) as error:
+    except RecursionError as error:
+        raise AuditFailed(f"{path.name} has metadata nested too deeply", "build it again") from error
+    except _UNREADABLE as error:
         raise AuditFailed(f"{path.name} cannot be read: {error}", "delete it and build it again") from error
-    except (ValueError, KeyError, TypeError, AttributeError, YAMLError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, YAMLError) as error:
         detail = f"{type(error).__name__}: {error}".splitlines()[0]
         raise AuditFailed(f"{path.name} has broken metadata: {detail}", "build it again") from error
+
+
+class _Half:
+    """What one half of a package unpacks to, as tarfile reads it: no more than a package may hold.
+
+    Args:
+        plain: The unpacked stream.
+        most: Bytes of it at most.
+    """
+
+    def __init__(self, plain: IO[bytes], most: int) -> None:
+        self._plain, self._left, self._most = plain, most, most
+
+    def read(self, size: int) -> bytes:
+        piece = self._plain.read(size)
+        self._left -= len(piece)
+        if self._left < 0:
+            raise tarfile.ReadError(f"it unpacks to more than {self._most} bytes")
+        return piece
+
+
+class _Content(io.RawIOBase):
+    """The content of a member: what breaks while it is read is the package's error, wherever that is."""
+
+    def __init__(self, content: IO[bytes], path: Path) -> None:
+        self._content, self._path = content, path
+
+    def read(self, size: int = -1) -> bytes:
+        with _readable(self._path):
+            return self._content.read(size)
 
 
 def members(path: Path, part: Part) -> Iterator[tuple[Member, IO[bytes] | None]]:
     """The entries of one half of the package in archive order; a stream is valid until the next entry is taken.
 
     Raises:
-        AuditFailed: The file is no readable ``.conda``.
+        AuditFailed: The file is no readable ``.conda``; from reading a stream, too.
     """
     with _readable(path), zipfile.ZipFile(path) as archive:
         inner = [name for name in archive.namelist() if name.startswith(f"{part}-") and name.endswith(".tar.zst")]
         if len(inner) != 1:
             raise AuditFailed(f"{path.name} holds {len(inner)} {part}-*.tar.zst, not one", "build it again")
         decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
+        most = _METADATA if part == "info" else EXPANDED
         with (
             archive.open(inner[0]) as compressed,
             decompressor.stream_reader(compressed, read_size=_BUFFER) as plain,
-            tarfile.open(fileobj=plain, mode="r|", bufsize=_BUFFER) as tar,
+            tarfile.open(fileobj=_Half(plain, most), mode="r|", bufsize=_BUFFER, tarinfo=ShortHeaders) as tar,  # type: ignore[call-overload]
         ):
             for entry in tar:
-                yield _member(part, entry), tar.extractfile(entry) if entry.isfile() else None
+                content = tar.extractfile(entry) if entry.isfile() else None
+                yield _member(part, entry), cast(IO[bytes], _Content(content, path)) if content else None
 
 
 def _member(part: Part, entry: tarfile.TarInfo) -> Member:
@@ -172,7 +222,7 @@ def read_info(path: Path) -> PackageInfo:
     for member, stream in members(path, "info"):
         if member.path.startswith("info/licenses/") and stream is not None:
             licenses[member.path.removeprefix("info/licenses/")] = member.size
-        elif stream is not None and member.size <= _METADATA and member.path.endswith((".json", ".yaml")):
+        elif stream is not None and member.path.endswith((".json", ".yaml")):
             texts[member.path] = stream.read()
     with _readable(path):
         return PackageInfo(

@@ -13,8 +13,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import rattler_build
+from pydantic import TypeAdapter, ValidationError
 from rattler import Gateway
 
+from ctk import notes
 from ctk.build import Built
 from ctk.errors import Unsolvable
 from ctk.machine import detected
@@ -86,11 +88,14 @@ class _Note:
     passed: bool = False
 
 
+_ADAPTER = TypeAdapter(_Note)
+
+
 def _note(file: Path) -> _Note:
     place = file.with_name(f"{file.name}{_NOTE}")
     try:
-        return _Note(**json.loads(place.read_text()))
-    except (FileNotFoundError, json.JSONDecodeError, TypeError):
+        return _ADAPTER.validate_python(notes.read(place))
+    except ValidationError:
         info = read_info(file)
         note = _Note(f"{info.index.name} =={info.index.version} {info.index.build}", info.tests)
         place.write_text(json.dumps(asdict(note)))

@@ -12,6 +12,7 @@ from unearth import PackageFinder
 from ctk.errors import IndexUnavailable
 
 _SECTIONS = ("global", "install", "download", ":env:")  # a later one overrides
+_MOST = {"timeout": 86400.0, "retries": 1000}
 
 
 @dataclass(frozen=True)
@@ -57,13 +58,17 @@ def pip_settings(python: str = sys.executable) -> IndexSettings:
 
 
 def parse_settings(listing: str) -> IndexSettings:
-    """The settings in the output of ``pip config list``: ``global.index-url='...'``, one a line."""
+    """The settings in the output of ``pip config list``: ``global.index-url='...'``, one a line.
+
+    Raises:
+        IndexUnavailable: One of them is not what pip reads there.
+    """
     sections: dict[str, dict[str, str]] = {section: {} for section in _SECTIONS}
     for line in listing.splitlines():
         name, _, value = line.partition("=")
         section, _, key = name.partition(".")
         if section in sections and value:
-            sections[section][key.replace("default-timeout", "timeout")] = str(ast.literal_eval(value))
+            sections[section][key.replace("default-timeout", "timeout")] = _text(name, value)
     merged = {key: value for values in sections.values() for key, value in values.items()}
 
     def words(key: str) -> tuple[str, ...]:
@@ -78,6 +83,29 @@ def parse_settings(listing: str) -> IndexSettings:
         cert=merged.get("cert") or None,
         client_cert=merged.get("client-cert") or None,
         proxy=merged.get("proxy") or None,
-        timeout=float(merged.get("timeout") or IndexSettings.timeout),
-        retries=int(merged.get("retries") or IndexSettings.retries),
+        timeout=_number("timeout", merged.get("timeout"), IndexSettings.timeout),
+        retries=int(_number("retries", merged.get("retries"), IndexSettings.retries)),
     )
+
+
+def _text(name: str, value: str) -> str:
+    try:
+        return str(ast.literal_eval(value))
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        raise _unread(name) from None
+
+
+def _number(key: str, text: str | None, default: float) -> float:
+    """What an option says; a day or a thousand tries are as good as more."""
+    try:
+        number = float(text) if text else default
+    except ValueError:
+        raise _unread(key) from None
+    if not number >= 0:  # NaN is neither
+        raise _unread(key)
+    return min(number, _MOST[key])
+
+
+def _unread(name: str) -> IndexUnavailable:
+    # The value is not shown: an index URL holds credentials.
+    return IndexUnavailable(f"pip's option {name} has a value that cannot be read", "see `pip config list`")

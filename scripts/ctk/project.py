@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 from packaging.version import Version
-from ruamel.yaml import YAML
 
 from ctk import exclusions
+from ctk.document import Document, read
+from ctk.errors import LockError, problems
 from ctk.exclusions import Classes, classify
 from ctk.lock import ReleaseLock, release_locks
 from ctk.paths import Workspace
@@ -56,8 +58,19 @@ def classified(workspace: Workspace) -> dict[str, Classes]:
 
 @cache
 def python_tags(build_config: Path) -> tuple[str, ...]:
-    """The Pythons of the matrix, oldest first, as wheel tags."""
-    return tuple(YAML(typ="safe").load(build_config)["python_tag"])
+    """The Pythons of the matrix, oldest first, as wheel tags.
+
+    Raises:
+        LockError: The file is not what conda-build calls a variant file, or names no Pythons; with the line.
+    """
+    document = Document(read(build_config))
+    tags = document.data.get("python_tag") if isinstance(document.data, dict) else None
+    found = list(document.problems)
+    if not isinstance(tags, list) or not tags or not all(re.fullmatch(r"cp3[0-9]{1,2}t?", str(tag)) for tag in tags):
+        found.append(f"line {document.line(('python_tag',))}: python_tag: is no list of tags like cp313")
+    if found:
+        raise problems(LockError, build_config.name, found, "mend the file: it is kept by hand")
+    return tuple(tags)
 
 
 def small(

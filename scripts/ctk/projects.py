@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
-from ctk import wheels
+from ctk import requirements, wheels
 from ctk.components import PYTHON_PROJECTS, PYTHON_ROOT
 from ctk.errors import NotPublished, UnknownName
 from ctk.index import Index, IndexFile
@@ -92,12 +92,11 @@ def _newest(
 
 def _requirements(index: Index, files: Sequence[IndexFile], major: str) -> list[Requirement]:
     """What a version requires of the other projects, by itself or for this CUDA major."""
-    metadata = index.metadata(min(files, key=lambda f: f.file))
-    requirements = [Requirement(text) for text in metadata.get_all("Requires-Dist") or []]
+    stated = requirements.read(index.metadata(min(files, key=lambda f: f.file)), files[0].distribution)
     extras = {"", f"cu{major}"}
     while True:
         environments = [p.marker_environment | {"extra": extra} for p in PLATFORMS.values() for extra in extras]
-        found = [r for r in requirements if r.marker is None or any(r.marker.evaluate(e) for e in environments)]
+        found = [r for r in stated if requirements.applies(r, environments)]
         # An extra may name another one of its own project: cuda-cccl[cu13] is cuda-cccl[minimal-cu13] and more.
         own = {extra for r in found if r.name == files[0].distribution for extra in r.extras}
         if own <= extras:
@@ -114,4 +113,7 @@ def _targets(files: Sequence[IndexFile], tags: Sequence[str]) -> list[str]:
 def _runs_on(file: IndexFile, tag: str) -> bool:
     """Whether a file's Requires-Python accepts the Python of a tag: ``cp314t`` is 3.14."""
     digits = tag.removeprefix("cp").removesuffix("t")
-    return file.requires_python is None or f"{digits[0]}.{digits[1:]}" in SpecifierSet(file.requires_python)
+    try:
+        return file.requires_python is None or f"{digits[0]}.{digits[1:]}" in SpecifierSet(file.requires_python)
+    except InvalidSpecifier:
+        return False

@@ -9,7 +9,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from ctk.errors import LockError, problems
 from ctk.lock import Component, ReleaseLock, dump, variant_config
+
+_STEP = "nothing was written; look at those files on the index, and ask whoever runs it"
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,16 @@ class Change:
 
 
 def changes(folder: Path, lock: ReleaseLock) -> tuple[Change, Change]:
-    """What has to change so that ``folder`` holds a release: its ``.lock`` and its ``.yaml``."""
+    """What has to change so that ``folder`` holds a release: its ``.lock`` and its ``.yaml``.
+
+    Raises:
+        LockError: What the index states, names and versions among it, is not what a lock may hold.
+    """
+    from ctk import lock_schema
+
+    _, wrong = lock_schema.parse_lock(dump(lock), lock.name)
+    if wrong:
+        raise problems(LockError, f"what the index states for {lock.name}", wrong, _STEP)
     texts = {f"{lock.name}.lock": dump(lock), f"{lock.name}.yaml": variant_config(lock)}
     first, second = (Change(folder / name, _text(folder / name), new) for name, new in texts.items())
     return first, second

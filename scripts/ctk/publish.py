@@ -46,8 +46,8 @@ def in_order(channel: Path) -> list[Path]:
     records: dict[str, tuple[Path, Mapping[str, Any]]] = {}
     for index in sorted(channel.glob("*/repodata.json")):
         try:
-            found = json.loads(index.read_text(encoding="utf-8"))["packages.conda"]
-        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            found = _records(json.loads(index.read_text(encoding="utf-8")))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise PublishFailed(f"{index} is no index of a channel", "run `ctk build` first") from error
         records |= {f"{index.parent.name}/{file}": (index.parent / file, record) for file, record in found.items()}
     if not records:
@@ -56,6 +56,16 @@ def in_order(channel: Path) -> list[Path]:
     for name, (_, record) in sorted(records.items()):
         makers.setdefault(record["name"], []).append(name)
     return [records[name][0] for name in _dependencies_first(records, makers)]
+
+
+def _records(content: Any) -> dict[str, Mapping[str, Any]]:
+    """The packages of a repodata, each a file name, with a name and dependencies; KeyError and the like for another."""
+    found: dict[str, Mapping[str, Any]] = content["packages.conda"]
+    for file, record in found.items():
+        words = [record["name"], *record["depends"]]
+        if "/" in file or not all(isinstance(word, str) and word.split() for word in words):
+            raise ValueError(file)
+    return found
 
 
 def _dependencies_first(

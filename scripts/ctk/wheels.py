@@ -8,24 +8,28 @@ from concurrent.futures import ThreadPoolExecutor
 
 from packaging.specifiers import SpecifierSet
 from packaging.tags import Tag
-from packaging.utils import parse_wheel_filename
-from packaging.version import Version
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.version import InvalidVersion, Version
 
 from ctk import licences
 from ctk.index import Index, IndexFile
 from ctk.lock import Artefact, Component
 from ctk.platforms import NOARCH, PLATFORMS
 
+_LONGEST = 250
+"""Characters of a file name. Tags multiply: a longer name could mean millions of combinations."""
+
 
 def is_wheel(file: IndexFile) -> bool:
-    return file.file.endswith(".whl")
+    return file.file.endswith(".whl") and len(file.file) <= _LONGEST
 
 
 def targets_of(file: IndexFile) -> set[str]:
     """The targets a wheel is for: ``noarch``, ``<subdir>``, or ``<subdir>-<python tag>`` for an extension module."""
-    if not is_wheel(file):
+    try:
+        _, _, _, tags = parse_wheel_filename(file.file) if is_wheel(file) else ("", "", (), ())
+    except InvalidWheelFilename:
         return set()
-    _, _, _, tags = parse_wheel_filename(file.file)
     return {target for tag in tags for target in _targets(tag)}
 
 
@@ -55,13 +59,21 @@ def _preference(file: IndexFile) -> tuple[object, int, str]:
 
 def final_versions(files: Iterable[IndexFile], accepted: SpecifierSet | None = None) -> list[Version]:
     """Versions that have a wheel, newest first: no pre-release, nothing yanked, only accepted ones."""
-    versions = {Version(f.version) for f in files if is_wheel(f) and not f.yanked}
+    versions = {v for f in files if is_wheel(f) and not f.yanked and (v := _version(f))}
     return sorted((v for v in versions if not v.is_prerelease and (accepted is None or v in accepted)), reverse=True)
 
 
 def files_of(files: Iterable[IndexFile], version: Version) -> list[IndexFile]:
     """The wheels of one version that are not yanked."""
-    return [f for f in files if is_wheel(f) and not f.yanked and Version(f.version) == version]
+    return [f for f in files if is_wheel(f) and not f.yanked and _version(f) == version]
+
+
+def _version(file: IndexFile) -> Version | None:
+    """None where the file's name states none that the standard knows: no release is made of it."""
+    try:
+        return Version(file.version)
+    except InvalidVersion:
+        return None
 
 
 def component(index: Index, name: str, files: Sequence[IndexFile], targets: Sequence[str]) -> Component:

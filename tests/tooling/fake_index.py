@@ -6,6 +6,7 @@ request JSON pages with upload times, copies of the metadata, no ranges, no hash
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import io
 import json
@@ -134,13 +135,20 @@ def wheel(
         f"{info}/METADATA": ("\n".join(metadata) + "\n").encode(),
         f"{info}/WHEEL": f"Wheel-Version: 1.0\nTag: {tags}\n".encode(),
         **({f"{info}/licenses/License.txt": licence} if licence else {}),
-        f"{info}/RECORD": b"",
     }
+    everything[f"{info}/RECORD"] = record(everything, info)
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
         for path, content in everything.items():
             archive.writestr(zipfile.ZipInfo(path, (2020, 1, 1, 0, 0, 0)), content)
     return out.getvalue()
+
+
+def record(files: Mapping[str, bytes], info: str) -> bytes:
+    """The RECORD of a wheel: every file with its hash and size, and RECORD itself without."""
+    hashes = {name: base64.urlsafe_b64encode(hashlib.sha256(data).digest()) for name, data in files.items()}
+    lines = [f"{name},sha256={hashes[name].decode().rstrip('=')},{len(data)}\n" for name, data in files.items()]
+    return "".join([*lines, f"{info}/RECORD,,\n"]).encode()
 
 
 @contextmanager

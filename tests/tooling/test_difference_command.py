@@ -15,7 +15,15 @@ from fake_index import wheel as made_wheel
 
 from ctk.cli import app
 from ctk.difference.cache import surface_cache, surfaces
-from ctk.errors import BadValue, HashMismatch, Incompatible, LockError, MeasureFailed, NotPublished, UnknownName
+from ctk.errors import (
+    ArtefactRefused,
+    BadValue,
+    HashMismatch,
+    Incompatible,
+    LockError,
+    NotPublished,
+    UnknownName,
+)
 from ctk.fetch import fetch, laid_out, stored
 from ctk.index import Index
 from ctk.lock import Artefact, Component, ReleaseLock, dump, load, variant_config
@@ -215,7 +223,7 @@ def test_a_wheel_that_vanished_from_the_index_is_named(run: Run, index: FakeInde
 
 def test_a_wheel_that_is_no_archive_is_named_and_not_kept(here: Workspace, index: FakeIndex) -> None:
     lock = offer(index, "13.5.0", {}, wheel=b"PK, and then nothing")
-    with pytest.raises(MeasureFailed, match="cannot be read"):
+    with pytest.raises(ArtefactRefused, match="it is no zip"):
         surfaces(lock.artefacts, here, Index)
     assert not stored(lock.artefacts[0], here).exists()
     assert surface_cache(here).get(lock.artefacts[0].sha256) is None

@@ -7,11 +7,12 @@ import hashlib
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
 import tiny
-from fake_index import FakeIndex, Fault, configure_pip, serve
+from fake_index import FakeIndex, Fault, configure_pip, serve, wheel
 from rich.console import Console
 
 from ctk import fetch, pipeline
@@ -23,11 +24,16 @@ from ctk.pip_config import pip_settings
 from ctk.report import Reporter
 from ctk.retry import Retry
 
-SIZE = 300_000
+TAGS = "py3-none-manylinux2014_x86_64"
 
 
+@cache
 def content(seed: int) -> bytes:
-    return hashlib.shake_256(str(seed).encode()).digest(SIZE)
+    data = hashlib.shake_256(str(seed).encode()).digest(300_000)
+    return wheel("nvidia-cuda-runtime", f"13.4.{seed}", TAGS, [], {"data": data})
+
+
+SIZE = len(content(0))
 
 
 def artefact(seed: int) -> Artefact:
@@ -43,7 +49,7 @@ def artefact(seed: int) -> Artefact:
 
 
 def name(seed: int) -> str:
-    return f"nvidia_cuda_runtime-13.4.{seed}-py3-none-manylinux2014_x86_64.whl"
+    return f"nvidia_cuda_runtime-13.4.{seed}-{TAGS}.whl"
 
 
 @pytest.fixture
@@ -91,9 +97,11 @@ def test_nothing_is_downloaded_twice(server: FakeIndex, workspace: Workspace) ->
 
 def test_a_new_lock_replaces_what_recipes_read(server: FakeIndex, workspace: Workspace) -> None:
     fetch.fetch([artefact(0)], workspace, client)
-    new = Artefact(**{**artefact(1).__dict__, "version": "13.4.0"})
+    other = wheel("nvidia-cuda-runtime", "13.4.0", TAGS, [], {"data": b"other"})
+    server.add(name(0), other)
+    new = replace(artefact(0), sha256=hashlib.sha256(other).hexdigest(), size=len(other))
     (path,) = fetch.fetch([new], workspace, client)
-    assert path.read_bytes() == content(1)
+    assert path.read_bytes() == other
     assert fetch.stored(artefact(0), workspace).read_bytes() == content(0)
 
 

@@ -7,6 +7,8 @@ import io
 import zipfile
 from pathlib import Path
 
+from fake_index import record
+
 from ctk.fetch import stored
 from ctk.lock import Artefact, Component, ReleaseLock, dump, variant_config
 from ctk.paths import Workspace
@@ -62,10 +64,12 @@ def tiny_checkout(root: Path) -> Workspace:
 
 def content() -> bytes:
     """The bytes of the artefact."""
+    info, metadata = "nvidia_cuda_runtime-13.4.92.dist-info", "Name: nvidia-cuda-runtime\nVersion: 13.4.92\n"
+    files = {"greeting.txt": b"hello\n", "LICENSE": b"Do as you like.\n", f"{info}/METADATA": metadata.encode()}
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
-        for name, text in {"greeting.txt": "hello\n", "LICENSE": "Do as you like.\n"}.items():
-            archive.writestr(zipfile.ZipInfo(name), text)
+        for name, data in {**files, f"{info}/RECORD": record(files, info)}.items():
+            archive.writestr(zipfile.ZipInfo(name), data)
     return buffer.getvalue()
 
 

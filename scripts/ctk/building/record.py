@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ctk import notes
 from ctk.dag import Build
 from ctk.paths import Workspace
 from ctk.provenance import recipe_commit, tools
@@ -79,11 +80,11 @@ def build_key(build: Build, level: int) -> str:
 def cached(build: Build, workspace: Workspace, level: int) -> Built | None:
     """The build as an earlier run left it, if it did."""
     key = build_key(build, level)
-    try:
-        note = json.loads((workspace.builds / key / "build.json").read_text())
-    except (FileNotFoundError, json.JSONDecodeError):
+    note = notes.read(workspace.builds / key / "build.json")
+    names = notes.packages(note)
+    if names is None or not isinstance(note.get("seconds"), int | float):
         return None
-    packages = tuple(workspace.builds / key / name for name in note["packages"])
+    packages = tuple(workspace.builds / key / name for name in names)
     return Built(build.id, key, packages, note["seconds"], True) if all(p.exists() for p in packages) else None
 
 

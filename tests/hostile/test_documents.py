@@ -1,0 +1,320 @@
+"""Locks, lists and pages that lie: the error names file, line and reason, and costs little to find."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import crafted_wheels  # first: it knows where the other layers' helpers are
+import pytest
+import targets
+import typer
+import zstandard
+from crafted_packages import Draft
+from fake_index import FakeIndex, configure_pip, serve
+from typer.testing import CliRunner
+
+from conftest import ctk
+from ctk import binaries, index_client, inside, lock, notes, package, project, proposal, publish
+from ctk.commands.audit import audit_command
+from ctk.document import DEEPEST, ENTRIES, LARGEST, Document
+from ctk.errors import (
+    AuditFailed,
+    CtkError,
+    IndexUnavailable,
+    LockError,
+    MeasureFailed,
+    PublishFailed,
+    printable,
+    problems,
+)
+from ctk.index import Index
+from ctk.paths import Workspace
+from ctk.pip_config import parse_settings, pip_settings
+from ctk.retry import Retry
+
+LAUGHS = "a: &a [x, x]\n" + "".join(f"b{n}: &b{n} [*{'a' if not n else f'b{n - 1}'}, y]\n" for n in range(30))
+
+LIES: dict[str, tuple[str, int, str]] = {
+    "an alias": ("a: 1\nb: &x [1]\nc: *x\n", 2, "anchors and aliases (& and *) are not read here"),
+    "a billion laughs": (LAUGHS, 1, "anchors and aliases"),
+    "a circle": ("&a [*a]\n", 1, "anchors and aliases"),
+    "a tag of Python": ("a: 1\nb: !!python/object/apply:os.system [ls]\n", 2, "tags are not read here"),
+    "a tag": ("a: !!binary aGk=\n", 1, "tags are not read here"),
+    "one key twice": ("a: 1\nb: 2\na: 3\n", 3, "a: stated twice"),
+    "a key that is a list": ("[a]: 1\n", 1, "a key that is no text"),
+    "deep lists": ("a:\n  " + "[" * 50_000, 2, f"nested more than {DEEPEST} times"),
+    "deep mappings": ("{a: " * 50_000, 1, f"nested more than {DEEPEST} times"),
+    "many entries": ("[" + "1," * 60_000 + "]", 1, f"more than {ENTRIES} entries"),
+    "megabytes": ("a: " + "x" * LARGEST, 1, f"and {LARGEST} are the most"),
+    "a number of 5,000 digits": ("a: 1\nb: " + "9" * 5000, 2, "b: cannot be read: too long"),
+    "a day that is none": ("a: 2001-02-30\n", 1, "a: cannot be read"),
+    "a NUL": ("a: 'b\0'\n", 1, "not YAML"),
+    "two documents": ("a: 1\n---\nb: 2\n", 2, "another document"),
+    "another YAML": ("%YAML 1.888\n---\na: 1\n", 1, "not YAML"),  # found by scripts/fuzz: ruamel asserts
+}
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_a_file_that_lies_is_an_error_with_its_line(name: str) -> None:
+    text, line, reason = LIES[name]
+    found = Document(text).problems
+    assert any(problem.startswith(f"line {line}: ") and reason in problem for problem in found), found
+
+
+def test_a_byte_order_mark_at_the_start_is_no_lie() -> None:
+    assert Document("\ufeffa: 1\n").data == {"a": 1}
+
+
+@pytest.mark.parametrize("file", ["cuda-13.4.lock", "cuda-13.4.yaml", "exclusions.yaml"])
+def test_the_command_line_names_the_file_that_lies(tmp_path: Path, file: str) -> None:
+    """The whole tree of a checkout, with one bomb in it."""
+    workspace = Workspace(tmp_path)
+    workspace.variants.mkdir()
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "conda_build_config.yaml").write_text("python_tag: [cp313]\n")
+    whole = targets.a_lock()
+    (workspace.variants / "cuda-13.4.lock").write_text(lock.dump(whole))
+    (workspace.variants / "cuda-13.4.yaml").write_text(lock.variant_config(whole))
+    (workspace.variants / file).write_text(LAUGHS)
+    done = ctk(workspace, "plan")
+    assert done.returncode == LockError.exit_code, done.stderr
+    assert "line 1" in done.stderr and "anchors and aliases" in done.stderr and "next: " in done.stderr
+    assert (file if file == "exclusions.yaml" else "cuda-13.4") in done.stderr
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[]", "python_tag: cp313", "python_tag: []", "python_tag: [cp313, 3]", "python_tag: ['$(x)']", LAUGHS, "\0"],
+)
+def test_a_matrix_that_is_none_is_an_error(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "conda_build_config.yaml"
+    file.write_text(text)
+    with pytest.raises(LockError, match=r"conda_build_config\.yaml: .*\n.*line \d"):
+        project.python_tags(file)
+
+
+def test_a_message_is_shown_and_not_obeyed() -> None:
+    assert printable("a\x1b[2J\u202eb\tc\nd é") == "a\\x1b[2J\\u202eb\tc\nd é"
+
+
+def test_a_file_of_nonsense_gives_a_message_that_one_can_read() -> None:
+    error = problems(LockError, "a.lock", ["x" * 10_000] * 500, "")
+    lines = error.cause.splitlines()
+    assert len(lines) == 102 and lines[-1] == "  - and 400 more"
+    assert max(map(len, lines)) < 2100
+
+
+# ---- the index
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeIndex]:
+    with serve() as index:
+        configure_pip(monkeypatch, index, timeout="5")
+        yield index
+
+
+def client() -> Index:
+    return Index(pip_settings(), Retry(attempts=1, sleep=lambda seconds: None))
+
+
+PAGES: dict[str, object] = {
+    "no JSON": b"{",
+    "deep": b"[" * 100_000,
+    "a list": [],
+    "no files": {"meta": {}},
+    "files that are text": {"files": "abc"},
+    "a file that is a number": {"files": [1]},
+    "a file without a URL": {"files": [{"filename": "cudart-1-py3-none-any.whl"}]},
+    "numbers for names": {"files": [{"filename": 1, "url": 2, "hashes": 3}]},
+    "a hash that is none": {"files": [{"filename": "cudart-1-py3-none-any.whl", "url": "x", "hashes": []}]},
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_that_is_none_is_an_error_of_the_index(
+    server: FakeIndex, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    content = PAGES[name]
+    page = content if isinstance(content, bytes) else json.dumps(content).encode()
+    server.add_wheel("cudart", "1")
+    monkeypatch.setattr("fake_index._Handler._page", lambda *_: (page, "application/vnd.pypi.simple.v1+json"))
+    with client() as index, pytest.raises(CtkError) as error:
+        index.files("cudart")
+    assert "cudart" in error.value.cause and error.value.step
+
+
+def test_a_page_without_an_end_is_given_up(server: FakeIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.add_wheel("cudart", "1")
+    monkeypatch.setattr(index_client, "LARGEST", 1000)
+    monkeypatch.setattr("fake_index._Handler._page", lambda *_: (b"<a>" * 1000, "text/html"))
+    with client() as index, pytest.raises(IndexUnavailable, match="the page of cudart does not end"):
+        index.files("cudart")
+
+
+def test_what_the_index_calls_a_file_does_not_reach_a_lock(tmp_path: Path) -> None:
+    good = targets.a_lock()
+    component = good.components["nvrtc"]
+    artefact = next(a for a in component.artefacts.values() if a)
+    artefacts = {**component.artefacts, artefact.target: replace(artefact, file="$(touch x).whl")}
+    lying = replace(good, components={"nvrtc": replace(component, artefacts=artefacts)})
+    with pytest.raises(LockError, match="is not a plain file name"):
+        proposal.changes(tmp_path, lying)
+
+
+def test_a_wheel_on_the_index_whose_metadata_is_a_bomb_is_an_error() -> None:
+    bomb = crafted_wheels.deflated(bytes(40 << 20))
+    for claims in (10, 40 << 20):
+        entry = crafted_wheels.Entry(b"a-1.dist-info/METADATA", b"a" * 10, method=8, packed=bomb, claims=claims)
+        with pytest.raises(MeasureFailed), inside.members(io.BytesIO(crafted_wheels.zip_of([entry])), "a.whl") as found:
+            inside.metadata_of(found, "a.whl").text()
+
+
+@pytest.mark.parametrize("value", ["[", "x" * 100 + "(" * 5000, "1 +", "lambda: 0", "'nan'", "'-1'", "'x'", "'1e400x'"])
+def test_a_setting_of_pip_that_cannot_be_read_is_an_error_that_does_not_show_it(value: str) -> None:
+    with pytest.raises(IndexUnavailable, match="pip's option") as error:
+        parse_settings(f"global.timeout={value}")
+    assert value not in error.value.cause
+
+
+def test_a_patience_without_an_end_is_a_day() -> None:
+    assert parse_settings("global.timeout='inf'\nglobal.retries='99999999999'").timeout == 86_400
+
+
+# ---- what was built
+
+
+def package_of(info: bytes, payload: bytes = b"") -> bytes:
+    """A package whose two halves unpack to these bytes."""
+    out, squeeze = io.BytesIO(), zstandard.ZstdCompressor().compress
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("metadata.json", '{"conda_pkg_format_version": 2}')
+        archive.writestr("pkg-a-1-0.tar.zst", squeeze(payload))
+        archive.writestr("info-a-1-0.tar.zst", squeeze(info))
+    return out.getvalue()
+
+
+def tar_header(name: str, kind: bytes, size: int) -> bytes:
+    member = tarfile.TarInfo(name)
+    member.type, member.size = kind, size
+    return member.tobuf(tarfile.GNU_FORMAT)
+
+
+PACKAGES: dict[str, tuple[bytes, str]] = {
+    "nothing": (b"", "cannot be read"),
+    "halves that are no tar": (package_of(b"abc"), "cannot be read"),
+    "metadata of 2 GB in a name": (
+        package_of(tar_header("x", b"L", 2 << 30) + bytes(10_240)),
+        "a header of 2147483648",
+    ),
+    "metadata without an end": (
+        package_of(tar_header("info/a.json", b"0", 100 << 20) + bytes(100 << 20)),
+        "unpacks to more than 67108864 bytes",
+    ),
+    "a member cut short": (package_of(tar_header("info/index.json", b"0", 5000) + b"a" * 512), "cannot be read"),
+    "a window of 2 GB": (
+        package_of(b"").replace(zstandard.ZstdCompressor().compress(b""), b"\x28\xb5\x2f\xfd\x00\xa8\x01\x00\x00"),
+        "cannot be read",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_a_package_that_lies_is_an_error_of_the_audit(tmp_path: Path, name: str) -> None:
+    data, reason = PACKAGES[name]
+    path = tmp_path / "a-1-0.conda"
+    path.write_bytes(data)
+    with pytest.raises(AuditFailed, match=reason) as error:
+        package.read_info(path)
+    assert "a-1-0.conda" in error.value.cause
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("index.json", b"[" * 100_000),
+        ("index.json", b"[]"),
+        ("index.json", b'{"name": 1}'),
+        ("paths.json", b'{"paths": 3}'),
+        ("paths.json", b'{"paths": [3]}'),
+        ("run_exports.json", b"3"),
+        ("tests/tests.yaml", b"3"),
+        ("tests/tests.yaml", b"[" * 5000),
+        ("tests/tests.yaml", b"!!python/object/apply:os.system [ls]"),
+        ("recipe/rendered_recipe.yaml", b"recipe: []"),
+        ("recipe/rendered_recipe.yaml", b"\xff\xfe\0"),
+    ],
+)
+def test_metadata_that_lies_is_an_error_of_the_audit(tmp_path: Path, file: str, text: bytes) -> None:
+    path = Draft("a", info={file: text}).write(tmp_path)
+    with pytest.raises(AuditFailed, match=r"a-1\.0-h0_0\.conda"):
+        package.read_info(path)
+
+
+def test_the_audit_command_says_so_too(tmp_path: Path) -> None:
+    (tmp_path / "noarch").mkdir()
+    (tmp_path / "noarch" / "a-1-0.conda").write_bytes(PACKAGES["a member cut short"][0])
+    app = typer.Typer()
+    app.command()(audit_command)
+    assert isinstance(CliRunner().invoke(app, [str(tmp_path)]).exception, AuditFailed)
+
+
+def test_a_table_of_versions_without_an_end_is_read_for_a_while(tmp_path: Path) -> None:
+    """Billions of entries that are all the same one: the file says that the next is nought bytes further on."""
+    data = bytearray(targets.crafted_binaries.elf(versions={"libc.so.6": ["GLIBC_2.17"]}))
+    (sections,) = struct.unpack_from("<Q", data, 40)
+    struct.pack_into("<I", data, sections + 3 * 64 + 44, 0xFFFFFFFF)
+    found = binaries.read_bytes(bytes(data))
+    assert found and found.versions == {"GLIBC": "2.17"}
+
+
+def test_more_segments_than_any_linker_makes_are_not_read() -> None:
+    """Each of no bytes, so a small file can have 65,535 of them. scripts/fuzz found it, and took it for a hang."""
+    data = bytearray(targets.crafted_binaries.elf())
+    struct.pack_into("<HH", data, 54, 0, 0xFFFF)
+    with pytest.raises(binaries.UnreadableBinary, match="more segments or sections"):
+        binaries.read_bytes(bytes(data))
+
+
+@pytest.mark.parametrize("name", [b"", b"\0a"])
+def test_a_member_without_a_name_is_an_error_of_the_index(name: bytes) -> None:
+    """Found by scripts/fuzz: zipfile cannot say whether it is a folder."""
+    wheel = io.BytesIO(crafted_wheels.zip_of([crafted_wheels.Entry(name, b"a")]))
+    with pytest.raises(MeasureFailed, match="a member without a name"):
+        inside.newest(wheel, "a.whl")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"{", b"[" * 100_000, b"[]", b'{"packages": 3}', b'{"packages": ["../../x"]}', b'{"packages": ["/x"]}', b"\xff"],
+)
+def test_a_note_that_lies_is_none(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "build.json"
+    file.write_bytes(content)
+    assert notes.packages(notes.read(file)) is None
+
+
+REPODATA: tuple[Any, ...] = (
+    [],
+    {"packages.conda": []},
+    {"packages.conda": {"a.conda": 3}},
+    {"packages.conda": {"a.conda": {"name": "a"}}},
+    {"packages.conda": {"../a.conda": {"name": "a", "depends": []}}},
+    {"packages.conda": {"a.conda": {"name": "a", "depends": [""]}}},
+)
+
+
+@pytest.mark.parametrize("content", REPODATA)
+def test_a_channel_whose_index_lies_is_not_published(tmp_path: Path, content: Any) -> None:
+    (tmp_path / "noarch").mkdir()
+    (tmp_path / "noarch" / "repodata.json").write_text(json.dumps(content))
+    with pytest.raises(PublishFailed, match="is no index of a channel"):
+        publish.in_order(tmp_path)
