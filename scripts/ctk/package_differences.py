@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from ctk.package import Member, members
 from ctk.provenance import tools
@@ -61,7 +62,7 @@ def _members(package: Path) -> dict[str, _Content]:
     return {
         f"{part}/{member.path.removeprefix('info/') if part == 'info' else member.path}": (
             member,
-            hashlib.file_digest(stream, "sha256").hexdigest() if stream is not None else "",  # type: ignore[arg-type]
+            _digest(stream) if stream is not None else "",
         )
         for part in ("info", "pkg")
         for member, stream in members(package, part)  # type: ignore[arg-type]
@@ -81,4 +82,11 @@ def _words(old: _Content, new: _Content) -> str:
 
 def _sha256(file: Path) -> str:
     with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+        return _digest(stream)
+
+
+def _digest(stream: IO[bytes]) -> str:
+    found = hashlib.sha256()
+    while block := stream.read(1 << 20):
+        found.update(block)
+    return found.hexdigest()
