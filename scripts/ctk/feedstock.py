@@ -18,7 +18,8 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString as Quoted
 from ctk.errors import BadValue, NoSpace, NotPublished, UnknownName, problems
 from ctk.feedstock_recipe import SCRIPT, Locate, Offer, standalone, with_unpacking
 from ctk.index import IndexFile
-from ctk.lock import ReleaseLock, variant_keys
+from ctk.lock import ReleaseLock
+from ctk.lock_text import variant_keys
 from ctk.paths import Workspace
 from ctk.plan import Plan, Request, Set, plan
 from ctk.platforms import PLATFORMS

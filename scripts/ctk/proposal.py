@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ctk.errors import LockError, problems
-from ctk.lock import Component, ReleaseLock, dump, variant_config
+from ctk.lock import Component, ReleaseLock
+from ctk.lock_text import dump, variant_config
 
 _STEP = "nothing was written; look at those files on the index, and ask whoever runs it"
 

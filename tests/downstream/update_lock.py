@@ -13,7 +13,8 @@ from packaging.version import Version
 from ctk import licences, wheels
 from ctk.errors import NotPublished
 from ctk.index import Index
-from ctk.lock import DOWNSTREAM, Component, ReleaseLock, dump, variant_config
+from ctk.lock import DOWNSTREAM, Component, ReleaseLock
+from ctk.lock_text import dump, variant_config
 from ctk.platforms import NOARCH
 
 FOLDER = Path(__file__).parent

@@ -19,7 +19,8 @@ from ctk import base, compilers, environment, interpreter
 from ctk.errors import NotPublished
 from ctk.fetch import fetch, stored
 from ctk.index import Index, IndexFile
-from ctk.lock import dump, load, variant_config
+from ctk.lock import load
+from ctk.lock_text import dump, variant_config
 from ctk.paths import Workspace
 from ctk.platforms import NOARCH, this_platform
 from ctk.solve import Scenario, solve

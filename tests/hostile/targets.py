@@ -40,7 +40,8 @@ from ctk.artefact.zips import Refused
 from ctk.document import Document
 from ctk.errors import CtkError
 from ctk.index import IndexFile
-from ctk.lock import ReleaseLock, dump, load, variant_config, variant_keys
+from ctk.lock import ReleaseLock, load
+from ctk.lock_text import dump, variant_config, variant_keys
 from ctk.packing.parts import size_in_bytes
 from ctk.platforms import PLATFORMS
 

@@ -22,7 +22,7 @@ from fake_index import FakeIndex, configure_pip, serve
 from typer.testing import CliRunner
 
 from conftest import ctk
-from ctk import binaries, index_client, inside, lock, notes, package, project, proposal, publish
+from ctk import binaries, index_client, inside, lock_text, notes, package, project, proposal, publish
 from ctk.commands.audit import audit_command
 from ctk.document import DEEPEST, ENTRIES, LARGEST, Document
 from ctk.errors import (
@@ -81,8 +81,8 @@ def test_the_command_line_names_the_file_that_lies(tmp_path: Path, file: str) ->
     (tmp_path / "recipes").mkdir()
     (tmp_path / "conda_build_config.yaml").write_text("python_tag: [cp313]\n")
     whole = targets.a_lock()
-    (workspace.variants / "cuda-13.4.lock").write_text(lock.dump(whole))
-    (workspace.variants / "cuda-13.4.yaml").write_text(lock.variant_config(whole))
+    (workspace.variants / "cuda-13.4.lock").write_text(lock_text.dump(whole))
+    (workspace.variants / "cuda-13.4.yaml").write_text(lock_text.variant_config(whole))
     (workspace.variants / file).write_text(LAUGHS)
     done = ctk(workspace, "plan")
     assert done.returncode == LockError.exit_code, done.stderr

@@ -21,8 +21,8 @@ from targets import a_lock
 
 from conftest import ROOT
 from ctk.document import Document
-from ctk.lock import dump, variant_keys
 from ctk.lock_schema import disagreements, parse_lock
+from ctk.lock_text import dump, variant_keys
 from ctk.package import members
 from ctk.platforms import this_platform
 from ctk.recipes import platform_config

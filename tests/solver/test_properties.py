@@ -21,7 +21,8 @@ from negative_cases import RELEASES
 from rattler import Gateway
 from worlds import Ask, World, Worlds, violations
 
-from ctk.lock import ReleaseLock, release_locks, variant_config
+from ctk.lock import ReleaseLock, release_locks
+from ctk.lock_text import variant_config
 from ctk.paths import Workspace
 from ctk.plan import Request, plan
 from ctk.platforms import NOARCH

@@ -26,7 +26,8 @@ from ctk.errors import (
 )
 from ctk.fetch import fetch, laid_out, stored
 from ctk.index import Index
-from ctk.lock import Artefact, Component, ReleaseLock, dump, load, variant_config
+from ctk.lock import Artefact, Component, ReleaseLock, load
+from ctk.lock_text import dump, variant_config
 from ctk.paths import Workspace
 from ctk.platforms import PLATFORMS
 

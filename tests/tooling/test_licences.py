@@ -19,7 +19,8 @@ from ctk import licences
 from ctk.errors import LicenceChanged, LockError, MeasureFailed, OutOfDate, UnknownName
 from ctk.index import Index, IndexSettings, Retry
 from ctk.licences import Licence
-from ctk.lock import UNDECLARED, Artefact, Component, ReleaseLock, dump, load, variant_config
+from ctk.lock import UNDECLARED, Artefact, Component, ReleaseLock, load
+from ctk.lock_text import dump, variant_config
 from ctk.paths import Workspace
 from ctk.platforms import NOARCH
 

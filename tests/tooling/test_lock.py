@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from ctk import upload_time
 from ctk.errors import LockError, UnknownName
-from ctk.lock import Artefact, Component, Facts, ReleaseLock, dump, find_release, load, release_locks, variant_config
+from ctk.lock import Artefact, Component, Facts, ReleaseLock, find_release, load, release_locks
+from ctk.lock_text import dump, variant_config
 from ctk.paths import Workspace
 from ctk.platforms import NOARCH, PLATFORMS
 

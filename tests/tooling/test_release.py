@@ -17,7 +17,8 @@ from ctk import proposal, release, wheels
 from ctk.commands.release import app
 from ctk.errors import BadValue, IndexUnavailable, NotPublished, OutOfDate, UnknownName
 from ctk.index import IndexFile
-from ctk.lock import Artefact, Component, Facts, ReleaseLock, dump, load, variant_config
+from ctk.lock import Artefact, Component, Facts, ReleaseLock, load
+from ctk.lock_text import dump, variant_config
 from ctk.paths import Workspace
 from ctk.platforms import PLATFORMS
 from ctk.release import names_of

@@ -10,7 +10,8 @@ from pathlib import Path
 from fake_index import record
 
 from ctk.fetch import stored
-from ctk.lock import Artefact, Component, ReleaseLock, dump, variant_config
+from ctk.lock import Artefact, Component, ReleaseLock
+from ctk.lock_text import dump, variant_config
 from ctk.paths import Workspace
 from ctk.plan import Plan, Request, plan
 from ctk.platforms import PLATFORMS

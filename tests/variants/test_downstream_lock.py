@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ctk.lock import ReleaseLock, dump, load, variant_config
+from ctk.lock import ReleaseLock, load
+from ctk.lock_text import dump, variant_config
 
 FILE = Path(__file__).resolve().parents[1] / "downstream" / "downstream.lock"
 

@@ -15,7 +15,8 @@ from ctk.errors import OutOfDate
 from ctk.exclusions import FILE, Classes, needless
 from ctk.exclusions import load as load_exclusions
 from ctk.index import IndexFile
-from ctk.lock import ReleaseLock, dump, load, release_locks, variant_config, variant_keys
+from ctk.lock import ReleaseLock, load, release_locks
+from ctk.lock_text import dump, variant_config, variant_keys
 from ctk.paths import Workspace
 from ctk.platforms import NOARCH, PLATFORMS
 from ctk.project import classified, python_tags
