@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import struct
 import subprocess
@@ -29,14 +30,17 @@ from crafted_wheels import (
     zip_of,
 )
 
-from conftest import ROOT
+from conftest import ROOT, ctk
 from ctk import fetch
 from ctk.artefact.check import check
 from ctk.artefact.names import clashes, wrong_with
 from ctk.errors import ArtefactRefused
-from ctk.lock import Artefact
+from ctk.lock import Artefact, dump
 from ctk.paths import Workspace
 from ctk.pipeline import Index
+
+sys.path.append(str(ROOT / "tests" / "tooling"))
+import tiny
 
 A, B = Entry(b"nvidia/a", b"a"), Entry(b"nvidia/b", b"bb")
 RECORD, META = f"{INFO}/RECORD".encode(), f"{INFO}/METADATA".encode()
@@ -343,6 +347,24 @@ def test_the_same_file_for_another_target_is_looked_through_anew(tmp_path: Path)
     fetch.fetch([wanted], workspace, no_index)
     with pytest.raises(ArtefactRefused, match="for x86_64"):
         fetch.fetch([replace(wanted, target="linux-aarch64")], workspace, no_index)
+
+
+def test_a_build_ends_before_anything_of_it_is_unpacked(tmp_path: Path) -> None:
+    workspace = tiny.tiny_checkout(tmp_path / "checkout")
+    data, reason = HOSTILE["a path upwards"]
+    wanted = replace(tiny.artefact(), sha256=hashlib.sha256(data).hexdigest(), size=len(data))
+    whole = tiny.lock()
+    artefacts = {**whole.components["cudart"].artefacts, "linux-64": wanted}
+    lock = replace(whole, components={"cudart": replace(whole.components["cudart"], artefacts=artefacts)})
+    (workspace.variants / "cuda-13.4.lock").write_text(dump(lock))
+    home = fetch.stored(wanted, workspace)
+    home.parent.mkdir(parents=True, exist_ok=True)
+    home.write_bytes(data)
+    done = ctk(workspace, "build", "--base", str(tmp_path / "base"), "--platform", "linux-64")
+    assert done.returncode == ArtefactRefused.exit_code, done.stderr
+    assert wanted.file in done.stderr and reason in done.stderr and "next: nothing of it was unpacked" in done.stderr
+    assert not workspace.artefacts.exists() and not workspace.builds.exists() and not workspace.channel.exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["checkout"]
 
 
 LIMITED = """
