@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
+import sys
 from concurrent.futures import Future, ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -11,6 +14,8 @@ from ctk.building.record import Built
 from ctk.building.runner import make
 from ctk.dag import Build
 from ctk.paths import Workspace
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 class LocalPool:
@@ -28,7 +33,7 @@ class LocalPool:
         log = workspace.cache / "logs" / "build-processes.log"
         # rattler-build starts threads, which do not survive a fork.
         context = get_context("spawn")
-        self._pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_write_stderr_to, initargs=(log,))
+        self._pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_begin, initargs=(log, os.getpid()))
 
     def __enter__(self) -> LocalPool:
         return self
@@ -40,8 +45,25 @@ class LocalPool:
         return self._pool.submit(make, build, *self._arguments)
 
 
+def _begin(log: Path, parent: int) -> None:
+    """What each build process does first."""
+    _end_with(parent)
+    _write_stderr_to(log)
+
+
+def _end_with(parent: int) -> None:
+    """Ends this process when its parent is killed, even inside rattler-build, which holds the interpreter's lock.
+
+    It would wait for work for ever, and could put its build into the cache beside the next run, which has the lock.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it was killed before that
+            os._exit(1)
+
+
 def _write_stderr_to(log: Path) -> None:
-    """For a build process: rattler-build draws progress bars on a terminal, which would run into ours."""
+    """rattler-build draws progress bars on a terminal, which would run into ours."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a") as file:
         os.dup2(file.fileno(), 2)

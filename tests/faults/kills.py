@@ -1,0 +1,316 @@
+"""Kills the main job at random points, and looks at what is left: `scripts/test-faults --points 200 --seed 1`.
+
+Half of the points are moments, spread over the whole time of the job. The other half are changes of the disk, spread
+over the stations that make them: the process is killed right before it renames, links or writes something. Each kill
+is SIGKILL, either for all processes of the run at once, or for the main process only, so that its builds are orphans.
+
+After each kill the channel must be whole, as it was or as it shall be; the next run must end well, and leave the same
+bytes as a run that nothing disturbed, and no process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Thread
+
+from rich.console import Console
+from rich.table import Table
+from whole import State, problems, state
+from world import NEW, OLD, Fault, World, command, ctk, new_world, publish_release, serve
+
+INSIDE = Path(__file__).with_name("inside")
+STATIONS = ("start", "fetch", "build", "index", "audit", "package tests", "publish", "end")
+"""As the lines of `ctk build` name them; what comes before the index is asked, and after the last line."""
+_PATIENCE = 20.0  # seconds in which orphans must have ended
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where a run is killed.
+
+    Attributes:
+        whom: ``group`` for every process, ``main`` for the one that was started.
+        station: The one that must have begun; "" for a point in the code.
+        seconds: After that.
+        change: Before which change of the disk, such as ``worker:3``: see inside/sitecustomize.py.
+    """
+
+    whom: str
+    station: str = ""
+    seconds: float = 0.0
+    change: str = ""
+
+    def __str__(self) -> str:
+        where = f"before change {self.change}" if self.change else f"{self.seconds:.2f} s into {self.station}"
+        return f"{self.whom} {where}"
+
+
+@dataclass(frozen=True)
+class Undisturbed:
+    """What a run does that nothing disturbs.
+
+    Attributes:
+        before: The channel that it finds.
+        after: The channel that it leaves.
+        seconds: Station -> how long it takes.
+        changes: Station -> the changes of the disk in it, as `Point.change` has them.
+    """
+
+    before: State
+    after: State
+    seconds: dict[str, float]
+    changes: dict[str, list[str]]
+
+    def moment(self, fraction: float) -> tuple[str, float]:
+        """The station, and the seconds into it, at which a part of the whole time is over."""
+        passed = fraction * sum(self.seconds.values())
+        for station in STATIONS:
+            if passed <= self.seconds[station] or station == STATIONS[-1]:
+                break
+            passed -= self.seconds[station]
+        return station, passed
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a kill did.
+
+    Attributes:
+        point: Where it was.
+        station: At which station the run was then; ``end`` when it was faster than the kill.
+        broken: What is wrong with the channel right after it.
+        next_failed: What the next run said when it failed.
+        differs: Files of the channel that are not those of an undisturbed run then.
+        left: Processes that live on.
+        seconds: How long the next run took.
+    """
+
+    point: Point
+    station: str
+    broken: tuple[str, ...] = ()
+    next_failed: str = ""
+    differs: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def complaints(self) -> list[str]:
+        """All that is wrong, a line each; nothing when all is well."""
+        lines = [*self.broken, *([f"the next run failed: {self.next_failed}"] if self.next_failed else [])]
+        lines += [f"not as undisturbed: {name}" for name in self.differs]
+        lines += [f"still there: {name}" for name in self.left]
+        return [f"{self.point} ({self.station}): {line}" for line in lines]
+
+
+class Job:
+    """The main job in a world, from the same start each time.
+
+    Args:
+        world: Of which the old release is built, and the new one locked.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._start = world.root.with_name(f"{world.root.name}-start")
+        _copy(world.root, self._start)
+        # Each artefact takes a moment, so that a kill finds it half there.
+        world.index.faults.append(Fault(match="files/", pause=0.1))
+
+    def undisturbed(self) -> Undisturbed:
+        """Runs it once without a fault."""
+        self._rewind()
+        before = state(self.world.workspace.channel)
+        log = self.world.root.with_name("changes")
+        log.unlink(missing_ok=True)
+        run = Run(self.world, CTK_FAULT_LOG=str(log))
+        code = run.wait()
+        assert code == 0, run.said
+        begun = [*run.begun(), time.monotonic()]
+        seconds = {name: begun[i + 1] - begun[i] for i, name in enumerate(STATIONS)}
+        changes: dict[str, list[str]] = {}
+        for line in log.read_text().splitlines():
+            when, role, number, _ = line.split()
+            changes.setdefault(run.station(float(when)), []).append(f"{role}:{number}")
+        return Undisturbed(before, state(self.world.workspace.channel), seconds, changes)
+
+    def killed(self, point: Point, right: Undisturbed) -> Outcome:
+        """Runs it, kills it at a point, and runs it again."""
+        self._rewind()
+        extra = {"CTK_FAULT_KILL": point.change, "CTK_FAULT_WHOM": point.whom} if point.change else {}
+        run = Run(self.world, **extra)
+        if point.station:
+            run.kill(point)
+        run.wait()
+        station = run.station(time.monotonic()) if run.was_killed else "end"
+        channel = self.world.workspace.channel
+        broken = problems(channel, self.world.base)
+        if state(channel) not in (right.before, right.after):
+            broken.append("the channel is neither the old one nor the new one")
+        start = time.monotonic()
+        done = ctk(self.world, *self.world.build(OLD, NEW))
+        seconds = time.monotonic() - start
+        found = state(channel)
+        differs = sorted(name for name in {*found, *right.after} if found.get(name) != right.after.get(name))
+        broken += [f"after the next run: {line}" for line in problems(channel, self.world.base)]
+        failed = f"exit {done.returncode}: {done.stderr}" if done.returncode else ""
+        return Outcome(point, station, tuple(broken), failed, tuple(differs), tuple(run.left()), seconds)
+
+    def _rewind(self) -> None:
+        _copy(self._start, self.world.root)
+
+
+class Run:
+    """A run of the main job in a process group of its own; what it prints is read with the time of each line."""
+
+    def __init__(self, world: World, **environment: str) -> None:
+        path = os.pathsep.join(p for p in (str(INSIDE), os.environ.get("PYTHONPATH", "")) if p)
+        self.process = subprocess.Popen(
+            command(world.build(OLD, NEW)),
+            env=world.environment(PYTHONPATH=path, **environment),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        self._world, self._start = world, time.monotonic()
+        self._lines: list[tuple[float, str]] = []
+        self._reader = Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def said(self) -> str:
+        return "".join(line for _, line in self._lines)
+
+    @property
+    def was_killed(self) -> bool:
+        return self.process.returncode == -signal.SIGKILL
+
+    def begun(self) -> list[float]:
+        """When each station began, of those that did: fetch with the first request, others with the line before."""
+        asked = [r.when for r in self._world.index.requests if r.when > self._start]
+        times = {s: at for s in STATIONS[1:] for at, line in self._lines if line[9:].startswith(f"{s}: ")}
+        return [self._start, *asked[:1], *times.values()]
+
+    def station(self, when: float) -> str:
+        """The station that was at work at a time."""
+        return STATIONS[sum(at <= when for at in self.begun()) - 1]
+
+    def kill(self, point: Point) -> None:
+        """Kills at the moment of a point, unless the run has ended before."""
+        while len(self.begun()) <= STATIONS.index(point.station) and self.process.poll() is None:
+            time.sleep(0.001)
+        time.sleep(point.seconds)
+        if self.process.poll() is None:
+            (os.killpg if point.whom == "group" else os.kill)(self.process.pid, signal.SIGKILL)
+
+    def wait(self) -> int:
+        """Its exit code; orphans may live on."""
+        code = self.process.wait(120)
+        self._reader.join(1)  # orphans hold the pipe open
+        return code
+
+    def left(self) -> Iterator[str]:
+        """Processes of its group that do not end within `_PATIENCE`; they are ended."""
+        deadline = time.monotonic() + _PATIENCE
+        while (found := _group(self.process.pid)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        for pid, name in found.items():
+            yield name
+            os.kill(pid, signal.SIGKILL)
+
+    def _read(self) -> None:
+        for line in self.process.stdout or ():
+            self._lines.append((time.monotonic(), line))
+
+
+def points(number: int, right: Undisturbed, chance: random.Random) -> list[Point]:
+    """That many points: moments of the whole run and changes of each station in turn, whoever is killed in turn."""
+    moments = (number + 1) // 2
+    found = [Point("", *right.moment((i + chance.random()) / moments)) for i in range(moments)]
+    stations = [s for s in STATIONS if right.changes.get(s)]
+    # One station after another; the last one first, which is the shortest.
+    found += [
+        Point("", change=chance.choice(right.changes[stations[-1 - i % len(stations)]])) for i in range(number // 2)
+    ]
+    return [replace(point, whom=("group", "main")[i % 2]) for i, point in enumerate(found)]
+
+
+def table(outcomes: Sequence[Outcome]) -> Table:
+    """What happened, a row for each station."""
+    shown = Table()
+    for name in ("station", "kills", "all processes", "main only", "channel whole", "next run ends", "same after it"):
+        shown.add_column(name, justify="left" if name == "station" else "right")
+    shown.add_column("orphans left", justify="right")
+    shown.add_column("longest next run (s)", justify="right")
+    for station in (*STATIONS, "in all"):
+        those = [o for o in outcomes if station in (o.station, "in all")]
+        whom = Counter(o.point.whom for o in those)
+        good = (
+            sum(not o.broken for o in those),
+            sum(not o.next_failed for o in those),
+            sum(not o.differs for o in those),
+        )
+        longest = max((o.seconds for o in those), default=0.0)
+        cells = (len(those), whom["group"], whom["main"], *good, sum(len(o.left) for o in those), f"{longest:.1f}")
+        if those:
+            shown.add_row(station, *map(str, cells), end_section=station == "end")
+    return shown
+
+
+def _group(leader: int) -> dict[int, str]:
+    """The living processes of a process group: id -> command line."""
+    found = {}
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            state, _, group = place.joinpath("stat").read_text().rpartition(")")[2].split()[:3]
+            if int(group) == leader and state != "Z":
+                found[int(place.name)] = place.joinpath("cmdline").read_text().replace("\0", " ")
+        except (OSError, ValueError):
+            continue  # it has just ended
+    return found
+
+
+def _copy(source: Path, target: Path) -> None:
+    """A copy with its links, hard ones too."""
+    subprocess.run(["rm", "-rf", str(target)], check=True)
+    subprocess.run(["cp", "-a", str(source), str(target)], check=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--points", type=int, default=200, help="how many kills (200)")
+    parser.add_argument("--seed", type=int, default=None, help="of the random numbers; by default another each time")
+    options = parser.parse_args()
+    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**6)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+    with tempfile.TemporaryDirectory(prefix="ctk-kills-") as folder, serve() as index:
+        world = new_world(Path(folder) / "checkout", index)
+        publish_release(world, NEW, "1.9.3")
+        job = Job(world)
+        right = job.undisturbed()
+        console.print(f"seed {seed}; the job takes {sum(right.seconds.values()):.1f} s when nothing disturbs it")
+        outcomes = []
+        for number, point in enumerate(points(options.points, right, random.Random(seed)), 1):
+            outcomes.append(job.killed(point, right))
+            console.print(f"{number}/{options.points} killed {point} at: {outcomes[-1].station}", markup=False)
+            for line in outcomes[-1].complaints:
+                console.print(line, style="bold red", markup=False, soft_wrap=True)
+    console.print(table(outcomes))
+    bad = sum(bool(o.complaints) for o in outcomes)
+    console.print(f"{bad} of {len(outcomes)} kills did harm" if bad else "no kill did any harm")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
