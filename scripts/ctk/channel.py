@@ -27,8 +27,8 @@ from rattler.package_streaming import PackageArchive
 
 from ctk.build import Built
 from ctk.coroutines import run
+from ctk.disk import disk_errors
 from ctk.errors import ChannelBroken, UnknownName
-from ctk.fetch import disk_errors
 from ctk.history import History, State, load, save
 
 KEPT = 3  # states, the current one included: they share the files of packages that are in several

@@ -7,7 +7,6 @@ checkout's lock (`ctk.runlock`).
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import shutil
@@ -19,7 +18,8 @@ from types import MappingProxyType
 from typing import Protocol
 
 from ctk.artefact.check import admit, admit_one
-from ctk.errors import CtkError, HashMismatch, NoSpace, NotPublished, problems
+from ctk.disk import disk_errors
+from ctk.errors import CtkError, HashMismatch, NotPublished, problems
 from ctk.index import Index, IndexFile
 from ctk.lock import Artefact
 from ctk.paths import Workspace
@@ -101,7 +101,7 @@ def fetch(
                         raise error
             if failed:
                 raise failed
-    with disk_errors(workspace.cache):
+    with disk_errors(workspace.artefacts):
         admit(artefacts, [stored(a, workspace) for a in artefacts], workspace)
         return [_lay_out(a, workspace) for a in artefacts]
 
@@ -167,7 +167,7 @@ def _obtain(artefact: Artefact, workspace: Workspace, index: Index, file: IndexF
 
 def _download(artefact: Artefact, workspace: Workspace, index: Index, file: IndexFile, progress: Progress) -> None:
     part = workspace.store / "partial" / artefact.sha256
-    with disk_errors(workspace.cache):
+    with disk_errors(workspace.store):
         part.parent.mkdir(parents=True, exist_ok=True)
         digest, size = index.retry.run(lambda: _continue(part, artefact, index, file, progress))
         if digest != artefact.sha256 or size != artefact.size:
@@ -249,22 +249,3 @@ def _lay_out(artefact: Artefact, workspace: Workspace) -> Path:
     os.replace(temporary, target)
     temporary.unlink(missing_ok=True)  # replacing a link by another link to the same file removes neither
     return target
-
-
-@contextmanager
-def disk_errors(folder: Path) -> Iterator[None]:
-    """Turns a full or read-only disk into an error that says where, and what to do."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            free = shutil.disk_usage(folder if folder.exists() else folder.parent).free
-            raise NoSpace(
-                f"no space left below {folder} ({free / 1e6:.0f} MB free)",
-                "free some space and run the command again; everything finished so far is kept",
-            ) from error
-        if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
-            raise NoSpace(
-                f"cannot write {error.filename or folder}: {error.strerror}", "make the folder writable"
-            ) from error
-        raise

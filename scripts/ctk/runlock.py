@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from filelock import FileLock, Timeout
 
+from ctk.disk import disk_errors
 from ctk.errors import Busy
 from ctk.paths import Workspace
 
@@ -24,11 +25,13 @@ def exclusive(workspace: Workspace, say: Callable[[str], None], wait: float = 36
 
     Raises:
         Busy: The other run did not end in time.
+        NoSpace: The checkout's cache cannot be written.
     """
-    workspace.cache.mkdir(parents=True, exist_ok=True)
     lock = FileLock(workspace.cache / "run.lock")
     try:
-        lock.acquire(timeout=0)
+        with disk_errors(workspace.cache):
+            workspace.cache.mkdir(parents=True, exist_ok=True)
+            lock.acquire(timeout=0)
     except Timeout:
         say("another run is at work in this checkout; waiting for it to end")
         try:

@@ -129,7 +129,7 @@ class Job:
 
     def undisturbed(self) -> Undisturbed:
         """Runs it once without a fault."""
-        self._rewind()
+        self.rewind()
         before = state(self.world.workspace.channel)
         log = self.world.root.with_name("changes")
         log.unlink(missing_ok=True)
@@ -146,7 +146,7 @@ class Job:
 
     def killed(self, point: Point, right: Undisturbed) -> Outcome:
         """Runs it, kills it at a point, and runs it again."""
-        self._rewind()
+        self.rewind()
         extra = {"CTK_FAULT_KILL": point.change, "CTK_FAULT_WHOM": point.whom} if point.change else {}
         run = Run(self.world, **extra)
         if point.station:
@@ -166,7 +166,8 @@ class Job:
         failed = f"exit {done.returncode}: {done.stderr}" if done.returncode else ""
         return Outcome(point, station, tuple(broken), failed, tuple(differs), tuple(run.left()), seconds)
 
-    def _rewind(self) -> None:
+    def rewind(self) -> None:
+        """Makes the checkout what it was at the start."""
         _copy(self._start, self.world.root)
 
 
@@ -230,8 +231,10 @@ class Run:
             os.kill(pid, signal.SIGKILL)
 
     def _read(self) -> None:
-        for line in self.process.stdout or ():
-            self._lines.append((time.monotonic(), line))
+        assert self.process.stdout is not None
+        with self.process.stdout as lines:
+            for line in lines:
+                self._lines.append((time.monotonic(), line))
 
 
 def points(number: int, right: Undisturbed, chance: random.Random) -> list[Point]:

@@ -4,35 +4,20 @@ from __future__ import annotations
 
 import random
 
-import pytest
 from kills import STATIONS, Job, Undisturbed, points
-from world import NEW, World, new_world, publish_release, serve
-
-from ctk.platforms import this_platform
 
 SEED, KILLS = 20260, 12
 
-pytestmark = pytest.mark.skipif(this_platform() != "linux-64", reason="the made wheels are built for linux-64")
-
-
-@pytest.fixture(scope="module")
-def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
-    with serve() as index:
-        world: World = new_world(tmp_path_factory.mktemp("kills") / "checkout", index)
-        publish_release(world, NEW, "1.9.3")
-        yield Job(world)
-
-
-@pytest.fixture(scope="module")
-def right(job: Job) -> Undisturbed:
-    return job.undisturbed()
+pytest_plugins = ["fault_fixtures"]
 
 
 def test_the_job_has_something_to_do_at_every_station(right: Undisturbed) -> None:
     assert set(right.changes) >= {"fetch", "build", "index", "audit", "publish"}
     assert set(right.seconds) == set(STATIONS)
     new = set(right.after) - set(right.before)
-    assert {"cuda-crt", "cuda-profiler-api", "cuda-version"} <= {name.partition("/")[2].rsplit("-", 2)[0] for name in new}
+    assert {"cuda-crt", "cuda-profiler-api", "cuda-version"} <= {
+        name.partition("/")[2].rsplit("-", 2)[0] for name in new
+    }
     assert any("pathfinder-1.9.0" in name for name in set(right.before) - set(right.after))
 
 

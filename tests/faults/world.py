@@ -73,7 +73,11 @@ class World:
 
     def build(self, *releases: str) -> list[str]:
         """The arguments of the main job."""
-        return ["build", "--base", str(self.base), *_options("--recipe", RECIPES), *_options("--release", releases)]
+        return ["build", "--base", str(self.base), *self.plan(*releases)]
+
+    def plan(self, *releases: str) -> list[str]:
+        """The options that say what to fetch or to build."""
+        return [*_options("--recipe", RECIPES), *_options("--release", releases)]
 
 
 def command(arguments: Sequence[str]) -> list[str]:

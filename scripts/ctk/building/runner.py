@@ -18,8 +18,8 @@ from ctk.building.archive import rewrite
 from ctk.building.metadata import BUILD_ROOT, portable
 from ctk.building.record import Built, build_key, keep
 from ctk.dag import Build
+from ctk.disk import disk_errors, full_disk
 from ctk.errors import BuildFailed
-from ctk.fetch import disk_errors
 from ctk.paths import Workspace
 from ctk.provenance import provenance
 from ctk.recipes import render_variants
@@ -92,6 +92,8 @@ def _run_rattler_build(build: Build, workspace: Workspace, folder: Path) -> list
             packages += [Path(p) for p in result.packages]
     except rattler_build.RattlerBuildError as error:
         log = [str(error), *getattr(error, "log", [])]
+        if (full := full_disk("\n".join(log), folder)) is not None:
+            raise full from None
         file = log_file(build.id, workspace)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("\n".join(log), encoding="utf-8")
