@@ -60,7 +60,7 @@ def run(
         else:
             todo[build.id] = build
     if todo:
-        with disk_errors(workspace.cache):
+        with disk_errors(workspace.builds):
             scratch.clear(workspace)
             executor: Executor
             if cluster:

@@ -90,6 +90,11 @@ def small(**room: int) -> str:
     return "\n".join(lines)
 
 
+def emptied(name: str) -> str:
+    """The script that hides what is in a folder, and leaves hardly any room in it."""
+    return f'mount -t tmpfs -o size=1m none "${name}"'
+
+
 def read_only(name: str) -> str:
     """The script that makes a folder one that nobody can write."""
     return f'mount --bind "${name}" "${name}"; mount -o remount,bind,ro "${name}"'

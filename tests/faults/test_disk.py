@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 from kills import Job, Undisturbed
-from mounts import mounts, read_only, small
+from mounts import emptied, mounts, read_only, small
 from whole import problems, state
 from world import NEW, OLD, ctk
 
 from ctk.errors import NoSpace
+from ctk.scratch import MEMORY
 
 pytest_plugins = ["fault_fixtures"]
 
@@ -59,7 +60,8 @@ def test_a_run_that_finds_a_full_disk_at_one_station_after_another_gets_there_in
 def test_a_full_disk_is_told_from_a_script_that_fails(job: Job, right: Undisturbed) -> None:
     """Without room in memory builds work in the cache, and what finds it full is a script, or rattler."""
     world, here = job.world, job.world.workspace
-    with mounts(small(memory=0, builds=250_000), memory=Path("/dev/shm"), builds=here.builds) as there:
+    script = f"{emptied('memory')}\n{small(builds=250_000)}"
+    with mounts(script, memory=MEMORY, builds=here.builds) as there:
         refused(ctk(world, *world.build(OLD, NEW), prefix=there.prefix), "no space left in", str(here.builds))
         there.enlarge(here.builds)
         assert ctk(world, *world.build(OLD, NEW), prefix=there.prefix).returncode == 0
@@ -96,7 +98,7 @@ def test_files_that_may_not_grow_stop_a_run_and_lose_nothing(job: Job, right: Un
     world, channel = job.world, job.world.workspace.channel
     fetch, build = ["fetch", *world.plan(OLD, NEW)], world.build(OLD, NEW)
     # What is limited next, and what is done without a limit before: the next station is the one to fail.
-    for before, size in (([], 100_000), (fetch, 100_000), ([*build, "--channel", str(tmp_path / "other")], 9_000)):
+    for before, size in (([], 100_000), (fetch, 100_000), ([*build, "--channel", str(tmp_path / "other")], 3_000)):
         assert not before or ctk(world, *before).returncode == 0
         refused(ctk(world, *build, prefix=limited(size)), "larger than this process may write")
         assert problems(channel, world.base) == []

