@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from ctk import binaries, package
+from ctk import binaries, package, pe
 from ctk.audit import scan as scanning
 from ctk.audit import search
 from ctk.audit.scan import PackageScan, file_sha256
@@ -40,7 +40,7 @@ def scan_key(sha256: str, forbidden: Sequence[str], probes: Mapping[str, Sequenc
 
 @cache
 def _code() -> list[str]:
-    return [file_sha256(Path(module.__file__)) for module in (package, binaries, scanning, search)]
+    return [file_sha256(Path(module.__file__)) for module in (package, binaries, pe, scanning, search)]
 
 
 @dataclass(frozen=True)
