@@ -290,6 +290,22 @@ def _copy(source: Path, target: Path) -> None:
     subprocess.run(["cp", "-a", str(source), str(target)], check=True)
 
 
+def run(job: Job, right: Undisturbed, chosen: Sequence[Point], console: Console) -> list[Outcome]:
+    """Kills at one point after another, and shows each; what was done until somebody stops it."""
+    outcomes: list[Outcome] = []
+    for signal_ in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signal_, signal.default_int_handler)
+    try:
+        for number, point in enumerate(chosen, 1):
+            outcomes.append(job.killed(point, right))
+            console.print(f"{number}/{len(chosen)} killed {point} at: {outcomes[-1].station}", markup=False)
+            for line in outcomes[-1].complaints:
+                console.print(line, style="bold red", markup=False, soft_wrap=True)
+    except KeyboardInterrupt:
+        console.print("stopped")
+    return outcomes
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--points", type=int, default=200, help="how many kills (200)")
@@ -303,15 +319,13 @@ def main() -> int:
         job = Job(world)
         right = job.undisturbed()
         console.print(f"seed {seed}; the job takes {sum(right.seconds.values()):.1f} s when nothing disturbs it")
-        outcomes = []
-        for number, point in enumerate(points(options.points, right, random.Random(seed)), 1):
-            outcomes.append(job.killed(point, right))
-            console.print(f"{number}/{options.points} killed {point} at: {outcomes[-1].station}", markup=False)
-            for line in outcomes[-1].complaints:
-                console.print(line, style="bold red", markup=False, soft_wrap=True)
+        chance = random.Random(seed)
+        chosen = points(options.points, right, chance)
+        chance.shuffle(chosen)
+        outcomes = run(job, right, chosen, console)
     console.print(table(outcomes))
     bad = sum(bool(o.complaints) for o in outcomes)
-    console.print(f"{bad} of {len(outcomes)} kills did harm" if bad else "no kill did any harm")
+    console.print(f"{bad} of {len(outcomes)} kills did harm" if bad else f"none of {len(outcomes)} kills did any harm")
     return 1 if bad else 0
 
 
