@@ -169,7 +169,11 @@ def _download(artefact: Artefact, workspace: Workspace, index: Index, file: Inde
     part = workspace.store / "partial" / artefact.sha256
     with disk_errors(workspace.store):
         part.parent.mkdir(parents=True, exist_ok=True)
-        digest, size = index.retry.run(lambda: _continue(part, artefact, index, file, progress))
+        digest, size, continued = index.retry.run(lambda: _continue(part, artefact, index, file, progress))
+        if continued and digest != artefact.sha256:
+            # What was there may be of another file, which the index served before: all of it is fetched anew, once.
+            part.unlink()
+            digest, size, _ = index.retry.run(lambda: _continue(part, artefact, index, file, progress))
         if digest != artefact.sha256 or size != artefact.size:
             aside = workspace.cache / "refused" / f"{artefact.file}.{digest[:16]}"
             aside.parent.mkdir(parents=True, exist_ok=True)
@@ -188,8 +192,13 @@ def _download(artefact: Artefact, workspace: Workspace, index: Index, file: Inde
         os.replace(part, home)
 
 
-def _continue(part: Path, artefact: Artefact, index: Index, file: IndexFile, progress: Progress) -> tuple[str, int]:
-    """Appends what is missing to a partial file; returns sha256 and size of what is there then.
+def _continue(
+    part: Path, artefact: Artefact, index: Index, file: IndexFile, progress: Progress
+) -> tuple[str, int, bool]:
+    """Appends what is missing to a partial file.
+
+    Returns:
+        The sha256 and size of what is there then, and whether some of it was there before.
 
     Raises:
         Interrupted: The answer ended too early; what came is kept, and the next call continues.
@@ -205,10 +214,11 @@ def _continue(part: Path, artefact: Artefact, index: Index, file: IndexFile, pro
             part.unlink()
             hasher, size = hashlib.sha256(), 0
         elif size == artefact.size:
-            return hasher.hexdigest(), size
-    with index.stream(file, offset=size) as (is_partial, _, blocks):
+            return hasher.hexdigest(), size, True
+    with index.stream(file, offset=size) as (is_partial, total, blocks):
         if size and not is_partial:
             hasher, size = hashlib.sha256(), 0
+        continued = size > 0
         with part.open("ab" if size else "wb") as target:
             for block in blocks:
                 target.write(block)
@@ -217,13 +227,13 @@ def _continue(part: Path, artefact: Artefact, index: Index, file: IndexFile, pro
                 progress(artefact, len(block))
                 if size > artefact.size:
                     break
-    if size < artefact.size:
+    if size < artefact.size and (total is None or size < total):  # else it is whole, and another file
         raise Interrupted(
             f"{artefact.distribution} {artefact.version}: {artefact.file} breaks off "
             f"after {size} of {artefact.size} bytes",
             "run the command again; it continues where it stopped",
         )
-    return hasher.hexdigest(), size
+    return hasher.hexdigest(), size, continued
 
 
 def _blocks(path: Path) -> Iterator[bytes]:
