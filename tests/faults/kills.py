@@ -207,10 +207,14 @@ class Run:
         """The station that was at work at a time."""
         return STATIONS[sum(at <= when for at in self.begun()) - 1]
 
+    def reach(self, station: str) -> None:
+        """Waits until a station begins, or the run ends."""
+        while len(self.begun()) <= STATIONS.index(station) and self.process.poll() is None:
+            time.sleep(0.001)
+
     def kill(self, point: Point) -> None:
         """Kills at the moment of a point, unless the run has ended before."""
-        while len(self.begun()) <= STATIONS.index(point.station) and self.process.poll() is None:
-            time.sleep(0.001)
+        self.reach(point.station)
         time.sleep(point.seconds)
         if self.process.poll() is None:
             (os.killpg if point.whom == "group" else os.kill)(self.process.pid, signal.SIGKILL)
