@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +9,7 @@ from pathlib import Path
 import pytest
 from kills import Job, Undisturbed
 from mounts import emptied, mounts, read_only, small
-from whole import problems, state
+from whole import damaged, problems, state
 from world import NEW, OLD, ctk
 
 from ctk.errors import NoSpace
@@ -137,15 +135,3 @@ def test_an_environment_that_finds_a_full_disk_is_completed_by_the_next_run(
         assert done.returncode == 0, done.stderr
         assert damaged(there.see(prefix)) == []
         assert "unchanged: " in ctk(world, *create, prefix=there.prefix).stdout
-
-
-def damaged(prefix: Path) -> list[str]:
-    """The files of an environment that are not what its packages say."""
-    found = []
-    for note in (prefix / "conda-meta").glob("*-*.json"):
-        for entry in json.loads(note.read_text())["paths_data"]["paths"]:
-            file = prefix / entry["_path"]
-            stated = entry.get("sha256_in_prefix", entry["sha256"])
-            if not file.exists() or hashlib.sha256(file.read_bytes()).hexdigest() != stated:
-                found.append(entry["_path"])
-    return found

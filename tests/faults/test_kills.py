@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import time
+from pathlib import Path
 
 from kills import STATIONS, Job, Undisturbed, points
+from whole import damaged, installed
+from world import command, ctk
 
-SEED, KILLS = 20260, 12
+SEED, KILLS = 20260, 10
+INSTALLED = ("cuda-crt", "cuda-pathfinder")
 
 pytest_plugins = ["fault_fixtures"]
 
@@ -26,3 +32,23 @@ def test_kills_at_points_of_the_whole_run_do_no_harm(job: Job, right: Undisturbe
     assert [line for outcome in outcomes for line in outcome.complaints] == []
     assert len({o.station for o in outcomes}) >= 5
     assert {o.point.whom for o in outcomes} == {"group", "main"}
+
+
+def test_an_environment_whose_creation_is_killed_is_completed_by_the_next_run(
+    job: Job, right: Undisturbed, tmp_path: Path
+) -> None:
+    world, prefix, chance = job.world, tmp_path / "env", random.Random(SEED)
+    create = ["env", "create", *INSTALLED, "--prefix", str(prefix), "--base", str(world.base)]
+    for _ in range(3):
+        process = subprocess.Popen(
+            command(create), env=world.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        while not (prefix / "conda-meta").exists() and process.poll() is None:
+            time.sleep(0.001)
+        time.sleep(chance.uniform(0, 0.05))
+        process.kill()
+        process.wait()
+    done = ctk(world, *create)
+    assert done.returncode == 0, done.stderr
+    assert damaged(prefix) == []
+    assert {"python", *INSTALLED} <= installed(prefix)

@@ -1,4 +1,4 @@
-"""Whether a channel folder is whole: what no fault may ever spoil."""
+"""Whether a channel folder is whole, and an environment: what no fault may ever spoil."""
 
 from __future__ import annotations
 
@@ -37,6 +37,23 @@ def state(channel: Path) -> State:
     """What readers get from a channel."""
     files = [*channel.glob("*/repodata.json"), *channel.glob("*/run_exports.json"), *channel.glob("*/*.conda")]
     return {p.relative_to(channel).as_posix(): hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(files)}
+
+
+def installed(prefix: Path) -> set[str]:
+    """The names of the packages that an environment says it has."""
+    return {json.loads(note.read_text())["name"] for note in (prefix / "conda-meta").glob("*-*.json")}
+
+
+def damaged(prefix: Path) -> list[str]:
+    """The files of an environment that are not what its packages say."""
+    found = []
+    for note in (prefix / "conda-meta").glob("*-*.json"):
+        for entry in json.loads(note.read_text())["paths_data"]["paths"]:
+            file = prefix / entry["_path"]
+            stated = entry.get("sha256_in_prefix", entry["sha256"])
+            if not file.exists() or hashlib.sha256(file.read_bytes()).hexdigest() != stated:
+                found.append(entry["_path"])
+    return found
 
 
 def _of_subdir(folder: Path) -> Iterator[str]:
