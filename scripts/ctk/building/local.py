@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-import signal
-import sys
 from concurrent.futures import Future, ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -13,9 +10,8 @@ from pathlib import Path
 from ctk.building.record import Built
 from ctk.building.runner import make
 from ctk.dag import Build
+from ctk.orphans import end_with
 from ctk.paths import Workspace
-
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 class LocalPool:
@@ -47,19 +43,8 @@ class LocalPool:
 
 def _begin(log: Path, parent: int) -> None:
     """What each build process does first."""
-    _end_with(parent)
+    end_with(parent)
     _write_stderr_to(log)
-
-
-def _end_with(parent: int) -> None:
-    """Ends this process when its parent is killed, even inside rattler-build, which holds the interpreter's lock.
-
-    It would wait for work for ever, and could put its build into the cache beside the next run, which has the lock.
-    """
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it was killed before that
-            os._exit(1)
 
 
 def _write_stderr_to(log: Path) -> None:
