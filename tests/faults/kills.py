@@ -32,6 +32,16 @@ from world import NEW, OLD, Fault, World, command, ctk, new_world, publish_relea
 INSIDE = Path(__file__).with_name("inside")
 STATIONS = ("start", "fetch", "build", "index", "audit", "package tests", "publish", "end")
 """As the lines of `ctk build` name them; what comes before the index is asked, and after the last line."""
+PLACES = {
+    "output/.channel.new": "publish",
+    "output/.channel-states": "index",
+    ".tests.json": "package tests",
+    ".cache/audit": "audit",
+    ".cache/sha256": "fetch",
+    ".cache/artefacts": "fetch",
+    ".cache/builds": "build",
+}
+"""Part of a path -> the station that changes it; the first that fits."""
 _PATIENCE = 20.0  # seconds in which orphans must have ended
 
 
@@ -140,8 +150,10 @@ class Job:
         seconds = {name: begun[i + 1] - begun[i] for i, name in enumerate(STATIONS)}
         changes: dict[str, list[str]] = {}
         for line in log.read_text().splitlines():
-            when, role, number, _ = line.split()
-            changes.setdefault(run.station(float(when)), []).append(f"{role}:{number}")
+            role, number, _, paths = line.split(" ", 3)
+            station = next((s for part, s in PLACES.items() if part in paths), None)
+            if station:
+                changes.setdefault(station, []).append(f"{role}:{number}")
         return Undisturbed(before, state(self.world.workspace.channel), seconds, changes)
 
     def killed(self, point: Point, right: Undisturbed) -> Outcome:

@@ -18,7 +18,7 @@ pytest_plugins = ["fault_fixtures"]
 
 
 def test_the_job_has_something_to_do_at_every_station(right: Undisturbed) -> None:
-    assert set(right.changes) >= {"fetch", "build", "index", "audit", "publish"}
+    assert set(right.changes) >= {"fetch", "build", "index", "audit", "package tests", "publish"}
     assert set(right.seconds) == set(STATIONS)
     new = set(right.after) - set(right.before)
     assert {"cuda-crt", "cuda-profiler-api", "cuda-version"} <= {
