@@ -52,3 +52,11 @@ def test_an_environment_whose_creation_is_killed_is_completed_by_the_next_run(
     assert done.returncode == 0, done.stderr
     assert damaged(prefix) == []
     assert {"python", *INSTALLED} <= installed(prefix)
+    # A note that is half there, and no word yet that all is installed.
+    (note,) = (prefix / "conda-meta").glob("cuda-crt-13*.json")
+    note.write_bytes(note.read_bytes()[:100])
+    (prefix / "conda-meta" / "ctk.json").unlink()
+    done = ctk(world, *create)
+    assert done.returncode == 0, done.stderr
+    assert damaged(prefix) == []
+    assert {"python", *INSTALLED} <= installed(prefix)

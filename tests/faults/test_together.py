@@ -14,6 +14,8 @@ from kills import Job, Undisturbed
 from whole import problems, state
 from world import NEW, OLD, World, command, ctk
 
+from ctk.runlock import publishing
+
 pytest_plugins = ["fault_fixtures"]
 
 
@@ -87,3 +89,21 @@ def test_two_checkouts_that_publish_into_one_channel_lose_nothing(job: Job, righ
     assert reader.seen
     assert problems(channel, world.base) == []
     assert state(channel) == right.after
+
+
+def test_a_run_waits_while_another_checkout_publishes_into_its_channel(job: Job, right: Undisturbed) -> None:
+    world, said = job.world, ""
+    with publishing(world.workspace.channel, print):
+        process = subprocess.Popen(
+            command(world.build(OLD, NEW)), env=world.environment(), stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        for line in process.stdout:
+            said += line
+            if "another run is at work at" in line:
+                break
+        assert process.poll() is None, said
+        assert state(world.workspace.channel) == right.before
+    said += process.communicate(timeout=120)[0]
+    assert process.returncode == 0, said
+    assert state(world.workspace.channel) == right.after
