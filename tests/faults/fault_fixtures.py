@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from kills import Job, Undisturbed
+from job import Job, Undisturbed
 from world import NEW, new_world, publish_release, serve
 
 from ctk.platforms import this_platform

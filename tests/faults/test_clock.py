@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 import pytest
-from kills import Job, Run, Undisturbed
+from job import Job, Run, Undisturbed
 from whole import problems, state
 
 pytest_plugins = ["fault_fixtures"]

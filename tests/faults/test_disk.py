@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from kills import Job, Undisturbed
+from job import Job, Undisturbed
 from mounts import emptied, mounts, read_only, small
 from whole import damaged, problems, state
 from world import NEW, OLD, ctk

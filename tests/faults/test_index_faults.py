@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from kills import Job, Undisturbed
+from job import Job, Undisturbed
 from whole import problems, state
 from world import NEW, OLD, VERSIONS, Fault, World, command
 

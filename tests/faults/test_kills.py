@@ -7,7 +7,8 @@ import subprocess
 import time
 from pathlib import Path
 
-from kills import STATIONS, Job, Undisturbed, points
+from job import STATIONS, Job, Undisturbed
+from kills import points
 from whole import damaged, installed
 from world import command, ctk
 

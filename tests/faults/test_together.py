@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Event, Thread
 
 import pytest
-from kills import Job, Undisturbed
+from job import Job, Undisturbed
 from whole import problems, state
 from world import NEW, OLD, World, command, ctk
 
