@@ -29,8 +29,9 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from ctk import compilers, interpreter, requirements, wheels
+from ctk.disk import disk_errors
 from ctk.errors import BuildFailed, NotPublished
-from ctk.fetch import disk_errors, stored
+from ctk.fetch import stored
 from ctk.index import Index, IndexFile
 from ctk.lock import Artefact, Component, ReleaseLock, load
 from ctk.paths import Workspace

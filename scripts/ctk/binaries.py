@@ -14,10 +14,11 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-import lief
 from elftools.elf.dynamic import DynamicSegment, DynamicTag
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
+
+from ctk import pe
 
 ELF_MAGIC = b"\x7fELF"
 PE_MAGIC = b"MZ"
@@ -28,8 +29,6 @@ _VERSION = re.compile(r"(GLIBC|GLIBCXX|CXXABI|GCC)_([0-9][0-9.]*)")
 _NAMED_VERSIONS = {"GLIBC_ABI_DT_RELR": ("GLIBC", "2.36"), "GLIBC_ABI_GNU_TLS": ("GLIBC", "2.42")}
 _ELF_MACHINES = {"EM_X86_64": "x86_64", "EM_AARCH64": "aarch64", "EM_CUDA": "cuda"}
 _PE_MACHINES = {"AMD64": "x86_64", "ARM64": "aarch64", "I386": "x86"}
-
-lief.logging.disable()
 
 
 class UnreadableBinary(ValueError):
@@ -138,11 +137,8 @@ def read_pe(source: Path | bytes) -> Binary:
     Raises:
         UnreadableBinary: The headers cannot be parsed.
     """
-    config = lief.PE.ParserConfig()
-    for part in ("signature", "reloc", "rsrc", "exports", "exceptions", "arm64x_binary"):
-        setattr(config, f"parse_{part}", False)
-    parsed = lief.PE.parse(str(source) if isinstance(source, Path) else source, config)
-    if not isinstance(parsed, lief.PE.Binary):
+    parsed = pe.parse(source, without=["exports"])
+    if parsed is None:
         raise UnreadableBinary("not a readable PE file")
     machine = parsed.header.machine.name
     return Binary(

@@ -18,7 +18,7 @@ from ctk.building.local import LocalPool
 from ctk.building.record import BuildReport, Built, Failure, build_key, cached
 from ctk.building.schedule import Executor, Ledger, run_all
 from ctk.dag import Build
-from ctk.fetch import disk_errors
+from ctk.disk import disk_errors
 from ctk.paths import Workspace
 from ctk.plan import Plan
 
@@ -60,7 +60,7 @@ def run(
         else:
             todo[build.id] = build
     if todo:
-        with disk_errors(workspace.cache):
+        with disk_errors(workspace.builds):
             scratch.clear(workspace)
             executor: Executor
             if cluster:

@@ -27,9 +27,10 @@ from rattler.package_streaming import PackageArchive
 
 from ctk.build import Built
 from ctk.coroutines import run
+from ctk.disk import disk_errors
 from ctk.errors import ChannelBroken, UnknownName
-from ctk.fetch import disk_errors
 from ctk.history import History, State, load, save
+from ctk.steady_index import settle
 
 KEPT = 3  # states, the current one included: they share the files of packages that are in several
 
@@ -190,6 +191,7 @@ def _assemble(channel: Path, wanted: Mapping[str, list[str]], files: list[str]) 
 async def _index(state: Path) -> None:
     for folder in [p for p in sorted(state.iterdir()) if not p.name.startswith(".")]:
         await index_fs(state, target_platform=Subdir(folder.name), write_zst=True, write_shards=False)
+        settle(folder)
         run_exports = folder / "run_exports.json"
         if not run_exports.exists():
             run_exports.write_text(json.dumps(await _run_exports(folder), sort_keys=True))

@@ -22,6 +22,7 @@ from ctk.commands import (
     use,
     verify,
 )
+from ctk.disk import disk_errors
 from ctk.errors import CtkError, printable
 from ctk.paths import workspace
 
@@ -62,7 +63,8 @@ def main() -> None:
     # Nothing outside the checkout: rattler keeps its own caches here as well.
     os.environ.setdefault("RATTLER_CACHE_DIR", str(workspace().cache / "rattler"))
     try:
-        app()
+        with disk_errors(workspace().root):
+            app()
     except CtkError as error:
         if _debug:
             raise

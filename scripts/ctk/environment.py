@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import rattler
 from rattler import Subdir
 
 from ctk import notes
 from ctk.coroutines import run
-from ctk.fetch import disk_errors
+from ctk.disk import disk_errors
 from ctk.solve import Pick
 
 
@@ -75,18 +77,29 @@ async def _install(pick: Pick, prefix: Path, cache: Path) -> None:
         target_prefix=prefix,
         cache_dir=cache,
         platform=Subdir(pick.scenario.subdir),
-        reinstall_packages=_altered(pick, prefix) or None,
+        reinstall_packages=_altered(pick, _installed(prefix)) or None,
         show_progress=False,
     )
 
 
-def _altered(pick: Pick, prefix: Path) -> set[str]:
+def _installed(prefix: Path) -> list[dict[str, Any]]:
+    """What a prefix says of its packages. Half a note, of a run that broke off, is removed: it is installed again."""
+    found = []
+    for file in (prefix / "conda-meta").glob("*-*.json"):
+        record = notes.read(file)
+        if isinstance(record, dict):
+            found.append(record)
+        else:
+            file.unlink()
+    return found
+
+
+def _altered(pick: Pick, installed: Iterable[Mapping[str, Any]]) -> set[str]:
     """Packages installed under the same file name with other content: local rebuilds keep their name."""
     wanted = {r.file_name: r for r in pick.records}
     altered = set()
-    for file in (prefix / "conda-meta").glob("*-*.json"):
-        record = notes.read(file)
-        name = record.get("fn") if isinstance(record, dict) else None
+    for record in installed:
+        name = record.get("fn")
         match = wanted.get(name) if isinstance(name, str) else None
         if match is not None and match.sha256 and record.get("sha256") != match.sha256.hex():
             altered.add(match.name.normalized)

@@ -7,7 +7,6 @@ checkout's lock (`ctk.runlock`).
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import shutil
@@ -19,7 +18,8 @@ from types import MappingProxyType
 from typing import Protocol
 
 from ctk.artefact.check import admit, admit_one
-from ctk.errors import CtkError, HashMismatch, NoSpace, NotPublished, problems
+from ctk.disk import disk_errors
+from ctk.errors import CtkError, HashMismatch, NotPublished, problems
 from ctk.index import Index, IndexFile
 from ctk.lock import Artefact
 from ctk.paths import Workspace
@@ -101,7 +101,7 @@ def fetch(
                         raise error
             if failed:
                 raise failed
-    with disk_errors(workspace.cache):
+    with disk_errors(workspace.artefacts):
         admit(artefacts, [stored(a, workspace) for a in artefacts], workspace)
         return [_lay_out(a, workspace) for a in artefacts]
 
@@ -167,9 +167,13 @@ def _obtain(artefact: Artefact, workspace: Workspace, index: Index, file: IndexF
 
 def _download(artefact: Artefact, workspace: Workspace, index: Index, file: IndexFile, progress: Progress) -> None:
     part = workspace.store / "partial" / artefact.sha256
-    with disk_errors(workspace.cache):
+    with disk_errors(workspace.store):
         part.parent.mkdir(parents=True, exist_ok=True)
-        digest, size = index.retry.run(lambda: _continue(part, artefact, index, file, progress))
+        digest, size, continued = index.retry.run(lambda: _continue(part, artefact, index, file, progress))
+        if continued and digest != artefact.sha256:
+            # What was there may be of another file, which the index served before: all of it is fetched anew, once.
+            part.unlink()
+            digest, size, _ = index.retry.run(lambda: _continue(part, artefact, index, file, progress))
         if digest != artefact.sha256 or size != artefact.size:
             aside = workspace.cache / "refused" / f"{artefact.file}.{digest[:16]}"
             aside.parent.mkdir(parents=True, exist_ok=True)
@@ -188,8 +192,13 @@ def _download(artefact: Artefact, workspace: Workspace, index: Index, file: Inde
         os.replace(part, home)
 
 
-def _continue(part: Path, artefact: Artefact, index: Index, file: IndexFile, progress: Progress) -> tuple[str, int]:
-    """Appends what is missing to a partial file; returns sha256 and size of what is there then.
+def _continue(
+    part: Path, artefact: Artefact, index: Index, file: IndexFile, progress: Progress
+) -> tuple[str, int, bool]:
+    """Appends what is missing to a partial file.
+
+    Returns:
+        The sha256 and size of what is there then, and whether some of it was there before.
 
     Raises:
         Interrupted: The answer ended too early; what came is kept, and the next call continues.
@@ -205,10 +214,11 @@ def _continue(part: Path, artefact: Artefact, index: Index, file: IndexFile, pro
             part.unlink()
             hasher, size = hashlib.sha256(), 0
         elif size == artefact.size:
-            return hasher.hexdigest(), size
-    with index.stream(file, offset=size) as (is_partial, _, blocks):
+            return hasher.hexdigest(), size, True
+    with index.stream(file, offset=size) as (is_partial, total, blocks):
         if size and not is_partial:
             hasher, size = hashlib.sha256(), 0
+        continued = size > 0
         with part.open("ab" if size else "wb") as target:
             for block in blocks:
                 target.write(block)
@@ -217,13 +227,13 @@ def _continue(part: Path, artefact: Artefact, index: Index, file: IndexFile, pro
                 progress(artefact, len(block))
                 if size > artefact.size:
                     break
-    if size < artefact.size:
+    if size < artefact.size and (total is None or size < total):  # else it is whole, and another file
         raise Interrupted(
             f"{artefact.distribution} {artefact.version}: {artefact.file} breaks off "
             f"after {size} of {artefact.size} bytes",
             "run the command again; it continues where it stopped",
         )
-    return hasher.hexdigest(), size
+    return hasher.hexdigest(), size, continued
 
 
 def _blocks(path: Path) -> Iterator[bytes]:
@@ -249,22 +259,3 @@ def _lay_out(artefact: Artefact, workspace: Workspace) -> Path:
     os.replace(temporary, target)
     temporary.unlink(missing_ok=True)  # replacing a link by another link to the same file removes neither
     return target
-
-
-@contextmanager
-def disk_errors(folder: Path) -> Iterator[None]:
-    """Turns a full or read-only disk into an error that says where, and what to do."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            free = shutil.disk_usage(folder if folder.exists() else folder.parent).free
-            raise NoSpace(
-                f"no space left below {folder} ({free / 1e6:.0f} MB free)",
-                "free some space and run the command again; everything finished so far is kept",
-            ) from error
-        if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
-            raise NoSpace(
-                f"cannot write {error.filename or folder}: {error.strerror}", "make the folder writable"
-            ) from error
-        raise

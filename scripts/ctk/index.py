@@ -35,6 +35,7 @@ __all__ = ["Index", "IndexFile", "IndexSettings", "Interrupted", "Retry", "pip_s
 _WHOLE = 2_000_000  # bytes up to which reading a wheel whole, and checking it, beats several requests for its parts
 _MOST = 2 << 30  # bytes that are ever held in memory: a wheel, from a server that gives no parts of it
 _DIGITS = 18  # of a length
+_NO_SUCH_RANGE = 416  # with the size of the file in Content-Range
 _IDENTITY = {"Accept-Encoding": "identity"}  # lengths and offsets are those of the file
 
 
@@ -227,7 +228,7 @@ class Index:
 
         Yields:
             Whether the chunks start at ``offset`` (else at 0: the server ignores ranges), the bytes of the whole file
-            if the server says so, and the chunks.
+            if the server says so, and the chunks; none when the file ends before ``offset``.
 
         Raises:
             IndexUnavailable: When no answer came after every retry.
@@ -236,7 +237,8 @@ class Index:
         """
         headers = _IDENTITY | ({"Range": f"bytes={offset}-"} if offset else {})
         with self._open(file, file.url, headers) as answer:
-            yield answer.status_code == 206, _total(answer), _chunks(answer, file)
+            beyond = answer.status_code == _NO_SUCH_RANGE
+            yield beyond or answer.status_code == 206, _total(answer), iter(()) if beyond else _chunks(answer, file)
 
     def _size(self, file: IndexFile) -> int:
         head = self.retry.send(file.distribution, lambda: self._client.request("HEAD", file.url, headers=_IDENTITY))
@@ -294,7 +296,7 @@ class Index:
                     f"{file.distribution}: the index lists {file.file} but does not have it",
                     "run the same command again; if it stays, ask whoever runs the index",
                 )
-            if answer.status_code not in (200, 206):
+            if answer.status_code not in (200, 206, *((_NO_SUCH_RANGE,) if "Range" in headers else ())):
                 raise IndexUnavailable(
                     f"{answer.url.host} answered {answer.status_code} for {file.distribution} ({file.file})", STEP
                 )
@@ -332,7 +334,7 @@ def _unique(files: Sequence[IndexFile]) -> tuple[IndexFile, ...]:
 
 def _total(answer: httpx2.Response) -> int | None:
     """Bytes of the whole file, from a whole or a partial answer."""
-    if answer.status_code == 206:
+    if answer.status_code in (206, _NO_SUCH_RANGE):
         total = answer.headers.get("Content-Range", "").rpartition("/")[2]
     else:
         total = answer.headers.get("Content-Length", "")
@@ -342,5 +344,5 @@ def _total(answer: httpx2.Response) -> int | None:
 def _chunks(answer: httpx2.Response, file: IndexFile) -> Iterator[bytes]:
     try:
         yield from answer.iter_bytes()
-    except httpx2.TransportError as error:
+    except httpx2.RequestError as error:
         raise Interrupted(f"{file.distribution}: {file.file} broke off: {describe(error)}", STEP) from error

@@ -7,6 +7,7 @@ run for packages of this machine's platform whose Python the base channel has.
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
@@ -18,6 +19,7 @@ from rattler import Gateway
 
 from ctk import notes
 from ctk.build import Built
+from ctk.disk import disk_errors, full_disk
 from ctk.errors import Unsolvable
 from ctk.machine import detected
 from ctk.package import read_info
@@ -56,6 +58,9 @@ def run_tests(
         channels: The staged channel and the base channel.
         jobs: Parallel tests.
         progress: Told of each outcome.
+
+    Raises:
+        NoSpace: A disk is full: that of the packages, or where temporary files are.
     """
     gateway = Gateway()
     packages = [(b, p) for b in built for p in b.packages if p.parent.name in (this_platform(), NOARCH)]
@@ -69,7 +74,7 @@ def run_tests(
         progress(outcome)
         return outcome
 
-    with ThreadPoolExecutor(jobs) as pool:
+    with disk_errors(Path(tempfile.gettempdir())), ThreadPoolExecutor(jobs) as pool:
         return [o for o in pool.map(one, packages) if o]
 
 
@@ -115,9 +120,15 @@ def _test(build: Built, file: Path, note: _Note, channels: Sequence[Path | str],
     try:
         results = rattler_build.Package.from_file(file).run_tests(channel=[channel_url(c) for c in channels])
     except rattler_build.RattlerBuildError as error:
-        return Outcome(file.name, "failed", f"{build.id}: {error}\n" + "\n".join(getattr(error, "log", [])[-30:]))
+        return _failed(file, f"{build.id}: {error}", getattr(error, "log", []))
     failed = [r for r in results if not r.success]
     if failed:
-        return Outcome(file.name, "failed", "\n".join(line for r in failed for line in [*r.output][-30:]))
+        return _failed(file, "", [line for r in failed for line in [*r.output][-30:]])
     file.with_name(f"{file.name}{_NOTE}").write_text(json.dumps(asdict(replace(note, passed=True))))
     return Outcome(file.name, "passed")
+
+
+def _failed(file: Path, cause: str, log: Sequence[str]) -> Outcome:
+    if (full := full_disk("\n".join([cause, *log]), Path(tempfile.gettempdir()))) is not None:
+        raise full
+    return Outcome(file.name, "failed", "\n".join([*([cause] if cause else []), *log[-30:]]))

@@ -17,6 +17,7 @@ from ctk.paths import Workspace
 from ctk.plan import Plan
 from ctk.platforms import this_platform
 from ctk.report import Reporter, megabytes
+from ctk.runlock import publishing
 from ctk.scratch import machine_paths
 
 
@@ -98,32 +99,34 @@ def run(
         cluster: Builds there instead of here; all else runs here.
 
     Raises:
-        BuildFailed, ClusterFailed, AuditFailed: The channel in place stays as it was.
+        BuildFailed, ClusterFailed, AuditFailed, NoSpace: The channel in place stays as it was.
+        Busy: Another run publishes there for too long.
     """
     jobs = jobs or os.cpu_count() or 1
     clock = Clock(report)
     made = _fetch_and_build(plan, workspace, report, clock, "", level=level, jobs=jobs, cluster=cluster)
     target = channel_folder or workspace.channel
-    staged = channel.stage(made.built, target)
-    clock.lap("index", f"{sum(staged.packages.values())} packages" + ("" if staged.changed else ", unchanged"))
-    audited = _audit(staged, workspace, base_channel, jobs)
-    clock.lap("audit", audited.summary())
-    if not audited.ok:
-        raise AuditFailed(
-            "\n".join(["the audit found:", *(f"  {f}" for f in audited.errors)]),
-            "mend the recipes; the channel in place was not changed",
-        )
-    tested = _test(made, staged, base_channel, report, jobs)
-    failed = [o for o in tested if o.state == "failed"]
-    counts = {s: sum(o.state == s for o in tested) for s in ("passed", "unchanged", "not run", "failed")}
-    clock.lap("package tests", ", ".join(f"{n} {s}" for s, n in counts.items() if n) or "none")
-    if failed:
-        raise BuildFailed(
-            "\n".join(f"{o.package}: its tests failed\n{o.detail}" for o in failed),
-            "mend the recipes; the channel in place was not changed",
-        )
-    channel.commit(staged)
-    clock.lap("publish", f"{megabytes(staged.size)} MB in {target}" + ("" if staged.changed else ", unchanged"))
+    with publishing(target, report.say):  # nobody else replaces what this one is made from
+        staged = channel.stage(made.built, target)
+        clock.lap("index", f"{sum(staged.packages.values())} packages" + ("" if staged.changed else ", unchanged"))
+        audited = _audit(staged, workspace, base_channel, jobs)
+        clock.lap("audit", audited.summary())
+        if not audited.ok:
+            raise AuditFailed(
+                "\n".join(["the audit found:", *(f"  {f}" for f in audited.errors)]),
+                "mend the recipes; the channel in place was not changed",
+            )
+        tested = _test(made, staged, base_channel, report, jobs)
+        failed = [o for o in tested if o.state == "failed"]
+        counts = {s: sum(o.state == s for o in tested) for s in ("passed", "unchanged", "not run", "failed")}
+        clock.lap("package tests", ", ".join(f"{n} {s}" for s, n in counts.items() if n) or "none")
+        if failed:
+            raise BuildFailed(
+                "\n".join(f"{o.package}: its tests failed\n{o.detail}" for o in failed),
+                "mend the recipes; the channel in place was not changed",
+            )
+        channel.commit(staged)
+        clock.lap("publish", f"{megabytes(staged.size)} MB in {target}" + ("" if staged.changed else ", unchanged"))
     return Result(staged, made, audited, tuple(tested), tuple(clock.stages))
 
 

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from ctk.disk import disk_errors
 from ctk.errors import LockError, problems
 from ctk.lock import Component, ReleaseLock
 from ctk.lock_text import dump, variant_config
@@ -108,10 +109,14 @@ def write(needed: Sequence[Change]) -> None:
 
     Each new text is on disk beside its file before the first is put in place. A process that is killed between two of
     them leaves halves that disagree, which loading reports, with the command that repairs it.
+
+    Raises:
+        NoSpace: The disk is full, or a folder cannot be written.
     """
     with ExitStack() as undo:
         ready = []
         for change in needed:
+            undo.enter_context(disk_errors(change.path.parent))
             change.path.parent.mkdir(parents=True, exist_ok=True)
             temporary = change.path.with_name(f".{change.path.name}.{os.getpid()}")
             undo.callback(temporary.unlink, missing_ok=True)

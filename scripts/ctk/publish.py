@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import rattler_build
-
 from ctk.errors import PublishFailed
+from ctk.upload import Uploader
 
 # What GitHub Actions sets for a job that may ask for an identity token, which signs the attestation.
 _IDENTITY = "ACTIONS_ID_TOKEN_REQUEST_URL"
@@ -91,7 +90,13 @@ def _named(spec: str, makers: Mapping[str, list[str]]) -> list[str]:
     return makers.get(spec.split()[0], [])
 
 
-def publish(files: Iterable[Path], target: Target, progress: Callable[[Path], None] = lambda file: None) -> None:
+def publish(
+    files: Iterable[Path],
+    target: Target,
+    progress: Callable[[Path], None] = lambda file: None,
+    *,
+    patience: float = 120.0,
+) -> None:
     """Uploads packages in the order given; what the server has already is left as it is.
 
     The key of the server is what rattler has stored for it, or that of a trusted publisher in CI.
@@ -100,6 +105,7 @@ def publish(files: Iterable[Path], target: Target, progress: Callable[[Path], No
         files: Packages.
         target: Where to.
         progress: Told of each file that is there.
+        patience: Seconds for each package, beside the time for its bytes, in which the server must answer.
 
     Raises:
         PublishFailed: The server refuses or does not answer. What was uploaded stays; another run goes on from there.
@@ -109,19 +115,11 @@ def publish(files: Iterable[Path], target: Target, progress: Callable[[Path], No
             "an attestation says which CI job built a package, and this is none that has an identity",
             "run it in GitHub Actions with `permissions: id-token: write`, or without --attest",
         )
-    for number, file in enumerate(files):
-        try:
-            rattler_build.upload_package_to_prefix(
-                [str(file)],
-                target.server,
-                target.channel,
-                skip_existing=True,
-                generate_attestation=target.attest,
-                store_github_attestation=target.attest,
-            )
-        except rattler_build.RattlerBuildError as error:
-            raise PublishFailed(
-                f"{target.server} does not take {file.name} for the channel {target.channel}: {error}",
-                f"{number} packages are there; run the command again to go on",
-            ) from None
-        progress(file)
+    with Uploader(target.server, target.channel, target.attest, patience) as uploader:
+        for number, file in enumerate(files):
+            if problem := uploader.problem_with(file):
+                raise PublishFailed(
+                    f"{target.server} does not take {file.name} for the channel {target.channel}: {problem}",
+                    f"{number} packages are there; run the command again to go on",
+                )
+            progress(file)

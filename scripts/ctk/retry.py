@@ -52,7 +52,7 @@ class Retry:
             asked = 0.0
             try:
                 answer = request()
-            except httpx2.TransportError as error:
+            except httpx2.RequestError as error:
                 reason = describe(error)
             else:
                 if answer.status_code != 429 and answer.status_code < 500:

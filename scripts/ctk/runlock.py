@@ -1,12 +1,17 @@
-"""One run at a time in a checkout: the second waits, and says so."""
+"""One run at a time in a checkout, and at a channel: the second waits, and says so.
+
+The locks are the operating system's, so a killed run leaves none behind.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from ctk.disk import disk_errors
 from ctk.errors import Busy
 from ctk.paths import Workspace
 
@@ -15,8 +20,6 @@ from ctk.paths import Workspace
 def exclusive(workspace: Workspace, say: Callable[[str], None], wait: float = 3600) -> Iterator[None]:
     """Holds the checkout's lock.
 
-    The lock is the operating system's, so a killed run leaves none behind.
-
     Args:
         workspace: The checkout.
         say: Told once when another run has the lock.
@@ -24,18 +27,43 @@ def exclusive(workspace: Workspace, say: Callable[[str], None], wait: float = 36
 
     Raises:
         Busy: The other run did not end in time.
+        NoSpace: The checkout's cache cannot be written.
     """
-    workspace.cache.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(workspace.cache / "run.lock")
+    with _held(workspace.cache / "run.lock", "in this checkout", say, wait):
+        yield
+
+
+@contextmanager
+def publishing(channel: Path, say: Callable[[str], None], wait: float = 3600) -> Iterator[None]:
+    """Holds the lock of a channel, from reading its state to replacing it: other checkouts may publish there, too.
+
+    Args:
+        channel: Its folder, made or not.
+        say: Told once when another run has the lock.
+        wait: Seconds to wait for it.
+
+    Raises:
+        Busy: The other run did not end in time.
+        NoSpace: The folder around the channel cannot be written.
+    """
+    with _held(channel.with_name(f".{channel.name}.lock"), f"at {channel}", say, wait):
+        yield
+
+
+@contextmanager
+def _held(file: Path, where: str, say: Callable[[str], None], wait: float) -> Iterator[None]:
+    lock = FileLock(file)
     try:
-        lock.acquire(timeout=0)
+        with disk_errors(file.parent):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            lock.acquire(timeout=0)
     except Timeout:
-        say("another run is at work in this checkout; waiting for it to end")
+        say(f"another run is at work {where}; waiting for it to end")
         try:
             lock.acquire(timeout=wait)
         except Timeout:
             raise Busy(
-                f"another run has been at work in this checkout for more than {wait:.0f} s", "wait for it, or end it"
+                f"another run has been at work {where} for more than {wait:.0f} s", "wait for it, or end it"
             ) from None
     try:
         yield

@@ -32,6 +32,7 @@ def pins(suffix: str, versions: dict[str, str], everywhere: str) -> list[str]:
         "nvjitlink": "nvidia-nvjitlink",
         "nvrtc": "nvidia-cuda-nvrtc",
         "nvvm": "nvidia-nvvm",
+        "profiler": "nvidia-cuda-profiler-api",
     }
     return [
         f"{projects[extra]}{suffix}=={version}.*; {where} and extra == '{stated}'"

@@ -35,8 +35,11 @@ class Fault:
         status: Answer with this status.
         retry_after: Value of that header.
         delay: Seconds before anything is answered.
+        pause: Seconds without a byte in the middle of the body.
         truncate: Send only this many bytes of the body, then hang up.
+        length: State this Content-Length, whatever is sent.
         drop: Hang up without an answer.
+        loop: Redirect to the same address.
         content: Send this instead of the file.
     """
 
@@ -45,8 +48,11 @@ class Fault:
     status: int | None = None
     retry_after: str = ""
     delay: float = 0.0
+    pause: float = 0.0
     truncate: int | None = None
+    length: int | None = None
     drop: bool = False
+    loop: bool = False
     content: bytes | None = None
 
 
@@ -56,6 +62,7 @@ class Request:
     path: str
     range: str | None
     authorization: str | None
+    when: float = field(default_factory=time.monotonic, compare=False)
 
 
 @dataclass
@@ -209,6 +216,8 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if fault.status:
             self._send(fault.status, b"no", body, {"Retry-After": fault.retry_after} if fault.retry_after else {})
+        elif fault.loop:
+            self._send(302, b"", body, {"Location": self.path})
         elif state.password and not authorization:
             self._send(401, b"who are you", body, {})
         elif not body and not state.head:
@@ -221,13 +230,13 @@ class _Handler(BaseHTTPRequestHandler):
         files = {file: content for project in self.state.projects.values() for file, content in project.items()}
         if kind == "simple" and rest in self.state.projects:
             content, kind = self._page(rest)
-            self._send(200, content, body, {"Content-Type": kind}, fault.truncate)
+            self._send(200, content, body, {"Content-Type": kind}, fault)
         elif kind == "files" and rest in files:
-            self._send_file(files[rest] if fault.content is None else fault.content, body, fault.truncate)
+            self._send_file(files[rest] if fault.content is None else fault.content, body, fault)
         elif kind == "files" and rest.removesuffix(".metadata") in files and self.state.metadata_copies:
             with zipfile.ZipFile(io.BytesIO(files[rest.removesuffix(".metadata")])) as archive:
                 name = next(n for n in archive.namelist() if n.endswith("/METADATA"))
-                self._send(200, archive.read(name), body, {}, fault.truncate)
+                self._send(200, archive.read(name), body, {}, fault)
         else:
             self._send(404, b"not here", body, {})
 
@@ -260,28 +269,33 @@ class _Handler(BaseHTTPRequestHandler):
             "core-metadata": state.metadata_copies,
         }
 
-    def _send_file(self, content: bytes, body: bool, truncate: int | None) -> None:
+    def _send_file(self, content: bytes, body: bool, fault: Fault) -> None:
         wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range") or "")
         if not (wanted and self.state.ranges):
-            self._send(200, content, body, {"Accept-Ranges": "bytes"}, truncate)
+            self._send(200, content, body, {"Accept-Ranges": "bytes"}, fault)
             return
         start, end = int(wanted[1]), min(int(wanted[2] or len(content) - 1), len(content) - 1)
         if start >= len(content):
             self._send(416, b"", body, {"Content-Range": f"bytes */{len(content)}"})
             return
         part = content[start : end + 1]
-        self._send(206, part, body, {"Content-Range": f"bytes {start}-{end}/{len(content)}"}, truncate)
+        self._send(206, part, body, {"Content-Range": f"bytes {start}-{end}/{len(content)}"}, fault)
 
     def _send(
-        self, status: int, content: bytes, body: bool, headers: Mapping[str, str], truncate: int | None = None
+        self, status: int, content: bytes, body: bool, headers: Mapping[str, str], fault: Fault | None = None
     ) -> None:
+        fault = fault or Fault()
         self.send_response(status)
         for name, value in {"Content-Type": "application/octet-stream", **headers}.items():
             self.send_header(name, value)
-        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Content-Length", str(len(content) if fault.length is None else fault.length))
         self.end_headers()
         try:
             if body:
-                self.wfile.write(content if truncate is None else content[:truncate])
+                content = content if fault.truncate is None else content[: fault.truncate]
+                half = len(content) // 2 if fault.pause else 0
+                self.wfile.write(content[:half])
+                time.sleep(fault.pause)
+                self.wfile.write(content[half:])
         except ConnectionError:
             pass  # the client had enough

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,19 @@ def test_the_index_has_every_form_that_clients_ask_for(made: tuple[build.Built, 
         assert found == {"repodata.json", "repodata.json.zst", "run_exports.json"}
     exports = json.loads((tmp_path / "channel" / "linux-64" / "run_exports.json").read_text())
     assert exports["packages.conda"][made[0].packages[0].name] == {"run_exports": {"weak": ["hello >=13"]}}
+
+
+def test_the_same_packages_give_the_same_index(made: tuple[build.Built, ...], tmp_path: Path) -> None:
+    for place in ("one", "two"):
+        channel.commit(channel.stage(made, tmp_path / place / "channel"))
+        time.sleep(0.01)  # rattler counts in milliseconds
+    for name in (
+        "linux-64/repodata.json",
+        "noarch/repodata.json",
+        "noarch/repodata.json.zst",
+        "noarch/run_exports.json",
+    ):
+        assert (tmp_path / "one/channel" / name).read_bytes() == (tmp_path / "two/channel" / name).read_bytes()
 
 
 def test_nothing_is_done_when_nothing_changed(made: tuple[build.Built, ...], tmp_path: Path) -> None:

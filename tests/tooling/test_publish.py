@@ -127,6 +127,27 @@ def test_a_refusal_names_the_package_and_stops_before_what_needs_it(tmp_path: Pa
     assert [r["file"] for r in server.requests] == ["c-1-0.conda", "b-1-0.conda"]
 
 
+@pytest.mark.parametrize(("status", "said"), [(500, "500"), (429, "429"), (404, "404"), (0, "no answer in")])
+def test_a_server_that_fails_or_never_answers_is_given_up_and_the_next_run_goes_on(
+    tmp_path: Path, start: Start, status: int, said: str
+) -> None:
+    server, files = start(**{"b-1": status}), in_order(channel(tmp_path / "channel", {"a": ["b"], "b": ["c"], "c": []}))
+    with pytest.raises(PublishFailed, match=rf"does not take b-1-0\.conda .*{said}") as error:
+        publish(files, Target(server.url, "cuda"), patience=5)
+    assert error.value.step == "1 packages are there; run the command again to go on"
+    mended = start()
+    publish(files, Target(mended.url, "cuda"))
+    assert [r["file"] for r in mended.requests] == ["c-1-0.conda", "b-1-0.conda", "a-1-0.conda"]
+
+
+def test_a_server_that_is_down_is_an_error(tmp_path: Path, start: Start) -> None:
+    server = start()
+    server.process.kill()
+    server.process.wait()
+    with pytest.raises(PublishFailed, match="does not take a-1-0"):
+        publish(in_order(channel(tmp_path / "channel", {"a": []})), Target(server.url, "cuda"))
+
+
 def test_without_a_key_nothing_is_sent(tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     server = start()
     (tmp_path / "none.json").write_text("{}")

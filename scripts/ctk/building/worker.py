@@ -28,8 +28,8 @@ from ctk.building.record import Built, build_key, cached
 from ctk.building.runner import log_file
 from ctk.building.store import Store, digest
 from ctk.dag import Build
+from ctk.disk import disk_errors
 from ctk.errors import CtkError
-from ctk.fetch import disk_errors
 from ctk.paths import Workspace
 
 TRIES = 2

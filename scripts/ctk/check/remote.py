@@ -12,8 +12,8 @@ from typing import Any
 
 import httpx2
 
+from ctk.disk import disk_errors
 from ctk.errors import PublishFailed
-from ctk.fetch import disk_errors
 from ctk.platforms import NOARCH, PLATFORMS
 from ctk.publishing.attesting import FIELD, SIDECAR
 from ctk.publishing.index_files import FILES, REPODATA

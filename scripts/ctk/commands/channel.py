@@ -24,7 +24,7 @@ from ctk.publishing.index_files import read_index
 from ctk.publishing.names import clashes, on_server, step_for
 from ctk.report import Reporter, count, megabytes
 from ctk.retry import without_credentials
-from ctk.runlock import exclusive
+from ctk.runlock import exclusive, publishing
 
 app = typer.Typer(no_args_is_help=True, help="Check a channel, and return to an older state of it.")
 Channel = Annotated[
@@ -163,7 +163,7 @@ def rollback_command(
     if _is_published(place):
         state = Folder(place, where.recipes).rollback(to)
     else:
-        with exclusive(where, report.say):
+        with exclusive(where, report.say), publishing(place, report.say):
             state = built.rollback(place, to)
     report.say(f"{place} shows state {state.number} of {state.made}: {count(state.packages, 'package')}")
 

@@ -19,8 +19,9 @@ from ctk.difference.markdown import markdown
 from ctk.difference.surface import Surface
 from ctk.difference.table import show
 from ctk.difference.words import break_text
+from ctk.disk import disk_errors
 from ctk.errors import BadValue, Incompatible, UnknownName, problems
-from ctk.fetch import disk_errors, missing
+from ctk.fetch import missing
 from ctk.index import Index
 from ctk.lock import Artefact, ReleaseLock
 from ctk.paths import Workspace, workspace

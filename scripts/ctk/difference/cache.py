@@ -13,7 +13,8 @@ import zstandard
 from pydantic import TypeAdapter, ValidationError
 
 from ctk.difference.surface import Surface, read_surface
-from ctk.fetch import Progress, borrowed, disk_errors
+from ctk.disk import disk_errors
+from ctk.fetch import Progress, borrowed
 from ctk.index import Index
 from ctk.lock import Artefact
 from ctk.paths import Workspace

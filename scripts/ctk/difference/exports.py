@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import islice
 from pathlib import Path
 
-import lief
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerDefSection, GNUVerSymSection
 from elftools.elf.sections import SymbolTableSection
 
+from ctk import pe
 from ctk.binaries import ELF_MAGIC, MOST, UnreadableBinary
 
 _BASE = 1  # version index of the library itself; 0 is local
@@ -67,11 +67,8 @@ def _defined_versions(elf: ELFFile) -> tuple[dict[int, str], str]:
 
 
 def _pe_exports(path: Path) -> tuple[str, ...]:
-    config = lief.PE.ParserConfig()
-    for part in ("signature", "reloc", "rsrc", "imports", "exceptions", "arm64x_binary"):
-        setattr(config, f"parse_{part}", False)
-    parsed = lief.PE.parse(str(path), config)
-    if not isinstance(parsed, lief.PE.Binary):
+    parsed = pe.parse(path, without=["imports"])
+    if parsed is None:
         raise UnreadableBinary("not a readable PE file")
     table = parsed.get_export()
     # What has no name is called by number.

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from ctk.disk import disk_errors
 from ctk.environment import install
 from ctk.errors import BadValue, UnknownName
-from ctk.fetch import disk_errors
 from ctk.packing.archive import write_archive
 from ctk.packing.compression import check_compression, compressing
 from ctk.packing.needs import needed_glibc

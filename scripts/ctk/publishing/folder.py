@@ -25,9 +25,9 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from ctk.audit.scan import file_sha256
+from ctk.disk import disk_errors
 from ctk.durable import copy_file, temporaries
 from ctk.errors import Busy, ChannelBroken, PublishFailed, UnknownName
-from ctk.fetch import disk_errors
 from ctk.history import History, State, load, save
 from ctk.publish import in_order
 from ctk.publishing.attesting import Attester, attach

@@ -26,6 +26,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from ctk import fetch
+from ctk.disk import disk_errors
 from ctk.errors import CtkError, SolverMissing
 from ctk.index import Index
 from ctk.lock import Artefact
@@ -92,7 +93,7 @@ def build(place: Workspace, index: Callable[[], Index] = Index) -> Path:
             "libsolv has to be compiled, and there is no C compiler",
             "install one (Debian and Ubuntu: apt-get install gcc libc6-dev), or name it: CC=clang",
         )
-    with fetch.disk_errors(place.cache):
+    with disk_errors(place.cache):
         made.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(made.with_name("lock")):
         if made.exists():

@@ -1,0 +1,257 @@
+"""The main job as a process that is disturbed: from the same start each time, with what nothing disturbed leaves."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Thread
+
+from whole import State, problems, state
+from world import NEW, OLD, Fault, World, command, ctk
+
+INSIDE = Path(__file__).with_name("inside")
+STATIONS = ("start", "fetch", "build", "index", "audit", "package tests", "publish", "end")
+"""As the lines of `ctk build` name them; what comes before the index is asked, and after the last line."""
+PLACES = {
+    "output/.channel.new": "publish",
+    "output/.channel-states": "index",
+    ".tests.json": "package tests",
+    ".cache/audit": "audit",
+    ".cache/sha256": "fetch",
+    ".cache/artefacts": "fetch",
+    ".cache/builds": "build",
+}
+"""Part of a path -> the station that changes it; the first that fits."""
+_PATIENCE = 20.0  # seconds in which orphans must have ended
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where a run is killed.
+
+    Attributes:
+        whom: ``group`` for every process, ``main`` for the one that was started.
+        station: The one that must have begun; "" for a point in the code.
+        seconds: After that.
+        change: Before which change of the disk, such as ``worker:3``: see inside/sitecustomize.py.
+    """
+
+    whom: str
+    station: str = ""
+    seconds: float = 0.0
+    change: str = ""
+
+    def __str__(self) -> str:
+        where = f"before change {self.change}" if self.change else f"{self.seconds:.2f} s into {self.station}"
+        return f"{self.whom} {where}"
+
+
+@dataclass(frozen=True)
+class Undisturbed:
+    """What a run does that nothing disturbs.
+
+    Attributes:
+        before: The channel that it finds.
+        after: The channel that it leaves.
+        seconds: Station -> how long it takes.
+        changes: Station -> the changes of the disk in it, as `Point.change` has them.
+    """
+
+    before: State
+    after: State
+    seconds: dict[str, float]
+    changes: dict[str, list[str]]
+
+    def moment(self, fraction: float) -> tuple[str, float]:
+        """The station, and the seconds into it, at which a part of the whole time is over."""
+        passed = fraction * sum(self.seconds.values())
+        for station in STATIONS:
+            if passed <= self.seconds[station] or station == STATIONS[-1]:
+                break
+            passed -= self.seconds[station]
+        return station, passed
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a kill did.
+
+    Attributes:
+        point: Where it was.
+        station: At which station the run was then; ``end`` when it was faster than the kill.
+        broken: What is wrong with the channel right after it.
+        next_failed: What the next run said when it failed.
+        differs: Files of the channel that are not those of an undisturbed run then.
+        left: Processes that live on.
+        seconds: How long the next run took.
+    """
+
+    point: Point
+    station: str
+    broken: tuple[str, ...] = ()
+    next_failed: str = ""
+    differs: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def complaints(self) -> list[str]:
+        """All that is wrong, a line each; nothing when all is well."""
+        lines = [*self.broken, *([f"the next run failed: {self.next_failed}"] if self.next_failed else [])]
+        lines += [f"not as undisturbed: {name}" for name in self.differs]
+        lines += [f"still there: {name}" for name in self.left]
+        return [f"{self.point} ({self.station}): {line}" for line in lines]
+
+
+class Job:
+    """The main job in a world, from the same start each time.
+
+    Args:
+        world: Of which the old release is built, and the new one locked.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._start = world.root.with_name(f"{world.root.name}-start")
+        _copy(world.root, self._start)
+        # Each artefact takes a moment, so that a kill finds it half there.
+        world.index.faults.append(Fault(match="files/", pause=0.1))
+
+    def undisturbed(self) -> Undisturbed:
+        """Runs it once without a fault."""
+        self.rewind()
+        before = state(self.world.workspace.channel)
+        log = self.world.root.with_name("changes")
+        log.unlink(missing_ok=True)
+        run = Run(self.world, CTK_FAULT_LOG=str(log))
+        code = run.wait()
+        assert code == 0, run.said
+        begun = [*run.begun(), time.monotonic()]
+        seconds = {name: begun[i + 1] - begun[i] for i, name in enumerate(STATIONS)}
+        changes: dict[str, list[str]] = {}
+        for line in log.read_text().splitlines():
+            role, number, _, paths = line.split(" ", 3)
+            station = next((s for part, s in PLACES.items() if part in paths), None)
+            if station:
+                changes.setdefault(station, []).append(f"{role}:{number}")
+        return Undisturbed(before, state(self.world.workspace.channel), seconds, changes)
+
+    def killed(self, point: Point, right: Undisturbed) -> Outcome:
+        """Runs it, kills it at a point, and runs it again."""
+        self.rewind()
+        extra = {"CTK_FAULT_KILL": point.change, "CTK_FAULT_WHOM": point.whom} if point.change else {}
+        run = Run(self.world, **extra)
+        if point.station:
+            run.kill(point)
+        run.wait()
+        station = run.station(time.monotonic()) if run.was_killed else "end"
+        channel = self.world.workspace.channel
+        broken = problems(channel, self.world.base)
+        if state(channel) not in (right.before, right.after):
+            broken.append("the channel is neither the old one nor the new one")
+        start = time.monotonic()
+        done = ctk(self.world, *self.world.build(OLD, NEW))
+        seconds = time.monotonic() - start
+        found = state(channel)
+        differs = sorted(name for name in {*found, *right.after} if found.get(name) != right.after.get(name))
+        broken += [f"after the next run: {line}" for line in problems(channel, self.world.base)]
+        failed = f"exit {done.returncode}: {done.stderr}" if done.returncode else ""
+        return Outcome(point, station, tuple(broken), failed, tuple(differs), tuple(run.left()), seconds)
+
+    def rewind(self) -> None:
+        """Makes the checkout what it was at the start."""
+        _copy(self._start, self.world.root)
+
+
+class Run:
+    """A run of the main job in a process group of its own; what it prints is read with the time of each line."""
+
+    def __init__(self, world: World, **environment: str) -> None:
+        path = os.pathsep.join(p for p in (str(INSIDE), os.environ.get("PYTHONPATH", "")) if p)
+        self.process = subprocess.Popen(
+            command(world.build(OLD, NEW)),
+            env=world.environment(PYTHONPATH=path, **environment),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        self._world, self._start = world, time.monotonic()
+        self._lines: list[tuple[float, str]] = []
+        self._reader = Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def said(self) -> str:
+        return "".join(line for _, line in self._lines)
+
+    @property
+    def was_killed(self) -> bool:
+        return self.process.returncode == -signal.SIGKILL
+
+    def begun(self) -> list[float]:
+        """When each station began, of those that did: fetch with the first request, others with the line before."""
+        asked = [r.when for r in self._world.index.requests if r.when > self._start]
+        times = {s: at for s in STATIONS[1:] for at, line in self._lines if line[9:].startswith(f"{s}: ")}
+        return [self._start, *asked[:1], *times.values()]
+
+    def station(self, when: float) -> str:
+        """The station that was at work at a time."""
+        return STATIONS[sum(at <= when for at in self.begun()) - 1]
+
+    def reach(self, station: str) -> None:
+        """Waits until a station begins, or the run ends."""
+        while len(self.begun()) <= STATIONS.index(station) and self.process.poll() is None:
+            time.sleep(0.001)
+
+    def kill(self, point: Point) -> None:
+        """Kills at the moment of a point, unless the run has ended before."""
+        self.reach(point.station)
+        time.sleep(point.seconds)
+        if self.process.poll() is None:
+            (os.killpg if point.whom == "group" else os.kill)(self.process.pid, signal.SIGKILL)
+
+    def wait(self) -> int:
+        """Its exit code; orphans may live on."""
+        code = self.process.wait(120)
+        self._reader.join(1)  # orphans hold the pipe open
+        return code
+
+    def left(self) -> Iterator[str]:
+        """Processes of its group that do not end within `_PATIENCE`; they are ended."""
+        deadline = time.monotonic() + _PATIENCE
+        while (found := _group(self.process.pid)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        for pid, name in found.items():
+            yield name
+            os.kill(pid, signal.SIGKILL)
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout as lines:
+            for line in lines:
+                self._lines.append((time.monotonic(), line))
+
+
+def _group(leader: int) -> dict[int, str]:
+    """The living processes of a process group: id -> command line."""
+    found = {}
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            state, _, group = place.joinpath("stat").read_text().rpartition(")")[2].split()[:3]
+            if int(group) == leader and state != "Z":
+                found[int(place.name)] = place.joinpath("cmdline").read_text().replace("\0", " ")
+        except (OSError, ValueError):
+            continue  # it has just ended
+    return found
+
+
+def _copy(source: Path, target: Path) -> None:
+    """A copy with its links, hard ones too."""
+    subprocess.run(["rm", "-rf", str(target)], check=True)
+    subprocess.run(["cp", "-a", str(source), str(target)], check=True)

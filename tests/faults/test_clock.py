@@ -1,0 +1,78 @@
+"""A clock that jumps while a run is at work, and one that is wrong from the start: the same bytes come out.
+
+A small library stands between the run and the C library's clock, in every process of it, Python or not. What it moves
+is the time of day. Times that the kernel writes (of files) and the clock by which waiting is measured are not moved;
+nor are they on a machine whose time is set.
+"""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from job import Job, Run, Undisturbed
+from whole import problems, state
+
+pytest_plugins = ["fault_fixtures"]
+
+SOURCE = Path(__file__).with_name("clock.c")
+DAY = 86400
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The compiled library."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("the library that moves the clock has to be compiled, and there is no C compiler")
+    made = tmp_path_factory.mktemp("clock") / "clock.so"
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", str(made), str(SOURCE)], check=True)
+    return made
+
+
+class Clock:
+    """The clock of the runs that are given `environment`; it can be set while they work."""
+
+    def __init__(self, library: Path, place: Path) -> None:
+        self._place = place
+        self.environment = {"LD_PRELOAD": str(library), "CTK_CLOCK": str(place)}
+        self.move(0)
+
+    def move(self, seconds: int) -> None:
+        """Makes it that many seconds fast."""
+        with self._place.open("r+b" if self._place.exists() else "wb") as file:
+            file.write(struct.pack("q", seconds))  # in place: the runs have it mapped
+
+
+@pytest.fixture
+def clock(library: Path, tmp_path: Path) -> Clock:
+    return Clock(library, tmp_path / "seconds")
+
+
+def test_the_clock_is_moved_for_python_and_for_programs(clock: Clock) -> None:
+    clock.move(-400 * DAY)
+    for words in (["date", "+%s"], [sys.executable, "-c", "import time; print(int(time.time()))"]):
+        shown = subprocess.run(
+            words, env={**clock.environment, "PATH": "/usr/bin:/bin"}, capture_output=True, text=True
+        )
+        assert abs(int(shown.stdout) - (time.time() - 400 * DAY)) < DAY, words
+
+
+@pytest.mark.parametrize("jumps", [(400 * DAY, -400 * DAY), (-12000 * DAY, 3 * DAY)], ids=["forward", "back"])
+def test_a_clock_that_jumps_in_the_middle_of_a_run_changes_nothing(
+    job: Job, right: Undisturbed, clock: Clock, jumps: tuple[int, int]
+) -> None:
+    """At the first request to the index, and again while builds are at work."""
+    run = Run(job.world, **clock.environment)
+    for station, seconds in zip(("fetch", "build"), jumps, strict=True):
+        run.reach(station)
+        clock.move(seconds)
+    assert run.wait() == 0, run.said
+    channel = job.world.workspace.channel
+    assert problems(channel, job.world.base) == []
+    assert state(channel) == right.after

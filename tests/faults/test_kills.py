@@ -1,0 +1,63 @@
+"""A run that is killed leaves a whole channel, and the next one ends as if nothing had been: `kills` has the how."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import time
+from pathlib import Path
+
+from job import STATIONS, Job, Undisturbed
+from kills import points
+from whole import damaged, installed
+from world import command, ctk
+
+SEED, KILLS = 20260, 10
+INSTALLED = ("cuda-crt", "cuda-pathfinder")
+
+pytest_plugins = ["fault_fixtures"]
+
+
+def test_the_job_has_something_to_do_at_every_station(right: Undisturbed) -> None:
+    assert set(right.changes) >= {"fetch", "build", "index", "audit", "package tests", "publish"}
+    assert set(right.seconds) == set(STATIONS)
+    new = set(right.after) - set(right.before)
+    assert {"cuda-crt", "cuda-profiler-api", "cuda-version"} <= {
+        name.partition("/")[2].rsplit("-", 2)[0] for name in new
+    }
+    assert any("pathfinder-1.9.0" in name for name in set(right.before) - set(right.after))
+
+
+def test_kills_at_points_of_the_whole_run_do_no_harm(job: Job, right: Undisturbed) -> None:
+    outcomes = [job.killed(point, right) for point in points(KILLS, right, random.Random(SEED))]
+    assert [line for outcome in outcomes for line in outcome.complaints] == []
+    assert len({o.station for o in outcomes}) >= 5
+    assert {o.point.whom for o in outcomes} == {"group", "main"}
+
+
+def test_an_environment_whose_creation_is_killed_is_completed_by_the_next_run(
+    job: Job, right: Undisturbed, tmp_path: Path
+) -> None:
+    world, prefix, chance = job.world, tmp_path / "env", random.Random(SEED)
+    create = ["env", "create", *INSTALLED, "--prefix", str(prefix), "--base", str(world.base)]
+    for _ in range(3):
+        process = subprocess.Popen(
+            command(create), env=world.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        while not (prefix / "conda-meta").exists() and process.poll() is None:
+            time.sleep(0.001)
+        time.sleep(chance.uniform(0, 0.05))
+        process.kill()
+        process.wait()
+    done = ctk(world, *create)
+    assert done.returncode == 0, done.stderr
+    assert damaged(prefix) == []
+    assert {"python", *INSTALLED} <= installed(prefix)
+    # A note that is half there, and no word yet that all is installed.
+    (note,) = (prefix / "conda-meta").glob("cuda-crt-13*.json")
+    note.write_bytes(note.read_bytes()[:100])
+    (prefix / "conda-meta" / "ctk.json").unlink()
+    done = ctk(world, *create)
+    assert done.returncode == 0, done.stderr
+    assert damaged(prefix) == []
+    assert {"python", *INSTALLED} <= installed(prefix)
