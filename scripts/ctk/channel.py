@@ -20,11 +20,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from rattler import Subdir
 from rattler.index import index_fs
 from rattler.package_streaming import PackageArchive
 
+from ctk import notes
 from ctk.build import Built
 from ctk.coroutines import run
 from ctk.disk import disk_errors
@@ -66,17 +68,20 @@ def stage(built: Iterable[Built], channel: Path) -> Staged:
     Raises:
         NoSpace: The disk is full; the channel in place stays as it was.
     """
-    before = _contents(channel.resolve())
-    wanted = {**before, **{b.id: [str(p) for p in b.packages] for b in built}}
-    wanted = {i: files for i, files in wanted.items() if all(Path(f).exists() for f in files)}
-    files = sorted({f for group in wanted.values() for f in group})
+    current = channel.resolve()
+    before = _contents(current)
+    fresh = {f"{p.parent.name}/{p.name}": p for b in built for p in b.packages}
+    made = {b.id: {"key": b.key, "packages": [f"{p.parent.name}/{p.name}" for p in b.packages]} for b in built}
+    wanted = {i: note for i, note in before.items() if all((current / n).exists() for n in note["packages"])} | made
+    # What other builds made is taken from the channel itself: the cache may have been deleted since.
+    files = {n: fresh.get(n, current / n) for note in wanted.values() for n in note["packages"]}
     changed = wanted != before or not (channel / "noarch" / "repodata.json").exists()
-    path = channel.resolve()
+    path = current
     if changed:
         with disk_errors(channel.parent):
             path = _assemble(channel, wanted, files)
-    counts = dict(sorted(Counter(Path(f).parent.name for f in files).items()))
-    return Staged(channel, path, counts, sum(Path(f).stat().st_size for f in files), changed)
+    counts = dict(sorted(Counter(name.partition("/")[0] for name in files).items()))
+    return Staged(channel, path, counts, sum(f.stat().st_size for f in files.values()), changed)
 
 
 def commit(staged: Staged) -> None:
@@ -155,15 +160,14 @@ def packages(channel: Path) -> list[Path]:
     return sorted(channel.resolve().glob("*/*.conda"))
 
 
-def _contents(state: Path) -> dict[str, list[str]]:
-    """Build id -> package files of a state. Kept beside it: it names files of this machine."""
-    try:
-        return json.loads(state.with_suffix(".json").read_text())
-    except (FileNotFoundError, json.JSONDecodeError):
-        return {}
+def _contents(state: Path) -> dict[str, dict[str, Any]]:
+    """Build id -> ``key`` and ``packages`` (names below the state) of what made a state. Kept beside it."""
+    found = notes.read(state.with_suffix(".json"))
+    entries = found.items() if isinstance(found, dict) else ()
+    return {i: note for i, note in entries if notes.packages(note) is not None and isinstance(note.get("key"), str)}
 
 
-def _assemble(channel: Path, wanted: Mapping[str, list[str]], files: list[str]) -> Path:
+def _assemble(channel: Path, wanted: Mapping[str, Mapping[str, Any]], files: Mapping[str, Path]) -> Path:
     states = _states(channel)
     states.mkdir(parents=True, exist_ok=True)
     known = history(channel)
@@ -175,8 +179,8 @@ def _assemble(channel: Path, wanted: Mapping[str, list[str]], files: list[str]) 
             (states / f"{number}.json").unlink(missing_ok=True)
     state = states / str(max(known.next_number, 1 + max(numbers, default=0)))
     (state / "noarch").mkdir(parents=True)
-    for file in map(Path, files):
-        target = state / file.parent.name / file.name
+    for name, file in sorted(files.items()):
+        target = state / name
         target.parent.mkdir(exist_ok=True)
         try:
             os.link(file, target)

@@ -35,7 +35,8 @@ from ctk import fetch
 from ctk.artefact.check import check
 from ctk.artefact.names import clashes, wrong_with
 from ctk.errors import ArtefactRefused
-from ctk.lock import Artefact, dump
+from ctk.lock import Artefact
+from ctk.lock_text import dump
 from ctk.paths import Workspace
 from ctk.pipeline import Index
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -104,3 +106,30 @@ def test_a_solver_reads_the_channel(made: tuple[build.Built, ...], tmp_path: Pat
     channel.commit(channel.stage(made, place))
     pick = solve(Scenario(("follower",), "linux-64"), [place])
     assert [r.name.normalized for r in pick.records] == ["follower", "hello"]
+
+
+def test_what_other_builds_made_stays_when_the_cache_is_deleted(tmp_path: Path) -> None:
+    checkout = tiny_checkout(tmp_path / "checkout")
+    planned = tiny_plan(checkout)
+    fetch.fetch(planned.artefacts, checkout, Index)
+    hello, follower = build.run(planned, checkout).built
+    place = tmp_path / "channel"
+    channel.commit(channel.stage([follower], place))
+    shutil.rmtree(follower.packages[0].parents[1])
+    channel.commit(channel.stage([hello], place))
+    assert names(place, "noarch") == {follower.packages[0].name}
+    assert names(place, "linux-64") == {hello.packages[0].name}
+    assert not channel.stage([hello], place).changed
+
+
+def test_two_builds_that_give_one_file_name_do_not_write_into_the_cache(
+    made: tuple[build.Built, ...], tmp_path: Path
+) -> None:
+    other = tmp_path / "other" / "linux-64" / made[0].packages[0].name
+    other.parent.mkdir(parents=True)
+    other.write_bytes(made[0].packages[0].read_bytes())
+    before = made[0].packages[0].read_bytes(), made[0].packages[0].stat().st_ino
+    second = replace(made[0], id="again", key="another", packages=(other,))
+    channel.commit(channel.stage([*made, second], tmp_path / "channel"))
+    assert names(tmp_path / "channel", "linux-64") == {other.name}
+    assert (made[0].packages[0].read_bytes(), made[0].packages[0].stat().st_ino) == before
