@@ -135,3 +135,25 @@ def test_an_environment_that_finds_a_full_disk_is_completed_by_the_next_run(
         assert done.returncode == 0, done.stderr
         assert damaged(there.see(prefix)) == []
         assert "unchanged: " in ctk(world, *create, prefix=there.prefix).stdout
+
+
+def test_a_published_folder_that_is_full_or_read_only_stays_as_it_was(
+    job: Job, right: Undisturbed, tmp_path: Path
+) -> None:
+    world, folder = job.world, tmp_path / "www"
+    publish = ["publish", "--to", str(folder)]
+    assert ctk(world, *publish).returncode == 0
+    before = state(folder)
+    assert ctk(world, *world.build(OLD, NEW)).returncode == 0
+    with mounts(read_only("folder"), folder=folder) as there:
+        refused(ctk(world, *publish, prefix=there.prefix), f"cannot write {folder}")
+    with mounts(small(folder=8_000), folder=folder) as there:
+        refused(ctk(world, *publish, prefix=there.prefix), f"no space left in {folder}")
+        # Packages may have arrived; the index, and what it names, is as it was.
+        assert before.items() <= state(there.see(folder)).items()
+        there.enlarge(folder)
+        done = ctk(world, *publish, prefix=there.prefix)
+        assert done.returncode == 0, done.stderr
+        assert set(state(there.see(folder))) >= set(right.after)
+        checked = ctk(world, "channel", "check", str(folder), prefix=there.prefix)
+        assert [line for line in checked.stdout.splitlines() if "orphan" in line or "index" in line] == []
