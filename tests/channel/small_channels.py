@@ -30,7 +30,7 @@ def build(folder: Path, *drafts: Draft) -> Path:
     folder.parent.mkdir(parents=True, exist_ok=True)
     place = folder.with_name(f"{folder.name}-packages") / str(len(list(folder.parent.iterdir())))
     files = tuple(draft.write(place) for draft in drafts)
-    channel.commit(channel.stage([Built("all", "key", files, 0.0, False)], folder))
+    channel.commit(channel.stage([Built("all", place.name, files, 0.0, False)], folder))
     return folder.resolve()
 
 
