@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from email.message import Message
 from email.parser import BytesParser
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from packaging.version import Version
 from ctk import base, compilers, environment, interpreter
 from ctk.errors import NotPublished
 from ctk.fetch import fetch, stored
-from ctk.index import Index, IndexFile
+from ctk.index import Index
 from ctk.lock import load
 from ctk.lock_text import dump, variant_config
 from ctk.paths import Workspace
@@ -35,61 +34,6 @@ def checkout(project: Workspace, tmp_path: Path) -> Workspace:
     shutil.copytree(project.recipes / "common", tmp_path / "recipes" / "common")
     shutil.copy(project.build_config, tmp_path)
     return Workspace(tmp_path)
-
-
-class FakeIndex:
-    """Wheels of made-up versions: (name, version, tag) -> what it requires."""
-
-    def __init__(self, wheels: dict[tuple[str, str, str], list[str]]) -> None:
-        self.wheels = {self._file(*key): needs for key, needs in wheels.items()}
-        self.keys = list(wheels)
-
-    @staticmethod
-    def _file(name: str, version: str, tag: str) -> str:
-        return f"{name.replace('-', '_')}-{version}-{tag}.whl"
-
-    def files(self, distribution: str) -> tuple[IndexFile, ...]:
-        names = [(n, v, self._file(n, v, t)) for n, v, t in self.keys if n == distribution]
-        return tuple(IndexFile(n, v, f, hashlib.sha256(f.encode()).hexdigest(), f) for n, v, f in names)
-
-    def metadata(self, file: IndexFile) -> Message:
-        return BytesParser().parsebytes("".join(f"Requires-Dist: {need}\n" for need in self.wheels[file.file]).encode())
-
-    def sha256(self, file: IndexFile) -> str:
-        return str(file.sha256)
-
-    def size(self, file: IndexFile) -> int:
-        return 1
-
-
-def an_index(**numpy_tags: str) -> FakeIndex:
-    tags = "cp311-cp311-manylinux_2_28_x86_64", "cp312-cp312-manylinux_2_28_x86_64"
-    wheels = {("numba", "0.2", tag): ["llvmlite<3,>=2", "numpy<2.6", "tbb; extra == 'tbb'"] for tag in tags}
-    wheels |= {("llvmlite", version, tag): [] for version in ("2.0", "2.1", "3.0", "4.0rc1") for tag in tags}
-    wheels |= {("numpy", version.removeprefix("v").replace("_", "."), tag): [] for version, tag in numpy_tags.items()}
-    wheels |= {(name, "1.0", "py3-none-any"): [] for name in base.PROJECTS[3:]}
-    return FakeIndex(wheels)
-
-
-def test_the_newest_versions_that_accept_each_other_are_locked() -> None:
-    tag = "cp311-cp311-manylinux_2_28_x86_64"
-    made = base.base_release(an_index(v2_6=tag, v2_4=tag), ["cp311", "cp312"])  # type: ignore[arg-type]
-    versions = {name: component.version for name, component in made.components.items()}
-    assert versions == dict.fromkeys(base.PROJECTS, "1.0") | {"llvmlite": "2.1", "numba": "0.2", "numpy": "2.4"}
-    assert set(made.components["pip"].artefacts) == {NOARCH}
-
-
-def test_a_version_that_leaves_out_the_oldest_python_is_not_locked() -> None:
-    index = an_index(v2_5="cp312-cp312-manylinux_2_28_x86_64", v2_4="cp311-cp311-manylinux_2_28_x86_64")
-    numpy = base.base_release(index, ["cp311", "cp312"]).components["numpy"]  # type: ignore[arg-type]
-    assert numpy.version == "2.4"
-    assert numpy.artefacts["linux-64-cp312"] is None
-
-
-def test_a_set_that_cannot_be_is_refused_by_name() -> None:
-    index = an_index(v3_0="cp311-cp311-manylinux_2_28_x86_64")
-    with pytest.raises(NotPublished, match=r"numpy<2\.6 for cp311"):
-        base.base_release(index, ["cp311"])  # type: ignore[arg-type]
 
 
 def test_the_lock_survives_load_and_dump(project: Workspace) -> None:
