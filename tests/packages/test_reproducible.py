@@ -31,7 +31,7 @@ def _same_again(where: Workspace, folder: Path) -> None:
 
 def test_every_package_says_what_it_is_made_of(built: Workspace, all_platforms: Path) -> None:
     """The artefacts are those of a release lock, and the time in the index is that of the newest of them."""
-    locked = {a.sha256: a for lock in release_locks(built).values() for a in lock.artefacts}
+    locked = {a for lock in release_locks(built).values() for a in lock.artefacts}
     seen = set()
     for folder in (built.channel, all_platforms):
         for index in sorted(folder.glob("*/repodata.json")):
@@ -44,7 +44,7 @@ def test_every_package_says_what_it_is_made_of(built: Workspace, all_platforms: 
                 origin = said.provenance
                 assert record["timestamp"] == origin.timestamp * 1000
                 for given in origin.inputs:
-                    assert locked[given.artefact.sha256] == given.artefact
+                    assert given.artefact in locked
                     seen.add(given.artefact.target)
                 if origin.inputs:
                     assert origin.timestamp == max(i.artefact.uploaded for i in origin.inputs)
