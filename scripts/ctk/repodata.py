@@ -20,7 +20,7 @@ from ctk.platforms import NOARCH
 from ctk.rendered import Rendered
 
 # What only a built package, or its indexing, adds to a record.
-FROM_BUILD = frozenset({"size", "md5", "sha256", "timestamp", "indexed_timestamp"})
+FROM_BUILD = frozenset({"size", "md5", "sha256", "timestamp"})
 
 _FILE = "repodata.json"
 
