@@ -232,14 +232,15 @@ def nothing_outside(work: Path) -> None:
 
 
 @LINUX
-@pytest.mark.parametrize("variable", ["VERSION", "CUDA_VERSION", "PKGCONFIG"])
-@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    # PKGCONFIG is a word of a recipe and not of a lock: a path in it is the recipe's own.
+    [(v, t) for v in ("VERSION", "CUDA_VERSION", "PKGCONFIG") for t in HOSTILE if v != "PKGCONFIG" or "/" not in t],
+)
 def test_the_layout_script_uses_what_it_is_given_as_text(tmp_path: Path, variable: str, text: str) -> None:
     work = tmp_path / "work"
     work.mkdir()
     staged(work)
-    if variable == "PKGCONFIG" and "/" in text:
-        pytest.skip("a recipe names the libraries, and no lock")
     given = {"VERSION": "13.4.92", "CUDA_VERSION": "13.4", "PKGCONFIG": "cudart", variable: text}
     run("recipes/common/layout.sh", work, **given)
     nothing_outside(work)
