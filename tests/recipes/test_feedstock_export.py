@@ -100,7 +100,7 @@ def test_rattler_build_makes_the_same_packages_from_the_folder_alone(
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    made = [p for p in output.glob("*/*.conda")]
+    made = list(output.glob("*/*.conda"))
     assert len(made) == {"cuda-version": 2, "cuda-cudart": 12, "cuda-core": 2}[name]
     compared = 0
     for package in made:

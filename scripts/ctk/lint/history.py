@@ -1,0 +1,71 @@
+"""The packages of a checkout beside those that an earlier revision planned, as far as they can differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+from ctk.errors import CtkError
+from ctk.lint.published import Made, Revision, changes, checkout, packages, revision
+from ctk.paths import Workspace
+from ctk.recipes import Recipe
+
+
+class History:
+    """What is planned now and what was planned then.
+
+    Args:
+        workspace: The checkout.
+        asked: The git revision that was published, where the user names it.
+        recipes: The folders of the recipes that can be read.
+    """
+
+    def __init__(self, workspace: Workspace, asked: str | None, recipes: Sequence[Path]) -> None:
+        self._workspace, self._asked, self._recipes = workspace, asked, recipes
+
+    @cached_property
+    def _revision(self) -> Revision | None:
+        return revision(self._workspace.root, self._asked)
+
+    @property
+    def compared(self) -> str:
+        """The revision that is compared with, for a person."""
+        return self._revision.said if self._revision else ""
+
+    @property
+    def certain(self) -> bool:
+        """Whether that revision is known to be published."""
+        return self._revision is not None and self._revision.certain
+
+    @cached_property
+    def _changed(self) -> frozenset[str]:
+        """The recipes whose packages can differ from those of that revision."""
+        if self._revision is None:
+            return frozenset()
+        root = self._workspace.root
+        files = changes(root, self._revision.commit)
+        if any(not file.startswith("recipes/") for file in files):
+            return frozenset(folder.name for folder in self._recipes)
+        changed = {(root / file).resolve() for file in files}
+        found = (folder.resolve() for folder in self._recipes)
+        return frozenset(folder.name for folder in found if changed & set(Recipe(folder.name, folder).files()))
+
+    @cached_property
+    def planned(self) -> dict[str, Made]:
+        """The packages of the recipes that changed since that revision, as they would be made now."""
+        return self._packages(self._workspace)
+
+    @cached_property
+    def published(self) -> dict[str, Made]:
+        """The same as they were planned there; nothing where this revision of the tools cannot read it."""
+        if self._revision is None or not self._changed:
+            return {}
+        with checkout(self._workspace.root, self._revision.commit) as there:
+            return self._packages(there)
+
+    def _packages(self, workspace: Workspace) -> dict[str, Made]:
+        try:
+            return packages(workspace, self._changed) if self._changed else {}
+        except CtkError:  # the other checks say why
+            return {}
