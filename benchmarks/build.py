@@ -18,6 +18,7 @@ from pathlib import Path
 import zstandard
 
 from ctk import build, channel, fetch, pipeline
+from ctk.figures import RATIO, record
 from ctk.index import Index
 from ctk.paths import Workspace, workspace
 from ctk.plan import Plan, Request, plan
@@ -33,9 +34,13 @@ def main() -> None:
     parser.add_argument("--platform", default=this_platform())
     parser.add_argument("--level", type=int, default=3, help="zstd level")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--record", action="store_true", help="append the figures to benchmarks/history.jsonl")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ctk-benchmark-") as scratch:
-        measure(fresh_checkout(Path(scratch)), options.release, options.platform, options.level, options.jobs)
+        where = fresh_checkout(Path(scratch))
+        found = measure(where, options.release, options.platform, options.level, options.jobs)
+        if options.record:
+            record(workspace(), "build", ((f"{options.release} {row}", value, unit) for row, value, unit in found))
 
 
 def fresh_checkout(folder: Path) -> Workspace:
@@ -47,7 +52,8 @@ def fresh_checkout(folder: Path) -> Workspace:
     return Workspace(folder)
 
 
-def measure(where: Workspace, release: str, subdir: str, level: int, jobs: int) -> None:
+def measure(where: Workspace, release: str, subdir: str, level: int, jobs: int) -> list[tuple[str, float, str]]:
+    """Prints a table; returns the figures to keep."""
     report = Reporter()
     planned = plan(published_set(where), Request([release], platforms=[subdir]), python_tags(where.build_config))
     read = sum(a.size for a in planned.artefacts)
@@ -89,6 +95,10 @@ def measure(where: Workspace, release: str, subdir: str, level: int, jobs: int) 
             ("build / limit", f"{times['build'] / bound:.2f}"),
         ],
     )
+    return [
+        *((name, seconds, "s") for name, seconds in times.items()),
+        ("build / limit", times["build"] / bound, RATIO),
+    ]
 
 
 def limit(planned: Plan, where: Workspace, level: int, jobs: int) -> float:

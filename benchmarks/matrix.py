@@ -12,7 +12,7 @@ import os
 import resource
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,8 +20,9 @@ from build import fresh_checkout, limit  # benchmarks/build.py
 
 from ctk import build, channel, fetch
 from ctk.audit import ScanCache, audit_packages
+from ctk.figures import RATIO, record
 from ctk.index import Index
-from ctk.paths import Workspace
+from ctk.paths import Workspace, workspace
 from ctk.plan import Plan, Request, plan
 from ctk.platforms import PLATFORMS, this_platform
 from ctk.project import published_set, python_tags
@@ -64,6 +65,7 @@ def main() -> None:
     parser.add_argument("--level", type=int, default=3, help="zstd level")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--scratch", type=Path, help="where to work; needs about 10 GB (default: the temporary folder)")
+    parser.add_argument("--record", action="store_true", help="append the figures to benchmarks/history.jsonl")
     options = parser.parse_args()
     report = Reporter()
     with tempfile.TemporaryDirectory(prefix="ctk-benchmark-", dir=options.scratch) as scratch:
@@ -71,6 +73,16 @@ def main() -> None:
         cost = measure(where, options.release, options.platform, options.level, options.jobs)
         show(cost, options.release, options.platform, options.level, report)
         project(cost, where, report)
+        if options.record:
+            record(workspace(), "matrix", recorded(cost, f"{options.release} for {options.platform}"))
+
+
+def recorded(cost: Cost, what: str) -> Iterator[tuple[str, float, str]]:
+    """The figures to keep."""
+    for name, seconds in cost.wall.items():
+        yield f"{what}: {name}", seconds, "s"
+    yield f"{what}: unchanged", cost.unchanged, "s"
+    yield f"{what}: build / limit", cost.wall["build"] / cost.limit, RATIO
 
 
 def planned(where: Workspace, releases: Iterable[str] = (), platforms: Iterable[str] = ()) -> Plan:

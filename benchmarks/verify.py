@@ -17,6 +17,7 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
+from ctk.figures import RATIO, record
 from ctk.lock import release_locks
 from ctk.paths import workspace
 from ctk.report import Reporter
@@ -39,6 +40,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("count", nargs="?", type=int, default=4000, help="scenarios in the sample")
     parser.add_argument("--whole", action="store_true", help="time the default scenarios of `ctk verify` as well")
+    parser.add_argument("--record", action="store_true", help="append the figures to benchmarks/history.jsonl")
     options = parser.parse_args()
     where, report = workspace(), Reporter()
 
@@ -57,14 +59,27 @@ def main() -> None:
         ways[f"{CORES} processes"] = partial(in_processes, folders=solved.folders)
         if "libsolv" in clients.installed(where):
             ways["libsolv, one core"] = partial(clients.solver("libsolv", where).solve_all, channels=solved.folders)
-        rows = [measure(name, solve, questions) for name, solve in ways.items()]
+        measured = [measure(name, solve, questions) for name, solve in ways.items()]
+        rows = [(name, f"{seconds:.1f}", f"{rate:.0f}", f"{cpu:.2f}") for name, seconds, rate, cpu in measured]
         title = f"{len(questions)} of {len(every)} scenarios on {CORES} cores; {planned:.1f} s to plan before"
         report.table(title, ["way", "seconds", "solves/s", "CPU ms each"], rows, ["seconds", "solves/s", "CPU ms each"])
+        if options.record:
+            record(where, "verify", recorded(measured))
         if options.whole:
             whole(Tally(known, solved), RattlerSolver(), every.covering(), report)
 
 
-def measure(name: str, solve: Callable[[Sequence[Scenario]], Iterator[Answer]], questions: Sequence[Question]) -> tuple:
+def recorded(measured: Sequence[tuple[str, float, float, float]]) -> Iterator[tuple[str, float, str]]:
+    """The figures to keep: the CPU time of each way, and how much faster each is than one at a time."""
+    for name, _, rate, cpu in measured:
+        yield f"CPU time of a solve, {name}", cpu, "ms"
+        if name != measured[0][0]:
+            yield f"solves a second, {name} / {measured[0][0]}", rate / measured[0][2], RATIO
+
+
+def measure(
+    name: str, solve: Callable[[Sequence[Scenario]], Iterator[Answer]], questions: Sequence[Question]
+) -> tuple[str, float, float, float]:
     """One row: a way to solve, seconds, solves a second, milliseconds of CPU time for each."""
     asked = [scenario(question) for question in questions]
     start, busy = time.perf_counter(), cpu_seconds()
@@ -72,7 +87,7 @@ def measure(name: str, solve: Callable[[Sequence[Scenario]], Iterator[Answer]], 
     seconds, busy = time.perf_counter() - start, cpu_seconds() - busy
     if answered != len(asked):
         sys.exit(f"{name}: {answered} of {len(asked)} answered")
-    return name, f"{seconds:.1f}", f"{answered / seconds:.0f}", f"{1000 * busy / answered:.2f}"
+    return name, seconds, answered / seconds, 1000 * busy / answered
 
 
 def whole(tally: Tally, solver: Solver, questions: Sequence[Question], report: Reporter) -> None:

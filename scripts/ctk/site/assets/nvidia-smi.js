@@ -1,0 +1,73 @@
+// Reads what nvidia-smi prints, and names of GPUs: which driver and which compute capability that is.
+// What a solver makes of them is not worked out here, nor anywhere else in these pages: it was solved before.
+"use strict";
+
+/** The compute capability of a name such as "NVIDIA H100 80GB HBM3"; null where the list has no such GPU.
+ *
+ * A name that nvidia-smi cut short ("GeForce RTX 5070 ...") counts where all that it may be have the same one.
+ */
+function gpuOfName(text, listed) {
+  const bare = (name) => name.trim().toLowerCase().replace(/^nvidia\s+/, "").replace(/^tesla\s+/, "");
+  const wanted = bare(text);
+  if (!wanted) return null;
+  const names = Object.keys(listed).map((name) => [bare(name), listed[name]]);
+  const cut = wanted.match(/^(.+?)\s*\.\.\.$/);
+  if (cut) {
+    const found = new Set(names.filter(([name]) => name.startsWith(cut[1])).map(([, gpu]) => gpu));
+    return found.size === 1 ? [...found][0] : null;
+  }
+  const short = (name) => name.replace(/^(geforce|quadro)\s+/, "");
+  let best = ["", null];
+  for (const [name, gpu] of names) {
+    for (const form of [name, short(name)]) {
+      const next = wanted.charAt(form.length);
+      if (form.length > best[0].length && wanted.startsWith(form) && /^$|[\s,(-]/.test(next)) best = [form, gpu];
+    }
+  }
+  return best[1];
+}
+
+/** The compute capability that somebody typed: 9.0, sm_90, 90, or a name; null where it cannot be told. */
+function gpuOfText(text, listed) {
+  const number = text.trim().toLowerCase().match(/^(?:(\d{1,2})\.(\d)|(?:sm_|compute_)?([3-9]|\d\d)(\d))[af]?$/);
+  if (number) return `${Number(number[1] ?? number[3])}.${number[2] ?? number[4]}`;
+  return gpuOfName(text, listed);
+}
+
+/** What nvidia-smi's output says.
+ *
+ * Returns {driver, gpus, unknown, note}: the CUDA version (null: no driver; undefined: it does not say), the compute
+ * capabilities, the names that the list does not have, and a sentence for the reader. `wrong` where it is no such output.
+ */
+function readNvidiaSmi(text, listed) {
+  if (/nvidia-smi has failed|couldn't communicate with the nvidia driver/i.test(text)) {
+    return { driver: null, gpus: [], unknown: [], note: "nvidia-smi reached no driver, so none is chosen." };
+  }
+  if (/nvidia-smi.{0,80}(not found|not recognized)/is.test(text)) {
+    return { driver: null, gpus: [], unknown: [], note: "There is no nvidia-smi on that machine, so no driver is chosen." };
+  }
+  const version = text.match(/CUDA(?:\s+UMD)?\s+Version\s*:\s*(\d+)\.(\d+)/i);
+  const names = [
+    ...text.matchAll(/^\|\s*\d+\s+(\S.*?)\s+(?:On|Off|N\/A|WDDM|TCC|MCDM)\s*\|/gm),
+    ...text.matchAll(/^\s*GPU \d+: (.+?) \(UUID/gm),
+    ...text.matchAll(/^\s*Product Name\s*:\s*(.+?)\s*$/gm),
+  ].map((match) => match[1]);
+  const gpus = [];
+  const unknown = [];
+  if (/compute_cap/.test(text)) {
+    for (const match of text.matchAll(/(?:^|,\s*)(\d{1,2}\.\d)\s*$/gm)) gpus.push(match[1]);
+  }
+  for (const name of new Set(names)) {
+    const gpu = gpuOfName(name, listed);
+    if (gpu) gpus.push(gpu);
+    else unknown.push(name);
+  }
+  const driver = version ? `${Number(version[1])}.${Number(version[2])}` : undefined;
+  if (driver === undefined && !gpus.length && !unknown.length) {
+    const note = /nvidia-smi/i.test(text)
+      ? "This names no CUDA version. Paste all that nvidia-smi prints, from its first line on."
+      : "This is not what nvidia-smi prints: there is no CUDA version and no GPU in it. Choose below instead.";
+    return { driver, gpus, unknown, note, wrong: true };
+  }
+  return { driver, gpus, unknown, note: "" };
+}

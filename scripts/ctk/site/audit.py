@@ -1,0 +1,100 @@
+"""The page of the audit: what every check found in the packages of the channel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from ctk import exclusions
+from ctk.audit import PACKAGE_CHECKS, AuditReport, Check, ScanCache, audit_packages
+from ctk.audit.cache import scan_key
+from ctk.audit.checks import CHECKS, PROBES
+from ctk.audit.scan import file_sha256
+from ctk.scratch import machine_paths
+from ctk.site.content import Site
+from ctk.site.page import Page, render
+
+SHOWN = 200  # findings; more are counted
+
+
+@dataclass(frozen=True)
+class Row:
+    """A check.
+
+    Attributes:
+        scope: What it looks at.
+        help: Its docstring, as one line.
+        found: Findings; None where no audit is known.
+    """
+
+    name: str
+    scope: str
+    help: str
+    blocks: bool
+    found: int | None
+
+
+def pages(site: Site) -> Iterator[Page]:
+    """The page; without findings where no audit of these very packages is known."""
+    files = [entry.path for entry in site.entries if entry.path.is_file()]
+    missing = [entry.file for entry in site.entries if not entry.path.is_file()]
+    unread = unaudited(site, files)
+    left_out = exclusions.load(site.workspace)
+    report = None if unread or not files else audit(site, files)
+    yield render(
+        site,
+        "audit.html",
+        "audit.html",
+        title="The audit",
+        description="Every package is opened and held to written rules before it is published.",
+        rows=[_row(check, report) for check in CHECKS],
+        report=report,
+        findings=report.findings[:SHOWN] if report else (),
+        packages=len(files),
+        unread=len(unread),
+        missing=missing,
+        excluded=[(e.component, _releases(e.releases), e.reason) for e in left_out.excluded],
+        unpublished=[(e.name, _releases(e.releases), e.reason) for e in left_out.unpublished],
+    )
+
+
+def unaudited(site: Site, files: list[Path]) -> list[Path]:
+    """Packages that were not read by an audit as they are, with the checks as they are."""
+    cache, forbidden = ScanCache(site.workspace.cache / "audit"), machine_paths(site.workspace)
+    return [
+        file
+        for file in files
+        if not (cache.folder / f"{scan_key(file_sha256(file), forbidden, PROBES)}.json").is_file()
+    ]
+
+
+def audit(site: Site, files: list[Path]) -> AuditReport:
+    """The checks, over what the audit has read before: the report says what is true of the packages now."""
+    base = sorted(site.workspace.base_channel.resolve().glob("*/*.conda"))
+    return audit_packages(
+        files,
+        forbidden_paths=machine_paths(site.workspace),
+        base=base,
+        cache=ScanCache(site.workspace.cache / "audit"),
+    )
+
+
+def _releases(specifier: SpecifierSet) -> str:
+    """``<12.3`` as ``before 12.3``."""
+    words = {">=": "from", "<=": "up to", "<": "before", ">": "after", "==": ""}
+    ordered = sorted(specifier, key=lambda part: Version(part.version.removesuffix(".*")))
+    return ", ".join(f"{words.get(part.operator, part.operator)} {part.version}".strip() for part in ordered) or "all"
+
+
+def _row(check: type[Check], report: AuditReport | None) -> Row:
+    return Row(
+        check.id(),
+        "each package" if check in PACKAGE_CHECKS else "all together",
+        " ".join(check.help().replace("``", "").split()),
+        check.severity == "error",
+        report.checks.get(check.id(), 0) if report else None,
+    )

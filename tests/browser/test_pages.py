@@ -1,0 +1,111 @@
+"""Every page of the site, wide and narrow, light and dark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from browsing import WIDTHS, axe
+
+from conftest import Open
+
+
+def pages(site: Path) -> list[str]:
+    return sorted(path.relative_to(site).as_posix() for path in site.rglob("*.html"))
+
+
+@pytest.mark.parametrize("what", ["top", "packages", "releases"])
+def test_every_page_is_accessible_fits_the_window_and_asks_no_other_host(
+    window: Open, site_folder: Path, width: str, scheme: str, what: str
+) -> None:
+    mine = [page for page in pages(site_folder) if (page.partition("/")[0] if "/" in page else "top") == what]
+    seen, found = window(width=WIDTHS[width], scheme=scheme), []
+    for page in mine:
+        seen.open(site_folder / page)
+        found += [f"{page}: {line}" for line in axe(seen.page)]
+        if wider := seen.overflow():
+            found.append(f"{page}: {wider} px wider than the window")
+    assert found == []
+    assert mine, f"the site has no page of {what}"
+
+
+def test_what_pages_look_like_is_kept_as_pictures(window: Open, site_folder: Path, width: str, scheme: str) -> None:
+    seen = window(width=WIDTHS[width], scheme=scheme)
+    for page in kinds(site_folder):
+        seen.open(site_folder / page)
+        picture = seen.screenshot(f"{page.removesuffix('.html').replace('/', '-')}-{scheme}-{width}")
+        assert picture.stat().st_size > 10_000, f"the picture of {page} is empty"
+
+
+def test_the_list_of_packages_is_searched_with_the_keyboard_alone(window: Open) -> None:
+    page = window("packages.html").page
+    for _ in range(200):  # from the top of the page, as somebody without a mouse
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.id") == "search":
+            break
+    assert page.evaluate("document.activeElement.id") == "search"
+    rows, status = page.locator("#package-rows tr:visible"), page.locator("#matches")
+    every = rows.count()
+    assert status.inner_text() == f"{every} packages"
+    page.keyboard.type("NVRTC files")
+    assert rows.locator("a").all_inner_texts() == ["cuda-nvrtc-files"]
+    assert status.inner_text() == f"1 of {every} match"
+    page.keyboard.type(" no such thing")
+    assert rows.count() == 0 and status.inner_text().startswith(f"0 of {every} match")
+    page.keyboard.press("Escape")
+    assert rows.count() == every
+    page.keyboard.type("cuda-nvrtc-files")
+    for _ in range(3):  # the box that scrolls, then the link in its first row
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.tagName") == "A":
+            break
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/packages/cuda-nvrtc-files.html")
+
+
+def test_without_scripts_the_list_is_whole_and_there_is_no_box_that_does_nothing(window: Open) -> None:
+    page = window("packages.html", scripts=False).page
+    assert page.locator("#package-rows tr:visible").count() > 10
+    assert not page.locator("#search").is_visible()
+
+
+def test_a_keyboard_reaches_the_content_in_one_step_and_sees_where_it_is(window: Open) -> None:
+    page = window("picks.html").page
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    assert page.locator(".skip").bounding_box()["x"] >= 0, "it shows once it has the focus"
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.getElementById('main').contains(document.activeElement)")
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+
+
+def test_wide_things_scroll_in_their_own_box_with_the_arrow_keys(window: Open) -> None:
+    page = window("picks.html", width=WIDTHS["narrow"]).page
+    box = page.locator(".scroll").first
+    box.focus()
+    before = box.evaluate("box => box.scrollLeft")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("document.querySelector('.scroll').scrollLeft > 0")
+    assert before == 0
+
+
+def test_letters_in_pictures_stand_inside_their_own_place(window: Open) -> None:
+    """In the fonts of this machine: no text of the heat map or the treemap is wider than its rectangle."""
+    script = """svg => [...svg.querySelectorAll('text.cell, a text')].filter(text => {
+        let place = text;
+        do place = place.previousElementSibling; while (place.tagName !== 'rect' || place.hasAttribute('fill'));
+        const [a, b] = [text.getBBox(), place.getBBox()];
+        return a.x < b.x || a.x + a.width > b.x + b.width || a.y < b.y || a.y + a.height > b.y + b.height;
+    }).map(text => text.textContent)"""
+    for path, picture in (("picks.html", ".heat"), ("packages.html", ".treemap")):
+        assert window(path).page.locator(picture).first.evaluate(script) == []
+
+
+def kinds(site: Path) -> list[str]:
+    """A page of each kind: those of the first level, a package with files and one with many builds, a release."""
+    found = [page for page in pages(site) if "/" not in page]
+    for name in ("packages/cuda-nvrtc-files.html", "packages/cuda-bindings.html", "packages/cuda-version.html"):
+        found += [name] if (site / name).is_file() else []
+    releases = [page for page in pages(site) if page.startswith("releases/")]
+    return found + releases[-1:]

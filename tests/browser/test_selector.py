@@ -1,0 +1,379 @@
+"""The install selector as a reader uses it: choose, paste, read the answer, which is what `ctk solve` says."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browsing import SCHEMES, WIDTHS, Watched, axe, watched
+from playwright.sync_api import Browser, Page, expect
+from rattler import MatchSpec
+
+CTK = Path(sys.executable).with_name("ctk")
+COMBINATIONS = 240
+SEED = 7
+
+SMI_580 = """\
+Sun Nov 22 08:16:57 2026
++-----------------------------------------------------------------------------------------+
+| NVIDIA-SMI 580.95.05              Driver Version: 580.95.05      CUDA Version: 13.0     |
++-----------------------------------------+------------------------+----------------------+
+| GPU  Name                 Persistence-M | Bus-Id          Disp.A | Volatile Uncorr. ECC |
+|=========================================+========================+======================|
+|   0  NVIDIA H200                    On  |   00000000:63:00.0 Off |                    0 |
+| N/A   26C    P0            139W /  700W |       0MiB / 143771MiB |      0%      Default |
++-----------------------------------------+------------------------+----------------------+
+|   1  Tesla V100-SXM2-16GB           On  |   00000000:68:00.0 Off |                    0 |
++-----------------------------------------+------------------------+----------------------+
+| Processes:                                                                              |
+|  GPU   GI   CI              PID   Type   Process name                        GPU Memory |
+|    0   N/A  N/A            1234      C   python                                  500MiB |
++-----------------------------------------------------------------------------------------+
+"""
+# Since driver 610 the first line has other words; long names are cut.
+SMI_610 = """\
+| NVIDIA-SMI 610.43.02              KMD Version: 610.43.02     CUDA UMD Version: 13.3     |
+|   0  NVIDIA GeForce RTX 5070 ...    Off |   00000000:02:00.0  On |                  N/A |
+"""
+WINDOWS = """\
+| NVIDIA-SMI 552.22                 Driver Version: 552.22         CUDA Version: 12.4     |
+|   0  NVIDIA GeForce RTX 4070      WDDM  |   00000000:01:00.0  On |                  N/A |
+"""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A combination, as the page's fields have it."""
+
+    package: str
+    platform: str
+    driver: str
+    gpu: str
+    python: str
+    pin: str
+
+    @property
+    def command(self) -> list[str]:
+        """The same for `ctk solve`."""
+        words = [self.package, *([f"cuda-version={self.pin}"] if self.pin else [])]
+        words += ["--python", self.python] if self.python else []
+        words += ["--platform", self.platform, "--driver", self.driver]
+        return words + (["--arch", self.gpu] if self.gpu and self.driver != "none" else [])
+
+
+@pytest.fixture(scope="session")
+def offered(site_folder: Path) -> dict[str, Any]:
+    """What the page offers."""
+    text = (site_folder / "index.html").read_text()
+    return json.loads(text.split('id="offered">')[1].split("</script>")[0])
+
+
+@pytest.fixture(scope="session")
+def solved(offered: dict[str, Any]) -> dict[Chosen, dict[str, Any]]:
+    """Random combinations, with what `ctk solve --explain` says of each: made before the browser runs."""
+    chance = random.Random(SEED)
+    combinations: set[Chosen] = set()
+    while len(combinations) < COMBINATIONS:
+        platform = chance.choice(list(offered["platforms"]))
+        axes = offered["platforms"][platform]
+        driver, gpu = (chance.choice(axes[name]) for name in ("drivers", "gpus"))
+        combinations.add(
+            Chosen(
+                chance.choice(axes["packages"]),
+                platform,
+                driver or "none",
+                (gpu or "") if driver else "",
+                chance.choice(axes["pythons"]),
+                chance.choice(axes["pins"]),
+            )
+        )
+    ordered = sorted(combinations, key=lambda one: one.command)
+    with ThreadPoolExecutor(2) as pool:
+        return dict(zip(ordered, pool.map(_solve, ordered), strict=True))
+
+
+def _solve(chosen: Chosen) -> dict[str, Any]:
+    done = subprocess.run([CTK, "solve", *chosen.command, "--explain", "--json"], capture_output=True, text=True)
+    assert done.returncode in (0, 10), done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="session")
+def running(solved: dict[Chosen, dict[str, Any]], site_folder: Path, browser: Browser) -> Browser:
+    """The browser, after everything was solved."""
+    return browser
+
+
+@pytest.fixture
+def front(running: Browser, site_folder: Path) -> Iterator[Watched]:
+    """The front page in a wide light window; then nothing may have failed."""
+    with watched(running, WIDTHS["wide"], "light") as seen:
+        yield seen.open(site_folder / "index.html")
+        assert seen.trouble == []
+
+
+def choose(page: Page, chosen: Chosen) -> None:
+    """Sets every field as a reader does, the platform first: it decides what the others offer."""
+    page.select_option("#platform", chosen.platform)
+    page.select_option("#driver", chosen.driver)
+    page.fill("#gpu", chosen.gpu)
+    page.fill("#package", chosen.package)
+    page.select_option("#python", chosen.python)
+    page.select_option("#pin", chosen.pin)
+    expect(page.locator("#solve")).to_contain_text(" ".join(chosen.command))
+
+
+def shown(page: Page) -> dict[str, Any]:
+    """What the page says."""
+    _settle(page)
+    return page.evaluate(
+        """() => ({
+          state: document.getElementById("answer").dataset.state,
+          title: document.getElementById("title").textContent,
+          summary: document.getElementById("summary").textContent,
+          why: [...document.querySelectorAll(document.getElementById("steps").hidden ? "#why li" : "#todo li")]
+            .map((line) => line.textContent),
+          packages: [...document.querySelectorAll("#packages-picked tr")].map(
+            (row) => [...row.cells].slice(0, 4).map((cell) => cell.textContent)),
+          command: document.getElementById("command").textContent,
+          manifest: document.getElementById("manifest").textContent,
+        })"""
+    )
+
+
+def test_every_answer_is_what_ctk_solve_says(front: Watched, solved: dict[Chosen, dict[str, Any]]) -> None:
+    wrong: list[Any] = []
+    states = set()
+    for chosen, truth in solved.items():
+        choose(front.page, chosen)
+        seen = shown(front.page)
+        states.add(seen["state"])
+        if "error" in truth:
+            right = {
+                "state": "refused",
+                "title": truth["error"]["cause"].splitlines()[0],
+                "why": [truth["error"]["next"]],
+            }
+        else:
+            right = {
+                "state": "solved",
+                "why": truth["explain"],
+                "packages": [[p["name"], p["version"], p["build"], p["channel"]] for p in truth["packages"]],
+            }
+            number = len(truth["packages"])
+            if f"{number} package" not in seen["summary"] or not seen["title"].startswith(_toolkit(truth)):
+                wrong.append((chosen, seen["title"], seen["summary"]))
+        wrong += [(chosen, name, seen[name], value) for name, value in right.items() if not _same(seen[name], value)]
+    assert wrong == []
+    assert len(solved) >= 200
+    assert states == {"solved", "refused"}
+
+
+def _same(shown: object, right: object) -> bool:
+    """Whether two texts are the same, apart from a capital at the beginning."""
+    if isinstance(shown, list) and isinstance(right, list):
+        return len(shown) == len(right) and all(map(_same, shown, right))
+    return shown == right or (f"{shown}"[:1].lower() + f"{shown}"[1:] == f"{right}"[:1].lower() + f"{right}"[1:])
+
+
+def _toolkit(truth: dict[str, Any]) -> str:
+    return f"Toolkit {truth['toolkit']}, {truth['fit']}" if truth["toolkit"] else "No CUDA toolkit"
+
+
+def _settle(page: Page) -> None:
+    """Waits until the answer is that for what is chosen."""
+    page.wait_for_function(
+        "() => document.getElementById('answer').dataset.of === document.getElementById('solve').textContent"
+    )
+
+
+def test_download_size_is_the_sum_that_ctk_solve_has(front: Watched, solved: dict[Chosen, dict[str, Any]]) -> None:
+    chosen, truth = next((c, t) for c, t in solved.items() if "error" not in t and t["size"])
+    choose(front.page, chosen)
+    number, unit = shown(front.page)["summary"].split(", ")[-1].split(" ")[:2]
+    bytes_ = float(number) * {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}[unit]
+    assert bytes_ == pytest.approx(truth["size"], rel=0.006)
+
+
+def test_the_commands_ask_for_what_was_solved(front: Watched, offered: dict[str, Any]) -> None:
+    axes = offered["platforms"]["linux-64"]
+    python = axes["pythons"][-1]
+    chosen = Chosen("cuda-core", "linux-64", "13.0", "9.0", python, "13.0")
+    choose(front.page, chosen)
+    asked = [f"cuda-version={chosen.pin}", f"python={python}"]
+    for client in ("conda", "mamba"):
+        front.page.check(f"input[value={client}]")
+        command = shown(front.page)["command"]
+        assert command.startswith(f"{client} create --name cuda cuda-core {' '.join(asked)} ")
+        assert [word for word in command.split() if "://" in word or word == "conda-forge"] == offered["channels"]
+    front.page.check("input[value=pixi]")
+    seen = shown(front.page)
+    assert seen["command"] == "pixi install"
+    manifest = tomllib.loads(seen["manifest"])
+    assert manifest["workspace"]["channels"] == offered["channels"]
+    assert manifest["workspace"]["platforms"] == [{"platform": "linux-64", "cuda": {"driver": "13.0", "arch": "9.0"}}]
+    specs = [MatchSpec(f"{name} {value}") for name, value in manifest["dependencies"].items()]
+    assert [str(spec) for spec in specs] == [str(MatchSpec(text)) for text in ("cuda-core *", *asked)]
+
+
+def test_a_client_that_sees_no_gpu_is_told_the_pin(front: Watched) -> None:
+    choose(front.page, Chosen("cuda-core", "linux-64", "13.0", "7.0", "", ""))
+    note = front.page.locator("#unseen")
+    expect(note).to_be_visible()
+    expect(note).to_contain_text("Add cuda-version=12.9")
+    front.page.check("input[value=pixi]")
+    expect(note).to_be_hidden()
+
+
+@pytest.mark.parametrize(
+    ("pasted", "driver", "gpu", "said"),
+    [
+        (SMI_580, "13.0", "7.0", "the oldest one counts"),
+        (SMI_610, "13.3", "12.0", "supports CUDA 13.3"),
+        (WINDOWS, "12.4", "8.9", "compute capability 8.9"),
+        ("name, compute_cap\nNVIDIA H200, 9.0\n", "13.6", "9.0", "choose it below"),
+        ("GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-1)\n", "13.6", "8.0", "choose it below"),
+        ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", "none", "", "no driver"),
+        ("bash: nvidia-smi: command not found", "none", "", "no nvidia-smi"),
+    ],
+)
+def test_pasted_output_of_nvidia_smi_chooses(front: Watched, pasted: str, driver: str, gpu: str, said: str) -> None:
+    front.page.fill("#paste", pasted)
+    expect(front.page.locator("#paste-note")).to_contain_text(said)
+    expect(front.page.locator("#driver")).to_have_value(driver)
+    expect(front.page.locator("#gpu")).to_have_value(gpu)
+    assert shown(front.page)["state"] in ("solved", "refused")
+
+
+@pytest.mark.parametrize("pasted", ["hello", "<script>alert(1)</script>", "| a table | of something |\n" * 500, "\0"])
+def test_pasted_text_that_is_something_else_is_said_to_be(front: Watched, pasted: str) -> None:
+    before = front.page.input_value("#driver")
+    front.page.fill("#paste", pasted)
+    expect(front.page.locator("#paste-note")).to_contain_text("not what nvidia-smi prints")
+    assert front.page.input_value("#driver") == before
+    assert shown(front.page)["state"] == "solved"
+
+
+def test_a_driver_that_was_not_solved_is_said_to_be(front: Watched) -> None:
+    front.page.fill("#paste", SMI_580.replace("CUDA Version: 13.0", "CUDA Version: 19.4"))
+    expect(front.page.locator("#title")).to_have_text("This combination was not solved")
+    expect(front.page.locator("#summary")).to_contain_text("19.4")
+    expect(front.page.locator("#install")).to_be_hidden()
+
+
+@pytest.mark.parametrize("typed", ["GeForce 9999", "99.9.9", "h", "x" * 300])
+def test_an_unknown_gpu_gets_a_sentence(front: Watched, typed: str) -> None:
+    front.page.fill("#gpu", typed)
+    expect(front.page.locator("#gpu-note")).to_contain_text("No GPU of that name")
+    expect(front.page.locator("#title")).to_have_text("This combination was not solved")
+
+
+def test_a_gpu_older_than_all_is_not_answered_from_another(front: Watched) -> None:
+    front.page.fill("#gpu", "3.5")
+    expect(front.page.locator("#summary")).to_contain_text("No machine with compute capability 3.5 was solved")
+
+
+@pytest.mark.parametrize(
+    ("typed", "capability"),
+    [("H200", "9.0"), ("nvidia h200", "9.0"), ("sm_90a", "9.0"), ("90", "9.0"), ("RTX 4090", "8.9"), ("T4", "7.5")],
+)
+def test_a_gpu_is_known_by_name_or_number(front: Watched, typed: str, capability: str) -> None:
+    front.page.fill("#gpu", typed)
+    expect(front.page.locator("#gpu-note")).to_have_text(f"Compute capability {capability}")
+
+
+def test_an_unknown_package_gets_a_sentence(front: Watched) -> None:
+    front.page.fill("#package", "<img src=x onerror=alert(1)>")
+    expect(front.page.locator("#package-note")).to_contain_text("No package of that name was solved")
+    front.page.fill("#package", "")
+    expect(front.page.locator("#package-note")).to_contain_text("Name a package")
+
+
+def test_answers_that_cannot_be_loaded_are_said_to_be(running: Browser, site_folder: Path, tmp_path: Path) -> None:
+    torn = tmp_path / "site"
+    shutil.copytree(site_folder, torn)
+    shutil.rmtree(torn / "answers")
+    with watched(running, WIDTHS["wide"], "light") as seen:
+        seen.open(torn / "index.html")
+        expect(seen.page.locator("#summary")).to_contain_text("The file with the answers is not there")
+
+
+def test_it_can_be_used_with_the_keyboard_alone(front: Watched) -> None:
+    page = front.page
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")  # skip to the content
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.id") == "paste"
+    page.keyboard.press("Tab")
+    page.keyboard.type("12.6")  # a list of choices goes to what is typed
+    page.keyboard.press("Tab")
+    page.keyboard.type("T4")
+    expect(page.locator("#summary")).to_contain_text("driver for CUDA 12.6, GPU 7.5")
+    places = []
+    for _ in range(8):
+        page.keyboard.press("Tab")
+        places.append(page.evaluate("document.activeElement.id || document.activeElement.name"))
+    assert places[:5] == ["platform", "package", "python", "pin", "client"]
+
+
+def test_what_is_chosen_is_in_the_address(front: Watched, running: Browser) -> None:
+    choose(front.page, Chosen("cuda-core", "linux-64", "12.9", "7.0", "", "12"))
+    address, title = front.page.url, shown(front.page)["title"]
+    with watched(running, WIDTHS["wide"], "light") as other:
+        other.page.goto(address)
+        expect(other.page.locator("#title")).to_have_text(title)
+        assert other.page.input_value("#pin") == "12"
+
+
+def test_the_front_page_with_its_first_answer_is_under_300_kb(running: Browser, site_folder: Path) -> None:
+    with watched(running, WIDTHS["wide"], "light") as seen:
+        loaded: list[str] = []
+        seen.page.on("requestfinished", lambda request: loaded.append(request.url))
+        seen.open(site_folder / "index.html")
+        expect(seen.page.locator("#answer")).to_have_attribute("data-state", "solved")
+        files = {Path(url.removeprefix("file://").split("#")[0]) for url in loaded if url.startswith("file:")}
+    assert any("answers" in file.parts for file in files)
+    assert sum(file.stat().st_size for file in files) < 300_000
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(
+    ("state", "fragment"),
+    [
+        ("solved", "package=cuda-core&driver=13.0&gpu=V100"),
+        ("refused", "package=cuda-core&driver=12.6&pin=13.0"),
+        ("unsolved", "package=cuda-core&driver=13.0&gpu=unknown"),
+    ],
+)
+def test_the_front_page_is_accessible(
+    running: Browser, site_folder: Path, state: str, fragment: str, width: str, scheme: str
+) -> None:
+    with watched(running, WIDTHS[width], scheme) as seen:
+        seen.page.goto(f"{(site_folder / 'index.html').as_uri()}#{fragment}")
+        expect(seen.page.locator("#answer")).to_have_attribute("data-state", state)
+        if state == "solved":
+            seen.page.click("#pick-title")
+            seen.page.check("input[value=pixi]")
+        assert axe(seen.page) == []
+        assert seen.overflow() == 0
+        seen.screenshot(f"front-{state}-{width}-{scheme}")
+        assert seen.trouble == []
+
+
+def test_without_scripts_it_says_where_the_tables_are(running: Browser, site_folder: Path) -> None:
+    with watched(running, WIDTHS["wide"], "light", scripts=False) as seen:
+        seen.open(site_folder / "index.html")
+        note = seen.page.locator("noscript p")
+        expect(note).to_be_visible()
+        assert "the picks as tables" in note.inner_html()

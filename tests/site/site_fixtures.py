@@ -1,0 +1,22 @@
+"""One tiny site for the tests that only look at it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from small_sites import small_site
+
+from ctk.site import Site, report_pages
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    """The site of a tiny channel."""
+    return small_site(tmp_path_factory.mktemp("site"))
+
+
+@pytest.fixture(scope="session")
+def files(small: Site) -> Mapping[str, bytes]:
+    """Its files, by path."""
+    return {page.path: page.content for page in report_pages(small)}

@@ -1,0 +1,106 @@
+"""A tiny checkout with a tiny channel: two toolkits, a package that says hostile things, and the site of both."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+sys.path += [str(Path(__file__).resolve().parents[1] / folder) for folder in ("packages", "tooling")]
+
+from crafted_packages import Draft
+from tiny import lock
+
+from ctk.lock import Facts, ReleaseLock
+from ctk.lock_text import dump, variant_config
+from ctk.paths import Workspace
+from ctk.site import Site, read
+
+HOSTILE = "<script>alert('taken over')</script> & \"more\""
+MINORS = ("13.3", "13.4")
+
+
+def checkout(root: Path) -> Workspace:
+    """A checkout of locks alone."""
+    workspace = Workspace(root)
+    workspace.variants.mkdir(parents=True)
+    for minor in MINORS:
+        release = _release(minor)
+        (workspace.variants / f"{release.name}.lock").write_text(dump(release))
+        (workspace.variants / f"{release.name}.yaml").write_text(variant_config(release))
+    return workspace
+
+
+def _release(minor: str) -> ReleaseLock:
+    plain = lock()
+    version = f"{minor}.92"
+    artefact = replace(
+        plain.artefacts[0],
+        version=version,
+        file=plain.artefacts[0].file.replace("13.4.92", version),
+        sha256=hashlib.sha256(minor.encode()).hexdigest(),
+    )
+    assert plain.manifest is not None
+    file = plain.manifest.file.replace("13.4.3", f"{minor}.1")
+    manifest = replace(plain.manifest, version=f"{minor}.1", file=file)
+    facts = Facts(("7.5", "9.0"), f"9.{minor[-1]}", {"linux-64": {"cudart": "2.17"}})
+    targets = {**plain.components["cudart"].artefacts, "linux-64": artefact}
+    component = replace(plain.components["cudart"], version=version, artefacts=targets)
+    return replace(plain, release=f"{minor}.1", manifest=manifest, components={"cudart": component}, facts=facts)
+
+
+def drafts() -> list[Draft]:
+    """A channel in which drivers choose: cuda-version twice for each minor, and what needs it."""
+    found = []
+    for minor in MINORS:
+        native, compat = f"__cuda >={minor}", "__cuda >=13"
+        found.append(Draft("cuda-version", minor, "native_100", "noarch", (native,)))
+        tracked = {"track_features": "cuda-version-compat", "constrains": [compat]}
+        found.append(Draft("cuda-version", minor, "compat_0", "noarch", index=tracked))
+    about = json.dumps({"summary": HOSTILE, "home": "javascript:alert(1)"}).encode()
+    sbom = json.dumps({"bomFormat": "CycloneDX"}).encode()
+    found.append(
+        Draft(
+            "cuda-core",
+            "1.10.0",
+            "py313h0_0",
+            depends=("cuda-version >=13,<14", "nowhere >=1"),
+            files={f"lib/python3.13/site-packages/cuda/core/{n}.py": b"x" * n for n in range(1, 40)},
+            info={
+                "about.json": about,
+                "run_exports.json": b'{"weak": ["cuda-core >=1"]}',
+                "sboms/cuda-core.json": sbom,
+            },
+        )
+    )
+    found.append(Draft("cuda-core", "1.2.2", "py313h1_0", depends=("cuda-version >=13,<14",)))
+    found.append(Draft("empty", "1.0", "h0_0", depends=("cuda-core",)))
+    return found
+
+
+def channel(folder: Path, packages: Iterable[Draft]) -> Path:
+    """The packages with an index of them; ``nowhere`` is what nobody has, and is not needed to solve."""
+    records: dict[str, dict[str, object]] = {"noarch": {}, "linux-64": {}}
+    for draft in packages:
+        content = draft.write(folder).read_bytes()
+        name = f"{draft.name}-{draft.version}-{draft.build}.conda"
+        records.setdefault(draft.subdir, {})[name] = {
+            **draft._index(),
+            "size": len(content),
+            "sha256": hashlib.sha256(content).hexdigest(),
+        }
+    for subdir, found in records.items():
+        (folder / subdir).mkdir(parents=True, exist_ok=True)
+        (folder / subdir / "repodata.json").write_text(
+            json.dumps({"info": {"subdir": subdir}, "packages": {}, "packages.conda": found})
+        )
+    return folder
+
+
+def small_site(root: Path, packages: Iterable[Draft] | None = None) -> Site:
+    """The site of a channel of these packages."""
+    workspace = checkout(root / "checkout")
+    return read(workspace, channel(root / "channel", drafts() if packages is None else packages))

@@ -1,0 +1,298 @@
+"""The install selector's answers: what a solver says of each question, and the same again after it was made small."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "solver"))
+
+import grimp
+import pytest
+from rattler import MatchSpec
+from reading import Read
+from small_channel import base, channel, record, write
+from small_sites import small_site
+
+from ctk.catalogue import Catalogue
+from ctk.errors import SolverFailed, UnknownName, Unsolvable
+from ctk.explain import explain, toolkit_in_words
+from ctk.lock import ReleaseLock, release_locks
+from ctk.machine import python_specs
+from ctk.paths import workspace
+from ctk.site import Site, solving
+from ctk.site.alike import AlikeCatalogue
+from ctk.site.answers import Answer, answer, answers
+from ctk.site.axes import Axes, Question, axes, gpu_names, installed_by_name, pin_specs
+from ctk.site.selector import Selector, front_page, pixi_line, shards
+from ctk.site.shard import look_up, safe_json, script, shard
+from ctk.site.solving import WORDS, Work, plan_work, solve_one, solved
+from ctk.solve import Scenario
+from ctk.unsolvable import find_cause
+from ctk.verify.facts import facts
+from ctk.verify.scenarios import matrix
+
+pytest_plugins = ["site_fixtures"]
+
+Folders = Sequence[Path]
+NAMES = ("cuda-version", "cuda-arch", "python", "python_abi")
+TAGS = ("cp312", "cp313", "cp314", "cp314t")
+SEED = 11
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
+    place = tmp_path_factory.mktemp("channels")
+    return write(place / "channel", channel()), write(place / "base", base())
+
+
+@pytest.fixture(scope="module")
+def locks() -> list[ReleaseLock]:
+    return list(release_locks(workspace()).values())
+
+
+@pytest.fixture(scope="module")
+def asked(folders: Folders, locks: list[ReleaseLock]) -> Axes:
+    return axes(Catalogue(folders, "linux-64"), locks, TAGS)
+
+
+def plain(catalogue: Catalogue, scenario: Scenario) -> Answer:
+    """An answer from a catalogue that solves every question by itself."""
+    pick = catalogue.pick(scenario)
+    if pick is None:
+        cause = find_cause(scenario, catalogue)
+        return Answer((), "", "", cause.sentence, (cause.step,))
+    words = toolkit_in_words(pick, catalogue)
+    return Answer((), pick.toolkit, pick.fit, words, tuple(explain(pick, catalogue)))
+
+
+def test_machines_that_are_alike_to_a_solver_get_what_each_would_get(folders: Folders, asked: Axes) -> None:
+    alike = AlikeCatalogue(folders, "linux-64", ["cuda-core", *NAMES])
+    alone, chance = Catalogue(folders, "linux-64"), random.Random(SEED)
+    questions = [q for python in asked.pythons for q in asked.questions("cuda-core", python)]
+    sample = chance.sample(questions, 150)
+    for question in sample:
+        scenario = question.scenario("linux-64")
+        assert replace(answer(alike, scenario), packages=()) == plain(alone, scenario), question
+    assert len({alike.key(q.scenario("linux-64")) for q in sample}) < len(sample), "some are one question"
+
+
+def test_machines_on_two_sides_of_a_bound_are_two_questions(folders: Folders) -> None:
+    alike = AlikeCatalogue(folders, "linux-64", ["cuda-core", *NAMES])
+    machines = [("13.0", "9.0"), ("13.3", "9.0"), ("13.4", "9.0"), ("13.0", "7.2"), ("13.0", None), (None, None)]
+    key = [alike.key(Scenario(("cuda-core",), "linux-64", driver, arch)) for driver, arch in machines]
+    assert key[0] == key[1]
+    assert len(set(key)) == len(key) - 1
+
+
+@pytest.mark.parametrize(
+    ("rule", "other"), [(">13", "13.0"), (">=13.1", "13.0"), ("<=13.0", "13.1"), ("<13.1", "13.1"), ("<13|>14", "13.5")]
+)
+def test_every_sign_cuts_where_it_should(rule: str, other: str, tmp_path: Path) -> None:
+    rules = [record("picky", "1.0", "h_0", "linux-64", depends=[f"__cuda {rule}"])]
+    made = write(tmp_path / "channel", iter(rules))
+    alike, alone = AlikeCatalogue([made], "linux-64", ["picky"]), Catalogue([made], "linux-64")
+    for driver in ("12.0", "12.9", "13.0", "13.1", "13.2", "14.0", "14.1", other):
+        scenario = Scenario(("picky",), "linux-64", driver, None)
+        assert bool(alike.pick(scenario)) == bool(alone.pick(scenario)), driver
+
+
+def test_a_rule_that_does_more_than_compare_tells_all_machines_apart(tmp_path: Path) -> None:
+    only = record("picky", "1.0", "h_0", "linux-64", depends=["__cuda 13.*"])
+    alike = AlikeCatalogue([write(tmp_path / "channel", iter([only]))], "linux-64", ["picky"])
+    one, other = (alike.key(Scenario(("picky",), "linux-64", driver, None)) for driver in ("13.0", "13.1"))
+    assert one != other
+
+
+def test_questions_that_were_asked_together_are_answered_as_alone(folders: Folders, asked: Axes) -> None:
+    few = replace(asked, pins=("", "12", "13.0"), drivers=(None, "11.8", "12.9", "13.1"), gpus=(None, "7.0", "9.0"))
+    together = dict(answers(AlikeCatalogue(folders, "linux-64", ["cuda-nvcc", *NAMES]), few, "cuda-nvcc", ""))
+    alone = Catalogue(folders, "linux-64")
+    assert len(together) == 3 * (1 + 3 * 3)
+    for question, found in together.items():
+        assert replace(found, packages=()) == plain(alone, question.scenario("linux-64"))
+    assert {found.fit for found in together.values()} == {"native", "compat", ""}
+
+
+def test_an_answer_is_the_same_after_it_was_made_small(folders: Folders, asked: Axes) -> None:
+    found = list(answers(AlikeCatalogue(folders, "linux-64", ["cuda-core", *NAMES]), asked, "cuda-core", "3.13"))
+    content = json.loads(json.dumps(shard(found)))
+    for question, right in found:
+        seen = look_up(asked, content, question)
+        assert (seen["toolkit"], seen["fit"], seen["title"]) == (right.toolkit, right.fit, right.title)
+        assert seen["reasons"] == list(right.reasons)
+        packages = [[p.name, p.version, p.build, p.size, p.channel] for p in right.packages]
+        assert seen["packages"] == packages
+    assert len(script("any", content)) < 20 * len(found), "few bytes for each question"
+
+
+def test_what_was_not_solved_has_no_answer(folders: Folders, asked: Axes) -> None:
+    few = replace(asked, pins=("",))
+    content = solve_one(Work(few, tuple(folders), "cuda-core", ""))
+    with pytest.raises((KeyError, ValueError, IndexError)):
+        look_up(few, content, Question("cuda-core", "13.0", "9.0", "", "13.0"))
+    with pytest.raises((KeyError, ValueError, IndexError)):
+        look_up(few, content, Question("cuda-core", "19.0", "9.0", "", ""))
+
+
+def test_answers_are_kept_until_something_they_depend_on_changes(folders: Folders, asked: Axes, tmp_path: Path) -> None:
+    few = replace(asked, pins=("",), pythons=("",), packages=("cuda-core",))
+    (work,) = plan_work(few, folders, tmp_path)
+    assert work.kept is not None and not work.kept.exists()
+    said: list[str] = []
+    (first,) = solved([work], 1, lambda size, note: said.append(note))
+    (second,) = solved([work], 1, lambda size, note: said.append(note))
+    assert first == second and said == ["linux-64/cuda-core/any", "linux-64/cuda-core/any, as before"]
+    changed = write(tmp_path / "changed", iter([*channel(), record("new", "1.0", "h_0", "linux-64")]))
+    (other,) = plan_work(few, [changed, folders[1]], tmp_path)
+    assert other.kept != work.kept
+    work.kept.write_text(work.kept.read_text()[:100])  # cut short
+    assert list(solved([work], 1, lambda size, note: None)) == [first]
+
+
+def test_answers_are_solved_again_when_what_words_them_changes() -> None:
+    graph = grimp.build_graph("ctk", cache_dir=None)
+    used = {name.removeprefix("ctk.").replace(".", "/") for name in graph.find_upstream_modules("ctk.site.answers")}
+    rest = {name for name in used if not any(name == word or name.startswith(f"{word}/") for word in WORDS)}
+    # These hold values (the axes have those that matter), run things or print.
+    facts_ = {"document", "lock", "lock_schema", "lock_text", "upload_time", "verify/facts", "verify/oracle"}
+    means = {"coroutines", "errors", "output", "pace", "paths", "platforms", "report", "tables", "verify/scenarios"}
+    assert rest == facts_ | means
+
+
+def test_answers_from_an_address_are_not_kept(asked: Axes, folders: Folders, tmp_path: Path) -> None:
+    (work, *_) = plan_work(asked, [folders[0], "https://example.org/base"], tmp_path)
+    assert work.kept is None
+
+
+def test_a_process_that_is_killed_is_an_error_with_a_step(asked: Axes, folders: Folders, tmp_path: Path) -> None:
+    few = replace(asked, pins=("",), pythons=("", "3.13"), packages=("cuda-core", "cuda-nvcc"))
+    work = [_Deadly(**vars(one)) for one in plan_work(few, folders, tmp_path)]
+    with pytest.raises(SolverFailed, match="killed") as error:
+        list(solved(work, 2, lambda size, note: None))
+    assert "--jobs 1" in error.value.step
+
+
+class _Deadly(Work):
+    """Work during which its process is killed, as when memory runs out: `axes` is what solving asks for first."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "channels" and os.environ.get("PYTEST_VERSION") and _in_a_pool():
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__getattribute__(name)
+
+
+def _in_a_pool() -> bool:
+    return multiprocessing.parent_process() is not None
+
+
+def test_a_channel_that_is_not_there_is_said_to_be(tmp_path: Path) -> None:
+    with pytest.raises(Unsolvable, match="there is no channel in"):
+        AlikeCatalogue([tmp_path / "none"], "linux-64", ["cuda-core"])
+
+
+def test_the_questions_are_those_of_the_scenarios(asked: Axes, locks: list[ReleaseLock]) -> None:
+    known = matrix(facts(locks), TAGS)
+    assert (asked.drivers, asked.gpus) == (known.drivers, known.gpus)
+    assert asked.pins == ("", "12", "13", "12.0", "12.9", "13.0", "13.4")
+    assert asked.pythons == ("", "3.12", "3.13", "3.14", "3.14t")
+
+
+def test_halves_of_packages_are_not_offered(tmp_path: Path) -> None:
+    names = ("cuda-core", "cuda-nvcc_linux-64", "cuda-cudart-dev_linux-aarch64", "cuda-nvrtc-files", "libcufile-dev")
+    made = write(tmp_path / "channel", iter([record(name, "1.0", "h_0", "linux-64") for name in names]))
+    assert installed_by_name(Catalogue([made], "linux-64")) == ["cuda-core", "libcufile-dev"]
+
+
+@pytest.mark.parametrize(("packages", "pythons"), [(["cuda-cor"], []), ([], ["2.7"])])
+def test_an_unknown_name_is_an_error(
+    packages: list[str], pythons: list[str], folders: Folders, locks: list[ReleaseLock]
+) -> None:
+    with pytest.raises(UnknownName):
+        axes(Catalogue(folders, "linux-64"), locks, TAGS, packages, pythons)
+
+
+def test_every_listed_gpu_was_solved(asked: Axes) -> None:
+    listed = gpu_names()
+    assert set(listed.values()) <= set(asked.gpus)
+    assert {"H200": "9.0", "GeForce RTX 4090": "8.9", "V100": "7.0"}.items() <= listed.items()
+    assert all(re.fullmatch(r"\S+( \S+)*", name) and not name.startswith("NVIDIA") for name in listed)
+
+
+@pytest.mark.parametrize("pin", ["12", "13.0"])
+@pytest.mark.parametrize("python", ["3.13", "3.14t"])
+def test_pixi_is_asked_for_what_conda_is(pin: str, python: str) -> None:
+    for spec in (*pin_specs(pin), *python_specs(python)):
+        line = pixi_line(spec)
+        name, _, value = line.partition(" = ")
+        match = re.fullmatch(r'"(.*)"|\{ version = "(.*)", build = "(.*)" \}', value)
+        assert match
+        wanted = f"{name} {match[1]}" if match[1] else f"{name} {match[2]} {match[3]}"
+        assert str(MatchSpec(wanted)) == str(MatchSpec(spec))
+
+
+def test_the_front_page_says_what_can_be_chosen(small: Site, asked: Axes) -> None:
+    page = front_page(small, Selector({"linux-64": asked}, ["https://example.org/cuda", "conda-forge"]))
+    read = Read(page.content)
+    offered: Mapping[str, Any] = json.loads(page.content.decode().split('id="offered">')[1].split("</script>")[0])
+    assert offered["channels"] == ["https://example.org/cuda", "conda-forge"]
+    assert offered["first"] == "cuda-core"
+    assert offered["pythons"]["3.14t"]["specs"] == ["python=3.14", "python_abi=3.14=*_cp314t"]
+    assert not read.wrong
+    assert all("//" not in loaded for loaded in read.loaded)
+
+
+def test_a_channel_without_packages_has_a_front_page_that_says_so(tmp_path: Path) -> None:
+    page = front_page(small_site(tmp_path), Selector({}, []))
+    assert "Nothing was solved for this page" in " ".join(Read(page.content).text.split())
+    assert "<script" not in page.content.decode()
+
+
+def test_no_name_ends_the_script_it_stands_in() -> None:
+    hostile = "</script><script>alert(1)</script>\u2028"
+    (page,) = shards([(hostile, {"records": [hostile]})])
+    assert b"</script" not in page.content and b"\xe2\x80\xa8" not in page.content
+    assert json.loads(safe_json([hostile])) == [hostile]
+
+
+def test_processes_that_solve_end_with_the_run_that_started_them(tmp_path: Path) -> None:
+    run = subprocess.Popen([sys.executable, Path(__file__).with_name("endless.py"), tmp_path])
+    try:
+        while len(list(tmp_path.glob("*.begun"))) < 2:
+            assert run.poll() is None
+            time.sleep(0.05)
+    finally:
+        run.kill()  # nothing of ours is asked, as when memory runs out
+        run.wait()
+    solving_ = [Path(f"/proc/{file.stem}/stat") for file in tmp_path.glob("*.begun")]
+    for _ in range(400):
+        if not any(map(_lives, solving_)):
+            return
+        time.sleep(0.05)
+    pytest.fail("a process that solves lives on")
+
+
+def _lives(stat: Path) -> bool:
+    try:
+        return stat.read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_solving_leaves_no_process_behind(asked: Axes, folders: Folders, tmp_path: Path) -> None:
+    few = replace(asked, pins=("",), drivers=("13.0",), pythons=("", "3.13"), packages=("cuda-core",))
+    found = {one.name: content for one, content in solved(plan_work(few, folders, tmp_path), 2, lambda *_: None)}
+    assert set(found) == {"linux-64/cuda-core/any", "linux-64/cuda-core/3.13"}
+    assert not multiprocessing.active_children()
+    assert solving.place("linux-64", "cuda-core", "") == "linux-64/cuda-core/any"

@@ -1,0 +1,256 @@
+"""What the single parts of the report say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from reading import Read
+from small_sites import MINORS, channel, checkout, drafts, small_site
+
+from ctk.audit import ScanCache, audit_packages
+from ctk.figures import Figure, load, path, record
+from ctk.package import PathEntry
+from ctk.scratch import machine_paths
+from ctk.site import Page, Site, audit, benchmarks, packages, picks, read, releases
+from ctk.site.package_page import folders
+from ctk.site.page import bytes_text
+from ctk.verify.table import Answers
+
+pytest_plugins = ["site_fixtures"]
+
+
+def text(pages: object, name: str) -> str:
+    """The words of one page of a part, with single spaces."""
+    found: dict[str, Page] = {page.path: page for page in pages}  # type: ignore[attr-defined]
+    return " ".join(Read(found[name].content).text.split())
+
+
+def test_each_cell_of_the_heat_map_is_what_the_solver_picks(small: Site) -> None:
+    (found,) = picks.heat_maps(small)
+    cells = {driver: dict(zip(found.gpus, row, strict=True)) for driver, row in found.rows}
+    assert cells["13.3"]["9.0"].text == "13.3" and not cells["13.3"]["9.0"].compat
+    assert cells["13.4"]["9.0"].text == "13.4" and not cells["13.4"]["9.0"].compat
+    assert cells["no driver"]["9.0"].text == "13.4" and cells["no driver"]["9.0"].compat
+    assert cells["13.3"]["9.0"].shade != cells["13.4"]["9.0"].shade
+    assert found.gpus[-2:] == ("newer", "unseen")
+
+
+def test_the_heat_map_is_readable_without_colour_and_said_again_in_a_table(
+    files: Mapping[str, bytes], small: Site
+) -> None:
+    page = files["picks.html"].decode()
+    svg = page[page.index('<svg class="heat"') : page.index("</svg>")]
+    assert svg.count("<rect class=") == svg.count('<text class="cell"'), "every cell has its toolkit as text"
+    (found,) = picks.heat_maps(small)
+    hatched = sum(cell.compat for _, row in found.rows for cell in row)
+    assert 0 < hatched == svg.count('fill="url(#hatch-linux-64)"')
+    assert "13.4 compat" in Read(page.encode()).text
+
+
+def _answers() -> Answers:
+    cells = {(d, g): "13.4 compat" if d is None else "-" for d in (None, "13.4") for g in ("9.0", "10.0", None)}
+    return Answers((None, "13.4"), ("9.0", "10.0", None), cells)
+
+
+def test_what_cannot_be_installed_is_said_in_its_cell() -> None:
+    found = picks.heat_map("linux-64", _answers())
+    assert [cell.text for cell in found.rows[1][1]] == ["none"] * 3
+    assert [cell.compat for cell in found.rows[0][1]] == [True] * 3
+    assert found.rows[1][0] == "13.4 or newer"
+
+
+def test_a_release_is_compared_with_the_one_before_it(small: Site) -> None:
+    old, new = (text(releases.pages(small), f"releases/{minor}.html") for minor in MINORS)
+    assert "oldest release that is locked here, so there is none to compare it with" in old
+    assert "cudart 13.3.92 → 13.4.92" in new
+    assert "PTX ISA: 9.3 → 9.4" in new
+    assert "have not been compared on the machine that made this page" in new and "ctk release diff 13.3 13.4" in new
+
+
+def test_the_list_of_releases_tells_what_came_and_went(small: Site) -> None:
+    listed = text(releases.pages(small), "releases.html")
+    assert "the oldest here" in listed and "newer versions of the same components, for the same GPUs" in listed
+    newest = small.locks["cuda-13.4"]
+    assert newest.facts is not None
+    more = replace(newest, facts=replace(newest.facts, gpu_architectures=("9.0", "10.0")))
+    listed = text(releases.pages(replace(small, locks={**small.locks, "cuda-13.4": more})), "releases.html")
+    assert "GPU architectures: +10.0 -7.5" in listed
+
+
+def test_no_locked_release_is_a_sentence(tmp_path: Path, small: Site) -> None:
+    site = replace(small, locks={})
+    assert "No release of the CUDA Toolkit is locked here yet" in text(releases.pages(site), "releases.html")
+    assert "nothing to pick from yet" in text(picks.pages(site), "picks.html")
+
+
+def test_releases_whose_facts_nobody_measured_still_have_pages(small: Site) -> None:
+    bare = {name: replace(lock, facts=None) for name, lock in small.locks.items()}
+    site = replace(small, locks=bare)
+    assert "not measured yet" in text(releases.pages(site), "releases/13.4.html")
+    assert "nothing to pick from yet" in text(picks.pages(site), "picks.html")
+
+
+def test_a_package_page_says_what_it_needs_who_needs_it_and_what_it_holds(small: Site) -> None:
+    page = text(packages.pages(small), "packages/cuda-core.html")
+    for words in (
+        "newest version 1.10.0",
+        "builds 2",
+        "LicenseRef-Test: LICENSE",
+        "cuda-version >=13,<14",
+        "What needs it empty",
+        "weak cuda-core >=1",
+        "39 files in cuda-core-1.10.0-py313h0_0.conda",
+        "lib/python3.13/site-packages/cuda/core 39",
+        "lib/python3.13/site-packages/cuda/core/7.py",
+    ):
+        assert words in page, words
+    assert text(packages.pages(small), "packages/empty.html").count("installs no file") == 1
+
+
+def test_each_build_has_its_sbom_and_its_licence_beside_the_pages(files: Mapping[str, bytes]) -> None:
+    sbom = "sboms/linux-64/cuda-core-1.10.0-py313h0_0.cdx.json"
+    assert json.loads(files[sbom]) == {"bomFormat": "CycloneDX"}
+    assert f'href="../{sbom}"' in files["packages/cuda-core.html"].decode()
+    assert [content for path, content in files.items() if path.startswith("licences/")] == [b"You may.\n"]
+
+
+def test_the_two_builds_of_a_toolkit_are_told_apart(small: Site) -> None:
+    page = text(packages.pages(small), "packages/cuda-version.html")
+    assert page.index("native_100 native") < page.index("compat_0 compat")
+
+
+def test_the_picture_of_sizes_shows_every_package_or_counts_it(small: Site) -> None:
+    rows = tuple(packages._row(name, own, packages.Inside()) for name, own in small.packages.items())
+    blocks = packages.blocks(rows)
+    assert sum(block.place.area for block in blocks) == pytest.approx(packages.WIDTH * packages.HEIGHT)
+    many = tuple(
+        replace(rows[0], name=f"p{n}", newest=replace(rows[0].newest, size=1 if n else 10**6)) for n in range(20)
+    )
+    assert [block.words for block in packages.blocks(many)] == ["p0, 1 MB", "19 smaller ones, 19 B"]
+    assert packages.blocks(()) == ()
+
+
+def test_folders_are_few_and_account_for_every_file() -> None:
+    files = [PathEntry(f"a/b{n % 30}/c{n % 90}/f{n}", "hardlink", size=2) for n in range(300)]
+    found = folders(files)
+    assert len(found) <= 12 and sum(row[1] for row in found) == 300 and sum(row[2] for row in found) == 600
+    wide = folders([PathEntry(f"top{n}/f", "hardlink", size=1) for n in range(50)])
+    assert len(wide) == 12 and wide[-1] == ("other folders", 39, 39)
+    assert folders([PathEntry("file", "hardlink", size=3)]) == [(".", 1, 3)]
+
+
+def audited(site: Site) -> str:
+    """The page of the audit after `ctk audit`."""
+    audit_packages(
+        [entry.path for entry in site.entries],
+        forbidden_paths=machine_paths(site.workspace),
+        cache=ScanCache(site.workspace.cache / "audit"),
+    )
+    return text(audit.pages(site), "audit.html")
+
+
+def test_the_audit_is_shown_once_it_has_read_these_packages(tmp_path: Path) -> None:
+    site = small_site(tmp_path)
+    before = text(audit.pages(site), "audit.html")
+    assert "7 of 7 packages have not been audited" in before and "ctk audit" in before
+    after = audited(site)
+    assert "have not been audited" not in after and "Nothing was found that would block publishing" in after
+    assert "packages opened 7" in after and "Findings" not in after
+
+
+def test_what_the_audit_found_is_shown_with_how_to_mend_it(tmp_path: Path) -> None:
+    lying = replace(drafts()[-1], listed={"share/gone": {"sha256": "0" * 64, "size_in_bytes": 1}})
+    page = audited(small_site(tmp_path, [*drafts()[:-1], lying]))
+    assert "Something was found that blocks publishing" in page
+    assert "ArchiveMatchesPaths error empty-1.0-h0_0.condashare/gone" in page
+    assert audit.CHECKS[6].id() == "ArchiveMatchesPaths" and audit.CHECKS[6].mend in page
+
+
+def test_every_check_is_listed_with_its_own_words(small: Site) -> None:
+    page = text(audit.pages(small), "audit.html")
+    for check in audit.CHECKS:
+        assert " ".join(check.help().replace("``", "").split()) in page
+
+
+FIGURE = Figure("2026-01-02", "abc123def", "verify", "CPU time", 2.5, "ms", "2 cores")
+
+
+def history(site: Site, *lines: str) -> None:
+    path(site.workspace).parent.mkdir(exist_ok=True)
+    path(site.workspace).write_text("".join(f"{line}\n" for line in lines))
+
+
+def line(**more: object) -> str:
+    return json.dumps({**FIGURE.__dict__, **more})
+
+
+def test_figures_become_lines_and_one_alone_says_so(tmp_path: Path) -> None:
+    site = small_site(tmp_path)
+    assert "No figure was recorded yet" in text(benchmarks.pages(site), "benchmarks.html")
+    history(site, line())
+    assert "Measured once, on 2026-01-02: a line needs two." in text(benchmarks.pages(site), "benchmarks.html")
+    history(site, line(), line(value=5, date="2026-02-03"), line(machine="64 cores"))
+    page = next(iter(benchmarks.pages(site))).content.decode()
+    assert page.count("<polyline") == 1 and page.count("<circle") == 2, "machines are not mixed"
+    assert "from 2.5 on 2026-01-02 to 5 on 2026-02-03, 2 figures" in page
+
+
+@pytest.mark.parametrize(
+    "bad", ["nonsense", "[]", line(value="fast"), line(value=None), line(more=1), line(date="now")]
+)
+def test_a_line_that_is_no_figure_is_counted(tmp_path: Path, bad: str) -> None:
+    site = small_site(tmp_path)
+    history(site, bad, "", line())
+    page = text(benchmarks.pages(site), "benchmarks.html")
+    assert "1 line of benchmarks/history.jsonl cannot be read" in page and "Measured once" in page
+
+
+def test_what_is_recorded_is_read_again(tmp_path: Path) -> None:
+    where = checkout(tmp_path / "checkout")
+    path(where).parent.mkdir()
+    assert record(where, "verify", [("a / b", 0.123456, "ratio"), ("b", 1234567.0, "s")]) == 2
+    figures, wrong = load(where)
+    assert wrong == 0 and [(f.row, f.value, f.unit) for f in figures] == [
+        ("a / b", 0.1235, "ratio"),
+        ("b", 1235000, "s"),
+    ]
+    record(where, "verify", [("c", 1.0, "s")])
+    assert len(load(where)[0]) == 3
+
+
+@pytest.mark.parametrize("values", [[1.0, 2.0, 3.0], [0.0, 0.0], [-1.0, 1.0], [7.0]])
+def test_a_line_stays_in_its_picture(values: list[float]) -> None:
+    places = benchmarks.line(values)
+    assert len(places) == len(values)
+    for x, y in places:
+        assert 0 <= x <= benchmarks.WIDTH and 0 <= y <= benchmarks.HEIGHT
+    assert [y for _, y in places] == sorted((y for _, y in places), reverse=True) or values == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("size", "said"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (999.6, "1 kB"),
+        (1000, "1 kB"),
+        (16_824, "16.8 kB"),
+        (999_999, "1 MB"),
+        (2e12, "2 TB"),
+    ],
+)
+def test_sizes_are_said_in_three_digits(size: float, said: str) -> None:
+    assert bytes_text(size) == said
+
+
+def test_many_platforms_are_each_drawn(tmp_path: Path) -> None:
+    more = [replace(draft, subdir="win-64") for draft in drafts() if draft.subdir == "linux-64"]
+    site = read(checkout(tmp_path / "checkout"), channel(tmp_path / "channel", [*drafts(), *more]))
+    assert site.platforms == ("linux-64", "win-64")
+    page = Read(next(iter(picks.pages(site))).content)
+    assert page.wrong == [] and {"linux-64", "win-64"} <= set(page.ids)
+    assert "39 files in" in text(packages.pages(site), "packages/cuda-core.html")
