@@ -1,0 +1,47 @@
+"""CONTRIBUTING.md sends nobody to what is not there."""
+
+from __future__ import annotations
+
+import re
+
+import click
+import pytest
+import typer
+
+from conftest import ROOT
+from ctk.cli import app
+
+TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
+
+def anchors(text: str) -> set[str]:
+    """What a page's headings are called in links."""
+    titles = re.findall(r"^#+ (.*)$", text, re.M)
+    return {re.sub(r"[^\w\- ]", "", title).strip().lower().replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^)\s]+)\)", TEXT))))
+def test_each_link_leads_to_a_page_and_a_heading_of_it(link: str) -> None:
+    page, _, anchor = link.partition("#")
+    assert (ROOT / page).is_file()
+    assert not anchor or anchor in anchors((ROOT / page).read_text(encoding="utf-8"))
+
+
+def test_each_file_that_is_named_is_there() -> None:
+    named = set(re.findall(r"(?:\./)?((?:scripts|tests|docs|recipes|variants|audit)/[\w./-]*\w)", TEXT))
+    assert len(named) > 15
+    for name in named:
+        place = ROOT / ("scripts/ctk/" + name if name.startswith("audit/") else name)
+        assert place.exists(), name
+
+
+def test_each_command_is_one_that_ctk_has() -> None:
+    found = [words.split() for words in re.findall(r"`ctk ([^`]+)`", TEXT)]
+    assert found
+    for words in found:
+        command = typer.main.get_command(app)
+        while isinstance(command, click.Group) or hasattr(command, "commands"):
+            assert words and words[0] in command.commands, words
+            command = command.commands[words.pop(0)]
+        options = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+        assert {word for word in words if word.startswith("--")} <= options, words
