@@ -1,0 +1,109 @@
+"""The pages of the docs, as tests see them: their code blocks, headings, links, and the tests that they name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from conftest import ROOT
+
+PAGES = sorted(
+    path
+    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md"))
+    if not path.is_symlink()
+)
+_PRINTED_BY = re.compile(r"<!-- printed by: (.+?) -->")
+_TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of code.
+
+    Attributes:
+        page: Its page's path in the repository.
+        line: Where it begins, counted from 1.
+        language: What the fence says: ``bash``.
+        text: What is inside.
+        heading: The heading above it.
+        printed_by: The command that the comment right above it names, else "".
+    """
+
+    page: str
+    line: int
+    language: str
+    text: str
+    heading: str
+    printed_by: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Link:
+    """A link or picture: the page it is on, and where it leads."""
+
+    page: Path
+    target: str
+
+    def __str__(self) -> str:
+        return f"{self.page.relative_to(ROOT)}: {self.target}"
+
+
+@cache
+def tokens(page: Path) -> tuple[Token, ...]:
+    return tuple(MarkdownIt("commonmark").enable("table").parse(page.read_text(encoding="utf-8")))
+
+
+def blocks(*pages: Path) -> list[Block]:
+    """Every block of code, in order; an indented one has the language ``indented``."""
+    return [block for page in pages or PAGES for block in _blocks(page)]
+
+
+def _blocks(page: Path) -> Iterator[Block]:
+    heading, comment = "", ""
+    name = page.relative_to(ROOT).as_posix()
+    inside_heading = False
+    for token in tokens(page):
+        if token.type in ("fence", "code_block"):
+            language = token.info.strip() if token.type == "fence" else "indented"
+            line = (token.map or [0])[0] + 1
+            yield Block(name, line, language, token.content, heading, comment)
+        if token.type == "inline" and inside_heading:
+            heading = token.content
+        inside_heading = token.type == "heading_open"
+        found = _PRINTED_BY.search(token.content) if token.type == "html_block" else None
+        comment = found[1] if found else ""
+
+
+def headings(page: Path) -> list[str]:
+    """The anchors that a forge gives to a page's headings."""
+    seen: list[str] = []
+    for before, token in zip(tokens(page), tokens(page)[1:], strict=False):
+        if before.type == "heading_open":
+            text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", token.content)
+            anchor = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
+            seen.append(anchor if anchor not in seen else f"{anchor}-{seen.count(anchor)}")
+    return seen
+
+
+def links(page: Path) -> list[Link]:
+    found = []
+    for token in tokens(page):
+        for child in token.children or ():
+            target = child.attrGet("href") or child.attrGet("src")
+            if target:
+                found.append(Link(page, str(target)))
+    return found
+
+
+def named_tests(page: Path) -> list[tuple[str, str]]:
+    """The tests that a page names: path, and function or ""."""
+    return [(match[1], match[2] or "") for match in _TEST.finditer(page.read_text(encoding="utf-8"))]

@@ -1,0 +1,204 @@
+"""Every block of code in the docs is of a kind that some test tries; those that are no commands are tried here."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import rattler_build
+from doc_clients import Solve
+from doc_commands import commands
+from doc_pages import PAGES, Block, blocks
+from ruamel.yaml import YAML
+
+from conftest import NEWEST, ROOT, ctk
+from ctk.environment import create
+from ctk.exclusions import load as load_exclusions
+from ctk.machine import detected_driver
+from ctk.paths import Workspace
+from ctk.platforms import this_platform
+from ctk.recipes import Recipe, render
+from ctk.solve import Scenario, solve
+
+pytest_plugins = ["docs_fixtures"]
+
+ALL = blocks()
+FILES = {path.read_text(): path for path in (ROOT / "examples").rglob("*") if path.is_file()}
+KINDS = {
+    # Language -> the test that tries its blocks.
+    "bash": "test_commands.py, test_client_lines.py",
+    "toml": "test_client_lines.py",
+    "dockerfile": "test_client_lines.py",
+    "yaml": "here, and test_client_lines.py for workflows",
+    "python": "here: run in an environment of the channel",
+    "text": "here: compared with what the command prints that a comment above it names",
+    "json": "here: the same",
+    "cuda": "here: a file of examples/, which test_example.py builds",
+}
+YAMLS = {
+    # First line of a block that is not a whole file of examples/ -> how it is tried.
+    "# conda_build_config.yaml": "fragment",
+    "# recipe.yaml, as on conda-forge": "host",
+    "# recipe.yaml, a skip": "skip",
+    "# recipe.yaml": "fragment",
+    "# .github/workflows/": "workflow",
+    "# variants/exclusions.yaml": "exclusions",
+}
+
+
+def kind(block: Block) -> str:
+    """How a block of YAML is tried; "" where nobody does."""
+    if block.text in FILES:
+        return "file"
+    return next((how for beginning, how in YAMLS.items() if block.text.startswith(beginning)), "")
+
+
+def of(language: str, how: str = "") -> list[Block]:
+    return [b for b in ALL if b.language == language and (not how or kind(b) == how)]
+
+
+def test_every_block_is_of_a_kind_that_is_tried() -> None:
+    assert {str(b): b.language for b in ALL if b.language not in KINDS} == {}
+    assert {str(b): b.text.splitlines()[0] for b in of("yaml") if not kind(b)} == {}
+    assert {str(b) for b in of("cuda") if b.text not in FILES} == set(), "not a file of examples/"
+    assert {str(b) for b in (*of("text"), *of("json")) if not b.printed_by} == set(), "say in a comment what prints it"
+    assert set(KINDS) == {b.language for b in ALL}
+
+
+def test_no_fence_escapes_the_reader_of_the_pages() -> None:
+    fences = sum(len(re.findall(r"^ {0,3}```\w+$", page.read_text(), re.MULTILINE)) for page in PAGES)
+    assert fences == len(ALL)
+    assert not re.findall(r"^\s*~~~", "".join(page.read_text() for page in PAGES), re.MULTILINE)
+
+
+def test_the_complete_example_is_on_the_page_as_it_is() -> None:
+    """All of its files, verbatim: test_example.py builds them."""
+    shown = {FILES[b.text] for b in ALL if b.text in FILES}
+    assert shown == set(FILES.values())
+
+
+@pytest.fixture(scope="module")
+def prefix(built: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment of the channel as on a machine without a driver."""
+    folder = tmp_path_factory.mktemp("docs")
+    pick = solve(Scenario(("cuda-core",), this_platform()), [built.channel, built.base_channel])
+    create(pick, folder / "prefix", folder / "packages")
+    return folder / "prefix"
+
+
+@pytest.mark.parametrize("block", of("python"), ids=str)
+def test_a_program_of_the_docs_runs_without_a_gpu(block: Block, prefix: Path) -> None:
+    command = [prefix / "bin" / "python", "-c", block.text]
+    variables = {"PATH": "/usr/bin:/bin", "CONDA_PREFIX": str(prefix)}
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def outline(text: str) -> list[str]:
+    """The lines of an output without what differs from day to day: numbers, and the width of a table's columns."""
+    text = re.sub(r"^\d\d:\d\d:\d\d ", "", text, flags=re.MULTILINE)  # printed where no terminal shows progress
+    lines = [re.sub(r"\d[\d.]*", "#", re.sub(r"[━─]+", "─", line)) for line in text.splitlines()]
+    return [re.sub(r"\s+", " ", line).strip() for line in lines]
+
+
+def follows(shown: str, printed: str) -> str:
+    """The first line of a block that an output does not have where it should be, or "". ``...`` is any lines."""
+    rest, anywhere = outline(printed), True
+    for line in outline(shown):
+        if line == "...":
+            anywhere = True
+            continue
+        if not line:
+            continue
+        while rest and not rest[0]:
+            del rest[0]
+        if anywhere and line in rest:
+            del rest[: rest.index(line) + 1]
+        elif rest and rest[0] == line:
+            del rest[0]
+        else:
+            return line
+        anywhere = False
+    return ""
+
+
+@pytest.mark.parametrize("block", of("text"), ids=str)
+def test_an_output_is_what_the_command_prints(block: Block, built: Workspace) -> None:
+    (command,) = commands(Block(block.page, block.line, "bash", block.printed_by, ""))
+    if command.words == ("ctk", "prove") and detected_driver():
+        pytest.skip("the page shows what is printed on a machine without a GPU")
+    done = ctk(built, *command.words[1:])
+    assert follows(block.text, done.stdout + done.stderr) == ""
+
+
+@pytest.mark.parametrize("block", of("json"), ids=str)
+def test_a_document_is_what_the_command_prints(block: Block, project: Workspace) -> None:
+    """Key by key; where the page has dots, anything."""
+    (command,) = commands(Block(block.page, block.line, "bash", block.printed_by, ""))
+    printed = json.loads(ctk(project, *command.words[1:]).stdout)
+    for key, values in json.loads(block.text).items():
+        assert set(values) == set(printed[key])
+        assert {k: v for k, v in values.items() if "..." not in str(v)}.items() <= printed[key].items()
+
+
+def test_an_output_that_is_another_is_found() -> None:
+    printed = "one 1\n\ntwo 2\nthree\nfour\n"
+    assert follows("one 7\ntwo 9\n...\nfour\n", printed) == ""
+    assert follows("one 7\nthree\n", printed) == "three"
+    assert follows("...\nthree\n...\ntwo 2\n", printed) == "two #"
+    assert follows("two and a half\n", printed) == "two and a half"
+
+
+@pytest.mark.parametrize("block", of("yaml", "host"), ids=str)
+def test_a_host_of_conda_forge_s_names_solves_for_both_majors(block: Block, planned_solve: Solve) -> None:
+    host = YAML(typ="safe").load(block.text)["requirements"]["host"]
+    for minor in ("12.9", "13.0", NEWEST):
+        specs = tuple(spec.replace("${{ cuda_compiler_version }}", f"{minor}.*") for spec in host)
+        pick = planned_solve(Scenario(specs, this_platform(), minor))
+        assert (pick.toolkit, pick.fit) == (minor, "native")
+        assert {spec.split()[0] for spec in specs} <= {record.name.normalized for record in pick.records}
+
+
+def test_fragments_of_a_feedstock_render_one_after_another(tmp_path: Path) -> None:
+    """As somebody writes them down who reads the page from its top; test_downstream.py builds what they come to."""
+    recipe: dict[str, Any] = {"package": {"name": "mine", "version": "1"}}
+    config: dict[str, Any] = {}
+    yaml = YAML()
+    numbers = []
+    for block in of("yaml", "fragment"):
+        new = YAML(typ="safe").load(block.text)
+        if "conda_build_config" in block.text.splitlines()[0]:
+            assert all(isinstance(values, list) for values in new.values())
+            config |= new
+            continue
+        for key, value in new.items():
+            recipe[key] = {**recipe.get(key, {}), **value}
+        folder = tmp_path / str(len(numbers))  # what was read from a path is kept
+        folder.mkdir()
+        yaml.dump(recipe, folder / "recipe.yaml")
+        yaml.dump(config, folder / "conda_build_config.yaml")
+        rattler_build.Stage0Recipe.from_file(folder / "recipe.yaml")
+        files = [ROOT / "conda_build_config.yaml", folder / "conda_build_config.yaml"]
+        outputs = list(render(Recipe("mine", folder), files, this_platform()))
+        numbers.append({output.build_number for output in outputs})
+    assert numbers == [{12, 13}, {12000, 12100, 13000, 13100}]
+
+
+@pytest.mark.parametrize("block", of("yaml", "exclusions"), ids=str)
+def test_an_entry_for_the_written_list_can_be_read(block: Block, tmp_path: Path) -> None:
+    here = Workspace(tmp_path)
+    here.variants.mkdir()
+    (here.variants / "exclusions.yaml").write_text(block.text)
+    assert load_exclusions(here).excluded
+
+
+@pytest.mark.parametrize("block", of("yaml", "skip"), ids=str)
+def test_a_rule_that_a_recipe_may_skip_is_one_of_lint_s(block: Block, project: Workspace) -> None:
+    for name, reason in YAML(typ="safe").load(block.text)["extra"]["lint-skip"].items():
+        assert reason
+        assert ctk(project, "lint", "--explain", name).returncode == 0
+    assert ctk(project, "lint", "--explain", "NoSuchRule").returncode

@@ -1,0 +1,169 @@
+"""What the docs tell users to type gives the toolkit that they say: conda, mamba and pixi, and workspaces of pixi.
+
+The clients are not run (`ctk verify --solver` does, where they are there): lines are read, and solved by rattler.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from doc_choices import CLIENTS
+from doc_clients import Solve, problem, promise, read, scenario
+from doc_commands import Command, commands, of_script
+from doc_pages import Block, blocks
+from ruamel.yaml import YAML
+
+from conftest import NEWEST
+from ctk.errors import Unsolvable
+
+pytest_plugins = ["docs_fixtures"]
+
+LINES = [c for b in blocks() if b.language == "bash" for c in commands(b) if c.program in CLIENTS]
+MANIFESTS = [b for b in blocks() if b.language == "toml"]
+DOCKERFILES = [b for b in blocks() if b.language == "dockerfile"]
+WORKFLOWS = [b for b in blocks() if b.text.startswith("# .github/workflows/")]
+OURS_FIRST = ("CHANNEL", "conda-forge")
+
+
+@pytest.mark.parametrize("command", LINES, ids=str)
+def test_a_line_gives_the_toolkit_that_its_comment_says(command: Command, planned_solve: Solve) -> None:
+    line = read(command)
+    if line.scenario is None:
+        return
+    assert line.toolkit, "say in a comment which toolkit it gives"
+    assert problem(line, planned_solve(line.scenario), NEWEST) == ""
+    assert line.channels in ((), OURS_FIRST)
+
+
+def test_lines_of_each_kind_are_there() -> None:
+    read_lines = [read(c) for c in LINES]
+    assert {c.program for c in LINES} == set(CLIENTS)
+    assert len([line for line in read_lines if line.scenario]) >= 10
+    assert {line.fit for line in read_lines} >= {"native", "compat"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("conda create -n a -c CHANNEL cuda-core  # driver for 13.0: toolkit 13.4", "toolkit 13.0 and not 13.4"),
+        ("CONDA_OVERRIDE_CUDA=12.9 conda create -n a cuda-core  # toolkit 12.9 compat", "native and not compat"),
+        ("conda create -n a cuda-version=13.4 cuda-core  # driver for 13.0: toolkit 13.4", "compat, and the line"),
+        ("conda create -n a cuda-version=12.6 cuda-core  # the newest toolkit, compat", "toolkit 12.6 and not"),
+    ],
+)
+def test_a_line_that_promises_another_toolkit_is_found(planned_solve: Solve, text: str, said: str) -> None:
+    (command,) = commands(Block("page.md", 1, "bash", text, ""))
+    line = read(command)
+    assert line.scenario
+    assert problem(line, planned_solve(line.scenario), NEWEST).startswith(said)
+
+
+@pytest.mark.parametrize("text", ["conda create --nmae a cuda-core", "conda creat -n a cuda-core", "pixi add --no x"])
+def test_an_option_or_command_that_a_client_is_not_known_to_have_is_found(text: str) -> None:
+    (command,) = commands(Block("page.md", 1, "bash", text, ""))
+    with pytest.raises(ValueError, match="known"):
+        read(command)
+
+
+def test_a_pin_that_a_machine_cannot_run_is_an_error_as_the_page_says(planned_solve: Solve) -> None:
+    for specs, driver in ((("cuda-version=13.0", "cuda-core"), "12.9"), (("cuda-version * native_*", "cuda-core"), "")):
+        with pytest.raises(Unsolvable):
+            planned_solve(scenario(specs, {"CONDA_OVERRIDE_CUDA": driver}))
+
+
+@pytest.mark.parametrize("block", MANIFESTS, ids=str)
+def test_a_workspace_of_pixi_gives_the_toolkit_that_its_comment_says(block: Block, planned_solve: Solve) -> None:
+    manifest = tomllib.loads(block.text)
+    assert set(manifest) <= {"workspace", "dependencies", "system-requirements"}
+    workspace = manifest["workspace"]
+    assert tuple(workspace["channels"]) == OURS_FIRST
+    toolkit, fit = promise(block.text)
+    assert toolkit
+    specs = tuple(name if version == "*" else f"{name} {version}" for name, version in manifest["dependencies"].items())
+    for platform in workspace["platforms"]:
+        machine = {"platform": platform} if isinstance(platform, str) else platform
+        cuda = machine.get("cuda", manifest.get("system-requirements", {}).get("cuda", {}))
+        cuda = {"driver": cuda} if isinstance(cuda, str) else cuda
+        assert set(machine) <= {"platform", "cuda"} and set(cuda) <= {"driver", "arch"}
+        variables = {"CONDA_SUBDIR": machine["platform"], "CONDA_OVERRIDE_CUDA": cuda["driver"]}
+        pick = planned_solve(scenario(specs, variables | {"CONDA_OVERRIDE_CUDA_ARCH": cuda.get("arch", "")}))
+        assert (pick.toolkit, pick.fit) == (toolkit, fit)
+
+
+def test_what_the_page_says_of_pixi_s_short_version_is_so(planned_solve: Solve) -> None:
+    """`cuda = "12"` is a driver for 12.0."""
+    assert len(MANIFESTS) == 2
+    pick = planned_solve(scenario(("cuda-core",), {"CONDA_SUBDIR": "linux-64", "CONDA_OVERRIDE_CUDA": "12.0"}))
+    assert (pick.toolkit, pick.fit) == ("12.0", "native")
+
+
+def hadolint(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    (folder / "Dockerfile").write_text(text)
+    program = Path(sys.executable).with_name("hadolint")
+    return subprocess.run([program, folder / "Dockerfile"], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("block", DOCKERFILES, ids=str)
+def test_a_dockerfile_is_one_and_its_commands_give_an_environment(
+    block: Block, planned_solve: Solve, tmp_path: Path
+) -> None:
+    done = hadolint(block.text, tmp_path)
+    assert (done.returncode, done.stdout) == (0, "")
+    text = block.text.replace("\\\n", " ")
+    arguments = dict(re.findall(r"^ARG (\w+)=(\S+)$", text, re.MULTILINE))
+    found = []
+    for script in re.findall(r"^RUN (.+)$", text, re.MULTILINE):
+        for command in of_script(block, script):
+            line = read(Command(block, command.words, arguments))
+            if line.scenario:
+                found.append(line)
+                assert line.channels == ("$CHANNEL", "conda-forge")
+                assert "--override-channels" in command.words
+                # What the comment above says: the toolkit of that driver.
+                assert planned_solve(line.scenario).toolkit == arguments["CONDA_OVERRIDE_CUDA"]
+                prefix = command.words[command.words.index("--prefix") + 1]
+                assert f"CONDA_PREFIX={prefix}" in text and f"PATH={prefix}/bin:$PATH" in text
+    assert found
+
+
+def test_a_dockerfile_with_a_mistake_is_found(tmp_path: Path) -> None:
+    (block,) = DOCKERFILES
+    assert hadolint(block.text.replace("ENV PATH", "ENVIRONMENT PATH"), tmp_path).returncode == 1
+    assert "DL3006" in hadolint(block.text.replace(":25.3.0-3", ""), tmp_path).stdout
+
+
+@pytest.mark.parametrize("block", WORKFLOWS, ids=str)
+def test_a_workflow_follows_the_schema_and_its_commands_give_an_environment(
+    block: Block, planned_solve: Solve, tmp_path: Path
+) -> None:
+    assert schema_problems(block.text, tmp_path) == ""
+    (job,) = YAML(typ="safe").load(block.text)["jobs"].values()
+    scripts = [shlex.split(step["run"]) for step in job["steps"]]
+    lines = []
+    for words in scripts:
+        assert words[0] == "$CONDA/bin/conda"
+        lines.append(read(Command(block, ("conda", *words[1:]), job["env"])))
+    (made,) = [line for line in lines if line.scenario]
+    assert made.scenario and planned_solve(made.scenario).toolkit == job["env"]["CONDA_OVERRIDE_CUDA"]
+
+
+def test_a_workflow_with_a_mistake_is_found(tmp_path: Path) -> None:
+    (block,) = WORKFLOWS
+    assert "runs-on" in schema_problems(block.text.replace("runs-on:", "run-on:"), tmp_path)
+
+
+def schema_problems(text: str, folder: Path) -> str:
+    """What check-jsonschema, which carries the schema of workflows, and zizmor say of a text; "" for nothing."""
+    path = folder / "workflow.yml"
+    path.write_text(text)
+    schema = ("-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows", str(path))
+    done = subprocess.run([sys.executable, *schema], capture_output=True, text=True, check=False)
+    zizmor = [Path(sys.executable).with_name("zizmor"), "--offline", "--no-progress", path]
+    unsafe = subprocess.run(zizmor, capture_output=True, text=True, check=False)
+    return (done.stdout + done.stderr if done.returncode else "") + (unsafe.stdout if unsafe.returncode else "")

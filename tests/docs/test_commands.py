@@ -1,0 +1,169 @@
+"""The commands of the docs are run, or at least read by the programs that they name: `doc_choices` says which."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import click
+import pytest
+from doc_choices import CLIENTS, NOT_RUN, OTHERS
+from doc_commands import Command, commands, parse_ctk
+from doc_pages import blocks
+
+from conftest import ROOT, ctk
+from ctk.errors import CtkError
+from ctk.paths import Workspace
+
+pytest_plugins = ["docs_fixtures"]
+
+ALL = [command for block in blocks() if block.language == "bash" for command in commands(block)]
+CTK = [Command(c.block, c.words[1:], c.variables, c.comment) for c in ALL if c.program == "ctk"]
+OF_PYTHON = [c for c in ALL if c.program in ("python3", ".venv/bin/python") and c.words[1] != "-m"]
+LAYERS = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir()}
+
+
+def reason(command: Command) -> tuple[str, str] | None:
+    """Why a line of ctk is not run, and the test that does; None where it is run."""
+    found = [why for beginning, why in NOT_RUN.items() if command.starts_with(beginning)]
+    return found[0] if found else None
+
+
+RUN = list({c.words: c for c in CTK if reason(c) is None}.values())
+
+
+@pytest.mark.parametrize("block", [b for b in blocks() if b.language == "bash"], ids=str)
+def test_a_shell_reads_every_block(block) -> None:  # type: ignore[no-untyped-def]
+    done = subprocess.run(["bash", "-n"], input=block.text, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_every_program_is_one_whose_lines_are_tried() -> None:
+    unknown = {str(c) for c in ALL if c.program not in (*OTHERS, *CLIENTS) and not is_script(c)}
+    assert unknown == set(), "say in doc_choices.py how these are tried"
+    assert set(OTHERS) <= {c.program for c in ALL}, "doc_choices.py has programs that no page names"
+
+
+@pytest.mark.parametrize("command", CTK, ids=str)
+def test_ctk_knows_every_option_and_argument(command: Command) -> None:
+    parse_ctk(command.words)
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        ("plan --relase 13.4", click.NoSuchOption),
+        ("plann", CtkError),
+        ("release measure 13.4 --write=yes", click.BadOptionUsage),
+        ("solve", click.MissingParameter),
+        ("channel history a b", click.UsageError),
+        ("rebuild --sample some", click.BadParameter),
+    ],
+)
+def test_a_line_that_ctk_does_not_know_is_found(line: str, error: type[Exception]) -> None:
+    with pytest.raises(Exception, match=r".") as found:  # typer has classes of its own, named as click's are
+        parse_ctk(line.split())
+    assert error.__name__ in {base.__name__ for base in type(found.value).__mro__}
+
+
+def test_what_is_not_run_says_why_and_where_it_is() -> None:
+    for beginning, (why, test) in NOT_RUN.items():
+        assert why and (ROOT / test).is_file(), beginning
+        assert any(c.starts_with(beginning) for c in CTK), f"no page has a line that begins with {beginning}"
+    assert len(RUN) >= 8
+
+
+@pytest.mark.parametrize("command", RUN, ids=str)
+def test_a_line_of_ctk_does_what_it_says(command: Command, scratch: Path) -> None:
+    """In a copy of the checkout. A line whose comment does not say that it is an error must not be one."""
+    fails = command.comment == "an error"
+    here = Workspace(scratch)
+    words = [word.replace("../", f"{scratch.parent}/").replace("./", f"{scratch}/") for word in command.words]
+    done = ctk(here, *words, **command.variables)
+    # What `ctk doctor` finds missing is this machine's.
+    assert bool(done.returncode) == fails or (command.words, done.returncode) == (("doctor",), 30), done.stderr
+    assert "Traceback" not in done.stderr
+    assert (done.stdout + done.stderr).strip()
+
+
+def is_script(command: Command) -> bool:
+    return re.fullmatch(r"(\./)?scripts/[\w-]+", command.program) is not None
+
+
+@pytest.mark.parametrize("command", [c for c in ALL if is_script(c)], ids=str)
+def test_a_script_is_there_and_takes_its_arguments(command: Command) -> None:
+    script = ROOT / command.program
+    assert script.is_file() and script.stat().st_mode & 0o111
+    words = command.words[1:]
+    if script.name == "test":
+        assert set(words) <= LAYERS
+    elif script.name == "build" and words:
+        parse_ctk(["build", *words])
+    elif script.name == "new-release":
+        parse_ctk(["release", "add", *words])
+    elif words:  # what it is a front of says which
+        (program,) = re.findall(r"(tests/\S+\.py)", script.read_text())[:1]
+        knows(ROOT / program, words)
+
+
+@pytest.mark.parametrize("command", OF_PYTHON, ids=str)
+def test_a_program_is_there_and_takes_its_arguments(command: Command) -> None:
+    program = ROOT / command.words[1]
+    assert program.is_file()
+    if "argparse" in program.read_text():
+        knows(program, command.words[2:])
+    else:
+        assert command.words[2:] == () or "argv" in program.read_text()
+
+
+def knows(program: Path, words: tuple[str, ...]) -> None:
+    """Holds options, and the name of a subcommand, against what the program's help says."""
+    text = program.read_text()
+    subcommands = set(re.findall(r"add_parser\(\s*\"(\w+)\"", text))
+    options = set(re.findall(r"\"(--?[a-z][\w-]*)\"", text))
+    assert not subcommands or words[0] in subcommands
+    assert {word for word in words if word.startswith("-")} <= options
+
+
+def test_an_option_that_a_program_does_not_have_is_found() -> None:
+    with pytest.raises(AssertionError):
+        knows(ROOT / "tests/gpu/tools/cost.py", ("measure", "COST", "--round", "5"))
+
+
+@pytest.mark.parametrize("command", [c for c in ALL if c.program == "rattler-build"], ids=str)
+def test_what_rattler_build_is_given_is_there(command: Command) -> None:
+    for before, word in zip(command.words, command.words[1:], strict=False):
+        if before in ("--recipe", "--variant-config"):
+            assert (ROOT / word).exists(), word
+    flags = {word for word in command.words if word.startswith("-")}
+    # As `rattler-build build --help` of 0.73 lists them.
+    assert flags <= {"--recipe", "--variant-config", "--experimental", "-c"}
+
+
+def test_the_line_that_hashes_a_licence_gives_the_hash_of_its_text(tmp_path: Path) -> None:
+    if shutil.which("unzip") is None:
+        pytest.skip("no unzip on this machine")
+    (block,) = (b for b in blocks() if "unzip" in b.text)
+    with zipfile.ZipFile(tmp_path / "WHEEL", "w") as wheel:
+        wheel.writestr("nvidia_x-1.dist-info/licenses/License.txt", b"A text.\r\nOf two lines.\r\n")
+        wheel.writestr("nvidia_x-1.dist-info/METADATA", b"Name: x\n")
+    done = subprocess.run(["bash", "-c", block.text], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.split()[0] == hashlib.sha256(b"A text.\nOf two lines.\n").hexdigest()
+
+
+def test_inline_commands_of_ctk_are_ones_that_it_has() -> None:
+    """In the text between the blocks: `ctk release list` and the like."""
+    app = subprocess.run(
+        [sys.executable, "-c", "from ctk.cli import main; main()", "--help"], capture_output=True, text=True, check=True
+    ).stdout
+    found = set()
+    for page in {block.page for block in blocks()} | {"docs/errors.md"}:
+        text = re.sub(r"^```.*?^```$", "", (ROOT / page).read_text(), flags=re.MULTILINE | re.DOTALL)
+        found |= {shlex.split(m)[0] for m in re.findall(r"`ctk ([a-z][^`]*)`", text)}
+    assert found and {name for name in found if not re.search(rf"\b{name}\b", app)} == set()
