@@ -87,7 +87,9 @@ def build(recipe: Recipe, variant_files: Sequence[Path], own: Path, channels: Se
             )
         except rattler_build.RattlerBuildError as error:
             pytest.fail("\n".join([f"{recipe.name}: {error}", *getattr(error, "log", [])[-60:]]), pytrace=False)
-        packages[variant.variant["cuda_version"].split(".")[0]] = Path(result.packages[0])
+        values = variant.variant
+        toolkit = values["cuda_version"] if "cuda_version" in values else values["cuda_compiler_version"]
+        packages[toolkit.split(".")[0]] = Path(result.packages[0])
     return Feedstock(recipe.name, (own, *channels), packages, Gateway())
 
 

@@ -99,12 +99,15 @@ def read_elf(stream: BinaryIO) -> Binary | None:
         soname, needed, search = "", [], []
         for tag in _dynamic_tags(elf):
             kind = tag.entry.d_tag
+            if kind not in ("DT_NEEDED", "DT_SONAME", "DT_RPATH", "DT_RUNPATH"):
+                continue
+            value: str = getattr(tag, kind[3:].lower())
             if kind == "DT_NEEDED":
-                needed.append(tag.needed)
+                needed.append(value)
             elif kind == "DT_SONAME":
-                soname = tag.soname
-            elif kind in ("DT_RPATH", "DT_RUNPATH"):
-                search.append(SearchPath(kind[3:], getattr(tag, kind[3:].lower())))
+                soname = value
+            else:
+                search.append(SearchPath(kind[3:], value))
         return Binary("elf", machine, soname, tuple(needed), (), tuple(search), _symbol_versions(elf))
     except Exception as error:  # pyelftools asserts, counts and divides by what the file says
         raise UnreadableBinary(f"not a readable ELF file: {str(error) or type(error).__name__}") from error

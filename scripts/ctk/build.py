@@ -73,5 +73,7 @@ def run(
                 scratch.clear(workspace)
     order = [b.id for b in plan.builds]
     return BuildReport(
-        *(tuple(found[i] for i in order if i in found) for found in (ledger.done, ledger.failed, ledger.skipped))  # type: ignore[attr-defined]
+        tuple(ledger.done[i] for i in order if i in ledger.done),
+        tuple(ledger.failed[i] for i in order if i in ledger.failed),
+        tuple(ledger.skipped[i] for i in order if i in ledger.skipped),
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from rattler import Gateway, MatchSpec, RepoDataRecord, Version
+from rattler import Gateway, MatchSpec, RepoDataRecord, Subdir, Version
 
 from ctk.coroutines import run
 from ctk.errors import Unsolvable
@@ -80,6 +80,7 @@ class Catalogue:
         self.gateway = gateway or Gateway()
         self._picks: dict[Scenario, Pick | None] = {}
         self._records: dict[str, list[RepoDataRecord]] = {}
+        self._names: dict[tuple[tuple[str, ...], tuple[str, ...]], set[str]] = {}
 
     def pick(self, scenario: Scenario) -> Pick | None:
         """What a solver picks, or None when it finds nothing.
@@ -100,17 +101,21 @@ class Catalogue:
         """Every record of a package, newest first, from the first channel that has it: solvers look no further."""
         if name not in self._records:
             with reading(self.channels):
-                found = run(self.gateway.query(self._sources, [self.subdir, NOARCH], [f"{name} *"], recursive=False))
+                subdirs = [Subdir(self.subdir), Subdir(NOARCH)]
+                found = run(self.gateway.query(self.sources, subdirs, [f"{name} *"], recursive=False))
             records = next((list(records) for records in found if records), [])
             self._records[name] = sorted(records, key=lambda r: (r.version, r.build_number), reverse=True)
         return self._records[name]
 
     def names(self, subdirs: Iterable[str], channels: Sequence[Path | str] | None = None) -> set[str]:
         """The names of all packages."""
-        sources = self._sources if channels is None else [channel_url(c) for c in channels]
-        with reading(self.channels):
-            found = run(self.gateway.names(sources, list(subdirs)))
-        return {name.normalized for name in found}
+        sources = self.sources if channels is None else [channel_url(c) for c in channels]
+        place = (tuple(sources), tuple(subdirs))
+        if place not in self._names:
+            with reading(self.channels):
+                found = run(self.gateway.names(sources, [Subdir(name) for name in place[1]]))
+            self._names[place] = {name.normalized for name in found}
+        return self._names[place]
 
     @cached_property
     def toolkits(self) -> tuple[Toolkit, ...]:
@@ -121,9 +126,11 @@ class Catalogue:
             rules = [*record.depends, *record.constrains]
             native = any(rule.startswith("__cuda ") for rule in record.depends)
             driver = _bound(rules, "__cuda", ">=")
+            bound = driver and driver_version(driver)
             known = replace(
                 known,
-                **{"driver" if native else "compat_driver": driver and driver_version(driver)},
+                driver=bound if native else known.driver,
+                compat_driver=known.compat_driver if native else bound,
                 oldest=_bound(rules, "__cuda_arch", ">=") or known.oldest,
                 newest=_bound(rules, "__cuda_arch", "<=") or known.newest,
             )
@@ -135,7 +142,7 @@ class Catalogue:
         return next((t for t in self.toolkits if t.version == version), None)
 
     @cached_property
-    def _sources(self) -> list[str]:
+    def sources(self) -> list[str]:
         return [channel_url(c) for c in self.channels]
 
 

@@ -2,77 +2,113 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from typing import Annotated
+from difflib import get_close_matches
+from typing import Annotated, NoReturn
 
 import typer
-from rich.console import Console
 
-from ctk.commands import (
-    audit,
-    build,
-    channel,
-    difference,
-    environment,
-    feedstock,
-    publish,
-    rebuild,
-    release,
-    use,
-    verify,
-)
+from ctk import completion, interrupt, output
+from ctk.command_line import SETTINGS, Root, Table
+from ctk.commands.table import COMMANDS
 from ctk.disk import disk_errors
-from ctk.errors import CtkError, printable
+from ctk.errors import BadValue, CtkError, Stopped, printable
 from ctk.paths import workspace
 
-app = typer.Typer(
-    help="Builds, audits and verifies a conda channel of NVIDIA's CUDA Toolkit from its published artefacts.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command("plan")(build.plan_command)
-app.command("fetch")(build.fetch_command)
-app.command("build")(build.build_command)
-app.command("audit")(audit.audit_command)
-app.command("solve")(use.solve_command)
-app.command("prove")(use.prove_command)
-app.command("verify")(verify.verify_command)
-app.command("rebuild")(rebuild.rebuild_command)
-app.command("publish")(publish.publish_command)
-app.add_typer(channel.app, name="channel")
-app.add_typer(environment.app, name="env")
-app.add_typer(feedstock.app, name="feedstock")
-release.app.command("diff")(difference.diff_command)
-app.add_typer(release.app, name="release")
 
-_debug = False
+class _Commands(Root):
+    def own_table(self) -> Table:
+        return COMMANDS
+
+
+app = typer.Typer(
+    cls=_Commands,
+    help="Builds, audits and verifies a conda channel of NVIDIA's CUDA Toolkit from its published artefacts.",
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings=SETTINGS,
+)
+
+
+def _version(value: bool) -> None:
+    if value:
+        from importlib.metadata import version
+
+        typer.echo(f"ctk {version('ctk')}")
+        raise typer.Exit
 
 
 @app.callback()
 def _root(
-    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback when something fails.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_version, is_eager=True)
+    ] = False,
 ) -> None:
-    global _debug
-    _debug = debug
+    pass
 
 
 def main() -> None:
-    """Runs the command line; errors become two lines and an exit code."""
+    """Runs the command line; errors become two lines and an exit code, or a part of the JSON document."""
     # Nothing outside the checkout: rattler keeps its own caches here as well.
     os.environ.setdefault("RATTLER_CACHE_DIR", str(workspace().cache / "rattler"))
+    if completion.asked():
+        _complete()
     try:
+        interrupt.install()
         with disk_errors(workspace().root):
-            app()
-    except CtkError as error:
-        if _debug:
-            raise
-        console = Console(stderr=True, highlight=False)
-        console.print(f"error: {printable(error.cause)}", style="bold red", markup=False, soft_wrap=True)
-        if error.step:
-            console.print(f"next: {printable(error.step)}", markup=False, soft_wrap=True)
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        print("\nstopped; what was finished is kept", file=sys.stderr)
-        sys.exit(130)
+            code = app(prog_name="ctk", standalone_mode=False)
+    except BaseException as error:
+        if interrupt.came() or interrupt.is_cause_of(error) or isinstance(error, Stopped):
+            interrupt.end()
+        if isinstance(error, typer.TyperException):
+            _fail(_misused(error))
+        if isinstance(error, CtkError):
+            _fail(error)
+        if isinstance(error, Exception):
+            output.finish(CtkError(f"{type(error).__name__}: {error}", "report it, with the traceback on stderr"))
+        raise
+    if interrupt.came() or code == Stopped.exit_code:  # typer makes an exit of what comes before a command begins
+        interrupt.end()
+    interrupt.ignore()  # all is done
+    sys.exit(code)
+
+
+def _complete() -> NoReturn:
+    """Answers a shell; of a checkout that is broken nothing is said, for the line that is being typed would suffer."""
+    os.environ["COLUMNS"] = "1000"  # typer folds the help of each word, and zsh would show the pieces as words
+    with contextlib.suppress(Exception):
+        sys.exit(app(prog_name="ctk", standalone_mode=False))
+    sys.exit(0)
+
+
+def _fail(error: CtkError) -> None:
+    if output.mode().debug:
+        raise error
+    output.finish(error)
+    if not output.mode().printed:
+        _say(error)
+    sys.exit(error.exit_code)
+
+
+def _say(error: CtkError) -> None:
+    from rich.console import Console
+
+    from ctk.report import write
+
+    console = Console(stderr=True, highlight=False)
+    write(console, f"error: {printable(error.cause)}", "bold red")
+    if error.step:
+        write(console, f"next: {printable(error.step)}")
+
+
+def _misused(error: typer.TyperException) -> CtkError:
+    """What typer says of a command line that it cannot read, as an error of ours."""
+    context = getattr(error, "ctx", None)
+    asked = getattr(error, "option_name", "")
+    near = get_close_matches(asked, getattr(error, "possibilities", None) or (), n=2, cutoff=0)  # the nearest first
+    see = f"see {context.command_path} --help" if context else ""
+    text = error.message if near else error.format_message()
+    text = text[:1].lower() + text[1:].rstrip(".").replace("\n", " ")
+    return BadValue(text, f"did you mean {' or '.join(near)}? {see}" if near else see)

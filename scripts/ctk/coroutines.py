@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from typing import Any, TypeVar, TypeVarTuple
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 class _Loop(asyncio.SelectorEventLoop):
@@ -17,10 +19,12 @@ class _Loop(asyncio.SelectorEventLoop):
         super().__init__()
         self.handing_over: list[None] = []  # appending and popping are atomic
 
-    def call_soon_threadsafe(self, *arguments: Any, **options: Any) -> asyncio.Handle:
+    def call_soon_threadsafe(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
         self.handing_over.append(None)
         try:
-            return super().call_soon_threadsafe(*arguments, **options)
+            return super().call_soon_threadsafe(callback, *args, context=context)
         finally:
             self.handing_over.pop()
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from ctk.lock import Artefact
 from ctk.platforms import NOARCH
-from ctk.recipes import Recipe, Rendered
+from ctk.recipes import Recipe
+from ctk.rendered import Rendered
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def _circles(needs: Mapping[str, Iterable[str]]) -> Iterator[list[str]]:
 
 def _needs(build: Build, makers: Mapping[str, list[Build]]) -> tuple[str, ...]:
     """The builds that provide what these packages depend on, as far as platform, release and Python can match."""
-    needs = {}
+    needs: dict[str, None] = {}
     for output in build.outputs:
         for spec in output.depends:
             for other in makers.get(spec.split()[0], ()):

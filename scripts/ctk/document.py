@@ -26,9 +26,10 @@ DEEPEST = 12
 _LONGEST_NUMBER = 40  # characters of what could be a number or a date
 
 
-class _PlainComposer(Composer):
+class PlainComposer(Composer):
     """Builds nodes of data that needs no more room than its text."""
 
+    deepest = DEEPEST
     depth = entries = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
@@ -37,8 +38,8 @@ class _PlainComposer(Composer):
             raise ComposerError(None, None, "anchors and aliases (& and *) are not read here", event.start_mark)
         if getattr(event, "tag", None) is not None:
             raise ComposerError(None, None, f"tags are not read here: {event.tag}", event.start_mark)
-        if self.depth == DEEPEST and not isinstance(event, (MappingEndEvent, SequenceEndEvent)):
-            raise ComposerError(None, None, f"nested more than {DEEPEST} times", event.start_mark)
+        if self.depth == self.deepest and not isinstance(event, (MappingEndEvent, SequenceEndEvent)):
+            raise ComposerError(None, None, f"nested more than {self.deepest} times", event.start_mark)
         self.entries += 1
         if self.entries > ENTRIES:
             raise ComposerError(None, None, f"more than {ENTRIES} entries", event.start_mark)
@@ -52,6 +53,8 @@ class _PlainComposer(Composer):
 class Document:
     """A YAML text as plain data, with the line of every entry and the keys that occur twice."""
 
+    composer = PlainComposer
+
     def __init__(self, text: str) -> None:
         self.problems: list[str] = []
         self.lines: dict[tuple[str | int, ...], int] = {}
@@ -60,7 +63,7 @@ class Document:
             self.problems.append(f"line 1: the file has {len(text)} characters, and {LARGEST} are the most")
             return
         yaml = YAML(typ="safe", pure=True)
-        yaml.Composer = _PlainComposer
+        yaml.Composer = self.composer
         try:
             node = yaml.compose(text)
         except (YAMLError, AssertionError, ValueError, IndexError, AttributeError) as error:
@@ -98,7 +101,7 @@ class Document:
         return self._scalar(node, place)
 
     def _scalar(self, node: Node, place: tuple[str | int, ...]) -> Any:
-        if node.tag.endswith(":str"):
+        if str(node.tag).endswith(":str"):
             return node.value
         try:
             if len(node.value) > _LONGEST_NUMBER:

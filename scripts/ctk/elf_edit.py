@@ -25,7 +25,8 @@ def is_elf(data: bytes) -> bool:
 
 def needed(data: bytes) -> list[str]:
     """The libraries that an ELF file asks the loader for."""
-    return [tag.needed for tag in _dynamic(data).iter_tags("DT_NEEDED")]
+    # pyelftools gives a tag the attribute that its kind calls for.
+    return [tag.needed for tag in _dynamic(data).iter_tags("DT_NEEDED")]  # type: ignore[attr-defined]
 
 
 def relocatable(data: bytes, rpath: str, folders: Iterable[str]) -> bytes:

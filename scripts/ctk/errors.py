@@ -6,6 +6,7 @@ Problems that can be found together are collected and raised once (`Problems`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
@@ -205,6 +206,24 @@ class ArtefactRefused(CtkError):
     exit_code = 29
 
 
+class NotReady(CtkError):
+    """A machine or checkout that lacks what the main job needs."""
+
+    exit_code = 30
+
+
+class RuleBroken(CtkError):
+    """An import of the tooling that its stations do not allow, or a module that has no station."""
+
+    exit_code = 32
+
+
+class Stopped(CtkError):
+    """Somebody pressed Ctrl-C."""
+
+    exit_code = 130  # as shells have it: 128 and the number of the signal
+
+
 _LISTED, _LONGEST = 100, 2000  # problems of one place, and characters of each: what is wrong may be a whole file
 
 
@@ -222,7 +241,18 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
 
 
+def without_credentials(text: str) -> str:
+    """A text without the user and password that a URL in it may hold."""
+    return re.sub(r"//[^/@\s]+@", "//***@", text)
+
+
 class NotReproduced(CtkError):
     """A package that does not come out as the same bytes when it is built again."""
 
     exit_code = 28
+
+
+class LintFailed(CtkError):
+    """A recipe, a release lock or a variant file breaks a rule that blocks."""
+
+    exit_code = 31

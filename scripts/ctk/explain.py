@@ -36,6 +36,14 @@ def fit_in_words(pick: Pick, catalogue: Catalogue) -> str:
     return "compat, as asked for: the driver loads the PTX that it compiles all the same"
 
 
+def toolkit_in_words(pick: Pick, catalogue: Catalogue) -> str:
+    """``toolkit 13.0, native: ...`` with what that means on the machine of a pick, or ``no CUDA toolkit``."""
+    if not pick.toolkit:
+        return "no CUDA toolkit"
+    fit = fit_in_words(pick, catalogue)
+    return f"toolkit {pick.toolkit}{', ' if fit else ''}{fit}"
+
+
 def explain(pick: Pick, catalogue: Catalogue) -> list[str]:
     """A line for each toolkit that was passed over, the newest first, and one for the toolkit that was picked.
 

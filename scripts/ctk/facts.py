@@ -207,7 +207,7 @@ def _needs(lock: ReleaseLock, subdir: str) -> Mapping[str, str | None]:
     """What is known of the components of a release on one subdir; those without ELF files are not in its facts."""
     if lock.facts is None:
         return lock.measured.get(subdir, {})
-    return dict.fromkeys(lock.components) | lock.facts.glibc.get(subdir, {})
+    return {**dict.fromkeys(lock.components), **lock.facts.glibc.get(subdir, {})}
 
 
 def _measured(lock: ReleaseLock) -> dict[tuple[str, str], str]:

@@ -93,6 +93,9 @@ def feedstock(
     for script in SCRIPT.findall(recipe.file.read_text(encoding="utf-8")):
         shared = workspace.recipes / "common" / script
         files[f"recipe/{script}"] = with_unpacking(shared.read_text(encoding="utf-8"))
+    for own in sorted(recipe.folder.iterdir()):  # scripts of its own, and what they install
+        if own.is_file() and own.name not in ("recipe.yaml", "conda-forge.yml"):
+            files[f"recipe/{own.name}"] = own.read_text(encoding="utf-8")
     return files
 
 

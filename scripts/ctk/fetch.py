@@ -31,7 +31,7 @@ _CHUNK = 1 << 20
 class Progress(Protocol):
     """Told of bytes as they arrive."""
 
-    def __call__(self, artefact: Artefact, received: int) -> None: ...
+    def __call__(self, artefact: Artefact, received: int, /) -> None: ...
 
 
 def stored(artefact: Artefact, workspace: Workspace) -> Path:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from email.message import Message
 from email.parser import BytesParser
 from threading import Lock
@@ -18,14 +17,14 @@ from typing import BinaryIO, cast
 
 import httpx2
 from packaging.utils import canonicalize_name
-from unearth import Package, PackageFinder
+from unearth import PackageFinder
 from unearth.utils import url_to_path
 
-from ctk import inside, upload_time
+from ctk import inside
 from ctk.artefact.record import LONGEST
 from ctk.errors import HashMismatch, IndexUnavailable, NotPublished
 from ctk.index_client import Pages, open_client
-from ctk.lock import Artefact
+from ctk.index_file import IndexFile, Wanted, each_once, offered
 from ctk.pip_config import IndexSettings, pip_settings
 from ctk.remote_file import RemoteFile
 from ctk.retry import STEP, Interrupted, Retry, describe
@@ -37,33 +36,6 @@ _MOST = 2 << 30  # bytes that are ever held in memory: a wheel, from a server th
 _DIGITS = 18  # of a length
 _NO_SUCH_RANGE = 416  # with the size of the file in Content-Range
 _IDENTITY = {"Accept-Encoding": "identity"}  # lengths and offsets are those of the file
-
-
-@dataclass(frozen=True)
-class IndexFile:
-    """One file that the index offers.
-
-    Attributes:
-        distribution: Normalised name.
-        version: As the file name says it.
-        file: File name.
-        sha256: None when the index does not state it.
-        url: Where it is now. Never written to a file: a mirror has another, and it may hold credentials.
-        yanked: Whether its publisher took it back.
-        requires_python: Version specifier, or None.
-        metadata_url: Where the index keeps a copy of the wheel's METADATA, or None.
-        uploaded: When its publisher uploaded it, in seconds since 1970 (PEP 700); None when the index does not say.
-    """
-
-    distribution: str
-    version: str
-    file: str
-    sha256: str | None
-    url: str = field(repr=False)
-    yanked: bool = False
-    requires_python: str | None = None
-    metadata_url: str | None = field(default=None, repr=False)
-    uploaded: int | None = None
 
 
 class Index:
@@ -103,7 +75,7 @@ class Index:
         with self._lock:
             if name in self._found:
                 return self._found[name]
-        files = _unique(self._listed(name))
+        files = each_once(self._listed(name))
         if not files:
             raise NotPublished(
                 f"the package index holds no file of {name}", "check which indexes `pip config list` names"
@@ -111,7 +83,7 @@ class Index:
         with self._lock:
             return self._found.setdefault(name, files)
 
-    def locate(self, artefact: Artefact) -> IndexFile:
+    def locate(self, artefact: Wanted) -> IndexFile:
         """The file of an artefact, by its exact name.
 
         Raises:
@@ -250,7 +222,7 @@ class Index:
 
     def _listed(self, name: str) -> list[IndexFile]:
         try:
-            return [_index_file(name, p) for p in self._finder(name).find_all_packages(name, allow_yanked=True)]
+            return [offered(name, p) for p in self._finder(name).find_all_packages(name, allow_yanked=True)]
         # unearth takes a page's form for granted.
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise IndexUnavailable(
@@ -260,7 +232,8 @@ class Index:
 
     def _finder(self, name: str) -> PackageFinder:
         finder = PackageFinder(
-            Pages(self._client, self.retry, name),
+            # Its answers are httpx2's own, as those of unearth's client are: neither fits unearth's protocol.
+            Pages(self._client, self.retry, name),  # type: ignore[arg-type]
             index_urls=self.settings.index_urls,
             find_links=self.settings.find_links,
             ignore_compatibility=True,
@@ -303,33 +276,6 @@ class Index:
             yield answer
         finally:
             answer.close()
-
-
-def _index_file(name: str, package: Package) -> IndexFile:
-    link = package.link
-    hashes = link.hashes or ({link.hash_name: link.hash} if link.hash_name else {})
-    copy = link.dist_info_link
-    return IndexFile(
-        distribution=name,
-        version=package.version or "",
-        file=link.filename,
-        sha256=hashes.get("sha256"),
-        url=link.url_without_fragment,
-        yanked=link.is_yanked,
-        requires_python=link.requires_python,
-        metadata_url=copy.url_without_fragment if copy else None,
-        uploaded=upload_time.seconds(link.upload_time) if link.upload_time else None,
-    )
-
-
-def _unique(files: Sequence[IndexFile]) -> tuple[IndexFile, ...]:
-    """Each file once, as the first index has it, with the earliest upload that any states: mirrors have their own."""
-    offers: dict[tuple[str, str | None], IndexFile] = {}
-    for file in files:
-        first = offers.setdefault((file.file, file.sha256), file)
-        stated = [f.uploaded for f in (first, file) if f.uploaded is not None]
-        offers[file.file, file.sha256] = replace(first, uploaded=min(stated, default=None))
-    return tuple(offers.values())
 
 
 def _total(answer: httpx2.Response) -> int | None:

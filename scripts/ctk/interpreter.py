@@ -50,8 +50,13 @@ def python_tag() -> str:
 def fingerprint() -> tuple[Any, ...]:
     """What identifies the tree without reading it: two equal values mean the same files."""
     stdlib = Path(sysconfig.get_path("stdlib"))
-    parts = [Path(sys._base_executable).resolve(), stdlib / "os.py", stdlib / "site.py", stdlib / "lib-dynload"]
+    parts = [_executable(), stdlib / "os.py", stdlib / "site.py", stdlib / "lib-dynload"]
     return sys.version, sys.base_prefix, *((str(p), p.stat().st_size, p.stat().st_mtime_ns) for p in parts)
+
+
+def _executable() -> Path:
+    """The interpreter itself, outside any virtual environment; Python keeps its name for `venv`."""
+    return Path(sys._base_executable).resolve()  # type: ignore[attr-defined]
 
 
 def files() -> Iterator[tuple[str, bytes, bool]]:
@@ -63,7 +68,7 @@ def files() -> Iterator[tuple[str, bytes, bool]]:
     if not sys.platform.startswith("linux"):
         raise BuildFailed(f"the base channel is made on linux only, this is {sys.platform}", "use `--base conda-forge`")
     version, prefix = short_version(), sys.base_prefix
-    executable = Path(sys._base_executable).resolve().read_bytes()
+    executable = _executable().read_bytes()
     yield f"bin/python{version}", _relocatable(executable, "$ORIGIN/../lib"), True
     for name in elf_edit.needed(executable):
         if name.startswith("libpython"):
@@ -122,7 +127,8 @@ def _sysconfig(name: str, prefix: str) -> bytes:
 
 def _build_time_variables() -> Mapping[str, Any]:
     name = sysconfig._get_sysconfigdata_name()  # type: ignore[attr-defined]
-    return __import__(name, fromlist=["build_time_vars"]).build_time_vars
+    variables: Mapping[str, Any] = __import__(name, fromlist=["build_time_vars"]).build_time_vars
+    return variables
 
 
 def _portable(value: Any, prefix: str) -> Any:

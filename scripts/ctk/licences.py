@@ -150,7 +150,7 @@ def _changes(locks: Mapping[str, ReleaseLock], made: Sequence[ReleaseLock]) -> I
 def _predecessors(locks: Mapping[str, ReleaseLock], lock: ReleaseLock) -> list[ReleaseLock]:
     """The locks that a new one is compared with, nearest first; those in place are sorted, oldest first."""
     kind = lock.name.partition("-")[0]
-    alike = [k for k in reversed(locks.values()) if k.name.partition("-")[0] == kind and k.name != lock.name]
+    alike = [k for k in reversed(list(locks.values())) if k.name.partition("-")[0] == kind and k.name != lock.name]
     in_place = [locks[lock.name]] if lock.name in locks else []
     return in_place + sorted(alike, key=lambda other: other.major != lock.major)
 

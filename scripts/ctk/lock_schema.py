@@ -141,14 +141,15 @@ class LockModel(_Model):
     measured: dict[Target, dict[Name, VersionText | None]] = {}
 
 
-def parse_lock(text: str, stem: str) -> tuple[ReleaseLock | None, list[str]]:
+def parse_lock(text: str, stem: str, document: Document | None = None) -> tuple[ReleaseLock | None, list[str]]:
     """The lock of a text (None when it does not follow the schema) and every problem of it.
 
     Args:
         text: Content of the ``.lock``.
         stem: Name of its file without the suffix, which must be the release's.
+        document: The text, where it has been read already.
     """
-    document = Document(text)
+    document = document or Document(text)
     if document.data is None and document.problems:
         return None, document.problems
     if older := _older_schema(document):

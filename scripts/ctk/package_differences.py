@@ -65,7 +65,7 @@ def _members(package: Path) -> dict[str, _Content]:
             _digest(stream) if stream is not None else "",
         )
         for part in ("info", "pkg")
-        for member, stream in members(package, part)  # type: ignore[arg-type]
+        for member, stream in members(package, part)
     }
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from ctk import base, build, channel, fetch, package_tests
 from ctk.audit import AuditReport, ScanCache, audit_packages
 from ctk.building.cluster import Cluster
 from ctk.errors import AuditFailed, BuildFailed
 from ctk.index import Index
+from ctk.lock import Artefact
 from ctk.paths import Workspace
 from ctk.plan import Plan
 from ctk.platforms import this_platform
@@ -47,6 +49,29 @@ class Result:
     audit: AuditReport | None
     tests: tuple[package_tests.Outcome, ...]
     stages: tuple[Stage, ...]
+
+    def as_json(self, plan: Plan) -> dict[str, Any]:
+        """The run for other programs; sizes in bytes, times in seconds."""
+        return {
+            "channel": str(self.staged.channel),
+            "changed": self.staged.changed,
+            "packages": dict(self.staged.packages),
+            "size": self.staged.size,
+            "builds": [
+                {
+                    "id": b.id,
+                    "packages": [f"{p.parent.name}/{p.name}" for p in b.packages],
+                    "size": b.size,
+                    "unchanged": b.cached,
+                    "seconds": None if b.cached else round(b.seconds, 2),
+                }
+                for b in self.built.built
+            ],
+            "left_out": [{"id": x.id, "reason": x.reason} for x in plan.left_out],
+            "tests": [asdict(outcome) for outcome in self.tests],
+            "audit": self.audit.as_json() if self.audit else None,
+            "stages": [asdict(stage) for stage in self.stages],
+        }
 
 
 class Clock:
@@ -150,7 +175,7 @@ def _fetch_and_build(
             jobs=jobs,
             cluster=cluster,
             progress=lambda build_id, outcome: task.advance(
-                1, "" if outcome == "unchanged" else f"{build_id} {outcome}"
+                1, "" if outcome == "unchanged" and not report.verbose else f"{build_id} {outcome}"
             ),
         )
     fresh = sum(not b.cached for b in made.built)
@@ -168,8 +193,10 @@ def _fetch_and_build(
     return made
 
 
-def fetch_plan(plan: Plan, workspace: Workspace, report: Reporter, clock: Clock, prefix: str = "") -> None:
-    """Fetches what a plan reads."""
+def fetch_plan(
+    plan: Plan, workspace: Workspace, report: Reporter, clock: Clock, prefix: str = ""
+) -> Sequence[Artefact]:
+    """Fetches what a plan reads; returns what was not there before."""
     wanted = fetch.missing(plan.artefacts, workspace)
     total = sum(a.size for a in wanted)
     with report.task(f"{prefix}fetch", total, bytes_=True) as task:
@@ -182,6 +209,7 @@ def fetch_plan(plan: Plan, workspace: Workspace, report: Reporter, clock: Clock,
         )
     note = f"{len(wanted)} of {len(plan.artefacts)} artefacts, {megabytes(total)} MB"
     clock.lap(f"{prefix}fetch", note if wanted else f"all {len(plan.artefacts)} artefacts are in the cache")
+    return wanted
 
 
 def _audit(staged: channel.Staged, workspace: Workspace, base_channel: Path | str, jobs: int) -> AuditReport:
@@ -199,8 +227,11 @@ def _test(
     made: build.BuildReport, staged: channel.Staged, base_channel: Path | str, report: Reporter, jobs: int
 ) -> list[package_tests.Outcome]:
     def say(outcome: package_tests.Outcome) -> None:
-        if outcome.state in ("passed", "failed"):
-            report.say(f"package tests: {outcome.package} {outcome.state}")
+        told = report.say if outcome.state in ("passed", "failed") else report.detail
+        told(
+            f"package tests: {outcome.package} {outcome.state}{': ' if outcome.state == 'not run' else ''}"
+            f"{outcome.detail if outcome.state == 'not run' else ''}"
+        )
 
     return package_tests.run_tests(made.built, [staged.path, base_channel], jobs=jobs, progress=say)
 

@@ -6,20 +6,20 @@ did not publish is not planned; the plan keeps the reason.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ctk.dag import Build, in_order
 from ctk.errors import RecipeError, UnknownName
 from ctk.exclusions import Exclusion
 from ctk.lock import Artefact, ReleaseLock
 from ctk.platforms import PLATFORMS
-from ctk.recipes import Recipe, Rendered, render
+from ctk.recipes import Recipe, render
+from ctk.rendered import Rendered
 
 Named = TypeVar("Named")
 
@@ -58,27 +58,24 @@ class Plan:
                 found[artefact.sha256][build.lock] = None
         return {sha256: tuple(names) for sha256, names in found.items()}
 
-    def to_json(self) -> str:
-        """The plan for other programs: one object for each build and each thing left out."""
-        return json.dumps(
-            {
-                "builds": [
-                    {
-                        "id": b.id,
-                        "recipe": b.recipe.name,
-                        "release": b.lock,
-                        "platform": b.subdir,
-                        "python": b.python or None,
-                        "packages": [f"{o.subdir}/{o.file_name}" for o in b.outputs],
-                        "artefacts": [a.file for a in b.artefacts],
-                        "needs": list(b.needs),
-                    }
-                    for b in self.builds
-                ],
-                "left_out": [{"id": x.id, "reason": x.reason} for x in self.left_out],
-            },
-            indent=2,
-        )
+    def as_json(self) -> dict[str, Any]:
+        """The plan for other programs: one object for each build and each thing left out; sizes in bytes."""
+        return {
+            "builds": [
+                {
+                    "id": b.id,
+                    "recipe": b.recipe.name,
+                    "release": b.lock,
+                    "platform": b.subdir,
+                    "python": b.python or None,
+                    "packages": [f"{o.subdir}/{o.file_name}" for o in b.outputs],
+                    "artefacts": [{"file": a.file, "sha256": a.sha256, "size": a.size} for a in b.artefacts],
+                    "needs": list(b.needs),
+                }
+                for b in self.builds
+            ],
+            "left_out": [{"id": x.id, "reason": x.reason} for x in self.left_out],
+        }
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from packaging.version import Version
 
@@ -33,15 +34,19 @@ def published_set(workspace: Workspace) -> Set:
     return Set(find_recipes(workspace.recipes), locks, (workspace.build_config,), excluded)
 
 
-def classified(workspace: Workspace) -> dict[str, Classes]:
+def classified(workspace: Workspace, what: Set | None = None) -> dict[str, Classes]:
     """Of each CTK release, by the name of its lock, which components are packaged, which excluded, and which neither.
 
     A component counts as packaged when a build that is really planned for the release reads it, on some platform.
 
+    Args:
+        workspace: The checkout.
+        what: Its recipes and locks, where they have been read already.
+
     Raises:
         LockError: A release lock or the written list is not valid.
     """
-    what, tags = published_set(workspace), python_tags(workspace.build_config)
+    what, tags = what or published_set(workspace), python_tags(workspace.build_config)
     found = {}
     for name, (lock, _) in what.locks.items():
         if not lock.is_ctk:
@@ -64,7 +69,7 @@ def python_tags(build_config: Path) -> tuple[str, ...]:
         LockError: The file is not what conda-build calls a variant file, or names no Pythons; with the line.
     """
     document = Document(read(build_config))
-    tags = document.data.get("python_tag") if isinstance(document.data, dict) else None
+    tags: Any = document.data.get("python_tag") if isinstance(document.data, dict) else None
     found = list(document.problems)
     if not isinstance(tags, list) or not tags or not all(re.fullmatch(r"cp3[0-9]{1,2}t?", str(tag)) for tag in tags):
         found.append(f"line {document.line(('python_tag',))}: python_tag: is no list of tags like cp313")

@@ -101,7 +101,7 @@ def summary(old: ReleaseLock | None, new: ReleaseLock) -> Iterator[str]:
 
 def _content(component: Component, target: str) -> str | None:
     artefact = component.artefacts.get(target)
-    return artefact and artefact.sha256
+    return artefact.sha256 if artefact else None
 
 
 def write(needed: Sequence[Change]) -> None:

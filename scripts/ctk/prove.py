@@ -89,7 +89,8 @@ def use(request: Request, environment: Environment) -> Mapping[str, object]:
     )
     try:
         if done.returncode == 0:
-            return json.loads(done.stdout.splitlines()[-1])
+            said: Mapping[str, object] = json.loads(done.stdout.splitlines()[-1])
+            return said
     except (IndexError, json.JSONDecodeError):
         pass
     raise ProofFailed(

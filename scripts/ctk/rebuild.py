@@ -19,6 +19,7 @@ from ruamel.yaml import YAML
 
 from ctk import build, fetch, sbom
 from ctk.dag import Build
+from ctk.disk import disk_errors
 from ctk.errors import RecipeError
 from ctk.index import Index
 from ctk.package_differences import Difference, differences
@@ -75,7 +76,7 @@ def rebuild(
     shutil.rmtree(home, ignore_errors=True)
     found = []
     try:
-        with fetch.disk_errors(home):
+        with disk_errors(home):
             for batch in _batches(list(groups.values())):
                 for outcome in _again(batch, workspace, Workspace(home), jobs):
                     found.append(outcome)

@@ -109,7 +109,11 @@ def platform_config(subdir: str) -> rattler_build.PlatformConfig:
 @lru_cache(maxsize=256)
 def _variants(files: tuple[Path, ...], subdir: str) -> rattler_build.VariantConfig:
     config = rattler_build.JinjaConfig(platform=platform_config(subdir))
-    return rattler_build.VariantConfig.from_files_with_context(list(files), config)
+    try:
+        return rattler_build.VariantConfig.from_files_with_context(list(files), config)
+    except Exception as error:  # whatever its parser says
+        names = " or ".join(file.name for file in files)
+        raise RecipeError(f"rattler-build does not read {names}: {error}", "ctk lint says where") from error
 
 
 @lru_cache(maxsize=256)
@@ -179,7 +183,7 @@ def _narrowed(variants: rattler_build.VariantConfig, narrow: Mapping[str, str]) 
             raise RecipeError(f"{value!r} is no value of the variant key {key!r}", f"it has {', '.join(values)}")
         group = next((g for g in groups if key in g), [key])
         for other in group:
-            fixed[other] = [variants.get_values(other)[values.index(value)]]
+            fixed[other] = [(variants.get_values(other) or [])[values.index(value)]]
     return rattler_build.VariantConfig(fixed)
 
 

@@ -94,7 +94,7 @@ class _Output:
 
     @property
     def name(self) -> str:
-        return self.recipe["package"]["name"]
+        return str(self.recipe["package"]["name"])
 
     @property
     def version(self) -> str:

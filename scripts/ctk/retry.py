@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from typing import TypeVar
 
 import httpx2
 
-from ctk.errors import IndexUnavailable
+from ctk.errors import IndexUnavailable, without_credentials
 
 T = TypeVar("T")
 STEP = "check the network and what `pip config list` says, then run the same command again; what was fetched stays"
@@ -84,15 +83,10 @@ class Retry:
             self.sleep(min(max(self.delay * 2**attempt, asked), _LONGEST))
 
 
-def describe(error: Exception) -> str:
+def describe(error: BaseException) -> str:
     """An error in one line, without the credentials that a URL in it may hold."""
     text = without_credentials(str(error))
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def without_credentials(text: str) -> str:
-    """A text without the user and password that a URL in it may hold."""
-    return re.sub(r"//[^/@\s]+@", "//***@", text)
 
 
 def _retry_after(value: str) -> float:

@@ -20,7 +20,7 @@ from cyclonedx.contrib.license.factories import LicenseFactory
 from cyclonedx.model import HashAlgorithm, HashType, Property
 from cyclonedx.model.bom import Bom, BomMetaData
 from cyclonedx.model.component import Commit, Component, ComponentType, Pedigree
-from cyclonedx.model.license import License
+from cyclonedx.model.license import License, LicenseExpression
 from cyclonedx.model.tool import ToolRepository
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
@@ -163,8 +163,8 @@ def read(text: bytes) -> Sbom:
         )
         return Sbom(package.name, package.version, qualifiers["build"], qualifiers["subdir"], origin)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        said = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise AuditFailed(f"an SBOM of ours cannot be read: {said}", "build the package again") from error
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise AuditFailed(f"an SBOM of ours cannot be read: {reason}", "build the package again") from error
 
 
 def _said(component: Component) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
@@ -199,10 +199,10 @@ def _input(component: Component) -> Input:
     return Input(artefact, _text(licence))
 
 
-def _text(licence: Any) -> str:
+def _text(licence: License | None) -> str:
     if licence is None:
         return ""
-    return (licence.id or licence.name) if isinstance(licence, License) else licence.value
+    return licence.value if isinstance(licence, LicenseExpression) else licence.id or licence.name or ""
 
 
 def of(package: Path) -> Sbom:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import rattler
-from rattler import Gateway, GenericVirtualPackage, MatchSpec, RepoDataRecord
+from rattler import Gateway, GenericVirtualPackage, MatchSpec, RepoDataRecord, Subdir
 from rattler.exceptions import GatewayError, InvalidMatchSpecError, SolverError
 
 from ctk.coroutines import run
@@ -95,7 +95,7 @@ def solve(scenario: Scenario, channels: Sequence[Path | str], gateway: Gateway |
         raise UnknownName.of("platform", scenario.subdir, PLATFORMS)
     try:
         with reading(channels):
-            records = run(_solve(scenario, [channel_url(c) for c in channels], gateway))
+            records = run(solve_records(scenario, [channel_url(c) for c in channels], gateway or Gateway()))
     except InvalidMatchSpecError as error:
         raise Unsolvable(
             f"the request cannot be read: {error}", "write it as for conda: name, name=1.2 or 'name >=1.2'"
@@ -129,13 +129,18 @@ def reading(channels: Sequence[Path | str]) -> Iterator[None]:
         raise Unsolvable(f"a channel could not be read: {first}{why}", step) from None
 
 
-async def _solve(scenario: Scenario, sources: Sequence[str], gateway: Gateway | None) -> list[RepoDataRecord]:
+async def solve_records(scenario: Scenario, sources: Sequence[str], gateway: Gateway) -> list[RepoDataRecord]:
+    """The packages that rattler's solver picks, for callers with an event loop of their own.
+
+    Raises:
+        SolverError, GatewayError, InvalidMatchSpecError: Rattler's own.
+    """
     return await rattler.solve(
         sources=sources,
         # As MatchSpec reads them: rattler's own reading of strings refuses conda's name=version=build.
         specs=[MatchSpec(spec) for spec in scenario.specs],
-        gateway=gateway or Gateway(),
-        platforms=[scenario.subdir, NOARCH],
+        gateway=gateway,
+        platforms=[Subdir(scenario.subdir), Subdir(NOARCH)],
         virtual_packages=scenario.virtual_packages,
     )
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import rattler_build
 
-from ctk.orphans import end_with
+from ctk.orphans import end_with, starting
 
 SLOWEST = 50_000  # bytes in a second: a server that takes fewer is taken for one that has stopped
 
@@ -32,7 +32,8 @@ class Uploader:
 
     def __enter__(self) -> Uploader:
         # rattler starts threads, which do not survive a fork.
-        self._pool = get_context("spawn").Pool(1, initializer=end_with, initargs=(os.getpid(),))
+        with starting():
+            self._pool = get_context("spawn").Pool(1, initializer=end_with, initargs=(os.getpid(),))
         self._pool.apply(_started)  # the time for that is not the server's
         return self
 

@@ -149,7 +149,7 @@ def test_the_commands(two_states: Workspace, run_ctk: Callable[..., Result], tmp
     assert names(two_states.channel) == {"digit1"}
     assert "1 package, 0 new, 1 no longer in the index" in run_ctk("publish", "--to", www, "--exact").stdout
     listed = json.loads(run_ctk("channel", "history", www, "--json").stdout)
-    shown = [(s["number"], s["before"], s["packages"], s["current"]) for s in listed]
+    shown = [(s["number"], s["before"], s["packages"], s["current"]) for s in listed["states"]]
     assert shown == [(1, None, 2, False), (2, 1, 1, True)]
     assert "readers see it" in run_ctk("channel", "history").stdout
     assert "shows state 1" in run_ctk("channel", "rollback", www).stdout

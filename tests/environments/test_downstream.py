@@ -138,7 +138,9 @@ def test_its_own_test_passes(downstream: Feedstock, major: str) -> None:
 @pytest.fixture(scope="module")
 def shown(project: Workspace) -> list[Any]:
     """The YAML examples of the docs: configuration and recipe, then the same of the two builds for each major."""
-    return [YAML(typ="safe").load(block) for block in re.findall(r"```yaml\n(.*?)```", docs(project), re.S)]
+    _, _, text = docs(project).partition("\n## What to depend on\n")
+    text, _, _ = text.partition("\n## A complete example\n")
+    return [YAML(typ="safe").load(block) for block in re.findall(r"```yaml\n(.*?)```", text, re.S)]
 
 
 def docs(project: Workspace) -> str:

@@ -53,7 +53,7 @@ def test_with_a_gpu_the_numbers_are_right(proof: str) -> None:
 
 
 def test_a_second_proof_makes_nothing_again(built: Workspace, proof: str) -> None:
-    again = ctk(built, "prove", check=True).stdout
+    again = ctk(built, "prove", check=True).stderr
     assert again.count("environment unchanged") == len(REQUESTS)
 
 

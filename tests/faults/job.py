@@ -225,7 +225,7 @@ class Run:
     def left(self) -> Iterator[str]:
         """Processes of its group that do not end within `_PATIENCE`; they are ended."""
         deadline = time.monotonic() + _PATIENCE
-        while (found := _group(self.process.pid)) and time.monotonic() < deadline:
+        while (found := group_of(self.process.pid)) and time.monotonic() < deadline:
             time.sleep(0.05)
         for pid, name in found.items():
             yield name
@@ -238,7 +238,7 @@ class Run:
                 self._lines.append((time.monotonic(), line))
 
 
-def _group(leader: int) -> dict[int, str]:
+def group_of(leader: int) -> dict[int, str]:
     """The living processes of a process group: id -> command line."""
     found = {}
     for place in Path("/proc").glob("[0-9]*"):

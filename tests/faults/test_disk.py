@@ -29,7 +29,7 @@ def refused(done: subprocess.CompletedProcess[str], *said: str) -> None:
 
 def begun(done: subprocess.CompletedProcess[str]) -> list[str]:
     """The stations that a run went through."""
-    return [s for s in ("fetch", "build", "index", "audit", "package tests", "publish") if f" {s}: " in done.stdout]
+    return [s for s in ("fetch", "build", "index", "audit", "package tests", "publish") if f" {s}: " in done.stderr]
 
 
 def test_a_run_that_finds_a_full_disk_at_one_station_after_another_gets_there_in_the_end(

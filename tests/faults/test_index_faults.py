@@ -10,7 +10,7 @@ import hashlib
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -111,7 +111,7 @@ def right_hashes(world: World) -> set[str]:
 
 
 @pytest.fixture
-def stations(job: Job, tmp_path: Path) -> Iterator[Stations]:
+def stations(job: Job, tmp_path: Path) -> Stations:
     world = job.world
     job.world.index.faults.clear()
     plan = world.plan(OLD, NEW)
@@ -128,7 +128,7 @@ def stations(job: Job, tmp_path: Path) -> Iterator[Stations]:
         commands[name] = (replace(world, root=root), tuple(line))
     for suffix in (".lock", ".yaml"):
         (tmp_path / "add" / "variants" / f"cuda-{NEW}{suffix}").unlink()
-    yield Stations(commands)
+    return Stations(commands)
 
 
 def light_copy(world: World, root: Path) -> Path:

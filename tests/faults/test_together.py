@@ -95,7 +95,11 @@ def test_a_run_waits_while_another_checkout_publishes_into_its_channel(job: Job,
     world, said = job.world, ""
     with publishing(world.workspace.channel, print):
         process = subprocess.Popen(
-            command(world.build(OLD, NEW)), env=world.environment(), stdout=subprocess.PIPE, text=True
+            command(world.build(OLD, NEW)),
+            env=world.environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
         assert process.stdout is not None
         for line in process.stdout:

@@ -6,20 +6,16 @@ import json
 from pathlib import Path
 
 import pytest
-import typer
 from crafted_packages import good_set
 from typer.testing import CliRunner, Result
 
 from ctk.audit import CHECKS
-from ctk.commands.audit import audit_command
+from ctk.cli import app
 from ctk.errors import AuditFailed
-
-APP = typer.Typer()
-APP.command()(audit_command)
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(APP, list(arguments))
+    return CliRunner().invoke(app, ["audit", *arguments])
 
 
 @pytest.fixture(autouse=True)

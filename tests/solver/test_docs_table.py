@@ -118,7 +118,7 @@ def test_rows_and_columns_that_say_the_same_are_one() -> None:
 
 
 def test_rows_and_columns_that_differ_anywhere_are_not() -> None:
-    different = small(**{"d11_g60": "1.1", "d11_gNone": "1.1 compat"})
+    different = small(d11_g60="1.1", d11_gNone="1.1 compat")
     assert table.table(different, "short").splitlines() == [
         "| driver supports CUDA | GPU 5.0 | GPU 6.0 | GPU not detected |",
         "| --- | --- | --- | --- |",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -203,7 +202,7 @@ def test_without_the_library_the_error_names_the_command_that_builds_it(tmp_path
 
 
 @pytest.fixture
-def sources(project: Workspace, tmp_path: Path) -> Iterator[Workspace]:
+def sources(project: Workspace, tmp_path: Path) -> Workspace:
     """An empty checkout whose store has libsolv's sources."""
     have = fetch.stored(libsolv_build.SOURCES, project)
     if not have.exists():  # a machine without a compiler is held without them, below
@@ -212,7 +211,7 @@ def sources(project: Workspace, tmp_path: Path) -> Iterator[Workspace]:
     want = fetch.stored(libsolv_build.SOURCES, fresh)
     want.parent.mkdir(parents=True)
     shutil.copy(have, want)
-    yield fresh
+    return fresh
 
 
 def no_index() -> Any:

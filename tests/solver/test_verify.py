@@ -418,8 +418,8 @@ def test_a_stopped_run_shows_what_it_has(content: channels.Repodata, tmp_path: P
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     try:
-        assert process.stdout is not None
-        first = process.stdout.readline()  # the first line of progress: solving has begun
+        assert process.stderr is not None
+        first = process.stderr.readline()  # the first line of progress: solving has begun
         assert "scenarios " in first
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)

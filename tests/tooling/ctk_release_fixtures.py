@@ -11,7 +11,7 @@ from ctk_release import Run
 from fake_ctk import add_ctk_12, add_ctk_13, add_python_13
 from fake_index import FakeIndex, configure_pip, serve
 
-from ctk.commands.release import app
+from ctk.cli import app
 from ctk.paths import Workspace
 
 
@@ -41,7 +41,7 @@ def run(here: Workspace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     def command(*arguments: str) -> str:
         capsys.readouterr()
         monkeypatch.setenv("COLUMNS", "160")  # rows of tables stay whole
-        typer.main.get_command(app).main(list(arguments), "ctk release", standalone_mode=False)
+        typer.main.get_command(app).main(["release", *arguments], "ctk", standalone_mode=False)
         return capsys.readouterr().out
 
     return command

@@ -62,7 +62,7 @@ def add_ctk_12(index: FakeIndex) -> None:
 
 
 def manifest_13() -> list[str]:
-    versions = {e: "13.4.92" for e in ("crt", "cudart", "nvcc", "nvrtc", "nvvm")} | {"cufile": "1.19.1.55"}
+    versions = dict.fromkeys(("crt", "cudart", "nvcc", "nvrtc", "nvvm"), "13.4.92") | {"cufile": "1.19.1.55"}
     return [
         f"nvidia-cuda-runtime==13.4.92.*; {EVERYWHERE_13} and extra == 'nvcc'",  # what nvcc needs is not nvcc
         *pins("", versions, EVERYWHERE_13),

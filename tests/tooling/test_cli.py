@@ -140,7 +140,7 @@ def test_a_build_publishes_a_channel_and_the_next_one_changes_nothing(checkout: 
     assert first.returncode == 0, first.stderr
     assert {p.name.split("-")[0] for p in packages(checkout.channel)} == {"hello", "follower"}
     assert is_whole(checkout.channel)
-    assert "package tests: 1 passed" in first.stdout
+    assert "package tests: 1 passed" in first.stderr
     state = checkout.channel.resolve()
     second = build(checkout)
     assert second.returncode == 0, second.stderr
@@ -237,7 +237,7 @@ def test_of_two_runs_at_once_the_second_waits_and_says_so(checkout: Workspace) -
     runs = [start_build(checkout) for _ in range(2)]
     outputs = [run.communicate(timeout=120) for run in runs]
     assert [run.returncode for run in runs] == [0, 0], outputs
-    assert sum("another run is at work" in out for out, _ in outputs) == 1
+    assert sum("another run is at work" in said for _, said in outputs) == 1
     assert is_whole(checkout.channel)
 
 

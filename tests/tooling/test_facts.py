@@ -18,7 +18,7 @@ from fake_index import configure_pip, serve
 
 from ctk import facts
 from ctk.binaries import Binary
-from ctk.commands.release import app
+from ctk.cli import app
 from ctk.errors import LockError, UnknownName
 from ctk.facts import MeasureFailed, compiler_facts, known_needs, measure, needed_artefacts, needed_glibc, still_true
 from ctk.lock import Artefact, Component, Facts, ReleaseLock, load
@@ -142,12 +142,12 @@ def test_the_command_fetches_measures_and_writes(
         configure_pip(monkeypatch, index)
         add_ctk_13(index)
         add_python_13(index)
-        command.main(["add", "13.4", "--write"], standalone_mode=False)
+        command.main(["release", "add", "13.4", "--write"], standalone_mode=False)
         with pytest.raises(UnknownName):
-            command.main(["measure", "13.5"], standalone_mode=False)
-        command.main(["measure", "13.4"], standalone_mode=False)
+            command.main(["release", "measure", "13.5"], standalone_mode=False)
+        command.main(["release", "measure", "13.4"], standalone_mode=False)
         assert load(tmp_path / "variants" / "cuda-13.4.lock").facts is None
-        command.main(["measure", "--write"], standalone_mode=False)
+        command.main(["release", "measure", "--write"], standalone_mode=False)
         lock = load(tmp_path / "variants" / "cuda-13.4.lock")
         assert lock.facts is not None
         assert (lock.facts.gpu_architectures, lock.facts.ptx_isa) == (("7.5", "12.1"), "9.4")
@@ -157,8 +157,8 @@ def test_the_command_fetches_measures_and_writes(
         assert {p.parent.name for p in left} == {"admitted"}
         capsys.readouterr()
         index.requests.clear()
-        command.main(["measure"], standalone_mode=False)
-        assert "cuda-13.4 is measured" in capsys.readouterr().out
+        command.main(["release", "measure"], standalone_mode=False)
+        assert "cuda-13.4 is measured" in capsys.readouterr().err
         assert index.requests == []
-        command.main(["measure", "--again", "--check"], standalone_mode=False)
+        command.main(["release", "measure", "--again", "--check"], standalone_mode=False)
         assert "nothing changes" in capsys.readouterr().out

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 import tiny
 from fake_index import FakeIndex, Fault, configure_pip, serve, wheel
-from rich.console import Console
 
 from ctk import fetch, pipeline
 from ctk.errors import HashMismatch, IndexUnavailable, NoSpace, NotPublished
@@ -286,6 +285,6 @@ def test_what_is_borrowed_is_removed_again_and_what_was_there_stays(server: Fake
 def test_a_build_says_which_release_needs_what_vanished(server: FakeIndex, tmp_path: Path) -> None:
     checkout = tiny.tiny_checkout(tmp_path)
     fetch.stored(tiny.artefact(), checkout).unlink()
-    report = Reporter(Console(quiet=True))
+    report = Reporter(results=False)
     with pytest.raises(NotPublished, match=rf"has no {tiny.artefact().file} .*; needed by cuda-13\.4$"):
         pipeline.fetch_plan(tiny.tiny_plan(checkout), checkout, report, pipeline.Clock(report))

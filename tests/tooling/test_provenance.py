@@ -146,7 +146,9 @@ def test_an_sbom_says_all_of_it_and_is_valid(origin: Provenance) -> None:
 LOCKED = {c.license for lock in release_locks(Workspace(ROOT)).values() for c in lock.components.values()}
 
 
-@pytest.mark.parametrize("licence", sorted(LOCKED | {"Apache 2.0", "The licence of it (text 0123)", "A | B", ""}))
+@pytest.mark.parametrize(
+    "licence", sorted(LOCKED | {"Apache 2.0", "The licence of it (text 0123)", "A | B", "Apache-2.0 OR MIT", ""})
+)
 def test_a_licence_comes_out_of_an_sbom_as_it_is_locked(origin: Provenance, licence: str) -> None:
     """`ctk rebuild` makes the package again from it; names that are no SPDX expression are among them."""
     text = sbom.write(INDEX, replace(origin, inputs=(Input(artefact(), licence),)))

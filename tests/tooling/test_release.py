@@ -14,7 +14,7 @@ from fake_index import FakeIndex, Fault
 from typer.testing import CliRunner
 
 from ctk import proposal, release, wheels
-from ctk.commands.release import app
+from ctk.cli import app
 from ctk.errors import BadValue, IndexUnavailable, NotPublished, OutOfDate, UnknownName
 from ctk.index import IndexFile
 from ctk.lock import Artefact, Component, Facts, ReleaseLock, load
@@ -220,7 +220,7 @@ def test_an_unknown_minor_or_major_names_the_nearest(run: Run, index: FakeIndex)
 
 
 def test_no_release_named_is_a_usage_error() -> None:
-    result = CliRunner().invoke(app, ["add"])
+    result = CliRunner().invoke(app, ["release", "add"])
     assert isinstance(result.exception, BadValue)
 
 

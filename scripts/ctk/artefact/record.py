@@ -46,8 +46,8 @@ def folder(members: list[str], distribution: str, version: str) -> str:
     Raises:
         Refused: There is none, there are several, or its name is not that of the distribution and its version.
     """
-    found = {name.partition("/")[0] for name in members if "/" in name}
-    found = sorted(name for name in found if name.endswith(".dist-info"))
+    folders = {name.partition("/")[0] for name in members if "/" in name}
+    found = sorted(name for name in folders if name.endswith(".dist-info"))
     if len(found) != 1:
         raise Refused("", f"a wheel has one .dist-info folder, and it has {len(found)}")
     name, _, stated = found[0].removesuffix(".dist-info").partition("-")

@@ -40,7 +40,7 @@ def scan_key(sha256: str, forbidden: Sequence[str], probes: Mapping[str, Sequenc
 
 @cache
 def _code() -> list[str]:
-    return [file_sha256(Path(module.__file__)) for module in (package, binaries, pe, scanning, search)]
+    return [file_sha256(Path(module.__file__ or "")) for module in (package, binaries, pe, scanning, search)]
 
 
 @dataclass(frozen=True)

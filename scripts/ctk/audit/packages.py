@@ -164,7 +164,7 @@ class PackageSet:
 
     def coexist(self, one: PackageScan, other: PackageScan, subdir: str) -> bool:
         """Whether a solver puts both into one environment of the subdir; what the set does not hold counts as there."""
-        key = (*sorted((one.file, other.file)), subdir)
+        key = (min(one.file, other.file), max(one.file, other.file), subdir)
         if key not in self._coexist:
             self._coexist[key] = one.name != other.name and self._solves((one, other), subdir)
         return self._coexist[key]

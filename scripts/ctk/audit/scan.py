@@ -92,6 +92,7 @@ def scan_package(
     """Reads a whole package once.
 
     Args:
+        path: The package file.
         forbidden: Paths to look for in every file.
         probes: Package name -> other strings to look for, as evidence for a check.
         sha256: Of the package file, computed when not given.

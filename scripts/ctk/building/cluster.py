@@ -110,7 +110,7 @@ class Cluster:
 def _connect(address: str) -> Client:
     try:
         from distributed import Client
-        from distributed.core import connect
+        from distributed.comm.core import connect
     except ImportError:
         raise missing_extra("distributed") from None
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters becomes an error of ours
@@ -234,7 +234,8 @@ class ClusterPool:
         empty = 0
         while True:
             try:
-                return asked.result(timeout=_JOINS / 2)
+                answer: str = asked.result(timeout=_JOINS / 2)
+                return answer
             except TimeoutError:
                 if asked.status == "error":
                     raise

@@ -57,11 +57,11 @@ def make(build: Build, workspace: Workspace, level: int, jobs: int) -> Built:
                 for package in packages:
                     edit = partial(portable, origin=origin, folders=folders)
                     rewrite(package, time=build.timestamp, level=level, edit=edit)
-            note = {"id": build.id, "packages": names, "seconds": round(time.monotonic() - start, 3)}
-            home = keep(folder, workspace.builds / key, note)
+            seconds = round(time.monotonic() - start, 3)
+            home = keep(folder, workspace.builds / key, {"id": build.id, "packages": names, "seconds": seconds})
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-    return Built(build.id, key, tuple(home / n for n in names), note["seconds"], False)
+    return Built(build.id, key, tuple(home / n for n in names), seconds, False)
 
 
 def log_file(build_id: str, workspace: Workspace) -> Path:

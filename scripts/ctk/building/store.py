@@ -20,8 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from ctk.errors import BadValue, ClusterFailed, NoSpace
-from ctk.retry import without_credentials
+from ctk.errors import BadValue, ClusterFailed, NoSpace, without_credentials
 
 _STEP = "a store is a folder that every worker sees, such as file:///shared/ctk, or an object store such as s3://bucket"
 
@@ -62,7 +61,7 @@ class Store:
         """Whether something of that name and size is there."""
         self._fs.invalidate_cache()
         try:
-            return self._fs.info(self._blob(sha256))["size"] == size
+            return bool(self._fs.info(self._blob(sha256))["size"] == size)
         except FileNotFoundError:
             return False
 
@@ -139,7 +138,8 @@ class Store:
     def _read(self, name: str) -> str:
         self._fs.invalidate_cache()
         with self._errors():
-            return self._fs.cat_file(f"{self._root}/{name}").decode()
+            content: bytes = self._fs.cat_file(f"{self._root}/{name}")
+            return content.decode()
 
     def _write(self, name: str, text: str) -> None:
         with self._errors(), self._place(f"{self._root}/{name}") as place:

@@ -126,8 +126,11 @@ def _build(order: Order, workspace: Workspace, store: Store) -> Answer | None:
 
 
 def _run(root: Path) -> tuple[int, str]:
-    """Makes the build in a process apart: rattler-build holds the interpreter's lock, and the scheduler takes a worker
-    that does not answer for dead. (Dask's worker processes may not use multiprocessing.)"""
+    """Makes the build in a process apart.
+
+    rattler-build holds the interpreter's lock, and the scheduler takes a worker that does not answer for dead. (Dask's
+    worker processes may not use multiprocessing.)
+    """
     package = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(p for p in (package, os.environ.get("PYTHONPATH", "")) if p)
     command = [sys.executable, "-m", process.__name__, str(root)]

@@ -13,11 +13,11 @@ from typing import Any
 import httpx2
 
 from ctk.disk import disk_errors
-from ctk.errors import PublishFailed
+from ctk.errors import PublishFailed, without_credentials
 from ctk.platforms import NOARCH, PLATFORMS
 from ctk.publishing.attesting import FIELD, SIDECAR
 from ctk.publishing.index_files import FILES, REPODATA
-from ctk.retry import describe, without_credentials
+from ctk.retry import describe
 
 _INDEX = 1 << 28  # bytes; an index is smaller
 _SIDECAR = 8 << 20

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +13,7 @@ from ctk.audit.checks import by_id
 from ctk.commands.options import Jobs
 from ctk.errors import AuditFailed, UnknownName
 from ctk.paths import workspace
-from ctk.report import Reporter
+from ctk.report import Reporter, count
 from ctk.scratch import machine_paths
 
 
@@ -32,11 +31,11 @@ def audit_command(
     ] = None,
     jobs: Jobs = None,
     list_: Annotated[bool, typer.Option("--list", help="List the checks and exit.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
 ) -> None:
     """Open built packages and hold them to the rules of the design.
 
     Packages are audited as a set: what one depends on must be among them, in the base channel, or well known.
+
     Example: ctk audit output/channel --check NeededIsProvided
     """
     where, report = workspace(), Reporter()
@@ -52,14 +51,12 @@ def audit_command(
         skip={*(skip or ()), *(known.id() for known in CHECKS if chosen and known.id() not in chosen)},
         cache=ScanCache(where.cache / "audit"),
     )
-    if as_json:
-        print(json.dumps(found.as_json(), indent=1))
-    else:
-        _show(found, report)
+    report.result(**found.as_json())
+    _show(found, report)
     if not found.ok:
-        count = f"{len(found.errors)} error" + ("s" if len(found.errors) > 1 else "")
         raise AuditFailed(
-            f"the audit found {count}", "each finding says what to mend; ctk audit --list explains the checks"
+            f"the audit found {count(len(found.errors), 'error')}",
+            "each finding says what to mend; ctk audit --list explains the checks",
         )
 
 
@@ -85,6 +82,7 @@ def _list(report: Reporter) -> None:
         for check in CHECKS
     ]
     report.table("checks", ["check", "looks at", "rule"], rows)
+    report.result(checks=[dict(zip(("check", "looks_at", "rule"), row, strict=True)) for row in rows])
 
 
 def _show(found: AuditReport, report: Reporter) -> None:
@@ -94,4 +92,4 @@ def _show(found: AuditReport, report: Reporter) -> None:
             for seen in found.findings
         ]
         report.table("findings", ["check", "where", "what", "mend"], rows)
-    report.say(f"audit: {found.summary()} ({found.seconds:.1f} s)")
+    report.line(f"audit: {found.summary()} ({found.seconds:.1f} s)")

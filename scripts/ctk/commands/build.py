@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from contextlib import nullcontext
 from enum import StrEnum
@@ -10,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from ctk import pipeline
+from ctk import output, pipeline
 from ctk.building.cluster import Cluster
 from ctk.commands.options import (
     AllComponents,
@@ -23,6 +24,7 @@ from ctk.commands.options import (
     Releases,
     base_channel,
 )
+from ctk.fetch import stored
 from ctk.jobs import github_matrix, jobs
 from ctk.paths import Workspace, workspace
 from ctk.plan import Plan, Request, plan
@@ -37,7 +39,6 @@ class PlanForm(StrEnum):
     """How `ctk plan` prints."""
 
     table = "table"
-    json = "json"
     github = "github"
 
 
@@ -66,7 +67,8 @@ def _show(planned: Plan, report: Reporter) -> None:
     if planned.left_out:
         report.table("left out", ["what", "why"], [(x.id, x.reason) for x in planned.left_out])
     total = sum(a.size for a in planned.artefacts)
-    report.console.print(
+    report.result(**planned.as_json())
+    report.line(
         f"{count(len(planned.builds), 'build')}, {count(sum(len(b.outputs) for b in planned.builds), 'package')}, "
         f"{count(len(planned.artefacts), 'artefact')} of {megabytes(total)} MB; {len(planned.left_out)} left out"
     )
@@ -81,9 +83,7 @@ def plan_command(
     all_components: AllComponents = False,
     form: Annotated[
         PlanForm,
-        typer.Option(
-            "--format", help="json has each build's needs; github is a job matrix, by default of all platforms."
-        ),
+        typer.Option("--format", help="github prints a job matrix, by default of all platforms, and nothing else."),
     ] = PlanForm.table,
 ) -> None:
     """Show what would be built, and what is left out and why.
@@ -98,9 +98,9 @@ def plan_command(
         words = [f"--recipe {name}" for name in recipes or ()] + [f"--python {name}" for name in pythons or ()]
         options = " ".join(words or (["--all-components"] if all_components else []))
         found = jobs(published_set(where), request, python_tags(where.build_config))
-        print(github_matrix(found, settings(where.root).runner, options))
-    elif form == PlanForm.json:
-        print(_plan(where, request).to_json())
+        # It is what --json would print: a document for a machine, on stdout alone.
+        sys.stdout.write(f"{github_matrix(found, settings(where.root).runner, options)}\n")
+        output.mode().printed = True
     else:
         _show(_plan(where, request), Reporter())
 
@@ -115,12 +115,29 @@ def fetch_command(
 ) -> None:
     """Download the artefacts of a plan, checked against the release locks, and lay them out for recipes.
 
-    Afterwards rattler-build alone can build those recipes. Example: ctk fetch --release 12.9 --recipe cuda-nvrtc
+    Afterwards rattler-build alone can build those recipes.
+
+    Example: ctk fetch --release 12.9 --recipe cuda-nvrtc
     """
     where, report = workspace(), Reporter()
     planned = _plan(where, _request(where, releases, recipes, platforms, pythons, all_releases, all_components))
     with exclusive(where, report.say):
-        pipeline.fetch_plan(planned, where, report, pipeline.Clock(report))
+        fetched = pipeline.fetch_plan(planned, where, report, pipeline.Clock(report))
+    new = {artefact.sha256 for artefact in fetched}
+    report.result(
+        artefacts=[
+            {
+                "file": a.file,
+                "sha256": a.sha256,
+                "size": a.size,
+                "path": str(stored(a, where)),
+                "fetched": a.sha256 in new,
+            }
+            for a in planned.artefacts
+        ]
+    )
+    size = megabytes(sum(a.size for a in planned.artefacts))
+    report.line(f"{count(len(planned.artefacts), 'artefact')} of {size} MB at hand, {len(fetched)} of them fetched now")
 
 
 def build_command(
@@ -157,7 +174,9 @@ def build_command(
     """Build, audit, test and index packages, then publish them as a channel.
 
     Without options: the default releases and recipes for this machine's platform. What did not change is not built
-    again. Example: ctk build --release 13.4 --platform win-64 --platform linux-aarch64
+    again.
+
+    Example: ctk build --release 13.4 --platform win-64 --platform linux-aarch64
     """
     where, report = workspace(), Reporter()
     # First of all: what does not answer is said within seconds.
@@ -184,9 +203,10 @@ def build_command(
 
 
 def _summary(result: pipeline.Result, planned: Plan, report: Reporter) -> None:
+    report.result(**result.as_json(planned))
     not_run = Counter(o.detail for o in result.tests if o.state == "not run")
     for reason, number in not_run.items():
-        report.say(f"package tests: {number} not run: {reason}")
+        report.line(f"package tests: {number} not run: {reason}")
     if planned.left_out:
         report.table("left out", ["what", "why"], [(x.id, x.reason) for x in planned.left_out])
     rows = []
@@ -200,6 +220,4 @@ def _summary(result: pipeline.Result, planned: Plan, report: Reporter) -> None:
         "built", ["recipe", "builds", "packages", "MB", "seconds"], rows, ["builds", "packages", "MB", "seconds"]
     )
     where = ", ".join(f"{subdir} {count}" for subdir, count in result.staged.packages.items())
-    report.console.print(
-        f"channel: {result.staged.channel} ({where}; {megabytes(result.staged.size)} MB)", soft_wrap=True
-    )
+    report.line(f"channel: {result.staged.channel} ({where}; {megabytes(result.staged.size)} MB)")

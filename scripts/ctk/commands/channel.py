@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from contextlib import nullcontext
 from pathlib import Path
@@ -15,7 +14,7 @@ from ctk.check import CheckReport, check_channel
 from ctk.check.attestations import Policy
 from ctk.check.remote import mirrored
 from ctk.commands.options import Jobs
-from ctk.errors import BadValue, ChannelBroken, NameReused, UnknownName
+from ctk.errors import BadValue, ChannelBroken, NameReused, UnknownName, without_credentials
 from ctk.history import History
 from ctk.paths import workspace
 from ctk.publishing.cleaning import HISTORY
@@ -23,10 +22,8 @@ from ctk.publishing.folder import Folder
 from ctk.publishing.index_files import read_index
 from ctk.publishing.names import clashes, on_server, step_for
 from ctk.report import Reporter, count, megabytes
-from ctk.retry import without_credentials
 from ctk.runlock import exclusive, publishing
 
-app = typer.Typer(no_args_is_help=True, help="Check a channel, and return to an older state of it.")
 Channel = Annotated[
     Path | None,
     typer.Argument(
@@ -35,7 +32,6 @@ Channel = Annotated[
 ]
 
 
-@app.command("check")
 def check_command(
     channel: Annotated[
         str | None, typer.Argument(help="A folder or a URL; output/channel by default.", metavar="[CHANNEL]")
@@ -61,12 +57,12 @@ def check_command(
         ),
     ] = None,
     jobs: Jobs = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
 ) -> None:
     """Hold every file of a channel to its index, and the index to what is inside the packages.
 
     Hashes, sizes, metadata, payloads, run exports, SBOMs, attestations, and files that nothing names. Reads all of the
     packages, and needs no network but for URLs.
+
     Example: ctk channel check --published https://conda.example.org/cuda
     """
     where, report = workspace(), Reporter()
@@ -78,10 +74,8 @@ def check_command(
     with source as place:
         found = check_channel(place, policy=policy, taken=taken, jobs=jobs)
         ours = {} if taken is None else read_index(place).names()
-    if as_json:
-        print(json.dumps(found.as_json(), indent=1))
-    else:
-        _show(found, policy, without_credentials(name), report)
+    report.result(**found.as_json())
+    _show(found, policy, without_credentials(name), report)
     reused = [problem for problem in found.problems if problem.check == "name"]
     if found.problems and len(reused) == len(found.problems):
         names = clashes(ours, taken or {})
@@ -103,30 +97,22 @@ def _show(found: CheckReport, policy: Policy, place: str, report: Reporter) -> N
     if found.problems:
         rows = [(problem.package, problem.check, problem.what) for problem in found.problems]
         report.table(f"problems of {place}", ["package", "check", "what"], rows)
-    report.say(
+    report.line(
         f"{count(found.packages, 'package')}, {megabytes(found.size)} MB, {found.sboms} with a sound SBOM: "
         f"{count(len(found.problems), 'problem')} ({found.seconds:.1f} s)"
     )
     for signer, number in found.attestations.items():
-        report.say(f"{count(number, 'attestation')} verified, signed by {signer}")
+        report.line(f"{count(number, 'attestation')} verified, signed by {signer}")
     if found.attestations and policy.identity is None:
-        report.say("who signed was not held to anybody; --identity and --issuer name who must have")
+        report.line("who signed was not held to anybody; --identity and --issuer name who must have")
 
 
-@app.command("history")
-def history_command(
-    channel: Channel = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The states as JSON.")] = False,
-) -> None:
+def history_command(channel: Channel = None) -> None:
     """List the states that a channel can return to.
 
     Example: ctk channel history /srv/www/cuda
     """
     known = _history(_place(channel))
-    if as_json:
-        states = [{**vars(s), "current": s.number == known.current} for s in known.states]
-        print(json.dumps(states, indent=1))
-        return
     rows = [
         (
             s.number,
@@ -138,6 +124,10 @@ def history_command(
         for s in known.states
     ]
     report = Reporter()
+    report.result(
+        channel=str(known.channel),
+        states=[{**vars(state), "current": state.number == known.current} for state in known.states],
+    )
     report.table(
         f"states of {known.channel}",
         ["state", "made", "packages", "followed", ""],
@@ -146,7 +136,6 @@ def history_command(
     )
 
 
-@app.command("rollback")
 def rollback_command(
     channel: Channel = None,
     to: Annotated[
@@ -157,6 +146,7 @@ def rollback_command(
 
     The state that is left is kept too: `--to` with its number returns to it. The next build or publishing adds to what
     readers see then.
+
     Example: ctk channel rollback /srv/www/cuda --to 4
     """
     place, where, report = _place(channel), workspace(), Reporter()
@@ -165,7 +155,8 @@ def rollback_command(
     else:
         with exclusive(where, report.say), publishing(place, report.say):
             state = built.rollback(place, to)
-    report.say(f"{place} shows state {state.number} of {state.made}: {count(state.packages, 'package')}")
+    report.result(channel=str(place), state=vars(state))
+    report.line(f"{place} shows state {state.number} of {state.made}: {count(state.packages, 'package')}")
 
 
 def _place(channel: Path | None) -> Path:

@@ -41,7 +41,7 @@ def catalogue(
     if report and where.channel not in channels:
         why = "" if as_planned else f"nothing is built for {subdir} here: "
         stand_in = ", with a stand-in for conda-forge" if base == "local" and where.base_channel not in channels else ""
-        report.console.print(f"{why}solved against what recipes and release locks say{stand_in}", soft_wrap=True)
+        report.line(f"{why}solved against what recipes and release locks say{stand_in}")
     return Catalogue(channels, subdir)
 
 

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from ctk import release
+from ctk import output, release
 from ctk.commands.options import Platforms
 from ctk.difference import sources
 from ctk.difference.breaks import breaks
@@ -17,7 +16,7 @@ from ctk.difference.cache import surfaces, unread
 from ctk.difference.compare import compare, wanted
 from ctk.difference.markdown import markdown
 from ctk.difference.surface import Surface
-from ctk.difference.table import show
+from ctk.difference.table import as_json, show
 from ctk.difference.words import break_text
 from ctk.disk import disk_errors
 from ctk.errors import BadValue, Incompatible, UnknownName, problems
@@ -66,7 +65,9 @@ def diff_command(
         raise BadValue("a comparison has two sides", "name a second release, or --against-index, not both")
     here = workspace()
     only_markdown = markdown_ == "-"
-    reporter = Reporter(Console(stderr=True, highlight=False) if only_markdown else None)
+    if only_markdown and output.mode().json:
+        raise BadValue("--json and --markdown - both print on stdout", "name a file: --markdown FILE")
+    reporter = Reporter(results=not only_markdown)
     subdirs = tuple(dict.fromkeys(default_platforms(platforms or [])))
     for subdir in subdirs:
         if subdir not in PLATFORMS:
@@ -82,8 +83,8 @@ def diff_command(
     difference = compare(first, second, subdirs, shown, chosen)
     found = breaks(difference)
     recipes = _recipes(here, first, second)
-    if not only_markdown:
-        show(difference, found, recipes, reporter)
+    reporter.result(**as_json(difference, found, recipes))
+    show(difference, found, recipes, reporter)
     if markdown_ is not None:
         _write(markdown(difference, found, recipes), markdown_)
     if found and exit_code:

@@ -17,10 +17,7 @@ from ctk.packing.parts import size_in_bytes
 from ctk.paths import workspace
 from ctk.report import Reporter, count, megabytes
 
-app = typer.Typer(help="Environments made from the channel.", no_args_is_help=True)
 
-
-@app.command("create")
 def create_command(
     specs: Specs,
     prefix: Annotated[Path, typer.Option("--prefix", help="Folder of the environment.")],
@@ -37,10 +34,10 @@ def create_command(
     asked = ask(specs, python, on, channels.installable(where, base, on.subdir))
     made = create(asked.pick, prefix.resolve(), where.cache / "packages")
     asked.show(report)
-    report.console.print(f"{'created' if made.changed else 'unchanged'}: {made.prefix}", soft_wrap=True)
+    report.result(prefix=str(made.prefix), changed=made.changed)
+    report.line(f"{'created' if made.changed else 'unchanged'}: {made.prefix}")
 
 
-@app.command("pack")
 def pack_command(
     specs: Specs,
     file: Annotated[Path, typer.Option("--output", "-o", help="File to write; others have its name and an ending.")],
@@ -61,6 +58,7 @@ def pack_command(
 
     There, `sh FILE DIR` unpacks and `sh FILE DIR COMMAND` also runs something in it. FILE.lock lists the packages and
     FILE.sha256 the hashes. State the driver and the GPU of that machine: this one's are taken otherwise.
+
     Example: ctk env pack cuda-core --driver 13.0 --arch 9.0 -o cuda-core.run --split 60M
     """
     where, report, on = workspace(), Reporter(), machine(platform, driver, arch)
@@ -84,12 +82,17 @@ def _about(specs: list[str], on: Machine, asked: Solved) -> list[str]:
 
 
 def _show_packed(packed: Packed, order: Order, report: Reporter) -> None:
+    contents = packed.contents
+    report.result(
+        files=[{"file": str(path), "size": path.stat().st_size} for path in packed.files],
+        files_size=packed.size,
+        unpacked_size=contents.kibibytes * 1024,
+        needs={"platform": contents.subdir, "glibc": contents.glibc},
+    )
     rows = [(path.name, megabytes(path.stat().st_size)) for path in packed.files]
     report.table(str(order.file.parent), ["file", "MB"], rows, right=["MB"])
-    report.console.print(
+    report.line(
         f"packed: {count(len(packed.files), 'file')}, {megabytes(packed.size)} MB; "
-        f"{megabytes(packed.contents.kibibytes * 1024)} MB unpacked, for {packed.contents.subdir} with glibc "
-        f"{packed.contents.glibc} or newer; there: sh {order.file.name} DIR",
-        markup=False,
-        soft_wrap=True,
+        f"{megabytes(contents.kibibytes * 1024)} MB unpacked, for {contents.subdir} with glibc "
+        f"{contents.glibc} or newer; there: sh {order.file.name} DIR"
     )

@@ -14,15 +14,7 @@ from ctk.paths import workspace
 from ctk.report import Reporter, count
 from ctk.settings import settings
 
-app = typer.Typer(help="Recipes as feedstocks of their own.", no_args_is_help=True)
 
-
-@app.callback()
-def _feedstock() -> None:
-    """Keeps `export` a command of its own name."""
-
-
-@app.command("export")
 def export_command(
     recipe: Annotated[str, typer.Argument(help="Folder name below recipes/.")],
     folder: Annotated[Path, typer.Argument(help="Where to write the feedstock: a new or empty folder.", metavar="DIR")],
@@ -36,7 +28,9 @@ def export_command(
     """Write a recipe as a feedstock that conda-smithy and stock rattler-build take without this repository.
 
     Its sources are named by the addresses of the index that pip is configured for. A recipe of the toolkit is written
-    for one release, the newest unless --release names another. Example: ctk feedstock export cuda-core ../cuda-core
+    for one release, the newest unless --release names another.
+
+    Example: ctk feedstock export cuda-core ../cuda-core
     """
     where = workspace()
     with Index() as index:
@@ -48,4 +42,6 @@ def export_command(
             lambda artefact: public_url(index.locate(artefact)),
         )
     write(files, folder, where, force=force)
-    Reporter().say(f"{folder}: {count(len(files), 'file')}; `conda smithy rerender` there makes the rest")
+    report = Reporter()
+    report.result(folder=str(folder), files=sorted(map(str, files)))
+    report.line(f"{folder}: {count(len(files), 'file')}; `conda smithy rerender` there makes the rest")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ctk.errors import BadValue
+from ctk.errors import BadValue, without_credentials
 from ctk.paths import workspace
 from ctk.publish import Target, in_order, publish
 from ctk.publishing.attesting import Sigstore
@@ -63,15 +64,17 @@ def publish_command(
 
     A name that is taken by other content is refused. The server's key is what rattler keeps for it
     (RATTLER_AUTH_FILE), or none for a trusted publisher in CI.
-    Example: ctk publish --to /srv/www/cuda
-    Example: ctk publish --server https://conda.example.org --channel cuda --dry-run
+
+    Examples: ctk publish --to /srv/www/cuda
+    ctk publish --server https://conda.example.org --channel cuda --dry-run
     """
     report, where = Reporter(), workspace()
     built = (folder or where.channel).resolve()
     files = in_order(built)
     if dry_run:
-        for file in files:
-            print(f"{file.parent.name}/{file.name}")
+        report.result(packages=_names(files))
+        for name in _names(files):
+            report.line(name)
         return
     if to is not None:
         if attest and not url:
@@ -89,7 +92,16 @@ def publish_command(
         changes += [f"{len(done.left)} no longer in the index"] if done.left else []
         changes += [f"{len(done.skipped)} left out, their names being taken"] if done.skipped else []
         changes += [f"{len(done.deleted)} deleted after {keep_days} days without use"] if done.deleted else []
-        report.say(f"state {done.state} of {to}: {count(done.packages, 'package')}, {', '.join(changes)}")
+        report.result(
+            folder=str(to),
+            state=done.state,
+            packages=done.packages,
+            added=done.added,
+            left=done.left,
+            left_out=done.skipped,
+            deleted=done.deleted,
+        )
+        report.line(f"state {done.state} of {to}: {count(done.packages, 'package')}, {', '.join(changes)}")
         return
     if not server or not channel:
         raise BadValue("there is no place to publish to", "name a folder with --to, or --server and --channel")
@@ -102,4 +114,9 @@ def publish_command(
     with report.task("upload", len(files)) as task:
         publish(files, Target(server, channel, attest), lambda file: task.advance(1))
     left = f"; {len(taken)} were left out, their names being taken" if taken else ""
-    report.say(f"{count(len(files), 'package')} are in the channel {channel}{left}")
+    report.result(server=without_credentials(server), channel=channel, packages=_names(files), left_out=sorted(taken))
+    report.line(f"{count(len(files), 'package')} are in the channel {channel}{left}")
+
+
+def _names(files: Sequence[Path]) -> list[str]:
+    return [f"{file.parent.name}/{file.name}" for file in files]

@@ -34,6 +34,7 @@ def rebuild_command(
     """Make packages again from their own metadata, and compare byte by byte.
 
     A package names the commit of its recipe, its variant and its artefacts by sha256; what is missing is fetched.
+
     Example: ctk rebuild output/channel/noarch/cuda-version-13.0-native_100.conda
     """
     where, report = workspace(), Reporter()
@@ -46,7 +47,8 @@ def rebuild_command(
         raise UnknownName(f"there are no packages in {folder or where.channel}", "run `ctk build` first")
     elif sample is not None:
         seed = random.randrange(10**6) if seed is None else seed
-        report.say(f"sample of {min(sample, len(held))} from {count(len(held), 'package')}, --seed {seed}")
+        report.result(seed=seed)
+        report.line(f"sample of {min(sample, len(held))} from {count(len(held), 'package')}, --seed {seed}")
         chosen = sorted(random.Random(seed).sample(held, min(sample, len(held))))
     else:
         chosen = held
@@ -67,6 +69,16 @@ def _run(chosen: list[Path], where: Workspace, jobs: int | None, report: Reporte
     with report.task("rebuild", len(chosen)) as task:
         outcomes = rebuild(chosen, where, jobs=jobs, progress=lambda outcome: task.advance(1, _line(outcome)))
     changed = [o for o in outcomes if not o.identical]
+    report.result(
+        packages=[
+            {
+                "package": f"{o.package.parent.name}/{o.package.name}",
+                "identical": o.identical,
+                "differences": [{"where": d.place, "what": d.what} for d in o.differences],
+            }
+            for o in outcomes
+        ]
+    )
     rows = [(f"{o.package.parent.name}/{o.package.name}", d.place, d.what) for o in changed for d in o.differences]
     if rows:
         report.table("differences", ["package", "where", "what"], rows)
@@ -83,7 +95,7 @@ def _run(chosen: list[Path], where: Workspace, jobs: int | None, report: Reporte
             f"{count(len(changed), 'package')} of {len(outcomes)} came out in another way",
             "the table says which file differs; what another version of ctk built has to be built again",
         )
-    report.say(f"{count(len(outcomes), 'package')} rebuilt, identical")
+    report.line(f"{count(len(outcomes), 'package')} rebuilt, identical")
 
 
 def _line(outcome: Outcome) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
@@ -22,14 +23,11 @@ from ctk.proposal import Change, changes, summary, write
 from ctk.report import Reporter
 from ctk.runlock import exclusive
 
-app = typer.Typer(help="Release locks: add, check, list, measure.", no_args_is_help=True)
-
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 Write = Annotated[bool, typer.Option("--write", help="Write the files; without it only the difference is shown.")]
 Check = Annotated[bool, typer.Option("--check", help="Fail when a file is not what would be written; write nothing.")]
 
 
-@app.command("add")
 def add_command(
     releases: Annotated[
         list[str] | None,
@@ -69,7 +67,8 @@ def add_command(
     _settle(made, here, reporter, write_, check)
     unmeasured = [lock.minor for lock in made if lock.is_ctk and lock.facts is None]
     if unmeasured:
-        reporter.say(f"not measured: run `ctk release measure {' '.join(unmeasured)} --write`")
+        reporter.line(f"not measured: run `ctk release measure {' '.join(unmeasured)} --write`")
+    reporter.result(unmeasured=unmeasured)
 
 
 def _newer(index: Index, here: Workspace, reporter: Reporter) -> list[str]:
@@ -83,7 +82,6 @@ def _newer(index: Index, here: Workspace, reporter: Reporter) -> list[str]:
     return found
 
 
-@app.command("measure")
 def measure_command(
     releases: Annotated[
         list[str] | None, typer.Argument(help="CTK minors like 13.4; all without any.", metavar="[RELEASE...]")
@@ -111,9 +109,9 @@ def measure_command(
             measured.append(facts.with_facts(lock, _measure(lock, known, here, reporter)))
     _settle(measured, here, reporter, write_, check)
     _show_facts(measured, reporter)
+    reporter.result(facts={lock.name: asdict(lock.facts) for lock in measured if lock.facts})
 
 
-@app.command("check")
 def check_command(
     releases: Annotated[
         list[str] | None,
@@ -139,13 +137,23 @@ def check_command(
         shown = [row for row in rows if not releases or row.release in release.names_of(releases)]
         newer = sorted({row.release for row in shown if row.is_newer})
         changed = licences.changes(locks, release.lockable(index, newer, here))
+    reporter.result(
+        rows=[asdict(row) for row in shown],
+        releases=[_state_as_json(state) for state in states],
+        licences=[
+            {"release": c.release, "component": c.new.name, "compared_with": c.before, "old": old, "new": new}
+            for c in changed
+            for old, new in [c.old_and_new]
+        ],
+        newer=newer,
+    )
     columns = ("release", "what", "locked", "would lock", "newest", "verdict")
     reporter.table("locks and the package index", columns, [row.cells for row in shown])
     _show_states(states, reporter)
     if changed:
-        columns = ("release", "component", "compared with", "its licence there", "its licence now")
+        words = ("release", "component", "compared with", "its licence there", "its licence now")
         cells = [(c.release, c.new.name, c.before, *c.old_and_new) for c in changed]
-        reporter.table("licences that `ctk release add` refuses until they are accepted", columns, cells)
+        reporter.table("licences that `ctk release add` refuses until they are accepted", words, cells)
     lacking = {s.minor: s.published for s in states if s.published and s.published.missing}
     if lacking and not partial:
         raise release.incomplete(lacking)
@@ -153,10 +161,9 @@ def check_command(
         command = f"ctk release add {' '.join(name.removeprefix('cuda-') for name in newer)} --write"
         if exit_code:
             raise OutOfDate(f"the package index has newer files for {', '.join(newer)}", f"run `{command}`")
-        reporter.say(f"to lock them: {command}")
+        reporter.line(f"to lock them: {command}")
 
 
-@app.command("list")
 def list_command(
     write_table: Annotated[bool, typer.Option("--write-table", help="Only write the table in README.md anew.")] = False,
     check_table: Annotated[bool, typer.Option("--check-table", help="Only check that table.")] = False,
@@ -169,10 +176,11 @@ def list_command(
     locks = list(release_locks(here).values())
     if write_table:
         changed = release_table.TABLES.write(here, lambda _: release_table.markdown_of(locks))
-        reporter.console.print(f"written: {' '.join(map(str, changed))}" if changed else "unchanged", soft_wrap=True)
+        reporter.result(written=changed)
+        reporter.line(f"written: {' '.join(map(str, changed))}" if changed else "unchanged")
     elif check_table:
         release_table.TABLES.check(here, lambda _: release_table.markdown_of(locks))
-        reporter.console.print("the table of releases is what the release locks say")
+        reporter.line("the table of releases is what the release locks say")
     else:
         _show_locks(locks, here, reporter)
         _show_facts(locks, reporter)
@@ -190,18 +198,23 @@ def _settle(locks: Sequence[ReleaseLock], here: Workspace, reporter: Reporter, w
     for lock in locks:
         if any(change.path.stem == lock.name for change in needed):
             for line in summary(release.present(here, lock.name), lock):
-                reporter.console.print(line, markup=False, soft_wrap=True)
+                reporter.line(line)
     names = ", ".join(change.path.name for change in needed)
+    reporter.result(
+        releases=[lock.name for lock in locks],
+        changes=[{"file": str(c.path), "diff": "\n".join(c.diff(here.root))} for c in needed],
+        written=bool(needed) and write_ and not check,
+    )
     if not needed:
-        reporter.say("nothing changes")
+        reporter.line("nothing changes")
     elif check:
         raise OutOfDate(f"not up to date: {names}", "run the command with --write")
     elif write_:
         with exclusive(here, reporter.say):
             write(needed)
-        reporter.say(f"wrote {names}")
+        reporter.line(f"wrote {names}")
     else:
-        reporter.say(f"nothing written; --write writes {names}")
+        reporter.line(f"nothing written; --write writes {names}")
 
 
 def _measure(lock: ReleaseLock, known: dict[str, str | None], here: Workspace, reporter: Reporter) -> Facts:
@@ -222,7 +235,7 @@ def _measure(lock: ReleaseLock, known: dict[str, str | None], here: Workspace, r
 def _show_diff(change: Change, here: Workspace, reporter: Reporter) -> None:
     for line in change.diff(here.root):
         style = "bold" if line.startswith(("+++", "---")) else _COLOURS.get(line[:1], "")
-        reporter.console.print(Text(line, style=style), soft_wrap=True)
+        reporter.line(Text(line, style=style))
 
 
 def _show_states(states: Sequence[freshness.State], reporter: Reporter) -> None:
@@ -233,11 +246,26 @@ def _show_states(states: Sequence[freshness.State], reporter: Reporter) -> None:
             f"its manifest names {name}, which variants/{exclusions.FILE} calls unpublished" for name in state.listed
         ]
         for line in (*([state.problem] if state.problem else ()), *state.withdrawn, *listed):
-            reporter.say(f"cuda-{state.minor}: {line}")
+            reporter.line(f"cuda-{state.minor}: {line}")
+
+
+def _state_as_json(state: freshness.State) -> dict[str, Any]:
+    found = state.published
+    return {
+        "release": f"cuda-{state.minor}",
+        "version": state.version,
+        "complete": None if found is None else not found.missing,
+        "wanted": found and found.wanted,
+        "missing": found and found.missing,
+        "problem": state.problem or None,
+        "withdrawn": state.withdrawn,
+        "listed_as_unpublished": state.listed,
+    }
 
 
 def _show_locks(locks: Sequence[ReleaseLock], here: Workspace, reporter: Reporter) -> None:
     classes = project.classified(here)
+    reporter.result(releases=[_lock_as_json(lock, classes[lock.name] if lock.is_ctk else None) for lock in locks])
     columns = ("release", "components", "packaged", "excluded", "unclassified", *PLATFORMS)
     rows = [release_table.components_row(lock, classes[lock.name]) for lock in locks if lock.is_ctk]
     reporter.table("CTK releases (artefacts by subdir)", columns, rows, right=columns[1:])
@@ -245,12 +273,25 @@ def _show_locks(locks: Sequence[ReleaseLock], here: Workspace, reporter: Reporte
         if lock.missing:
             lacking = "; ".join(f"{name} for {', '.join(places)}" for name, places in lock.missing.items())
             step = f"`ctk release add {lock.minor} --write` completes it"
-            reporter.say(f"{lock.name} is partial, it lacks {lacking}: {step}")
+            reporter.line(f"{lock.name} is partial, it lacks {lacking}: {step}")
         if unclassified := sorted(classes[lock.name].unclassified) if lock.is_ctk else []:
-            reporter.say(f"{lock.name}: neither packaged nor in variants/{exclusions.FILE}: {', '.join(unclassified)}")
+            reporter.line(f"{lock.name}: neither packaged nor in variants/{exclusions.FILE}: {', '.join(unclassified)}")
     columns = ("release", "projects", *PLATFORMS, NOARCH)
     rows = [release_table.projects_row(lock) for lock in locks if not lock.is_ctk]
     reporter.table("Python projects (artefacts by subdir)", columns, rows, right=columns[1:])
+
+
+def _lock_as_json(lock: ReleaseLock, classes: exclusions.Classes | None) -> dict[str, Any]:
+    return {
+        "name": lock.name,
+        "release": lock.release,
+        "components": {name: component.version for name, component in lock.components.items()},
+        "packaged": classes and sorted(classes.packaged),
+        "excluded": classes and sorted(classes.excluded),
+        "unclassified": classes and sorted(classes.unclassified),
+        "missing": lock.missing,
+        "facts": asdict(lock.facts) if lock.facts else None,
+    }
 
 
 def _show_facts(locks: Sequence[ReleaseLock], reporter: Reporter) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from ctk.catalogue import Catalogue
-from ctk.explain import fit_in_words
+from ctk.explain import toolkit_in_words
 from ctk.machine import Machine, python_specs
 from ctk.report import Reporter, count, megabytes
 from ctk.solve import Pick, Scenario, channel_name
@@ -51,15 +51,34 @@ class Solved:
     machine: Machine
     catalogue: Catalogue
 
-    @property
-    def toolkit(self) -> str:
-        """``toolkit 13.0, native``, with what compat means here, or ``no CUDA toolkit``."""
-        fit = fit_in_words(self.pick, self.catalogue)
-        return f"toolkit {self.pick.toolkit}{', ' if fit else ''}{fit}" if self.pick.toolkit else "no CUDA toolkit"
+    def as_json(self) -> dict[str, Any]:
+        """The pick for other programs; sizes in bytes."""
+        scenario, records = self.pick.scenario, self.pick.records
+        return {
+            "request": list(scenario.specs),
+            "machine": {"platform": scenario.subdir, "driver": scenario.driver, "gpu": scenario.arch},
+            "toolkit": self.pick.toolkit or None,
+            "fit": self.pick.fit or None,
+            "packages": [
+                {
+                    "name": r.name.normalized,
+                    "version": str(r.version),
+                    "build": r.build,
+                    "subdir": r.subdir,
+                    "file": r.file_name,
+                    "channel": channel_name(str(r.channel)),
+                    "size": r.size,
+                    "sha256": r.sha256.hex() if r.sha256 else None,
+                }
+                for r in records
+            ],
+            "size": self.pick.size if all(r.size for r in records) else None,
+        }
 
     def show(self, report: Reporter) -> None:
         """The pick as a table, and a line that says what it means for the machine."""
         records = self.pick.records
+        report.result(**self.as_json())
         rows = [
             (r.name.normalized, r.version, r.build, channel_name(str(r.channel)), megabytes(r.size) if r.size else "")
             for r in records
@@ -68,8 +87,8 @@ class Solved:
         size = count(len(records), "package")
         if all(r.size for r in records):
             size = f"{size}, {megabytes(self.pick.size)} MB"
-        report.console.print(
-            f"{self.toolkit} ({self.machine.subdir}, {self.machine.words}; {size})", markup=False, soft_wrap=True
+        report.line(
+            f"{toolkit_in_words(self.pick, self.catalogue)} ({self.machine.subdir}, {self.machine.words}; {size})"
         )
 
 

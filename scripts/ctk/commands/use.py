@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from ctk import prove
+from ctk import output, prove
 from ctk.commands import channels
 from ctk.commands.options import Base, Driver
 from ctk.commands.request import SOLVER_LINES, Arch, Platform, Python, Specs, ask
@@ -43,14 +43,18 @@ def solve_command(
     catalogue = channels.catalogue(workspace(), base, on.subdir, report, as_planned)
     asked = ask(specs, python, on, catalogue, None if why else SOLVER_LINES)
     asked.show(report)
-    for line in explain(asked.pick, catalogue) if why else []:
-        report.console.print(f"- {line}", markup=False, soft_wrap=True)
+    reasons = list(explain(asked.pick, catalogue)) if why else []
+    report.result(explain=reasons)
+    for line in reasons:
+        report.line(f"- {line}")
 
 
 def prove_command(base: Base = "local") -> None:
     """Solve the two requests this project exists for, create both environments and use them.
 
-    Each environment compiles kernels; with a GPU it also runs them and checks the numbers. Example: ctk prove
+    Each environment compiles kernels; with a GPU it also runs them and checks the numbers.
+
+    Example: ctk prove
     """
     where, report, on = workspace(), Reporter(), machine()
     catalogue = channels.catalogue(where, base, on.subdir)
@@ -63,7 +67,10 @@ def prove_command(base: Base = "local") -> None:
             else ["unsolvable", *("" for _ in _PROVED)]
         )
         rows.append([" ".join(answer.request.specs), answer.driver or "none", answer.arch or "", *cells])
-    report.table("what the solver picks", ["request", "driver", "GPU", "toolkit", *_PROVED], rows)
+    columns = ["request", "driver", "GPU", "toolkit", *_PROVED]
+    report.table("what the solver picks", columns, rows)
+    proofs: list[dict[str, Any]] = []
+    report.result(picks=[dict(zip(columns, row, strict=True)) for row in rows], proofs=proofs)
     if all(row[3] == "unsolvable" for row in rows):
         raise Unsolvable("no request can be solved from this channel", "run `ctk build` first")
     failures = []
@@ -75,10 +82,12 @@ def prove_command(base: Base = "local") -> None:
             found = prove.use(request, environment)
         except CtkError as error:
             failures.append(error)
+            proofs.append({"request": list(request.specs), "error": output.as_json(error)})
             continue
+        proofs.append({"request": list(request.specs), "environment": str(environment.prefix), "found": found})
         report.table(f"in the environment of: {' '.join(request.specs)}", ["what", "found"], list(found.items()))
         if not found.get("gpus"):
-            report.say(f"{request.name}: no GPU here, so kernels were compiled and linked, not run")
+            report.line(f"{request.name}: no GPU here, so kernels were compiled and linked, not run")
     if failures:
         raise failures[0]
-    report.console.print("both requests work")
+    report.line("both requests work")

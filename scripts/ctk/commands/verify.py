@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from ctk.commands.options import Platforms, Pythons
 from ctk.errors import BadValue, UnknownName, VerifyFailed
@@ -58,7 +56,7 @@ class Choice:
     sample: int | None
     seed: int
 
-    def of(self, every: Matrix) -> Collection[Question]:
+    def of(self, every: Matrix) -> Matrix | list[Question]:
         if not len(every):
             raise BadValue("there is nothing to verify", "name platforms that the channel has packages for")
         if self.sample is not None:
@@ -95,17 +93,17 @@ def verify_command(
     sample: Annotated[int | None, typer.Option("--sample", help="So many of all combinations, by chance.")] = None,
     seed: Annotated[int, typer.Option("--seed", help="Which sample.")] = 0,
     show: Annotated[int, typer.Option("--show", min=0, help="How many wrong picks to print whole.")] = 3,
-    as_json: Annotated[bool, typer.Option("--json", help="The counts as JSON.")] = False,
     write_table: Annotated[bool, typer.Option("--write-table", help="Only write the table of the docs anew.")] = False,
     check_table: Annotated[bool, typer.Option("--check-table", help="Only check that table.")] = False,
 ) -> None:
     """Solve a matrix of drivers, GPUs, platforms, Pythons and requests, and compare each pick with the right one.
 
     Nothing has to be built: packages are what recipes and release locks say, those of conda-forge a stand-in.
+
     Example: ctk verify --platform win-64 --request cuda-core
     """
     where = workspace()
-    report = Reporter(Console(stderr=True, highlight=False) if as_json else None)
+    report = Reporter()
     if write_table or check_table:
         _table(where, report, write_table)
         return
@@ -130,10 +128,8 @@ def verify_command(
                 tally.run(by, questions, task.advance)
         finally:
             size = Size(len(questions), len(every))
-            if as_json:
-                _print_json(tally, size, by)
-            else:
-                _show(tally, by, report)
+            report.result(**_as_json(tally, size, by))
+            _show(tally, by, report)
             _show_end(tally, size, report, planned=channel is None)
     if tally.total.wrong:
         step = "try the first one by hand: the mistake is in the recipes, in the oracle, or in the universe"
@@ -161,14 +157,15 @@ def _table(where: Workspace, report: Reporter, write: bool) -> None:
     answers = table.ask_planned(where)
     if write:
         changed = table.write(where, answers)
-        report.console.print(f"written: {' '.join(map(str, changed))}" if changed else "unchanged", soft_wrap=True)
+        report.result(written=changed)
+        report.line(f"written: {' '.join(map(str, changed))}" if changed else "unchanged")
     else:
         table.check(where, answers)
-        report.console.print("the table of drivers and GPUs is what a solver picks")
+        report.line("the table of drivers and GPUs is what a solver picks")
 
 
-def _print_json(tally: Tally, size: Size, by: Solver) -> None:
-    found = {
+def _as_json(tally: Tally, size: Size, by: Solver) -> dict[str, Any]:
+    return {
         "solver": by.name,
         "scenarios": size.asked,
         "of": size.every,
@@ -177,7 +174,6 @@ def _print_json(tally: Tally, size: Size, by: Solver) -> None:
         "requests": {name: counts.as_json() for name, counts in tally.counts.items()},
         "first_wrong": [{"command": command(one.question), "fault": one.fault} for one in tally.wrong],
     }
-    print(json.dumps(found, indent=2))
 
 
 def _show(tally: Tally, by: Solver, report: Reporter) -> None:
@@ -193,9 +189,9 @@ def _show(tally: Tally, by: Solver, report: Reporter) -> None:
     ]
     report.table(f"what {by.name} picks", columns, rows, right=columns[1:])
     if causes := [f"{total.refused[cause]} {cause}" for cause in Cause if total.refused[cause]]:
-        report.console.print(f"rightly refused: {', '.join(causes)}", soft_wrap=True)
+        report.line(f"rightly refused: {', '.join(causes)}")
     for kind in kinds:
-        report.console.print(f"lost, {kind}: such a client gets {_LOSSES[kind]}", soft_wrap=True)
+        report.line(f"lost, {kind}: such a client gets {_LOSSES[kind]}")
 
 
 def _show_end(tally: Tally, size: Size, report: Reporter, planned: bool) -> None:
@@ -203,11 +199,10 @@ def _show_end(tally: Tally, size: Size, report: Reporter, planned: bool) -> None
     for one in tally.wrong:
         _show_wrong(one, report, planned)
     total = tally.total
-    report.console.print(
+    report.line(
         f"{'' if total.total == size.asked else f'stopped after {total.total}: '}"
         f"{size.asked} of {count(size.every, 'scenario')} in {tally.seconds:.1f} s: "
-        + (f"{total.wrong} wrong" if total.wrong else "none wrong"),
-        soft_wrap=True,
+        + (f"{total.wrong} wrong" if total.wrong else "none wrong")
     )
 
 
@@ -223,4 +218,4 @@ def _show_wrong(one: Wrong, report: Reporter, planned: bool) -> None:
         *(f"    {name} {r.version} {r.build}" for name, r in sorted(answer.records.items())),
         *(f"    {line}" for line in answer.problem.splitlines()[:_SOLVER_LINES]),
     ]
-    report.console.print("\n".join(lines), markup=False, soft_wrap=True, style=None)
+    report.line("\n".join(lines))

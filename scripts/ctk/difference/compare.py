@@ -116,8 +116,8 @@ def compare(
         (old.minor, new.minor),
         old.major == new.major,
         surfaces is not None,
-        tuple(lock.facts.gpu_architectures if lock.facts else None for lock in (old, new)),  # type: ignore[arg-type]
-        tuple(lock.facts.ptx_isa if lock.facts else None for lock in (old, new)),  # type: ignore[arg-type]
+        (_architectures(old), _architectures(new)),
+        (_ptx_isa(old), _ptx_isa(new)),
         tuple(c for c in components if c is not None),
         {platform: _sonames(new, platform, surfaces) for platform in platforms} if surfaces is not None else {},
     )
@@ -129,6 +129,14 @@ def wanted(
     """The artefacts whose surfaces `compare` needs."""
     names = {name for group in _groups(old, new, only) for name in group}
     return tuple(a for a in (*old.artefacts, *new.artefacts) if a.component in names and _is_for(a, platforms))
+
+
+def _architectures(lock: ReleaseLock) -> tuple[str, ...] | None:
+    return lock.facts.gpu_architectures if lock.facts else None
+
+
+def _ptx_isa(lock: ReleaseLock) -> str | None:
+    return lock.facts.ptx_isa if lock.facts else None
 
 
 def _is_for(artefact: Artefact, platforms: Sequence[str]) -> bool:
@@ -154,19 +162,18 @@ def _groups(old: ReleaseLock, new: ReleaseLock, only: Sequence[str]) -> list[tup
 def _component(
     group: tuple[str, ...], platform: str, old: ReleaseLock, new: ReleaseLock, surfaces: Mapping[str, Surface] | None
 ) -> ComponentChange | None:
-    artefacts = tuple(_artefacts(lock, group, platform) for lock in (old, new))
-    if not any(artefacts):
+    before, after = (_artefacts(lock, group, platform) for lock in (old, new))
+    if not before and not after:
         return None
-    hashes = tuple({a.sha256 for a in side} for side in artefacts)
-    sides = tuple(
-        _side(lock, group, platform, side, surfaces) for lock, side in zip((old, new), artefacts, strict=True)
-    )
-    if surfaces is None or hashes[0] == hashes[1]:
-        return ComponentChange(group, platform, *sides, hashes[0] == hashes[1])
-    before, after = (_files(side, surfaces) for side in artefacts)
-    libraries = pair(_binaries(artefacts[0], surfaces), _binaries(artefacts[1], surfaces))
+    same = {a.sha256 for a in before} == {a.sha256 for a in after}
+    had = _side(old, group, platform, before, surfaces)
+    has = _side(new, group, platform, after, surfaces)
+    if surfaces is None or same:
+        return ComponentChange(group, platform, had, has, same)
+    libraries = pair(_binaries(before, surfaces), _binaries(after, surfaces))
     changed = tuple(library for library in libraries if library.is_changed)
-    return ComponentChange(group, platform, *sides, False, compare_files(before, after), changed)
+    files = compare_files(_files(before, surfaces), _files(after, surfaces))
+    return ComponentChange(group, platform, had, has, False, files, changed)
 
 
 def _artefacts(lock: ReleaseLock, group: Iterable[str], platform: str) -> tuple[Artefact, ...]:

@@ -73,7 +73,7 @@ def linked(arch: str) -> ObjectCode:
 def fit() -> str:
     """``native`` or ``compat``: the build of cuda-version in this environment."""
     (record,) = (Path(sys.prefix) / "conda-meta").glob("cuda-version-*.json")
-    return json.loads(record.read_text())["build"].partition("_")[0]
+    return str(json.loads(record.read_text())["build"].partition("_")[0])
 
 
 def loaded_ptx(arch: str) -> str:

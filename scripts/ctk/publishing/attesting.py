@@ -9,11 +9,14 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ctk.durable import replace_file
 from ctk.errors import CtkError, PublishFailed
 from ctk.publishing.index_files import ChannelIndex
+
+if TYPE_CHECKING:  # an extra
+    from sigstore.sign import Signer, SigningContext
 
 PREDICATE = "https://schemas.conda.org/attestations/publish/v1"
 FIELD = "attestations_sha256"  # in repodata: the sha256 of the sidecar
@@ -39,13 +42,14 @@ class Sigstore:
     """
 
     channel: str
-    context: Callable[[], Any] = field(default=lambda: _public(), repr=False)
+    context: Callable[[], SigningContext] = field(default=lambda: _public(), repr=False)
     token: Callable[[], str | None] = field(default=lambda: _ambient(), repr=False)
-    _signer: Any = field(default=None, init=False, repr=False)
+    _signer: Signer | None = field(default=None, init=False, repr=False)
 
     def bundle(self, file: str, sha256: str) -> str:
         from sigstore import dsse
-        from sigstore.sign import ExpiredCertificate, ExpiredIdentity
+        from sigstore.oidc import ExpiredIdentity
+        from sigstore.sign import ExpiredCertificate  # type: ignore[attr-defined]  # it has no other public place
 
         statement = (
             dsse.StatementBuilder()
@@ -67,7 +71,7 @@ class Sigstore:
                 f"{file} cannot be attested: {type(error).__name__}: {error}", "run the command again to go on"
             ) from error
 
-    def _ready(self) -> Any:
+    def _ready(self) -> Signer:
         from sigstore.oidc import IdentityToken
         from sigstore.sign import Signer
 
@@ -82,7 +86,7 @@ class Sigstore:
         return self._signer
 
 
-def _public() -> Any:
+def _public() -> SigningContext:
     from sigstore.models import ClientTrustConfig
     from sigstore.sign import SigningContext
 

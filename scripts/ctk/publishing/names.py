@@ -10,14 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rattler import Gateway, SourceConfig
+from rattler import Gateway, SourceConfig, Subdir
 from rattler.exceptions import GatewayError
 
 from ctk.coroutines import run
-from ctk.errors import NameReused, PublishFailed
+from ctk.errors import NameReused, PublishFailed, without_credentials
 from ctk.platforms import NOARCH, PLATFORMS
 from ctk.recipes import find_recipes, maker_of
-from ctk.retry import without_credentials
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ def on_server(url: str) -> dict[str, str]:
 
     async def ask() -> dict[str, str]:
         gateway = Gateway(default_config=SourceConfig(cache_action="no-cache"))
-        platforms = [*PLATFORMS, NOARCH]
+        platforms = [Subdir(name) for name in (*PLATFORMS, NOARCH)]
         names = [name.normalized for name in await gateway.names([url], platforms)]
         found = await gateway.query([url], platforms, names, recursive=False, channel_relations="disabled")
         return {f"{r.subdir}/{r.file_name}": r.sha256.hex() for part in found for r in part if r.sha256}

@@ -37,7 +37,8 @@ def without_pins(scenario: Scenario, at_fault: Sequence[Asked], catalogue: Catal
         specs = tuple(asked.name if text == asked.text else text for text in scenario.specs)
         pick = catalogue.pick(replace(scenario, specs=specs)) if asked.pinned else None
         if pick:
-            gives = f", which gives toolkit {' '.join([pick.toolkit, pick.fit]).strip()}" if pick.toolkit else ""
+            toolkit = f"{pick.toolkit} {pick.fit}".strip()
+            gives = f", which gives toolkit {toolkit}" if pick.toolkit else ""
             ways.append(f"drop the pin {asked.text}{gives}")
     return ", or ".join(ways)
 

@@ -96,7 +96,7 @@ def built(folder: Path) -> Repodata:
 
 def without_virtual_constraints(content: Repodata) -> Repodata:
     """A copy without any constraint on a virtual package: what those clients see that ignore them."""
-    copy = json.loads(json.dumps(content))
+    copy: dict[str, dict[str, Any]] = json.loads(json.dumps(content))
     for subdir in copy.values():
         for record in _records(subdir):
             if "constrains" in record:

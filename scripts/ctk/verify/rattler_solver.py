@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 import rattler
-from rattler import Gateway, GenericVirtualPackage, MatchSpec
+from rattler import Gateway, GenericVirtualPackage, MatchSpec, Subdir
 from rattler.exceptions import SolverError
 
 from ctk.coroutines import run
@@ -71,7 +71,7 @@ async def _solve(scenario: Scenario, sources: list[str], gateway: Gateway) -> An
             sources=sources,
             specs=[_spec(text) for text in scenario.specs],
             gateway=gateway,
-            platforms=[scenario.subdir, NOARCH],
+            platforms=[Subdir(scenario.subdir), Subdir(NOARCH)],
             virtual_packages=_machine(scenario.subdir, scenario.driver, scenario.arch),
         )
     except SolverError as error:

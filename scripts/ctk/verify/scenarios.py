@@ -72,14 +72,15 @@ class Matrix:
         if not 0 < size <= len(self):
             raise BadValue(f"a sample of {size} is not possible", f"there are {len(self)} scenarios to choose from")
         chosen = sorted(random.Random(seed).sample(range(len(self)), size))
-        axes, found = self._axes, []
+        axes, machines, found = self._axes, self.machines, []
         for index in chosen:
-            values = []
+            places = []
             for axis in reversed(axes):
                 index, place = divmod(index, len(axis))
-                values.append(axis[place])
-            subdir, request, pin, python, (driver, gpu) = reversed(values)
-            found.append(Question(request, subdir, driver, gpu, python, pin))
+                places.append(place)
+            subdir, request, pin, python, machine = reversed(places)
+            asked, where = self.requests[request], self.subdirs[subdir]
+            found.append(Question(asked, where, *machines[machine], self.pythons[python], self.pins[pin]))
         return found
 
     def covering(self) -> list[Question]:
@@ -89,12 +90,12 @@ class Matrix:
         facts tell apart. With a Python, the machines at the edges; and each pin on two machines.
         """
         drivers = [d for d in self.drivers if d]
-        pinned = [
+        pinned: list[Machine] = [
             (None, None),
             *((d, gpu) for i, d in enumerate(drivers) for gpu in (None, *(kind[-(i % 2)] for kind in self._gpu_kinds))),
         ]
-        edges = [(d, kind[0]) for d in self._edge_drivers for kind in [(None,), *self._gpu_kinds[:2]]]
-        edges = [(None, None), *edges]
+        gpus = [None, *(kind[0] for kind in self._gpu_kinds[:2])]
+        edges: list[Machine] = [(None, None), *((d, gpu) for d in self._edge_drivers for gpu in gpus)]
         pins = [pin for pin in self.pins if pin]
         pythons = [python for python in self.pythons if python]
         anyone = [None] if None in self.pythons else []

@@ -42,12 +42,13 @@ class Answers:
     cells: Mapping[tuple[str | None, str | None], str]
 
 
-def ask(folders: Sequence[Path | str], locks: Iterable[ReleaseLock]) -> Answers:
-    """Solves `REQUEST` on `SUBDIR` for every driver and GPU.
+def ask(folders: Sequence[Path | str], locks: Iterable[ReleaseLock], subdir: str = SUBDIR) -> Answers:
+    """Solves `REQUEST` for every driver and GPU.
 
     Args:
         folders: Channels, the most important first; metadata is enough.
         locks: The release locks that the channels were made of. They say which drivers and GPUs there are.
+        subdir: The platform.
     """
     releases = [lock for lock in locks if lock.is_ctk]
     drivers, gpus = known_drivers(releases), known_gpus(releases)
@@ -55,7 +56,7 @@ def ask(folders: Sequence[Path | str], locks: Iterable[ReleaseLock]) -> Answers:
 
     def cell(driver: str | None, gpu: str | None) -> str:
         try:
-            return _cell(solve(Scenario((REQUEST,), SUBDIR, driver, gpu), folders, gateway))
+            return _cell(solve(Scenario((REQUEST,), subdir, driver, gpu), folders, gateway))
         except Unsolvable as error:
             if not error.solver:  # a channel that cannot be read is no answer
                 raise
@@ -93,7 +94,12 @@ def _cell(pick: Pick) -> str:
 
 
 def table(answers: Answers, form: str = "full") -> str:
-    """The answers as a Markdown table; rows, and columns, that say the same are one.
+    """The answers as a Markdown table; see `merged`."""
+    return markdown(*merged(answers, form))
+
+
+def merged(answers: Answers, form: str = "full") -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """The answers as headings and rows; rows, and columns, that say the same are one.
 
     Args:
         answers: What was asked.
@@ -106,7 +112,7 @@ def table(answers: Answers, form: str = "full") -> str:
             answers.drivers, lambda d: (d is None, [answers.cells[d, gpu] for gpu in columns.values()])
         )
     ]
-    return markdown(("driver supports CUDA", *columns), rows)
+    return ("driver supports CUDA", *columns), rows
 
 
 def _columns(answers: Answers, with_newer: bool) -> dict[str, str | None]:

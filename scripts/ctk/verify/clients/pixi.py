@@ -16,7 +16,8 @@ from functools import cached_property
 from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
-from ruamel.yaml import YAML, YAMLError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
 from ctk.solve import Scenario, channel_url
 from ctk.verify.answers import Answer, Record

@@ -1,0 +1,44 @@
+"""A checkout of made-up releases in which the commands work."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "faults"))
+
+from world import NEW, OLD, RECIPES, ROOT, World, ctk, new_world, publish_release, serve
+
+from ctk.platforms import this_platform
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A checkout with two releases, both of them built: its channel can go back by one state."""
+    if this_platform() != "linux-64":
+        pytest.skip("its packages are for linux-64, and are built on the platform that they are for")
+    with serve() as index:
+        made = new_world(tmp_path_factory.mktemp("commands") / "checkout", index)
+        _complete(made)
+        publish_release(made, NEW, "1.9.3")
+        done = ctk(made, *made.build(OLD, NEW))
+        assert done.returncode == 0, done.stderr
+        yield made
+
+
+def _complete(world: World) -> None:
+    """Makes it a clone, so that its packages name a commit, with the recipes alone that its releases have parts for."""
+    for recipe in world.workspace.recipes.iterdir():
+        if recipe.name not in (*RECIPES, "common"):
+            shutil.rmtree(recipe)
+    for name in ("LICENSE", "requirements.lock"):
+        shutil.copyfile(ROOT / name, world.root / name)
+    (world.root / ".gitignore").write_text(".cache\noutput\n")
+    author = ["-c", "user.name=Somebody", "-c", "user.email=somebody@example.org"]
+    for words in (["init", "-q"], ["add", "-A"], [*author, "commit", "-q", "-m", "The recipes"]):
+        subprocess.run(["git", *words], cwd=world.root, check=True)

@@ -1,0 +1,277 @@
+"""Ctrl-C, at any moment of the commands that take long: 130, one sentence, no process left, and the next run continues.
+
+A terminal sends the signal to every process of the command, a supervisor to the first one only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "faults"))
+
+from job import group_of
+from whole import problems
+from world import NEW, OLD, Fault, World, ctk
+from world import command as command_line
+
+from ctk.errors import Stopped
+from ctk.interrupt import is_cause_of
+
+pytest_plugins = ["command_fixtures"]
+
+SEED = 7
+PATIENCE = 10.0
+Words = Callable[[World, Path], Sequence[str]]
+LONG: dict[str, Words] = {
+    "fetch": lambda world, folder: ["fetch", *world.plan(NEW)],
+    "build": lambda world, folder: world.build(OLD, NEW),
+    "audit": lambda world, folder: ["audit", "--base", str(world.base)],
+    "rebuild": lambda world, folder: ["rebuild", "--all"],
+    "channel check": lambda world, folder: ["channel", "check"],
+    "publish": lambda world, folder: ["publish", "--to", str(folder / "www")],
+    "plan": lambda world, folder: ["plan", *world.plan(OLD, NEW)],
+    "solve": lambda world, folder: ["solve", "cuda-crt", "--base", str(world.base)],
+    "site build": lambda world, folder: ["site", "build", str(folder / "site"), "--base", str(world.base)],
+    "verify": lambda world, folder: ["verify", "--channel", str(world.workspace.channel), "--all"],
+    "env create": lambda world, folder: [
+        *["env", "create", "cuda-crt", "python", "--prefix", str(folder / "env"), "--base", str(world.base)]
+    ],
+    "env pack": lambda world, folder: [
+        *["env", "pack", "cuda-crt", "python", "-o", str(folder / "crt.run"), "--base", str(world.base), "--force"]
+    ],
+    "release check": lambda world, folder: ["release", "check"],
+    "release add": lambda world, folder: ["release", "add", OLD],
+    "release diff": lambda world, folder: ["release", "diff", OLD, NEW],
+}
+WITHOUT_END = {"verify"}
+"""They take an hour, so nothing waits for their next run."""
+
+
+@pytest.fixture
+def slow(world: World) -> Iterator[World]:
+    """An index that takes a moment for each file and page; nothing that was fetched or built is there."""
+    world.index.faults.append(Fault(match="", pause=0.1))
+    for name in ("sha256", "artefacts", "admitted", "builds", "audit", "surfaces", "rendered"):
+        subprocess.run(["rm", "-rf", str(world.workspace.cache / name)], check=True)
+    yield world
+    world.index.faults.clear()
+
+
+def start(world: World, words: Sequence[str], **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        command_line(words),
+        env=world.environment(**environment),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # A run in the background of a shell has interrupts switched off, and would hand that on.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+
+
+def interrupt(run: subprocess.Popen[str], whom: str) -> None:
+    (os.killpg if whom == "group" else os.kill)(run.pid, signal.SIGINT)
+
+
+def living(run: subprocess.Popen[str]) -> dict[int, str]:
+    """The processes of a run that live on; a killed one takes a moment."""
+    deadline = time.monotonic() + PATIENCE
+    while (found := group_of(run.pid)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return found
+
+
+def is_begun(run: subprocess.Popen[str]) -> bool:
+    """Whether the process has come as far as ctk: a thread waits for the signal."""
+    try:
+        return len(list(Path(f"/proc/{run.pid}/task").iterdir())) > 1
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize("whom", ["main", "group"])
+@pytest.mark.parametrize("name", LONG)
+def test_a_command_ends_and_leaves_nothing_behind(name: str, whom: str, slow: World, tmp_path: Path) -> None:
+    chance = random.Random(f"{SEED} {name} {whom}")
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    words = LONG[name](slow, tmp_path)
+    stopped = 0
+    for most in (2.0, 0.5, 0.1):
+        run = start(slow, words, TMPDIR=str(temporary))
+        try:
+            while not is_begun(run) and run.poll() is None:
+                time.sleep(0.001)
+            time.sleep(chance.uniform(0, most))
+            if run.poll() is None:
+                interrupt(run, whom)
+            err = run.communicate(timeout=30)[1]  # a process that lives on would hold the pipes open
+        finally:
+            left = living(run)
+            for process in left:
+                os.kill(process, signal.SIGKILL)
+            run.kill()
+        assert left == {}, name
+        assert "Traceback" not in err
+        if run.returncode:  # it may have been faster
+            assert run.returncode == Stopped.exit_code, err
+            assert err.count("stopped; what was finished is kept") == 1
+            stopped += 1
+        assert list(temporary.iterdir()) == []
+        assert problems(slow.workspace.channel, slow.base) == []
+    assert stopped, "all of them were faster than the interrupt"
+    if name not in WITHOUT_END:
+        done = ctk(slow, *words)
+        assert done.returncode == 0, done.stderr
+        hidden = [path for path in tmp_path.rglob("*") if path.name.startswith((".tmp", ".crt.run."))]
+        assert hidden == []
+
+
+def test_an_interrupt_is_an_error_of_the_document(slow: World) -> None:
+    run = start(slow, ["fetch", *slow.plan(NEW), "--json"])
+    while not is_begun(run):
+        time.sleep(0.001)
+    time.sleep(0.5)
+    interrupt(run, "main")
+    out, err = run.communicate(timeout=30)
+    assert run.returncode == Stopped.exit_code, err
+    error = json.loads(out)["error"]
+    assert (error["kind"], error["exit_code"]) == ("Stopped", Stopped.exit_code)
+
+
+@pytest.mark.parametrize("seconds", [0.02, 0.1, 0.2, 0.3])
+def test_an_interrupt_while_modules_are_imported_is_no_traceback(seconds: float) -> None:
+    """`ctk.start`, where the installed program begins: as long as nothing can be said, nothing is."""
+    code = "from ctk.start import main; print('begun', flush=True); main()"
+    run = subprocess.Popen(
+        [sys.executable, "-c", code, "verify", "--all"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    assert run.stdout is not None
+    assert run.stdout.readline() == "begun\n"
+    time.sleep(seconds)
+    run.send_signal(signal.SIGINT)
+    out, err = run.communicate(timeout=30)
+    assert run.returncode in (Stopped.exit_code, -signal.SIGINT)
+    assert "Traceback" not in out + err
+
+
+def test_an_interrupt_in_a_finalizer_is_no_traceback_and_other_errors_there_are() -> None:
+    code = """
+from ctk import interrupt
+interrupt.install()
+class Thing:
+    def __init__(self, error):
+        self.error = error
+    def __del__(self):
+        raise self.error
+Thing(KeyboardInterrupt())
+Thing(ValueError("told"))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "KeyboardInterrupt" not in done.stderr
+    assert "ValueError: told" in done.stderr
+
+
+def test_an_error_that_an_interrupt_became_is_known_as_such() -> None:
+    try:
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt as error:
+            raise RuntimeError("Error calling __set_name__") from error
+    except RuntimeError as made:
+        assert is_cause_of(made)
+    assert not is_cause_of(RuntimeError("of its own"))
+
+
+def test_a_second_interrupt_ends_it_at_once() -> None:
+    """The command is one that waits for a thread, and takes no notice of an interrupt."""
+    code = """
+import threading, time
+from ctk import interrupt
+interrupt.GRACE = 60
+interrupt.install()
+hold = threading.Event()
+word = "begun"
+while True:
+    try:
+        print(word, flush=True)
+        hold.wait()
+    except KeyboardInterrupt:
+        word = "heard"
+"""
+    run = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    assert run.stdout is not None
+    assert run.stdout.readline() == "begun\n"
+    run.send_signal(signal.SIGINT)
+    assert run.stdout.readline() == "heard\n"
+    assert run.poll() is None
+    run.send_signal(signal.SIGINT)
+    err = run.communicate(timeout=30)[1]
+    assert run.returncode == Stopped.exit_code
+    assert "stopped" in err
+
+
+def test_what_a_started_process_has_started_ends_as_well(tmp_path: Path) -> None:
+    code = f"""
+import subprocess, sys, time
+from ctk import interrupt
+interrupt.install()
+inner = "import subprocess, sys, time; subprocess.Popen(['sleep', '600']); print('begun', flush=True); time.sleep(600)"
+child = subprocess.Popen([sys.executable, "-c", inner], stdout=subprocess.PIPE)
+child.stdout.readline()
+open({str(tmp_path / "file")!r}, "w").close()
+try:
+    child.wait()
+except KeyboardInterrupt:
+    interrupt.end()
+"""
+    run = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    while not (tmp_path / "file").exists():
+        time.sleep(0.01)
+    assert len(group_of(run.pid)) == 3
+    os.kill(run.pid, signal.SIGINT)
+    run.communicate(timeout=30)
+    assert living(run) == {}
+
+
+def test_in_the_background_of_a_shell_interrupts_stay_switched_off() -> None:
+    code = """
+import signal
+from ctk import interrupt
+interrupt.install()
+print(signal.getsignal(signal.SIGINT) is signal.SIG_IGN, signal.set_wakeup_fd(-1))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+    )
+    assert done.stdout == "True -1\n"
