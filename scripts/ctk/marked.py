@@ -38,12 +38,17 @@ class Marked:
         """The pages whose table is not what it should be, with the text that they should have.
 
         Raises:
-            OutOfDate: For a page that has lost its comments.
+            OutOfDate: For a page that is not there, or has lost its comments.
         """
         found = {}
         for name, form in self.pages.items():
             path = workspace.root / name
-            text = path.read_text(encoding="utf-8")
+            try:
+                text = path.read_text(encoding="utf-8")
+            except FileNotFoundError:
+                raise OutOfDate(
+                    f"there is no {name}, which has the {self.what}", f"get it back: git checkout {name}"
+                ) from None
             if not self._pattern.search(text):
                 raise OutOfDate(
                     f"{name} has no place for the {self.what}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -106,18 +107,36 @@ def platform_config(subdir: str) -> rattler_build.PlatformConfig:
     )
 
 
+def _as_of(file: Path) -> tuple[Path, bytes]:
+    """A file and its content, to remember what was read of it: a lint, a test or an editor may write it again."""
+    try:
+        return file, hashlib.sha256(file.read_bytes()).digest()
+    except OSError:
+        return file, b""  # whoever reads it says what is wrong
+
+
+def _variants(files: Sequence[Path], subdir: str) -> rattler_build.VariantConfig:
+    return _variants_as_of(tuple(map(_as_of, files)), subdir)
+
+
 @lru_cache(maxsize=256)
-def _variants(files: tuple[Path, ...], subdir: str) -> rattler_build.VariantConfig:
+def _variants_as_of(states: tuple[tuple[Path, bytes], ...], subdir: str) -> rattler_build.VariantConfig:
+    files = [file for file, _ in states]
     config = rattler_build.JinjaConfig(platform=platform_config(subdir))
     try:
-        return rattler_build.VariantConfig.from_files_with_context(list(files), config)
+        return rattler_build.VariantConfig.from_files_with_context(files, config)
     except Exception as error:  # whatever its parser says
         names = " or ".join(file.name for file in files)
         raise RecipeError(f"rattler-build does not read {names}: {error}", "ctk lint says where") from error
 
 
-@lru_cache(maxsize=256)
 def _parse(file: Path) -> Any:
+    return _parse_as_of(_as_of(file))
+
+
+@lru_cache(maxsize=256)
+def _parse_as_of(state: tuple[Path, bytes]) -> Any:
+    file, _ = state
     try:
         return rattler_build.Stage0Recipe.from_file(file)
     except Exception as error:
@@ -138,7 +157,7 @@ def render_variants(
     Raises:
         RecipeError: With rattler-build's own message.
     """
-    variants = _variants(tuple(variant_files), subdir)
+    variants = _variants(variant_files, subdir)
     if narrow:
         variants = variants.merge(_narrowed(variants, narrow))
     try:
@@ -161,7 +180,7 @@ def variant_values(
         subdir: The target platform.
         outputs: What it was rendered to. Of the keys that these use, the values are those that they have.
     """
-    variants = _variants(tuple(variant_files), subdir)
+    variants = _variants(variant_files, subdir)
     used: dict[str, set[str]] = defaultdict(set)
     for output in outputs:
         for key, value in output.variant.items():

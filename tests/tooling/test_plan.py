@@ -11,7 +11,8 @@ import pytest
 from ctk.errors import RecipeError, UnknownName
 from ctk.lock import UNDECLARED, Artefact, Component, ReleaseLock
 from ctk.plan import Plan, Request, Set, plan
-from ctk.recipes import find_recipes
+from ctk.recipes import find_recipes, render_variants
+from ctk.rendered import rendered_outputs
 
 TAGS = ("cp312", "cp313", "cp314t")
 
@@ -214,6 +215,16 @@ def test_a_recipe_that_does_not_render_is_an_error_with_rattler_builds_words(sma
     file.write_text(file.read_text() + "about: {summary: '${{ no_such_key }}'}\n")
     with pytest.raises(RecipeError, match="no_such_key"):
         plan(small_set, Request(recipes=["toolkit-version"]), TAGS)
+
+
+def test_a_recipe_that_is_written_again_while_a_process_runs_is_read_again(small_set: Set, tmp_path: Path) -> None:
+    # Not through a plan, whose cache of what was rendered goes by the files' content anyway.
+    recipe = find_recipes(tmp_path / "recipes")["toolkit-version"]
+    variants = [tmp_path / "cuda-13.4.yaml"]
+    (before,) = rendered_outputs(render_variants(recipe, variants, "linux-64"), "linux-64")
+    recipe.file.write_text(recipe.file.read_text() + "requirements: {run: [runtime-static]}\n")
+    (after,) = rendered_outputs(render_variants(recipe, variants, "linux-64"), "linux-64")
+    assert set(after.depends) - set(before.depends) == {"runtime-static"}
 
 
 def test_packages_that_depend_on_each_other_do_not_wait_for_one_another(small_set: Set, tmp_path: Path) -> None:

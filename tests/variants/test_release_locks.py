@@ -72,3 +72,7 @@ def test_a_table_of_releases_that_is_not_is_found_and_written_anew(tmp_path: Pat
     page.write_text("no table here\n")
     with pytest.raises(OutOfDate, match="has no place for the table of releases"):
         TABLES.check(copy, lambda _: markdown_of(CTK))
+    page.unlink()
+    with pytest.raises(OutOfDate, match=r"there is no README\.md") as error:
+        TABLES.write(copy, lambda _: markdown_of(CTK))
+    assert error.value.step == "get it back: git checkout README.md"
