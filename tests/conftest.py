@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -58,6 +60,20 @@ def all_platforms(built: Workspace) -> Path:
     words = [word for p in PLATFORMS for word in ("--platform", p)]
     ctk(built, "build", "--release", NEWEST, "--channel", str(channel), *words, check=True)
     return channel
+
+
+@pytest.fixture(scope="module")
+def roomy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Path]]:
+    """Makes folders for what is large, environments and their packages: they go with the module, not at the end."""
+    made: list[Path] = []
+
+    def make(name: str) -> Path:
+        made.append(tmp_path_factory.mktemp(name))
+        return made[-1]
+
+    yield make
+    for folder in made:
+        shutil.rmtree(folder, ignore_errors=True)  # what cannot be removed so, pytest removes in the end
 
 
 def ctk(where: Workspace, *arguments: str, check: bool = False, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,8 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 CLOSED = (errno.EACCES, errno.EROFS, errno.EPERM)
 # Rust ends the message of a system's error with its number; programs of a build script print its text.
 _RUST = re.compile(r"\(os error (\d+)\)")
+# What rattler-build says where it has lost the number: the archive is written to the folder for temporary files first.
+_NUMBERLESS = "Could not open or create, or write to file"
 _STEP = "free some space and run the command again; everything finished so far is kept"
 
 
@@ -36,27 +39,53 @@ def disk_errors(folder: Path) -> Iterator[None]:
             raise found from error
         raise
     except Exception as error:
-        if (found := _error(_number(str(error)), folder)) is not None:
+        if (found := _error(_number(str(error)), folder, _temporary())) is not None:
             raise found from error
         raise
 
 
 def full_disk(log: str, folder: Path) -> NoSpace | None:
-    """The error of which a program's output tells, if it tells of a full disk."""
+    """The error of which a program's output tells, if it tells of a full disk.
+
+    Args:
+        log: What the program wrote.
+        folder: Where it was at work. What it writes may be below the folder for temporary files too, and its words
+            seldom say which, so the error names both.
+    """
     said = next((number for number in FULL if os.strerror(number) in log), None) or _number(log)
-    return _error(said, folder) if said in FULL else None
+    if said is None and _NUMBERLESS in log:
+        return NoSpace(f"a file could not be written in {_rooms(folder, _temporary())}", _STEP)
+    return _error(said, folder, _temporary()) if said in FULL else None
 
 
 def _number(text: str) -> int | None:
     return next((int(n) for n in _RUST.findall(text) if int(n) in (*FULL, *CLOSED)), None)
 
 
-def _error(number: int | None, place: Path) -> NoSpace | None:
+def _temporary() -> Path:
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError:  # Python looks for one that it can write to
+        return Path(os.environ.get("TMPDIR") or "/tmp")
+
+
+def _rooms(*places: Path) -> str:
+    """Where something was written and the room there, each file system once, that with the least room first."""
+    found: dict[int, tuple[int, str]] = {}
+    for place in places:
+        there = next(p for p in (place, *place.absolute().parents) if p.exists())
+        free = shutil.disk_usage(there).free
+        found.setdefault(there.stat().st_dev, (free, f"{place} ({free / 1e6:.0f} MB free)"))
+    return " or ".join(text for _, text in sorted(found.values()))
+
+
+def _error(number: int | None, *places: Path) -> NoSpace | None:
+    """The error of a number; of the places, what was being written is in one."""
+    place = places[0]
     if number == errno.EFBIG:
         return NoSpace(f"a file below {place} would be larger than this process may write", "raise `ulimit -f`")
     if number in FULL:
-        there = next(p for p in (place, *place.absolute().parents) if p.exists())
-        return NoSpace(f"no space left in {place} ({shutil.disk_usage(there).free / 1e6:.0f} MB free)", _STEP)
+        return NoSpace(f"no space left in {_rooms(*places)}", _STEP)
     if number in CLOSED:
         return NoSpace(f"cannot write {place}: {os.strerror(number)}", "make it writable, or mend its owner")
     return None

@@ -124,7 +124,7 @@ def _variants_as_of(states: tuple[tuple[Path, bytes], ...], subdir: str) -> ratt
     files = [file for file, _ in states]
     config = rattler_build.JinjaConfig(platform=platform_config(subdir))
     try:
-        return rattler_build.VariantConfig.from_files_with_context(files, config)
+        return rattler_build.VariantConfig.from_files_with_context([*files], config)
     except Exception as error:  # whatever its parser says
         names = " or ".join(file.name for file in files)
         raise RecipeError(f"rattler-build does not read {names}: {error}", "ctk lint says where") from error

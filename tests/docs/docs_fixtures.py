@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -35,9 +36,9 @@ def planned_solve(project: Workspace, tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.fixture(scope="module")
-def scratch(built: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def scratch(built: Workspace, roomy: Callable[[str], Path]) -> Path:
     """A checkout with the built channels, for commands that may write: nothing of it is the real one's."""
-    root = tmp_path_factory.mktemp("scratch") / "checkout"
+    root = roomy("scratch") / "checkout"
     root.mkdir()
     for name in _COPIED:
         source = built.root / name

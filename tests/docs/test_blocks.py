@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -82,9 +83,9 @@ def test_the_complete_example_is_on_the_page_as_it_is() -> None:
 
 
 @pytest.fixture(scope="module")
-def prefix(built: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def prefix(built: Workspace, roomy: Callable[[str], Path]) -> Path:
     """An environment of the channel as on a machine without a driver."""
-    folder = tmp_path_factory.mktemp("docs")
+    folder = roomy("docs")
     pick = solve(Scenario(("cuda-core",), this_platform()), [built.channel, built.base_channel])
     create(pick, folder / "prefix", folder / "packages")
     return folder / "prefix"

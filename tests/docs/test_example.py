@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -41,12 +41,12 @@ print(json.dumps([axpy.runtime(), axpy.devices(), list(y), error, refused]))
 
 
 @pytest.fixture(scope="module")
-def example(built: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Feedstock]:
+def example(built: Workspace, roomy: Callable[[str], Path]) -> Iterator[Feedstock]:
     if this_platform() not in compilers.installed():
         pytest.skip("no g++ on this machine, which nvcc calls: apt-get install g++")
     files = [built.build_config, FOLDER / "conda_build_config.yaml"]
-    with alone(tmp_path_factory.mktemp("cache")):
-        own = tmp_path_factory.mktemp("example")
+    with alone(roomy("cache")):
+        own = roomy("example")
         yield build(Recipe(NAME, FOLDER), files, own, (built.channel, built.base_channel), base_python(built))
 
 

@@ -9,7 +9,7 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +34,12 @@ OLDEST = {"12": "12.6", "13": "13.0"}
 
 
 @pytest.fixture(scope="module")
-def downstream(built: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Feedstock]:
+def downstream(built: Workspace, roomy: Callable[[str], Path]) -> Iterator[Feedstock]:
     if shutil.which("cc") is None:  # the run-exports themselves are held by test_picks and the golden files
         pytest.skip("no C compiler on this machine: nothing can be built against the channel")
     files = [built.build_config, FOLDER / "conda_build_config.yaml"]
-    own = tmp_path_factory.mktemp("downstream")
-    with alone(tmp_path_factory.mktemp("cache")):
+    own = roomy("downstream")
+    with alone(roomy("cache")):
         yield build(Recipe(NAME, FOLDER), files, own, (built.channel, built.base_channel), base_python(built))
 
 

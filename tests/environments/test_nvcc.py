@@ -91,7 +91,7 @@ def channel(project: Workspace, minors: dict[str, str]) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(
-    project: Workspace, channel: Path, minors: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+    project: Workspace, channel: Path, minors: dict[str, str], roomy: Callable[[str], Path]
 ) -> Callable[..., Compiler]:
     """Makes environments, each once."""
     made: dict[tuple[str, ...], Compiler] = {}
@@ -102,7 +102,7 @@ def environment(
         if (which, *specs) not in made:
             wanted = (*specs, f"cuda-version={minors[which]}")
             pick = solve(Scenario(wanted, this_platform()), [channel, project.base_channel])
-            prefix = tmp_path_factory.mktemp(which) / "environment"
+            prefix = roomy(which) / "environment"
             create(pick, prefix, project.cache / "packages")
             made[which, *specs] = Compiler(prefix, minors[which])
         return made[which, *specs]

@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,12 +54,12 @@ REQUESTS = {
 
 
 @pytest.fixture(scope="module", params=REQUESTS)
-def unpacked(built: Workspace, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Unpacked:
+def unpacked(built: Workspace, roomy: Callable[[str], Path], request: pytest.FixtureRequest) -> Unpacked:
     specs, more, program = REQUESTS[request.param]
-    made = tmp_path_factory.mktemp("made")
+    made = roomy("made")
     ctk(built, "env", "pack", *specs, "--driver", "13.0", "-o", str(made / "env.run"), *more, check=True)
     # As on a disk that was carried there: nothing is where it was.
-    place = tmp_path_factory.mktemp("another machine") / "a clean folder"
+    place = roomy("another machine") / "a clean folder"
     made.rename(place)
     command = ["env", "-i", "sh", place / "env.run", place / "the env", "python", "-I", "-c", "print('runs')"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
