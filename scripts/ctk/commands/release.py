@@ -1,4 +1,4 @@
-"""``ctk release``: locks of releases from the package index, and what their binaries say."""
+"""``ctk release add`` and ``measure``: locks of releases from the package index, and what their binaries say."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.text import Text
 
-from ctk import exclusions, facts, freshness, licences, project, release, release_table
+from ctk import facts, freshness, licences, release
+from ctk.commands.release_list import show_facts
 from ctk.errors import BadValue, OutOfDate
 from ctk.fetch import borrowed, missing
 from ctk.index import Index
 from ctk.lock import Artefact, Facts, ReleaseLock, find_release, path_of, release_locks
 from ctk.paths import Workspace, workspace
 from ctk.pip_config import pip_settings
-from ctk.platforms import NOARCH, PLATFORMS
 from ctk.proposal import Change, changes, summary, write
 from ctk.report import Reporter
 from ctk.runlock import exclusive
@@ -108,82 +108,8 @@ def measure_command(
         else:
             measured.append(facts.with_facts(lock, _measure(lock, known, here, reporter)))
     _settle(measured, here, reporter, write_, check)
-    _show_facts(measured, reporter)
+    show_facts(measured, reporter)
     reporter.result(facts={lock.name: asdict(lock.facts) for lock in measured if lock.facts})
-
-
-def check_command(
-    releases: Annotated[
-        list[str] | None,
-        typer.Argument(help="CTK minors like 13.4; by default the locked and the newer ones.", metavar="[RELEASE...]"),
-    ] = None,
-    exit_code: Annotated[bool, typer.Option("--exit-code", help="Fail when the index has something newer.")] = False,
-    partial: Annotated[
-        bool, typer.Option("--partial", help="Do not fail when the index lacks something of a release.")
-    ] = False,
-) -> None:
-    """Say what the package index has that is newer than the locks, and how complete each CTK release is there.
-
-    Fails when a release is not complete.
-
-    Example: ctk release check --exit-code
-    """
-    here, reporter = workspace(), Reporter()
-    locks = release_locks(here)
-    minors = [name.removeprefix("cuda-") for name in release.names_of(releases or ()) if name.startswith("cuda-")]
-    with Index() as index:
-        rows = freshness.compare(index, locks, here)
-        states = freshness.states(index, locks, exclusions.load(here).unpublished, minors)
-        shown = [row for row in rows if not releases or row.release in release.names_of(releases)]
-        newer = sorted({row.release for row in shown if row.is_newer})
-        changed = licences.changes(locks, release.lockable(index, newer, here))
-    reporter.result(
-        rows=[asdict(row) for row in shown],
-        releases=[_state_as_json(state) for state in states],
-        licences=[
-            {"release": c.release, "component": c.new.name, "compared_with": c.before, "old": old, "new": new}
-            for c in changed
-            for old, new in [c.old_and_new]
-        ],
-        newer=newer,
-    )
-    columns = ("release", "what", "locked", "would lock", "newest", "verdict")
-    reporter.table("locks and the package index", columns, [row.cells for row in shown])
-    _show_states(states, reporter)
-    if changed:
-        words = ("release", "component", "compared with", "its licence there", "its licence now")
-        cells = [(c.release, c.new.name, c.before, *c.old_and_new) for c in changed]
-        reporter.table("licences that `ctk release add` refuses until they are accepted", words, cells)
-    lacking = {s.minor: s.published for s in states if s.published and s.published.missing}
-    if lacking and not partial:
-        raise release.incomplete(lacking)
-    if newer:
-        command = f"ctk release add {' '.join(name.removeprefix('cuda-') for name in newer)} --write"
-        if exit_code:
-            raise OutOfDate(f"the package index has newer files for {', '.join(newer)}", f"run `{command}`")
-        reporter.line(f"to lock them: {command}")
-
-
-def list_command(
-    write_table: Annotated[bool, typer.Option("--write-table", help="Only write the table in README.md anew.")] = False,
-    check_table: Annotated[bool, typer.Option("--check-table", help="Only check that table.")] = False,
-) -> None:
-    """Show the locked releases: how many components are packaged, left out on purpose, or neither, and their facts.
-
-    Example: ctk release list
-    """
-    here, reporter = workspace(), Reporter()
-    locks = list(release_locks(here).values())
-    if write_table:
-        changed = release_table.TABLES.write(here, lambda _: release_table.markdown_of(locks))
-        reporter.result(written=changed)
-        reporter.line(f"written: {' '.join(map(str, changed))}" if changed else "unchanged")
-    elif check_table:
-        release_table.TABLES.check(here, lambda _: release_table.markdown_of(locks))
-        reporter.line("the table of releases is what the release locks say")
-    else:
-        _show_locks(locks, here, reporter)
-        _show_facts(locks, reporter)
 
 
 def _settle(locks: Sequence[ReleaseLock], here: Workspace, reporter: Reporter, write_: bool, check: bool) -> None:
@@ -236,65 +162,3 @@ def _show_diff(change: Change, here: Workspace, reporter: Reporter) -> None:
     for line in change.diff(here.root):
         style = "bold" if line.startswith(("+++", "---")) else _COLOURS.get(line[:1], "")
         reporter.line(Text(line, style=style))
-
-
-def _show_states(states: Sequence[freshness.State], reporter: Reporter) -> None:
-    columns = ("release", "manifest", "on the index", "what is missing there")
-    reporter.table("completeness of the CTK releases", columns, [state.cells for state in states])
-    for state in states:
-        listed = [
-            f"its manifest names {name}, which variants/{exclusions.FILE} calls unpublished" for name in state.listed
-        ]
-        for line in (*([state.problem] if state.problem else ()), *state.withdrawn, *listed):
-            reporter.line(f"cuda-{state.minor}: {line}")
-
-
-def _state_as_json(state: freshness.State) -> dict[str, Any]:
-    found = state.published
-    return {
-        "release": f"cuda-{state.minor}",
-        "version": state.version,
-        "complete": None if found is None else not found.missing,
-        "wanted": found and found.wanted,
-        "missing": found and found.missing,
-        "problem": state.problem or None,
-        "withdrawn": state.withdrawn,
-        "listed_as_unpublished": state.listed,
-    }
-
-
-def _show_locks(locks: Sequence[ReleaseLock], here: Workspace, reporter: Reporter) -> None:
-    classes = project.classified(here)
-    reporter.result(releases=[_lock_as_json(lock, classes[lock.name] if lock.is_ctk else None) for lock in locks])
-    columns = ("release", "components", "packaged", "excluded", "unclassified", *PLATFORMS)
-    rows = [release_table.components_row(lock, classes[lock.name]) for lock in locks if lock.is_ctk]
-    reporter.table("CTK releases (artefacts by subdir)", columns, rows, right=columns[1:])
-    for lock in locks:
-        if lock.missing:
-            lacking = "; ".join(f"{name} for {', '.join(places)}" for name, places in lock.missing.items())
-            step = f"`ctk release add {lock.minor} --write` completes it"
-            reporter.line(f"{lock.name} is partial, it lacks {lacking}: {step}")
-        if unclassified := sorted(classes[lock.name].unclassified) if lock.is_ctk else []:
-            reporter.line(f"{lock.name}: neither packaged nor in variants/{exclusions.FILE}: {', '.join(unclassified)}")
-    columns = ("release", "projects", *PLATFORMS, NOARCH)
-    rows = [release_table.projects_row(lock) for lock in locks if not lock.is_ctk]
-    reporter.table("Python projects (artefacts by subdir)", columns, rows, right=columns[1:])
-
-
-def _lock_as_json(lock: ReleaseLock, classes: exclusions.Classes | None) -> dict[str, Any]:
-    return {
-        "name": lock.name,
-        "release": lock.release,
-        "components": {name: component.version for name, component in lock.components.items()},
-        "packaged": classes and sorted(classes.packaged),
-        "excluded": classes and sorted(classes.excluded),
-        "unclassified": classes and sorted(classes.unclassified),
-        "missing": lock.missing,
-        "facts": asdict(lock.facts) if lock.facts else None,
-    }
-
-
-def _show_facts(locks: Sequence[ReleaseLock], reporter: Reporter) -> None:
-    rows = release_table.facts_rows(locks)
-    if rows:
-        reporter.table("measured of the CTK releases", release_table.FACTS, rows)

@@ -39,8 +39,8 @@ COMMANDS: Table = {
         {
             "add": "release:add_command",
             "measure": "release:measure_command",
-            "check": "release:check_command",
-            "list": "release:list_command",
+            "check": "release_check:check_command",
+            "list": "release_list:list_command",
             "diff": "difference:diff_command",
         },
     ),

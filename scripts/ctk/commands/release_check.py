@@ -1,0 +1,93 @@
+"""``ctk release check``: the locks against the package index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from ctk import exclusions, freshness, licences, release
+from ctk.errors import OutOfDate
+from ctk.index import Index
+from ctk.lock import release_locks
+from ctk.paths import workspace
+from ctk.report import Reporter
+
+
+def check_command(
+    releases: Annotated[
+        list[str] | None,
+        typer.Argument(help="CTK minors like 13.4; by default the locked and the newer ones.", metavar="[RELEASE...]"),
+    ] = None,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Fail when the index has something newer.")] = False,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Do not fail when the index lacks something of a release.")
+    ] = False,
+) -> None:
+    """Say what the package index has that is newer than the locks, and how complete each CTK release is there.
+
+    Fails when a release is not complete.
+
+    Example: ctk release check --exit-code
+    """
+    here, reporter = workspace(), Reporter()
+    locks = release_locks(here)
+    minors = [name.removeprefix("cuda-") for name in release.names_of(releases or ()) if name.startswith("cuda-")]
+    with Index() as index:
+        rows = freshness.compare(index, locks, here)
+        states = freshness.states(index, locks, exclusions.load(here).unpublished, minors)
+        shown = [row for row in rows if not releases or row.release in release.names_of(releases)]
+        newer = sorted({row.release for row in shown if row.is_newer})
+        changed = licences.changes(locks, release.lockable(index, newer, here))
+    reporter.result(
+        rows=[asdict(row) for row in shown],
+        releases=[_state_as_json(state) for state in states],
+        licences=[
+            {"release": c.release, "component": c.new.name, "compared_with": c.before, "old": old, "new": new}
+            for c in changed
+            for old, new in [c.old_and_new]
+        ],
+        newer=newer,
+    )
+    columns = ("release", "what", "locked", "would lock", "newest", "verdict")
+    reporter.table("locks and the package index", columns, [row.cells for row in shown])
+    _show_states(states, reporter)
+    if changed:
+        words = ("release", "component", "compared with", "its licence there", "its licence now")
+        cells = [(c.release, c.new.name, c.before, *c.old_and_new) for c in changed]
+        reporter.table("licences that `ctk release add` refuses until they are accepted", words, cells)
+    lacking = {s.minor: s.published for s in states if s.published and s.published.missing}
+    if lacking and not partial:
+        raise release.incomplete(lacking)
+    if newer:
+        command = f"ctk release add {' '.join(name.removeprefix('cuda-') for name in newer)} --write"
+        if exit_code:
+            raise OutOfDate(f"the package index has newer files for {', '.join(newer)}", f"run `{command}`")
+        reporter.line(f"to lock them: {command}")
+
+
+def _show_states(states: Sequence[freshness.State], reporter: Reporter) -> None:
+    columns = ("release", "manifest", "on the index", "what is missing there")
+    reporter.table("completeness of the CTK releases", columns, [state.cells for state in states])
+    for state in states:
+        listed = [
+            f"its manifest names {name}, which variants/{exclusions.FILE} calls unpublished" for name in state.listed
+        ]
+        for line in (*([state.problem] if state.problem else ()), *state.withdrawn, *listed):
+            reporter.line(f"cuda-{state.minor}: {line}")
+
+
+def _state_as_json(state: freshness.State) -> dict[str, Any]:
+    found = state.published
+    return {
+        "release": f"cuda-{state.minor}",
+        "version": state.version,
+        "complete": None if found is None else not found.missing,
+        "wanted": found and found.wanted,
+        "missing": found and found.missing,
+        "problem": state.problem or None,
+        "withdrawn": state.withdrawn,
+        "listed_as_unpublished": state.listed,
+    }
