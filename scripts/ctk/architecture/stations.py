@@ -227,6 +227,7 @@ SHARED = Station(
     (
         *("coroutines", "disk", "document", "durable", "errors", "figures", "marked", "notes", "orphans", "output"),
         *("pace", "paths", "platforms", "report", "retry", "runlock", "scratch", "settings", "tables"),
+        "verdict",
     ),
 )
 

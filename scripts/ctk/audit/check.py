@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from inspect import getdoc
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ctk.audit.scan import PackageScan, ScannedFile
+from ctk.report import count
+from ctk.verdict import Severity, Verdict
 
 if TYPE_CHECKING:
     from ctk.audit.packages import PackageSet
-
-Severity = Literal["error", "hint"]
 
 
 @dataclass(frozen=True, order=True)
@@ -89,7 +89,7 @@ class SetCheck(Check):
 
 
 @dataclass(frozen=True)
-class AuditReport:
+class AuditReport(Verdict[Finding]):
     """The outcome of an audit.
 
     Attributes:
@@ -99,7 +99,6 @@ class AuditReport:
         seconds: Wall time.
     """
 
-    findings: tuple[Finding, ...]
     checks: Mapping[str, int]
     packages: int
     seconds: float = field(compare=False, default=0.0)
@@ -114,20 +113,9 @@ class AuditReport:
         names = dict.fromkeys([*(check.id() for check in checks), *counts])
         return cls(ordered, {name: counts[name] for name in names}, packages, seconds)
 
-    @property
-    def errors(self) -> tuple[Finding, ...]:
-        return tuple(finding for finding in self.findings if finding.severity == "error")
-
-    @property
-    def ok(self) -> bool:
-        """Whether nothing blocks publishing; hints do not."""
-        return not self.errors
-
     def summary(self) -> str:
         """The outcome in one line."""
-        hints = len(self.findings) - len(self.errors)
-        found = f"{len(self.errors)} errors" + (f", {hints} hints" if hints else "")
-        return f"{self.packages} packages, {len(self.checks)} checks, {found if self.findings else 'nothing found'}"
+        return f"{count(self.packages, 'package')}, {count(len(self.checks), 'check')}, {self.found()}"
 
     def as_json(self) -> dict[str, Any]:
         return {

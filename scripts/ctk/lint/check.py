@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from inspect import getdoc
 from typing import TYPE_CHECKING, ClassVar
 
-from ctk.lint.finding import Problem, Severity
+from ctk.lint.finding import Problem
 from ctk.lint.recipe import Home, RecipeFile
 from ctk.lint.source import SourceFile, YamlFile
+from ctk.verdict import Severity
 
 if TYPE_CHECKING:
     from ctk.lint.locks import LockFile

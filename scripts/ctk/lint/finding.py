@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
-Severity = Literal["error", "hint"]
-"""An error blocks, a hint advises."""
+from ctk.verdict import Severity
 
 
 @dataclass(frozen=True, order=True)

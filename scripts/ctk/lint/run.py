@@ -11,16 +11,17 @@ from typing import Any
 from ctk.errors import BadValue, UnknownName
 from ctk.lint.check import Check, FileCheck, LockCheck, RecipeCheck, ScriptCheck, TreeCheck, VariantCheck, YamlCheck
 from ctk.lint.checks import BY_NAME, by_name
-from ctk.lint.finding import Finding, Problem, Severity
+from ctk.lint.finding import Finding, Problem
 from ctk.lint.skips import SkipsAreNeeded, skipped
 from ctk.lint.source import YamlFile
 from ctk.lint.tree import Tree
 from ctk.paths import Workspace
 from ctk.report import count
+from ctk.verdict import Severity, Verdict
 
 
 @dataclass(frozen=True)
-class LintReport:
+class LintReport(Verdict[Finding]):
     """The outcome of a lint.
 
     Attributes:
@@ -31,27 +32,15 @@ class LintReport:
         seconds: Wall time.
     """
 
-    findings: tuple[Finding, ...]
     checks: int
     files: int
     skipped: int
     seconds: float = field(compare=False, default=0.0)
 
-    @property
-    def errors(self) -> tuple[Finding, ...]:
-        return tuple(finding for finding in self.findings if finding.severity == "error")
-
-    @property
-    def ok(self) -> bool:
-        """Whether nothing blocks; hints do not."""
-        return not self.errors
-
     def summary(self) -> str:
         """The outcome in one line."""
-        hints = len(self.findings) - len(self.errors)
-        found = ", ".join(count(n, what) for n, what in ((len(self.errors), "error"), (hints, "hint")) if n)
         spared = f", {self.skipped} skipped" if self.skipped else ""
-        return f"{count(self.files, 'file')}, {count(self.checks, 'check')}: {found or 'nothing found'}{spared}"
+        return f"{count(self.files, 'file')}, {count(self.checks, 'check')}: {self.found()}{spared}"
 
     def as_json(self) -> dict[str, Any]:
         return {
