@@ -265,10 +265,35 @@ def test_pasted_text_that_is_something_else_is_said_to_be(front: Watched, pasted
 
 
 def test_a_driver_that_was_not_solved_is_said_to_be(front: Watched) -> None:
-    front.page.fill("#paste", SMI_580.replace("CUDA Version: 13.0", "CUDA Version: 19.4"))
+    front.page.fill("#paste", SMI_580.replace("CUDA Version: 13.0", "CUDA Version: 12.75"))
     expect(front.page.locator("#title")).to_have_text("This combination was not solved")
-    expect(front.page.locator("#summary")).to_contain_text("19.4")
+    expect(front.page.locator("#summary")).to_contain_text("12.75")
     expect(front.page.locator("#install")).to_be_hidden()
+
+
+@pytest.mark.parametrize(
+    ("driver", "end", "words", "state"),
+    [("19.4", "13.6", "13.6 or newer", "solved"), ("11.4", "11.8", "11.8 or older", "refused")],
+)
+def test_a_driver_beyond_the_ends_is_answered_by_the_end(
+    front: Watched, driver: str, end: str, words: str, state: str
+) -> None:
+    front.page.fill("#paste", SMI_580.replace("CUDA Version: 13.0", f"CUDA Version: {driver}"))
+    expect(front.page.locator("#paste-note")).to_contain_text(f"CUDA {driver}: no package here tells it from {end}.")
+    expect(front.page.locator("#driver")).to_have_value(end)
+    expect(front.page.locator("#driver option:checked")).to_have_text(words)
+    assert shown(front.page)["state"] == state
+
+
+@pytest.mark.parametrize("what", ["manifest", "command"])
+def test_what_to_type_can_be_copied(front: Watched, what: str) -> None:
+    front.page.check("input[value=pixi]")
+    button = front.page.locator(f"button[data-of={what}]")
+    button.click()
+    expect(button).not_to_have_text("Copy")
+    selected = front.page.evaluate("getSelection().toString()")
+    # A page in a folder may not reach the clipboard: then the text is selected.
+    assert button.text_content() == "Copied" or selected == front.page.locator(f"#{what}").text_content()
 
 
 @pytest.mark.parametrize("typed", ["GeForce 9999", "99.9.9", "h", "x" * 300])

@@ -96,6 +96,32 @@ def test_machines_on_two_sides_of_a_bound_are_two_questions(folders: Folders) ->
     assert len(set(key)) == len(key) - 1
 
 
+def test_drivers_beyond_the_ends_get_what_the_ends_get(folders: Folders, asked: Axes) -> None:
+    assert asked.is_older_alike
+    assert asked.is_newer_alike
+    _, oldest, *_, newest = asked.drivers
+    alone = Catalogue(folders, "linux-64")
+    for end, others in ((oldest, ("10.2", "11.0", "11.7")), (newest, ("14.0", "19.4"))):
+        for arch, pin in ((None, ""), ("9.0", ""), ("7.0", "13"), ("13.0", "12.9")):
+            picks = [
+                alone.pick(Question("cuda-core", driver, arch, "", pin).scenario("linux-64"))
+                for driver in (end, *others)
+            ]
+            assert len({pick and pick.records for pick in picks}) == 1, (end, arch, pin)
+
+
+@pytest.mark.parametrize(
+    ("rule", "older", "newer"), [(">=14", True, False), ("<11", False, True), ("=13", False, False)]
+)
+def test_drivers_beyond_the_ends_are_told_apart_where_a_rule_does(
+    rule: str, older: bool, newer: bool, locks: list[ReleaseLock], tmp_path: Path
+) -> None:
+    rules = [record("picky", "1.0", "h_0", "linux-64", depends=[f"__cuda {rule}"])]
+    made = write(tmp_path / "channel", iter(rules)), write(tmp_path / "base", base())
+    found = axes(Catalogue(made, "linux-64"), locks, TAGS)
+    assert (found.is_older_alike, found.is_newer_alike) == (older, newer)
+
+
 @pytest.mark.parametrize(
     ("rule", "other"), [(">13", "13.0"), (">=13.1", "13.0"), ("<=13.0", "13.1"), ("<13.1", "13.1"), ("<13|>14", "13.5")]
 )

@@ -27,6 +27,9 @@ Key = tuple[tuple[str, ...], str, object, object]
 Cut = tuple[tuple[int, ...], float]
 """Just before a version (0) or just after it (1); a version itself lies between the two (0.5)."""
 
+ALWAYS = ("cuda-version", "python", "python_abi")
+"""What a pick may have besides the package that was asked for."""
+
 _NAMES = ("__cuda", "__cuda_arch")
 # Signs whose outcome depends on nothing but the order of two versions.
 _COMPARISON = re.compile(r"(>=|<=|>|<)(\d+(?:\.\d+)*)")
@@ -82,6 +85,10 @@ class AlikeCatalogue(Catalogue):
         """The same for scenarios that are one question to a solver."""
         driver, gpu = (self._side(n, v) for n, v in zip(_NAMES, (scenario.driver, scenario.arch), strict=True))
         return scenario.specs, scenario.subdir, driver, gpu if scenario.driver else None
+
+    def is_same_driver(self, one: str | None, other: str | None) -> bool:
+        """Whether no rule tells two drivers apart."""
+        return self._side(_NAMES[0], one) == self._side(_NAMES[0], other)
 
     def ask(self, scenarios: Iterable[Scenario]) -> None:
         """Solves many at a time, which is several times faster than one after the other; `pick` then knows them.

@@ -10,16 +10,18 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 
-from ctk.catalogue import Catalogue
+from ctk.catalogue import ANY_DRIVER, Catalogue
 from ctk.errors import UnknownName
 from ctk.lock import ReleaseLock
 from ctk.machine import python_specs
 from ctk.platforms import NOARCH
+from ctk.site.alike import ALWAYS, AlikeCatalogue
 from ctk.solve import Scenario
 from ctk.verify.facts import facts
 from ctk.verify.oracle import version
 from ctk.verify.scenarios import Machine, matrix
 
+_OLDEST_DRIVER = "1.0"  # older than any
 _GPUS = Path(__file__).with_name("gpus.yaml")
 # Halves of packages that nobody installs by name: what a cross-compiler takes for its target, and the files that the
 # two builds of a package share.
@@ -61,6 +63,8 @@ class Axes:
     Attributes:
         subdir: The platform.
         drivers: None, then what drivers support, oldest first; the first is too old for every toolkit.
+        is_older_alike, is_newer_alike: Whether a driver older than the first, or newer than the last, is the same
+            question as that one: no rule of the channel tells them apart.
         gpus: None, then compute capabilities, oldest first; the last is newer than every toolkit.
         pythons: "", then those that the base channel has, oldest first.
         pins: "", then CUDA majors, then the minors in the channel, oldest first.
@@ -73,6 +77,8 @@ class Axes:
     pythons: tuple[str, ...]
     pins: tuple[str, ...]
     packages: tuple[str, ...]
+    is_older_alike: bool = False
+    is_newer_alike: bool = False
 
     @property
     def machines(self) -> list[Machine]:
@@ -116,13 +122,18 @@ def axes(
         for name in given:
             if name not in valid:
                 raise UnknownName.of(kind, name, valid)
+    names = tuple(name for name in offered if not packages or name in packages)
+    alike = AlikeCatalogue(catalogue.channels, catalogue.subdir, [*names, *ALWAYS])
+    _, oldest, *_, newest = known.drivers
     return Axes(
         catalogue.subdir,
         known.drivers,
         known.gpus,
         ("", *(p for p in known.pythons if p in there and (not pythons or p in pythons))),
         ("", *dict.fromkeys(minor.split(".")[0] for minor in minors), *minors),
-        tuple(name for name in offered if not packages or name in packages),
+        names,
+        is_older_alike=alike.is_same_driver(oldest, _OLDEST_DRIVER),
+        is_newer_alike=alike.is_same_driver(newest, ANY_DRIVER),
     )
 
 

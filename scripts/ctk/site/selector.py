@@ -56,7 +56,8 @@ def offered(selector: Selector) -> dict[str, Any]:
     """What the page chooses from, and the words that requests are put together from.
 
     Returns:
-        ``platforms``: each with the values of its questions; ``gpus``: name -> compute capability; ``pins`` and
+        ``platforms``: each with the values of its questions, and whether drivers ``older`` than the first or ``newer``
+        than the last are answered by it; ``gpus``: name -> compute capability; ``pins`` and
         ``pythons``: value -> what conda is given (``specs``) and the lines of a ``pixi.toml`` (``lines``);
         ``channels``; ``first``: the package that is chosen first.
     """
@@ -67,6 +68,8 @@ def offered(selector: Selector) -> dict[str, Any]:
         "platforms": {
             subdir: {
                 "drivers": axes.drivers,
+                "older": axes.is_older_alike,
+                "newer": axes.is_newer_alike,
                 "gpus": axes.gpus,
                 "pythons": axes.pythons,
                 "pins": axes.pins,

@@ -19,14 +19,10 @@ from ctk.durable import replace_file
 from ctk.errors import SolverFailed
 from ctk.orphans import end_with, starting
 from ctk.platforms import NOARCH
-from ctk.site.alike import AlikeCatalogue
+from ctk.site.alike import ALWAYS, AlikeCatalogue
 from ctk.site.answers import answers
 from ctk.site.axes import Axes
 from ctk.site.shard import place, shard
-
-# What is asked for besides the package itself.
-_ALWAYS = ("cuda-version", "python", "python_abi")
-
 
 WORDS = (
     *("catalogue", "explain", "machine", "solve", "unsolvable"),
@@ -133,7 +129,7 @@ def solved(
 
 def solve_one(work: Work) -> Mapping[str, Any]:
     """Solves one piece of work, and keeps what it found."""
-    catalogue = AlikeCatalogue(work.channels, work.axes.subdir, [work.package, *_ALWAYS])
+    catalogue = AlikeCatalogue(work.channels, work.axes.subdir, [work.package, *ALWAYS])
     found = shard(answers(catalogue, work.axes, work.package, work.python))
     if work.kept:
         with suppress(OSError):  # what cannot be kept is solved again

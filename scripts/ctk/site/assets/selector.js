@@ -71,14 +71,15 @@
 
   function manifest(now) {
     const text = (value) => JSON.stringify(value);
+    const list = (name, items) => [`${name} = [`, ...items.map((item) => `  ${item},`), "]"];
     const machine = now.driver
       ? `{ platform = ${text(now.platform)}, cuda = { driver = ${text(now.driver)}${now.gpu ? `, arch = ${text(now.gpu)}` : ""} } }`
       : text(now.platform);
     return [
       "[workspace]",
       'name = "cuda"',
-      `channels = [${offered.channels.map(text).join(", ")}]`,
-      `platforms = [${machine}]`,
+      ...list("channels", offered.channels.map(text)),
+      ...list("platforms", [machine]),
       "",
       "[dependencies]",
       ...(now.package === "cuda-version" && now.pin ? [] : [`${now.package} = "*"`]),
@@ -151,7 +152,7 @@
     const total = answer.packages.reduce((sum, [, , , bytes]) => sum + bytes, 0);
     const download = known ? `${size(total)} to download` : "their size is known when they are built";
     const number = `${answer.packages.length} package${answer.packages.length === 1 ? "" : "s"}`;
-    const gpu = !now.driver ? "no driver" : `driver for CUDA ${now.driver}, ${now.gpu ? `GPU ${now.gpu}` : "GPU not detected"}`;
+    const gpu = !now.driver ? "no driver" : `driver for CUDA ${driverWords(now.driver, offered.platforms[now.platform])}, ${now.gpu ? `GPU ${now.gpu}` : "GPU not detected"}`;
     const title = sentence(answer.title);
     show("solved", title, `${now.package} on ${now.platform}, ${gpu}: ${number}, ${download}`);
     at("pick-title").textContent = `What is installed: ${number}, ${download}`;
@@ -270,10 +271,31 @@
 
   function fill(platform) {
     const axes = offered.platforms[platform];
-    options(at("driver"), [...axes.drivers].reverse(), (driver) => driver ?? "no driver");
+    options(at("driver"), [...axes.drivers].reverse(), (driver) => driverWords(driver, axes));
     options(at("python"), axes.pythons, (python) => python || "any, the solver's choice");
     options(at("pin"), axes.pins, (pin) => (pin ? (pin.includes(".") ? `exactly ${pin}` : `the best of CUDA ${pin}`) : "the best for the machine"));
     at("packages").replaceChildren(...axes.packages.map((name) => new Option(name)));
+  }
+
+  /** The driver as it is offered: those beyond either end may be one question with it. */
+  function driverWords(driver, axes) {
+    if (driver === null) return "no driver";
+    if (driver === endOf(axes, "newer")) return `${driver} or newer`;
+    return driver === endOf(axes, "older") ? `${driver} or older` : driver;
+  }
+
+  /** The driver that stands for all beyond it; undefined where a rule tells them apart. */
+  function endOf(axes, end) {
+    const drivers = axes.drivers.filter(Boolean);
+    return axes[end] ? drivers.at(end === "newer" ? -1 : 0) : undefined;
+  }
+
+  /** Which end a driver is beyond: "older", "newer", or undefined. */
+  function beyond(driver, drivers) {
+    const parts = (text) => text.split(".").map(Number);
+    const less = ([one, two], [other, last]) => one < other || (one === other && two < last);
+    if (less(parts(driver), parts(drivers[0]))) return "older";
+    return less(parts(drivers.at(-1)), parts(driver)) ? "newer" : undefined;
   }
 
   function choose(select, value) {
@@ -282,12 +304,19 @@
     return found;
   }
 
-  /** Takes a driver that may not be among those that were solved: then it is offered, and said not to be. */
+  /** Takes a driver, and returns the one that answers for it. One that none answers for is offered, and said not to be
+   * solved. */
   function chooseDriver(driver) {
-    if (!choose(at("driver"), driver)) {
-      at("driver").prepend(new Option(`${driver} (not solved)`, driver));
-      at("driver").value = driver;
+    const axes = offered.platforms[at("platform").value];
+    if (choose(at("driver"), driver)) return driver;
+    const end = /^\d+\.\d+$/.test(driver) && endOf(axes, beyond(driver, axes.drivers.filter(Boolean)));
+    if (end) {
+      at("driver").value = end;
+      return end;
     }
+    at("driver").prepend(new Option(`${driver} (not solved)`, driver));
+    at("driver").value = driver;
+    return driver;
   }
 
   function paste() {
@@ -306,8 +335,9 @@
     }
     const said = found.note ? [found.note] : [];
     if (found.driver !== undefined) {
-      chooseDriver(found.driver ?? NO_DRIVER);
-      if (found.driver) said.push(`The driver supports CUDA ${found.driver}.`);
+      const taken = chooseDriver(found.driver ?? NO_DRIVER);
+      const same = taken === found.driver ? "" : `: no package here tells it from ${taken}`;
+      if (found.driver) said.push(`The driver supports CUDA ${found.driver}${same}.`);
     } else said.push("The driver's CUDA version is not in it: choose it below.");
     const ordered = [...new Set(found.gpus)].sort((one, other) => one - other);
     if (found.driver !== null) at("gpu").value = found.unknown.length ? "" : ordered[0] ?? "";
@@ -344,18 +374,18 @@
     choose(at("pin"), wanted.get("pin") ?? "");
   }
 
-  async function copy() {
-    const text = at("command").textContent;
+  async function copy(button) {
+    const source = at(button.dataset.of);
     try {
-      await navigator.clipboard.writeText(text);
+      await navigator.clipboard.writeText(source.textContent);
       at("copied").textContent = "Copied";
     } catch {
       // A page in a folder may not reach the clipboard: the text is selected, so that the keys for copying take it.
-      getSelection().selectAllChildren(at("command"));
+      getSelection().selectAllChildren(source);
       at("copied").textContent = "Selected: press the keys for copying";
     }
-    at("copy").textContent = at("copied").textContent.split(":")[0];
-    setTimeout(() => { at("copy").textContent = "Copy"; }, 2000);
+    button.textContent = at("copied").textContent.split(":")[0];
+    setTimeout(() => { button.textContent = "Copy"; }, 2000);
   }
 
   recall();
@@ -367,7 +397,7 @@
     at(id).addEventListener(at(id).tagName === "SELECT" ? "change" : "input", update);
   }
   for (const radio of document.querySelectorAll("input[name=client]")) radio.addEventListener("change", update);
-  at("copy").addEventListener("click", copy);
+  for (const button of document.querySelectorAll("button[data-of]")) button.addEventListener("click", () => copy(button));
   window.addEventListener("hashchange", () => { recall(); update(); });
   at("selector").hidden = false;
   update();
