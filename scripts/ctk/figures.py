@@ -94,8 +94,14 @@ def load(workspace: Workspace) -> tuple[list[Figure], int]:
 
 
 def _commit(workspace: Workspace) -> str:
-    command = ["git", "-C", str(workspace.root), "describe", "--always", "--abbrev=9", "--dirty=+", "--exclude=*"]
-    try:
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(workspace.root), *words]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    # What was recorded a minute ago is no change of what is measured now.
+    others = f":(exclude){path(workspace).relative_to(workspace.root).as_posix()}"
+    try:
+        commit = git("rev-parse", "--short=9", "HEAD")
+        return f"{commit}+" if git("status", "--porcelain", "--untracked-files=no", "--", ".", others) else commit
     except (OSError, subprocess.CalledProcessError):
         return ""
