@@ -32,7 +32,7 @@ Base = Annotated[
     ),
 ]
 Jobs = Annotated[
-    int | None, typer.Option("--jobs", "-j", min=1, help="Parallel builds; the number of cores by default.")
+    int | None, typer.Option("--jobs", "-j", min=1, help="How many at a time; as many as cores by default.")
 ]
 Driver = Annotated[
     str | None,
