@@ -20,6 +20,7 @@ from playwright.sync_api import Browser, Page, expect
 from rattler import MatchSpec
 
 CTK = Path(sys.executable).with_name("ctk")
+PRINTED = Path(__file__).with_name("nvidia-smi")
 COMBINATIONS = 240
 SEED = 7
 
@@ -253,6 +254,19 @@ def test_pasted_output_of_nvidia_smi_chooses(front: Watched, pasted: str, driver
     expect(front.page.locator("#driver")).to_have_value(driver)
     expect(front.page.locator("#gpu")).to_have_value(gpu)
     assert shown(front.page)["state"] in ("solved", "refused")
+
+
+@pytest.mark.parametrize(
+    ("name", "driver"), [("plain", "13.0"), ("query", "13.0"), ("list", "13.6"), ("csv", "13.6"), ("csv-three", "13.6")]
+)
+def test_what_a_real_machine_printed_chooses(front: Watched, name: str, driver: str) -> None:
+    """Of one with an H100 and driver 580.159.04, but for its serial numbers: plain, -q, -L, and --query-gpu twice."""
+    front.page.fill("#paste", (PRINTED / f"h100-{name}.txt").read_text())
+    expect(front.page.locator("#gpu")).to_have_value("9.0")
+    # What does not say the driver leaves it as it was.
+    expect(front.page.locator("#driver")).to_have_value(driver)
+    expect(front.page.locator("#paste-note")).to_contain_text("compute capability 9.0")
+    assert shown(front.page)["state"] == "solved"
 
 
 @pytest.mark.parametrize("pasted", ["hello", "<script>alert(1)</script>", "| a table | of something |\n" * 500, "\0"])
