@@ -46,9 +46,17 @@ SMI_610 = """\
 | NVIDIA-SMI 610.43.02              KMD Version: 610.43.02     CUDA UMD Version: 13.3     |
 |   0  NVIDIA GeForce RTX 5070 ...    Off |   00000000:02:00.0  On |                  N/A |
 """
+# Memory that a process uses is not known under WDDM: the row ends as that of a GPU does.
 WINDOWS = """\
 | NVIDIA-SMI 552.22                 Driver Version: 552.22         CUDA Version: 12.4     |
 |   0  NVIDIA GeForce RTX 4070      WDDM  |   00000000:01:00.0  On |                  N/A |
+| Processes:                                                                              |
+|    0   N/A  N/A      1840    C+G   C:\\Windows\\explorer.exe                     N/A      |
+"""
+# Where the column of names is narrow, a name may be cut after all that the list has of it.
+CUT = """\
+| NVIDIA-SMI 525.60.13    Driver Version: 525.60.13    CUDA Version: 12.0     |
+|   0  NVIDIA A100-SXM...  On   | 00000000:07:00.0 Off |                    0 |
 """
 
 
@@ -242,10 +250,13 @@ def test_a_client_that_sees_no_gpu_is_told_the_pin(front: Watched) -> None:
         (SMI_580, "13.0", "7.0", "the oldest one counts"),
         (SMI_610, "13.3", "12.0", "supports CUDA 13.3"),
         (WINDOWS, "12.4", "8.9", "compute capability 8.9"),
+        (CUT, "12.0", "8.0", "compute capability 8.0"),
+        ("compute_cap, power.draw, name\n9.0, 71.2, NVIDIA H200\n", "13.6", "9.0", "compute capability 9.0."),
         ("name, compute_cap\nNVIDIA H200, 9.0\n", "13.6", "9.0", "choose it below"),
         ("GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-1)\n", "13.6", "8.0", "choose it below"),
         ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", "none", "", "no driver"),
         ("bash: nvidia-smi: command not found", "none", "", "no nvidia-smi"),
+        ("zsh: command not found: nvidia-smi", "none", "", "no nvidia-smi"),
     ],
 )
 def test_pasted_output_of_nvidia_smi_chooses(front: Watched, pasted: str, driver: str, gpu: str, said: str) -> None:
@@ -276,6 +287,46 @@ def test_pasted_text_that_is_something_else_is_said_to_be(front: Watched, pasted
     expect(front.page.locator("#paste-note")).to_contain_text("not what nvidia-smi prints")
     assert front.page.input_value("#driver") == before
     assert shown(front.page)["state"] == "solved"
+
+
+@pytest.mark.parametrize(
+    ("pasted", "said"),
+    [
+        ("Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.95", "restart"),
+        ("No devices were found\n", "sees no GPU"),
+    ],
+)
+def test_a_failure_of_nvidia_smi_is_told_in_words(front: Watched, pasted: str, said: str) -> None:
+    before = front.page.input_value("#driver")
+    front.page.fill("#paste", pasted)
+    expect(front.page.locator("#paste-note")).to_contain_text(said)
+    assert front.page.input_value("#driver") == before
+
+
+def test_a_name_that_another_gpu_s_begins_with_is_not_taken_for_it(front: Watched) -> None:
+    front.page.fill("#gpu", "NVIDIA RTX 3000 Ada Generation Laptop GPU")
+    expect(front.page.locator("#gpu-note")).to_contain_text("No GPU of that name")
+    front.page.fill("#gpu", "NVIDIA RTX 6000 Ada Generation")
+    expect(front.page.locator("#gpu-note")).to_have_text("Compute capability 8.9")
+
+
+def test_an_address_with_what_was_not_solved_is_no_other_question(front: Watched, site_folder: Path) -> None:
+    page = (site_folder / "index.html").as_uri()
+    for words, said in (("pin=11.3", "Toolkit 11.3"), ("python=2.7", "Python 2.7")):
+        front.page.goto("about:blank")
+        front.page.goto(f"{page}#package=cuda-core&driver=13.0&{words}")
+        expect(front.page.locator("#title")).to_have_text("This combination was not solved")
+        expect(front.page.locator("#summary")).to_contain_text(f"{said} was not solved")
+
+
+def test_the_link_to_the_content_leaves_what_was_chosen(front: Watched) -> None:
+    choose(front.page, Chosen("numba-cuda", "linux-64", "12.6", "7.0", "", "12"))
+    before = shown(front.page)
+    front.page.evaluate("document.querySelector('.skip').click()")
+    front.page.wait_for_timeout(200)
+    assert front.page.input_value("#package") == "numba-cuda"
+    assert front.page.input_value("#pin") == "12"
+    assert shown(front.page) == before
 
 
 def test_a_driver_that_was_not_solved_is_said_to_be(front: Watched) -> None:
@@ -345,6 +396,19 @@ def test_answers_that_cannot_be_loaded_are_said_to_be(running: Browser, site_fol
     with watched(running, WIDTHS["wide"], "light") as seen:
         seen.open(torn / "index.html")
         expect(seen.page.locator("#summary")).to_contain_text("The file with the answers is not there")
+
+
+def test_answers_that_were_cut_short_are_said_to_be(running: Browser, site_folder: Path, tmp_path: Path) -> None:
+    torn = tmp_path / "site"
+    shutil.copytree(site_folder, torn)
+    (torn / "answers" / "linux-64" / "numba-cuda" / "any.js").write_text("")
+    with watched(running, WIDTHS["wide"], "light") as seen:
+        seen.open(torn / "index.html")
+        seen.page.fill("#package", "numba-cuda")
+        expect(seen.page.locator("#summary")).to_contain_text(
+            "The file with the answers is not there, or cannot be read"
+        )
+        expect(seen.page.locator("#install")).to_be_hidden()
 
 
 def test_it_can_be_used_with_the_keyboard_alone(front: Watched) -> None:

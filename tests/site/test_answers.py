@@ -134,6 +134,14 @@ def test_every_sign_cuts_where_it_should(rule: str, other: str, tmp_path: Path) 
         assert bool(alike.pick(scenario)) == bool(alone.pick(scenario)), driver
 
 
+@pytest.mark.parametrize("rule", ["__cuda>=13.1", "__cuda >=13.1", "__cuda[version='>=13.1']"])
+def test_a_rule_is_seen_however_it_is_written(rule: str, tmp_path: Path) -> None:
+    made = write(tmp_path / "channel", iter([record("picky", "1.0", "h_0", "linux-64", depends=[rule])]))
+    alike = AlikeCatalogue([made], "linux-64", ["picky"])
+    found = [bool(alike.pick(Scenario(("picky",), "linux-64", driver, None))) for driver in ("13.0", "13.4")]
+    assert found == [False, True]
+
+
 def test_a_rule_that_does_more_than_compare_tells_all_machines_apart(tmp_path: Path) -> None:
     only = record("picky", "1.0", "h_0", "linux-64", depends=["__cuda 13.*"])
     alike = AlikeCatalogue([write(tmp_path / "channel", iter([only]))], "linux-64", ["picky"])

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from crafted_packages import Draft
 from reading import Read, target
 from small_sites import HOSTILE, channel, checkout, drafts, small_site
 
@@ -128,6 +129,22 @@ def test_a_file_that_the_index_lists_and_the_folder_lacks_is_named(tmp_path: Pat
         assert said in Read(files[path]).text
     assert "cannot be read" in Read(files["packages/cuda-core.html"]).text
     assert "empty-1.0-h0_0.conda" in Read(files["audit.html"]).text
+    for path, page in html(files).items():
+        assert page.wrong == [], path
+
+
+@pytest.mark.parametrize(
+    "info",
+    [
+        {"about.json": b'{"summary": "half of a pair: \\ud800"}'},
+        {"paths.json": b'{"paths": [{"_path": "a", "path_type": "hardlink", "size_in_bytes": 1e999}]}'},
+    ],
+    ids=["surrogate", "infinite"],
+)
+def test_a_package_that_says_what_cannot_be_is_no_end_of_the_others(tmp_path: Path, info: dict[str, bytes]) -> None:
+    odd = Draft("odd", "1.0", "h0_0", info=info)
+    files = {page.path: page.content for page in report_pages(small_site(tmp_path, [*drafts(), odd]))}
+    assert "packages/odd.html" in files
     for path, page in html(files).items():
         assert page.wrong == [], path
 

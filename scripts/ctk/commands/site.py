@@ -11,7 +11,7 @@ import typer
 from ctk import site as pages
 from ctk.commands import channels
 from ctk.commands.options import Base, Jobs, Platforms, Pythons
-from ctk.errors import UnknownName
+from ctk.errors import UnknownName, Unsolvable
 from ctk.lock import release_locks
 from ctk.paths import Workspace, workspace
 from ctk.platforms import PLATFORMS, this_platform
@@ -62,13 +62,17 @@ def build_command(
     where, report = workspace(), Reporter()
     check(folder)
     read = pages.read(where, _channel(where, as_planned, base), planned=as_planned)
-    for platform in platforms or ():
+    chosen = tuple(dict.fromkeys(platforms or read.platforms))
+    for platform in chosen:
         if platform not in PLATFORMS:
             raise UnknownName.of("platform", platform, PLATFORMS)
+        if not as_planned and platform not in read.platforms:
+            step = f"run `ctk build --platform {platform}` first, or add --planned"
+            raise Unsolvable(f"nothing is built for {platform} here", step)
     made: dict[str, Axes] = {}
     work: list[Work] = []
     addresses: list[str] = []
-    for subdir in platforms or read.platforms:
+    for subdir in chosen:
         catalogue = channels.catalogue(where, base, subdir, report, as_planned)
         made[subdir] = axes(
             catalogue,
@@ -81,7 +85,7 @@ def build_command(
         addresses = addresses or _addresses(where, url, catalogue.channels)
     with report.task("questions", sum(piece.size for piece in work)) as task:
         found = [(piece.name, content) for piece, content in solved(work, jobs or os.cpu_count() or 1, task.advance)]
-    selector = Selector(made, addresses, as_planned)
+    selector = Selector(made, addresses, as_planned, base)
     with report.task("pages", 1) as task:
         every = [front_page(read, selector), *shards(sorted(found)), *pages.report_pages(read)]
         files = pages.write(every, folder)

@@ -33,6 +33,8 @@ ALWAYS = ("cuda-version", "python", "python_abi")
 _NAMES = ("__cuda", "__cuda_arch")
 # Signs whose outcome depends on nothing but the order of two versions.
 _COMPARISON = re.compile(r"(>=|<=|>|<)(\d+(?:\.\d+)*)")
+# A spec, with a space or brackets before the version or without: ``__cuda >=13``, ``__cuda>=13``.
+_RULE = re.compile(r"(__cuda(?:_arch)?)(?![\w-])\s*(.*)", re.DOTALL)
 # So many solves at a time keep all cores busy.
 _AT_ONCE = 16
 
@@ -129,9 +131,8 @@ class AlikeCatalogue(Catalogue):
         rules: dict[str, set[str]] = {name: set() for name in _NAMES}
         for record in records:
             for rule in (*record.depends, *record.constrains):
-                name, _, constraint = rule.partition(" ")
-                if name in rules and constraint:
-                    rules[name].add(constraint)
+                if (match := _RULE.fullmatch(rule)) and match[2]:
+                    rules[match[1]].add(match[2])
         return rules
 
     def _side(self, name: str, value: str | None) -> object:

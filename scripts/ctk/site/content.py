@@ -57,7 +57,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Site:
-    """What was read. Pages are made of it and of nothing else that could change between two runs.
+    """What was read of the channel and the checkout. Pages of audits, benchmarks and binaries read caches as well.
 
     Attributes:
         workspace: The checkout.

@@ -82,7 +82,7 @@ def read_inside(entry: Entry) -> Inside:
         )
     except AuditFailed as error:
         return Inside(problem=f"{error.cause}.")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, OverflowError, KeyError, TypeError, AttributeError, RecursionError):
         return Inside(problem=f"{entry.file} has metadata that cannot be read.")
 
 

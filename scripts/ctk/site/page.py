@@ -30,7 +30,7 @@ class Page:
 
     Attributes:
         path: Below the site's folder, with ``/``.
-        content: Its bytes; the same for the same site.
+        content: Its bytes.
     """
 
     path: str
@@ -55,13 +55,15 @@ def render(site: Site, path: str, template: str, *, title: str, description: str
             site=site,
             root="../" * path.count("/"),
             navigation=NAVIGATION,
+            path=path,
             section=_section(path),
             title=title,
             description=description,
             **values,
         )
     )
-    return Page(path, (text.rstrip() + "\n").encode())
+    # What packages say of themselves may be no text at all: half a pair of surrogates.
+    return Page(path, (text.rstrip() + "\n").encode(errors="replace"))
 
 
 def assets() -> Iterator[Page]:

@@ -26,11 +26,13 @@ class Selector:
         axes: The questions, by platform.
         channels: What a client is given as channels, the most important first: addresses or names.
         planned: Whether the answers are from recipes and locks, so that sizes are not known.
+        base: The base channel, as ``ctk solve --base`` takes it.
     """
 
     axes: Mapping[str, Axes]
     channels: Sequence[str]
     planned: bool = False
+    base: str = "local"
 
 
 def front_page(site: Site, selector: Selector) -> Page:
@@ -83,6 +85,7 @@ def offered(selector: Selector) -> dict[str, Any]:
         "channels": list(selector.channels),
         "first": next((name for name in (*_FIRST, *sorted(packages)) if name in packages), ""),
         "planned": selector.planned,
+        "base": selector.base,
     }
 
 

@@ -77,7 +77,11 @@ def _take_place(fresh: Path, folder: Path) -> None:
     elif not _exchange(fresh, folder):
         old = folder.with_name(f".{folder.name}.old-{os.getpid()}")
         folder.rename(old)
-        fresh.rename(folder)
+        try:
+            fresh.rename(folder)
+        except OSError:
+            old.rename(folder)
+            raise
         shutil.rmtree(old, ignore_errors=True)
 
 
@@ -93,7 +97,8 @@ def _clear(folder: Path) -> None:
     """Removes what killed runs left beside it."""
     for left in folder.parent.glob(f".{folder.name}.new-*"):
         number = left.name.rpartition("-")[2]
-        if number.isdigit() and not _runs(int(number)):
+        # One of our own number is left from another run: in a container every run may have the same.
+        if number.isdigit() and (int(number) == os.getpid() or not _runs(int(number))):
             shutil.rmtree(left, ignore_errors=True)
 
 

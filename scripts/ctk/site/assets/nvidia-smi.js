@@ -8,19 +8,22 @@
  */
 function gpuOfName(text, listed) {
   const bare = (name) => name.trim().toLowerCase().replace(/^nvidia\s+/, "").replace(/^tesla\s+/, "");
-  const wanted = bare(text);
+  let wanted = bare(text);
   if (!wanted) return null;
   const names = Object.keys(listed).map((name) => [bare(name), listed[name]]);
   const cut = wanted.match(/^(.+?)\s*\.\.\.$/);
   if (cut) {
     const found = new Set(names.filter(([name]) => name.startsWith(cut[1])).map(([, gpu]) => gpu));
-    return found.size === 1 ? [...found][0] : null;
+    if (found.size) return found.size === 1 ? [...found][0] : null;
+    wanted = cut[1]; // longer than the list has it: "A100-SXM..."
   }
   const short = (name) => name.replace(/^(geforce|quadro)\s+/, "");
   let best = ["", null];
   for (const [name, gpu] of names) {
     for (const form of [name, short(name)]) {
       const next = wanted.charAt(form.length);
+      // "RTX 3000 Ada" is no Quadro RTX 3000.
+      if (/^\s+(ada|blackwell)\b/.test(wanted.slice(form.length))) continue;
       if (form.length > best[0].length && wanted.startsWith(form) && /^$|[\s,(-]/.test(next)) best = [form, gpu];
     }
   }
@@ -34,6 +37,16 @@ function gpuOfText(text, listed) {
   return gpuOfName(text, listed);
 }
 
+/** The column compute_cap of what --query-gpu prints; the last one where there is no head to say which it is. */
+function capabilities(text) {
+  const lines = text.split(/\r?\n/);
+  const head = lines.findIndex((line) => line.includes("compute_cap"));
+  if (head < 0) return [];
+  const place = lines[head].split(",").map((word) => word.trim()).indexOf("compute_cap");
+  const values = lines.slice(head + 1).map((line) => line.split(",").at(place)?.trim());
+  return values.filter((value) => /^\d{1,2}\.\d$/.test(value ?? ""));
+}
+
 /** What nvidia-smi's output says.
  *
  * Returns {driver, gpus, unknown, note}: the CUDA version (null: no driver; undefined: it does not say), the compute
@@ -43,20 +56,27 @@ function readNvidiaSmi(text, listed) {
   if (/nvidia-smi has failed|couldn't communicate with the nvidia driver/i.test(text)) {
     return { driver: null, gpus: [], unknown: [], note: "nvidia-smi reached no driver, so none is chosen." };
   }
-  if (/nvidia-smi.{0,80}(not found|not recognized)/is.test(text)) {
+  if (/nvidia-smi.{0,80}(not found|not recognized)|(not found|unknown command):\s*nvidia-smi/is.test(text)) {
     return { driver: null, gpus: [], unknown: [], note: "There is no nvidia-smi on that machine, so no driver is chosen." };
+  }
+  if (/failed to initialize nvml|driver\/library version mismatch/i.test(text)) {
+    const note = "nvidia-smi and the driver do not fit together: restart that machine, then paste again, or choose below.";
+    return { gpus: [], unknown: [], note, wrong: true };
+  }
+  if (/^\s*no devices were found/im.test(text)) {
+    const note = "The driver sees no GPU there, and nvidia-smi then does not say which CUDA it supports: choose below.";
+    return { gpus: [], unknown: [], note, wrong: true };
   }
   const version = text.match(/CUDA(?:\s+UMD)?\s+Version\s*:\s*(\d+)\.(\d+)/i);
   const names = [
-    ...text.matchAll(/^\|\s*\d+\s+(\S.*?)\s+(?:On|Off|N\/A|WDDM|TCC|MCDM)\s*\|/gm),
+    // Its bus follows; rows of processes begin and end alike.
+    ...text.matchAll(/^\|\s*\d+\s+(\S.*?)\s+(?:On|Off|N\/A|WDDM|TCC|MCDM)\s*\|(?=\s*[0-9A-F]{4,8}:)/gim),
     ...text.matchAll(/^\s*GPU \d+: (.+?) \(UUID/gm),
     ...text.matchAll(/^\s*Product Name\s*:\s*(.+?)\s*$/gm),
   ].map((match) => match[1]);
   const gpus = [];
   const unknown = [];
-  if (/compute_cap/.test(text)) {
-    for (const match of text.matchAll(/(?:^|,\s*)(\d{1,2}\.\d)\s*$/gm)) gpus.push(match[1]);
-  }
+  gpus.push(...capabilities(text));
   for (const name of new Set(names)) {
     const gpu = gpuOfName(name, listed);
     if (gpu) gpus.push(gpu);

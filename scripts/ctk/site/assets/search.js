@@ -2,7 +2,7 @@
 "use strict";
 for (const box of document.querySelectorAll("[data-search]")) {
   const rows = [...document.getElementById(box.dataset.search).rows];
-  const texts = rows.map((row) => row.textContent.toLowerCase());
+  const texts = rows.map((row) => row.cells[0].textContent.toLowerCase());
   const input = box.querySelector("input");
   const status = box.querySelector("[role=status]");
   const narrow = () => {

@@ -6,6 +6,7 @@
   const at = (id) => document.getElementById(id);
   const shards = new Map(); // name -> promise of the answers
   const arrived = new Map(); // name -> what to call when its script has run
+  const ready = new Set(); // names of those that have
   const NO_DRIVER = "none";
 
   window.ctkAnswers = (name, content) => arrived.get(name)?.(content);
@@ -14,10 +15,13 @@
   function load(name) {
     if (!shards.has(name)) {
       shards.set(name, new Promise((resolve, reject) => {
-        arrived.set(name, resolve);
+        arrived.set(name, (content) => { ready.add(name); resolve(content); });
         const script = document.createElement("script");
         script.src = `answers/${name}.js`;
-        script.onerror = () => { shards.delete(name); reject(new Error(name)); };
+        // A file that was cut short loads, and answers nothing.
+        script.onload = script.onerror = () => {
+          if (!ready.has(name)) { shards.delete(name); reject(new Error(name)); }
+        };
         document.head.append(script);
       }));
     }
@@ -89,10 +93,11 @@
   }
 
   function solveCommand(now) {
-    const words = ["ctk solve", now.package, ...offered.pins[now.pin].specs];
+    const words = ["ctk solve", now.package, ...(now.pin ? [`cuda-version=${now.pin}`] : [])];
     if (now.python) words.push(`--python ${now.python}`);
     words.push(`--platform ${now.platform} --driver ${now.driver ?? NO_DRIVER}`);
     if (now.gpu) words.push(`--arch ${now.gpu}`);
+    if (offered.base !== "local") words.push(`--base ${quoted(offered.base)}`);
     return `${words.join(" ")} --explain${offered.planned ? " --planned" : ""}`;
   }
 
@@ -216,6 +221,7 @@
     remember(now);
     at("solve").textContent = command;
     const problem = unknown(now);
+    if (!problem && !ready.has(shardOf(now))) show("waiting", "Looking up the answer");
     const found = problem ?? (await find(now));
     if (turn !== latest) return; // something else was chosen meanwhile
     if (found.problem) unsolved(...found.problem);
@@ -241,17 +247,21 @@
       return { problem: ["The GPU is not known by that name.", ["Type its compute capability, such as 9.0, or leave the field empty."]] };
     }
     if (!axes.gpus.includes(now.gpu)) return { problem: [`No machine with compute capability ${now.gpu} was solved.`, solved(axes.gpus)] };
+    if (!axes.pythons.includes(now.python)) return { problem: [`Python ${now.python} was not solved.`, solved(axes.pythons)] };
+    if (!axes.pins.includes(now.pin)) return { problem: [`Toolkit ${now.pin} was not solved.`, solved(axes.pins)] };
     if (!axes.drivers.includes(now.driver)) {
       return { problem: [`No machine with a driver for CUDA ${now.driver} was solved.`, solved(axes.drivers)] };
     }
     return null;
   }
 
+  const shardOf = (now) => `${now.platform}/${now.package}/${now.python || "any"}`;
+
   /** The answer, and that for a client which does not see the GPU; or why there is none. */
   async function find(now) {
     const axes = offered.platforms[now.platform];
     try {
-      const answers = await load(`${now.platform}/${now.package}/${now.python || "any"}`);
+      const answers = await load(shardOf(now));
       const answer = lookUp(answers, axes, now);
       if (!answer) return { problem: [`${solveCommand(now)} was not asked when this page was made.`] };
       return { answer, unseen: now.gpu ? lookUp(answers, axes, { ...now, gpu: null }) : answer };
@@ -266,7 +276,7 @@
   function options(select, values, words) {
     const before = select.value;
     select.replaceChildren(...values.map((value) => new Option(words(value), value ?? NO_DRIVER)));
-    if (values.some((value) => (value ?? NO_DRIVER) === before)) select.value = before;
+    if (before) keep(select, before);
   }
 
   function fill(platform) {
@@ -304,6 +314,14 @@
     return found;
   }
 
+  /** Chooses a value. One that was not solved is offered, and said not to be: another one would be another question. */
+  function keep(select, value) {
+    if (!choose(select, value)) {
+      select.prepend(new Option(`${value} (not solved)`, value));
+      select.value = value;
+    }
+  }
+
   /** Takes a driver, and returns the one that answers for it. One that none answers for is offered, and said not to be
    * solved. */
   function chooseDriver(driver) {
@@ -314,8 +332,7 @@
       at("driver").value = end;
       return end;
     }
-    at("driver").prepend(new Option(`${driver} (not solved)`, driver));
-    at("driver").value = driver;
+    keep(at("driver"), driver);
     return driver;
   }
 
@@ -370,8 +387,10 @@
     at("package").value = wanted.get("package") ?? offered.first;
     at("gpu").value = wanted.get("gpu") ?? "";
     if (wanted.get("driver")) chooseDriver(wanted.get("driver"));
-    choose(at("python"), wanted.get("python") ?? "");
-    choose(at("pin"), wanted.get("pin") ?? "");
+    for (const [id, form] of [["python", /^\d+\.\d+t?$/], ["pin", /^\d+(\.\d+)?$/]]) {
+      const value = wanted.get(id) ?? "";
+      if (!value || form.test(value)) keep(at(id), value);
+    }
   }
 
   async function copy(button) {
@@ -398,7 +417,8 @@
   }
   for (const radio of document.querySelectorAll("input[name=client]")) radio.addEventListener("change", update);
   for (const button of document.querySelectorAll("button[data-of]")) button.addEventListener("click", () => copy(button));
-  window.addEventListener("hashchange", () => { recall(); update(); });
+  // The link to the content changes the address too, and chooses nothing.
+  window.addEventListener("hashchange", () => { if (location.hash.includes("=")) { recall(); update(); } });
   at("selector").hidden = false;
   update();
 })();
