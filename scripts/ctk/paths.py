@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from ctk.errors import BadValue
+
 
 @dataclass(frozen=True)
 class Workspace:
@@ -75,3 +77,20 @@ def workspace() -> Workspace:
     """The checkout this package is in, or the one that ``CTK_ROOT`` names."""
     override = os.environ.get("CTK_ROOT")
     return Workspace(Path(override).resolve() if override else Path(__file__).resolve().parents[2])
+
+
+def checkout() -> Workspace:
+    """The same, for a command that is of no use without the recipes and release locks of a checkout.
+
+    Raises:
+        BadValue: ``CTK_ROOT`` names a place that has nothing of a checkout.
+    """
+    where = workspace()
+    if os.environ.get("CTK_ROOT") and not any(
+        part.exists() for part in (where.recipes, where.variants, where.build_config)
+    ):
+        raise BadValue(
+            f"CTK_ROOT={os.environ['CTK_ROOT']} is no checkout: it has no recipes and no variants",
+            "name a checkout with it, or unset it: then it is the one that ctk was installed from",
+        )
+    return where

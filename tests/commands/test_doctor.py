@@ -17,6 +17,7 @@ from conftest import ROOT, ctk
 from ctk import doctor, errors
 from ctk.doctor import Check, Seen, State, look
 from ctk.doctor.check import Where, ok
+from ctk.errors import BadValue
 from ctk.paths import Workspace
 
 See = Callable[..., tuple[int, dict[str, dict[str, str]]]]
@@ -188,3 +189,26 @@ def test_in_words_each_problem_is_a_line_and_the_error_names_them(checkout: Work
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "problem  cache" in done.stdout
     assert done.stderr.startswith("error: 1 problem: cache\nnext: ")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "doctor --offline",
+        "plan",
+        "build",
+        "fetch",
+        "release list",
+        "release add 13.4",
+        "release diff 13.4 13.5",
+        "verify",
+    ],
+)
+def test_a_root_that_is_no_checkout_is_said_to_be_none_and_stays_as_it_is(words: str, tmp_path: Path) -> None:
+    """It is mistyped: what its files lack is not worth a word."""
+    (tmp_path / "mistyped").mkdir()
+    done = ctk(Workspace(tmp_path / "mistyped"), *words.split())
+    assert done.returncode == BadValue.exit_code
+    assert done.stderr.startswith(f"error: CTK_ROOT={tmp_path / 'mistyped'} is no checkout")
+    assert "next: name a checkout with it, or unset it" in done.stderr
+    assert list((tmp_path / "mistyped").iterdir()) == []

@@ -26,7 +26,7 @@ from ctk.commands.options import (
 )
 from ctk.fetch import stored
 from ctk.jobs import github_matrix, jobs
-from ctk.paths import Workspace, workspace
+from ctk.paths import Workspace, checkout
 from ctk.plan import Plan, Request, plan
 from ctk.platforms import PLATFORMS
 from ctk.project import published_set, python_tags, small
@@ -90,7 +90,7 @@ def plan_command(
 
     Example: ctk plan --release 13.4 --platform win-arm64
     """
-    where = workspace()
+    where = checkout()
     if form == PlanForm.github:
         platforms = platforms or list(PLATFORMS)
     request = _request(where, releases, recipes, platforms, pythons, all_releases, all_components)
@@ -119,7 +119,7 @@ def fetch_command(
 
     Example: ctk fetch --release 12.9 --recipe cuda-nvrtc
     """
-    where, report = workspace(), Reporter()
+    where, report = checkout(), Reporter()
     planned = _plan(where, _request(where, releases, recipes, platforms, pythons, all_releases, all_components))
     with exclusive(where, report.say):
         fetched = pipeline.fetch_plan(planned, where, report, pipeline.Clock(report))
@@ -178,7 +178,7 @@ def build_command(
 
     Example: ctk build --release 13.4 --platform win-64 --platform linux-aarch64
     """
-    where, report = workspace(), Reporter()
+    where, report = checkout(), Reporter()
     # First of all: what does not answer is said within seconds.
     cluster = Cluster(dask, store or str(where.cache / "store")) if dask and not print_plan else None
     with cluster or nullcontext():

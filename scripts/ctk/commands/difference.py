@@ -23,7 +23,7 @@ from ctk.errors import BadValue, Incompatible, UnknownName, problems
 from ctk.fetch import missing
 from ctk.index import Index
 from ctk.lock import Artefact, ReleaseLock
-from ctk.paths import Workspace, workspace
+from ctk.paths import Workspace, checkout
 from ctk.pipeline import default_platforms
 from ctk.platforms import PLATFORMS
 from ctk.recipes import find_recipes
@@ -63,7 +63,7 @@ def diff_command(
     """
     if (new is None) != against_index:
         raise BadValue("a comparison has two sides", "name a second release, or --against-index, not both")
-    here = workspace()
+    here = checkout()
     only_markdown = markdown_ == "-"
     if only_markdown and output.mode().json:
         raise BadValue("--json and --markdown - both print on stdout", "name a file: --markdown FILE")

@@ -12,7 +12,7 @@ from rich.text import Text
 from ctk.doctor import CHECKS, Check, Seen, State, look
 from ctk.doctor.check import Where
 from ctk.errors import NotReady
-from ctk.paths import workspace
+from ctk.paths import checkout
 from ctk.report import Reporter, count
 
 _COLOURS = {State.OK: "green", State.MISSING: "yellow", State.PROBLEM: "bold red"}
@@ -30,7 +30,7 @@ def doctor_command(
     ctk doctor --offline --json
     """
     report = Reporter()
-    found = look(CHECKS, Where(workspace(), offline))
+    found = look(CHECKS, Where(checkout(), offline))
     problems = [(check, seen) for check, seen in found if check.needed and seen.state is State.PROBLEM]
     report.result(
         ready=not problems,

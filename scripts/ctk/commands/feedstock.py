@@ -10,7 +10,7 @@ import typer
 from ctk.commands.options import Releases
 from ctk.feedstock import feedstock, public_url, write
 from ctk.index import Index
-from ctk.paths import workspace
+from ctk.paths import checkout
 from ctk.report import Reporter, count
 from ctk.settings import settings
 
@@ -32,7 +32,7 @@ def export_command(
 
     Example: ctk feedstock export cuda-core ../cuda-core
     """
-    where = workspace()
+    where = checkout()
     with Index() as index:
         files = feedstock(
             where,

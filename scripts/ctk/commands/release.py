@@ -17,7 +17,7 @@ from ctk.errors import BadValue, OutOfDate
 from ctk.fetch import borrowed, missing
 from ctk.index import Index
 from ctk.lock import Artefact, Facts, ReleaseLock, find_release, path_of, release_locks
-from ctk.paths import Workspace, workspace
+from ctk.paths import Workspace, checkout
 from ctk.pip_config import pip_settings
 from ctk.proposal import Change, changes, summary, write
 from ctk.report import Reporter
@@ -55,7 +55,7 @@ def add_command(
 
     Example: ctk release add 12.9 13.4 --write
     """
-    here, reporter = workspace(), Reporter()
+    here, reporter = checkout(), Reporter()
     if bool(releases) == newer:
         raise BadValue("nothing says what to lock", "name releases, or --newer, not both")
     made = []
@@ -97,7 +97,7 @@ def measure_command(
 
     Example: ctk release measure 13.4 --write
     """
-    here, reporter = workspace(), Reporter()
+    here, reporter = checkout(), Reporter()
     locks = release_locks(here)
     chosen = [find_release(locks, name) for name in releases] if releases else [k for k in locks.values() if k.is_ctk]
     known = {} if again else facts.known_needs(locks.values())

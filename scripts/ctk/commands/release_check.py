@@ -12,7 +12,7 @@ from ctk import exclusions, freshness, licences, release
 from ctk.errors import OutOfDate
 from ctk.index import Index
 from ctk.lock import release_locks
-from ctk.paths import workspace
+from ctk.paths import checkout
 from ctk.report import Reporter
 
 
@@ -32,7 +32,7 @@ def check_command(
 
     Example: ctk release check --exit-code
     """
-    here, reporter = workspace(), Reporter()
+    here, reporter = checkout(), Reporter()
     locks = release_locks(here)
     minors = [name.removeprefix("cuda-") for name in release.names_of(releases or ()) if name.startswith("cuda-")]
     with Index() as index:

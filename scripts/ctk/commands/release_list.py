@@ -10,7 +10,7 @@ import typer
 
 from ctk import exclusions, project, release_table
 from ctk.lock import ReleaseLock, release_locks
-from ctk.paths import Workspace, workspace
+from ctk.paths import Workspace, checkout
 from ctk.platforms import NOARCH, PLATFORMS
 from ctk.report import Reporter
 
@@ -23,7 +23,7 @@ def list_command(
 
     Example: ctk release list
     """
-    here, reporter = workspace(), Reporter()
+    here, reporter = checkout(), Reporter()
     locks = list(release_locks(here).values())
     if write_table:
         changed = release_table.TABLES.write(here, lambda _: release_table.markdown_of(locks))

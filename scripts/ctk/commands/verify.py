@@ -14,7 +14,7 @@ import typer
 from ctk.commands.options import Platforms, Pythons
 from ctk.errors import BadValue, UnknownName, VerifyFailed
 from ctk.lock import release_locks
-from ctk.paths import Workspace, workspace
+from ctk.paths import Workspace, checkout
 from ctk.project import python_tags
 from ctk.report import Reporter, count
 from ctk.verify import channels, clients, table
@@ -102,7 +102,7 @@ def verify_command(
 
     Example: ctk verify --platform win-64 --request cuda-core
     """
-    where = workspace()
+    where = checkout()
     report = Reporter()
     if write_table or check_table:
         _table(where, report, write_table)
