@@ -149,3 +149,14 @@ def test_a_feedstock_elsewhere_is_linted_as_one(checkout: Workspace, tmp_path_fa
     assert f"{folder}/recipe.yaml" in done.stdout
     assert "error[MaintainersAreNamed]" in done.stdout
     assert "recipes/thing" not in done.stdout
+
+
+def test_a_folder_without_anything_to_lint_is_an_error(tmp_path: Path) -> None:
+    """It would be green for ever."""
+    done = ctk(Workspace(tmp_path), "lint")
+    assert (done.returncode, "is no checkout" in done.stderr) == (2, True)
+    (tmp_path / "recipes").mkdir()
+    for words in ((), ("--fix",)):
+        done = ctk(Workspace(tmp_path), "lint", *words)
+        assert done.returncode == 3
+        assert f"error: there is nothing to lint in {tmp_path}\nnext: name recipes" in done.stderr

@@ -9,9 +9,10 @@ import pytest
 from crafted_packages import good_set
 from typer.testing import CliRunner, Result
 
-from ctk.audit import CHECKS
+from ctk.audit import CHECKS, AuditReport
 from ctk.cli import app
-from ctk.errors import AuditFailed
+from ctk.commands import audit as command
+from ctk.errors import AuditFailed, UnknownName
 
 
 def run(*arguments: str) -> Result:
@@ -54,3 +55,30 @@ def test_the_list_explains_every_check() -> None:
 
 def test_packages_that_do_not_exist_are_an_error(tmp_path: Path) -> None:
     assert run(str(tmp_path / "nowhere")).exit_code == 1
+
+
+def test_a_named_place_without_packages_is_an_error_and_not_a_good_channel(tmp_path: Path) -> None:
+    """A gate with a wrong folder would pass for ever."""
+    channel = tmp_path / "output" / "channel"
+    good_set()["libcufile"].write(channel)
+    (tmp_path / "empty").mkdir()
+    for place in (tmp_path / "empty", tmp_path / "output"):
+        refused = run(str(channel), str(place)).exception
+        assert isinstance(refused, UnknownName)
+        assert refused.cause == f"there are no packages in {place}"
+        assert "noarch" in refused.step
+
+
+def test_as_many_packages_are_read_at_once_as_there_are_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    monkeypatch.setattr(command.os, "cpu_count", lambda: 7)
+
+    def audited(*_: object, jobs: int, **__: object) -> AuditReport:
+        seen.append(jobs)
+        return AuditReport.of((), (), 1, 0)
+
+    monkeypatch.setattr(command, "audit_packages", audited)
+    path = str(good_set()["libcufile"].write(tmp_path))
+    for words in ((), ("--jobs", "3")):
+        run(path, *words)
+    assert seen == [7, 3]

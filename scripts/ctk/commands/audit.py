@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -44,10 +45,10 @@ def audit_command(
         return
     chosen = {wanted.id() for wanted in by_id(check or ())}
     found = audit_packages(
-        _packages(paths or [where.channel]),
+        _named(paths) if paths else _packages([where.channel]),
         forbidden_paths=machine_paths(where),
         base=_packages(base if base is not None else [where.base_channel], missing_ok=base is None),
-        jobs=jobs or 2,
+        jobs=jobs or os.cpu_count() or 1,
         skip={*(skip or ()), *(known.id() for known in CHECKS if chosen and known.id() not in chosen)},
         cache=ScanCache(where.cache / "audit"),
     )
@@ -69,6 +70,20 @@ def _packages(places: Sequence[Path], missing_ok: bool = False) -> list[Path]:
             found[place] = None
         elif not missing_ok:
             raise UnknownName(f"there is no {place}", "name packages, or folders of packages; ctk build makes them")
+    return list(found)
+
+
+def _named(places: Sequence[Path]) -> list[Path]:
+    """The packages of places that the user named: one without any is a mistake, and nothing would be found in it."""
+    found: dict[Path, None] = {}
+    for place in places:
+        here = _packages([place])
+        if not here:
+            raise UnknownName(
+                f"there are no packages in {place}",
+                "name packages, or a folder with *.conda in it or in folders such as noarch below it",
+            )
+        found |= dict.fromkeys(here)
     return list(found)
 
 

@@ -11,11 +11,11 @@ import typer
 from rich.padding import Padding
 from rich.text import Text
 
-from ctk.errors import BadValue, LintFailed, printable
+from ctk.errors import BadValue, LintFailed, UnknownName, printable
 from ctk.lint import CHECKS, LintReport, by_name, lint, mended, tree_of
 from ctk.lint.check import Mending, RecipeCheck
 from ctk.lint.tree import Tree
-from ctk.paths import workspace
+from ctk.paths import checkout, workspace
 from ctk.report import Reporter, count
 
 
@@ -60,12 +60,15 @@ def lint_command(
         return
     if write and not fix:
         raise BadValue("--write says nothing without --fix", "ctk lint --fix shows what would be written")
-    tree = tree_of(workspace(), paths or (), base)
+    here = workspace() if paths else checkout()  # a feedstock elsewhere needs none
+    tree = tree_of(here, paths or (), base)
+    if not tree.files:
+        raise UnknownName(f"there is nothing to lint in {here.root}", "name recipes, or set CTK_ROOT to a checkout")
     if fix:
         _fix(tree, check or (), paths or (), write)
         if not write:
             return
-        tree = tree_of(workspace(), paths or (), base)
+        tree = tree_of(here, paths or (), base)
     report = lint(tree, check or (), paths or ())
     Reporter().result(**report.as_json())
     _show(report, format_)
