@@ -23,6 +23,7 @@ from conftest import ROOT, ctk
 from ctk import errors
 from ctk.channel import packages
 from ctk.cli import app
+from ctk.commands import build as build_commands
 from ctk.paths import Workspace
 from ctk.platforms import this_platform
 
@@ -257,3 +258,18 @@ def test_a_run_killed_at_any_point_leaves_a_whole_channel_and_the_next_one_conti
     assert done.returncode == 0, done.stderr
     assert any(p.name.endswith("_10.conda") for p in packages(checkout.channel))
     assert is_whole(checkout.channel)
+
+
+def test_the_base_channel_is_made_on_every_core(checkout: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+
+    def make_base(*_: object, jobs: int, **__: object) -> None:
+        seen.append(jobs)
+        raise errors.BuildFailed("enough was seen")
+
+    monkeypatch.setenv("CTK_ROOT", str(checkout.root))
+    monkeypatch.setattr(build_commands.os, "cpu_count", lambda: 7)
+    monkeypatch.setattr(build_commands.pipeline, "make_base", make_base)
+    for words in ((), ("--jobs", "3")):
+        CliRunner().invoke(app, ["build", *words])
+    assert seen == [7, 3]

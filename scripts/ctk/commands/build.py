@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from contextlib import nullcontext
@@ -188,7 +189,7 @@ def build_command(
             return
         with exclusive(where, report.say):
             if base == "local":
-                pipeline.make_base(where, report, level=level, jobs=jobs or 2)
+                pipeline.make_base(where, report, level=level, jobs=jobs or os.cpu_count() or 1)
             result = pipeline.run(
                 planned,
                 where,
