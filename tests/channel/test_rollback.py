@@ -115,6 +115,16 @@ def test_what_is_not_possible_is_said(tmp_path: Path) -> None:
         Folder(tmp_path / "plain", tmp_path).rollback()
 
 
+def test_nothing_is_left_beside_what_is_no_channel(two_states: Workspace, run_ctk: Callable[..., Result]) -> None:
+    words = two_states.root / "README.md"
+    words.write_text("words\n")
+    before = sorted(two_states.root.iterdir())
+    refused = run_ctk("channel", "rollback", str(words)).exception
+    assert isinstance(refused, UnknownName)
+    assert "is no channel that ctk built" in refused.cause
+    assert [path for path in sorted(two_states.root.iterdir()) if path not in before] == []
+
+
 def test_a_state_that_is_not_whole_is_not_returned_to(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "www", tmp_path)
     folder.publish(build(tmp_path / "one", digit(2)))
@@ -157,6 +167,7 @@ def test_the_commands(two_states: Workspace, run_ctk: Callable[..., Result], tmp
     refused = run_ctk("channel", "rollback", www, "--to", "9")
     assert isinstance(refused.exception, UnknownName)
     assert "no state 9; kept are 1, 2" in refused.exception.cause
+    assert refused.exception.step == f"see `ctk channel history {www}`"
     for words in (("history", "absent"), ("rollback", "absent")):
         assert isinstance(run_ctk("channel", *words).exception, UnknownName)
         assert isinstance(run_ctk("channel", words[0], "https://conda.example.org/cuda").exception, BadValue)

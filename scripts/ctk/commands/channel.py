@@ -27,14 +27,14 @@ from ctk.runlock import exclusive, publishing
 Channel = Annotated[
     Path | None,
     typer.Argument(
-        help="A built channel, or a folder that was published to; output/channel by default.", metavar="[CHANNEL]"
+        help="A built channel, or a folder that was published to; output/channel by default.", metavar="CHANNEL"
     ),
 ]
 
 
 def check_command(
     channel: Annotated[
-        str | None, typer.Argument(help="A folder or a URL; output/channel by default.", metavar="[CHANNEL]")
+        str | None, typer.Argument(help="A folder or a URL; output/channel by default.", metavar="CHANNEL")
     ] = None,
     published: Annotated[
         str | None,
@@ -153,6 +153,7 @@ def rollback_command(
     if _is_published(place):
         state = Folder(place, where.recipes).rollback(to)
     else:
+        built.history(place)  # of what is no channel: before a lock is laid beside it
         with exclusive(where, report.say), publishing(place, report.say):
             state = built.rollback(place, to)
     report.result(channel=str(place), state=vars(state))
