@@ -39,6 +39,13 @@ def test_the_help_fits_into_80_columns_but_for_examples_that_are_to_be_copied(na
 
 
 @pytest.mark.parametrize("name", ALL)
+def test_a_line_of_usage_has_one_pair_of_brackets_around_what_may_be_left_out(name: str) -> None:
+    shown = CliRunner().invoke(app, [*name.split(), "--help"], env={"COLUMNS": "120"}).stdout
+    (usage,) = [line for line in shown.splitlines() if line.startswith("Usage:")]
+    assert not re.search(r"\[\[|\]\]|\.\.\.\]", usage), usage
+
+
+@pytest.mark.parametrize("name", ALL)
 def test_every_command_has_an_example_that_it_understands(name: str, tmp_path: Path) -> None:
     found = command(name)
     assert found.examples

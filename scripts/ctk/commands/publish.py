@@ -22,7 +22,7 @@ from ctk.report import Reporter, count
 
 def publish_command(
     folder: Annotated[
-        Path | None, typer.Argument(help="A built channel; output/channel by default.", metavar="[FOLDER]")
+        Path | None, typer.Argument(help="A built channel; output/channel by default.", metavar="FOLDER")
     ] = None,
     to: Annotated[
         Path | None, typer.Option("--to", help="A folder that a web server hands out; made if need be.")

@@ -31,7 +31,7 @@ Check = Annotated[bool, typer.Option("--check", help="Fail when a file is not wh
 def add_command(
     releases: Annotated[
         list[str] | None,
-        typer.Argument(help="CTK minors like 13.4, or python-13, or base.", metavar="[RELEASE...]"),
+        typer.Argument(help="CTK minors like 13.4, or python-13, or base.", metavar="RELEASE"),
     ] = None,
     newer: Annotated[
         bool, typer.Option("--newer", help="Whatever the index has newer and whole, instead of naming releases.")
@@ -84,7 +84,7 @@ def _newer(index: Index, here: Workspace, reporter: Reporter) -> list[str]:
 
 def measure_command(
     releases: Annotated[
-        list[str] | None, typer.Argument(help="CTK minors like 13.4; all without any.", metavar="[RELEASE...]")
+        list[str] | None, typer.Argument(help="CTK minors like 13.4; all without any.", metavar="RELEASE")
     ] = None,
     write_: Write = False,
     check: Check = False,

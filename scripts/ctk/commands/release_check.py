@@ -19,7 +19,7 @@ from ctk.report import Reporter
 def check_command(
     releases: Annotated[
         list[str] | None,
-        typer.Argument(help="CTK minors like 13.4; by default the locked and the newer ones.", metavar="[RELEASE...]"),
+        typer.Argument(help="CTK minors like 13.4; by default the locked and the newer ones.", metavar="RELEASE"),
     ] = None,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Fail when the index has something newer.")] = False,
     partial: Annotated[
