@@ -110,6 +110,7 @@ def test_check_says_how_complete_each_release_is_and_refuses_one_that_is_not(
     assert f"cuda-13.4: {SEVERAL} is no longer on the index" in shown
     assert "cuda-13.4" in run("check", "--partial")
     run("check", "12.9")  # another release than the named one is nobody's business
+    assert "completeness" not in run("check", "python-13")
     with pytest.raises(Incomplete):
         run("check", "13.4")
 

@@ -34,11 +34,14 @@ def check_command(
     """
     here, reporter = checkout(), Reporter()
     locks = release_locks(here)
-    minors = [name.removeprefix("cuda-") for name in release.names_of(releases or ()) if name.startswith("cuda-")]
+    named = release.names_of(releases or ())
+    minors = [name.removeprefix("cuda-") for name in named if name.startswith("cuda-")]
     with Index() as index:
         rows = freshness.compare(index, locks, here)
-        states = freshness.states(index, locks, exclusions.load(here).unpublished, minors)
-        shown = [row for row in rows if not releases or row.release in release.names_of(releases)]
+        unpublished = exclusions.load(here).unpublished
+        # Who names Python projects only asks about no CTK release, and not about all of them.
+        states = freshness.states(index, locks, unpublished, minors) if minors or not named else []
+        shown = [row for row in rows if not named or row.release in named]
         newer = sorted({row.release for row in shown if row.is_newer})
         changed = licences.changes(locks, release.lockable(index, newer, here))
     reporter.result(
@@ -53,7 +56,8 @@ def check_command(
     )
     columns = ("release", "what", "locked", "would lock", "newest", "verdict")
     reporter.table("locks and the package index", columns, [row.cells for row in shown])
-    _show_states(states, reporter)
+    if states:
+        _show_states(states, reporter)
     if changed:
         words = ("release", "component", "compared with", "its licence there", "its licence now")
         cells = [(c.release, c.new.name, c.before, *c.old_and_new) for c in changed]
