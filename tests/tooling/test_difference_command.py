@@ -186,9 +186,17 @@ def test_names_that_do_not_exist_are_errors_that_name_others(run: Run) -> None:
 
 
 def test_a_comparison_has_two_sides(run: Run) -> None:
-    for words in (["13.4"], ["13.3", "13.4", "--against-index"]):
-        with pytest.raises(BadValue, match="two sides"):
-            run(*words)
+    with pytest.raises(BadValue, match=r"two sides, and 13\.4 is one"):
+        run("13.4")
+    with pytest.raises(BadValue, match=r"13\.3 cannot be compared with both 13\.4 and the index"):
+        run("13.3", "13.4", "--against-index")
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_compared(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "plain").touch()
+    for place in ("no/diff.md", "plain/diff.md", ""):
+        with pytest.raises(BadValue, match="cannot be written"):
+            run("13.3", "99.9", "--markdown", str(tmp_path / place))  # there is no such release
 
 
 def test_a_ctk_release_and_python_projects_are_not_compared(run: Run, here: Workspace) -> None:

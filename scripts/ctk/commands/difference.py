@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -19,7 +20,7 @@ from ctk.difference.surface import Surface
 from ctk.difference.table import as_json, show
 from ctk.difference.words import break_text
 from ctk.disk import disk_errors
-from ctk.errors import BadValue, Incompatible, UnknownName, problems
+from ctk.errors import BadValue, Incompatible, NoSpace, UnknownName, problems
 from ctk.fetch import missing
 from ctk.index import Index
 from ctk.lock import Artefact, ReleaseLock
@@ -61,12 +62,18 @@ def diff_command(
     Examples: ctk release diff 13.3 13.4
     ctk release diff HEAD:13.4 13.4 --markdown -
     """
-    if (new is None) != against_index:
-        raise BadValue("a comparison has two sides", "name a second release, or --against-index, not both")
+    if new is not None and against_index:
+        raise BadValue(f"{old} cannot be compared with both {new} and the index", "leave out NEW or --against-index")
+    if new is None and not against_index:
+        raise BadValue(
+            f"a comparison has two sides, and {old} is one", "name a second release, or give --against-index"
+        )
     here = checkout()
     only_markdown = markdown_ == "-"
     if only_markdown and output.mode().json:
         raise BadValue("--json and --markdown - both print on stdout", "name a file: --markdown FILE")
+    if markdown_ is not None and not only_markdown:
+        _check_place(Path(markdown_))  # to compare may take minutes
     reporter = Reporter(results=not only_markdown)
     subdirs = tuple(dict.fromkeys(default_platforms(platforms or [])))
     for subdir in subdirs:
@@ -121,9 +128,14 @@ def _write(text: str, target: str) -> None:
         return
     path = Path(target)
     with disk_errors(path.parent):
-        try:
-            path.write_text(text, encoding="utf-8", newline="\n")
-        except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
-            raise BadValue(
-                f"{target} cannot be written: {error.strerror}", "name a file in a folder that exists"
-            ) from None
+        path.write_text(text, encoding="utf-8", newline="\n")
+
+
+def _check_place(path: Path) -> None:
+    """A file can be written there, as far as that can be known before."""
+    if path.is_dir() or not path.parent.is_dir():
+        problem = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+        raise BadValue(f"{path} cannot be written: {problem}", "name a file in a folder that exists")
+    there = path if path.exists() else path.parent
+    if not os.access(there, os.W_OK):
+        raise NoSpace(f"{path} cannot be written: permission denied", "name a file that may be written")
