@@ -79,7 +79,9 @@ class History:
             if number is None:
                 raise UnknownName(f"{self.channel} has no state before the one it shows; {kept}", "name one with --to")
         if number not in by_number:
-            raise UnknownName(f"{self.channel} has no state {number}; {kept}", f"see `ctk channel history {self.channel}`")
+            raise UnknownName(
+                f"{self.channel} has no state {number}; {kept}", f"see `ctk channel history {self.channel}`"
+            )
         if number == self.current:
             raise UnknownName(f"{self.channel} shows state {number} already; {kept}", "name another with --to")
         return by_number[number]

@@ -16,7 +16,7 @@ from small_channels import Draft, build, digit, serve
 
 from conftest import ROOT, ctk
 from ctk.check import check_channel
-from ctk.errors import NameReused, PublishFailed
+from ctk.errors import BadValue, NameReused, PublishFailed
 from ctk.paths import Workspace
 from ctk.publishing.cleaning import HISTORY
 from ctk.publishing.folder import Folder
@@ -195,3 +195,15 @@ def test_nothing_is_sent_when_the_server_cannot_say_what_it_has(checkout: Worksp
     assert done.returncode == PublishFailed.exit_code, done.stderr
     assert "does not say which names it has" in done.stderr
     assert uploads(tmp_path / "server") == []
+
+
+def test_a_folder_and_a_server_exclude_each_other_but_for_a_server_of_the_environment(
+    checkout: Workspace, tmp_path: Path
+) -> None:
+    www = str(tmp_path / "www")
+    refused = ctk(checkout, "publish", "--to", www, "--server", "https://conda.example.org")
+    assert refused.returncode == BadValue.exit_code
+    assert "--to and --server exclude each other" in refused.stderr
+    done = ctk(checkout, "publish", "--to", www, CTK_SERVER="https://conda.example.org")
+    assert done.returncode == 0, done.stderr
+    assert "state 1 of" in done.stdout

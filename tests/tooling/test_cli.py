@@ -273,3 +273,12 @@ def test_the_base_channel_is_made_on_every_core(checkout: Workspace, monkeypatch
     for words in ((), ("--jobs", "3")):
         CliRunner().invoke(app, ["build", *words])
     assert seen == [7, 3]
+
+
+@pytest.mark.parametrize("command", ["plan", "fetch", "build --print-plan"])
+@pytest.mark.parametrize("words", ["--release 13.4 --all-releases", "--recipe hello --all-components"])
+def test_what_is_named_and_everything_exclude_each_other(checkout: Workspace, command: str, words: str) -> None:
+    done = ctk(checkout, *command.split(), *words.split())
+    option, *_, whole = words.split()
+    assert done.returncode == errors.BadValue.exit_code
+    assert f"error: {option} and {whole} exclude each other\nnext: give one of them" in done.stderr

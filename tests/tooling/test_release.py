@@ -333,3 +333,10 @@ def test_list_counts_artefacts_and_shows_facts(run: Run, here: Workspace, index:
 @pytest.mark.parametrize("command", ["add", "check", "list", "measure"])
 def test_every_command_s_help_has_an_example(run: Run, command: str) -> None:
     assert f"Example: ctk release {command}" in " ".join(run(command, "--help").split())
+
+
+def test_what_to_lock_is_said_in_one_way(run: Run) -> None:
+    with pytest.raises(BadValue, match="nothing says what to lock"):
+        run("add")
+    with pytest.raises(BadValue, match=r"--newer chooses what to lock, and 13\.4 is named too"):
+        run("add", "13.4", "--newer")

@@ -25,6 +25,7 @@ from ctk.commands.options import (
     Releases,
     base_channel,
 )
+from ctk.errors import BadValue
 from ctk.fetch import stored
 from ctk.jobs import github_matrix, jobs
 from ctk.paths import Workspace, checkout
@@ -52,6 +53,10 @@ def _request(
     all_releases: bool,
     all_components: bool,
 ) -> Request:
+    if releases and all_releases:
+        raise BadValue("--release and --all-releases exclude each other", "give one of them")
+    if recipes and all_components:
+        raise BadValue("--recipe and --all-components exclude each other", "give one of them")
     request = Request(releases or (), recipes or (), pipeline.default_platforms(platforms or ()), pythons or ())
     return small(request, where, all_releases=all_releases, all_components=all_components)
 

@@ -21,6 +21,7 @@ from ctk.report import Reporter, count
 
 
 def publish_command(
+    context: typer.Context,
     folder: Annotated[
         Path | None, typer.Argument(help="A built channel; output/channel by default.", metavar="FOLDER")
     ] = None,
@@ -68,6 +69,10 @@ def publish_command(
     Examples: ctk publish --to /srv/www/cuda
     ctk publish --server https://conda.example.org --channel cuda --dry-run
     """
+    source = context.get_parameter_source("server")
+    # CTK_SERVER in the environment may name a server for other runs.
+    if to is not None and source is not None and source.name == "COMMANDLINE":
+        raise BadValue("--to and --server exclude each other", "publish twice, into the folder and to the server")
     report, where = Reporter(), workspace()
     built = (folder or where.channel).resolve()
     files = in_order(built)

@@ -56,8 +56,10 @@ def add_command(
     Example: ctk release add 12.9 13.4 --write
     """
     here, reporter = checkout(), Reporter()
-    if bool(releases) == newer:
-        raise BadValue("nothing says what to lock", "name releases, or --newer, not both")
+    if releases and newer:
+        raise BadValue(f"--newer chooses what to lock, and {', '.join(releases)} is named too", "leave out one of them")
+    if not releases and not newer:
+        raise BadValue("nothing says what to lock", "name releases, or give --newer")
     made = []
     with Index() as index:
         for name in release.names_of(releases or _newer(index, here, reporter)):
