@@ -95,7 +95,7 @@ def function(entry: str, params: Sequence[Sketch]) -> Callable[..., None]:
     """A function that typer makes a command of which takes that command line; it is never called."""
     made = []
     for number, param in enumerate(params):
-        values = _values(entry.partition(":")[0], param)
+        values = _values(entry, param)
         info: Any = (
             typer.Option(*param.options, help=param.help, autocompletion=values)
             if param.options
@@ -129,8 +129,9 @@ def _times(entry: str) -> list[int]:
     return [file.stat().st_mtime_ns for file in files]
 
 
-def _values(module: str, param: Sketch) -> Callable[[str], list[str]] | None:
-    known = VALUES.get(f"{module} {param.name}") or VALUES.get(param.name)
+def _values(entry: str, param: Sketch) -> Callable[[str], list[str]] | None:
+    keys = (f"{entry} {param.name}", f"{entry.partition(':')[0]} {param.name}", param.name)
+    known = next((VALUES[key] for key in keys if key in VALUES), None)
     if param.choices:
         known = lambda: param.choices  # noqa: E731
     if known is None:
@@ -150,6 +151,10 @@ def _releases() -> list[str]:
     return [name.removeprefix("cuda-") for name in names]
 
 
+def _minors() -> list[str]:
+    return [file.stem.removeprefix("cuda-") for file in workspace().variants.glob("cuda-*.lock")]
+
+
 def _recipes() -> list[str]:
     return [file.parent.name for file in workspace().recipes.glob("*/recipe.yaml")]
 
@@ -161,8 +166,16 @@ def _platforms() -> Iterable[str]:
 
 
 def _pythons() -> list[str]:
-    text = workspace().build_config.read_text(encoding="utf-8")
-    return [f"3.{minor}" for minor in re.findall(r"\bcp3(\d+t?)\b", text)]
+    return _tagged(workspace().build_config)
+
+
+def _asked_pythons() -> list[str]:
+    """Those of `ctk verify`: it also asks for Pythons that the channel must refuse."""
+    return [*_pythons(), *_tagged(_HERE / "verify" / "universe.yaml")]
+
+
+def _tagged(file: Path) -> list[str]:
+    return [f"3.{minor}" for minor in re.findall(r"\bcp3(\d+t?)\b", file.read_text(encoding="utf-8"))]
 
 
 def _packages() -> list[str]:
@@ -174,10 +187,10 @@ def _packages() -> list[str]:
 
 
 def _components() -> list[str]:
-    """Those of every release, as their variant files have them."""
-    texts = [file.read_text(encoding="utf-8") for file in workspace().variants.glob("*.yaml")]
-    found = {name for text in texts for name in re.findall(r"^(\w+):", text, re.M)}
-    return sorted(found - {"cuda_version", "cuda_release"})
+    """Those of every release, as their locks have them: a name for itself, two spaces in, below ``components:``."""
+    texts = [file.read_text(encoding="utf-8") for file in workspace().variants.glob("*.lock")]
+    blocks = [block for text in texts for block in re.findall(r"^components:\n((?: .*\n)*)", text, re.M)]
+    return sorted({name for block in blocks for name in re.findall(r"^  ([\w-]+):$", block, re.M)})
 
 
 def _checks() -> list[str]:
@@ -223,15 +236,19 @@ VALUES: dict[str, Callable[[], Iterable[str]]] = {
     "--python": _pythons,
     "specs": _packages,
     "packages": _packages,
-    "--request": _packages,
+    "verify --request": lambda: _words(_HERE / "verify" / "oracle.py", ("_COMPONENTS",)),
+    "verify --python": _asked_pythons,
+    "release:add_command releases": lambda: [*_releases(), "base"],
+    "release:measure_command releases": _minors,
     "--component": _components,
     "audit --check": _checks,
     "audit --skip": _checks,
     "lint --check": _lints,
     "lint --explain": _lints,
     "lint --base": list,
+    "audit --base": list,
     "verify --solver": _solvers,
     "--base": lambda: ["local", "conda-forge"],
-    "--driver": lambda: ["none", *_releases()],
+    "--driver": lambda: ["none", *_minors()],
 }
-"""Name of an option or argument, behind that of a module if it is not the same in all -> what it can be here."""
+"""Name of an option or argument, behind a module or module:function if it is not the same in all -> what it can be."""

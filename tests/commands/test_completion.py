@@ -17,9 +17,17 @@ from ctk import completion
 from ctk.audit import CHECKS
 from ctk.commands.table import COMMANDS
 from ctk.lint import CHECKS as LINTS
+from ctk.lock import release_locks
+from ctk.paths import Workspace
 from ctk.platforms import PLATFORMS
+from ctk.project import python_tags
 from ctk.verify.clients import NAMES
+from ctk.verify.oracle import REQUESTS
+from ctk.verify.universe import pythons
 
+HERE = Workspace(ROOT)
+LOCKS = release_locks(HERE)
+MINORS = [lock.minor for lock in LOCKS.values() if lock.is_ctk]
 PROGRAM = "import sys; sys.argv[0] = 'ctk'; from ctk.cli import main; main()"
 
 
@@ -85,6 +93,24 @@ def test_values_are_those_of_the_checkout(line: str, expected: set[str]) -> None
 
 def test_no_check_is_offered_that_the_audit_does_not_have() -> None:
     assert sorted(offered("ctk audit --check ")) == sorted(check.id() for check in CHECKS)
+
+
+@pytest.mark.parametrize(
+    ("line", "taken"),
+    [
+        ("ctk verify --request ", set(REQUESTS)),
+        ("ctk verify --python ", {f"3.{tag[3:]}" for tag in (*pythons(), *python_tags(HERE.build_config))}),
+        ("ctk solve --driver ", {"none", *MINORS}),
+        ("ctk env create --driver ", {"none", *MINORS}),
+        ("ctk release measure ", set(MINORS)),
+        ("ctk release add ", {"base", *MINORS, *(name for name in LOCKS if name.startswith("python-"))}),
+        ("ctk release diff --component ", {name for lock in LOCKS.values() for name in lock.components}),
+        ("ctk audit --base ", set()),
+        ("ctk lint --base ", set()),
+    ],
+)
+def test_what_is_offered_is_what_the_command_takes(line: str, taken: set[str]) -> None:
+    assert set(offered(line)) == taken
 
 
 def test_the_checks_of_the_lint_are_all_of_them() -> None:
