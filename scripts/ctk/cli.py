@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import traceback
 from difflib import get_close_matches
 from typing import Annotated, NoReturn
 
@@ -14,7 +15,7 @@ from ctk import completion, interrupt, output
 from ctk.command_line import SETTINGS, Root, Table
 from ctk.commands.table import COMMANDS
 from ctk.disk import disk_errors
-from ctk.errors import BadValue, CtkError, Stopped, printable
+from ctk.errors import BadValue, CtkError, ReaderGone, Stopped, printable
 from ctk.paths import workspace
 
 
@@ -53,12 +54,15 @@ def main() -> None:
     """Runs the command line; errors become two lines and an exit code, or a part of the JSON document."""
     # Nothing outside the checkout: rattler keeps its own caches here as well.
     os.environ.setdefault("RATTLER_CACHE_DIR", str(workspace().cache / "rattler"))
+    output.guard()
+    _forget_useless_width()
     if completion.asked():
         _complete()
     try:
         interrupt.install()
         with disk_errors(workspace().root):
             code = app(prog_name="ctk", standalone_mode=False)
+            sys.stdout.flush()
     except BaseException as error:
         if interrupt.came() or interrupt.is_cause_of(error) or isinstance(error, Stopped):
             interrupt.end()
@@ -83,12 +87,24 @@ def _complete() -> NoReturn:
     sys.exit(0)
 
 
-def _fail(error: CtkError) -> None:
+def _forget_useless_width() -> None:
+    """A width of no columns, which some terminals and CI services state, would leave nothing of a result."""
+    stated = os.environ.get("COLUMNS")
+    if stated is not None and not (stated.isdecimal() and int(stated) > 0):
+        del os.environ["COLUMNS"]
+
+
+def _fail(error: CtkError) -> NoReturn:
+    """Ends the run with what is known of an error; called where it is caught."""
+    if isinstance(error, ReaderGone):
+        sys.exit(error.exit_code)
     if output.mode().debug:
-        raise error
+        traceback.print_exc()
     output.finish(error)
     if not output.mode().printed:
         _say(error)
+    with contextlib.suppress(CtkError):  # that of the command matters more
+        sys.stdout.flush()
     sys.exit(error.exit_code)
 
 

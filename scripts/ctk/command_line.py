@@ -87,11 +87,32 @@ class Command(TyperCommand):
         _name_values(self)
         self.help, *self.examples = _split(self.help or "")
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuses an empty value: of a script's unset variable, `Path` would make the current folder.
+
+        Raises:
+            BadValue: An option or argument is given, and empty.
+        """
+        words = list(args)
+        rest = super().parse_args(ctx, args)
+        if not ctx.resilient_parsing:
+            given, _, _ = self.make_parser(ctx).parse_args(args=words)
+            for param in self.get_params(ctx):
+                if _is_empty(given.get(param.name)):
+                    is_option = param.param_type_name == "option"
+                    name = max(param.opts, key=len) if is_option else (param.metavar or param.name.upper()).strip("[]")
+                    raise BadValue(f"{name} is empty", f"leave it out, or see {ctx.command_path} --help")
+        return rest
+
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Writes each example as a line that can be copied, however long it is."""
         with formatter.section("Examples" if len(self.examples) > 1 else "Example"):
             for line in self.examples:
                 formatter.write(f"  {line}\n")
+
+
+def _is_empty(value: Any) -> bool:
+    return any(map(_is_empty, value)) if isinstance(value, list | tuple) else value == ""
 
 
 class Group(TyperGroup):

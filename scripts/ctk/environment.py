@@ -14,6 +14,7 @@ from rattler import Subdir
 from ctk import notes
 from ctk.coroutines import run
 from ctk.disk import disk_errors
+from ctk.errors import BadValue
 from ctk.solve import Pick
 
 
@@ -38,6 +39,20 @@ class Environment:
         return self.prefix / ("python.exe" if windows else "bin/python")
 
 
+def check(prefix: Path) -> None:
+    """Refuses a place where an environment would overwrite what is somebody's own.
+
+    Raises:
+        BadValue: There is a file, or a folder that is neither empty nor an environment.
+    """
+    step = "name a new or empty folder, or an environment"
+    there = next(place for place in (prefix, *prefix.parents) if place.exists())
+    if not there.is_dir():
+        raise BadValue(f"{there} is a file: no environment can be at {prefix}", step)
+    if there == prefix and not (prefix / "conda-meta").is_dir() and any(prefix.iterdir()):
+        raise BadValue(f"{prefix} holds files and is no environment: it has no conda-meta", step)
+
+
 def create(pick: Pick, prefix: Path, cache: Path) -> Environment:
     """Makes an environment hold exactly the packages of a pick.
 
@@ -53,7 +68,9 @@ def create(pick: Pick, prefix: Path, cache: Path) -> Environment:
     note = prefix / "conda-meta" / "ctk.json"
     if notes.read(note) == wanted:
         return Environment(prefix, pick, False)
-    note.unlink(missing_ok=True)
+    with disk_errors(prefix.parent):
+        note.parent.mkdir(parents=True, exist_ok=True)  # first of all: what a run leaves half made can be told by it
+        note.unlink(missing_ok=True)
     install(pick, prefix, cache)
     with disk_errors(prefix.parent):
         # conda's own list of files in conda-meta ignores names it does not know.

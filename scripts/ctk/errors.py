@@ -224,6 +224,12 @@ class Stopped(CtkError):
     exit_code = 130  # as shells have it: 128 and the number of the signal
 
 
+class ReaderGone(CtkError):
+    """What reads standard output has ended, as `head` does: nothing is said of it."""
+
+    exit_code = 141  # as shells have it: 128 and the number of the signal
+
+
 _LISTED, _LONGEST = 100, 2000  # problems of one place, and characters of each: what is wrong may be a whole file
 
 

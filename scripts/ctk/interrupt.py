@@ -69,22 +69,25 @@ def is_cause_of(error: BaseException) -> bool:
 def end() -> NoReturn:
     """Says that the run was stopped, and ends the process with all that it started; it does not return."""
     with _ending:
-        _seen.set()
-        end_descendants(os.getpid())
-        _tidy()
-        error = Stopped("stopped; what was finished is kept", "run the same command again: it continues")
-        with contextlib.suppress(Exception):
-            output.finish(error)
-            sys.stdout.flush()
-        with contextlib.suppress(Exception):
-            print(f"\n{error.cause}", file=sys.stderr, flush=True)
-        os._exit(error.exit_code)
+        try:
+            _seen.set()
+            error = Stopped("stopped; what was finished is kept", "run the same command again: it continues")
+            with contextlib.suppress(Exception):
+                end_descendants(os.getpid())
+            with contextlib.suppress(Exception):
+                _tidy()
+            with contextlib.suppress(Exception):
+                output.finish(error)
+                sys.stdout.flush()
+            with contextlib.suppress(Exception):
+                print(f"\n{error.cause}", file=sys.stderr, flush=True)
+        finally:  # whatever the state in which the run is met
+            os._exit(Stopped.exit_code)
 
 
 def _tidy() -> None:
     """Removes temporary files and folders whose `with` does not come to its end; a thread may still be filling one."""
-    kinds = (TemporaryDirectory, _TemporaryFileWrapper)
-    for place in [Path(thing.name) for thing in gc.get_objects() if isinstance(thing, kinds)]:
+    for place in _temporary():
         if place.is_relative_to(gettempdir()):
             moved = place.with_name(f"{place.name}.stopped")
             with contextlib.suppress(OSError):
@@ -95,11 +98,22 @@ def _tidy() -> None:
                     left.unlink(missing_ok=True)
 
 
+def _temporary() -> list[Path]:
+    """What is there of them. Any object may be half made, by a thread that goes on, or stand for one that is gone.
+
+    So it is asked for its own type, which `isinstance` does not do, and for what it has, which no `__getattr__` sees.
+    """
+    kinds = (TemporaryDirectory, _TemporaryFileWrapper)
+    names = [vars(thing).get("name") for thing in gc.get_objects() if issubclass(type(thing), kinds)]
+    return [Path(name) for name in names if isinstance(name, str)]
+
+
 def _watch(told: int) -> None:
     while signal.SIGINT not in os.read(told, 64):
         pass
     _seen.set()
-    end_descendants(os.getpid())
+    with contextlib.suppress(Exception):
+        end_descendants(os.getpid())
     # A second one ends it at once.
     select.select([told], [], [], GRACE)
     end()

@@ -232,6 +232,51 @@ while True:
     assert "stopped" in err
 
 
+HALF_MADE = {
+    "a folder": "thing = tempfile.TemporaryDirectory.__new__(tempfile.TemporaryDirectory)",
+    "a file": "thing = tempfile._TemporaryFileWrapper.__new__(tempfile._TemporaryFileWrapper)",
+    "gone": "made = tempfile.TemporaryDirectory(); thing = weakref.proxy(made); made.cleanup(); del made",
+    "no place for any": "interrupt.gettempdir = lambda: 1 / 0",
+}
+
+
+@pytest.mark.parametrize("what", HALF_MADE)
+def test_temporary_files_in_any_state_do_not_keep_it_from_ending(what: str, tmp_path: Path) -> None:
+    """A thread may be about to make one; the main thread here takes no notice of an interrupt."""
+    code = f"""
+import tempfile, threading, weakref
+from ctk import interrupt
+{HALF_MADE[what]}
+interrupt.install()
+whole = tempfile.NamedTemporaryFile()
+while True:
+    try:
+        print(whole.name, flush=True)
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        pass
+"""
+    run = subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    assert run.stdout is not None
+    whole = Path(run.stdout.readline().strip())
+    run.send_signal(signal.SIGINT)
+    try:
+        err = run.communicate(timeout=PATIENCE)[1]
+    finally:
+        run.kill()
+    assert run.returncode == Stopped.exit_code, err
+    assert err == "\nstopped; what was finished is kept\n"
+    assert not whole.exists() or what == "no place for any"
+    whole.unlink(missing_ok=True)
+
+
 def test_what_a_started_process_has_started_ends_as_well(tmp_path: Path) -> None:
     code = f"""
 import subprocess, sys, time

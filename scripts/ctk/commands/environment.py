@@ -10,6 +10,7 @@ import typer
 from ctk.commands import channels
 from ctk.commands.options import Base, Driver
 from ctk.commands.request import Arch, Platform, Python, Solved, Specs, ask
+from ctk.environment import check as check_prefix
 from ctk.environment import create
 from ctk.machine import Machine, machine
 from ctk.packing.pack import Order, Packed, check, pack
@@ -28,9 +29,12 @@ def create_command(
 ) -> None:
     """Create an environment from the channel, or bring one up to date.
 
+    A folder that holds something else is refused.
+
     Example: ctk env create cuda-core --prefix ./my-env
     """
     where, report, on = workspace(), Reporter(), machine(None, driver, arch)
+    check_prefix(prefix.resolve())
     asked = ask(specs, python, on, channels.installable(where, base, on.subdir))
     made = create(asked.pick, prefix.resolve(), where.cache / "packages")
     asked.show(report)

@@ -1,0 +1,86 @@
+"""What a command says and ends with where its output cannot be written, and what --debug adds."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from conftest import ROOT, ctk
+from ctk import errors
+from ctk.paths import Workspace
+
+FULL = "error: standard output cannot be written: No space left on device\nnext: "
+CLOSED = "error: standard output cannot be written: Bad file descriptor\nnext: "
+UNKNOWN = "error: unknown recipe 'x'\nnext: "
+BAD = "plan --recipe x"
+
+
+def shell(line: str) -> subprocess.CompletedProcess[str]:
+    """A line for bash, in which `ctk` is the command."""
+    main = f"ctk() {{ {sys.executable} -c 'from ctk.start import main; main()' \"$@\"; }}"
+    return subprocess.run(
+        ["bash", "-c", f"{main}\n{line}"],
+        env={**os.environ, "CTK_ROOT": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has a device that is always full")
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
+        ("ctk release list >/dev/full", errors.NoSpace, FULL),
+        ("ctk release list --json >/dev/full", errors.NoSpace, FULL),
+        ("ctk --help >/dev/full", errors.NoSpace, FULL),
+        ("ctk release list >&-", errors.NoSpace, CLOSED),
+        ("ctk release list --json >&-", errors.NoSpace, CLOSED),
+        (f"ctk {BAD} >/dev/full", errors.UnknownName, UNKNOWN),
+        (f"ctk {BAD} --json >/dev/full", errors.UnknownName, UNKNOWN),
+        (f"ctk {BAD} >&- <&-", errors.UnknownName, UNKNOWN),
+        (f"ctk {BAD} 2>/dev/full", errors.UnknownName, ""),
+        (f"ctk {BAD} 2>&-", errors.UnknownName, ""),
+        (f"ctk {BAD} --debug 2>/dev/full", errors.UnknownName, ""),
+    ],
+)
+def test_output_that_cannot_be_written_is_said_and_hides_no_other_error(
+    line: str, code: type[errors.CtkError], said: str
+) -> None:
+    done = shell(line)
+    assert done.returncode == code.exit_code, done.stderr
+    assert done.stderr.startswith(said)
+    assert len(done.stderr.splitlines()) == (2 if said else 0), done.stderr
+
+
+def test_results_do_not_need_stderr() -> None:
+    assert shell("ctk release list 2>&-").stdout == shell("ctk release list").stdout
+
+
+@pytest.mark.parametrize("options", ["", "--json", "--debug"])
+def test_a_pipe_whose_reader_has_enough_ends_the_command_silently(options: str) -> None:
+    done = shell(f"ctk release list {options} | head -c 1 >&2; echo ${{PIPESTATUS[0]}}")
+    assert (done.stdout, len(done.stderr)) in [(f"{errors.ReaderGone.exit_code}\n", 1), ("0\n", 1)], done.stderr
+    gone = shell(f"ctk release list {options} | true; echo ${{PIPESTATUS[0]}}")  # before anything is written
+    assert (gone.stdout, gone.stderr) == (f"{errors.ReaderGone.exit_code}\n", "")
+
+
+@pytest.mark.parametrize("words", [BAD, "plan --no-such-option"])
+def test_debug_adds_a_traceback_and_takes_nothing_away(words: str) -> None:
+    where = Workspace(ROOT)
+    plain, debug = ctk(where, *words.split()), ctk(where, "--debug", *words.split())
+    assert debug.returncode == plain.returncode
+    assert debug.stderr.startswith("Traceback ") and debug.stderr.endswith(plain.stderr)
+    document = ctk(where, "--debug", "--json", *words.split())
+    assert json.loads(document.stdout)["error"]["exit_code"] == document.returncode == plain.returncode
+
+
+@pytest.mark.parametrize("columns", ["0", "", "-1", "wide"])
+def test_a_width_that_is_none_is_not_taken(columns: str) -> None:
+    shown = ctk(Workspace(ROOT), "release", "list", COLUMNS=columns)
+    assert shown.returncode == 0
+    assert shown.stdout == ctk(Workspace(ROOT), "release", "list", COLUMNS="120").stdout
