@@ -77,11 +77,14 @@ class Recipe:
         stage0 = _parse(self.file).to_dict()
         return tuple(str(o["package"]["name"]) for o in stage0.get("outputs") or [stage0] if "package" in o)
 
+    def shared_folders(self) -> frozenset[Path]:
+        """The folders elsewhere that have a script of this recipe, there or not."""
+        text = self.file.read_text(encoding="utf-8")
+        return frozenset((self.folder / name).resolve().parent for name in _SHARED.findall(text))
+
     def files(self) -> Iterator[Path]:
         """Every file that can change what this recipe builds, in a fixed order; shared folders count."""
-        text = self.file.read_text(encoding="utf-8")
-        shared = {(self.folder / name).resolve().parent for name in _SHARED.findall(text)}
-        for folder in (self.folder, *sorted(s for s in shared if s.is_dir())):
+        for folder in (self.folder, *sorted(s for s in self.shared_folders() if s.is_dir())):
             yield from sorted(p for p in folder.rglob("*") if p.is_file())
 
 

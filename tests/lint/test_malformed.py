@@ -88,7 +88,7 @@ def test_bytes_that_are_no_text_are_a_finding(checkout: Path) -> None:
 
 def test_what_is_too_long_is_a_finding_and_never_written(checkout: Path) -> None:
     for place in PLACES:
-        (checkout / place).write_text("# long \n" * (LARGEST // 8 + 1))
+        (checkout / place).write_text("#" * LARGEST + " \n")
     tree = tree_of(Workspace(checkout))
     said = {f.file: f.message for f in lint(tree).findings if f.check == "FileCanBeRead"}
     assert said == dict.fromkeys(PLACES, f"it has more than {LARGEST} characters")
