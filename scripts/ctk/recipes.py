@@ -19,7 +19,10 @@ from ctk.render_cache import cached
 from ctk.rendered import Rendered, rendered_outputs
 
 _SHARED = re.compile(r"\bfile:\s*(\.\./\S+)")
-_EXPRESSION = re.compile(r"\$\{\{(.*?)\}\}|^\s*(?:-\s*)?(?:if|skip):(.*)$", re.MULTILINE)
+_EXPRESSION = re.compile(r"\$\{\{(.*?)\}\}", re.DOTALL)
+# The value on the line of its key, or a list of values below it.
+_CONDITION = re.compile(r"^[ \t]*(?:-[ \t]*)?(?:if|skip):(.*(?:\n[ \t]*(?:-.*|#.*)?$)*)", re.MULTILINE)
+_COMMENT = re.compile(r"(?:^|\s)#.*")
 _NAME = re.compile(r"\b[a-z_][a-z0-9_]*\b")
 _ASKED = re.compile(r"\b([a-z_][a-z0-9_]*) is defined\b")
 
@@ -46,11 +49,8 @@ class Recipe:
     def names_used(self) -> frozenset[str]:
         """Every identifier in the recipe's expressions and conditions: variant keys are among them."""
         text = self.file.read_text(encoding="utf-8")
-        return frozenset(
-            name
-            for match in _EXPRESSION.finditer(text)
-            for name in _NAME.findall(match.group(1) or match.group(2) or "")
-        )
+        conditions = (_COMMENT.sub("", condition) for condition in _CONDITION.findall(text))
+        return frozenset(name for code in (*_EXPRESSION.findall(text), *conditions) for name in _NAME.findall(code))
 
     @cached_property
     def names_needed(self) -> frozenset[str]:
@@ -77,11 +77,14 @@ class Recipe:
         stage0 = _parse(self.file).to_dict()
         return tuple(str(o["package"]["name"]) for o in stage0.get("outputs") or [stage0] if "package" in o)
 
+    def shared_folders(self) -> frozenset[Path]:
+        """The folders elsewhere that have a script of this recipe, there or not."""
+        text = self.file.read_text(encoding="utf-8")
+        return frozenset((self.folder / name).resolve().parent for name in _SHARED.findall(text))
+
     def files(self) -> Iterator[Path]:
         """Every file that can change what this recipe builds, in a fixed order; shared folders count."""
-        text = self.file.read_text(encoding="utf-8")
-        shared = {(self.folder / name).resolve().parent for name in _SHARED.findall(text)}
-        for folder in (self.folder, *sorted(s for s in shared if s.is_dir())):
+        for folder in (self.folder, *sorted(s for s in self.shared_folders() if s.is_dir())):
             yield from sorted(p for p in folder.rglob("*") if p.is_file())
 
 

@@ -105,6 +105,38 @@ def test_a_comment_changes_a_package_too(root: Path) -> None:
     assert [severity for severity, _ in found(root, "HEAD")] == ["error"]
 
 
+@pytest.mark.parametrize("script", ["recipes/thing/activate.sh", "recipes/common/part.sh"])
+def test_a_file_that_was_removed_changes_a_package(root: Path, script: str) -> None:
+    (root / "recipes" / "common").mkdir()
+    for name in {script, "recipes/common/layout.sh"}:
+        (root / name).write_text("true\n")
+    commit(root, RECIPE.replace("0}", "0, script: {file: ../common/layout.sh}}"))
+    (root / script).unlink()
+    assert [severity for severity, _ in found(root, "HEAD")] == ["error"]
+
+
+def test_a_recipe_in_another_folder_is_compared(root: Path) -> None:
+    (root / "recipes" / "thing").rename(root / "recipes" / "other")
+    git(root, "add", "--all")
+    assert found(root, "HEAD") == []  # all that decides the bytes is as it was
+    (root / "recipes" / "other" / "recipe.yaml").write_text(RECIPE)
+    ((_, message),) = found(root, "HEAD")
+    assert "8 packages would keep the file name" in message
+
+
+def test_what_cannot_be_planned_of_that_revision_is_said_of_its_recipe(root: Path) -> None:
+    (root / "recipes" / "other").mkdir()
+    other = root / "recipes" / "other" / "recipe.yaml"
+    other.write_text(RECIPE.replace("thing", "other").replace("schema_version: 1", "schema_version: 99"))
+    commit(root, RECIPE)
+    other.write_text(RECIPE.replace("thing", "other"))
+    write(root, f"{RECIPE}about: {{summary: Other things}}\n")
+    messages = [message for _, message in found(root, "HEAD")]
+    assert [m.split(": ")[0] for m in messages if "compared" in m] == ["HEAD cannot be compared with"]
+    assert [m for m in messages if "8 packages would keep the file name" in m]
+    assert len(messages) == 2
+
+
 def test_a_new_recipe_and_a_new_version_take_no_name(root: Path) -> None:
     (root / "recipes" / "other").mkdir()
     (root / "recipes" / "other" / "recipe.yaml").write_text(RECIPE.replace("thing", "other"))

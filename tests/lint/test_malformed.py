@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from case_tree import release_lock
 
-from ctk.lint import lint, tree_of
+from ctk.document import LARGEST
+from ctk.lint import lint, mended, tree_of
 from ctk.lock_text import dump, variant_config
 from ctk.paths import Workspace
 
@@ -83,6 +84,15 @@ def test_bytes_that_are_no_text_are_a_finding(checkout: Path) -> None:
         (checkout / place).write_bytes(b"\xff\xfe\x00")
     unreadable = [f.file for f in lint(tree_of(Workspace(checkout))).findings if f.check == "FileCanBeRead"]
     assert unreadable == sorted(PLACES)
+
+
+def test_what_is_too_long_is_a_finding_and_never_written(checkout: Path) -> None:
+    for place in PLACES:
+        (checkout / place).write_text("#" * LARGEST + " \n")
+    tree = tree_of(Workspace(checkout))
+    said = {f.file: f.message for f in lint(tree).findings if f.check == "FileCanBeRead"}
+    assert said == dict.fromkeys(PLACES, f"it has more than {LARGEST} characters")
+    assert mended(tree, (), ()) == []
 
 
 def test_what_cannot_be_opened_is_a_finding(checkout: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ctk.lint.check import ALONE, ALONE_ADVICE, EVERYWHERE, OURS, PUBLIC, PUBLISHED, RecipeCheck
 from ctk.lint.finding import Problem
@@ -27,7 +27,7 @@ class EveryOutputIsTested(RecipeCheck):
 
     def check(self, recipe: RecipeFile, tree: Tree) -> Iterator[Problem]:
         for block in recipe.outputs:
-            if not block.data.get("tests") and not _empty(recipe, block):
+            if not _says(block.data.get("tests")) and not _empty(recipe, block):
                 yield recipe.problem((*block.place, "package"), f"{block.name or 'the package'} has no tests")
 
 
@@ -44,7 +44,7 @@ class DevHasRunExports(RecipeCheck):
         for block in recipe.outputs:
             match = _SUFFIX.search(block.name)
             library = block.name[: match.start()] if match and match[1] == "dev" else ""
-            if library in full and not block.section("requirements").get("run_exports"):
+            if library in full and not any(block.requirements("run_exports")):
                 yield recipe.problem((*block.place, "package", "name"), f"{block.name} has no run exports")
 
 
@@ -116,6 +116,8 @@ class SourcesHaveAHash(RecipeCheck):
         for block in recipe.blocks:
             for entry in block.sources:
                 digest = str(entry.value.get("sha256", ""))
+                if variable := re.fullmatch(r"\$\{\{\s*(\w+)\s*\}\}", digest):
+                    digest = str(recipe.context.get(variable[1], ""))
                 if "url" in entry.value and not re.fullmatch("[0-9a-f]{64}", digest):
                     yield recipe.problem(entry.place, f"{entry.value['url']} has no sha256")
 
@@ -184,6 +186,13 @@ def _named(name: str, text: str) -> bool:
     """Whether a text says the name of a file, or its stem: ``for change in activate`` with ``$change.sh``."""
     stem = name.rpartition(".")[0] or name
     return bool(re.search(rf"(?<![\w-]){re.escape(stem)}(?![\w-])", text))
+
+
+def _says(value: Any) -> bool:
+    """Whether there is anything in lists and mappings but others."""
+    if isinstance(value, (dict, list)):
+        return any(map(_says, value.values() if isinstance(value, dict) else value))
+    return value not in (None, "")
 
 
 def _empty(recipe: RecipeFile, block: Block) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ctk.lint.check import OURS, PUBLISHED, Mending, RecipeCheck, TreeCheck
 from ctk.lint.conditions import names_of, platform_names, truth
 from ctk.lint.finding import Problem
-from ctk.lint.recipe import RecipeFile
+from ctk.lint.recipe import EXPRESSION, RecipeFile
 from ctk.lint.source import SourceFile
 from ctk.platforms import PLATFORMS
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 _STRING = re.compile(r"\"[^\"]*\"|'[^']*'")
 _NAME = re.compile(r"(?<![\w.])([a-zA-Z_]\w*)(\s*[(=](?!=))?")
 _FILTER = re.compile(r"\|\s*[a-z_]\w*|\bis\s+(not\s+)?[a-z_]\w*")
-_EXPRESSION = re.compile(r"\$\{\{(.*?)\}\}|^\s*(?:-\s*)?(?:if|skip):(.*?)$", re.DOTALL | re.MULTILINE)
 _ASKED = re.compile(r"\b([a-z_]\w*)\s+is\s+defined")
 _WORDS = frozenset(
     [
@@ -72,7 +71,6 @@ _GIVEN = frozenset(
         "RECIPE_DIR",
     ]
 )
-_TIGHT = re.compile(r"\$\{\{(?=\S)|(?<=\S)\}\}")
 
 
 class NamesAreDefined(RecipeCheck):
@@ -177,14 +175,20 @@ class VariantKeysAreUsed(TreeCheck):
 def _names(recipe: RecipeFile) -> Iterator[tuple[int, str]]:
     """The variables of a recipe's expressions and conditions, with their lines. Comments are not expressions."""
     text = "\n".join("" if line.lstrip().startswith("#") else line for line in recipe.lines)
-    for match in _EXPRESSION.finditer(text):
-        inner = match[1] or match[2] or ""
-        start = match.start(1 if match[1] else 2)
-        blank = _STRING.sub(lambda m: " " * len(m[0]), inner)
-        blank = _FILTER.sub(lambda m: "|" * len(m[0]), blank)
-        for name in _NAME.finditer(blank):
-            if name[1] not in _WORDS and not name[2]:
-                yield text.count("\n", 0, start + name.start()) + 1, name[1]
+    for match in EXPRESSION.finditer(text):
+        for start, name in _names_in(match[0][3:-2]):
+            yield text.count("\n", 0, match.start() + 3 + start) + 1, name
+    for condition, place, _ in recipe.conditions:
+        yield from ((recipe.line(place), name) for _, name in _names_in(condition))
+
+
+def _names_in(code: str) -> Iterator[tuple[int, str]]:
+    """The variables of one expression, and where each begins."""
+    blank = _STRING.sub(lambda m: " " * len(m[0]), code)
+    blank = _FILTER.sub(lambda m: "|" * len(m[0]), blank)
+    for name in _NAME.finditer(blank):
+        if name[1] not in _WORDS and not name[2]:
+            yield name.start(), name[1]
 
 
 def _worlds(recipe: RecipeFile, tree: Tree) -> list[dict[str, Any]]:

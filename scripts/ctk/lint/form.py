@@ -214,7 +214,8 @@ class VersionIsText(RecipeCheck, Mending):
         if not isinstance(file, RecipeFile):
             return file.text
         lines = list(file.lines)
-        for place, value in _numbers(file):
+        # From the end, so that the columns of what comes before stay right.
+        for place, value in reversed(list(_numbers(file))):
             mark = file.scalars[place].start_mark
             line = lines[mark.line]
             lines[mark.line] = f'{line[: mark.column]}"{value}"{line[mark.column + len(value) :]}'

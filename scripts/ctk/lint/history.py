@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
-from ctk.errors import CtkError
 from ctk.lint.published import Made, Revision, changes, checkout, packages, revision
 from ctk.paths import Workspace
 from ctk.recipes import Recipe
@@ -47,25 +46,38 @@ class History:
         files = changes(root, self._revision.commit)
         if any(not file.startswith("recipes/") for file in files):
             return frozenset(folder.name for folder in self._recipes)
-        changed = {(root / file).resolve() for file in files}
+        # By folder: a file that was removed is in no list of a recipe's files any more.
+        touched = {root.resolve() / "recipes" / Path(file).parts[1] for file in files}
         found = (folder.resolve() for folder in self._recipes)
-        return frozenset(folder.name for folder in found if changed & set(Recipe(folder.name, folder).files()))
+        return frozenset(f.name for f in found if touched & {f, *Recipe(f.name, f).shared_folders()})
+
+    @cached_property
+    def _gone(self) -> frozenset[str]:
+        """The folders of that revision that are no recipe here: another one may make their packages now."""
+        if self._revision is None:
+            return frozenset()
+        files = changes(self._workspace.root, self._revision.commit)
+        names = {Path(file).parts[1] for file in files if file.startswith("recipes/")}
+        return frozenset(name for name in names if not (self._workspace.recipes / name / "recipe.yaml").exists())
 
     @cached_property
     def planned(self) -> dict[str, Made]:
         """The packages of the recipes that changed since that revision, as they would be made now."""
-        return self._packages(self._workspace)
+        return packages(self._workspace, self._changed)[0] if self._changed else {}
+
+    @property
+    def published(self) -> dict[str, Made]:
+        """The same as they were planned there, with those of folders that have another name now."""
+        return self._then[0]
+
+    @property
+    def unplanned(self) -> dict[str, str]:
+        """Recipe -> why this revision of the tools cannot plan what that revision has of it; "" for all of them."""
+        return self._then[1]
 
     @cached_property
-    def published(self) -> dict[str, Made]:
-        """The same as they were planned there; nothing where this revision of the tools cannot read it."""
+    def _then(self) -> tuple[dict[str, Made], dict[str, str]]:
         if self._revision is None or not self._changed:
-            return {}
+            return {}, {}
         with checkout(self._workspace.root, self._revision.commit) as there:
-            return self._packages(there)
-
-    def _packages(self, workspace: Workspace) -> dict[str, Made]:
-        try:
-            return packages(workspace, self._changed) if self._changed else {}
-        except CtkError:  # the other checks say why
-            return {}
+            return packages(there, self._changed | self._gone)

@@ -30,6 +30,9 @@ class BuildNumberIsRaised(TreeCheck):
     def check(self, tree: Tree) -> Iterator[Problem]:
         found: dict[str, list[tuple[str, Made, Made]]] = defaultdict(list)
         before, now = tree.history.published, tree.history.planned
+        for recipe, cause in tree.history.unplanned.items():
+            said = f"{tree.history.compared} cannot be compared with: {' '.join(cause.split())[:300]}"
+            yield _at_number(tree, recipe, said)
         for file in sorted(before.keys() & now.keys()):
             if now[file].changed(before[file]):
                 found[now[file].recipe].append((file, before[file], now[file]))
@@ -70,7 +73,8 @@ def _same(made: Made) -> tuple[object, ...]:
 def _at_number(tree: Tree, recipe: str, message: str) -> Problem:
     file = tree.recipe(recipe)
     if file is None:
-        return Problem(f"recipes/{recipe}/recipe.yaml", 1, 1, message)
-    block = next((b for b in file.blocks if "number" in b.section("build")), file.shared)
-    problem = file.problem((*block.place, "build", "number"), message)
+        problem = Problem(f"recipes/{recipe}/recipe.yaml" if recipe else "recipes", 1, 1, message)
+    else:
+        block = next((b for b in file.blocks if "number" in b.section("build")), file.shared)
+        problem = file.problem((*block.place, "build", "number"), message)
     return problem if tree.history.certain else replace(problem, severity="hint")

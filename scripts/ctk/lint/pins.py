@@ -213,5 +213,12 @@ class ExportsAreBounded(RecipeCheck):
                 bare = re.fullmatch(r"[\w.-]+|[\w.-]*\$\{\{ target_platform \}\}[\w.-]*", value)
                 if bare and _OURS.match(value):
                     yield recipe.problem(entry.place, f"{value!r} is exported without bounds")
-                if "pin_subpackage" in value and "upper_bound=None" in value.replace(" ", ""):
-                    yield recipe.problem(entry.place, f"{value!r} is exported without an upper bound")
+                pinned, name, spec = "pin_subpackage" in value, *value.partition(" ")[::2]
+                # A noarch package that exports itself has no library, and so no SONAME.
+                itself = name == block.name and "noarch" in recipe.inherited(block, "build")
+                # A version alone, = and == are bounds on both sides.
+                range_ = not bare and not itself and _OURS.fullmatch(name) and spec[:1] in ("<", ">", "*")
+                for side, sign in (("a lower", ">"), ("an upper", "<")):
+                    unbounded = f"{side.split()[1]}_bound=None" in value.replace(" ", "")
+                    if unbounded if pinned else (range_ and sign not in spec):
+                        yield recipe.problem(entry.place, f"{value!r} is exported without {side} bound")

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ctk.dag import Build
-from ctk.errors import BadValue
+from ctk.errors import BadValue, CtkError
 from ctk.lock import Artefact
 from ctk.paths import Workspace
 from ctk.plan import Request, plan
@@ -106,7 +106,7 @@ def changes(root: Path, commit: str) -> frozenset[str]:
     """The files that differ from a commit, committed or not, of those that can change a package."""
     if not commit:
         return frozenset()
-    names = _git(root, "diff", "--name-only", "--relative", commit, "--", *_PARTS)
+    names = _git(root, "diff", "--name-only", "--no-renames", "--relative", commit, "--", *_PARTS)
     new = _git(root, "ls-files", "--others", "--exclude-standard", "--", *_PARTS)
     return frozenset(names.splitlines()) | frozenset(new.splitlines())
 
@@ -125,19 +125,23 @@ def checkout(root: Path, commit: str) -> Iterator[Workspace]:
         yield Workspace(Path(folder))
 
 
-def packages(workspace: Workspace, recipes: frozenset[str]) -> dict[str, Made]:
-    """The packages that are planned of some recipes, for every release and platform, by ``subdir/file``.
-
-    Raises:
-        LockError: A release lock is not valid.
-        RecipeError: A recipe does not render.
+def packages(workspace: Workspace, recipes: frozenset[str]) -> tuple[dict[str, Made], dict[str, str]]:
+    """The packages that are planned of some recipes, for every release and platform, by ``subdir/file``; and of each
+    recipe that cannot be planned, why. What is wrong with all of them, such as a lock, is said of "".
     """
-    what = published_set(workspace)
-    names = tuple(name for name in what.recipes if name in recipes)
-    if not names:
-        return {}
-    planned = plan(what, Request(recipes=names, platforms=tuple(PLATFORMS)), python_tags(workspace.build_config))
-    return {f"{made.subdir}/{file}": made for build in planned.builds for file, made in _made(build)}
+    try:
+        what, tags = published_set(workspace), python_tags(workspace.build_config)
+    except CtkError as error:
+        return {}, {"": error.cause}
+    found: dict[str, Made] = {}
+    unplanned = {}
+    for name in sorted(recipes & what.recipes.keys()):
+        try:
+            builds = plan(what, Request(recipes=(name,), platforms=tuple(PLATFORMS)), tags).builds
+            found |= {f"{made.subdir}/{file}": made for build in builds for file, made in _made(build)}
+        except CtkError as error:
+            unplanned[name] = error.cause
+    return found, unplanned
 
 
 def _made(build: Build) -> Iterator[tuple[str, Made]]:

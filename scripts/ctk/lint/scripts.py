@@ -13,7 +13,11 @@ from ctk.lint.finding import Problem
 from ctk.lint.source import SourceFile
 
 _NETWORK = re.compile(r"\b(curl|wget|git (?:clone|fetch|pull)|pip3? (?:install|download)|conda install|apt-get)\b")
-_BARE = re.compile(r"\brm\s+(?:-\w+\s+)*[^#\n\"']*?(\$\w+|\$\{[^}]*\})")
+_OFFLINE = ("--no-deps", "--no-build-isolation")  # with both, pip installs what lies there
+_QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
+# The words of a command that removes, up to the next command or a comment.
+_REMOVED = re.compile(rf"\brm\s((?:{_QUOTED.pattern}|(?<!\s)#|[^\"'#;&|])*)")
+_VARIABLE = re.compile(r"\$\w+|\$\{[^}]*\}")
 
 
 class ScriptFile(SourceFile):
@@ -87,7 +91,8 @@ class ScriptIsOffline(ScriptCheck):
 
     def check(self, script: ScriptFile) -> Iterator[Problem]:
         for number, line in script.code():
-            if match := _NETWORK.search(line):
+            match = _NETWORK.search(line)
+            if match and not all(option in line for option in _OFFLINE):
                 yield script.line_problem(number, f"{match[1]} asks a network", match.start() + 1)
 
 
@@ -100,8 +105,11 @@ class RemovedPathsAreQuoted(ScriptCheck):
 
     def check(self, script: ScriptFile) -> Iterator[Problem]:
         for number, line in script.code():
-            if script.is_shell and (match := _BARE.search(line)):
-                yield script.line_problem(number, f"{match[1]} is removed without quotes", match.start(1) + 1)
+            for removed in _REMOVED.finditer(line) if script.is_shell else ():
+                plain = _QUOTED.sub(lambda m: " " * len(m[0]), removed[1])
+                if match := _VARIABLE.search(plain):
+                    column = removed.start(1) + match.start() + 1
+                    yield script.line_problem(number, f"{match[0]} is removed without quotes", column)
 
 
 class SubstitutionIsNested(ScriptCheck):

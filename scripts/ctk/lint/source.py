@@ -56,11 +56,17 @@ class SourceFile:
         self.text = ""
         try:
             with path.open(encoding="utf-8", newline="") as file:
-                self.text = file.read(LARGEST + 1)
+                text = file.read(LARGEST + 1)
         except UnicodeDecodeError:
             self.unreadable = "it is not UTF-8 text"
         except OSError as error:
             self.unreadable = f"it cannot be read: {error.strerror}"
+        else:
+            # A part of it would be written back as the whole.
+            if len(text) > LARGEST:
+                self.unreadable = f"it has more than {LARGEST} characters"
+            else:
+                self.text = text
 
     @cached_property
     def lines(self) -> list[str]:

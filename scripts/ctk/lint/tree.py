@@ -129,8 +129,11 @@ class Tree:
 
     def scripts_of(self, recipe: RecipeFile) -> list[ScriptFile]:
         """The scripts that a recipe runs, and those in its folder that it installs."""
-        stated = [mapping(block.section("build").get("script")).get("file") for block in recipe.blocks]
-        runs = {(recipe.folder / text_of(file)).resolve() for file in stated if text_of(file)}
+        scripts = [block.section("build").get("script") for block in recipe.blocks]
+        # A script may be a name alone, and build.sh runs without being named.
+        stated = [text_of(s) if text_of(s).endswith((".sh", ".bat")) else mapping(s).get("file") for s in scripts]
+        names = [*filter(None, map(text_of, stated)), "build.sh", "build.bat"]
+        runs = {(recipe.folder / name).resolve() for name in names}
         there = {p.resolve() for p in recipe.folder.glob("*") if p.suffix in (".sh", ".bat")}
         return [ScriptFile(path, self.shown(path), path in runs) for path in sorted(runs | there) if path.is_file()]
 

@@ -87,7 +87,8 @@ class ValuesAreQuoted(VariantCheck, Mending):
 
     def mend(self, file: SourceFile) -> str:
         lines = list(file.lines)
-        for place, node in file.scalars.items() if isinstance(file, VariantFile) else ():
+        # From the end, so that the columns of what comes before stay right.
+        for place, node in reversed(list(file.scalars.items())) if isinstance(file, VariantFile) else ():
             if place[:1] != ("zip_keys",) and node.style is None and not _is_text(node.value):
                 row, start, end = node.start_mark.line, node.start_mark.column, node.end_mark.column
                 lines[row] = f'{lines[row][:start]}"{node.value}"{lines[row][end:]}'
