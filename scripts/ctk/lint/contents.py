@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -178,7 +179,7 @@ class ScriptsAreThere(RecipeCheck):
     def check(self, recipe: RecipeFile, tree: Tree) -> Iterator[Problem]:
         for block in recipe.blocks:
             file = text_of(mapping(block.section("build").get("script")).get("file"))
-            if file and "${{" not in file and not (recipe.folder / file).is_file():
+            if file and "${{" not in file and not os.path.isfile(recipe.folder / file):
                 yield recipe.problem((*block.place, "build", "script", "file"), f"there is no {file}")
 
 

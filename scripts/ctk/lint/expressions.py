@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _STRING = re.compile(r"\"[^\"]*\"|'[^']*'")
 _NAME = re.compile(r"(?<![\w.])([a-zA-Z_]\w*)(\s*[(=](?!=))?")
 _FILTER = re.compile(r"\|\s*[a-z_]\w*|\bis\s+(not\s+)?[a-z_]\w*")
+_COMPILER = re.compile(r"\b(compiler|stdlib)\(\s*[\"'](\w+)")
 _ASKED = re.compile(r"\b([a-z_]\w*)\s+is\s+defined")
 _WORDS = frozenset(
     [
@@ -164,12 +165,23 @@ class VariantKeysAreUsed(TreeCheck):
             (tree.recipes, (*tree.published_variants, *tree.config)),
             (tree.base, tree.base_variants),
         ):
-            used = {name for recipe in recipes for _, name in _names(recipe)}
+            used = {name for recipe in recipes for name in _used(recipe)}
             for file in files if recipes else ():
                 excluded = tree.excluded(file.release) if file.release else frozenset()
                 for key in file.top:
                     if key not in used and key != "zip_keys" and key not in excluded:
                         yield file.problem((key,), f"no recipe uses the key {key}")
+
+
+def _used(recipe: RecipeFile) -> Iterator[str]:
+    """The keys that a recipe reads: in expressions, as versions of what it builds with, and for compilers."""
+    yield from (name for _, name in _names(recipe))
+    for block in recipe.blocks:
+        for section in ("build", "host"):
+            for entry in block.requirements(section):
+                yield entry.value.split(" ")[0].replace("-", "_")
+                for kind, language in _COMPILER.findall(entry.value):
+                    yield from (f"{language}_{kind}", f"{language}_{kind}_version")
 
 
 def _names(recipe: RecipeFile) -> Iterator[tuple[int, str]]:

@@ -176,13 +176,19 @@ def _tight(specs: list[tuple[Build, Rendered, str]], section: str, tree: Tree) -
 
 
 def _spans(spec: str) -> bool:
-    """Whether a requirement takes every later version of the major that it names first."""
-    lowest = re.search(r"\d+", spec.partition(" ")[2])
+    """Whether a requirement takes every later version of each major of which it takes one."""
     try:
         versions = MatchSpec(spec).version
     except InvalidMatchSpecError:
         return True  # the audit reads requirements
-    return versions is None or lowest is None or VersionSpec(versions).matches(Version(f"{lowest[0]}.9999"))
+    if versions is None:
+        return True
+    takes = VersionSpec(versions).matches
+    named = re.findall(r"\d+(?:\.\d+)*", str(versions))
+    taken = {
+        number.split(".")[0] for number in (*named, *(f"{n.split('.')[0]}.0" for n in named)) if takes(Version(number))
+    }
+    return all(takes(Version(f"{major}.9999")) for major in taken)
 
 
 def _entry(recipe: RecipeFile, output: str, name: str, section: str) -> tuple[str | int, ...] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -135,7 +136,9 @@ class Tree:
         names = [*filter(None, map(text_of, stated)), "build.sh", "build.bat"]
         runs = {(recipe.folder / name).resolve() for name in names}
         there = {p.resolve() for p in recipe.folder.glob("*") if p.suffix in (".sh", ".bat")}
-        return [ScriptFile(path, self.shown(path), path in runs) for path in sorted(runs | there) if path.is_file()]
+        # Unlike that of a Path, this answers for any text: a recipe may name a script that no system could have.
+        found = [path for path in sorted(runs | there) if os.path.isfile(path)]
+        return [ScriptFile(path, self.shown(path), path in runs) for path in found]
 
     @property
     def files(self) -> list[SourceFile]:
