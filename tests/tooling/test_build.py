@@ -15,7 +15,6 @@ from tiny import tiny_checkout, tiny_plan
 from ctk import build, fetch
 from ctk.index import Index
 from ctk.paths import Workspace
-from ctk.recipes import _parse, _variants
 
 
 @pytest.fixture
@@ -29,8 +28,6 @@ def edit(file: Path, old: str, new: str) -> None:
     text = file.read_text()
     assert old in text
     file.write_text(text.replace(old, new))
-    _parse.cache_clear()
-    _variants.cache_clear()
 
 
 def info_files(package: Path) -> dict[str, bytes]:
