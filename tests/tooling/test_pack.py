@@ -184,7 +184,7 @@ def test_scratch_folders_of_killed_runs_go_and_those_of_running_ones_stay(made: 
         (["application", "--platform", "linux-46"], errors.UnknownName, "linux-64"),
         (["application", "--platform", "linux-aarch64"], errors.Unsolvable, "nothing is built for linux-aarch64"),
         (["application", "--split", "60X"], BadValue, "is not a size"),
-        (["application", "--split", ""], BadValue, "is not a size"),
+        (["application", "--split", ""], BadValue, "--split is empty"),
         (["application", "--compress", "zx"], errors.UnknownName, "did you mean xz"),
         (["application", "--split", "3"], BadValue, "let --split be larger"),
         (["nothing-of-it"], errors.Unsolvable, "nothing-of-it"),

@@ -204,10 +204,16 @@ def test_a_set_without_a_solution_names_the_project(run: Run, here: Workspace, i
     assert snapshot(here) == {}
 
 
-@pytest.mark.parametrize("name", ["13", "13.4.3", "latest", "python-", "python-3.11", ""])
+@pytest.mark.parametrize("name", ["13", "13.4.3", "latest", "python-", "python-3.11"])
 def test_a_name_of_no_release_is_an_error(run: Run, index: FakeIndex, name: str) -> None:
     with pytest.raises(UnknownName, match="names no release"):
         run("add", name)
+    assert index.requests == []
+
+
+def test_an_empty_name_is_an_error(run: Run, index: FakeIndex) -> None:
+    with pytest.raises(BadValue, match="RELEASE is empty"):
+        run("add", "")
     assert index.requests == []
 
 
