@@ -70,13 +70,13 @@ linux() { # <folder below targets/>
     full=${soname%%.so.*}.so.$VERSION
     if [[ $soname == libcufile*.so.* ]]; then full=${soname%%.so.*}.so.$(cut -d. -f1-3 <<<"$VERSION"); fi
     if [[ $soname == libnvvm.so.* ]]; then full=$soname.0.0; fi
+    # CUPTI's archives count by the year (libcupti.so.2026.1.1), which its wheels do not say.
+    if [[ $soname == libcupti.so.* ]]; then full=$soname; fi
     # CUPTI's helpers have no version in their names: nothing but the file itself.
     if [[ $soname == *.so ]]; then full=$soname; fi
     if [[ ${file##*/} != "$full" ]]; then mv "$file" "${file%/*}/$full"; fi
-    if [[ $soname != "$full" ]]; then
-      ln -sf "$full" "${file%/*}/$soname"
-      ln -sf "$soname" "${file%/*}/${soname%%.so.*}.so"
-    fi
+    if [[ $soname != "$full" ]]; then ln -sf "$full" "${file%/*}/$soname"; fi
+    if [[ $soname == *.so.* ]]; then ln -sf "$soname" "${file%/*}/${soname%%.so.*}.so"; fi
     chmod 755 "${file%/*}/$full"
     # Patching libNVVM corrupts it, and it needs nothing but glibc.
     if [[ $full != libnvvm.so.* ]]; then rpath "${file%/*}/$full" "\$ORIGIN"; fi
@@ -120,8 +120,8 @@ sanitizer() { # Compute Sanitizer's folder, with links to what others use of it
   fi
 }
 
-rpath() { # <ELF file> <RPATH>: sets it, unless that is what the file has
-  if [[ $(patchelf --print-rpath "$1") != "$2" ]]; then patchelf --force-rpath --set-rpath "$2" "$1"; fi
+rpath() { # <ELF file> <RPATH>: sets it, as RPATH: after a RUNPATH, LD_LIBRARY_PATH brings libraries of another toolkit
+  patchelf --force-rpath --set-rpath "$2" "$1"
 }
 
 profiles() { # <folder of the target>: has nvcc find its parts, by either of its two names

@@ -66,19 +66,18 @@ def feedstock(
     planned = _planned(what, recipe, releases, tags)
     locks = [what.locks[lock][0] for lock in dict.fromkeys(b.lock for b in planned.builds)]
     text = standalone(
-        _licensed(recipe.file.read_text(encoding="utf-8")),
+        recipe.file.read_text(encoding="utf-8"),
         _offers(planned, locate),
         _skips(planned, recipe, locks, tags),
         {"recipe-maintainers": maintainers},
     )
     subdirs = _subdirs(planned)
     outputs = [o for b in planned.builds for o in b.outputs]
-    licence = (workspace.root / "LICENSE").read_text(encoding="utf-8")
     files = {
         "recipe/recipe.yaml": text,
         "recipe/conda_build_config.yaml": _variants(workspace, recipe, locks),
         "conda-forge.yml": _smithy(workspace, recipe, subdirs),
-        "LICENSE.txt": licence,
+        "LICENSE.txt": (workspace.root / "LICENSE").read_text(encoding="utf-8"),
         "README.md": _README.format(
             name=name,
             packages=", ".join(dict.fromkeys(o.name for o in outputs)),
@@ -88,12 +87,10 @@ def feedstock(
         ".gitignore": _GITIGNORE,
         ".gitattributes": _GITATTRIBUTES,
     }
-    if "license_file: LICENSE.txt" in text:
-        files["recipe/LICENSE.txt"] = licence
     for script in SCRIPT.findall(recipe.file.read_text(encoding="utf-8")):
         shared = workspace.recipes / "common" / script
         files[f"recipe/{script}"] = with_unpacking(shared.read_text(encoding="utf-8"))
-    for own in sorted(recipe.folder.iterdir()):  # scripts of its own, and what they install
+    for own in sorted(recipe.folder.iterdir()):  # its licence, scripts, and what they install
         if own.is_file() and own.name not in ("recipe.yaml", "conda-forge.yml"):
             files[f"recipe/{own.name}"] = own.read_text(encoding="utf-8")
     return files
@@ -242,15 +239,6 @@ def _smithy(workspace: Workspace, recipe: Recipe, subdirs: Iterable[str]) -> str
     # conda-forge's pinning would make more variants of `python` than there are wheels.
     found["exclusive_config_file"] = "recipe/conda_build_config.yaml"
     return _yaml({key: value for key, value in found.items() if value})
-
-
-def _licensed(text: str) -> str:
-    """A recipe without a source has no licence text of its own: it is under the one of this repository."""
-    return (
-        text
-        if "license_file:" in text
-        else text.replace("  license: BSD-3-Clause\n", "  license: BSD-3-Clause\n  license_file: LICENSE.txt\n")
-    )
 
 
 def _yaml(data: Mapping[str, Any]) -> str:

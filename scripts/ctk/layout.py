@@ -67,11 +67,14 @@ class Layout:
 
         Args:
             soname: Its SONAME, e.g. ``libcudart.so.13``.
-            version: Of the component, e.g. ``13.4.92``; cuFile leaves the fourth number out, libNVVM counts for itself.
+            version: Of the component, e.g. ``13.4.92``; cuFile leaves the fourth number out, libNVVM counts for itself,
+                and CUPTI's file is called as its SONAME.
         """
         stem, _, number = soname.partition(".so.")
         if not number:
             return (soname,)
+        if stem == "libcupti":
+            return soname, f"{stem}.so"
         full = version
         if stem.startswith("libcufile"):
             full = ".".join(version.split(".")[:3])

@@ -135,7 +135,7 @@ _SITE_WIN = "Lib/site-packages"
 _LIBCUDART = elf(
     ("libstdc++.so.6", "libgcc_s.so.1", "libc.so.6", "ld-linux-x86-64.so.2"),
     soname="libcudart.so.13",
-    runpath="$ORIGIN",
+    rpath="$ORIGIN",
     versions=GLIBC,
 )
 

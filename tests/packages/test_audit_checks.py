@@ -189,7 +189,7 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
             add(
                 "libcurand-files",
                 version="10.4.5.25",
-                depends=("__glibc >=2.17,<3.0.a0",),
+                depends=("cuda-version >=13.4,<13.5.0a0", "__glibc >=2.17,<3.0.a0"),
                 files={f"{TARGET}/libcurand.so.10.4.5": elf(("libc.so.6",), soname="libcurand.so.10", rpath="$ORIGIN")},
             ),
             "libcurand.so.10.4.5.25",
@@ -216,13 +216,20 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
         ),
     },
     "RpathIsTheLayouts": {
-        "a library without an RPATH": (change("cuda-cudart_linux-64", files=LIBRARY), "not $ORIGIN"),
+        "a library without an RPATH": (change("cuda-cudart_linux-64", files=LIBRARY), "should have RPATH $ORIGIN"),
+        "a library that LD_LIBRARY_PATH sends to another toolkit": (
+            change(
+                "cuda-cudart_linux-64",
+                files={f"{TARGET}/libx.so.13.4.92": elf(soname="libx.so.13", versions=GLIBC, runpath="$ORIGIN")},
+            ),
+            "it has RUNPATH $ORIGIN, and should have RPATH $ORIGIN",
+        ),
         "a patched libNVVM": (
             change(
                 "cuda-nvvm-impl",
                 files={"nvvm/lib64/libnvvm.so.4.0.0": elf(soname="libnvvm.so.4", versions=GLIBC, rpath="$ORIGIN")},
             ),
-            "not absent",
+            "should have no RPATH",
         ),
         "a tool with a library's RPATH": (
             change("cuda-nvvm-impl", files={"bin/ptxas": elf(versions=GLIBC, rpath="$ORIGIN")}),
@@ -230,7 +237,7 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
         ),
         "a program of Compute Sanitizer that looks for its libraries elsewhere": (
             change("cuda-nvvm-impl", files={"compute-sanitizer/x": elf(versions=GLIBC, rpath="$ORIGIN/../lib")}),
-            "not $ORIGIN:$ORIGIN/../lib",
+            "should have RPATH $ORIGIN:$ORIGIN/../lib",
         ),
     },
     "CudartIsInside": {

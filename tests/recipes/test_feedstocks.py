@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from conda_build import selector
 from ctk.feedstock import feedstock
 from ctk.lint import CHECKS, lint, tree_of
 from ctk.lint.check import FileCheck, RecipeCheck, YamlCheck
@@ -88,7 +89,7 @@ def test_a_feedstock_keeps_the_rules(name: str, tmp_path: Path) -> None:
         ),
         ("LicenceIsSpdx", "cuda-core", "license: Apache-2.0", "license: Apache License"),
         ("NoStraySpace", "cuda-core", "    - someone\n", "    - someone\n\n"),
-        ("LicenceFileIsNamed", "cuda-arch", "  license_file: LICENSE.txt\n", ""),
+        ("LicenceFileIsNamed", "cuda-arch", "  license_file: LICENSE\n", ""),
         ("NamesArePlain", "cuda-core", "name: cuda-core", "name: CUDA-core"),
         ("SourcesHaveAHash", "cuda-cudart", "sha256:", "sha257:"),
         ("NoarchIsKnown", "cuda-arch", "noarch: generic", "noarch: all"),
@@ -110,6 +111,11 @@ def test_a_broken_rule_is_seen(check: str, name: str, old: str, new: str, tmp_pa
 def test_what_advises_is_what_these_feedstocks_are(tmp_path: Path) -> None:
     assert found(exported("cuda-cudart"), tmp_path / "one") == {WHEELS}
     assert found(exported("cuda-version"), tmp_path / "other") == set()
+
+
+@EACH
+def test_conda_build_drops_no_line_of_its_variants(name: str) -> None:
+    assert not [x for x in exported(name)["recipe/conda_build_config.yaml"].splitlines() if selector(x)]
 
 
 @EACH

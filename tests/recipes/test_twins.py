@@ -54,7 +54,7 @@ def twins(records: list[Record]) -> Iterator[dict[str, Record]]:
 
 
 def test_whatever_depends_on_cuda_version_has_a_twin(records: list[Record]) -> None:
-    single = {r["name"] for r in records if ties(r) and not fit(r)}
+    single = {r["name"] for r in records if ties(r) and not fit(r) and not r["name"].endswith("-files")}
     assert single == {"cuda-pathfinder"}  # it goes with both majors, and decides nothing
     assert len(list(twins(records))) > 300
 
@@ -143,8 +143,20 @@ def test_a_package_of_files_is_named_by_its_own_twins_only(records: list[Record]
             if name in files:
                 assert name == f"{record['name']}-files"
                 assert " ==" in spec
-        if record["name"] in files:
-            assert not ties(record)
+
+
+def test_files_are_tied_to_the_toolkit_as_their_twins_are(records: list[Record]) -> None:
+    """Or the files of two toolkits meet in one environment: nvPTXCompiler.h was in packages of 12.0 and of 13.0."""
+    twins = [r for r in records if fit(r)]
+    tied = 0
+    for record in records:
+        if record["name"].endswith("-files") and record["name"] != "numba-cuda-mlir-files":  # it serves both majors
+            pin = f"{record['name']} =={record['version']} {record['build']}"
+            bringing = [r for r in twins if pin in r["depends"] and record["subdir"] in (r["subdir"], "noarch")]
+            assert bringing, record["name"]
+            assert {tie.rpartition(" ")[0] for r in bringing for tie in ties(r)} == set(ties(record)), record["name"]
+            tied += 1
+    assert tied > 300
 
 
 def test_built_twins_hold_the_same_files(built: Workspace) -> None:

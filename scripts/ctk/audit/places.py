@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from ctk.audit.check import Finding, PackageCheck
 from ctk.audit.contents import target_subdir
 from ctk.audit.scan import PackageScan, ScannedFile
-from ctk.layout import LAYOUTS, MAJORS, Layout
+from ctk.layout import LAYOUTS, Layout
 
 _MAJOR = re.compile(r"cuda-version\s*[>=~]*\s*(\d+)\.")
 
@@ -19,9 +19,6 @@ def layout_of(package: PackageScan) -> Layout | None:
     if any("site-packages/" in file.path for file in package.installed()):
         return None
     majors = [int(match[1]) for spec in package.info.index.depends if (match := _MAJOR.match(spec))]
-    if package.name.endswith("-files"):
-        # It leaves the release to the twins that bring it; libraries and programs lie the same way in every major.
-        majors = [MAJORS[-1]]
     return LAYOUTS.get((target_subdir(package), majors[0])) if majors else None
 
 
@@ -57,7 +54,11 @@ class FilesAreInTheirPlace(PackageCheck):
 
 
 class RpathIsTheLayouts(PackageCheck):
-    """Libraries and tools of CTK components have the RPATH of the layout table; libNVVM, never to be patched, none."""
+    """Libraries and tools of CTK components have the RPATH of the layout table; libNVVM, never to be patched, none.
+
+    It is RPATH, not RUNPATH: loaders follow LD_LIBRARY_PATH before a RUNPATH, so that an NVRTC would compile with the
+    parts of another toolkit.
+    """
 
     mend = "set it with patchelf in recipes/common/layout.sh; leave libNVVM alone"
 
@@ -74,9 +75,10 @@ class RpathIsTheLayouts(PackageCheck):
                 layout.tools: layout.tool_rpath,
                 layout.sanitizer: layout.sanitizer_rpath,
             }.get(folder, "")
-            found = [search.text for search in file.binary.search]
-            if found != ([wanted] if wanted else []):
-                yield self.finding(package, file, f"RPATH {':'.join(found) or 'absent'}, not {wanted or 'absent'}")
+            wanted = f"RPATH {wanted}" if wanted else "no RPATH"
+            found = ", ".join(f"{search.tag} {search.text}" for search in file.binary.search) or "no RPATH"
+            if found != wanted:
+                yield self.finding(package, file, f"it has {found}, and should have {wanted}")
 
 
 def _is_library(file: ScannedFile) -> bool:

@@ -18,7 +18,6 @@ from ctk.lint.source import text_of
 if TYPE_CHECKING:
     from ctk.lint.tree import Tree
 
-_OPEN = re.compile(r"gpl|bsd|mit|apache|psf", re.I)
 _LONGEST = 100  # characters of a summary
 _PROPRIETARY = re.compile(r"nvidia|propriet", re.I)
 
@@ -74,8 +73,8 @@ class LicenceIsSpdx(RecipeCheck):
 
 
 class LicenceFileIsNamed(RecipeCheck):
-    """A package that brings files of somebody else, or whose licence asks for its text to be passed on, names the file
-    of the licence (R-013).
+    """Every package names the file with the text of its licence (R-013); in the base channel, if it brings files of
+    somebody else.
     """
 
     fix = "add about: license_file"
@@ -83,10 +82,8 @@ class LicenceFileIsNamed(RecipeCheck):
 
     def check(self, recipe: RecipeFile, tree: Tree) -> Iterator[Problem]:
         for block in recipe.outputs:
-            about = recipe.inherited(block, "about")
-            brings = bool(block.sources or recipe.shared.sources or "inherit" in block.data)
-            asks = recipe.home == "feedstock" and _OPEN.search(text_of(about.get("license")))
-            if (brings or asks) and "license_file" not in about:
+            brings = block.sources or recipe.shared.sources or "inherit" in block.data
+            if (brings or recipe.home != "base") and "license_file" not in recipe.inherited(block, "about"):
                 place = (*block.place, "about") if "about" in block.data else ("about",)
                 yield recipe.problem(place, f"{block.name or 'the package'} names no file of its licence")
 

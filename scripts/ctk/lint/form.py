@@ -63,15 +63,13 @@ class SectionsAreKnown(RecipeCheck):
 
 class SectionsAreInOrder(RecipeCheck):
     """Sections are in the order that conda-forge has them in: context, package, source, build, requirements, tests,
-    about, extra (R-001). Where a recipe has outputs, `about` may stand before them, as what they share.
+    outputs, about, extra (R-001).
     """
 
     fix = "move the section"
 
     def check(self, recipe: RecipeFile, tree: Tree) -> Iterator[Problem]:
         known = [key for key in recipe.top if key in _order(recipe)]
-        if "outputs" in known and recipe.home != "feedstock":
-            known = [key for key in known if key != "about"]
         wanted = sorted(known, key=_order(recipe).index)
         for key, other in zip(known, wanted, strict=True):
             if key != other:
