@@ -60,7 +60,7 @@ CTK_COMPONENTS: tuple[CtkComponent, ...] = (
 )
 
 PYTHON_ROOT = "cuda-python"
-"""The project whose version is the CUDA major's, and whose requirements choose the others."""
+"""The project whose version is the CUDA major's, and whose requirements come first in the choice of the others."""
 
 PYTHON_PROJECTS: tuple[str, ...] = (
     PYTHON_ROOT,
@@ -71,4 +71,4 @@ PYTHON_PROJECTS: tuple[str, ...] = (
     "cuda-cccl",  # before what it compiles with: it reads numba-cuda-mlir's internals, so it accepts few versions
     "numba-cuda-mlir",
 )
-"""In the order of choice: each is chosen so that it accepts those before it, and they accept it."""
+"""In the order of choice of the set in which each accepts those before it, and they accept it."""

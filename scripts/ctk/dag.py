@@ -30,6 +30,8 @@ class Build:
         arch: GPU architecture that the packages are named for (``9.0``), or "" for all others.
         timestamp: Seconds since 1970: when the newest of its artefacts was published, or, for metadata alone, the
             manifest of its release. Every time in its packages is this one.
+        versions: Variant key -> value, of the keys that have several in the release: a project's newest version, or an
+            older one.
         licenses: Component -> licence, as the publisher of its artefact declares it.
     """
 
@@ -44,6 +46,7 @@ class Build:
     needs: tuple[str, ...] = ()
     arch: str = ""
     timestamp: int = 0
+    versions: Mapping[str, str] = field(default_factory=dict)
     licenses: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -54,7 +57,8 @@ class Build:
     @property
     def narrow(self) -> Mapping[str, str]:
         """The variant keys that single out this build among those of its recipe and lock."""
-        return {key: value for key, value in (("python_tag", self.python), ("cuda_arch", self.arch)) if value}
+        named = (("python_tag", self.python), ("cuda_arch", self.arch), *self.versions.items())
+        return {key: value for key, value in named if value}
 
 
 def in_order(builds: Mapping[str, Build]) -> Iterator[Build]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from packaging.version import Version
 
-from ctk import manifest, projects, wheels
+from ctk import manifest, projects
 from ctk.components import MANIFEST
 from ctk.errors import LockError, NotPublished
 from ctk.exclusions import Unpublished
@@ -27,8 +27,10 @@ class Row:
         what: The distribution.
         locked: Version in the lock; None when the release is not locked.
         lockable: Version that `ctk release add` would lock now.
-        newest: Newest final version on the index, which others may not accept yet.
+        newest: Newest final version on the index.
         is_newer: Whether `ctk release add` would bring something newer.
+        held_back: Why it would not lock the newest version; empty when it would.
+        older: Each version that it would lock beside the newest -> why, in sentences.
     """
 
     release: str
@@ -37,6 +39,8 @@ class Row:
     lockable: str
     newest: str
     is_newer: bool
+    held_back: str = ""
+    older: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def cells(self) -> tuple[str, ...]:
@@ -45,8 +49,18 @@ class Row:
         elif self.locked is None:
             verdict = "not locked"
         else:
-            verdict = "up to date" if self.newest == self.lockable else "up to date; the newest does not fit the set"
+            verdict = "up to date"
+        if self.held_back:
+            verdict += "; the newest is held back"
         return self.release, self.what, self.locked or "-", self.lockable, self.newest, verdict
+
+    @property
+    def reasons(self) -> Iterator[str]:
+        """What holds the newest version back, and what an older one is there for, a sentence each."""
+        if self.held_back:
+            yield f"{self.release}: {self.what} {self.newest} is held back; {self.held_back}"
+        for version, sentences in self.older.items():
+            yield f"{self.release}: {self.what} {version} is there beside {self.lockable}: {'; '.join(sentences)}"
 
 
 def compare(index: Index, locks: Mapping[str, ReleaseLock], workspace: Workspace) -> list[Row]:
@@ -149,14 +163,10 @@ def _projects(index: Index, locks: Mapping[str, ReleaseLock], workspace: Workspa
     for lock in locks.values():
         if lock.is_ctk:
             continue
-        for name, files in projects.choose(index, projects.Goal(lock.major, tags)).items():
+        for name, chosen in projects.choose(index, projects.Goal(lock.major, tags)).items():
             have = lock.components[name].version if name in lock.components else None
-            lockable = Version(files[0].version)
-            newest = next(v for v in wheels.final_versions(index.files(name)) if _is_of(v, name, lock.major))
-            newer = have is None or lockable > Version(have)
-            yield Row(lock.name, name, have, str(lockable), str(newest), newer)
-
-
-def _is_of(version: Version, name: str, major: str) -> bool:
-    """Whether a version belongs to a CUDA major: two of the projects carry it in their version."""
-    return name not in projects.VERSIONED_BY_CUDA or str(version.major) == major
+            locked = {Version(c.version) for c in lock.components.values() if c.name == name}
+            lockable, *_ = chosen.files
+            older = {str(version): why for version, why in chosen.older.items()}
+            newer = have is None or lockable > Version(have) or not locked >= chosen.older.keys()
+            yield Row(lock.name, name, have, str(lockable), str(chosen.newest), newer, chosen.held_back, older)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from packaging.version import Version
 
@@ -25,6 +26,16 @@ UNDECLARED = "NOASSERTION"
 DOWNSTREAM = "downstream"
 """The lock of what somebody else builds against the channel: sources, and build tools that the base channel lacks."""
 _STEP = "run `ctk release add {0} --write` to write it anew"
+
+
+class Part(Protocol):
+    """What names a component and its version."""
+
+    @property
+    def component(self) -> str: ...
+
+    @property
+    def version(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -100,7 +111,8 @@ class ReleaseLock:
     Attributes:
         release: ``13.4.3`` for a CTK release, else the name itself: ``python-13``, ``base``.
         manifest: The artefact that defines a CTK release; None for the other kinds.
-        components: By name, sorted.
+        components: By name, sorted. An older version of a Python project, which another one of the set requires beside
+            the newest, is there as ``<name>-<version>``.
         facts: None until measured, and for the other kinds.
         missing: Component -> where it lacks a wheel that the manifest asks for, a subdir or an operating system
             (``linux``, ``win``). Empty but for a partial release.
@@ -140,6 +152,11 @@ class ReleaseLock:
     def artefacts(self) -> tuple[Artefact, ...]:
         """Every artefact of every component, in the order of the file. The manifest is not one of them."""
         return tuple(a for c in self.components.values() for a in c.artefacts.values() if a is not None)
+
+    def component_of(self, part: Part) -> Component | None:
+        """The component that an artefact, or a source that a recipe reads, is of."""
+        found = (c for c in self.components.values() if (c.name, c.version) == (part.component, part.version))
+        return next(found, None)
 
 
 def load(path: Path) -> ReleaseLock:

@@ -189,12 +189,13 @@ def _older_schema(document: Document) -> str:
 
 def _lock(model: LockModel) -> ReleaseLock:
     components = {}
-    for name, c in sorted(model.components.items()):
+    for key, c in sorted(model.components.items()):
+        name = key.removesuffix(f"-{c.version}")  # an older version of a project has it in its key
         artefacts = {
             t: Artefact(name, c.distribution, c.version, t, *_file_fields(a)) if a else None
             for t, a in c.artefacts.items()
         }
-        components[name] = Component(name, c.distribution, c.version, artefacts, c.license, tuple(c.license_texts))
+        components[key] = Component(name, c.distribution, c.version, artefacts, c.license, tuple(c.license_texts))
     m, f = model.manifest, model.facts
     manifest = Artefact(m.distribution, m.distribution, m.version, NOARCH, *_file_fields(m)) if m else None
     facts = Facts(tuple(f.gpu_architectures), f.ptx_isa, f.glibc) if f else None
@@ -232,8 +233,10 @@ def _contradictions(lock: ReleaseLock, model: LockModel, stem: str, document: Do
         for where in places:
             if name in lock.components and any(lock.components[name].artefacts.get(s) for s in PLACES[where]):
                 problem(("missing", name), f"has an artefact for {where}")
-    for component in lock.components.values():
-        place = ("components", component.name, "artefacts")
+    for name, component in lock.components.items():
+        place = ("components", name, "artefacts")
+        if name != component.name and component.name not in lock.components:
+            problem(("components", name), f"is an older version of {component.name}, which is not there")
         missing = [t for t in PLATFORMS if t not in component.artefacts] if lock.is_ctk else []
         if missing:
             problem(place, f"says nothing about {', '.join(missing)}; null means that none is published")

@@ -27,8 +27,8 @@ def dump(lock: ReleaseLock) -> str:
         note = "Partial: not on the index when this was written. `ctk release add` completes it."
         top.yaml_set_comment_before_after_key("missing", before=note)
     top["components"] = CommentedMap()
-    for component in lock.components.values():
-        top["components"][component.name] = CommentedMap(
+    for name, component in lock.components.items():
+        top["components"][name] = CommentedMap(
             distribution=component.distribution,
             version=Quoted(component.version),
             license=Quoted(component.license),
@@ -43,10 +43,14 @@ def dump(lock: ReleaseLock) -> str:
 
 
 def variant_keys(lock: ReleaseLock) -> dict[str, list[str]]:
-    """What the ``.yaml`` half tells recipes: key -> values, one but for ``cuda_arch``, which has a variant for each."""
+    """What the ``.yaml`` half tells recipes: key -> values.
+
+    That is one, but for ``cuda_arch``, and for a Python project that is locked in several versions.
+    """
     ctk = {"cuda_version": [lock.minor], "cuda_release": [lock.release]}
     keys = ctk if lock.is_ctk else {"cuda_major": [lock.major]} if lock.major else {}
-    keys |= {component.variant_key: [component.version] for component in lock.components.values()}
+    for component in lock.components.values():
+        keys.setdefault(component.variant_key, []).append(component.version)
     if lock.facts:
         keys |= {
             "cuda_arch": [*lock.facts.gpu_architectures],

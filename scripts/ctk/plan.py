@@ -207,10 +207,13 @@ def _groups(
     """The builds of one recipe with one lock, one of all there are, on one platform."""
     rendered = render(recipe, files, subdir)
     yield from _skipped(recipe, lock, rendered, subdir)
-    groups: dict[tuple[str, str], list[Rendered]] = defaultdict(list)
+    older = {(c.variant_key, c.version) for key, c in lock.components.items() if key != c.name}
+    several = {key for key, _ in older}
+    groups: dict[tuple[str, str, frozenset[tuple[str, str]]], list[Rendered]] = defaultdict(list)
     for output in {o.file_name: o for o in rendered}.values():  # outputs without the key of a twin come once for each
-        groups[output.variant.get("python_tag", ""), output.variant.get("cuda_arch", "")].append(output)
-    for (python, arch), outputs in groups.items():
+        versions = frozenset((key, str(output.variant[key])) for key in several & output.variant.keys())
+        groups[output.variant.get("python_tag", ""), output.variant.get("cuda_arch", ""), versions].append(output)
+    for (python, arch, versions), outputs in groups.items():
         missing, artefacts = _artefacts(recipe, lock, outputs)
         newest = max((a.uploaded for a in artefacts), default=0) or _appeared(arch, lock, locks)
         build = Build(
@@ -224,10 +227,12 @@ def _groups(
             artefacts=artefacts,
             arch=arch,
             timestamp=newest,
-            licenses={a.component: lock.components[a.component].license for a in artefacts},
+            versions=dict(sorted(versions)),
+            licenses={a.component: component.license for a in artefacts if (component := lock.component_of(a))},
         )
         # One GPU architecture is the same in every release that knows it.
-        parts = [recipe.name, arch or _lock_label(lock, outputs), _python_label(python), build.place]
+        old = sorted(version for _, version in versions & older)
+        parts = [recipe.name, *old, arch or _lock_label(lock, outputs), _python_label(python), build.place]
         build_id = "-".join(p for p in parts if p)
         yield LeftOut(build_id, missing) if missing else replace(build, id=build_id)
 
@@ -265,8 +270,8 @@ def _artefacts(recipe: Recipe, lock: ReleaseLock, outputs: Sequence[Rendered]) -
     """The artefacts of a build, or the sentence that says which one was never published."""
     found: dict[tuple[str, str], Artefact] = {}
     for source in dict.fromkeys(s for o in outputs for s in o.sources):
-        component = lock.components.get(source.component)
-        if component is None or component.version != source.version:
+        component = lock.component_of(source)
+        if component is None:
             raise RecipeError(
                 f"recipe {recipe.name} reads {source.component} {source.version}, which {lock.name} does not lock",
                 "check the source path against the release lock",

@@ -8,7 +8,7 @@ from typing import Any
 
 import zstandard
 
-# rattler notes when it first saw a package; clients take the package's own timestamp where this is not stated.
+# rattler notes when it first saw a package. A built channel has not been published: publishing states when that was.
 _MOMENTS = frozenset({"indexed_timestamp"})
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ ONE, TWO = "noarch/digit1-1.0-h0_0.conda", "linux-64/digit2-1.0-h0_0.conda"
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A published folder with two packages."""
     place = tmp_path_factory.mktemp("original")
-    folder = Folder(place / "www", place)
+    folder = Folder(place / "www", place, now=lambda: datetime(2027, 1, 15, 8, tzinfo=UTC))
     folder.publish(build(place / "channel", sound(digit(1)), sound(digit(2, depends=("digit1",)))))
     return folder.path
 
@@ -115,6 +116,31 @@ def test_a_package_that_is_cut_short_or_changed_is_named(www: Path) -> None:
 def test_a_record_that_differs_from_the_package_is_named(www: Path, field: str, value: object, what: str) -> None:
     edit(www, TWO, lambda index: index["packages.conda"][Path(TWO).name].update({field: value}))
     assert found(www) == {(TWO, "metadata", what)}
+
+
+@pytest.mark.parametrize(
+    ("time", "what"),
+    [
+        (1_800_000_000_001, "repodata says 1800000000001 as its indexed_timestamp, and it was published first at "),
+        (None, "repodata has no indexed_timestamp, and it was published first at 2027-01-15T08:00:00.000+00:00"),
+        ("2027-01-15", "its indexed_timestamp is '2027-01-15', and no number of milliseconds"),
+        (True, "its indexed_timestamp is True, and no number of milliseconds"),
+    ],
+)
+def test_a_time_of_publication_that_is_wrong_is_named(www: Path, time: object, what: str) -> None:
+    edit(www, TWO, lambda index: index["packages.conda"][Path(TWO).name].update({"indexed_timestamp": time}))
+    assert [(p.package, p.check) for p in check_channel(www).problems] == [(TWO, "index")]
+    assert check_channel(www).problems[0].what.startswith(what)
+
+
+def test_a_package_that_was_published_before_it_was_made_is_named(www: Path) -> None:
+    shutil.rmtree(www / HISTORY)  # a copy that lacks it, as some servers hand it out
+    assert found(www) == set()
+    edit(
+        www, TWO, lambda index: index["packages.conda"][Path(TWO).name].update({"indexed_timestamp": 1_600_000_000_000})
+    )
+    what = "its indexed_timestamp is 1600000000000, before the package was made (1700000000000)"
+    assert found(www) == {(TWO, "index", what)}
 
 
 @pytest.mark.parametrize(

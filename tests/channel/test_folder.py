@@ -14,13 +14,16 @@ from typing import Any
 import pytest
 import zstandard
 from filelock import FileLock
+from rattler import solve
+from rattler.exceptions import SolverError
 from small_channels import Draft, build, digit
 
 from ctk import durable
+from ctk.coroutines import run
 from ctk.errors import Busy, NoSpace, PublishFailed
-from ctk.publishing.cleaning import HISTORY, Keep
+from ctk.publishing.cleaning import HISTORY, TIMES, Keep
 from ctk.publishing.folder import Folder, Published
-from ctk.publishing.index_files import read_index
+from ctk.publishing.index_files import FILES, read_index, write_index
 from ctk.repodata import FROM_BUILD
 
 
@@ -51,7 +54,7 @@ def test_what_is_published_is_what_was_built(folder: Folder, tmp_path: Path) -> 
     assert done == Published(1, 2, done.added)
     assert sorted(done.added) == ["linux-64/digit2-1.0-h0_0.conda", "noarch/digit1-1.0-h0_0.conda"]
     assert indexed(folder.path) == {"digit1", "digit2"}
-    assert read_index(folder.path) == read_index(built)
+    assert read_index(folder.path) == read_index(built).dated(folder.times())
     files = {p.relative_to(folder.path).as_posix() for p in folder.path.rglob("*") if p.is_file()}
     visible = {f for f in files if not f.startswith(HISTORY)}
     index = {
@@ -83,6 +86,78 @@ def test_a_record_of_a_published_package_stays_as_it_was(folder: Folder, tmp_pat
     assert {k for k in ours if ours[k] != theirs[k]} <= FROM_BUILD
     first = read_index(folder.path / HISTORY / "1").records["noarch"]["digit1-1.0-h0_0.conda"]
     assert theirs == first
+
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def on(folder: Folder, day: int) -> Folder:
+    return replace(folder, now=lambda: START + timedelta(days=day))
+
+
+def days(place: Path) -> dict[str, float]:
+    """Name of each package that an index names -> the day after `START` on which it says that it came into it."""
+    moments = {name.partition("/")[2].partition("-")[0]: text for name, text in read_index(place).times().items()}
+    return {name: (datetime.fromisoformat(text) - START).days for name, text in moments.items()}
+
+
+def test_an_index_says_when_each_package_was_published_first(folder: Folder, tmp_path: Path) -> None:
+    one, two = build(tmp_path / "one", digit(1), digit(2)), build(tmp_path / "two", digit(1), digit(4))
+    on(folder, 0).publish(one)
+    assert days(folder.path) == {"digit1": 0, "digit2": 0}
+    record = read_index(folder.path).records["noarch"]["digit1-1.0-h0_0.conda"]
+    assert record["indexed_timestamp"] == START.timestamp() * 1000  # in milliseconds, CEP 47
+    on(folder, 3).publish(two, exact=True)
+    assert days(folder.path) == {"digit1": 0, "digit4": 3}
+    on(folder, 5).publish(two)
+    assert days(folder.path) == {"digit1": 0, "digit4": 3}
+    on(folder, 7).publish(one)  # what left the index and comes back was published when it was
+    assert days(folder.path) == {"digit1": 0, "digit2": 0, "digit4": 3}
+    on(folder, 8).rollback(1)
+    assert days(folder.path) == {"digit1": 0, "digit2": 0}
+    on(folder, 9).rollback(2)
+    assert days(folder.path) == {"digit1": 0, "digit4": 3}
+    # A channel that was built says nothing of it: nobody has published it.
+    assert days(one) == {}
+
+
+def test_the_same_states_give_the_same_index(tmp_path: Path) -> None:
+    one, two = build(tmp_path / "one", digit(1)), build(tmp_path / "two", digit(1), digit(2))
+    indexes = []
+    for name in ("a", "b"):
+        folder = Folder(tmp_path / name, tmp_path / "recipes")
+        for day, channel in enumerate((one, two)):
+            on(folder, day).publish(channel)
+        indexes.append({p.relative_to(folder.path): p.read_bytes() for p in folder.path.glob("*/repodata.json*")})
+    assert indexes[0] == indexes[1]
+
+
+def test_a_folder_from_before_times_were_noted_takes_those_of_its_states(folder: Folder, tmp_path: Path) -> None:
+    one, two = build(tmp_path / "one", digit(1)), build(tmp_path / "two", digit(1), digit(2))
+    for channel in (one, two):
+        folder.publish(channel)
+    history = json.loads((folder.path / HISTORY / "history.json").read_bytes())
+    for state, day in zip(history["states"], (0, 5), strict=True):
+        state["made"] = (START + timedelta(days=day)).isoformat(timespec="seconds")
+    (folder.path / HISTORY / "history.json").write_text(json.dumps(history))
+    (folder.path / HISTORY / TIMES).unlink()
+    for place in (folder.path, *(folder.path / HISTORY / number for number in "12")):
+        for subdir, files in read_index(place).records.items():
+            bare = {f: {k: v for k, v in r.items() if k != "indexed_timestamp"} for f, r in files.items()}
+            write_index(replace(read_index(place), records={subdir: bare}), place, subdir, FILES)
+    assert days(folder.path) == {}
+    on(folder, 9).publish(build(tmp_path / "three", digit(1), digit(2), digit(4)))
+    assert days(folder.path) == {"digit1": 0, "digit2": 5, "digit4": 9}
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"noarch/digit1-1.0-h0_0.conda": 5}'])
+def test_times_that_were_lost_are_read_off_the_index(folder: Folder, tmp_path: Path, content: bytes) -> None:
+    built = build(tmp_path / "one", digit(1))
+    on(folder, 0).publish(built)
+    (folder.path / HISTORY / TIMES).write_bytes(content)
+    on(folder, 4).publish(built)
+    assert days(folder.path) == {"digit1": 0}
+    assert list(json.loads((folder.path / HISTORY / TIMES).read_bytes())) == ["noarch/digit1-1.0-h0_0.conda"]
 
 
 def test_what_an_exact_channel_lacks_leaves_the_index_and_its_file_stays(folder: Folder, tmp_path: Path) -> None:
@@ -198,11 +273,11 @@ def test_a_run_that_dies_before_or_after_any_rename_leaves_whole_indexes_and_the
     old, new = {"digit1", "digit2", "digit3"}, {"digit1", "digit4", "digit5"}
     rename, seen = os.replace, set()
     for at in range(1, 200):
-        folder, calls = Folder(tmp_path / f"www{at}", tmp_path), [0]
+        folder, calls = on(Folder(tmp_path / f"www{at}", tmp_path), 0), [0]
         folder.publish(one)
         monkeypatch.setattr(durable.os, "replace", dies(rename, at, calls))
         try:
-            folder.publish(two, exact=True)
+            on(folder, 1).publish(two, exact=True)
             ended = True
         except Killed:
             ended = False
@@ -221,11 +296,29 @@ def test_a_run_that_dies_before_or_after_any_rename_leaves_whole_indexes_and_the
         seen.add(frozenset(shown))
         if ended:
             break
-        done = folder.publish(two, exact=True)
+        said = days(folder.path)
+        done = on(folder, 2).publish(two, exact=True)
         assert indexed(folder.path) == new
+        assert days(folder.path).items() >= {n: day for n, day in said.items() if n in new}.items()
         assert done.packages == 3
         assert not list(folder.path.rglob(".*.part"))
         assert folder.rollback().number == 1
         assert indexed(folder.path) == old
     assert at > 30
     assert {frozenset(old), frozenset(old | new), frozenset(new)} <= seen
+
+
+def test_a_cooldown_is_about_when_a_package_was_published(folder: Folder, tmp_path: Path) -> None:
+    """The archives are of 2023; `exclude_newer` is what pixi's ``exclude-newer`` gives rattler's solver."""
+    on(folder, 0).publish(build(tmp_path / "one", Draft("tool", subdir="noarch")))
+    on(folder, 10).publish(build(tmp_path / "two", Draft("tool", subdir="noarch", version="2.0")))
+
+    def newest(place: Path, day: int) -> list[str]:
+        answer = solve([str(place)], ["tool"], platforms=["noarch"], exclude_newer=START + timedelta(days=day))
+        return [str(record.version) for record in run(answer)]
+
+    assert newest(folder.path, 11) == ["2.0"]
+    assert newest(folder.path, 9) == ["1.0"]
+    with pytest.raises(SolverError):
+        newest(folder.path, -1)
+    assert newest(tmp_path / "two", -1) == ["2.0"]  # a built channel says nothing, and the archive's time counts

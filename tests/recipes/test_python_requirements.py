@@ -188,22 +188,24 @@ def _metadata(project: Workspace, artefact: Artefact) -> Message:
 
 
 def _depends(project: Workspace, lock: ReleaseLock, name: str, subdir: str) -> tuple[str, ...]:
-    files = (project.build_config, project.variants / f"{lock.name}.yaml")
-    outputs = render(find_recipes(project.recipes)[RECIPES.get(name, name)], files, subdir)
-    return next((o.depends for o in outputs if o.variant.get("python_tag", "cp313") == "cp313"), ())
+    files, component = (project.build_config, project.variants / f"{lock.name}.yaml"), lock.components[name]
+    outputs = render(find_recipes(project.recipes)[RECIPES.get(component.name, component.name)], files, subdir)
+    made = (o for o in outputs if o.version == component.version)
+    return next((o.depends for o in made if o.variant.get("python_tag", "cp313") == "cp313"), ())
 
 
 @pytest.mark.parametrize(("lock", "name", "subdir"), CASES)
 def test_a_recipe_asks_for_what_its_wheel_asks_for(
     project: Workspace, lock: ReleaseLock, name: str, subdir: str
 ) -> None:
-    depends = _depends(project, lock, name, subdir)
+    depends, component = _depends(project, lock, name, subdir), lock.components[name]
     assert depends, "the recipe makes nothing for this platform"
     metadata = _metadata(project, _wheel(lock, name, subdir))
     found = stated(depends)
-    assert {n: s for n, s in found.items() if n not in RUNTIME} == translated(metadata, name, lock.major, subdir)
+    asks = translated(metadata, component.name, lock.major, subdir)
+    assert {n: s for n, s in found.items() if n not in RUNTIME} == asks
     asked = max(Span.of(metadata["Requires-Python"] or "").lower or FLOOR, FLOOR)
-    assert found["python"].lower == (asked if lock.components[name].artefacts.get(NOARCH) else Version(PYTHON))
+    assert found["python"].lower == (asked if component.artefacts.get(NOARCH) else Version(PYTHON))
 
 
 @pytest.mark.parametrize(("lock", "name", "subdir"), CASES)
@@ -211,7 +213,7 @@ def test_a_recipe_stays_within_its_cuda_major(project: Workspace, lock: ReleaseL
     for spec in _depends(project, lock, name, subdir):
         package, *rest = spec.split()
         if package == "cuda-version":
-            majors = ["12", "13"] if name == "cuda-pathfinder" else [lock.major]
+            majors = ["12", "13"] if lock.components[name].name == "cuda-pathfinder" else [lock.major]
             assert Span.of(rest[0]) == Span(Version(majors[0]), Version(str(int(majors[-1]) + 1)))
         if package in ("cuda-core", "numba-cuda-mlir"):
             assert rest[1] == f"cuda{lock.major}_*"

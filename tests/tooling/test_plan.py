@@ -124,6 +124,28 @@ def test_every_build_has_a_stable_readable_id(small_set: Set) -> None:
     }
 
 
+def test_an_older_version_of_a_project_is_built_beside_the_newest(small_set: Set) -> None:
+    locked, variant_file = small_set.locks["python-13"]
+    newest, old = (
+        lock("python-13", {"binding": (version, {f"linux-64-{t}": 5 for t in TAGS[:2]})}).components["binding"]
+        for version in ("13.5.0", "13.4.4")
+    )
+    variant_file.write_text('cuda_major: ["13"]\nbinding: ["13.5.0", "13.4.4"]\n')
+    both = replace(locked, components={"binding": newest, "binding-13.4.4": replace(old, license="Apache-2.0")})
+    what = replace(small_set, locks={**small_set.locks, "python-13": (both, variant_file)})
+    planned = plan(what, Request(), TAGS)
+    found = {b.id: b for b in planned.builds if b.recipe.name == "binding" and b.subdir == "linux-64"}
+    assert {id_: ([a.version for a in b.artefacts], b.licenses) for id_, b in found.items()} == {
+        f"binding-{label}cuda13-py{t[2:]}-linux-64": ([version], {"binding": license})
+        for t in TAGS[:2]
+        for label, version, license in (("", "13.5.0", UNDECLARED), ("13.4.4-", "13.4.4", "Apache-2.0"))
+    }
+    for build in found.values():
+        again = render_variants(build.recipe, build.variant_files, "linux-64", build.narrow)
+        assert {dict(v.variant)["binding"] for v in again} == {a.version for a in build.artefacts}
+        assert len(again) == len(build.outputs)
+
+
 def test_what_was_not_published_is_left_out_with_the_reason(small_set: Set) -> None:
     planned = plan(small_set, Request(platforms=["win-arm64"]), TAGS)
     reasons = {x.id: x.reason for x in planned.left_out}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 
 from ctk import proposal, release, wheels
 from ctk.cli import app
+from ctk.components import PYTHON_PROJECTS
 from ctk.errors import BadValue, IndexUnavailable, NotPublished, OutOfDate, UnknownName
 from ctk.index import IndexFile
 from ctk.lock import Artefact, Component, Facts, ReleaseLock, load
@@ -102,19 +104,28 @@ def test_a_higher_build_tag_wins() -> None:
     assert wheels.wheel_for([offer("")], "win-arm64") is None
 
 
-def test_the_newest_consistent_set_of_python_projects_is_locked(run: Run, here: Workspace, index: FakeIndex) -> None:
+def test_the_newest_of_each_python_project_is_locked_and_what_goes_with_the_others(
+    run: Run, here: Workspace, index: FakeIndex
+) -> None:
     run("add", "python-13", "--write")
     assert sorted(snapshot(here)) == ["python-13.lock", "python-13.yaml"]
     lock = load(here.variants / "python-13.lock")
     assert {name: c.version for name, c in lock.components.items()} == {
-        "cuda-bindings": "13.4.4",  # cuda-python does not accept 13.5.0
-        "cuda-cccl": "1.2.1",  # 1.2.2 wants newer bindings, in an extra that its cu13 names
-        "cuda-core": "1.2.2",  # 1.2.3 does not accept these bindings, cuda-python not 1.3.0
-        "cuda-pathfinder": "1.9.0",  # numba-cuda does not accept 1.10.0; 1.9.4 does not run on 3.11
+        "cuda-bindings": "13.5.0",
+        "cuda-bindings-13.4.4": "13.4.4",  # cuda-python does not accept 13.5.0
+        "cuda-cccl": "1.2.2",
+        "cuda-cccl-1.2.1": "1.2.1",  # 1.2.2 wants newer bindings, in an extra that its cu13 names
+        "cuda-core": "1.3.0",
+        "cuda-core-1.2.2": "1.2.2",  # 1.2.3 does not accept any of these bindings, cuda-python not 1.3.0
+        "cuda-pathfinder": "1.10.0",
+        "cuda-pathfinder-1.9.0": "1.9.0",  # numba-cuda does not accept 1.10.0; 1.9.4 does not run on 3.11
         "cuda-python": "13.4.4",
-        "numba-cuda": "0.30.4",  # 0.31.0 does not accept this cuda-core; 0.32.0 has no wheel for our Pythons
-        "numba-cuda-mlir": "0.5.1",  # cuda-cccl does not accept 0.6.0
+        "numba-cuda": "0.30.4",  # 0.31.0 accepts no cuda-core that there is; 0.32.0 has no wheel for our Pythons
+        "numba-cuda-mlir": "0.6.0",
+        "numba-cuda-mlir-0.5.1": "0.5.1",  # cuda-cccl does not accept 0.6.0
     }
+    assert {c.name for c in lock.components.values()} == set(PYTHON_PROJECTS)
+    assert 'cuda_bindings:\n  - "13.5.0"\n  - "13.4.4"\n' in (here.variants / "python-13.yaml").read_text()
     bindings = lock.components["cuda-bindings"].artefacts
     assert list(bindings) == [f"{subdir}-{tag}" for subdir in PLATFORMS for tag in ("cp311", "cp314t")]
     assert [target for target, artefact in bindings.items() if artefact is None] == ["win-arm64-cp311"]
@@ -199,7 +210,11 @@ def test_a_damaged_lock_is_replaced(run: Run, here: Workspace, index: FakeIndex)
 def test_a_set_without_a_solution_names_the_project(run: Run, here: Workspace, index: FakeIndex) -> None:
     index.projects["numba-cuda"] = {}
     add_extension(index, "numba-cuda", "0.31.0", ["cuda-core<1"])
-    with pytest.raises(NotPublished, match=r"no numba-cuda.* goes with cuda-python 13.4.4, cuda-bindings 13.4.4"):
+    with pytest.raises(NotPublished, match=r"no numba-cuda that can be used; 0.31.0: .* no cuda-core<1 for Python"):
+        run("add", "python-13", "--write")
+    index.projects["numba-cuda"] = {}
+    add_extension(index, "numba-cuda", "0.31.0", ["cuda-core>=1.3"])
+    with pytest.raises(NotPublished, match=r"no numba-cuda for .* goes with cuda-python 13.4.4, cuda-bindings 13.4.4"):
         run("add", "python-13", "--write")
     assert snapshot(here) == {}
 
@@ -304,7 +319,8 @@ def test_check_says_what_is_newer(run: Run, here: Workspace, index: FakeIndex) -
     rows = cells(shown)
     assert ("cuda-13.4", "cuda-toolkit", "13.4.3", "13.4.3", "13.4.3", "up to date") in rows
     assert ("cuda-12.9", "cuda-toolkit", "-", "12.9.2.0", "12.9.2.0", "not locked") in rows
-    held = ("python-13", "cuda-bindings", "13.4.4", "13.4.4", "13.5.0", "up to date; the newest does not fit the set")
+    assert ("python-13", "cuda-bindings", "13.5.0", "13.5.0", "13.5.0", "up to date") in rows
+    held = ("python-13", "numba-cuda", "0.30.4", "0.30.4", "0.32.0", "up to date; the newest is held back")
     assert held in rows
 
     index.add_wheel("cuda-toolkit", "13.4.4", "py2.py3-none-any", requires=manifest_13())
@@ -317,6 +333,52 @@ def test_check_says_what_is_newer(run: Run, here: Workspace, index: FakeIndex) -
     assert "ctk release add 13.4 13.5 python-13 --write" in shown
     with pytest.raises(OutOfDate, match=r"newer files for cuda-13.4, cuda-13.5, python-13"):
         run("check", "--exit-code")
+
+
+def test_check_says_what_holds_the_newest_back_and_what_an_older_version_is_for(
+    run: Run, here: Workspace, index: FakeIndex
+) -> None:
+    run("add", "13.4", "--write")
+    index.add_wheel("cuda-pathfinder", "1.11.0", requires_python=">=3.12")
+    add_extension(index, "cuda-core", "1.4.0", ["cuda-pathfinder>=2"])
+    rows = {row["what"]: row for row in json.loads(run("check", "python-13", "--json"))["rows"]}
+    reasons = {what: (row["newest"], row["held_back"]) for what, row in rows.items() if row["held_back"]}
+    assert reasons == {
+        "numba-cuda": ("0.32.0", "0.32.0: it has no wheel for Python cp311, cp314t on " + ", ".join(PLATFORMS)),
+        "cuda-pathfinder": ("1.11.0", "1.11.0: it requires Python >=3.12, and is to run on cp311 too"),
+        "cuda-core": (
+            "1.4.0",
+            "1.4.0: the package index has no cuda-pathfinder>=2 for Python cp311, cp314t"
+            " that goes with cuda-core 1.4.0",
+        ),
+    }
+    assert {what: row["older"] for what, row in rows.items() if row["older"]} == {
+        "cuda-bindings": {"13.4.4": ["cuda-python 13.4.4 requires cuda-bindings~=13.4.4"]},
+        "cuda-cccl": {"1.2.1": ["cuda-cccl 1.2.2 requires cuda-bindings<14,>=13.5, and cuda-bindings 13.4.4 is there"]},
+        "cuda-core": {"1.2.2": ["cuda-python 13.4.4 requires cuda-core~=1.2.0"]},
+        "cuda-pathfinder": {"1.9.0": ["numba-cuda 0.30.4 requires cuda-pathfinder<1.9.5"]},
+        "numba-cuda-mlir": {
+            "0.5.1": [
+                "cuda-cccl 1.2.1 requires numba-cuda-mlir<0.6,>=0.5",
+                "cuda-cccl 1.2.2 requires numba-cuda-mlir<0.6,>=0.5",
+            ]
+        },
+    }
+    shown = " ".join(run("check", "python-13").split())
+    assert "python-13: cuda-core 1.4.0 is held back; 1.4.0: the package index has no cuda-pathfinder>=2" in shown
+    assert "13.4.4 is there beside 13.5.0: cuda-python 13.4.4 requires cuda-bindings~=13.4.4" in shown
+
+
+def test_an_older_version_that_has_to_be_beside_the_newest_is_newer_than_a_lock_without_it(
+    run: Run, here: Workspace, index: FakeIndex
+) -> None:
+    run("add", "13.4", "--write")
+    assert "to lock them" not in run("check", "python-13")
+    index.projects["cuda-python"] = {}
+    index.add_wheel("cuda-python", "12.9.10", requires=["cuda-bindings~=12.9.10"])
+    index.add_wheel("cuda-python", "13.4.3", requires=["cuda-bindings~=13.4.2,<13.4.4"])
+    rows = {row["what"]: row for row in json.loads(run("check", "python-13", "--json"))["rows"]}
+    assert rows["cuda-bindings"]["is_newer"] and list(rows["cuda-bindings"]["older"]) == ["13.4.3"]
 
 
 def test_check_of_a_release_that_left_the_index_says_so(run: Run, here: Workspace, index: FakeIndex) -> None:
@@ -332,7 +394,7 @@ def test_list_counts_artefacts_and_shows_facts(run: Run, here: Workspace, index:
     measured(here)
     rows = cells(run("list"))
     assert ("13.4.3", "7", "0", "0", "7", "7", "7", "6", "6") in rows  # no recipe, no written list
-    assert ("python-13", "7", "10", "10", "10", "5", "2") in rows
+    assert ("python-13", "12", "18", "18", "18", "9", "3") in rows
     assert ("13.4.3", "7.5 to 12.1", "9.4") in rows
 
 

@@ -15,8 +15,8 @@ import zstandard
 from ctk.check.problem import Problem
 from ctk.platforms import NOARCH
 from ctk.publishing.attesting import SIDECAR
-from ctk.publishing.cleaning import HISTORY, UNUSED
-from ctk.publishing.index_files import COMPRESSED, FILES, REPODATA, RUN_EXPORTS
+from ctk.publishing.cleaning import HISTORY, UNUSED, times
+from ctk.publishing.index_files import COMPRESSED, FILES, REPODATA, RUN_EXPORTS, TIME, milliseconds
 
 _LARGEST = 1 << 30  # bytes; no index is as large
 _SIDECAR = re.compile(rf"(.+\.conda){re.escape(SIDECAR)}(\.[0-9a-f]{{64}})?")
@@ -51,6 +51,7 @@ def look(channel: Path) -> Seen:
         problems += reader.problems
     if not any(folder.name == NOARCH for folder in subdirs):
         problems.append(Problem(f"{NOARCH}/{REPODATA}", "index", "is not there; clients refuse a channel without it"))
+    problems += _times(channel, records)
     problems += _strays(channel, subdirs, records, exports)
     return Seen(records, exports, tuple(problems))
 
@@ -111,6 +112,20 @@ class _Reader:
 
     def _note(self, name: str, what: str) -> None:
         self.problems.append(Problem(f"{self._folder.name}/{name}", "index", what))
+
+
+def _times(channel: Path, records: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
+    """Times of publication (CEP 47) that are none, or not what the history of a published folder says."""
+    noted = times(channel)
+    for name, record in records.items():
+        stated, made = record.get(TIME), record.get("timestamp")
+        if stated is not None and type(stated) is not int:
+            yield Problem(name, "index", f"its {TIME} is {stated!r}, and no number of milliseconds")
+        elif name in noted and stated != milliseconds(noted[name]):
+            said = "has no" if stated is None else f"says {stated} as its"
+            yield Problem(name, "index", f"repodata {said} {TIME}, and it was published first at {noted[name]}")
+        elif stated is not None and type(made) is int and stated < made:
+            yield Problem(name, "index", f"its {TIME} is {stated}, before the package was made ({made})")
 
 
 def _strays(

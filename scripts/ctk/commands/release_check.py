@@ -56,6 +56,9 @@ def check_command(
     )
     columns = ("release", "what", "locked", "would lock", "newest", "verdict")
     reporter.table("locks and the package index", columns, [row.cells for row in shown])
+    for row in shown:
+        for sentence in row.reasons:
+            reporter.line(sentence)
     if states:
         _show_states(states, reporter)
     if changed:

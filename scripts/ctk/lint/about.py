@@ -125,8 +125,9 @@ class LicenceIsTheArtefacts(TreeCheck):
     def check(self, tree: Tree) -> Iterator[Problem]:
         found: dict[tuple[str, str, str, str], dict[str, None]] = {}
         for build in tree.builds:
-            for name, declared in build.licenses.items():
-                texts = tree.locks_by_name[build.lock].components[name].license_texts
+            lock = tree.locks_by_name[build.lock]
+            for component in {c.name: c for a in build.artefacts if (c := lock.component_of(a))}.values():
+                name, declared, texts = component.name, component.license, component.license_texts
                 for output in build.outputs:
                     if not _fits(output.license, declared, [text in tree.open_texts for text in texts]):
                         key = (build.recipe.name, output.license, name, declared)

@@ -75,13 +75,13 @@ class LockCoversItsTargets(LockCheck):
             return
         pythons = [f"{subdir}-{tag}" for subdir in PLATFORMS for tag in tree.python_tags]
         expected = [list(PLATFORMS)] if lock.lock.is_ctk else [[NOARCH], pythons]
-        for component in lock.lock.components.values():
-            place = ("components", component.name, "artefacts")
+        for name, component in lock.lock.components.items():
+            place = ("components", name, "artefacts")
             if list(component.artefacts) not in expected:
                 lost = sorted(set(expected[-1]) - set(component.artefacts))
-                yield lock.problem(place, f"{component.name} says nothing of {', '.join(lost) or 'the platforms'}")
+                yield lock.problem(place, f"{name} says nothing of {', '.join(lost) or 'the platforms'}")
             if not any(component.artefacts.values()):
-                yield lock.problem(place, f"{component.name} has no artefact at all")
+                yield lock.problem(place, f"{name} has no artefact at all")
 
 
 class ArtefactFitsItsTarget(LockCheck):
@@ -103,9 +103,9 @@ class LicenceTextIsThere(LockCheck):
     fix = "ctk release add RELEASE --write, and look into the wheel where it finds none"
 
     def check(self, lock: LockFile, tree: Tree) -> Iterator[Problem]:
-        for component in lock.lock.components.values() if lock.lock and lock.lock.name != "downstream" else ():
+        for name, component in lock.lock.components.items() if lock.lock and lock.lock.name != "downstream" else ():
             if not component.license_texts and any(component.artefacts.values()):
-                yield lock.problem(("components", component.name), f"{component.name} has no licence text")
+                yield lock.problem(("components", name), f"{name} has no licence text")
 
 
 class FactsAreMeasured(LockCheck):

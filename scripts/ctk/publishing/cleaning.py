@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from ctk import notes
 from ctk.durable import replace_file
 from ctk.history import History, save
 from ctk.publishing.attesting import SIDECAR
 from ctk.publishing.index_files import read_index
 
 HISTORY = ".history"
-STATES, NAMES, UNUSED = "history.json", "names.json", "unused.json"
+STATES, NAMES, TIMES, UNUSED = "history.json", "names.json", "published.json", "unused.json"
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,19 @@ def clean(folder: Path, history: History, shown: set[str], keep: Keep, now: date
     return old
 
 
+def times(folder: Path) -> dict[str, str]:
+    """``subdir/file`` -> when it came into the index of a published folder first, as ISO 8601, where that is noted."""
+    found = notes.read(folder / HISTORY / TIMES)
+    return {name: text for name, text in found.items() if _is_moment(text)} if isinstance(found, dict) else {}
+
+
+def _is_moment(text: object) -> bool:
+    try:
+        return isinstance(text, str) and datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
+
+
 def read_notes(file: Path) -> dict[str, str]:
     """Notes about packages by name; none where there is no file."""
     try:
@@ -72,6 +86,6 @@ def read_notes(file: Path) -> dict[str, str]:
         return {}
 
 
-def write_notes(file: Path, notes: Mapping[str, str]) -> None:
+def write_notes(file: Path, noted: Mapping[str, str]) -> None:
     """Writes notes; a reader sees the old ones or the new ones."""
-    replace_file(file, json.dumps(notes, indent=1, sort_keys=True).encode())
+    replace_file(file, json.dumps(noted, indent=1, sort_keys=True).encode())

@@ -8,9 +8,11 @@ rename. What a reader may rely on at any moment, whichever run was killed when:
 - A package stays for days after the last index that names it is gone, for readers who hold that index.
 - A package file name that was in the folder once is never given to other content.
 
+- A record says when its package came into this index first (CEP 47), and never another time.
+
 What the folder needs for that is in ``.history``: the index files of its states, the names that were ever used with
-their sha256, and since when a package is not used. A killed run leaves the state before it in place, or a mixture as
-above; the next run finishes the work.
+their sha256, when each was first in the index, and since when a package is not used. A killed run leaves the state
+before it in place, or a mixture as above; the next run finishes the work.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from ctk.errors import Busy, ChannelBroken, PublishFailed, UnknownName
 from ctk.history import History, State, load, save
 from ctk.publish import in_order
 from ctk.publishing.attesting import Attester, attach
-from ctk.publishing.cleaning import HISTORY, NAMES, STATES, Keep, clean, read_notes, write_notes
+from ctk.publishing.cleaning import HISTORY, NAMES, STATES, TIMES, Keep, clean, read_notes, times, write_notes
 from ctk.publishing.index_files import FILES, ChannelIndex, put_in_place, read_index, shows, write_index
 from ctk.publishing.names import clashes, refuse
 
@@ -78,7 +80,7 @@ class Folder:
 
     def index(self, state: int | None) -> ChannelIndex:
         """The index of a kept state."""
-        return ChannelIndex() if state is None else read_index(self.path / HISTORY / str(state))
+        return ChannelIndex() if state is None else self._state(state).dated(self.times())
 
     def names(self) -> dict[str, str]:
         """Every name that was ever used -> sha256; what a killed run left without noting it is read."""
@@ -87,6 +89,21 @@ class Folder:
         there = {f"{p.parent.name}/{p.name}" for p in self.path.glob("*/*.conda") if not p.name.startswith(".")}
         unknown = there - noted.keys() - indexed.keys()
         return {**{name: file_sha256(self.path / name) for name in sorted(unknown)}, **indexed, **noted}
+
+    def times(self) -> dict[str, str]:
+        """``subdir/file`` -> when it came into the index first.
+
+        As noted; else as the index says it, where a run was killed before it noted that; else, of what was published
+        before times were noted, when the oldest kept state that names it was made.
+        """
+        noted, visible = times(self.path), self._visible()
+        if noted and visible.names().keys() <= noted.keys():
+            return noted
+        found: dict[str, str] = {}
+        for state in self.history().states:
+            index = self._state(state.number)
+            found = {**dict.fromkeys(index.names(), state.made), **index.times(), **found}
+        return {**found, **visible.times(), **noted}
 
     def publish(
         self,
@@ -124,7 +141,8 @@ class Folder:
                 if name in sha256 and self._put(channel / name, name, sha256[name]):
                     added.append(name)
                 progress(name)
-            wanted = before | fresh
+            published = {**dict.fromkeys(fresh.names(), self.now().isoformat(timespec="milliseconds")), **self.times()}
+            wanted = before | fresh.dated(published)
             if exact:
                 wanted = wanted.without(wanted.names().keys() - ours.names().keys())
             if attester:
@@ -134,6 +152,7 @@ class Folder:
                 history = self._new_state(history, wanted)
             self._show(wanted)
             save(history, self.path / HISTORY / STATES)
+            write_notes(self.path / HISTORY / TIMES, published)
             left = sorted(before.names().keys() - wanted.names().keys())
             deleted = clean(self.path, history, set(wanted.names()), self.keep, self.now())
             return Published(
@@ -165,6 +184,9 @@ class Folder:
             self._show(index)
             save(replace(history, current=state.number), self.path / HISTORY / STATES)
             return state
+
+    def _state(self, number: int) -> ChannelIndex:
+        return read_index(self.path / HISTORY / str(number))
 
     @contextmanager
     def _held(self) -> Iterator[None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,9 @@ from ctk.platforms import NOARCH
 
 REPODATA, COMPRESSED, RUN_EXPORTS = "repodata.json", "repodata.json.zst", "run_exports.json"
 FILES = (RUN_EXPORTS, COMPRESSED, REPODATA)
+TIME = "indexed_timestamp"
+"""In a record: when the package came into the index of its channel first, in milliseconds since 1970 (CEP 47)."""
+_LATEST = 1 << 42  # milliseconds, in the year 2109
 Records = Mapping[str, Mapping[str, Any]]
 
 
@@ -43,12 +47,39 @@ class ChannelIndex:
         }
         return ChannelIndex(records, self.run_exports)
 
+    def times(self) -> dict[str, str]:
+        """``subdir/file`` -> when it came into the index first, where its record says so (CEP 47), as ISO 8601."""
+        found = {f"{s}/{file}": record.get(TIME) for s, files in self.records.items() for file, record in files.items()}
+        return {name: _text(time) for name, time in found.items() if type(time) is int and 0 < time < _LATEST}
+
+    def dated(self, times: Mapping[str, str]) -> ChannelIndex:
+        """With the time of each package that `times` has; the other records are as they were."""
+        records = {
+            subdir: {
+                file: {**record, TIME: milliseconds(times[f"{subdir}/{file}"])}
+                if f"{subdir}/{file}" in times
+                else record
+                for file, record in files.items()
+            }
+            for subdir, files in self.records.items()
+        }
+        return ChannelIndex(records, self.run_exports)
+
     def __or__(self, newer: ChannelIndex) -> ChannelIndex:
         """Both; where both have a package, the record of `self`: it may name attestations that the other does not."""
         return ChannelIndex(_both(self.records, newer.records), _both(self.run_exports, newer.run_exports))
 
     def __len__(self) -> int:
         return sum(map(len, self.records.values()))
+
+
+def milliseconds(text: str) -> int:
+    """A moment of ISO 8601 as records state it."""
+    return round(datetime.fromisoformat(text).timestamp() * 1000)
+
+
+def _text(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
 
 
 def _both(first: Mapping[str, Records], second: Mapping[str, Records]) -> dict[str, Records]:

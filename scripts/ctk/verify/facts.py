@@ -20,7 +20,9 @@ def facts(locks: Iterable[ReleaseLock]) -> Facts:
     """
     toolkits, python_sets = [], {}
     for lock in locks:
-        published = {name: _targets(component) for name, component in lock.components.items()}
+        published: dict[str, frozenset[str]] = {}
+        for component in lock.components.values():  # of a project in several versions, what any of them is there for
+            published[component.name] = published.get(component.name, frozenset()) | _targets(component)
         if not lock.is_ctk:
             python_sets[lock.major] = PythonSet(lock.major, published)
             continue
