@@ -54,8 +54,7 @@ def variant_keys(lock: ReleaseLock) -> dict[str, list[str]]:
     if lock.facts:
         keys |= {
             "cuda_arch": [*lock.facts.gpu_architectures],
-            "cuda_arch_min": [lock.facts.gpu_architectures[0]],
-            "cuda_arch_max": [lock.facts.gpu_architectures[-1]],
+            "cuda_arch_set": ["|".join(lock.facts.gpu_architectures)],
             "ptx_isa": [lock.facts.ptx_isa],
         }
     return keys

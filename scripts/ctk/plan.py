@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from packaging.version import Version
+
 from ctk.dag import Build, in_order
 from ctk.errors import RecipeError, UnknownName
 from ctk.exclusions import Exclusion
@@ -119,17 +121,20 @@ def plan(what: Set, request: Request, python_tags: Sequence[str]) -> Plan:
         _choose("Python", {_python_name(t): t for t in python_tags}, map(_python_name, request.pythons)).values()
     )
     every = [lock for lock, _ in what.locks.values()]
+    chosen = [what.locks[name][0] for name in locks]
     made: dict[str, Build] = {}
     packages: dict[str, str] = {}
     left_out: dict[str, LeftOut] = {}
-    for lock_name in locks:
-        lock, variant_file = what.locks[lock_name]
-        left_out.update({entry.id: entry for entry in _not_there(lock, what.exclusions)})
+    for lock_name, (lock, variant_file) in what.locks.items():
+        files = (*what.build_config, variant_file)
+        if lock_name in locks:
+            left_out.update({entry.id: entry for entry in _not_there(lock, what.exclusions)})
         for recipe in recipes.values():
             if not _belongs(recipe, lock, every):
                 continue
+            if lock_name not in locks and not _serves(recipe, lock, files, subdirs, chosen):
+                continue
             for subdir in subdirs:
-                files = (*what.build_config, variant_file)
                 for group in _groups(recipe, lock, every, files, subdir):
                     if isinstance(group, LeftOut):
                         left_out.setdefault(group.id, group)
@@ -190,6 +195,21 @@ def _belongs(recipe: Recipe, lock: ReleaseLock, locks: Iterable[ReleaseLock]) ->
     """Whether a lock has every lock key that the recipe needs; one that needs none is the same for all of them."""
     known = {key for other in locks for key in _keys(other)}
     return recipe.names_needed & known <= _keys(lock)
+
+
+def _serves(
+    recipe: Recipe, lock: ReleaseLock, files: tuple[Path, ...], subdirs: Iterable[str], chosen: Iterable[ReleaseLock]
+) -> bool:
+    """Whether what a recipe makes of a release is for a chosen older one as well, which has none or none usable.
+
+    It then comes along with that one. Its packages say so: their tie begins at an older minor, as 12.3's at ``>=12.0``.
+    """
+    if not lock.is_ctk or "oldest" not in recipe.names_used:
+        return False
+    depends = {spec for subdir in subdirs for output in render(recipe, files, subdir) for spec in output.depends}
+    begins = {Version(match[1]) for spec in depends if (match := re.match(r"cuda-version >=(\d+\.\d+),", spec))}
+    minors = [Version(other.minor) for other in chosen if other.is_ctk]
+    return any(begin <= minor < Version(lock.minor) for begin in begins for minor in minors)
 
 
 def _keys(lock: ReleaseLock) -> frozenset[str]:
