@@ -13,3 +13,7 @@ sed -i "s|@PREFIX@|$PREFIX|g" "$PREFIX/lib/$FOLDER"/_sysconfig*
 if grep -q dist-packages "$PREFIX/lib/$FOLDER/site.py"; then
   ln -s site-packages "$PREFIX/lib/$FOLDER/dist-packages"
 fi
+
+# Valid by the source's hash, and naming files relative to the prefix: equal bytes. What has the prefix in it is left out.
+"$PREFIX/bin/$FOLDER" -I -S -B -W ignore -m compileall -q -x '/_sysconfig' --invalidation-mode checked-hash -s "$PREFIX" \
+  "$PREFIX/lib/$FOLDER"

@@ -23,6 +23,8 @@ from ctk import completion, interrupt, output
 from ctk.errors import BadValue, CtkError, Stopped
 
 SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
+VERBATIM = "-- COMMAND [ARG]..."
+"""An argument of that name is another program's command line: its words may be empty."""
 _EXAMPLES = re.compile(r"^Examples?: *", re.M)
 
 
@@ -98,7 +100,7 @@ class Command(TyperCommand):
         if not ctx.resilient_parsing:
             given, _, _ = self.make_parser(ctx).parse_args(args=words)
             for param in self.get_params(ctx):
-                if _is_empty(given.get(param.name)):
+                if param.metavar != VERBATIM and _is_empty(given.get(param.name)):
                     is_option = param.param_type_name == "option"
                     name = max(param.opts, key=len) if is_option else (param.metavar or param.name.upper()).strip("[]")
                     raise BadValue(f"{name} is empty", f"leave it out, or see {ctx.command_path} --help")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import os
+import subprocess
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,12 @@ from ctk import notes
 from ctk.coroutines import run
 from ctk.disk import disk_errors
 from ctk.errors import BadValue
+from ctk.platforms import this_platform
 from ctk.solve import Pick
+
+RUNNER = Path(__file__).parent / "packing" / "run-in-environment"
+"""Runs a command in the environment that it lies in; packs have it as well."""
+_BYTECODE = Path(__file__).with_name("bytecode.py")
 
 
 @dataclass(frozen=True)
@@ -35,8 +42,12 @@ class Environment:
     @property
     def python(self) -> Path:
         """Its interpreter."""
-        windows = self.pick.scenario.subdir.startswith("win-")
-        return self.prefix / ("python.exe" if windows else "bin/python")
+        return python_of(self.prefix, self.pick)
+
+
+def python_of(prefix: Path, pick: Pick) -> Path:
+    """The interpreter of the environment that a pick is installed in."""
+    return prefix / ("python.exe" if pick.scenario.subdir.startswith("win-") else "bin/python")
 
 
 def check(prefix: Path) -> None:
@@ -53,13 +64,31 @@ def check(prefix: Path) -> None:
         raise BadValue(f"{prefix} holds files and is no environment: it has no conda-meta", step)
 
 
-def create(pick: Pick, prefix: Path, cache: Path) -> Environment:
-    """Makes an environment hold exactly the packages of a pick.
+def check_is_there(prefix: Path) -> None:
+    """Refuses what is no environment.
+
+    Raises:
+        BadValue: There is none.
+    """
+    if not (prefix / "conda-meta").is_dir():
+        what = "has no conda-meta" if prefix.is_dir() else "is no folder" if prefix.exists() else "is not there"
+        raise BadValue(f"{prefix} is no environment: it {what}", "name one, or make it: ctk env create")
+
+
+def command_in(prefix: Path, command: Sequence[str]) -> list[str]:
+    """The words that run a command in an environment, activated, whether it has the script for it or not."""
+    # With -c, the word after the script is $0, from which the script takes its place.
+    return ["sh", "-c", RUNNER.read_text(encoding="utf-8"), str(prefix / "bin" / RUNNER.name), *command]
+
+
+def create(pick: Pick, prefix: Path, cache: Path, say: Callable[[str], None] = lambda text: None) -> Environment:
+    """Makes an environment hold exactly the packages of a pick, with bytecode, and lets shells activate it.
 
     Args:
         pick: What to install.
         prefix: Where.
         cache: Where unpacked packages are kept, hard-linked into environments.
+        say: Told what the environment goes without.
 
     Raises:
         NoSpace: The disk is full; run again to continue.
@@ -71,8 +100,12 @@ def create(pick: Pick, prefix: Path, cache: Path) -> Environment:
     with disk_errors(prefix.parent):
         note.parent.mkdir(parents=True, exist_ok=True)  # first of all: what a run leaves half made can be told by it
         note.unlink(missing_ok=True)
+        _forget_bytecode(prefix)
     install(pick, prefix, cache)
+    if why := compile_modules(pick, prefix):
+        say(f"without bytecode, so that Python starts slower: {why}")
     with disk_errors(prefix.parent):
+        _write_activation(pick, prefix)
         # conda's own list of files in conda-meta ignores names it does not know.
         note.write_text(json.dumps(wanted, indent=1))
     return Environment(prefix, pick, True)
@@ -86,6 +119,46 @@ def install(pick: Pick, prefix: Path, cache: Path) -> None:
     """
     with disk_errors(prefix.parent):
         run(_install(pick, prefix, cache))
+
+
+def compile_modules(pick: Pick, prefix: Path) -> str:
+    """Compiles what no package has compiled already, with the environment's own Python; returns why it could not."""
+    python = python_of(prefix, pick)
+    if not python.exists():
+        return ""
+    if pick.scenario.subdir != this_platform():
+        return f"a Python for {pick.scenario.subdir} does not run here"
+    words: list[str | Path] = [python, "-I", "-S", "-B", "-W", "ignore", _BYTECODE, prefix]
+    try:
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    except OSError as error:
+        return f"its Python does not start: {error.strerror}"
+    return f"its Python says {(done.stderr.splitlines() or ['nothing'])[-1]}" if done.returncode else ""
+
+
+def _forget_bytecode(prefix: Path) -> None:
+    """Removes what an earlier run compiled: of a package that goes it would stay, and its folders with it."""
+    own = {path for record in _installed(prefix) for path in map(str, record.get("files") or ())}
+    for folder in [*prefix.glob("lib/python3*/**/__pycache__"), *prefix.glob("Lib/**/__pycache__")]:
+        for file in folder.glob("*.pyc"):
+            if file.relative_to(prefix).as_posix() not in own:
+                file.unlink()
+        if not any(folder.iterdir()):
+            folder.rmdir()
+
+
+def _write_activation(pick: Pick, prefix: Path) -> None:
+    """The scripts that packs have: conda-pack's, which know where they are, and the one for a single command."""
+    from conda_pack.core import _scripts
+
+    if pick.record("conda"):  # it brings its own
+        return
+    for source, target in [*_scripts, (RUNNER, f"bin/{RUNNER.name}")]:
+        place = prefix / target
+        place.parent.mkdir(exist_ok=True)
+        place.unlink(missing_ok=True)
+        place.write_bytes(Path(os.fspath(source)).read_bytes())
+        place.chmod(0o755)
 
 
 async def _install(pick: Pick, prefix: Path, cache: Path) -> None:

@@ -163,7 +163,7 @@ STATIONS = (
     Station(
         "environment",
         "create, prove, pack",
-        ("environment", "packing", "proof", "prove"),
+        ("bytecode", "environment", "packing", "proof", "prove"),
         ("contents", "solve"),
         row=5,
         column=4,

@@ -1,22 +1,35 @@
-"""`ctk env create` and `ctk env pack`."""
+"""`ctk env create`, `ctk env run`, `ctk env check` and `ctk env pack`."""
 
 from __future__ import annotations
 
+import os
+import shlex
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ctk import output
+from ctk.command_line import VERBATIM
 from ctk.commands import channels
+from ctk.commands.doctor import as_json, table
 from ctk.commands.options import Base, Driver
 from ctk.commands.request import Arch, Platform, Python, Solved, Specs, ask
+from ctk.doctor.check import State, Where, look
+from ctk.doctor.environment import ENVIRONMENT_CHECKS, examined
 from ctk.environment import check as check_prefix
-from ctk.environment import create
+from ctk.environment import check_is_there, command_in, create
+from ctk.errors import NotReady
 from ctk.machine import Machine, machine
 from ctk.packing.pack import Order, Packed, check, pack
 from ctk.packing.parts import size_in_bytes
 from ctk.paths import workspace
 from ctk.report import Reporter, count, megabytes
+
+Prefix = Annotated[Path, typer.Argument(help="Folder of the environment.")]
 
 
 def create_command(
@@ -36,10 +49,66 @@ def create_command(
     where, report, on = workspace(), Reporter(), machine(None, driver, arch)
     check_prefix(prefix.resolve())
     asked = ask(specs, python, on, channels.installable(where, base, on.subdir))
-    made = create(asked.pick, prefix.resolve(), where.cache / "packages")
+    made = create(asked.pick, prefix.resolve(), where.cache / "packages", report.say)
     asked.show(report)
     report.result(prefix=str(made.prefix), changed=made.changed)
     report.line(f"{'created' if made.changed else 'unchanged'}: {made.prefix}")
+    place = shlex.quote(str(made.prefix))
+    report.line(f"to use it: ctk env run {place} -- COMMAND, or in bash and zsh: . {place}/bin/activate")
+
+
+def run_command(
+    prefix: Prefix,
+    command: Annotated[list[str], typer.Argument(metavar=VERBATIM, help="The command and its arguments, behind --.")],
+) -> None:
+    """Run a command in an environment, activated as conda does it: PATH, CONDA_PREFIX and the scripts of its packages.
+
+    It ends with the exit code of the command, and with 127 where there is no such command. Any conda environment will
+    do. With --json, what the command prints goes to stderr.
+
+    Example: ctk env run ./my-env -- python -c "import cuda.core"
+    """
+    check_is_there(prefix)
+    words = command_in(prefix.absolute(), command)
+    environment = dict(os.environ)
+    if environment.get("RATTLER_CACHE_DIR") == str(workspace().cache / "rattler"):
+        del environment["RATTLER_CACHE_DIR"]  # this program's own
+    if not output.mode().json:
+        sys.stdout.flush()
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and what is ignored stays so
+        os.execvpe(words[0], words, environment)  # signals and the exit code are the command's
+    code = subprocess.run(words, env=environment, stdout=sys.stderr, check=False).returncode
+    code = code if code >= 0 else 128 - code  # as shells have it for a signal
+    output.add({"prefix": str(prefix.absolute()), "command": command, "exit_code": code})
+    output.finish()
+    raise typer.Exit(code)
+
+
+def check_command(prefix: Prefix, driver: Driver = None, arch: Arch = None) -> None:
+    """Say what is wrong with an environment on this machine or another one, why it matters, and what to do.
+
+    Any conda environment will do. It fails when something is wrong; what is missing is worth knowing only.
+
+    Examples: ctk env check ./my-env
+    ctk env check $CONDA_PREFIX --driver 13.0 --arch 9.0
+    """
+    report = Reporter()
+    check_is_there(prefix)
+    found = examined(Where(workspace()), prefix.absolute(), driver, arch)
+    seen, on = look(ENVIRONMENT_CHECKS, found), found.machine
+    problems = [check.name for check, one in seen if one.state is State.PROBLEM]
+    report.result(
+        ok=not problems,
+        prefix=str(found.prefix),
+        machine={"platform": on.subdir, "driver": on.driver, "gpu": on.arch},
+        checks=[{**as_json(check, one), "why": check.why} for check, one in seen],
+    )
+    report.console.print(table(seen, why=True))
+    if problems:
+        raise NotReady(
+            f"{count(len(problems), 'problem')} in {prefix}: {', '.join(problems)}", "do what each line says"
+        )
+    report.line(f"nothing is wrong with {prefix} ({on.subdir}, {on.words})")
 
 
 def pack_command(

@@ -30,7 +30,12 @@ COMMANDS: Table = {
     ),
     "env": Folder(
         "Environments made from the channel.",
-        {"create": "environment:create_command", "pack": "environment:pack_command"},
+        {
+            "create": "environment:create_command",
+            "run": "environment:run_command",
+            "check": "environment:check_command",
+            "pack": "environment:pack_command",
+        },
     ),
     "site": Folder("The channel's site.", {"build": "site:build_command"}),
     "feedstock": Folder("Recipes as feedstocks of their own.", {"export": "feedstock:export_command"}),

@@ -65,6 +65,11 @@ class Check(ABC):
     @abstractmethod
     def look(self, where: Where) -> Seen: ...
 
+    @property
+    def why(self) -> str:
+        """What it is for."""
+        return " ".join((self.__doc__ or "").split())
+
 
 def ok(text: str) -> Seen:
     return Seen(State.OK, text)

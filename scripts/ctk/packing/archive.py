@@ -12,7 +12,7 @@ import os
 import re
 import stat
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -20,10 +20,10 @@ from urllib.parse import urlsplit, urlunsplit
 
 from conda_pack.core import CondaEnv, CondaPackException, Packer
 
+from ctk.environment import RUNNER
 from ctk.errors import PackFailed
 from ctk.solve import channel_name
 
-RUNNER = "bin/run-in-environment"
 _BLOCK = 4096
 
 
@@ -116,9 +116,19 @@ def write_archive(prefix: Path, target: BinaryIO, stamp: int) -> int:
                 f"conda-pack refuses the environment: {' '.join(str(error).split())}",
                 "see what the packages that it names hold; `ctk audit` looks into packages of the channel",
             ) from error
+        for path in _bytecode(prefix, {f.target for f in environment}, {record[0] for record in packer.prefixes}):
+            archive.add(str(prefix / path), path)
         # The last member: where it is, everything is.
-        archive.add_program(Path(__file__).with_name(Path(RUNNER).name), RUNNER)
+        archive.add_program(RUNNER, f"bin/{RUNNER.name}")
     return archive.kibibytes
+
+
+def _bytecode(prefix: Path, written: set[str], changed: set[str]) -> Iterator[str]:
+    """What conda-pack leaves out: bytecode that no package brings. A file that unpacking changes needs another."""
+    for file in sorted(prefix.glob("lib/python3*/**/__pycache__/*.pyc")):
+        path, module = file.relative_to(prefix), f"{file.name.rsplit('.', 2)[0]}.py"
+        if path.as_posix() not in written and (path.parent.parent / module).as_posix() not in changed:
+            yield path.as_posix()
 
 
 def forget_this_machine(prefix: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from ctk.disk import disk_errors
-from ctk.environment import install
+from ctk.environment import compile_modules, install
 from ctk.errors import BadValue, UnknownName
 from ctk.packing.archive import write_archive
 from ctk.packing.compression import check_compression, compressing
@@ -136,6 +136,8 @@ def pack(
     with _scratch(workspace) as scratch, _beside(order.file) as done:
         prefix = scratch / "env"
         install(pick, prefix, workspace.cache / "packages")
+        if why := compile_modules(pick, prefix):
+            say(f"bytecode is made where it is unpacked: {why}")
         glibc = needed_glibc(pick.records, prefix)
         say("packing")
         with disk_errors(order.file.parent):

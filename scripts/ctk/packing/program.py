@@ -59,6 +59,7 @@ def program(contents: Contents, parts: Sequence[Part], split: bool) -> bytes:
         "decompress": DECOMPRESS[contents.compression],
         "hashes": "\n".join(hashes),
         "settle": (_HERE / "settle.py").read_text(encoding="utf-8").rstrip("\n"),
+        "bytecode": (_HERE.parent / "bytecode.py").read_text(encoding="utf-8").rstrip("\n"),
     }
     text = (_HERE / "unpack.sh").read_text(encoding="utf-8")
     # In one pass, so that no value is taken for a name.

@@ -1,0 +1,252 @@
+"""An environment of `ctk env create` in use: its bytecode, its activation, and `ctk env run`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from packs import CLEAN, checkout, pack, pretend, unpack
+from tiny_packages import PLACEHOLDER, Tiny, application, pure
+
+from conftest import ROOT, ctk
+from ctk.paths import Workspace
+from ctk.platforms import this_platform
+
+pytestmark = pytest.mark.skipif(this_platform() != "linux-64", reason="the tiny packages are for linux-64")
+
+SITE = f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
+CHECKED_HASH = 3  # the flags of PEP 552
+
+
+@pytest.fixture(scope="module")
+def where(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    folder = Tiny(
+        "folder",
+        depends=("python",),
+        files={f"{SITE}/folder/__init__.py": b"x = 1\n", f"{SITE}/folder/broken.py": b"this is no Python\n"},
+    )
+    placed = Tiny(
+        "placed",
+        depends=("python",),
+        files={f"{SITE}/placed.py": f"home = {PLACEHOLDER!r}\n".encode()},
+        rewritten={f"{SITE}/placed.py": "text"},
+    )
+    return checkout(tmp_path_factory.mktemp("a checkout"), application(), pure(), folder, placed)
+
+
+def create(where: Workspace, prefix: Path, *specs: str) -> subprocess.CompletedProcess[str]:
+    words = ("env", "create", *specs, "--prefix", str(prefix), "--base", str(where.root / "base"))
+    return ctk(where, *words, check=True)
+
+
+@pytest.fixture(scope="module")
+def environment(where: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Under a path with a space."""
+    prefix = tmp_path_factory.mktemp("an environment") / "env"
+    create(where, prefix, "application", "folder", "placed")
+    return prefix
+
+
+def compiled(prefix: Path) -> dict[str, bytes]:
+    """Module -> its bytecode."""
+    found = prefix.rglob("__pycache__/*.pyc")
+    return {
+        path.name.partition(".")[0] if "__init__" not in path.name else path.parts[-3]: path.read_bytes()
+        for path in found
+    }
+
+
+def test_every_module_has_bytecode_that_is_valid_by_hash_and_names_no_folder(environment: Path) -> None:
+    found = compiled(environment)
+    assert found.keys() == {"pure", "folder", "placed"}  # and not what is no Python
+    for name, content in found.items():
+        assert content[4] == CHECKED_HASH, name
+        assert (str(environment).encode() in content) is (name == "placed"), "but for a module that has it as text"
+    assert f"{SITE}/pure.py".encode() in found["pure"]
+
+
+def test_a_read_only_environment_starts_from_bytecode(environment: Path) -> None:
+    code = "import sys; sys.dont_write_bytecode = True; sys.path.insert(0, sys.argv[1]); import pure"
+    words = [sys.executable, "-v", "-c", code, environment / SITE]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert f"matches {environment / SITE / 'pure.py'}" in done.stderr
+
+
+def test_of_a_package_that_goes_no_bytecode_and_no_folder_stays(where: Workspace, tmp_path: Path) -> None:
+    create(where, tmp_path / "env", "application", "folder")
+    assert (tmp_path / "env" / SITE / "folder" / "__pycache__").is_dir()
+    create(where, tmp_path / "env", "application")
+    assert not (tmp_path / "env" / SITE / "folder").exists()
+    assert compiled(tmp_path / "env").keys() == {"pure"}
+
+
+def test_a_python_that_does_not_run_is_said_and_the_environment_is_there(tmp_path: Path) -> None:
+    where = checkout(tmp_path / "c", application(), pure())
+    shutil.rmtree(tmp_path / "c" / "base")
+    python = Tiny(
+        "python", f"{sys.version_info.major}.{sys.version_info.minor}.0", files={"bin/python": b"#!/nowhere\n"}
+    )
+    checkout(tmp_path / "d", python)
+    shutil.copytree(tmp_path / "d" / "output" / "channel", tmp_path / "c" / "base")
+    done = create(where, tmp_path / "env", "application")
+    assert "without bytecode, so that Python starts slower: its Python does not start" in done.stderr
+    assert (tmp_path / "env" / "conda-meta" / "ctk.json").exists()
+
+
+def test_packs_have_bytecode_and_what_unpacking_changes_is_compiled_there(where: Workspace, tmp_path: Path) -> None:
+    done = pack(where, "application", "folder", "placed", "-o", str(tmp_path / "p.run"))
+    assert done.returncode == 0, done.stderr
+    skip = int((tmp_path / "p.run").read_bytes().partition(b"skip='")[2].partition(b"'")[0])
+    listing = f"tail -c +{skip} p.run | tar -tzf -"
+    names = subprocess.run(["sh", "-c", listing], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert "pure.cpython" in names and "placed.cpython" not in names
+    assert unpack(tmp_path / "p.run", tmp_path / "there").returncode == 0
+    found = compiled(tmp_path / "there")
+    assert found.keys() == {"pure", "folder", "placed"}
+    assert str(tmp_path / "there").encode() in found["placed"]
+    assert {content[4] for content in found.values()} == {CHECKED_HASH}
+
+
+def test_a_pack_for_another_platform_is_compiled_where_it_is_unpacked(tmp_path: Path) -> None:
+    arm = Tiny("application", subdir="linux-aarch64", depends=("python", "pure"), files={"lib/a": b"a"})
+    where = checkout(tmp_path, arm, pure(), subdir="linux-aarch64")
+    done = pack(where, "application", "--platform", "linux-aarch64", "-o", str(tmp_path / "p.run"))
+    assert "bytecode is made where it is unpacked: a Python for linux-aarch64 does not run here" in done.stderr
+    arms = pretend(tmp_path / "arm", uname="[ $1 = -m ] && echo aarch64 || echo Linux")
+    assert unpack(tmp_path / "p.run", tmp_path / "e", PATH=arms["PATH"]).returncode == 0
+    assert compiled(tmp_path / "e").keys() == {"pure"}
+
+
+ASK = 'echo "$CONDA_PREFIX|$CONDA_DEFAULT_ENV|$APPLICATION"; command -v hello'
+
+
+def answer(prefix: Path) -> list[str]:
+    return [f"{prefix}|{prefix}|active in {prefix}", f"{prefix}/bin/hello"]
+
+
+def test_a_command_runs_activated_wherever_the_environment_has_gone(
+    where: Workspace, environment: Path, tmp_path: Path
+) -> None:
+    assert ctk(where, "env", "run", str(environment), "--", "sh", "-c", ASK).stdout.splitlines() == answer(environment)
+    moved = tmp_path / "it was moved"
+    shutil.copytree(environment, moved, symlinks=True)
+    assert ctk(where, "env", "run", str(moved), "--", "sh", "-c", ASK).stdout.splitlines() == answer(moved)
+    own = subprocess.run([moved / "bin" / "run-in-environment", "sh", "-c", ASK], capture_output=True, text=True)
+    assert own.stdout.splitlines() == answer(moved)
+
+
+def test_any_conda_environment_will_do(where: Workspace, tmp_path: Path) -> None:
+    """Without a script of ours in it."""
+    (tmp_path / "env" / "conda-meta").mkdir(parents=True)
+    (tmp_path / "env" / "bin").mkdir()
+    done = ctk(where, "env", "run", str(tmp_path / "env"), "--", "sh", "-c", 'echo "$CONDA_PREFIX"; echo "$PATH"')
+    prefix, path = done.stdout.splitlines()
+    assert prefix == str(tmp_path / "env") and path.startswith(f"{prefix}/bin:")
+
+
+def test_the_exit_code_is_the_commands_and_so_are_its_words(where: Workspace, environment: Path) -> None:
+    script = 'printf "<%s>" "$@"; exit 7'
+    done = ctk(where, "env", "run", str(environment), "--", "sh", "-c", script, "sh", "", "a b", "--json")
+    assert (done.returncode, done.stdout, done.stderr) == (7, "<><a b><--json>", "")
+
+
+def test_nothing_of_this_program_is_in_the_commands_surroundings(where: Workspace, environment: Path) -> None:
+    """What Python ignores, a command would ignore as well."""
+    script = 'echo "${RATTLER_CACHE_DIR-unset}"; grep SigIgn /proc/$$/status'
+    done = ctk(where, "env", "run", str(environment), "--", "sh", "-c", script)
+    cache, ignored = done.stdout.splitlines()
+    assert cache == os.environ.get("RATTLER_CACHE_DIR", "unset")
+    assert not int(ignored.split()[1], 16) & 1 << (signal.SIGPIPE - 1)
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_is_the_commands(where: Workspace, environment: Path, tmp_path: Path, sent: signal.Signals) -> None:
+    """It is the same process, also where this one inherited an interrupt as ignored."""
+    own = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    code = f"{own}; from ctk.cli import main; main()"
+    said = (
+        f"trap 'echo came; exit 9' {sent.name.removeprefix('SIG')}; : >{tmp_path}/ready; while :; do sleep 0.05; done"
+    )
+    words = [sys.executable, "-c", code, "env", "run", str(environment), "--", "sh", "-c", said]
+    running = subprocess.Popen(
+        words, env={**os.environ, "CTK_ROOT": str(where.root)}, stdout=subprocess.PIPE, text=True
+    )
+    while not (tmp_path / "ready").exists():
+        assert running.poll() is None
+        time.sleep(0.02)
+    running.send_signal(sent)
+    assert running.communicate()[0] == "came\n"
+    assert running.returncode == 9
+
+
+def test_what_is_no_environment_and_a_command_that_is_not_there_are_said(
+    where: Workspace, environment: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    for place, words in (
+        (tmp_path, "has no conda-meta"),
+        (tmp_path / "x", "is not there"),
+        (tmp_path / "file", "is no folder"),
+    ):
+        for command in (("run", str(place), "--", "true"), ("check", str(place))):
+            done = ctk(where, "env", *command)
+            assert done.returncode == 2
+            assert words in done.stderr and "\nnext: " in done.stderr
+    for command in ("no-such-command", str(environment / "conda-meta" / "history")):
+        done = ctk(where, "env", "run", str(environment), "--", command)
+        assert done.returncode in (126, 127)
+        assert command in done.stderr
+    done = ctk(where, "env", "run", str(environment), "--", "no-such-command")
+    assert done.returncode == 127
+    assert done.stderr.startswith("error: there is no command no-such-command in ") and "\nnext: " in done.stderr
+
+
+def test_with_json_the_document_has_the_exit_code(where: Workspace, environment: Path) -> None:
+    script = "echo said; kill -TERM $$"
+    done = ctk(where, "--json", "env", "run", str(environment), "--", "sh", "-c", script)
+    assert json.loads(done.stdout) == {
+        "prefix": str(environment),
+        "command": ["sh", "-c", script],
+        "exit_code": 128 + signal.SIGTERM,
+    }
+    assert (done.returncode, done.stderr) == (128 + signal.SIGTERM, "said\n")
+
+
+@pytest.mark.parametrize(("shell", "script"), [("bash", "activate"), ("zsh", "activate"), ("fish", "activate.fish")])
+def test_shells_activate_it_as_they_do_packs(environment: Path, tmp_path: Path, shell: str, script: str) -> None:
+    if not shutil.which(shell):
+        pytest.skip(f"no {shell} on this machine")
+    moved = tmp_path / "it was moved"
+    shutil.copytree(environment, moved, symlinks=True)
+    code = f'. "{moved}/bin/{script}"; echo "$CONDA_PREFIX"; command -v hello'
+    done = subprocess.run([shell, "-c", code], env=CLEAN, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == [str(moved), f"{moved}/bin/hello"], done.stderr
+
+
+def test_the_last_line_says_how_to_use_it_and_is_true(where: Workspace, environment: Path) -> None:
+    done = create(where, environment, "application", "folder", "placed")
+    last = done.stdout.splitlines()[-1]
+    run, activate = last.removeprefix("to use it: ").split(", or in bash and zsh: ")
+    done = subprocess.run(["bash", "-c", f"{activate}; {ASK}"], env=CLEAN, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == f"{environment}/bin/hello"
+    bin_ = ROOT / ".venv" / "bin"
+    command = run.replace("COMMAND", f"sh -c {ASK!r}")
+    surroundings = {**CLEAN, "PATH": f"{bin_}:{CLEAN['PATH']}", "CTK_ROOT": str(where.root)}
+    if not (bin_ / "ctk").exists():
+        pytest.skip("ctk is installed elsewhere")
+    done = subprocess.run(["bash", "-c", command], env=surroundings, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == answer(environment)
+
+
+def test_a_package_that_brings_activation_keeps_its_own(tmp_path: Path, where: Workspace) -> None:
+    own = Tiny("conda", depends=("python",), files={"bin/activate": b"its own\n"})
+    made = checkout(tmp_path / "c", own)
+    create(made, tmp_path / "env", "conda")
+    assert (tmp_path / "env" / "bin" / "activate").read_text() == "its own\n"

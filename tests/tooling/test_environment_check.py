@@ -1,0 +1,337 @@
+"""`ctk env check`: for each check an environment that is whole and one that is not, and records that lie."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import ROOT, ctk
+from ctk import errors
+from ctk.doctor import environment
+from ctk.doctor.check import State, Where, look
+from ctk.doctor.environment import ENVIRONMENT_CHECKS, examined
+from ctk.lock import release_locks
+from ctk.paths import Workspace
+
+LOCKS = release_locks(Workspace(ROOT))
+SITE = "lib/python3.12/site-packages"
+NATIVE = {"depends": ["__cuda >=12.6"], "constrains": ["__cuda_arch >=5.0,<=9.0"]}
+COMPAT = {"constrains": ["__cuda >=12"]}
+
+
+class Made:
+    """An environment as conda's records have it.
+
+    Args:
+        prefix: Where it is made.
+    """
+
+    def __init__(self, prefix: Path) -> None:
+        self.prefix = prefix
+        (prefix / "conda-meta").mkdir(parents=True)
+        (prefix / "conda-meta" / "history").write_text("")
+
+    def package(self, name: str, version: str = "1.0", build: str = "0", **more: Any) -> Made:
+        record = {"name": name, "version": version, "build": build, "subdir": "linux-64", "depends": [], **more}
+        self.record(f"{name}-{version}-{build}.json", json.dumps(record))
+        return self
+
+    def record(self, file: str, text: str | bytes) -> Made:
+        (self.prefix / "conda-meta" / file).write_bytes(text.encode() if isinstance(text, str) else text)
+        return self
+
+    def toolkit(self, version: str, build: str, **rules: Any) -> Made:
+        return self.package("cuda-version", version, build, **rules)
+
+    def wheel(self, name: str, version: str, record: str = "", installer: str = "pip") -> Made:
+        info = self.prefix / SITE / f"{name}-{version}.dist-info"
+        info.mkdir(parents=True)
+        (info / "INSTALLER").write_text(f"{installer}\n")
+        (info / "RECORD").write_text(record)
+        return self
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
+    """An environment without a package. The release locks are read once for all tests."""
+    monkeypatch.setattr(environment, "release_locks", lambda where: LOCKS)
+    return Made(tmp_path / "an environment")
+
+
+def check(made: Made, driver: str = "12.6", arch: str | None = "9.0") -> dict[str, dict[str, str]]:
+    """What each check says on a machine that is described."""
+    seen = look(ENVIRONMENT_CHECKS, examined(Where(Workspace(ROOT)), made.prefix, driver, arch))
+    for check, one in seen:
+        assert one.text and check.why and (one.state is State.OK or one.step)
+    return {c.name: {"state": str(one.state), "found": one.text, "step": one.step} for c, one in seen}
+
+
+def states(found: dict[str, dict[str, str]]) -> dict[str, str]:
+    """Those that are not content."""
+    return {name: one["state"] for name, one in found.items() if one["state"] != "ok"}
+
+
+def test_a_whole_environment_is_in_order(made: Made) -> None:
+    files = [f"{SITE}/cuda_bindings-12.9.4.dist-info/{name}" for name in ("INSTALLER", "RECORD")]
+    made.toolkit("12.6", "native_100", **NATIVE).wheel("cuda_bindings", "12.9.4", installer="conda")
+    rules = ["cuda-version >=12,<13.0a0 native_*", "cuda-nvrtc >=12,<13.0a0", "python_abi 3.12.* *_cp312"]
+    made.package("cuda-bindings", "12.9.4", "cuda12_py312h1_0", depends=rules, files=files)
+    made.package("cuda-nvrtc", "12.6.85", depends=["cuda-version >=12.6,<12.7.0a0"]).package(
+        "python_abi", "3.12", "8_cp312"
+    )
+    found = check(made)
+    assert states(found) == {}
+    assert found["CUDA major"]["found"] == "12"
+    assert found["native toolkit"]["found"] == "toolkit 12.6 native"
+
+
+def test_an_environment_without_cuda_is_in_order(made: Made) -> None:
+    made.package("numpy").wheel(
+        "nvidia_cuda_nvrtc_cu12", "12.6.77", "nvidia/cuda_nvrtc/lib/libnvrtc.so.12,sha256=x,1\n"
+    )
+    assert states(check(made)) == {}
+
+
+RECORD = "nvidia/cuda_nvrtc/lib/libnvrtc.so.12,sha256=x,1\n"
+
+
+def test_libraries_of_wheels_beside_condas_are_found(made: Made) -> None:
+    made.toolkit("12.6", "native_100", **NATIVE).wheel("nvidia_cuda_nvrtc_cu12", "12.6.77", RECORD)
+    made.wheel("nvidia_ml_py", "13.0", "pynvml.py,sha256=x,1\n").wheel("requests", "2.0", "requests/__init__.py,,\n")
+    found = check(made)
+    assert states(found) == {"wheels of pip": "problem"}
+    assert "nvidia-cuda-nvrtc-cu12 12.6.77" in found["wheels of pip"]["found"]
+    step = found["wheels of pip"]["step"]
+    assert shlex.split(step)[:6] == ["ctk", "env", "run", str(made.prefix), "--", "python"]
+    assert step.endswith("pip uninstall --yes nvidia-cuda-nvrtc-cu12")
+
+
+@pytest.mark.parametrize("version", ["12.9.4", "12.9.3"])
+def test_a_project_that_pip_put_in_condas_place_is_found(made: Made, version: str) -> None:
+    """Of the same version too: its files then have other contents than conda's record says."""
+    info = f"{SITE}/cuda_bindings-12.9.4.dist-info"
+    paths = [{"_path": f"{info}/INSTALLER", "sha256": hashlib.sha256(b"conda\n").hexdigest()}]
+    made.toolkit("12.6", "native_100", **NATIVE)
+    made.package("cuda-bindings", "12.9.4", "cuda12_py312h1_0", paths_data={"paths": paths})
+    made.wheel("cuda_bindings", version)
+    found = check(made)
+    assert states(found) == {"wheels of pip": "problem"}
+    assert found["wheels of pip"]["step"].endswith("--force-reinstall cuda-bindings")
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "build", "more"),
+    [
+        ("cuda-python", "13.0.1", "0", {}),
+        ("cupy", "14.0", "cuda130_py312h1_0", {}),
+        ("libthing", "1.0", "0", {"depends": ["cuda-version >=13.0,<14.0a0"]}),
+    ],
+)
+def test_packages_of_two_majors_are_found(
+    made: Made, name: str, version: str, build: str, more: dict[str, Any]
+) -> None:
+    made.toolkit("12.6", "native_100", **NATIVE).package("cuda-bindings", "12.9.4", "cuda12_py312h1_0")
+    made.package("cuda-pathfinder", "1.9.0", depends=["cuda-version >=12.0,<14.0a0"])  # for both
+    assert "CUDA major" not in states(check(made))
+    made.package(name, version, build, **more)
+    found = check(made)["CUDA major"]
+    assert found["state"] == "problem"
+    assert re.search(rf"12: .*cuda-version 12\.6.*; 13: {name} {version}", found["found"])
+    assert found["step"] == f"conda install -p '{made.prefix}' cuda-version=12 {name}"
+
+
+def test_wheels_of_another_major_are_found(made: Made) -> None:
+    made.toolkit("12.6", "native_100", **NATIVE).wheel(
+        "nvidia_cuda_runtime", "13.0.88", "nvidia/cu13/lib/libcudart.so.13,,\n"
+    )
+    found = check(made)["CUDA major"]
+    assert (found["state"], "13: nvidia-cuda-runtime 13.0.88 of pip" in found["found"]) == ("problem", True)
+    assert found["step"].endswith("uninstall --yes nvidia-cuda-runtime")
+
+
+@pytest.mark.parametrize(
+    ("other", "spec", "said"),
+    [
+        # Of another channel, whose cuda-version has one build.
+        (
+            {"name": "cuda-version", "version": "12.6", "build": "h7480c83_3"},
+            "cuda-version >=12,<13.0a0 native_*",
+            "h7480c83_3",
+        ),
+        ({"name": "cuda-version", "version": "12.6", "build": "h7480c83_3"}, "cuda-version >=12.9,<12.10.0a0", "12.9"),
+        ({"name": "numpy", "version": "1.26"}, "numpy >=2", "numpy 1.26"),
+        ({"name": "something"}, "numpy >=2", "which is not there"),
+    ],
+)
+def test_packages_that_disagree_are_found_with_their_channels(
+    made: Made, other: dict[str, Any], spec: str, said: str
+) -> None:
+    made.package(**other, channel="https://user:secret@host/t/tk-secret/conda-forge/linux-64")
+    made.package("cuda-core", "1.2", channel="file:///somewhere/.channel-states/3/", depends=[spec])
+    found = check(made)["packages agree"]
+    assert found["state"] == "problem"
+    assert "cuda-core 1.2 0 of channel needs " in found["found"] and said in found["found"]
+    assert "secret" not in json.dumps(found)
+    assert found["step"].startswith(f"conda install -p '{made.prefix}' cuda-core ")
+
+
+def test_a_rule_for_what_is_there_anyway_is_held_and_one_for_what_is_not_there_is_not(made: Made) -> None:
+    made.package("numba-cuda", "0.30", constrains=["numpy <2.5.0a0", "cudatoolkit 12.6.*", "__cuda >=99"]).package(
+        "numpy", "2.4"
+    )
+    assert "packages agree" not in states(check(made))
+    (made.prefix / "conda-meta" / "numpy-2.4-0.json").unlink()
+    made.package("numpy", "2.5")
+    assert states(check(made))["packages agree"] == "problem"
+
+
+@pytest.mark.parametrize(
+    ("driver", "state", "step"),
+    [
+        ("12.6", None, ""),
+        ("13.0", None, ""),
+        ("12.4", "problem", "'cuda-version=12.4=native_*', or update the driver"),
+        ("11.8", "problem", "update the driver: this one takes no toolkit that knows GPU 9.0"),
+        ("none", "missing", "--driver describes another machine"),
+    ],
+)
+def test_a_driver_older_than_the_native_toolkit_is_found(made: Made, driver: str, state: str | None, step: str) -> None:
+    found = check(made.toolkit("12.6", "native_100", **NATIVE), driver, None if driver == "none" else "9.0")
+    assert states(found) == ({"driver": state} if state else {})
+    assert step in found["driver"]["step"]
+
+
+@pytest.mark.parametrize(
+    ("version", "build", "driver", "state", "spec"),
+    [
+        ("13.4", "compat_0", "13.4", "missing", "cuda-version=13.4=native_*"),  # it would be native
+        ("13.4", "compat_0", "13.0", "problem", "cuda-version=13.0=native_*"),  # error 222
+        ("13.4", "h1_3", "13.0", "problem", "cuda-version=13.0"),  # conda-forge's
+        ("13.0", "h1_3", "13.4", None, ""),
+        ("13.4", "compat_0", "none", None, ""),
+    ],
+)
+def test_a_toolkit_that_is_not_native_is_found(
+    made: Made, version: str, build: str, driver: str, state: str | None, spec: str
+) -> None:
+    found = check(made.toolkit(version, build, constrains=["__cuda >=13"]), driver, None if driver == "none" else "9.0")
+    assert states(found) == ({"native toolkit": state} if state else {})
+    if spec:
+        assert spec in shlex.split(found["native toolkit"]["step"].removesuffix(", or update the driver"))
+
+
+@pytest.mark.parametrize(
+    ("version", "driver", "arch", "state"),
+    [
+        ("13.0", "13.0", "9.0", None),
+        ("13.0", "13.0", "7.0", "problem"),  # too old for it, and 12.9 knows it
+        ("12.9", "13.0", "11.0", "problem"),  # in a hole of its list, and 13.0 knows it
+        ("12.6", "12.6", "12.1", "missing"),  # nothing that this driver takes knows it
+        ("11.8", "12.6", "12.1", None),  # of which nothing is known
+    ],
+)
+def test_a_gpu_that_the_toolkit_does_not_know_is_found(
+    made: Made, version: str, driver: str, arch: str, state: str | None
+) -> None:
+    found = check(made.toolkit(version, "native_100"), driver, arch)
+    assert states(found) == ({"GPU": state} if state else {})
+
+
+SMI = "#!/bin/sh\necho NVIDIA H100, 9.0\n"
+
+
+@pytest.mark.parametrize(
+    ("surroundings", "said", "step"),
+    [
+        ({}, "clients see none", "export CONDA_OVERRIDE_CUDA_ARCH=9.0"),
+        ({"CUDA_VISIBLE_DEVICES": ""}, "CUDA_VISIBLE_DEVICES hides it", "unset CUDA_VISIBLE_DEVICES"),
+    ],
+)
+def test_a_gpu_that_no_client_sees_is_found(
+    made: Made, tmp_path: Path, surroundings: dict[str, str], said: str, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "nvidia-smi").write_text(SMI)
+    (tmp_path / "bin" / "nvidia-smi").chmod(0o755)
+    path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    seen = {"PATH": path, "CONDA_OVERRIDE_CUDA": "13.0", "CONDA_OVERRIDE_CUDA_ARCH": "", **surroundings}
+    made.toolkit("13.0", "native_100")
+    done = ctk(Workspace(ROOT), "env", "check", str(made.prefix), "--json", **seen)
+    gpu = next(one for one in json.loads(done.stdout)["checks"] if one["check"] == "GPU")
+    assert (
+        gpu["state"] == "missing"
+        and gpu["found"].startswith("nvidia-smi has NVIDIA H100, 9.0")
+        and said in gpu["found"]
+    )
+    assert gpu["step"] == step
+    # What options describe is another machine, whose nvidia-smi nobody has asked.
+    assert states(check(made, "13.0", None)) == {}
+
+
+LYING: Sequence[str | bytes] = (
+    "",
+    "{",
+    "[]",
+    "null",
+    '"text"',
+    b"\xff\xfe\x00",
+    "[" * 100_000,
+    '{"name": "x"}',
+    '{"name": "../../x", "version": "1", "build": "0"}',
+    '{"name": "x\\u001b[31m", "version": "1", "build": "0"}',
+    '{"name": "x", "version": "not a version", "build": "0"}',
+    '{"name": "x", "version": "1", "build": 7, "depends": 7}',
+    '{"name": "x", "version": "1", "build": "0", "paths_data": [1]}',
+    '{"name": "x", "version": "1", "build": "0", "paths_data": {"paths": [1]}}',
+    '{"name": "x", "version": "1", "build": "0", "files": {"a": 1}, "depends": ["' + "y" * 10_000 + '"]}',
+)
+
+
+@pytest.mark.parametrize("text", LYING, ids=range(len(LYING)))
+def test_a_record_that_lies_is_a_finding_with_its_name(made: Made, text: str | bytes) -> None:
+    made.toolkit("12.6", "native_100", **NATIVE).record("x-1-0.json", text)
+    found = check(made)
+    assert states(found) == {"records": "problem"}
+    assert found["records"]["found"] == "no records: x-1-0.json"
+    assert found["records"]["step"].endswith("--force-reinstall x")
+
+
+def test_what_is_no_file_and_what_is_no_spec_hold_nothing_up(made: Made) -> None:
+    os.mkfifo(made.prefix / "conda-meta" / "fifo-1-0.json")
+    (made.prefix / "conda-meta" / "zero-1-0.json").symlink_to("/dev/zero")
+    (made.prefix / "conda-meta" / "loop-1-0.json").symlink_to("loop-1-0.json")
+    (made.prefix / SITE / "nvidia_x-1.dist-info").mkdir(parents=True)
+    os.mkfifo(made.prefix / SITE / "nvidia_x-1.dist-info" / "RECORD")
+    made.package("odd", depends=["", "[[", "x" * 900, ">=1", "odd >>=", "cuda-version <<<"]).toolkit("12.6", "h1_0")
+    found = check(made)
+    assert found["records"]["found"] == "no records: fifo-1-0.json, loop-1-0.json and zero-1-0.json"
+
+
+def test_two_records_of_one_package_are_a_finding(made: Made) -> None:
+    made.package("numpy", "1.0").package("numpy", "2.0")
+    found = check(made)["records"]
+    assert (found["state"], found["found"]) == ("problem", "installed twice: numpy")
+
+
+def test_in_words_each_finding_has_what_why_and_a_step(made: Made) -> None:
+    made.toolkit("13.4", "compat_0")
+    done = ctk(Workspace(ROOT), "env", "check", str(made.prefix), "--driver", "13.0")
+    assert done.returncode == errors.NotReady.exit_code
+    text = " ".join(done.stdout.split())
+    assert (
+        "problem native toolkit toolkit 13.4 compat is newer than the driver, which supports CUDA 13.0 why: A driver"
+        in text
+    )
+    assert "to do: conda install -p" in text
+    assert done.stderr.startswith("error: 1 problem in ")
+    quiet = ctk(Workspace(ROOT), "env", "check", str(made.prefix), "--driver", "13.4", "-q")
+    assert (quiet.returncode, quiet.stderr) == (0, "")
