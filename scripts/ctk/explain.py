@@ -119,7 +119,9 @@ def _reasons(scenario: Scenario, toolkit: Toolkit, catalogue: Catalogue) -> list
     """Why the native build of a toolkit is not for this machine: what its record says, confirmed by solving."""
     version = toolkit.version
     wanted = _with(scenario, toolkit, "=native_*")
-    if catalogue.pick(wanted):
+    if native := catalogue.pick(wanted):
+        if cpu := _cpu_instead(catalogue.pick(scenario), native):
+            return [f"{version} native can be had too, with the CPU build of {listing(cpu)}"]
         return [f"{version} native can be had too, and the solver preferred other versions of what was asked for"]
     found, lifted = [], wanted
     if not scenario.driver or older(scenario.driver, toolkit.driver or "0"):
@@ -226,10 +228,15 @@ def native_instead(pick: Pick, catalogue: Catalogue) -> str:
     if pick.fit != "compat" or not scenario.driver:
         return ""
     native = catalogue.pick(replace(scenario, specs=(*scenario.specs, "cuda-version=*=native_*")))
-    if native is None:
-        return ""
-    lost = {r.name for r in pick.records if _needs_cuda(r)} & {r.name for r in native.records if not _needs_cuda(r)}
-    return "" if lost else native.toolkit
+    return native.toolkit if native and not _cpu_instead(pick, native) else ""
+
+
+def _cpu_instead(pick: Pick | None, other: Pick) -> list[str]:
+    """The packages of which one pick has a CUDA build and another a CPU build; those alone that bring the rest."""
+    cuda = {r.name for r in pick.records if _needs_cuda(r)} if pick else set()
+    cpu = [r for r in other.records if r.name in cuda and not _needs_cuda(r)]
+    brought = {need.split()[0] for record in cpu for need in record.depends}
+    return [name for r in cpu if (name := r.name.normalized) not in brought]
 
 
 def _both_builds(record: RepoDataRecord, catalogue: Catalogue) -> tuple[str, str] | None:

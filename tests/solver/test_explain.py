@@ -397,6 +397,11 @@ def test_a_cuda_build_that_costs_the_native_toolkit_is_said_with_what_to_type(be
     ]
 
 
+def test_explain_says_that_an_older_native_toolkit_goes_with_the_cpu_build(beside: Catalogue) -> None:
+    *_, oldest = explain(pick(beside, "pytorch cuda-core", "12.6"), beside)
+    assert oldest == "12.0 native can be had too, with the CPU build of pytorch."
+
+
 def test_a_cpu_build_where_cuda_can_be_had_is_said_with_what_gives_cuda(beside: Catalogue) -> None:
     """As conda and mamba pick, which take native first."""
     theirs = pick(beside, "pytorch=*=cpu* cuda-core", "12.6")
