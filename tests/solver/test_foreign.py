@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import foreign_channel
@@ -32,6 +32,7 @@ from ctk.verify.clients.libsolv import Libsolv
 from ctk.verify.rattler_solver import RattlerSolver
 from ctk.verify.universe import universe
 
+PAGE = "docs/how-the-right-build-is-picked.md"
 RELEASES = ("12.0", "12.2", "12.6", "12.8", "12.9", "13.0", "13.2", "13.3", "13.5")
 DRIVERS = (None, "12.0", "12.2", "12.6", "12.8", "12.9", "13.0", "13.3", "13.5")
 PICKS = Path(__file__).with_name("foreign_picks.txt")
@@ -88,10 +89,11 @@ Constraint = Callable[[str], bool]
 class Orders:
     """The channels in their orders, written once each."""
 
-    def __init__(self, content: Repodata, folder: Path, variants: Path) -> None:
-        self._content, self._folder = content, folder
-        self._ours = repodata.write(content, folder / "ours")
-        self._foreign = write(folder / "conda-forge", foreign_channel.records(variants))
+    def __init__(self, project: Workspace, folder: Path) -> None:
+        self._project, self._folder = project, folder
+        self._content = self._planned()
+        self._ours = repodata.write(self._content, folder / "ours")
+        self._foreign = write(folder / "conda-forge", foreign_channel.records(project.variants))
         self._base = repodata.write(universe(), folder / "base")
 
     def __getitem__(self, order: str) -> list[Path]:
@@ -99,6 +101,19 @@ class Orders:
             return self.constrained("every", lambda _: True)
         named = {"alone": [], "ours": [self._ours, self._foreign], "second": [self._foreign, self._ours]}
         return [*(named[order] or [self._foreign]), self._base]
+
+    def _planned(self, *also: str) -> Repodata:
+        """The default set, of more releases than it has by default."""
+        recipes = (*(settings(self._project.root).default.recipes or ()), *also)
+        wanted = Request(RELEASES, recipes, foreign_channel.SUBDIRS)
+        return repodata.planned(plan(published_set(self._project), wanted, python_tags(self._project.build_config)))
+
+    def with_also(self, *recipes: str) -> list[Path]:
+        """Ours first, with more recipes."""
+        folder = self._folder / " ".join(recipes)
+        if not folder.exists():
+            repodata.write(self._planned(*recipes), folder)
+        return [folder, self._foreign, self._base]
 
     def constrained(self, name: str, of: Constraint) -> list[Path]:
         """Ours first, with the candidate of a constraint in some native builds of cuda-version."""
@@ -115,9 +130,7 @@ class Orders:
 @pytest.fixture(scope="module")
 def orders(project: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orders]:
     folder = tmp_path_factory.mktemp("beside")
-    wanted = Request(RELEASES, settings(project.root).default.recipes or (), foreign_channel.SUBDIRS)
-    content = repodata.planned(plan(published_set(project), wanted, python_tags(project.build_config)))
-    yield Orders(content, folder, project.variants)
+    yield Orders(project, folder)
     shutil.rmtree(folder)
 
 
@@ -222,6 +235,36 @@ def test_a_constraint_in_older_toolkits_only_does_the_same(
     assert found == ["cpu12.9c", "cpu12.9c", "cpu12.9c", "cpu12.9n", "cpu13.0n"]
 
 
+# --- what is hidden
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_package_that_the_channel_has_for_some_minors_hides_conda_forges_for_all(
+    solver: str, ask: Callable[..., list[Answer]], orders: Orders
+) -> None:
+    """triton needs cuda-cuobjdump, which NVIDIA's wheels have from 13.2 on; the default set leaves it out."""
+    asked = MATRIX["linux-64 pytorch=*=cuda* cuda-core"]
+    channels = orders.with_also("cuda-cuobjdump", "cuda-nvdisasm")
+    found = [word(asked, answer) for answer in ask(asked, channels, ("12.6", "12.9", "13.3"))]
+    assert found == ["none", "none", "cuda13.2n"]
+
+
+# --- the page
+
+
+def test_the_page_says_what_the_picks_are(project: Workspace) -> None:
+    text = (project.root / PAGE).read_text()
+    table = text[text.index("<!-- beside") : text.index("<!-- end of beside")]
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if "`" in line[:4]]
+    assert len(lines) > 8
+    for request, driver, libsolv, rattler in lines:
+        for solver, said in (("libsolv", libsolv), ("rattler", rattler)):
+            kind, _, toolkit = said.rpartition(", ")
+            version, fit = toolkit.split()
+            name = f"linux-64 {request.strip('`')}"
+            assert picks(name, "ours", solver)[driver] == f"{kind.lower()}{version}{fit[0]}", name
+
+
 # --- the clients themselves
 
 
@@ -231,13 +274,9 @@ def test_in_the_clients_that_are_here_who_names_the_build_gets_it(
 ) -> None:
     if shutil.which(name.removesuffix("-classic")) is None:
         pytest.skip(f"there is no {name.removesuffix('-classic')} on PATH")
-    asked = {
-        asked.scenario(driver): (asked, driver)
-        for asked in map(MATRIX.get, map("linux-64 {}".format, NAMED))
-        if asked
-        for driver in ("12.6", "13.0")
-    }
-    found = {}
-    for answer in clients.solver(name, project).solve_all(asked, orders["ours"]):
-        found[answer.scenario] = answer
-    print(name, [(s.specs, s.driver, word(asked.get(s, next(iter(asked.values())))[0], a)) for s, a in found.items()])
+    for request in NAMED:
+        asked = MATRIX[f"linux-64 {request}"]
+        scenarios = {replace(asked.scenario(driver), arch=None): driver for driver in ("12.6", "13.0")}
+        for answer in clients.solver(name, project).solve_all(scenarios, orders["ours"]):
+            driver = scenarios[answer.scenario]
+            assert word(asked, answer) == picks(str(asked), "ours", "libsolv")[driver], (request, driver)
