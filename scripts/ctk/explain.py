@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Any
+
+from rattler import RepoDataRecord
 
 from ctk.catalogue import ANY_DRIVER, PYTHON, Asked, Catalogue, Toolkit, listing, older
 from ctk.solve import Pick, Scenario
+from ctk.unsolvable.probe import core
 from ctk.unsolvable.request import request_cause
 
 COMPAT = "cubin and nvJitLink work, PTX JIT does not"
@@ -114,7 +119,9 @@ def _reasons(scenario: Scenario, toolkit: Toolkit, catalogue: Catalogue) -> list
     """Why the native build of a toolkit is not for this machine: what its record says, confirmed by solving."""
     version = toolkit.version
     wanted = _with(scenario, toolkit, "=native_*")
-    if catalogue.pick(wanted):
+    if native := catalogue.pick(wanted):
+        if cpu := _cpu_instead(catalogue.pick(scenario), native):
+            return [f"{version} native can be had too, with the CPU build of {listing(cpu)}"]
         return [f"{version} native can be had too, and the solver preferred other versions of what was asked for"]
     found, lifted = [], wanted
     if not scenario.driver or older(scenario.driver, toolkit.driver or "0"):
@@ -141,3 +148,124 @@ def _with(scenario: Scenario, toolkit: Toolkit, build: str = "") -> Scenario:
 def _sentences(parts: Sequence[str]) -> str:
     """Parts as sentences, each with a capital and a full stop."""
     return " ".join(f"{part[0].upper()}{part[1:]}." for part in parts)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A package with CUDA builds and CPU builds, where one goes with another toolkit than the other.
+
+    Solvers weigh the two differently, so that a request that names no build gets one or the other.
+
+    Attributes:
+        package: Its name.
+        cuda: Whether the pick has a CUDA build of it.
+        specs: What asks for a CUDA build, and for a CPU build.
+        picks: What these give on the machine; None where they cannot be had.
+        blockers: What of the request keeps the CUDA builds out, where they cannot be had.
+    """
+
+    package: str
+    cuda: bool
+    specs: tuple[str, str]
+    picks: tuple[Pick | None, Pick | None]
+    blockers: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """For other programs."""
+        ways = {
+            kind: {"spec": spec, "toolkit": pick.toolkit or None, "fit": pick.fit or None} if pick else None
+            for kind, spec, pick in zip(("cuda", "cpu"), self.specs, self.picks, strict=True)
+        }
+        return {"package": self.package, "build": "cuda" if self.cuda else "cpu", **ways}
+
+    def in_words(self, catalogue: Catalogue) -> str:
+        """One line for people."""
+        (cuda, cpu), (with_cuda, with_cpu) = self.specs, self.picks
+        if with_cuda is None:
+            why = f"your {listing(self.blockers)}" if self.blockers else "these channels on this machine"
+            return f"{self.package} is the CPU build here: its CUDA builds do not go with {why}"
+        gives = f'"{cuda}" gives CUDA with {toolkit_in_words(with_cuda, catalogue)}'
+        if not self.cuda or with_cpu is None:
+            return f"{self.package} is the CPU build here; {gives}"
+        return (
+            f"{self.package} is the CUDA build here, and another client may take the CPU build: name the one you want. "
+            f'{gives}; "{cpu}" gives the CPU build with {toolkit_in_words(with_cpu, catalogue)}'
+        )
+
+
+def choices(pick: Pick, catalogue: Catalogue) -> Iterator[Choice]:
+    """The packages of a pick that a request should name a build of: nothing else says CUDA or CPU in every client.
+
+    Without a driver there is nothing to choose, and who names a build has chosen.
+    """
+    scenario = pick.scenario
+    if not scenario.driver:
+        return
+    asked = {one.name: one for one in map(Asked, scenario.specs)}
+    both = {r: specs for r in pick.records if (specs := _both_builds(r, catalogue))}
+    brought = {need.split()[0] for record in both for need in record.depends}
+    for record, specs in both.items():
+        name = record.name.normalized
+        if name in brought or (name in asked and asked[name].match.build is not None):
+            continue
+        with_cuda, with_cpu = (catalogue.pick(replace(scenario, specs=(*scenario.specs, spec))) for spec in specs)
+        choice = Choice(name, _needs_cuda(record), specs, (with_cuda, with_cpu))
+        if with_cuda is None:
+            at_fault = core(replace(scenario, specs=(*scenario.specs, specs[0])), catalogue)
+            others = [one for one in at_fault if one.text != specs[0]]
+            if not any(_brings(pick.record(one.name), name) for one in others):  # pytorch-cpu asks for the CPU build
+                yield replace(choice, blockers=tuple(one.text for one in others))
+        elif not choice.cuda or (with_cpu and _better(with_cpu, with_cuda)):
+            yield choice
+
+
+def native_instead(pick: Pick, catalogue: Catalogue) -> str:
+    """The native toolkit that a compat pick could have had, all else being of the same kind; "" where there is none.
+
+    A package of another channel that is tied to one minor brings the newest, where a solver decides on it first.
+    """
+    scenario = pick.scenario
+    if pick.fit != "compat" or not scenario.driver:
+        return ""
+    native = catalogue.pick(replace(scenario, specs=(*scenario.specs, "cuda-version=*=native_*")))
+    return native.toolkit if native and not _cpu_instead(pick, native) else ""
+
+
+def _cpu_instead(pick: Pick | None, other: Pick) -> list[str]:
+    """The packages of which one pick has a CUDA build and another a CPU build; those alone that bring the rest."""
+    cuda = {r.name for r in pick.records if _needs_cuda(r)} if pick else set()
+    cpu = [r for r in other.records if r.name in cuda and not _needs_cuda(r)]
+    brought = {need.split()[0] for record in cpu for need in record.depends}
+    return [name for r in cpu if (name := r.name.normalized) not in brought]
+
+
+def _both_builds(record: RepoDataRecord, catalogue: Catalogue) -> tuple[str, str] | None:
+    """What asks for a CUDA build of a package, and for a CPU build; None where its builds are not of both kinds."""
+    name = record.name.normalized
+    versions = [r for r in catalogue.records(name) if r.version == record.version]
+    cuda, cpu = ({str(r.build) for r in versions if _needs_cuda(r) is kind} for kind in (True, False))
+    patterns = _pattern("cuda", cuda, cpu), _pattern("cpu", cpu, cuda)
+    return (f"{name}=*={patterns[0]}", f"{name}=*={patterns[1]}") if all(patterns) else None
+
+
+def _pattern(word: str, builds: set[str], others: set[str]) -> str:
+    """What all of some builds match, and none of the others; "" where the word does not tell them apart."""
+    for pattern in (f"{word}*", f"*{word}*"):
+        if builds and all(fnmatchcase(b, pattern) for b in builds) and not any(fnmatchcase(o, pattern) for o in others):
+            return pattern
+    return ""
+
+
+def _needs_cuda(record: RepoDataRecord) -> bool:
+    return any(need.split()[0] in ("__cuda", "cuda-version") for need in record.depends)
+
+
+def _brings(record: RepoDataRecord | None, name: str) -> bool:
+    return record is not None and any(need.split()[0] == name for need in record.depends)
+
+
+def _better(one: Pick, other: Pick) -> bool:
+    """Whether a solver could prefer one toolkit to another: it is native and the other is not, or of a newer major."""
+    if not one.toolkit:
+        return False
+    return (one.fit, other.fit) == ("native", "compat") or older(other.toolkit.split(".")[0], one.toolkit.split(".")[0])

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import foreign_channel
 import pytest
-from small_channel import base, channel, write
+from small_channel import base, channel, record, write
 
 from ctk.catalogue import Catalogue
 from ctk.errors import Unsolvable
-from ctk.explain import explain, fit_in_words
+from ctk.explain import choices, explain, fit_in_words, native_instead
 from ctk.machine import python_specs
+from ctk.paths import Workspace
 from ctk.solve import Pick, Scenario
 from ctk.unsolvable import solve_or_say_why
 
@@ -369,3 +372,109 @@ def test_a_channel_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(Unsolvable, match="a channel could not be read"):
         pick(Catalogue([tmp_path / "empty"], "linux-64"), "cuda-core")
+
+
+# --- packages of other channels with CUDA and CPU builds
+
+
+@pytest.fixture(scope="module")
+def beside(catalogue: Catalogue, project: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Catalogue:
+    """The small channel above conda-forge's GPU packages."""
+    foreign = write(tmp_path_factory.mktemp("conda-forge"), foreign_channel.records(project.variants))
+    ours, base_channel = catalogue.channels
+    return Catalogue([ours, foreign, base_channel], "linux-64")
+
+
+def said(beside: Catalogue, specs: str, *machine: str | None) -> list[str]:
+    return [choice.in_words(beside) for choice in choices(pick(beside, specs, *machine), beside)]
+
+
+def test_a_cuda_build_that_costs_the_native_toolkit_is_said_with_what_to_type(beside: Catalogue) -> None:
+    assert said(beside, "pytorch cuda-core", "12.6") == [
+        "pytorch is the CUDA build here, and another client may take the CPU build: name the one you want. "
+        f'"pytorch=*=cuda*" gives CUDA with toolkit 12.9, compat: {PTX_NOT}; '
+        '"pytorch=*=cpu*" gives the CPU build with toolkit 12.0, native: the driver loads the PTX that it compiles'
+    ]
+
+
+def test_explain_says_that_an_older_native_toolkit_goes_with_the_cpu_build(beside: Catalogue) -> None:
+    *_, oldest = explain(pick(beside, "pytorch cuda-core", "12.6"), beside)
+    assert oldest == "12.0 native can be had too, with the CPU build of pytorch."
+
+
+def test_a_cpu_build_where_cuda_can_be_had_is_said_with_what_gives_cuda(beside: Catalogue) -> None:
+    """As conda and mamba pick, which take native first."""
+    theirs = pick(beside, "pytorch=*=cpu* cuda-core", "12.6")
+    theirs = replace(theirs, scenario=replace(theirs.scenario, specs=("pytorch", "cuda-core")))
+    assert [choice.in_words(beside) for choice in choices(theirs, beside)] == [
+        f'pytorch is the CPU build here; "pytorch=*=cuda*" gives CUDA with toolkit 12.9, compat: {PTX_NOT}'
+    ]
+
+
+def test_a_build_string_that_ends_in_cuda_is_asked_for_as_such(beside: Catalogue) -> None:
+    (line,) = said(beside, "onnxruntime cuda-core", "12.6")
+    assert '"onnxruntime=*=*cuda*"' in line and '"onnxruntime=*=*cpu*"' in line
+
+
+def test_a_cuda_build_of_the_older_major_is_said_too(beside: Catalogue) -> None:
+    (line,) = said(beside, "jaxlib cuda-core", "13.0")
+    assert "gives CUDA with toolkit 12.9, native" in line and "the CPU build with toolkit 13.0, native" in line
+
+
+def test_a_pin_that_keeps_every_cuda_build_out_is_named(beside: Catalogue) -> None:
+    assert said(beside, "cuda-version=12.0 pytorch cuda-core", "12.6") == [
+        "pytorch is the CPU build here: its CUDA builds do not go with your cuda-version=12.0"
+    ]
+
+
+def test_a_cuda_build_that_nothing_of_the_request_keeps_out_is_said_to_be_out_of_reach(
+    beside: Catalogue, tmp_path: Path
+) -> None:
+    """A package of the first channel hides those of the same name in the others, whatever their versions."""
+    _, foreign, base_channel = beside.channels
+    newer = [record("cuda-cuobjdump", "13.4.1", "h0_0", "linux-64", depends=["cuda-version >=13.4,<13.5"])]
+    hiding = write(tmp_path / "hiding", iter([*channel(), *newer]))
+    assert said(Catalogue([hiding, foreign, base_channel], "linux-64"), "pytorch cuda-core", "12.9") == [
+        "pytorch is the CPU build here: its CUDA builds do not go with these channels on this machine"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("specs", "driver"),
+    [
+        ("pytorch cuda-core", None),  # without a driver the CPU build is right
+        ("pytorch cuda-core", "12.9"),  # CUDA and native: nothing to choose
+        ("pytorch", "12.6"),  # nothing of CUDA but pytorch's own
+        ("pytorch=*=cuda* cuda-core", "12.6"),  # chosen
+        ("pytorch=*=cpu* cuda-core", "12.6"),
+        ("pytorch-cpu cuda-core", "12.6"),
+        ("onnxruntime-novec cuda-core", "12.6"),  # has CPU builds only
+        ("cupy cudnn cuda-core", "12.6"),  # has CUDA builds only
+        ("cuda-core", "12.6"),
+    ],
+)
+def test_nothing_is_said_where_there_is_nothing_to_choose_or_the_user_has_chosen(
+    beside: Catalogue, specs: str, driver: str | None
+) -> None:
+    assert said(beside, specs, driver) == []
+    if "pytorch" not in specs:
+        assert native_instead(pick(beside, specs, driver), beside) == ""
+
+
+def test_for_other_programs_both_ways_have_their_spec_and_toolkit(beside: Catalogue) -> None:
+    (choice,) = choices(pick(beside, "pytorch cuda-core", "12.6"), beside)
+    assert choice.as_json() == {
+        "package": "pytorch",
+        "build": "cuda",
+        "cuda": {"spec": "pytorch=*=cuda*", "toolkit": "12.9", "fit": "compat"},
+        "cpu": {"spec": "pytorch=*=cpu*", "toolkit": "12.0", "fit": "native"},
+    }
+
+
+def test_a_package_tied_to_a_minor_may_bring_compat_where_native_could_be_had(beside: Catalogue) -> None:
+    tied = pick(beside, "cuda-gdb cuda-core", "12.6")
+    assert (tied.toolkit, tied.fit) == ("12.9", "compat")
+    assert native_instead(tied, beside) == "12.0"
+    assert native_instead(pick(beside, "cuda-version=12.0 cuda-gdb cuda-core", "12.6"), beside) == ""
+    assert native_instead(pick(beside, "pytorch", "12.6"), beside) == ""  # it would be the CPU build
+    assert native_instead(pick(beside, "cuda-version=12.9 cuda-core", "12.6"), beside) == ""  # as asked for

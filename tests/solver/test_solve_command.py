@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
+from itertools import chain
 from pathlib import Path
 
+import foreign_channel
 import pytest
 from small_channel import base, channel, write
 
@@ -216,6 +219,21 @@ def test_an_environment_is_solved_for_this_machine_and_refused_in_the_same_words
     assert done.returncode == 10
     assert done.stderr.startswith("error: cuda-version=13.0 cannot compile for compute capability 7.0")
     assert not (tmp_path / "env").exists()
+
+
+def test_a_package_with_cuda_and_cpu_builds_is_said_below_the_pick_and_to_other_programs(
+    checkout: Workspace, project: Workspace, tmp_path: Path
+) -> None:
+    both = write(tmp_path / "conda-forge", chain(base(), foreign_channel.records(project.variants)))
+    options = ("--base", str(both), "--driver", "12.6")
+    *_, toolkit, line = ctk(checkout, "solve", "pytorch", "cuda-core", *options, check=True).stdout.splitlines()
+    assert toolkit.startswith("toolkit 12.9, compat")
+    assert line.startswith("pytorch is the CUDA build here") and '"pytorch=*=cpu*" gives' in line
+    said = json.loads(ctk(checkout, "solve", "pytorch", "cuda-core", *options, "--json", check=True).stdout)
+    assert said["choices"][0]["cpu"] == {"spec": "pytorch=*=cpu*", "toolkit": "12.0", "fit": "native"}
+    assert said["native_instead"] is None
+    *_, line = ctk(checkout, "solve", "cuda-gdb", "cuda-core", *options, check=True).stdout.splitlines()
+    assert line == "toolkit 12.0 native can be had too: add cuda-version=12.0"
 
 
 # --- what was not built

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ctk.catalogue import Catalogue
-from ctk.explain import toolkit_in_words
+from ctk.explain import choices, native_instead, toolkit_in_words
 from ctk.machine import Machine, python_specs
 from ctk.report import Reporter, count, megabytes
 from ctk.solve import Pick, Scenario, channel_name
@@ -59,6 +59,8 @@ class Solved:
             "machine": {"platform": scenario.subdir, "driver": scenario.driver, "gpu": scenario.arch},
             "toolkit": self.pick.toolkit or None,
             "fit": self.pick.fit or None,
+            "choices": [choice.as_json() for choice in choices(self.pick, self.catalogue)],
+            "native_instead": native_instead(self.pick, self.catalogue) or None,
             "packages": [
                 {
                     "name": r.name.normalized,
@@ -90,6 +92,10 @@ class Solved:
         report.line(
             f"{toolkit_in_words(self.pick, self.catalogue)} ({self.machine.subdir}, {self.machine.words}; {size})"
         )
+        for choice in choices(self.pick, self.catalogue):
+            report.line(choice.in_words(self.catalogue))
+        if native := native_instead(self.pick, self.catalogue):
+            report.line(f"toolkit {native} native can be had too: add cuda-version={native}")
 
 
 def ask(

@@ -1,0 +1,282 @@
+"""This channel beside conda-forge's GPU packages, whose builds and the toolkit hang together: who gets what.
+
+``foreign_picks.txt`` has the answers, for nine machines. What they show, and why no metadata of ours mends it, is told
+in docs/how-the-right-build-is-picked.md and held by the tests below.
+"""
+
+from __future__ import annotations
+
+import copy
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import foreign_channel
+import pytest
+from packaging.version import Version
+from small_channel import write
+from worlds import records
+
+from ctk import repodata
+from ctk.paths import Workspace
+from ctk.plan import Request, plan
+from ctk.project import published_set, python_tags
+from ctk.settings import settings
+from ctk.solve import Scenario
+from ctk.verify import clients
+from ctk.verify.answers import Answer, Record
+from ctk.verify.channels import Repodata
+from ctk.verify.clients import libsolv_build
+from ctk.verify.clients.libsolv import Libsolv
+from ctk.verify.rattler_solver import RattlerSolver
+from ctk.verify.universe import universe
+
+PAGE = "docs/how-the-right-build-is-picked.md"
+RELEASES = ("12.0", "12.2", "12.6", "12.8", "12.9", "13.0", "13.2", "13.3", "13.5")
+DRIVERS = (None, "12.0", "12.2", "12.6", "12.8", "12.9", "13.0", "13.3", "13.5")
+PICKS = Path(__file__).with_name("foreign_picks.txt")
+SOLVERS = ("rattler", "libsolv", "libsolv-2.8.1")
+# Those whose CPU build the candidate of a constraint keeps out.
+HELD = ("pytorch", "jaxlib", "tensorflow")
+# What users are told to type; it means the same in every client.
+NAMED = ("pytorch=*=cuda* cuda-core", "pytorch=*=cpu* cuda-core", "pytorch-gpu cuda-core", "jaxlib=*=cuda* cuda-core")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request on a platform, with what each line of its block says: ``ours`` or ``ours/libsolv``, by driver."""
+
+    subdir: str
+    request: str
+    lines: dict[str, list[str]]
+
+    def __str__(self) -> str:
+        return f"{self.subdir} {self.request}"
+
+    def right(self, order: str, solver: str) -> list[str]:
+        """What a solver answers; an order without a line is as the one that it is compared with."""
+        for line in (order, f"{order}/{solver.partition('-')[0]}"):
+            if line in self.lines:
+                return self.lines[line]
+        return self.right({"second": "alone", "candidate": "ours"}[order], solver)
+
+    def scenario(self, driver: str | None) -> Scenario:
+        return Scenario(tuple(self.request.split()), self.subdir, driver, "9.0" if driver else None)
+
+
+def read(text: str) -> Iterator[Asked]:
+    asked: Asked | None = None
+    for line in text.splitlines():
+        if line.startswith("  ") and asked:
+            who, *answers = line.split()
+            assert len(answers) == len(DRIVERS), line
+            asked.lines[who] = answers
+        elif not line.startswith("#"):
+            if asked:
+                yield asked
+            subdir, _, request = line.partition(" ")
+            asked = Asked(subdir, request, {})
+    assert asked
+    yield asked
+
+
+MATRIX = {str(asked): asked for asked in read(PICKS.read_text())}
+Constraint = Callable[[str], bool]
+"""Of which toolkits the native cuda-version takes CUDA builds only."""
+
+
+class Orders:
+    """The channels in their orders, written once each."""
+
+    def __init__(self, project: Workspace, folder: Path) -> None:
+        self._project, self._folder = project, folder
+        self._content = self._planned()
+        self._ours = repodata.write(self._content, folder / "ours")
+        self._foreign = write(folder / "conda-forge", foreign_channel.records(project.variants))
+        self._base = repodata.write(universe(), folder / "base")
+
+    def __getitem__(self, order: str) -> list[Path]:
+        if order == "candidate":
+            return self.constrained("every", lambda _: True)
+        named = {"alone": [], "ours": [self._ours, self._foreign], "second": [self._foreign, self._ours]}
+        return [*(named[order] or [self._foreign]), self._base]
+
+    def _planned(self, *also: str) -> Repodata:
+        """The default set, of more releases than it has by default."""
+        recipes = (*(settings(self._project.root).default.recipes or ()), *also)
+        wanted = Request(RELEASES, recipes, foreign_channel.SUBDIRS)
+        return repodata.planned(plan(published_set(self._project), wanted, python_tags(self._project.build_config)))
+
+    def with_also(self, *recipes: str) -> list[Path]:
+        """Ours first, with more recipes."""
+        folder = self._folder / " ".join(recipes)
+        if not folder.exists():
+            repodata.write(self._planned(*recipes), folder)
+        return [folder, self._foreign, self._base]
+
+    def constrained(self, name: str, of: Constraint) -> list[Path]:
+        """Ours first, with the candidate of a constraint in some native builds of cuda-version."""
+        folder = self._folder / name
+        if not folder.exists():
+            content = copy.deepcopy(self._content)
+            for record in records(content):
+                if record["name"] == "cuda-version" and record["build"].startswith("native") and of(record["version"]):
+                    record["constrains"] += [f"{package} * cuda*" for package in HELD]
+            repodata.write(content, folder)
+        return [folder, self._foreign, self._base]
+
+
+@pytest.fixture(scope="module")
+def orders(project: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orders]:
+    folder = tmp_path_factory.mktemp("beside")
+    yield Orders(project, folder)
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def ask(request: pytest.FixtureRequest, project: Workspace) -> Callable[..., list[Answer]]:
+    """Asks one of `SOLVERS`."""
+    name = request.getfixturevalue("solver")
+    if name != "rattler" and not libsolv_build.library(project).exists():
+        pytest.skip("libsolv is not built here: scripts/setup-libsolv builds it where there is a C compiler")
+    by = RattlerSolver() if name == "rattler" else Libsolv(project, lock=name == "libsolv")
+
+    def answers(asked: Asked, channels: Sequence[Path], drivers: Iterable[str | None] = DRIVERS) -> list[Answer]:
+        scenarios = [asked.scenario(driver) for driver in drivers]
+        found = {answer.scenario: answer for answer in by.solve_all(scenarios, channels)}
+        return [found[scenario] for scenario in scenarios]
+
+    return answers
+
+
+def word(asked: Asked, answer: Answer) -> str:
+    """An answer as ``foreign_picks.txt`` writes it."""
+    if not answer.solved or answer.removed:
+        return "none"
+    toolkit = answer.records.get("cuda-version", Record("", "-"))
+    package = asked.request.split()[0].partition("=")[0]
+    kind = next((kind for kind in ("cuda", "cpu") if kind in answer.records[package].build), "")
+    return f"{kind}{toolkit.version}{toolkit.build[0] if toolkit.build[0] in 'nc' else ''}"
+
+
+@pytest.mark.parametrize("order", ["alone", "second", "ours", "candidate"])
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_the_picks_are_those_that_are_written_down(
+    solver: str, order: str, ask: Callable[..., list[Answer]], orders: Orders
+) -> None:
+    found = {name: [word(asked, answer) for answer in ask(asked, orders[order])] for name, asked in MATRIX.items()}
+    assert found == {name: asked.right(order, solver) for name, asked in MATRIX.items()}
+
+
+# --- what the picks show
+
+
+def picks(name: str, order: str, solver: str) -> dict[str | None, str]:
+    """By driver."""
+    return dict(zip(DRIVERS, MATRIX[name].right(order, solver), strict=True))
+
+
+@pytest.mark.parametrize("package", HELD)
+def test_beside_this_channel_conda_and_mamba_take_a_cpu_build_where_conda_forge_alone_gives_cuda(package: str) -> None:
+    request = f"linux-64 {package} cuda-core"
+    assert picks(request, "alone", "libsolv")["12.6"] == "cuda12.9"
+    assert picks(request, "ours", "libsolv")["12.6"] == "cpu12.6n"
+    assert picks(request, "ours", "rattler")["12.6"] == "cuda12.9c"  # rattler decides on pytorch first
+
+
+@pytest.mark.parametrize("package", ["jaxlib", "tensorflow"])
+def test_a_package_of_cuda_12_only_is_a_cpu_build_on_a_driver_for_13_in_conda_forge_alone_too(package: str) -> None:
+    assert picks(f"linux-64 {package} cuda-core", "alone", "libsolv")["13.0"] == "cpu13.2"
+
+
+def test_who_names_the_build_gets_it_in_every_client_with_the_best_toolkit_for_it() -> None:
+    for request in NAMED:
+        assert "ours" in MATRIX[f"linux-64 {request}"].lines  # one line for all solvers
+    cuda, cpu = (picks(f"linux-64 {request}", "ours", "libsolv") for request in NAMED[:2])
+    assert (cuda["12.6"], cuda["12.9"], cuda["13.0"]) == ("cuda12.9c", "cuda12.9n", "cuda13.0n")
+    assert (cpu["12.6"], cpu["12.9"], cpu["13.0"]) == ("cpu12.6n", "cpu12.9n", "cpu13.0n")
+    assert picks("linux-64 pytorch-gpu cuda-core", "ours", "libsolv") == cuda
+
+
+def test_the_candidate_gives_cuda_to_who_names_no_build() -> None:
+    """What it is for: without the next test one would take it."""
+    for package in HELD:
+        assert picks(f"linux-64 {package} cuda-core", "candidate", "libsolv")["12.6"] == "cuda12.9c"
+
+
+@pytest.mark.parametrize(
+    ("request_", "driver"),
+    [
+        ("linux-64 pytorch=*=cpu* cuda-core", "12.6"),  # on purpose
+        ("linux-64 pytorch=*=cpu* cuda-core", "13.0"),
+        ("linux-aarch64 tensorflow cuda-core", "12.6"),  # has no CUDA build there
+        ("linux-aarch64 tensorflow cuda-core", "13.0"),
+    ],
+)
+def test_the_candidate_silently_takes_a_right_toolkit_away_from_who_has_a_cpu_build(request_: str, driver: str) -> None:
+    """Native before; then compat, newer than the driver, which refuses its PTX. Nobody says a word."""
+    for solver in SOLVERS:
+        assert picks(request_, "ours", solver)[driver] == f"cpu{driver}n"
+        wrong = picks(request_, "candidate", solver)[driver]
+        assert wrong.startswith("cpu") and wrong.endswith("c")
+        assert Version(wrong[3:-1]) > Version(driver)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_constraint_in_older_toolkits_only_does_the_same(
+    solver: str, ask: Callable[..., list[Answer]], orders: Orders
+) -> None:
+    """12.9 and newer need none for pytorch; 12.0 to 12.8 are where it does its harm."""
+    asked = MATRIX["linux-64 pytorch=*=cpu* cuda-core"]
+    channels = orders.constrained("older", lambda toolkit: Version(toolkit) < Version("12.9"))
+    drivers = ("12.0", "12.6", "12.8", "12.9", "13.0")
+    found = [word(asked, answer) for answer in ask(asked, channels, drivers)]
+    assert found == ["cpu12.9c", "cpu12.9c", "cpu12.9c", "cpu12.9n", "cpu13.0n"]
+
+
+# --- what is hidden
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_package_that_the_channel_has_for_some_minors_hides_conda_forges_for_all(
+    solver: str, ask: Callable[..., list[Answer]], orders: Orders
+) -> None:
+    """triton needs cuda-cuobjdump, which NVIDIA's wheels have from 13.2 on; the default set leaves it out."""
+    asked = MATRIX["linux-64 pytorch=*=cuda* cuda-core"]
+    channels = orders.with_also("cuda-cuobjdump", "cuda-nvdisasm")
+    found = [word(asked, answer) for answer in ask(asked, channels, ("12.6", "12.9", "13.3"))]
+    assert found == ["none", "none", "cuda13.2n"]
+
+
+# --- the page
+
+
+def test_the_page_says_what_the_picks_are(project: Workspace) -> None:
+    text = (project.root / PAGE).read_text()
+    table = text[text.index("<!-- beside") : text.index("<!-- end of beside")]
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if "`" in line[:4]]
+    assert len(lines) > 8
+    for request, driver, libsolv, rattler in lines:
+        for solver, said in (("libsolv", libsolv), ("rattler", rattler)):
+            kind, _, toolkit = said.rpartition(", ")
+            version, fit = toolkit.split()
+            name = f"linux-64 {request.strip('`')}"
+            assert picks(name, "ours", solver)[driver] == f"{kind.lower()}{version}{fit[0]}", name
+
+
+# --- the clients themselves
+
+
+@pytest.mark.parametrize("name", [name for name in clients.NAMES if not name.startswith("libsolv")])
+def test_in_the_clients_that_are_here_who_names_the_build_gets_it(
+    name: str, project: Workspace, orders: Orders
+) -> None:
+    if shutil.which(name.removesuffix("-classic")) is None:
+        pytest.skip(f"there is no {name.removesuffix('-classic')} on PATH")
+    for request in NAMED:
+        asked = MATRIX[f"linux-64 {request}"]
+        scenarios = {replace(asked.scenario(driver), arch=None): driver for driver in ("12.6", "13.0")}
+        for answer in clients.solver(name, project).solve_all(scenarios, orders["ours"]):
+            driver = scenarios[answer.scenario]
+            assert word(asked, answer) == picks(str(asked), "ours", "libsolv")[driver], (request, driver)
