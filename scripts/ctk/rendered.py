@@ -48,6 +48,7 @@ class Rendered:
         run_exports: Kind (``weak``, ``strong_constrains`` ...) -> what the package adds to those built with it.
         environment: What is installed to build it. Its run exports, if it has any, are not in `depends`.
         sources: The artefacts it reads.
+        files, left_files: Globs of the files that it takes, all if there is none, and of those that it leaves.
     """
 
     name: str
@@ -64,6 +65,8 @@ class Rendered:
     run_exports: Mapping[str, tuple[str, ...]]
     environment: tuple[str, ...]
     sources: tuple[Source, ...]
+    files: tuple[str, ...] = ()
+    left_files: tuple[str, ...] = ()
 
     @property
     def file_name(self) -> str:
@@ -107,6 +110,8 @@ def _rendered(output: _Output, siblings: _Siblings, subdir: str) -> Rendered:
     caches = recipe.get("staging_caches") or ()
     exports = requirements.get("run_exports") or {}
     level = abs((build.get("variant") or {}).get("down_prioritize_variant") or 0)
+    files = build.get("files") or {}
+    globs = files if isinstance(files, dict) else {"include": files}
     environments = [requirements, *(cache.get("requirements") or {} for cache in caches)]
     return Rendered(
         name=output.name,
@@ -124,6 +129,8 @@ def _rendered(output: _Output, siblings: _Siblings, subdir: str) -> Rendered:
         run_exports={_EXPORTS[kind]: siblings.resolve(specs) for kind, specs in exports.items()},
         environment=tuple(str(spec) for e in environments for kind in ("build", "host") for spec in e.get(kind) or ()),
         sources=tuple(_sources(s for part in (recipe, *caches) for s in _as_list(part.get("source")))),
+        files=tuple(_as_list(globs.get("include"))),
+        left_files=tuple(_as_list(globs.get("exclude"))),
     )
 
 

@@ -197,8 +197,8 @@ STATIONS = (
     Station(
         "pipeline",
         "one step after another",
-        ("pipeline",),
-        ("audit", "base channel", "build", "channel", "fetch", "index", "lock", "plan"),
+        ("pipeline", "planned"),
+        ("audit", "base channel", "build", "channel", "contents", "fetch", "index", "lock", "plan"),
         row=7,
         column=1,
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -11,9 +12,19 @@ import typer
 
 from ctk.audit import CHECKS, PACKAGE_CHECKS, AuditReport, ScanCache, audit_packages
 from ctk.audit.checks import by_id
+from ctk.audit.environment import FilesHaveOneOwner
+from ctk.audit.packages import PackageSet
+from ctk.audit.run import check_packages
 from ctk.commands.options import Jobs
 from ctk.errors import AuditFailed, UnknownName
-from ctk.paths import workspace
+from ctk.index import Index
+from ctk.inside import members
+from ctk.lock import Artefact
+from ctk.paths import Workspace, workspace
+from ctk.plan import Request, plan
+from ctk.planned import planned_scans
+from ctk.platforms import PLATFORMS
+from ctk.project import published_set, python_tags
 from ctk.report import Reporter, count
 from ctk.scratch import machine_paths
 
@@ -31,6 +42,10 @@ def audit_command(
         typer.Option("--base", help="Packages to depend on, not audited; the local base channel by default."),
     ] = None,
     jobs: Jobs = None,
+    planned: Annotated[
+        bool,
+        typer.Option("--planned", help="Look for two packages with one file in all that the locks name, unbuilt."),
+    ] = False,
     list_: Annotated[bool, typer.Option("--list", help="List the checks and exit.")] = False,
 ) -> None:
     """Open built packages and hold them to the rules of the design.
@@ -44,6 +59,9 @@ def audit_command(
         _list(report)
         return
     chosen = {wanted.id() for wanted in by_id(check or ())}
+    if planned:
+        _end(_planned(where, jobs or os.cpu_count() or 1), report)
+        return
     found = audit_packages(
         _named(paths) if paths else _packages([where.channel]),
         forbidden_paths=machine_paths(where),
@@ -52,6 +70,26 @@ def audit_command(
         skip={*(skip or ()), *(known.id() for known in CHECKS if chosen and known.id() not in chosen)},
         cache=ScanCache(where.cache / "audit"),
     )
+    _end(found, report)
+
+
+def _planned(where: Workspace, jobs: int) -> AuditReport:
+    """Every release, component and platform as one channel, held to the rule that no file is in two packages."""
+    start = time.monotonic()
+    request = Request(platforms=tuple(PLATFORMS))
+    everything = plan(published_set(where), request, python_tags(where.build_config))
+    with Index() as index:
+
+        def names(artefact: Artefact) -> list[str]:
+            with index.opened(index.locate(artefact)) as content, members(content, artefact.file) as inside:
+                return [member.name for member in inside]
+
+        scans = planned_scans(everything, where, names, jobs)
+    found = check_packages(PackageSet(scans), [FilesHaveOneOwner])
+    return AuditReport.of(found, [FilesHaveOneOwner], len(scans), time.monotonic() - start)
+
+
+def _end(found: AuditReport, report: Reporter) -> None:
     report.result(**found.as_json())
     _show(found, report)
     if not found.ok:
