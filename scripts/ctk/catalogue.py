@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -65,6 +65,19 @@ class Asked:
         return self.match.version is not None or self.match.build is not None
 
 
+@dataclass(frozen=True)
+class Maker:
+    """What makes a package.
+
+    Attributes:
+        recipe: The feedstock of this checkout.
+        by_default: Whether `ctk build` without options builds it.
+    """
+
+    recipe: str
+    by_default: bool
+
+
 class Catalogue:
     """Channels, for one platform.
 
@@ -72,11 +85,19 @@ class Catalogue:
         channels: Channel folders or URLs, the most important first.
         subdir: The platform.
         gateway: Kept by callers that ask often, so that repodata is read once.
+        maker: Says what makes a package of a name that no channel has; None for one that this checkout does not make.
     """
 
-    def __init__(self, channels: Sequence[Path | str], subdir: str, gateway: Gateway | None = None) -> None:
+    def __init__(
+        self,
+        channels: Sequence[Path | str],
+        subdir: str,
+        gateway: Gateway | None = None,
+        maker: Callable[[str], Maker | None] = lambda name: None,
+    ) -> None:
         self.channels = tuple(channels)
         self.subdir = subdir
+        self.maker = maker
         self.gateway = gateway or Gateway()
         self._picks: dict[Scenario, Pick | None] = {}
         self._records: dict[str, list[RepoDataRecord]] = {}

@@ -1,4 +1,4 @@
-"""A disk that is full or may not be written, as one error, whoever was writing: Python, rattler or a build's script."""
+"""A place that is full or takes no files, as one error, whoever was writing: Python, rattler or a build's script."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from ctk.errors import CtkError, NoSpace
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 CLOSED = (errno.EACCES, errno.EROFS, errno.EPERM)
+# Said of a folder that is not there, and of one that cannot be: below a file, in /proc.
+NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 # Rust ends the message of a system's error with its number; programs of a build script print its text.
 _RUST = re.compile(r"\(os error (\d+)\)")
 # What rattler-build says where it has lost the number: the archive is written to the folder for temporary files first.
@@ -24,7 +26,7 @@ _STEP = "free some space and run the command again; everything finished so far i
 
 @contextmanager
 def disk_errors(folder: Path) -> Iterator[None]:
-    """Turns a full or read-only disk into an error that says where, and what to do.
+    """Turns a full or read-only disk, and a place where nothing can be, into an error that says where, and what to do.
 
     Args:
         folder: What is being written, for errors that do not name their file.
@@ -88,4 +90,31 @@ def _error(number: int | None, *places: Path) -> NoSpace | None:
         return NoSpace(f"no space left in {_rooms(*places)}", _STEP)
     if number in CLOSED:
         return NoSpace(f"cannot write {place}: {os.strerror(number)}", "make it writable, or mend its owner")
+    if number in NOWHERE and (why := _refusal(place)):
+        return NoSpace(f"cannot write {place}: {why}", "name a place in a folder that takes files")
     return None
+
+
+def check_place(place: Path) -> None:
+    """Refuses a place where nothing can be written, before work is done for it.
+
+    Raises:
+        NoSpace: A folder above it takes no files, or is no folder.
+    """
+    if why := _refusal(place.parent):
+        raise NoSpace(f"cannot write {place}: {why}", "name a place in a folder that takes files")
+
+
+def _refusal(place: Path) -> str:
+    """Why nothing can be made at a place; empty where it can: then something else is missing, which is a mistake."""
+    there = place.absolute()
+    while not os.path.lexists(there):  # of a name that no file system takes, too
+        there = there.parent
+    if there.exists() and not there.is_dir():
+        return f"{there} is no folder"
+    try:
+        os.rmdir(tempfile.mkdtemp(prefix=".ctk-", dir=there))
+    except OSError as error:
+        return f"{there} takes no new files ({os.strerror(error.errno or 0)})"
+    longest = max((len(os.fsencode(part)) for part in place.parts), default=0)
+    return f"a name of {longest} bytes is too long" if longest > os.pathconf(there, "PC_NAME_MAX") else ""

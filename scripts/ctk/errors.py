@@ -40,12 +40,22 @@ class UnknownName(CtkError):
 
     @classmethod
     def of(cls, kind: str, name: str, known: Iterable[str]) -> UnknownName:
-        """An error naming the valid names nearest to the one given, or all of them when none is near."""
+        """An error naming the valid names nearest to the one given; where none is near, all of a few, or the first."""
         valid = sorted(set(known))
-        near = get_close_matches(name, valid, n=3, cutoff=0.5) or valid
-        return cls(
-            f"unknown {kind} {name!r}", f"did you mean {' or '.join(near)}?" if near else f"there is no {kind} yet"
-        )
+        if near := nearest(name, valid, cutoff=0.5):
+            step = f"did you mean {' or '.join(near)}?"
+        elif len(valid) <= _FEW:
+            step = f"choose one of {', '.join(valid)}" if valid else f"there is no {kind} yet"
+        else:
+            step = f"there are {len(valid)}, such as {', '.join(valid[:3])}"
+        return cls(f"unknown {kind} {name!r}", step)
+
+
+def nearest(name: str, known: Iterable[str], cutoff: float) -> list[str]:
+    """At most three names that somebody may have meant: written almost so, or with this name as one of their words."""
+    valid = sorted(set(known))
+    words = [other for other in valid if name and name in re.split("[-_]", other)]
+    return (get_close_matches(name, valid, n=3, cutoff=cutoff) or words)[:3]
 
 
 class LockError(CtkError):
@@ -230,6 +240,7 @@ class ReaderGone(CtkError):
     exit_code = 141  # as shells have it: 128 and the number of the signal
 
 
+_FEW = 10  # names that are listed whole
 _LISTED, _LONGEST = 100, 2000  # problems of one place, and characters of each: what is wrong may be a whole file
 
 

@@ -9,11 +9,13 @@ import foreign_channel
 import pytest
 from small_channel import base, channel, record, write
 
-from ctk.catalogue import Catalogue
+from ctk.catalogue import Catalogue, Maker
+from ctk.commands.channels import installable
 from ctk.errors import Unsolvable
 from ctk.explain import choices, explain, fit_in_words, native_instead
 from ctk.machine import python_specs
 from ctk.paths import Workspace
+from ctk.platforms import this_platform
 from ctk.solve import Pick, Scenario
 from ctk.unsolvable import solve_or_say_why
 
@@ -271,6 +273,33 @@ def test_no_such_package_with_near_names(catalogue: Catalogue) -> None:
     sentence, step = problem(catalogue, "cuda-cor")
     assert sentence == "there is no package cuda-cor in the channels"
     assert step.startswith("did you mean cuda-core")
+
+
+def test_what_is_only_a_little_alike_is_not_meant(catalogue: Catalogue) -> None:
+    _, step = problem(catalogue, "pytorch")  # python is there
+    assert "did you mean" not in step and "name a base channel that has more" in step
+    assert problem(catalogue, "pythn")[1] == "did you mean python?"
+    assert problem(catalogue, "nvrtc")[1].startswith("did you mean cuda-nvrtc")
+
+
+def test_a_package_with_a_recipe_that_was_not_built_says_how_to_get_it(catalogue: Catalogue) -> None:
+    makers = {"libcublas": Maker("libcublas", False), "cuda-runtime": Maker("cuda-toolkit", True)}
+    here = Catalogue(catalogue.channels, "linux-64", maker=makers.get)
+    assert problem(here, "libcublas") == (
+        "libcublas is not built here: it is made by the recipe libcublas, which the default build leaves out",
+        "run `ctk build --recipe libcublas`, or `ctk build --all-components`",
+    )
+    assert problem(here, "cuda-runtime") == (
+        "cuda-runtime is not built here: it is made by the recipe cuda-toolkit",
+        "run `ctk build --recipe cuda-toolkit`",
+    )
+
+
+def test_the_commands_know_which_recipes_of_this_checkout_are_not_built(project: Workspace) -> None:
+    maker = installable(project, "/base", this_platform()).maker
+    assert maker("libcublas-dev") == Maker("libcublas", False)
+    assert maker("cuda-core") == Maker("cuda-core", True)
+    assert maker("pytorch") is None
 
 
 def test_a_package_that_is_not_published_for_the_platform(catalogue: Catalogue) -> None:

@@ -146,6 +146,15 @@ def test_an_older_version_of_a_project_is_built_beside_the_newest(small_set: Set
         assert len(again) == len(build.outputs)
 
 
+def test_a_name_that_is_near_no_other_does_not_bring_them_all() -> None:
+    many, few = [f"lib{n}" for n in range(40)], ["linux-64", "win-64"]
+    assert UnknownName.of("recipe", "nosuch", many).step == "there are 40, such as lib0, lib1, lib10"
+    assert UnknownName.of("recipe", "lib3", many).step.count(" or ") == 2
+    assert UnknownName.of("recipe", "b", ["a-b", "long-name-c", "d"]).step == "did you mean a-b?"
+    assert UnknownName.of("platform", "nosuch", few).step == "choose one of linux-64, win-64"
+    assert UnknownName.of("release", "nosuch", []).step == "there is no release yet"
+
+
 def test_what_was_not_published_is_left_out_with_the_reason(small_set: Set) -> None:
     planned = plan(small_set, Request(platforms=["win-arm64"]), TAGS)
     reasons = {x.id: x.reason for x in planned.left_out}

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
-from ctk.catalogue import Catalogue
+from ctk.catalogue import Catalogue, Maker
 from ctk.commands.options import base_channel
 from ctk.errors import Unsolvable
 from ctk.paths import Workspace
 from ctk.platforms import this_platform
+from ctk.recipes import find_recipes, maker_of
 from ctk.repodata import write
 from ctk.report import Reporter
+from ctk.settings import settings
 from ctk.verify.channels import planned
 from ctk.verify.universe import universe
 
@@ -42,7 +45,7 @@ def catalogue(
         why = "" if as_planned else f"nothing is built for {subdir} here: "
         stand_in = ", with a stand-in for conda-forge" if base == "local" and where.base_channel not in channels else ""
         report.line(f"{why}solved against what recipes and release locks say{stand_in}")
-    return Catalogue(channels, subdir)
+    return Catalogue(channels, subdir, maker=partial(_maker, where))
 
 
 def installable(where: Workspace, base: str, subdir: str) -> Catalogue:
@@ -59,7 +62,12 @@ def installable(where: Workspace, base: str, subdir: str) -> Catalogue:
                 f"the base channel that is made here has no Python for {subdir}",
                 "name one that has, such as --base conda-forge or a folder",
             )
-    return Catalogue([where.channel, base_channel(base, where)], subdir)
+    return Catalogue([where.channel, base_channel(base, where)], subdir, maker=partial(_maker, where))
+
+
+def _maker(where: Workspace, package: str) -> Maker | None:
+    recipe, default = maker_of(package, find_recipes(where.recipes)), settings(where.root).default.recipes
+    return Maker(recipe, default is None or recipe in default) if recipe else None
 
 
 def _has(channel: Path, subdir: str) -> bool:

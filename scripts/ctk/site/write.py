@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
-from ctk.disk import disk_errors
+from ctk.disk import check_place, disk_errors
 from ctk.errors import BadValue
 from ctk.site.page import Page
 
@@ -59,6 +59,7 @@ def write(pages: Iterable[Page], folder: Path) -> int:
 
 def check(folder: Path) -> None:
     """Whether a site may be written there; see `write`."""
+    check_place(folder.absolute())
     if not folder.exists() and not folder.is_symlink():
         return
     if not folder.is_dir() or folder.is_symlink():

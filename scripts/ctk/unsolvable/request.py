@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 
 from rattler import MatchSpec, VersionSpec
 
 from ctk.catalogue import ANY_DRIVER, PYTHON, Asked, Catalogue, listing
+from ctk.errors import nearest
 from ctk.platforms import NOARCH, PLATFORMS
 from ctk.solve import Scenario
 from ctk.unsolvable.probe import Cause, constraint, core, in_words, pythons_for, toolkits_for, without_pins
@@ -52,7 +52,14 @@ def _no_such_name(asked: Asked, there: set[str], catalogue: Catalogue) -> Cause:
             f"{asked.name} is not published for {subdir}; it is for {listing(elsewhere)}",
             f"leave it out, or ask for {listing([f'--platform {p}' for p in elsewhere], 'or')}",
         )
-    near = get_close_matches(asked.name, sorted(there), n=3, cutoff=0.6)
+    if maker := catalogue.maker(asked.name):
+        why = "" if maker.by_default else ", which the default build leaves out"
+        return Cause(
+            f"{asked.name} is not built here: it is made by the recipe {maker.recipe}{why}",
+            f"run `ctk build --recipe {maker.recipe}`{'' if maker.by_default else ', or `ctk build --all-components`'}",
+        )
+    # Nobody who asks for pytorch means python.
+    near = nearest(asked.name, there, cutoff=0.75)
     step = f"did you mean {listing(near, 'or')}?" if near else f"see `ctk plan`{_other_base(asked.name, catalogue)}"
     return Cause(f"there is no package {asked.name} in the channels", step)
 
