@@ -29,15 +29,22 @@ class Toolkit:
         version: ``13.0``.
         driver: The oldest driver of the native build; None where the channel has no native build.
         compat_driver: The oldest driver of the compat build; None where nothing says it.
-        oldest: Compute capability of the oldest GPU that it compiles for; None where nothing says it.
-        newest: The same of the newest one.
+        gpus: Compute capabilities of the GPUs that it compiles for, oldest first; none where nothing says it.
     """
 
     version: str
     driver: str | None = None
     compat_driver: str | None = None
-    oldest: str | None = None
-    newest: str | None = None
+    gpus: tuple[str, ...] = ()
+
+    def knows(self, gpu: str) -> bool:
+        """Whether it compiles for a GPU; also where nothing says for which ones it does."""
+        return not self.gpus or Version(gpu) in map(Version, self.gpus)
+
+    def beside(self, gpu: str) -> tuple[str, str]:
+        """The nearest older and the nearest newer GPU that it compiles for; "" where there is none."""
+        below, above = [g for g in self.gpus if older(g, gpu)], [g for g in self.gpus if older(gpu, g)]
+        return below[-1] if below else "", above[0] if above else ""
 
 
 @dataclass(frozen=True)
@@ -152,8 +159,7 @@ class Catalogue:
                 known,
                 driver=bound if native else known.driver,
                 compat_driver=known.compat_driver if native else bound,
-                oldest=_bound(rules, "__cuda_arch", ">=") or known.oldest,
-                newest=_bound(rules, "__cuda_arch", "<=") or known.newest,
+                gpus=_gpus(rules) if native else known.gpus,
             )
             found[known.version] = known
         return tuple(found.values())
@@ -167,8 +173,13 @@ class Catalogue:
         return [channel_url(c) for c in self.channels]
 
 
+def _gpus(rules: Iterable[str]) -> tuple[str, ...]:
+    """The versions that ``__cuda_arch ==7.5|==8.0`` names."""
+    return tuple(gpu for rule in rules if rule.startswith("__cuda_arch ") for gpu in re.findall(r"==([\d.]+)", rule))
+
+
 def _bound(rules: Iterable[str], name: str, sign: str) -> str | None:
-    """The version after a sign in the rule on a package: ``7.5`` of ``__cuda_arch >=7.5,<=12.1`` and ``>=``."""
+    """The version after a sign in the rule on a package: ``12.6`` of ``__cuda >=12.6`` and ``>=``."""
     for rule in rules:
         match = re.match(rf"{name} .*?{sign}(\d+(?:\.\d+)*)", rule)
         if match:

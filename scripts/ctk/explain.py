@@ -31,11 +31,16 @@ def fit_in_words(pick: Pick, catalogue: Catalogue) -> str:
     if not machine.driver:
         return "compat: it compiles and links without a driver, and nothing runs here"
     refused = older(machine.driver, toolkit.driver or toolkit.version)
-    unknown = bool(machine.arch and toolkit.newest and older(toolkit.newest, machine.arch))
+    unknown = bool(machine.arch and not toolkit.knows(machine.arch))
     if refused and unknown:
         return "compat: the driver does not load its PTX, and its compiler does not know the GPU"
     if unknown:
-        return f"compat: its compiler knows GPUs up to {toolkit.newest}, whose PTX the driver compiles for this one"
+        nearest, newer = toolkit.beside(machine.arch or "")
+        if newer:
+            return (
+                f"compat: its compiler knows {nearest} and {newer} but not this GPU, for which the driver compiles PTX"
+            )
+        return f"compat: its compiler knows GPUs up to {nearest}, whose PTX the driver compiles for this one"
     if refused:
         return f"compat: {COMPAT}"
     return "compat, as asked for: the driver loads the PTX that it compiles all the same"
@@ -72,7 +77,18 @@ def explain(pick: Pick, catalogue: Catalogue) -> list[str]:
 
 def _picked(pick: Pick, toolkit: Toolkit, catalogue: Catalogue) -> str:
     words = f"{toolkit.version} is picked, {fit_in_words(pick, catalogue)}"
-    return _sentences([words, *(_reasons(pick.scenario, toolkit, catalogue) if pick.fit == "compat" else ())])
+    reasons = _reasons(pick.scenario, toolkit, catalogue) if pick.fit == "compat" else ()
+    return _sentences([words, *reasons, *_brought(pick)])
+
+
+def _brought(pick: Pick) -> list[str]:
+    """Which libraries are of a newer toolkit than the picked one, and what that means for PTX."""
+    minors = {name: ".".join(pick.version(name).split(".")[:2]) for name in ("libnvjitlink", "libnvfatbin")}
+    newer = {name: minor for name, minor in minors.items() if minor and older(pick.toolkit, minor)}
+    said = [f"{name} is {minor}'s, as {pick.toolkit} has none that Python can use" for name, minor in newer.items()]
+    if "libnvjitlink" in newer:
+        said.append(f"PTX that nvJitLink links needs a driver for CUDA {newer['libnvjitlink']}; machine code does not")
+    return said
 
 
 def _passed_over(pick: Pick, toolkit: Toolkit, catalogue: Catalogue) -> str:
@@ -128,16 +144,22 @@ def _reasons(scenario: Scenario, toolkit: Toolkit, catalogue: Catalogue) -> list
         have = f"this one supports {scenario.driver}" if scenario.driver else "there is none"
         found.append(f"{version} native needs a driver for CUDA {toolkit.driver}; {have}")
         lifted = replace(lifted, driver=toolkit.driver)
-    if scenario.arch and older(scenario.arch, toolkit.oldest or "0"):
-        found.append(f"{version} cannot compile for compute capability {scenario.arch}; its oldest is {toolkit.oldest}")
-        lifted = replace(lifted, arch=None)
-    elif scenario.arch and older(toolkit.newest or scenario.arch, scenario.arch):
-        found.append(f"{version} does not know compute capability {scenario.arch}; its newest is {toolkit.newest}")
+    if scenario.arch and not toolkit.knows(scenario.arch):
+        found.append(f"{version} {not_known(scenario.arch, toolkit)}")
         lifted = replace(lifted, arch=None)
     if catalogue.pick(lifted):
         return found
     own = _blocking(scenario, lifted, catalogue)
     return [f"{version} native is left out by {f'your {listing(own)}' if own else 'more than one thing'}"]
+
+
+def not_known(gpu: str, toolkit: Toolkit) -> str:
+    """What the compiler of a toolkit cannot do for a GPU that it does not know."""
+    nearest, newer = toolkit.beside(gpu)
+    if not nearest:
+        return f"cannot compile for compute capability {gpu}; its oldest is {newer}"
+    known = f"it knows {nearest} and {newer}" if newer else f"its newest is {nearest}"
+    return f"does not know compute capability {gpu}; {known}"
 
 
 def _with(scenario: Scenario, toolkit: Toolkit, build: str = "") -> Scenario:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+
+from packaging.version import Version
 
 from ctk.exclusions import Classes
 from ctk.lock import ReleaseLock
@@ -29,7 +31,9 @@ def projects_row(lock: ReleaseLock) -> tuple[object, ...]:
 
 def facts_rows(locks: Iterable[ReleaseLock]) -> list[tuple[str, ...]]:
     """What the binaries of each CTK release say of themselves; ``?`` where they have not been asked."""
-    return [(lock.release, *_facts(lock)) for lock in locks if lock.is_ctk]
+    releases = [lock for lock in locks if lock.is_ctk]
+    known = {gpu for lock in releases if lock.facts for gpu in lock.facts.gpu_architectures}
+    return [(lock.release, *_facts(lock, known)) for lock in releases]
 
 
 def markdown_of(locks: Iterable[ReleaseLock]) -> str:
@@ -37,10 +41,16 @@ def markdown_of(locks: Iterable[ReleaseLock]) -> str:
     return markdown(FACTS, facts_rows(locks))
 
 
-def _facts(lock: ReleaseLock) -> tuple[str, str]:
+def _facts(lock: ReleaseLock, known: Collection[str]) -> tuple[str, str]:
+    """GPUs from the oldest to the newest, with those between them that others know and it does not; and PTX ISA."""
     if lock.facts is None:
         return "?", "?"
-    return f"{lock.facts.gpu_architectures[0]} to {lock.facts.gpu_architectures[-1]}", lock.facts.ptx_isa
+    gpus = lock.facts.gpu_architectures
+    oldest, newest = gpus[0], gpus[-1]
+    missing = [
+        g for g in sorted(known, key=Version) if Version(oldest) < Version(g) < Version(newest) and g not in gpus
+    ]
+    return f"{oldest} to {newest}{', not ' if missing else ''}{', '.join(missing)}", lock.facts.ptx_isa
 
 
 def _count(lock: ReleaseLock, subdir: str) -> int:

@@ -37,7 +37,7 @@ def facts(root: Path) -> Any:
         variants = lock.with_suffix(".yaml").read_text(encoding="utf-8")
         (block,) = re.findall(r"^cuda_arch:\n((?:  - .*\n)+)", variants, re.MULTILINE)
         archs = sorted(re.findall(r'"(.+)"', block), key=numbers)
-        toolkits.append(rule.Toolkit(version, archs[0], archs[-1], published, tuple(archs)))
+        toolkits.append(rule.Toolkit(version, tuple(archs), published))
     return rule.Facts(tuple(toolkits), python_sets)
 
 

@@ -109,8 +109,7 @@ def right_fit(machine: Machine, toolkit: str, archs: tuple[str, ...]) -> str:
     """
     assert machine.driver is not None, machine.lacks
     loads = numbers(toolkit) <= numbers(machine.driver)
-    oldest, newest = min(archs, key=numbers), max(archs, key=numbers)
-    knows = all(numbers(oldest) <= numbers(gpu) <= numbers(newest) for gpu in machine.gpus)
+    knows = all(numbers(gpu) in map(numbers, archs) for gpu in machine.gpus)
     return "native" if loads and knows else "compat"
 
 

@@ -44,6 +44,25 @@ def test_ptx_runs_from_a_native_toolkit_and_is_refused_from_a_newer_one(environm
         assert "CUDA_ERROR_UNSUPPORTED_PTX_VERSION" in found["routes"]["ptx"]["error"]
 
 
+def test_ptx_that_nvjitlink_links_runs_where_the_driver_is_as_new_as_nvjitlink(
+    environment: Environment, gpu: Machine
+) -> None:
+    environment.needs("cuda-core")
+    assert gpu.driver is not None
+    found = environment.report(ROUTES)
+    # 12.0 to 12.2 have none that cuda.core can call, and get that of 12.3.
+    assert found["nvjitlink"] == max(environment.toolkit, "12.3", key=numbers)
+    if numbers(found["nvjitlink"]) <= numbers(gpu.driver):
+        assert found["linked ptx isa"] == found["ptx isa"] or numbers(environment.toolkit) < (12, 3)
+        assert found["loading linked ptx"] == {"code": 0, "name": "CUDA_SUCCESS"}
+        assert found["routes"]["nvjitlink lto to ptx"] == RIGHT
+    else:
+        assert environment.fit == "compat" or numbers(environment.toolkit) < (12, 3)
+        refused = {"code": UNSUPPORTED_PTX_VERSION, "name": "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"}
+        assert found["loading linked ptx"] == refused, f"PTX ISA {found['linked ptx isa']}, driver for {gpu.driver}"
+        assert "CUDA_ERROR_UNSUPPORTED_PTX_VERSION" in found["routes"]["nvjitlink lto to ptx"]["error"]
+
+
 def test_native_or_compat_is_what_the_driver_says(environment: Environment, gpu: Machine) -> None:
     environment.needs("cuda-core")
     archs = tuple(environment.report(ROUTES)["archs"])

@@ -25,7 +25,7 @@ RELEASES = [lock for lock in release_locks(HERE).values() if lock.minor in BUILT
 
 @pytest.mark.skipif(this_platform() != "linux-64", reason="asks the linux-64 NVRTC")
 @pytest.mark.parametrize("lock", RELEASES, ids=lambda lock: lock.name)
-def test_cuda_version_has_the_bounds_of_the_built_nvrtc(built: Workspace, lock, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_cuda_version_has_the_gpus_of_the_built_nvrtc(built: Workspace, lock, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     version = lock.components["nvrtc"].version
     (package,) = built.channel.glob(f"linux-64/cuda-nvrtc-files-{version}-*.conda")
     extract(package, tmp_path)
@@ -37,8 +37,7 @@ def test_cuda_version_has_the_bounds_of_the_built_nvrtc(built: Workspace, lock, 
         for record in repodata.values()
         if record["name"] == "cuda-version" and record["version"] == lock.minor
     }
-    lowest, highest = architectures[0], architectures[-1]
-    assert f"__cuda_arch >={lowest},<={highest}" in said["native"]["constrains"]
-    assert f"__cuda_arch >={lowest}" in said["compat"]["constrains"]
+    assert f"__cuda_arch {'|'.join(f'=={gpu}' for gpu in architectures)}" in said["native"]["constrains"]
+    assert f"__cuda_arch >={architectures[0]}" in said["compat"]["constrains"]
     known = {r["version"] for r in repodata.values() if r["name"] == "cuda-arch"}
     assert set(architectures) <= known

@@ -102,10 +102,11 @@ def test_cuda_version_says_what_was_measured(records: list[Record], project: Wor
     assert set(found) == {(minor, f) for minor in facts for f in FITS}
     for minor, fact in facts.items():
         assert fact is not None
-        lowest, highest = fact.gpu_architectures[0], fact.gpu_architectures[-1]
+        lowest = fact.gpu_architectures[0]
+        known = "|".join(f"=={gpu}" for gpu in fact.gpu_architectures)
         native, compat = found[minor, "native"], found[minor, "compat"]
         assert native["depends"] == [f"__cuda >={minor}"]
-        assert native["constrains"] == [f"__cuda_arch >={lowest},<={highest}", f"cudatoolkit {minor}.*"]
+        assert native["constrains"] == [f"__cuda_arch {known}", f"cudatoolkit {minor}.*"]
         assert compat["depends"] == []
         major = minor.split(".")[0]
         assert compat["constrains"] == [f"__cuda >={major}", f"__cuda_arch >={lowest}", f"cudatoolkit {minor}.*"]

@@ -123,7 +123,16 @@ def test_drivers_beyond_the_ends_are_told_apart_where_a_rule_does(
 
 
 @pytest.mark.parametrize(
-    ("rule", "other"), [(">13", "13.0"), (">=13.1", "13.0"), ("<=13.0", "13.1"), ("<13.1", "13.1"), ("<13|>14", "13.5")]
+    ("rule", "other"),
+    [
+        (">13", "13.0"),
+        (">=13.1", "13.0"),
+        ("<=13.0", "13.1"),
+        ("<13.1", "13.1"),
+        ("<13|>14", "13.5"),
+        ("==12.9|==13.1", "13.0"),
+        ("13.*", "13.9"),
+    ],
 )
 def test_every_sign_cuts_where_it_should(rule: str, other: str, tmp_path: Path) -> None:
     rules = [record("picky", "1.0", "h_0", "linux-64", depends=[f"__cuda {rule}"])]
@@ -142,8 +151,8 @@ def test_a_rule_is_seen_however_it_is_written(rule: str, tmp_path: Path) -> None
     assert found == [False, True]
 
 
-def test_a_rule_that_does_more_than_compare_tells_all_machines_apart(tmp_path: Path) -> None:
-    only = record("picky", "1.0", "h_0", "linux-64", depends=["__cuda 13.*"])
+def test_a_rule_about_more_than_a_version_tells_all_machines_apart(tmp_path: Path) -> None:
+    only = record("picky", "1.0", "h_0", "linux-64", depends=["__cuda 13.* 0"])
     alike = AlikeCatalogue([write(tmp_path / "channel", iter([only]))], "linux-64", ["picky"])
     one, other = (alike.key(Scenario(("picky",), "linux-64", driver, None)) for driver in ("13.0", "13.1"))
     assert one != other
@@ -168,7 +177,7 @@ def test_an_answer_is_the_same_after_it_was_made_small(folders: Folders, asked: 
         assert seen["reasons"] == list(right.reasons)
         packages = [[p.name, p.version, p.build, p.size, p.channel] for p in right.packages]
         assert seen["packages"] == packages
-    assert len(script("any", content)) < 20 * len(found), "few bytes for each question"
+    assert len(script("any", content)) < 25 * len(found), "few bytes for each question"
 
 
 def test_what_was_not_solved_has_no_answer(folders: Folders, asked: Axes) -> None:

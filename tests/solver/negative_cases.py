@@ -79,9 +79,23 @@ def only_its_minor(*packages: str) -> Change:
     def changing(record: Record) -> None:
         if record["name"] in packages:
             lower = f">={toolkits_of([record], record['name'])[0]},"
-            record["depends"] = [re.sub(r"^(cuda-version )>=\d+,", rf"\1{lower}", spec) for spec in record["depends"]]
+            record["depends"] = [
+                re.sub(r"^(cuda-version )>=[\d.]+,", rf"\1{lower}", spec) for spec in record["depends"]
+            ]
 
     return changing
+
+
+def as_a_range(record: Record) -> None:
+    """What native builds said of GPUs before: the oldest and the newest, as if there were no gaps."""
+    if record["name"] == "cuda-version":
+        gap = r"^(__cuda_arch )==([\d.]+)\|.*==([\d.]+)$"
+        record["constrains"] = [re.sub(gap, r"\1>=\2,<=\3", spec) for spec in record["constrains"]]
+
+
+def newer_than_the_toolkit(package: str) -> Change:
+    """What was said of them before: of the toolkit's major, and not older."""
+    return take_out(package, "depends", r"^(cuda-version >=\d+)\.\d+,", r"\1,")
 
 
 NO_FEATURES = take_out(".*", "track_features")
@@ -103,19 +117,24 @@ CASES = [
         ),
     ),
     Case(
-        "native does not go with an older GPU than it knows",
-        (take_out("cuda-version", "constrains", r"^(__cuda_arch )>=[\d.]+,", r"\1", of="native"),),
+        "native does not go with a GPU that it does not know",
+        (take_out("cuda-version", "constrains", "^__cuda_arch ", of="native"),),
         (
             (ask("cuda-core", "13.4", OLD_GPU), "toolkit 13.4 native, not 12.9 native"),
             (ask("cuda-nvcc", "13.4", OLD_GPU), GPU_TOO_OLD),
+            (ask("cuda-core", "12.6", NEW_GPU), "toolkit 12.6 native, not 12.9 compat"),
+            (ask("cuda-nvrtc", "13.5", NEWEST_GPU, subdir="win-64"), "toolkit 13.4 native, not 13.4 compat"),
         ),
     ),
     Case(
-        "native does not go with a newer GPU than it knows",
-        (take_out("cuda-version", "constrains", r"^(__cuda_arch .*),<=.*", r"\1", of="native"),),
+        "native does not go with a GPU in a gap of those that it knows",
+        (as_a_range,),
         (
-            (ask("cuda-core", "12.6", NEW_GPU), "toolkit 12.6 native, not 12.9 compat"),
-            (ask("cuda-nvrtc", "13.5", NEWEST_GPU, subdir="win-64"), "toolkit 13.4 native, not 13.4 compat"),
+            (ask("cuda-core", "12.9", "8.8"), "toolkit 12.9 native, not 12.9 compat"),
+            (ask("cuda-core", "12.9", "10.7"), "toolkit 12.9 native, not 12.9 compat"),
+            (ask("cuda-core", "13.4", "11.0", pin="12.9"), "toolkit 12.9 native, not 12.9 compat"),
+            (ask("cuda-nvrtc", "13.3", "10.7"), "toolkit 13.0 native, not 13.4 compat"),
+            (ask("numba-cuda", "13.4", "10.1"), "toolkit 13.4 native, not 12.9 native"),
         ),
     ),
     Case(
@@ -178,11 +197,33 @@ CASES = [
         given=(last_made(r" cuda\d+_py\d+th"),),
     ),
     Case(
-        "libnvjitlink may be newer than the toolkit",
+        "libnvjitlink of 12.3 is also for the toolkits whose own Python cannot use",
         (only_its_minor("libnvjitlink"),),
         (DRIVER_12_2, (ask("numba-cuda", "12.0", "9.0"), "toolkit 12.9 compat, not 12.0 native")),
     ),
-    Case("libnvfatbin may be newer than the toolkit", (only_its_minor("libnvfatbin"),), (DRIVER_12_2,)),
+    Case(
+        "libnvfatbin of 12.4 is also for the toolkits that have none",
+        (only_its_minor("libnvfatbin"),),
+        (DRIVER_12_2,),
+    ),
+    Case(
+        "libnvjitlink is not newer than the toolkit",
+        (newer_than_the_toolkit("libnvjitlink"),),
+        (
+            (ask("cuda-core", "13.0", "9.0"), "libnvjitlink 13.4 is not of toolkit 13.0"),
+            (ask("numba-cuda", "12.6", "9.0", pin="12.6"), "libnvjitlink 12.9 is not of toolkit 12.6"),
+            (ask("cuda-bindings", "12.2", "9.0"), "libnvjitlink 12.9 is not of toolkit 12.3"),
+            (ask("libnvjitlink", None, None, "libnvjitlink=13.4", "cuda-version=13.0", refused=True), MUST_REFUSE),
+        ),
+    ),
+    Case(
+        "libnvfatbin is not newer than the toolkit",
+        (newer_than_the_toolkit("libnvfatbin"),),
+        (
+            (ask("cuda-core", "13.0", "9.0"), "libnvfatbin 13.4 is not of toolkit 13.0"),
+            (ask("cuda-core", "12.0", "9.0"), "libnvfatbin 12.9 is not of toolkit 12.4"),
+        ),
+    ),
     Case("libcufile may be newer than the toolkit", (only_its_minor("libcufile"),), (DRIVER_12_2,)),
     Case(
         "cuda-cccl may be newer than the toolkit",
@@ -191,7 +232,7 @@ CASES = [
     ),
     Case(
         "libnvjitlink is not older than the toolkit",
-        (take_out("libnvjitlink", "depends", r"^(cuda-version >=(\d+)),<[\d.]+\.0a0", r"\1,<\2.99"),),
+        (take_out("libnvjitlink", "depends", r"^(cuda-version >=(\d+)\S*),<[\d.]+\.0a0", r"\1,<\2.99"),),
         ((ask("libnvjitlink", None, None, "libnvjitlink=13.0", "cuda-version=13.4", refused=True), MUST_REFUSE),),
     ),
     Case(

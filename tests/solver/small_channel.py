@@ -10,8 +10,14 @@ from typing import Any
 
 Record = dict[str, Any]
 
-# Toolkit -> compute capabilities of the oldest and newest GPU that it compiles for.
-TOOLKITS = {"12.0": ("5.0", "9.0"), "12.9": ("5.0", "12.1"), "13.0": ("7.5", "12.1"), "13.4": ("7.5", "12.1")}
+# Toolkit -> compute capabilities of the GPUs that it compiles for, oldest first.
+_OLD = ("5.0", "6.0", "7.0", "7.2", "7.5", "8.0", "8.6", "8.9", "9.0")
+TOOLKITS = {
+    "12.0": _OLD,
+    "12.9": (*_OLD, "10.0", "10.3", "12.0", "12.1"),
+    "13.0": (*_OLD[4:], "10.0", "10.3", "11.0", "12.0", "12.1"),
+    "13.4": (*_OLD[4:], "10.0", "10.3", "10.7", "11.0", "12.0", "12.1"),
+}
 PYTHONS = {"12": ("3.12", "3.13"), "13": ("3.12", "3.13", "3.14", "3.14t")}
 _HIGHEST = {"12": "12.10", "13": "13.5"}
 
@@ -43,21 +49,21 @@ def pair(
 
 def toolkit(version: str) -> Iterator[Record]:
     """Both builds of cuda-version."""
-    oldest, newest = TOOLKITS[version]
+    gpus = TOOLKITS[version]
     yield record(
         "cuda-version",
         version,
         "native_100",
         "noarch",
         depends=[f"__cuda >={version}"],
-        constrains=[f"__cuda_arch >={oldest},<={newest}"],
+        constrains=[f"__cuda_arch {'|'.join(f'=={gpu}' for gpu in gpus)}"],
     )
     yield record(
         "cuda-version",
         version,
         "compat_0",
         "noarch",
-        constrains=[f"__cuda >={version.split('.')[0]}", f"__cuda_arch >={oldest}"],
+        constrains=[f"__cuda >={version.split('.')[0]}", f"__cuda_arch >={gpus[0]}"],
         track_features="cuda_compat",
     )
 

@@ -36,12 +36,19 @@ LINUX, ARM, WINDOWS, WINDOWS_ARM = "linux-64", "linux-aarch64", "win-64", "win-a
 GROUPED = ("cublas", "cufft", "curand", "cusolver", "cusparse", "npp", "nvjitlink", "nvjpeg")
 
 
-def toolkit(minor: str, oldest: str, newest: str, *subdirs: str) -> Toolkit:
+# The GPUs that an NVRTC knows; between the oldest and the newest there are others that it does not know.
+OF_12_0 = ("5.0", "7.0", "7.5", "8.0", "8.9", "9.0")
+OF_12_9 = (*OF_12_0, "10.0", "10.1", "10.3", "12.0", "12.1")
+OF_13_0 = ("7.5", "8.0", "8.8", "8.9", "9.0", "10.0", "10.3", "11.0", "12.0", "12.1")
+OF_13_4 = (*OF_13_0[:7], "10.7", *OF_13_0[7:])
+
+
+def toolkit(minor: str, architectures: tuple[str, ...], *subdirs: str) -> Toolkit:
     everywhere = frozenset(subdirs)
     published = dict.fromkeys((*("nvrtc", "nvvm", "cudart", "crt"), *GROUPED), everywhere)
     if minor.startswith("13."):
         published["compiler"] = everywhere
-    return Toolkit(minor, oldest, newest, published)
+    return Toolkit(minor, architectures, published)
 
 
 def python_set(major: str, subdirs: tuple[str, ...]) -> PythonSet:
@@ -58,11 +65,11 @@ def python_set(major: str, subdirs: tuple[str, ...]) -> PythonSet:
 # The five releases of the issue, typed here on purpose: cases must not move when a lock does.
 FACTS = Facts(
     (
-        toolkit("13.4", "7.5", "12.1", LINUX, ARM, WINDOWS, WINDOWS_ARM),
-        toolkit("12.0", "5.0", "9.0", LINUX, WINDOWS),
-        toolkit("12.6", "5.0", "9.0", LINUX, ARM, WINDOWS),
-        toolkit("12.9", "5.0", "12.1", LINUX, ARM, WINDOWS),
-        toolkit("13.0", "7.5", "12.1", LINUX, ARM, WINDOWS),
+        toolkit("13.4", OF_13_4, LINUX, ARM, WINDOWS, WINDOWS_ARM),
+        toolkit("12.0", OF_12_0, LINUX, WINDOWS),
+        toolkit("12.6", OF_12_0, LINUX, ARM, WINDOWS),
+        toolkit("12.9", OF_12_9, LINUX, ARM, WINDOWS),
+        toolkit("13.0", OF_13_0, LINUX, ARM, WINDOWS),
     ),
     {"12": python_set("12", (LINUX, ARM, WINDOWS)), "13": python_set("13", (LINUX, ARM, WINDOWS, WINDOWS_ARM))},
 )
@@ -108,6 +115,13 @@ def said_ignoring(question: Question) -> str:
         # A GPU newer than its driver's toolkits: no native one knows it.
         ("12.6", "12.0", "12.9 compat"),
         ("13.4", "13.0", "13.4 compat"),
+        # GPUs in the gaps of some toolkits.
+        ("12.9", "11.0", "12.9 compat"),
+        ("12.9", "8.8", "12.9 compat"),
+        ("13.0", "11.0", "13.0 native"),
+        ("13.0", "10.7", "13.4 compat"),
+        ("13.4", "10.7", "13.4 native"),
+        ("13.4", "10.1", "12.9 native"),
         (None, None, "13.4 compat"),
         ("11.8", None, Cause.DRIVER),
         ("11.8", "9.0", Cause.DRIVER),
@@ -116,6 +130,25 @@ def said_ignoring(question: Question) -> str:
 )
 def test_what_cuda_core_gets(driver: str | None, gpu: str | None, pick: str) -> None:
     assert said(ask("cuda-core", driver, gpu)) == pick
+
+
+@pytest.mark.parametrize(
+    ("writer", "toolkit", "for_python", "minors"),
+    [
+        ("libnvjitlink", "13.0", True, ("13.0",)),
+        ("libnvjitlink", "13.0", False, ("13.0",)),
+        ("libnvjitlink", "12.3", True, ("12.3",)),
+        ("libnvjitlink", "12.2", True, ("12.3",)),
+        ("libnvjitlink", "12.2", False, ("12.2", "12.3")),
+        ("libnvfatbin", "12.3", True, ("12.4",)),
+        ("libnvfatbin", "12.10", True, ("12.10",)),
+        ("cuda-nvvm-impl", "12.0", True, ("12.0",)),
+    ],
+)
+def test_what_writes_ptx_is_of_the_toolkit_or_of_the_next_that_python_can_use(
+    writer: str, toolkit: str, for_python: bool, minors: tuple[str, ...]
+) -> None:
+    assert oracle.minors_of(writer, toolkit, for_python) == minors
 
 
 @pytest.mark.parametrize(
@@ -283,7 +316,7 @@ def test_the_facts_are_those_of_the_locks(project: Workspace) -> None:
     for toolkit in found.toolkits:
         lock = locks[f"cuda-{toolkit.minor}"]
         assert lock.facts is not None
-        assert {toolkit.arch_min, toolkit.arch_max} <= set(lock.facts.gpu_architectures)
+        assert toolkit.architectures == lock.facts.gpu_architectures
         nvrtc = lock.components["nvrtc"].artefacts
         assert toolkit.published["nvrtc"] == {subdir for subdir, artefact in nvrtc.items() if artefact}
         assert ("compiler" in toolkit.published) == (toolkit.major == "13")
@@ -296,7 +329,7 @@ def test_a_changed_lock_is_a_changed_fact(project: Workspace) -> None:
     locks = release_locks(project)
     changed = remeasured(locks["cuda-13.4"], ("12.0", "9.0", "10.0"))
     found = facts([changed])
-    assert (found.toolkits[0].arch_min, found.toolkits[0].arch_max) == ("9.0", "12.0")
+    assert found.toolkits[0].architectures == ("9.0", "10.0", "12.0")
 
 
 def remeasured(lock: ReleaseLock, architectures: tuple[str, ...]) -> ReleaseLock:

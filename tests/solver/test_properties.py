@@ -77,7 +77,7 @@ def known(draw: st.DrawFn) -> Facts:
         published = dict.fromkeys(("nvrtc", "nvvm", "cudart", "crt"), where)
         if version(minor) >= (13,):
             published["compiler"] = where & draw(st.sampled_from(PLACES))
-        toolkits.append(Toolkit(minor, GPUS[low], GPUS[max(low, high)], published))
+        toolkits.append(Toolkit(minor, tuple(GPUS[low : max(low, high) + 1]), published))
     sets = {}
     for major in draw(st.sampled_from([("12", "13"), ("12", "13", "14"), ("13",)])):
         tags = TAGS[draw(st.integers(0, 2)) : draw(st.integers(3, len(TAGS)))]
@@ -165,9 +165,9 @@ def test_adding_a_release_changes_no_native_pick_of_an_older_driver(scene: Scene
 def test_a_release_that_learns_newer_gpus_changes_nothing_for_the_older(scene: Scene, learning: int) -> None:
     releases, question = scene
     toolkit = releases.toolkits[learning % len(releases.toolkits)]
-    learned = replace(toolkit, arch_max=GPUS[-1])
+    learned = replace(toolkit, architectures=tuple(dict.fromkeys((*toolkit.architectures, *GPUS[-2:]))))
     later = replace(releases, toolkits=tuple(learned if t == toolkit else t for t in releases.toolkits))
-    if question.arch is None or version(question.arch) <= version(toolkit.arch_max):
+    if question.arch not in GPUS[-2:]:
         assert expected(later, question) == expected(releases, question)
 
 
@@ -272,11 +272,13 @@ class Channels:
             file.write_text(variant_config(lock), encoding="utf-8")
             locks[lock.name] = (lock, file)
         self.locks = {name: lock for name, (lock, _) in locks.items()}
-        everything, tags = replace(what, locks=locks), python_tags(workspace.build_config)
+        # The older ones bring libnvfatbin of 12.4 along, and libnvjitlink of 12.3, which is an invented one here.
+        bringing = {**locks, "cuda-12.4": published.locks["cuda-12.4"]}
+        everything, tags = replace(what, locks=bringing), python_tags(workspace.build_config)
         self.parts = {
             name: planned(plan(everything, Request(releases=[name], platforms=[HERE]), tags)) for name in locks
         }
-        self.whole = planned(plan(what, Request(platforms=[HERE]), tags))
+        self.whole = planned(plan(everything, Request(releases=[*what.locks], platforms=[HERE]), tags))
         self._worlds = Worlds(merged(self.parts.values()), facts(self.locks.values()), folder, Gateway())
         self._made: dict[tuple[tuple[str, ...], int], World] = {}
 

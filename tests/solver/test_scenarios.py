@@ -118,12 +118,30 @@ def test_the_default_choice_has_every_pin_with_every_driver_and_every_kind_of_gp
         """What the toolkits say of a GPU; the choice has one of each kind."""
         if gpu is None:
             return None
-        return tuple((version(t.arch_min) <= version(gpu), version(gpu) <= version(t.arch_max)) for t in known.toolkits)
+        return tuple((gpu in t.architectures, version(t.architectures[0]) <= version(gpu)) for t in known.toolkits)
 
     for subdir in every.subdirs:
         got = {(q.pin, q.driver, kind(q.arch), q.request) for q in covering if q.subdir == subdir and q.python is None}
         machines = {(d, kind(g)) for d, g in every.machines}
         assert got == {(pin, d, k, r) for pin in every.pins for d, k in machines for r in REQUESTS}
+
+
+@pytest.mark.parametrize(
+    ("minor", "gpu"),
+    [("12.8", "10.3"), ("12.9", "8.8"), ("12.9", "10.7"), ("12.9", "11.0")]
+    + [(minor, gpu) for minor in ("13.0", "13.1", "13.2", "13.3") for gpu in ("10.1", "10.7")]
+    + [("13.4", "10.1"), ("13.5", "10.1")],
+)
+def test_the_default_choice_has_each_gpu_in_a_gap_with_a_driver_and_a_pin_of_the_toolkit(
+    minor: str, gpu: str, every: Matrix, covering: list[Question], known: Facts
+) -> None:
+    (toolkit,) = (t for t in known.toolkits if t.minor == minor)
+    assert gpu not in toolkit.architectures
+    assert version(toolkit.architectures[0]) < version(gpu) < version(toolkit.architectures[-1])
+    alike = {g for g in every.gpus if g and [g in t.architectures for t in known.toolkits] ==
+             [gpu in t.architectures for t in known.toolkits]}  # fmt: skip
+    assert {q.pin for q in covering if q.driver == minor and q.arch == gpu} >= {None}
+    assert any(q.pin == q.driver == minor and q.arch in alike for q in covering)
 
 
 def test_the_default_choice_has_every_python_with_every_request_pin_and_platform(

@@ -114,7 +114,7 @@ def test_an_unmeasured_release_says_so() -> None:
     facts = Facts(("7.5", "12.1"), "9.4", {"linux-64": {"cudart": "2.17"}})
     text = variant_config(ctk_lock("13.4.3", facts))
     assert "measure" not in text
-    facts_text = 'cuda_arch:\n  - "7.5"\n  - "12.1"\ncuda_arch_min:\n  - "7.5"\ncuda_arch_max:\n  - "12.1"\n'
+    facts_text = 'cuda_arch:\n  - "7.5"\n  - "12.1"\ncuda_arch_set:\n  - "7.5|12.1"\n'
     assert text.endswith(f'{facts_text}ptx_isa:\n  - "9.4"\n')
 
 

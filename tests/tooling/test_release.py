@@ -193,7 +193,7 @@ def test_facts_go_with_the_files_they_were_measured_from(run: Run, here: Workspa
     assert "run `ctk release measure 13.4 --write`" in run("add", "13.4", "--write")
     lock = load(here.variants / "cuda-13.4.lock")
     assert (lock.facts, lock.components["nvrtc"].version) == (None, "13.4.92.1")
-    assert "cuda_arch_min" not in (here.variants / "cuda-13.4.yaml").read_text()
+    assert "cuda_arch_set" not in (here.variants / "cuda-13.4.yaml").read_text()
     # What is known of the other components is kept: they need not be fetched to be measured.
     others = dict.fromkeys(sorted(set(lock.components) - {"nvrtc"}))
     assert lock.measured == {"linux-64": others | {"cudart": "2.17"}, "linux-aarch64": others}

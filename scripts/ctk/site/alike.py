@@ -1,8 +1,8 @@
 """A catalogue that asks a solver once for all machines which the channel cannot tell apart.
 
 A solver sees a driver and a GPU only as the versions of ``__cuda`` and ``__cuda_arch``, and does nothing with them but
-compare them with the bounds that records name. Two machines on the same side of every bound are one question. Whatever
-is said *about* a pick still has the machine's own numbers in it.
+hold them against the rules that records name. Two machines that every rule treats alike are one question. Whatever is
+said *about* a pick still has the machine's own numbers in it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
-from rattler import Gateway, RepoDataRecord, Subdir
-from rattler.exceptions import SolverError
+from rattler import Gateway, RepoDataRecord, Subdir, Version, VersionSpec
+from rattler.exceptions import InvalidVersionSpecError, SolverError
 
 from ctk.catalogue import Catalogue
 from ctk.coroutines import run
@@ -32,7 +33,8 @@ ALWAYS = ("cuda-version", "python", "python_abi")
 
 _NAMES = ("__cuda", "__cuda_arch")
 # Signs whose outcome depends on nothing but the order of two versions.
-_COMPARISON = re.compile(r"(>=|<=|>|<)(\d+(?:\.\d+)*)")
+_COMPARISON = re.compile(r"(==|>=|<=|>|<)(\d+(?:\.\d+)*)")
+_SIDES = {">=": (0,), "<": (0,), ">": (1,), "<=": (1,), "==": (0, 1)}
 # A spec, with a space or brackets before the version or without: ``__cuda >=13``, ``__cuda>=13``.
 _RULE = re.compile(r"(__cuda(?:_arch)?)(?![\w-])\s*(.*)", re.DOTALL)
 # So many solves at a time keep all cores busy.
@@ -65,7 +67,7 @@ class AlikeCatalogue(Catalogue):
 
     def __init__(self, channels: Sequence[Path | str], subdir: str, names: Iterable[str]) -> None:
         super().__init__(channels, subdir, Gateway())
-        self._cuts = {name: _cuts(rules) for name, rules in self._rules(names).items()}
+        self._stated = {name: frozenset(rules) for name, rules in self._rules(names).items()}
         self._answers: dict[Key, Pick | None] = {}
         self.only_known = False
 
@@ -85,12 +87,17 @@ class AlikeCatalogue(Catalogue):
 
     def key(self, scenario: Scenario) -> Key:
         """The same for scenarios that are one question to a solver."""
-        driver, gpu = (self._side(n, v) for n, v in zip(_NAMES, (scenario.driver, scenario.arch), strict=True))
+        driver, gpu = (
+            _fitting(self._stated[n], v) for n, v in zip(_NAMES, (scenario.driver, scenario.arch), strict=True)
+        )
         return scenario.specs, scenario.subdir, driver, gpu if scenario.driver else None
 
     def is_same_driver(self, one: str | None, other: str | None) -> bool:
-        """Whether no rule tells two drivers apart."""
-        return self._side(_NAMES[0], one) == self._side(_NAMES[0], other)
+        """Whether no rule tells any two drivers apart of those from the one to the other."""
+        cuts = _cuts(self._stated[_NAMES[0]])
+        if cuts is None:
+            return one == other
+        return len({driver and bisect_left(cuts, (_number(driver), 0.5)) for driver in (one, other)}) == 1
 
     def ask(self, scenarios: Iterable[Scenario]) -> None:
         """Solves many at a time, which is several times faster than one after the other; `pick` then knows them.
@@ -135,10 +142,14 @@ class AlikeCatalogue(Catalogue):
                     rules[match[1]].add(match[2])
         return rules
 
-    def _side(self, name: str, value: str | None) -> object:
-        """Between which cuts a version lies; the version itself where that does not decide everything."""
-        cuts = self._cuts[name]
-        return value if value is None or cuts is None else bisect_left(cuts, (_number(value), 0.5))
+
+@cache
+def _fitting(rules: frozenset[str], value: str | None) -> object:
+    """The rules that a version fits; the version itself where one of them is no rule about versions alone."""
+    try:
+        return value and frozenset(rule for rule in rules if VersionSpec(rule).matches(Version(value)))
+    except InvalidVersionSpecError:
+        return value
 
 
 def _cuts(rules: Iterable[str]) -> list[Cut] | None:
@@ -149,7 +160,7 @@ def _cuts(rules: Iterable[str]) -> list[Cut] | None:
             match = _COMPARISON.fullmatch(part)
             if not match:
                 return None
-            found.add((_number(match[2]), 0 if match[1] in (">=", "<") else 1))
+            found |= {(_number(match[2]), side) for side in _SIDES[match[1]]}
     return sorted(found)
 
 

@@ -120,7 +120,7 @@ def _description(release: Release) -> str:
 
 
 def _release(site: Site, lock: ReleaseLock, before: ReleaseLock | None) -> Release:
-    _, gpus, ptx = facts_rows([lock])[0]
+    gpus, ptx = next((gpus, ptx) for release, gpus, ptx in facts_rows(site.releases) if release == lock.release)
     glibc = lock.facts.glibc if lock.facts else {}
     needs = {subdir: max(found.values(), key=version_key, default="") for subdir, found in glibc.items()}
     sizes = {s: sum(a.size for a in lock.artefacts if a.target.startswith(s)) for s in PLATFORMS}

@@ -50,21 +50,26 @@ def _driver_cause(scenario: Scenario, at_fault: Sequence[Asked], catalogue: Cata
 def _gpu_cause(scenario: Scenario, at_fault: Sequence[Asked], catalogue: Catalogue) -> Cause:
     """The sentence for a request that another GPU solves."""
     arch = scenario.arch or ""
-    known = {a for t in catalogue.toolkits for a in (t.oldest, t.newest) if a}
+    known = {a for t in catalogue.toolkits for a in t.gpus}
     ordered = _ordered(known | {str(record.version) for record in catalogue.records("cuda-arch")})
-    near_first = [a for a in ordered if older(arch, a)] + [a for a in reversed(ordered) if older(a, arch)]
-    need = next((a for a in near_first if catalogue.pick(replace(scenario, arch=a))), "")
-    kind, bound = ("newer", "oldest") if older(arch, need or "99") else ("older", "newest")
-    step = f"use a GPU of compute capability {need} or {kind}"
+    solved = (a for a in ordered if older(arch, a)), (a for a in reversed(ordered) if older(a, arch))
+    newer, nearest = (next((a for a in near if catalogue.pick(replace(scenario, arch=a))), "") for near in solved)
+    kind, bound = ("newer", "oldest") if newer else ("older", "newest")
+    need = newer or nearest
+    between = f"{nearest} or {newer}" if newer and nearest else ""
+    step = f"use a GPU of compute capability {between or f'{need} or {kind}'}"
     if not catalogue.pick(replace(scenario, specs=("cuda-version",))):
         cause = f"no toolkit in the channel compiles for compute capability {arch}; the {bound} that any does is {need}"
         return Cause(cause, step)
     subject, plural = _subject(at_fault, scenario, catalogue)
     if subject.endswith("which") or [asked.name for asked in at_fault] == ["cuda-version"]:
-        whose = "their" if plural else "its"
-        return Cause(f"{subject} cannot compile for compute capability {arch}; {whose} {bound} is {need}", step)
+        whose = f"{'they know' if plural else 'it knows'} {nearest} and {newer}" if between else ""
+        whose = whose or f"{'their' if plural else 'its'} {bound} is {need}"
+        return Cause(f"{subject} cannot compile for compute capability {arch}; {whose}", step)
     verb = "need" if plural else "needs"
-    return Cause(f"{subject} {verb} a GPU of compute capability {need} or {kind}; this one has {arch}", step)
+    return Cause(
+        f"{subject} {verb} a GPU of compute capability {between or f'{need} or {kind}'}; this one has {arch}", step
+    )
 
 
 def _subject(at_fault: Sequence[Asked], scenario: Scenario, catalogue: Catalogue) -> tuple[str, bool]:

@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping
 
 from ctk.verify.answers import Answer
 from ctk.verify.channels import Side
-from ctk.verify.oracle import PYTHON_REQUESTS, Expected, Question, version
+from ctk.verify.oracle import PTX_WRITERS, PYTHON_REQUESTS, Expected, Question, minors_of
 
 Sides = Mapping[tuple[str, str, str], Side]
 
-# It links code of its own version and older, so it may be newer than the toolkit.
-_NOT_OLDER = ("libnvjitlink", "libnvjitlink-files")
+_NVJITLINK = ("libnvjitlink", "libnvjitlink-files")
 _NVRTC = ("cuda-nvrtc", "cuda-nvrtc-files")
 _NVVM = ("cuda-nvvm-impl", "cuda-nvvm-impl-files")
 _NVVM_TOOLS = ("cuda-nvvm-tools", "cuda-nvvm-tools-files")
@@ -20,13 +19,13 @@ _NVCC = ("cuda-nvcc-tools", "cuda-nvcc-tools-files", "cuda-crt-tools", "cuda-cud
 # They are of exactly the toolkit's minor.
 _OF_THE_MINOR = (*_NVRTC, *_NVVM, *_NVVM_TOOLS, *_NVCC)
 # What each request is of no use without.
-_BINDINGS = ("cuda-bindings", "cuda-pathfinder", "libnvfatbin", "numpy", *_NVRTC, *_NVVM, *_NOT_OLDER)
+_BINDINGS = ("cuda-bindings", "cuda-pathfinder", "libnvfatbin", "numpy", *_NVRTC, *_NVVM, *_NVJITLINK)
 _KERNELS = ("cuda-core", "cuda-cccl", "cuda-cudart-dev", *_NVVM_TOOLS, *_BINDINGS)
 _MLIR = ("numba-cuda-mlir-files", *_KERNELS)
 _NEEDED = {
     "cuda-nvrtc": _NVRTC,
     "cuda-nvcc": (*_NVCC, *_NVVM, *_NVVM_TOOLS),
-    "cuda-runtime": (*_LIBRARIES, *_NVRTC, *_NOT_OLDER),
+    "cuda-runtime": (*_LIBRARIES, *_NVRTC, *_NVJITLINK),
     "cuda-bindings": _BINDINGS,
     "cuda-core": _BINDINGS,
     "cuda-python": _BINDINGS,
@@ -34,8 +33,6 @@ _NEEDED = {
     "numba-cuda-mlir": _MLIR,
     "cccl-python": ("numba-cuda-mlir", *_MLIR),
 }
-# What cuda-bindings for CUDA 12 calls in it came with this minor.
-_NVJITLINK_OF_BINDINGS = "12.3"
 
 
 def wrong(question: Question, expected: Expected, answer: Answer, sides: Sides) -> str:
@@ -69,17 +66,13 @@ def _faults(question: Question, expected: Expected, answer: Answer, sides: Sides
         side = sides.get((name, record.version, record.build))
         if side and (side.fit, side.major) != (expected.fit, expected.major):
             yield f"{name} {record.version} {record.build} is of CUDA {side.major} {side.fit}: builds are mixed"
-    for name in _OF_THE_MINOR:
-        if name in records and _minor(records[name].version) != expected.toolkit:
-            yield f"{name} {records[name].version} is not of toolkit {expected.toolkit}"
-    for name in _NOT_OLDER:
-        if name not in records:
-            continue
-        minor = _minor(records[name].version)
-        if minor.split(".")[0] != expected.major or version(minor) < version(expected.toolkit):
-            yield f"{name} {records[name].version} is older than toolkit {expected.toolkit}, or of another major"
-        if "cuda-bindings" in records and version(minor) < version(_NVJITLINK_OF_BINDINGS):
-            yield f"{name} {records[name].version} is too old for cuda-bindings"
+    minors: dict[str, tuple[str, ...]] = dict.fromkeys(_OF_THE_MINOR, (expected.toolkit,))
+    for writer in PTX_WRITERS:
+        right = minors_of(writer, expected.toolkit, for_python="cuda-bindings" in records)
+        minors |= dict.fromkeys((writer, f"{writer}-files", f"{writer}-dev"), right)
+    for name, allowed in minors.items():
+        if name in records and _minor(records[name].version) not in allowed:
+            yield f"{name} {records[name].version} is not of toolkit {' or '.join(allowed)}"
     yield from _python_faults(question, expected, answer)
     yield from (f"{name} is not there" for name in _NEEDED.get(question.request, ()) if name not in records)
 

@@ -32,8 +32,7 @@ def facts(locks: Iterable[ReleaseLock]) -> Facts:
             )
         if int(lock.major) >= _WHOLE_COMPILER:
             published["compiler"] = published.get("nvcc", frozenset())
-        known = sorted(lock.facts.gpu_architectures, key=version)
-        toolkits.append(Toolkit(lock.minor, known[0], known[-1], published, tuple(known)))
+        toolkits.append(Toolkit(lock.minor, tuple(sorted(lock.facts.gpu_architectures, key=version)), published))
     if not toolkits:
         raise LockError("there is no release lock", "run `ctk release add 13.4 --write`, or any other release")
     return Facts(tuple(toolkits), python_sets)

@@ -7,6 +7,9 @@ A toolkit is *native* for a machine whose driver is as new as it, and whose GPU 
 writes loads there. It is *compatible* where there is no driver at all, or where the driver has its CUDA major or a
 newer one and the GPU is not older than what it can target: GPU code that it compiles runs there. The right pick is the
 newest native toolkit, and where there is none, the newest compatible one.
+
+A driver refuses PTX that is newer than it, whoever wrote it. So all that writes PTX is of the picked toolkit's minor.
+Where a toolkit has none that Python can use, it is of the nearest newer minor that has.
 """
 
 from __future__ import annotations
@@ -40,16 +43,13 @@ class Toolkit:
 
     Attributes:
         minor: ``13.4``.
-        arch_min, arch_max: The oldest and newest compute capability that its NVRTC can target.
+        architectures: The compute capabilities that its NVRTC can target, oldest first. There are gaps.
         published: Component -> the subdirs it is published for. ``compiler`` is the whole of nvcc.
-        architectures: All that it can target, for who wants to ask about each; `expected` needs the ends only.
     """
 
     minor: str
-    arch_min: str
-    arch_max: str
+    architectures: tuple[str, ...]
     published: Mapping[str, frozenset[str]]
-    architectures: tuple[str, ...] = ()
 
     @property
     def major(self) -> str:
@@ -153,6 +153,28 @@ _PROJECTS: dict[str, tuple[str, ...]] = {
 REQUESTS = tuple(_COMPONENTS)
 PYTHON_REQUESTS = tuple(_PROJECTS)
 
+# What writes PTX, or packs it for the driver -> the first minor whose one Python can use. NVRTC, libNVVM and nvcc serve
+# Python from the first toolkit on. cuda-bindings calls nvJitLink's functions by names that 12.0 to 12.2 do not export;
+# nvFatbin came with 12.4.
+_PTX_WRITERS = {
+    **dict.fromkeys(("cuda-nvrtc", "cuda-nvvm-impl", "cuda-nvvm-tools", "cuda-nvcc-tools", "cuda-tileiras"), "12.0"),
+    "libnvjitlink": "12.3",
+    "libnvfatbin": "12.4",
+}
+PTX_WRITERS = tuple(_PTX_WRITERS)
+
+
+def minors_of(writer: str, toolkit: str, for_python: bool) -> tuple[str, ...]:
+    """The minors that a writer of PTX may be of, in an environment with a toolkit; the best one comes first.
+
+    Args:
+        writer: One of `PTX_WRITERS`.
+        toolkit: The minor that is picked.
+        for_python: Whether Python uses it. What else does so can also do with the toolkit's own.
+    """
+    usable = max(toolkit, _PTX_WRITERS[writer], key=version)
+    return (usable,) if for_python else tuple(dict.fromkeys((toolkit, usable)))
+
 
 def expected(facts: Facts, question: Question) -> Expected:
     """The right pick, for a client that heeds every constraint."""
@@ -233,7 +255,7 @@ def _driver_loads(toolkit: Toolkit, question: Question) -> bool:
 
 
 def _knows_gpu(toolkit: Toolkit, question: Question) -> bool:
-    return question.arch is None or version(toolkit.arch_min) <= version(question.arch) <= version(toolkit.arch_max)
+    return question.arch is None or version(question.arch) in map(version, toolkit.architectures)
 
 
 def _driver_has_major(toolkit: Toolkit, question: Question) -> bool:
@@ -241,7 +263,7 @@ def _driver_has_major(toolkit: Toolkit, question: Question) -> bool:
 
 
 def _not_too_old(toolkit: Toolkit, question: Question) -> bool:
-    return question.arch is None or version(toolkit.arch_min) <= version(question.arch)
+    return question.arch is None or min(map(version, toolkit.architectures)) <= version(question.arch)
 
 
 def version(text: str) -> tuple[int, ...]:

@@ -110,13 +110,11 @@ class Matrix:
     @property
     def _gpu_kinds(self) -> list[list[str | None]]:
         """GPUs that no toolkit tells apart, together; newer than all toolkits being a kind as well."""
-        kinds: dict[tuple[bool, ...], list[str | None]] = {}
+        kinds: dict[tuple[tuple[bool, bool], ...], list[str | None]] = {}
         for gpu in self.gpus:
             if gpu:
                 seen = tuple(
-                    version(one) <= version(other)
-                    for t in self.facts.toolkits
-                    for one, other in ((t.arch_min, gpu), (gpu, t.arch_max))
+                    (gpu in t.architectures, version(t.architectures[0]) <= version(gpu)) for t in self.facts.toolkits
                 )
                 kinds.setdefault(seen, []).append(gpu)
         return list(kinds.values())
@@ -202,7 +200,7 @@ def _drivers(facts: Facts) -> list[str]:
 
 
 def _gpus(facts: Facts) -> list[str]:
-    known = _in_order(gpu for t in facts.toolkits for gpu in (*t.architectures, t.arch_min, t.arch_max))
+    known = _in_order(gpu for t in facts.toolkits for gpu in t.architectures)
     return [*known, f"{version(known[-1])[0] + 1}.0"]
 
 

@@ -122,12 +122,18 @@ def _columns(answers: Answers, with_newer: bool) -> dict[str, str | None]:
         return [answers.cells[driver, gpu] for driver in answers.drivers]
 
     *known, newer, unknown = answers.gpus
-    runs = [list(group) for _, group in groupby(known, column)]
-    found = {f"GPU {run[0]} to {run[-1]}" if run[1:] else f"GPU {run[0]}": run[0] for run in runs}
+    alike: dict[tuple[str, ...], list[list[str | None]]] = {}
+    for cells, run in groupby(known, column):  # runs of GPUs that get the same; there may be others in between
+        alike.setdefault(tuple(cells), []).append(list(run))
+    found = {f"GPU {', '.join(map(_gpus_label, runs))}": runs[0][0] for runs in alike.values()}
     same = next((heading for heading, gpu in found.items() if column(gpu) == column(unknown)), None)
     found = {f"{heading}, or not detected" if heading == same else heading: gpu for heading, gpu in found.items()}
     found |= {} if same else {"GPU not detected": unknown}
     return found | ({"newer GPU": newer} if with_newer else {})
+
+
+def _gpus_label(run: Sequence[str | None]) -> str:
+    return f"{run[0]} to {run[-1]}" if run[2:] else ", ".join(map(str, run))
 
 
 def _drivers_label(group: Sequence[str | None], newest: str | None) -> str:

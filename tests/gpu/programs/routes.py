@@ -50,11 +50,22 @@ def ptx(arch: str) -> ObjectCode:
     return Program(WHOLE, "c++", ProgramOptions(arch=f"compute_{arch}")).compile("ptx")
 
 
-def lto(arch: str) -> ObjectCode:
+def lto_parts(arch: str) -> list[ObjectCode]:
     """Two parts as LTO code, which nvJitLink links and optimises as one."""
     options = ProgramOptions(arch=f"sm_{arch}", relocatable_device_code=True, link_time_optimization=True)
-    parts = [Program(code, "c++", options).compile("ltoir") for code in (KERNELS, HELPER)]
-    return Linker(*parts, options=LinkerOptions(arch=f"sm_{arch}", link_time_optimization=True)).link("cubin")
+    return [Program(code, "c++", options).compile("ltoir") for code in (KERNELS, HELPER)]
+
+
+def lto(arch: str) -> ObjectCode:
+    """Machine code of the LTO code."""
+    options = LinkerOptions(arch=f"sm_{arch}", link_time_optimization=True)
+    return Linker(*lto_parts(arch), options=options).link("cubin")
+
+
+def lto_ptx(arch: str) -> ObjectCode:
+    """PTX of the LTO code, which nvJitLink writes and the driver compiles when it loads it."""
+    options = LinkerOptions(arch=f"sm_{arch}", link_time_optimization=True, ptx=True)
+    return Linker(*lto_parts(arch), options=options).link("ptx")
 
 
 def ptx_linked(arch: str) -> ObjectCode:
@@ -64,7 +75,12 @@ def ptx_linked(arch: str) -> ObjectCode:
     return Linker(*parts, options=LinkerOptions(arch=f"sm_{arch}")).link("cubin")
 
 
-WITHOUT_DRIVER = {"cubin": cubin, "nvjitlink lto": lto}
+def isa(code: ObjectCode) -> str:
+    """The version of PTX that a text is in."""
+    return next(line.split()[1] for line in bytes(code.code).decode().splitlines() if line.startswith(".version"))
+
+
+WITHOUT_DRIVER = {"cubin": cubin, "nvjitlink lto": lto, "nvjitlink lto to ptx": lto_ptx}
 ROUTES = {**WITHOUT_DRIVER, "ptx": ptx, "nvjitlink ptx": ptx_linked}
 
 
@@ -167,10 +183,11 @@ def main() -> None:
         "cubins": sorted(name for name, code in codes.items() if bytes(code.code[:4]) == b"\x7fELF"),
         "gpus": count,
     }
+    found["linked ptx isa"] = isa(codes["nvjitlink lto to ptx"])
     if count:
-        text = bytes(codes["ptx"].code)
-        found["ptx isa"] = next(line.split()[1] for line in text.decode().splitlines() if line.startswith(".version"))
-        found["loading ptx"] = loaded(text)
+        found["ptx isa"] = isa(codes["ptx"])
+        found["loading ptx"] = loaded(bytes(codes["ptx"].code))
+        found["loading linked ptx"] = loaded(bytes(codes["nvjitlink lto to ptx"].code))
         bench = Bench()
         found["routes"] = {name: tried(code, bench) for name, code in codes.items()}
     found["foreign libraries"] = foreign()
