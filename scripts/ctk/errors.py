@@ -217,7 +217,7 @@ class ArtefactRefused(CtkError):
 
 
 class NotReady(CtkError):
-    """A machine or checkout that lacks what the main job needs."""
+    """A machine or checkout that lacks what the main job needs, or an environment with which something is wrong."""
 
     exit_code = 30
 

@@ -15,6 +15,8 @@ NOT_RUN: dict[tuple[str, ...], tuple[str, str]] = {
     ("fetch",): ("needs the index", "tests/tooling/test_fetch.py"),
     ("site", "build"): ("minutes", "tests/site/test_pages.py"),
     ("env", "pack"): ("half a minute each", "tests/environments/test_packed.py"),
+    ("env", "run"): ("needs an environment", "tests/tooling/test_environment.py"),
+    ("env", "check"): ("needs an environment", "tests/tooling/test_environment_check.py"),
     ("channel", "check"): ("reads a gigabyte", "tests/docs/test_walk.py"),
     ("channel", "history", "/srv/www/cuda"): ("needs what was published there", "tests/docs/test_walk.py"),
     ("channel", "rollback"): ("needs what was published there", "tests/docs/test_walk.py"),

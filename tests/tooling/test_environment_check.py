@@ -15,9 +15,10 @@ import pytest
 
 from conftest import ROOT, ctk
 from ctk import errors
-from ctk.doctor import environment
+from ctk.doctor import installed
 from ctk.doctor.check import State, Where, look
-from ctk.doctor.environment import ENVIRONMENT_CHECKS, examined
+from ctk.doctor.environment import ENVIRONMENT_CHECKS
+from ctk.doctor.installed import examined
 from ctk.lock import release_locks
 from ctk.paths import Workspace
 
@@ -62,7 +63,7 @@ class Made:
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
     """An environment without a package. The release locks are read once for all tests."""
-    monkeypatch.setattr(environment, "release_locks", lambda where: LOCKS)
+    monkeypatch.setattr(installed, "release_locks", lambda where: LOCKS)
     return Made(tmp_path / "an environment")
 
 

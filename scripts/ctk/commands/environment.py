@@ -19,7 +19,8 @@ from ctk.commands.doctor import as_json, table
 from ctk.commands.options import Base, Driver
 from ctk.commands.request import Arch, Platform, Python, Solved, Specs, ask
 from ctk.doctor.check import State, Where, look
-from ctk.doctor.environment import ENVIRONMENT_CHECKS, examined
+from ctk.doctor.environment import ENVIRONMENT_CHECKS
+from ctk.doctor.installed import examined
 from ctk.environment import check as check_prefix
 from ctk.environment import check_is_there, command_in, create
 from ctk.errors import NotReady
