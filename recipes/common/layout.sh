@@ -94,9 +94,11 @@ linux() { # <folder below targets/>
   # Build systems look for the compiler and libNVVM below the target, too.
   if [[ -d $PREFIX/nvvm ]]; then ln -s ../../nvvm "$there/nvvm"; fi
   if [[ -f $PREFIX/bin/nvcc ]]; then
+    # CMake before 3.28 takes TOP for the folder with include and lib. Called below the target, nvcc has no _TARGET_DIR_.
+    sed -i -e 's|\$(TOP)/\$(_TARGET_DIR_)/|$(TOP)/|g' -e 's|/lib\$(_TARGET_SIZE_)|/lib|g' \
+      -e '/^TOP /s|\$(_HERE_)/\.\.|&/$(_TARGET_DIR_)|' "$PREFIX/bin/nvcc.profile"
     mkdir -p "$there/bin"
-    ln -s ../../../bin/{nvcc,crt} "$there/bin/"
-    profiles "$there"
+    for file in "$PREFIX"/bin/*; do ln -s "../../../bin/${file##*/}" "$there/bin/"; done
   fi
   for name in ${PKGCONFIG:-}; do pkgconfig "$target" "$name"; done
 }
@@ -122,15 +124,6 @@ sanitizer() { # Compute Sanitizer's folder, with links to what others use of it
 
 rpath() { # <ELF file> <RPATH>: sets it, as RPATH: after a RUNPATH, LD_LIBRARY_PATH brings libraries of another toolkit
   patchelf --force-rpath --set-rpath "$2" "$1"
-}
-
-profiles() { # <folder of the target>: has nvcc find its parts, by either of its two names
-  sed -i -e 's|\$(TOP)/\$(_TARGET_DIR_)/|$(TOP)/|g' -e 's|/lib\$(_TARGET_SIZE_)|/lib|g' \
-    -e '/^\(INCLUDES\|SYSTEM_INCLUDES\|LIBRARIES\) /s|\$(TOP)/|$(TOP)/$(_TARGET_DIR_)/|g' \
-    -e '/^PATH /s|\$(_HERE_)|$(TOP)/bin|' "$PREFIX/bin/nvcc.profile"
-  # Called by its name below the target, nvcc does not know the name of the target.
-  sed -e 's|^TOP .*|TOP = $(_HERE_)/../../..|' -e 's|\$(TOP)/\$(_TARGET_DIR_)|$(_HERE_)/..|g' \
-    "$PREFIX/bin/nvcc.profile" >"$1/bin/nvcc.profile"
 }
 
 pkgconfig() { # <folder of the target> <library>
@@ -173,9 +166,10 @@ windows() { # <NVIDIA's name of the machine in folders>
     printf '%s\r\n' '@"%~dp0..\Library\compute-sanitizer\compute-sanitizer.exe" %*' \
       >"$PREFIX/Scripts/compute-sanitizer.bat"
   fi
-  # nvcc expects them where the wheel of CCCL has them.
+  # nvcc looks where the wheels of CCCL and NVTX have their headers, and not for other packages' import libraries.
   if [[ -f $tree/bin/nvcc.profile ]]; then
-    sed -i 's|"-I$(TOP)/include/cccl"|"-I$(TOP)/include/targets/x64/cccl" &|' "$tree/bin/nvcc.profile"
+    sed -i -e 's|"-I$(TOP)/include/cccl"|"-I$(TOP)/include/targets/x64/cccl" "-I$(TOP)/include/targets/x64"|' \
+      -e 's|"/LIBPATH:$(TOP)/lib/$(_WIN_PLATFORM_)"|& "/LIBPATH:$(TOP)/lib"|' "$tree/bin/nvcc.profile"
   fi
   # CUDA 12 has its import libraries where linkers look by default, CUDA 13 one folder for each machine.
   if [[ $CUDA_VERSION == 12.* ]]; then imports=lib; fi

@@ -19,22 +19,24 @@ _cuda_nvcc_activate() {
   export CUDA_NVCC_LEVEL="$((${CUDA_NVCC_LEVEL:-0} + 1))"
   eval "export CUDA_NVCC_PREFIX_$CUDA_NVCC_LEVEL=\"\$1\""
 
-  _cuda_nvcc_c="-I$1/@targets@/include"
+  _cuda_nvcc_c="-I$1/@targets@/include -I$1/@targets@/include/cccl"
   _cuda_nvcc_ld="-L$1/@targets@/lib -L$1/@targets@/lib/stubs"
   if [ "${CONDA_BUILD:-0}" = 1 ]; then
     # What is built against is in the host environment, which nvcc is not part of.
     _cuda_nvcc_host_c="-I${PREFIX-}/@targets@/include"
     _cuda_nvcc_host_ld="-L${PREFIX-}/@targets@/lib -L${PREFIX-}/@targets@/lib/stubs"
-    _cuda_nvcc_c="$_cuda_nvcc_host_c $_cuda_nvcc_c"
+    _cuda_nvcc_c="$_cuda_nvcc_host_c $_cuda_nvcc_host_c/cccl $_cuda_nvcc_c"
     _cuda_nvcc_ld="$_cuda_nvcc_host_ld $_cuda_nvcc_ld"
     # Last on the command line, so that a build's own flags come before.
     _cuda_nvcc_add NVCC_APPEND_FLAGS "$_cuda_nvcc_host_c $_cuda_nvcc_host_ld"
     _cuda_nvcc_add CMAKE_ARGS "-DCMAKE_FIND_ROOT_PATH=${PREFIX-};${HOST:+$1/$HOST/sysroot;}${PREFIX-}/@targets@;$1/@targets@"
-    # Every GPU that this nvcc knows, and PTX for later ones; a recipe that wants others sets it.
-    if [ -z "${CUDAARCHS+x}" ]; then _cuda_nvcc_add CUDAARCHS all; fi
+    # Every GPU that this nvcc knows, and PTX for later ones; a recipe that wants others sets them.
+    if [ -z "${CUDAARCHS+x}" ]; then _cuda_nvcc_add CUDAARCHS "@cudaarchs@"; fi
+    if [ -z "${NVCC_GENCODE+x}" ]; then _cuda_nvcc_add NVCC_GENCODE "@gencode@"; fi
   elif [ -z "@flags@" ]; then
-    # CMake takes what is in LDFLAGS for a folder where the loader looks by itself, and writes no path of its own.
-    _cuda_nvcc_ld="$_cuda_nvcc_ld -Wl,-rpath,$1/@targets@/lib"
+    # As conda-forge's compilers have it: programs run with this environment's libraries, whatever LD_LIBRARY_PATH says.
+    # CMake takes a folder with -L for one where the loader looks by itself, and writes no path of its own.
+    _cuda_nvcc_ld="$_cuda_nvcc_ld -Wl,--disable-new-dtags -Wl,-rpath,$1/lib -Wl,-rpath-link,$1/lib"
   fi
   for _cuda_nvcc_name in CFLAGS CPPFLAGS CXXFLAGS; do _cuda_nvcc_add "$_cuda_nvcc_name" "$_cuda_nvcc_c"; done
   _cuda_nvcc_add LDFLAGS "$_cuda_nvcc_ld"

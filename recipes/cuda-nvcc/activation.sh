@@ -14,10 +14,25 @@ if [[ $TARGET != "$target_platform" ]]; then
   # The name that Debian and Fedora give to their cross compilers.
   cxx=aarch64-linux-gnu-g++ flags="-target-dir=${targets#targets/}"
 fi
-kind=sh
-if [[ $TARGET == win-* ]]; then kind=bat; fi
+kind=sh nvcc=bin/nvcc
+if [[ $TARGET == win-* ]]; then kind=bat nvcc=Library/bin/nvcc.exe; fi
+
+# The targets that this nvcc names: machine code for each GPU, with the features of its family (f), or of this GPU alone
+# (a), where nvcc knows such a target; PTX of the newest. CMake 3.25 refuses a list with f in it.
+mapfile -t known < <(grep -aoE 'compute_[0-9]+[af]?' "$PREFIX/$nvcc" | sed 's/compute_//' | sort -Vu)
+[[ ${#known[@]} -gt 0 ]] || { echo "$nvcc names no GPU" >&2 && exit 1; }
+cudaarchs= gencode=
+for index in "${!known[@]}"; do
+  name=${known[index]} next=${known[index + 1]-}
+  if [[ ${name%[af]} == "${next%[af]}" ]]; then continue; fi
+  cudaarchs+="${name%f}-real;" gencode+="-gencode arch=compute_$name,code=sm_$name "
+done
+newest=${name%[af]}
+cudaarchs+="$newest-virtual" gencode+="-gencode arch=compute_$newest,code=compute_$newest"
+
 for change in activate deactivate; do
   mkdir -p "$PREFIX/etc/conda/$change.d"
   sed -e "s|@targets@|$targets|g" -e "s|@cxx@|$cxx|g" -e "s|@flags@|$flags|g" -e "s|@target_platform@|$TARGET|g" \
+    -e "s|@cudaarchs@|$cudaarchs|g" -e "s|@gencode@|$gencode|g" \
     "$RECIPE_DIR/$change.$kind" >"$PREFIX/etc/conda/$change.d/~cuda-nvcc_$change.$kind"
 done

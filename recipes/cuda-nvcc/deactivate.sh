@@ -3,7 +3,7 @@
 _cuda_nvcc_deactivate() {
   # Stacked environments are left in the order in which they were entered.
   if eval "[ \"\${CUDA_NVCC_PREFIX_${CUDA_NVCC_LEVEL:-0}-}\" != \"\$1\" ]"; then return 0; fi
-  for _cuda_nvcc_name in CFLAGS CPPFLAGS CXXFLAGS LDFLAGS CMAKE_ARGS CUDAARCHS \
+  for _cuda_nvcc_name in CFLAGS CPPFLAGS CXXFLAGS LDFLAGS CMAKE_ARGS CUDAARCHS NVCC_GENCODE \
     NVCC_PREPEND_FLAGS NVCC_APPEND_FLAGS NVCC_CCBIN; do
     _cuda_nvcc_kept=CUDA_NVCC_OLD_${CUDA_NVCC_LEVEL}_$_cuda_nvcc_name
     if eval "[ -n \"\${$_cuda_nvcc_kept:-}\" ]"; then

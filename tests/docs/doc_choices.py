@@ -40,6 +40,7 @@ OTHERS: dict[str, str] = {
     ".venv/bin/python": "the same",
     ".venv/bin/pre-commit": "tests/tooling/test_quality.py",
     "git": "run in tests/docs/test_walk.py",
+    "nvcc": "tests/environments/test_nvcc.py runs each line of docs/recipe-authors.md, and the program",
     "rattler-build": "the folders and files that it is given exist; tests/docs/test_example.py builds the example",
     "sh": "a packed environment: tests/environments/test_packed.py and tests/tooling/test_unpack.py run them",
     "/opt/numba/bin/run-in-environment": "the same",

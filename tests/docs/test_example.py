@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from elftools.elf.elffile import ELFFile
+from rattler.package_streaming import extract
 from ruamel.yaml import YAML
 
 from conftest import MINORS, NEWEST, ROOT
@@ -63,6 +65,17 @@ def test_run_exports_alone_give_the_requirements_of_the_built_example(example: F
 
 def test_the_example_s_own_tests_pass(example: Feedstock) -> None:
     example.run_tests("13")
+
+
+def test_the_example_looks_for_the_runtime_in_its_own_environment_first(example: Feedstock, tmp_path: Path) -> None:
+    """RPATH, not RUNPATH: LD_LIBRARY_PATH and /usr/local/cuda come after it."""
+    extract(example.packages["13"], tmp_path)
+    (module,) = tmp_path.rglob("axpy.so")
+    with module.open("rb") as stream:
+        tags = list(ELFFile(stream).get_section_by_name(".dynamic").iter_tags())
+    (folder,) = (tag.rpath for tag in tags if tag.entry.d_tag == "DT_RPATH")
+    assert not [tag for tag in tags if tag.entry.d_tag == "DT_RUNPATH"]
+    assert Path(folder.replace("$ORIGIN", str(module.parent))).resolve() == tmp_path.resolve() / "lib"
 
 
 @pytest.mark.parametrize("toolkit", sorted({OLDEST, NEWEST}))

@@ -6,6 +6,7 @@ programs say themselves that there is none.
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
@@ -31,7 +32,15 @@ SOURCES = Path(__file__).with_name("nvcc")
 RECIPES = ("cuda-version", "cuda-nvcc", "cuda-crt", "cuda-nvvm", "cuda-cudart", "cuda-cccl")
 # The oldest nvcc that is published, and the newest.
 RELEASES = ("oldest", "newest")
+SPECS = ("cuda-nvcc", "cuda-cudart-dev")
 CROSS = "aarch64-linux-gnu-g++"
+# The oldest CMake that docs/recipe-authors.md names, and the newest.
+CMAKES = {"floor": "cmake==3.25.*", "newest": "cmake"}
+# What docs/recipe-authors.md says to type, and a name for it.
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "recipe-authors.md").read_text()
+LINES = dict(zip(re.findall(r"^nvcc .*\bapp\.cu\b.*$", PAGE, re.M), ("static", "LDFLAGS", "Xlinker"), strict=True))
+# What a package build has set; PREFIX is its host environment.
+BUILD = {"CONDA_BUILD": "1", "HOST": "x86_64-conda-linux-gnu"}
 
 pytestmark = pytest.mark.skipif(this_platform() != "linux-64", reason="the channel of this test is for linux-64")
 
@@ -54,14 +63,20 @@ class Compiler:
         major, minor = self.release.split(".")
         return 1000 * int(major) + 10 * int(minor)
 
-    def run(self, work: Path, *command: str | Path) -> str:
-        """What a command prints in the activated environment, both streams; fails the test with it."""
+    def run(self, work: Path, *command: str | Path, **variables: str) -> str:
+        """What a command prints in the activated environment, both streams; fails the test with it.
+
+        Args:
+            work: Where it runs.
+            command: The program and its arguments.
+            variables: Set before the activation.
+        """
         shell = activate(self.prefix, ActivationVariables(None, []), Shell.bash, Subdir(this_platform()))
         code = f"set -euo pipefail\n{shell.script}\n{shlex.join(map(str, command))} 2>&1"
         done = subprocess.run(
             ["bash", "--norc", "-c", code],
             cwd=work,
-            env={"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(work), "LC_ALL": "C"},
+            env={"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(work), "LC_ALL": "C", **variables},
             capture_output=True,
             text=True,
             check=False,
@@ -112,12 +127,12 @@ def environment(
 
 @pytest.fixture(params=RELEASES)
 def compiler(request: pytest.FixtureRequest, environment: Callable[..., Compiler]) -> Compiler:
-    return environment(request.param, "cuda-nvcc", "cuda-cudart-dev")
+    return environment(request.param, *SPECS)
 
 
 @pytest.fixture
 def newest(environment: Callable[..., Compiler]) -> Compiler:
-    return environment("newest", "cuda-nvcc", "cuda-cudart-dev")
+    return environment("newest", *SPECS)
 
 
 @pytest.fixture
@@ -128,10 +143,10 @@ def cross(environment: Callable[..., Compiler]) -> Compiler:
     return environment("newest", "cuda-nvcc_linux-aarch64")
 
 
-@pytest.fixture(scope="module")
-def cmake(project: Workspace) -> str:
+@pytest.fixture(scope="module", params=CMAKES)
+def cmake(request: pytest.FixtureRequest, project: Workspace) -> str:
     """The folder of cmake and ninja, installed once from the index that pip is configured for."""
-    home = project.cache / "cmake"
+    home = project.cache / f"cmake-{request.param}"
     programs = home / "bin"
     if not (programs / "ninja").exists():
         install = [
@@ -142,7 +157,7 @@ def cmake(project: Workspace) -> str:
             str(programs / "python"),
             "install",
             "-q",
-            "cmake>=3.25,<5",
+            CMAKES[request.param],
             "ninja",
         ]
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
@@ -171,11 +186,43 @@ def test_a_program_with_kernels_is_built_and_runs(compiler: Compiler, tmp_path: 
     assert re.search("^(no device: |sum 64)", said, re.M)
 
 
-def test_with_the_shared_runtime_a_program_finds_it(compiler: Compiler, tmp_path: Path) -> None:
-    rpath = f"-Xlinker=-rpath,{compiler.prefix}/lib"
-    compiler.run(tmp_path, "nvcc", "-cudart=shared", rpath, "-o", "add", SOURCES / "add.cu")
-    assert "libcudart.so.13" in needed(tmp_path / "add")
-    assert f"runtime {compiler.number}\n" in compiler.run(tmp_path, "./add")
+def other_runtime(compiler: Compiler, environment: Callable[..., Compiler]) -> dict[str, str]:
+    """LD_LIBRARY_PATH at another release's CUDA runtime, as /usr/local/cuda would be."""
+    other = next(which for which in RELEASES if environment(which, *SPECS).release != compiler.release)
+    return {"LD_LIBRARY_PATH": f"{environment(other, *SPECS).prefix}/lib"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [*LINES, "nvcc -c -o app.o app.cu && g++ -o app app.o $LDFLAGS -lcudart"],
+    ids=[*LINES.values(), "g++"],
+)
+def test_a_program_linked_as_the_page_says_takes_its_own_environment_s_runtime(
+    compiler: Compiler, environment: Callable[..., Compiler], tmp_path: Path, line: str
+) -> None:
+    shutil.copy(SOURCES / "add.cu", tmp_path / "app.cu")
+    compiler.run(tmp_path, "bash", "-c", line)
+    static = LINES.get(line) == "static"
+    assert ("libcudart.so.13" in needed(tmp_path / "app")) == (not static)
+    other = other_runtime(compiler, environment)
+    assert f"runtime {compiler.number}\n" in compiler.run(tmp_path, "./app", **other)
+
+
+def test_with_the_shared_runtime_and_no_rpath_a_program_takes_any(
+    compiler: Compiler, environment: Callable[..., Compiler], tmp_path: Path
+) -> None:
+    """Why the page recommends the static one: nvcc does not read LDFLAGS."""
+    other = other_runtime(compiler, environment)
+    for kind, own in (("shared", False), ("static", True)):
+        compiler.run(tmp_path, "nvcc", "-cudart", kind, "-o", kind, SOURCES / "add.cu")
+        said = compiler.run(tmp_path, f"./{kind}", **other)
+        assert (f"runtime {compiler.number}\n" in said) == own
+
+
+def test_the_cpp_compiler_alone_finds_the_headers_of_cccl(compiler: Compiler, tmp_path: Path) -> None:
+    line = f"g++ -std=c++17 $CPPFLAGS $CXXFLAGS {SOURCES / 'span.cpp'} $LDFLAGS -lcudart -o span"
+    compiler.run(tmp_path, "bash", "-c", line)
+    assert compiler.run(tmp_path, "./span") == f"runtime {compiler.number}\n"
 
 
 def test_device_code_of_several_files_is_linked(compiler: Compiler, tmp_path: Path) -> None:
@@ -186,6 +233,31 @@ def test_device_code_of_several_files_is_linked(compiler: Compiler, tmp_path: Pa
     link = ["g++", "twice.o", "main.o", "linked.o", libraries, "-lcudadevrt", "-lcudart_static", "-ldl", "-lrt"]
     compiler.run(tmp_path, *link, "-lpthread", "-o", "separate")
     assert re.match("cuda(Success|Error)", compiler.run(tmp_path, "./separate"))
+
+
+def build_variable(compiler: Compiler, work: Path, name: str) -> str:
+    """What the activation sets in a package build."""
+    return compiler.run(work, "bash", "-c", f"echo ${name}", **BUILD, PREFIX=str(compiler.prefix)).strip()
+
+
+def test_a_package_build_compiles_for_the_gpus_of_the_release_and_ptx_of_the_newest(
+    project: Workspace, compiler: Compiler, tmp_path: Path
+) -> None:
+    facts = next(lock.facts for lock in release_locks(project).values() if lock.minor == compiler.release)
+    assert facts is not None
+    measured = [arch.replace(".", "") for arch in facts.gpu_architectures]
+    listed = [
+        re.fullmatch(r"(\d+)a?-(real|virtual)", one)
+        for one in build_variable(compiler, tmp_path, "CUDAARCHS").split(";")
+    ]
+    assert all(listed)
+    assert [one.groups() for one in listed if one] == [(n, "real") for n in measured] + [(measured[-1], "virtual")]
+    flags = build_variable(compiler, tmp_path, "NVCC_GENCODE").split()
+    options = ("-fatbin", "-no-compress", "-rdc=true", SOURCES / "separate" / "twice.cu", "-o", "out.fatbin")
+    compiler.run(tmp_path, "nvcc", *flags, *options)
+    images = (tmp_path / "out.fatbin").read_bytes()
+    assert images.count(b"\x7fELF") == len(measured)
+    assert re.findall(rb"\.target (sm_\w+)", images) == [f"sm_{measured[-1]}".encode()]
 
 
 def test_ptx_and_machine_code_for_every_gpu_that_nvcc_knows(compiler: Compiler, tmp_path: Path) -> None:
@@ -234,21 +306,47 @@ def test_pkg_config_has_what_a_c_program_needs(compiler: Compiler, tmp_path: Pat
     assert compiler.run(tmp_path, "./version") == f"runtime {number}, compiled with {number}\n"
 
 
-def configure(compiler: Compiler, cmake: str, work: Path, *arguments: str) -> dict[str, str]:
-    """Builds the CMake project; returns what it found."""
-    ninja = ["-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={cmake}/ninja", "-DCMAKE_CUDA_ARCHITECTURES=75"]
-    said = compiler.run(work, f"{cmake}/cmake", "-S", SOURCES / "cmake", "-B", "build", *ninja, *arguments)
-    compiler.run(work, f"{cmake}/cmake", "--build", "build")
+def configure(
+    compiler: Compiler, cmake: str, work: Path, *arguments: str, target: str = "all", **variables: str
+) -> dict[str, str]:
+    """Builds the CMake project, or one target of it; returns what it found."""
+    ninja = ["-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={cmake}/ninja"]
+    project = [f"{cmake}/cmake", "-S", SOURCES / "cmake", "-B", "build", *ninja, *arguments]
+    said = compiler.run(work, *project, **variables)
+    compiler.run(work, f"{cmake}/cmake", "--build", "build", "--target", target, **variables)
     return dict(re.findall(r"-- found (\w+)=(.*)", said))
 
 
-def test_cmake_finds_the_toolkit_and_compiles_cuda(compiler: Compiler, cmake: str, tmp_path: Path) -> None:
-    found = configure(compiler, cmake, tmp_path)
+@pytest.mark.parametrize("kernels", ["ON", "OFF"])
+def test_cmake_finds_the_toolkit_and_compiles_cuda(
+    compiler: Compiler, cmake: str, tmp_path: Path, kernels: str
+) -> None:
+    found = configure(compiler, cmake, tmp_path, f"-DKERNELS={kernels}", "-DCMAKE_CUDA_ARCHITECTURES=75")
     assert found["version"].startswith(f"{compiler.release}.")
+    target = compiler.prefix / "targets" / "x86_64-linux"
     libraries = {Path(found[name]).resolve().parent for name in ("cudart", "cudart_static")}
-    assert libraries == {compiler.prefix / "targets" / "x86_64-linux" / "lib"}
-    for program in ("add", "version"):  # also where the machine has a toolkit of its own
+    assert libraries == {target / "lib"}
+    assert Path(found["include"].split(";")[0]).resolve() == target / "include"
+    assert Path(found["nvcc"]).resolve() == compiler.prefix / "bin" / "nvcc"
+    programs = {"version_cudart": True, "version_cudart_static": False}
+    if kernels == "ON":
+        programs |= {"add_Shared": True, "add_Static": False}
+        assert re.match("cuda(Success|Error)", compiler.run(tmp_path, "build/separate"))
+    for program, shared in programs.items():  # also where the machine has a toolkit of its own
         assert f"runtime {compiler.number}\n" in compiler.run(tmp_path, f"build/{program}")
+        assert ("libcudart.so.13" in needed(tmp_path / "build" / program)) == shared
+
+
+def test_cmake_compiles_for_the_gpus_of_a_package_build(compiler: Compiler, cmake: str, tmp_path: Path) -> None:
+    """The oldest CMake, too, can read the CUDAARCHS that the activation sets."""
+    listed = build_variable(compiler, tmp_path, "CUDAARCHS").split(";")
+    options = ["-DCMAKE_EXPORT_COMPILE_COMMANDS=ON"]
+    configure(compiler, cmake, tmp_path, *options, target="separate", **BUILD | {"PREFIX": str(compiler.prefix)})
+    commands = json.loads((tmp_path / "build" / "compile_commands.json").read_text())
+    (command,) = (entry["command"] for entry in commands if entry["file"].endswith("twice.cu"))
+    code = re.findall(r"code=\[?((?:sm|compute)_\w+)", command)
+    kinds = {"sm": "real", "compute": "virtual"}
+    assert [f"{name}-{kinds[kind]}" for kind, name in (one.split("_") for one in code)] == listed
 
 
 def test_cmake_needs_no_more_than_the_prefix(newest: Compiler, cmake: str, tmp_path: Path) -> None:
@@ -301,6 +399,8 @@ def test_cmake_makes_programs_for_arm(cross: Compiler, cmake: str, tmp_path: Pat
         f"-DCMAKE_CXX_COMPILER={CROSS}",
         f"-DCMAKE_CUDA_HOST_COMPILER={shutil.which(CROSS)}",
         f"-DCMAKE_FIND_ROOT_PATH={target}",
+        "-DCMAKE_CUDA_ARCHITECTURES=75",
     )
     assert {Path(found[name]).resolve().parent for name in ("cudart", "cudart_static")} == {target / "lib"}
-    assert machine(tmp_path / "build" / "add") == machine(tmp_path / "build" / "version") == "EM_AARCH64"
+    programs = ("add_Shared", "add_Static", "version_cudart", "version_cudart_static", "separate")
+    assert {machine(tmp_path / "build" / program) for program in programs} == {"EM_AARCH64"}

@@ -297,32 +297,56 @@ def test_a_runpath_of_the_right_text_becomes_an_rpath(project: Workspace, tmp_pa
     assert rpath(tmp_path / "prefix" / row.libraries / f"libnvrtc.so.{VERSIONS[row.cuda_major][1]}") == row.rpath
 
 
-def test_nvcc_is_told_where_headers_are_by_either_of_its_names(project: Workspace, tmp_path: Path) -> None:
-    row = layout("linux-64", 13)
+# The lines of 13.0, and those of 13.1 and later.
+PROFILES = (
+    'TOP = $(_HERE_)/..\nINCLUDES += "-I$(TOP)/$(_TARGET_DIR_)/include"\nPATH += $(_HERE_):\n'
+    'LIBRARIES =+ "-L$(TOP)/$(_TARGET_DIR_)/lib$(_TARGET_SIZE_)"\n',
+    'TOP = $(_HERE_)/..\nINCLUDES += "-I$(TOP)/include"\nPATH += $(_HERE_):\nLIBRARIES =+ "-L$(TOP)/lib"\n',
+)
+
+
+@pytest.mark.parametrize("profile", PROFILES, ids=["13.0", "later"])
+@pytest.mark.parametrize("subdir", ["linux-64", "linux-aarch64"])
+def test_nvcc_is_told_where_all_is_by_either_of_its_names(
+    project: Workspace, tmp_path: Path, subdir: str, profile: str
+) -> None:
+    """TOP is the folder that has include and lib, as CMake before 3.28 expects."""
+    row = layout(subdir, 13)
     toolkit(tmp_path, row)
     root = tmp_path / "nvidia" / "cu13"
     elf(root / "bin/nvcc")
-    write(root, {"bin/crt/link.stub": "", "bin/nvcc.profile": 'TOP = $(_HERE_)/..\nINCLUDES += "-I$(TOP)/include"\n'})
+    write(root, {"bin/crt/link.stub": "", "bin/nvcc.profile": profile})
     assert run(project, tmp_path, row).returncode == 0
-    for folder, target in (("bin", "targets/x86_64-linux"), ("targets/x86_64-linux/bin", "")):
+    target = row.headers.removesuffix("/include")
+    there = tmp_path / "prefix" / target
+    for folder, target_dir in (("bin", target), (f"{target}/bin", "")):
         here = tmp_path / "prefix" / folder
-        top, includes = (here / "nvcc.profile").read_text().splitlines()
-        names = {"_HERE_": str(here), "_TARGET_DIR_": target}
+        top, includes, path, libraries = (here / "nvcc.profile").read_text().splitlines()
+        names = {"_HERE_": str(here), "_TARGET_DIR_": target_dir, "_TARGET_SIZE_": "64"}
         names["TOP"] = _expand(top.split(" = ")[1], names)
-        include = Path(_expand(includes.split("-I")[1].rstrip('"'), names)).resolve()
-        assert include == (tmp_path / "prefix" / row.headers).resolve()
-        assert (here / "nvcc").exists() and (here / "crt" / "link.stub").exists()
+        assert Path(names["TOP"]).resolve() == there
+        for line, flag, name in ((includes, '"-I', "include"), (libraries, '"-L', "lib")):
+            assert Path(_expand(line.split(flag)[1].rstrip('"'), names)).resolve() == there / name
+        programs = Path(_expand(path.split("+= ")[1].rstrip(":"), names))
+        assert all((programs / name).is_file() for name in ("nvcc", "ptxas", "crt/link.stub"))
 
 
 @pytest.mark.parametrize("subdir", ["win-64", "win-arm64"])
-def test_nvcc_for_windows_is_told_where_cccl_is(project: Workspace, tmp_path: Path, subdir: str) -> None:
+def test_nvcc_for_windows_is_told_where_cccl_and_libraries_are(project: Workspace, tmp_path: Path, subdir: str) -> None:
+    """The folders that conda-forge's nvcc.profile.patch.win names; TOP is Library, which has include and lib."""
     row = layout(subdir, 13)
     toolkit(tmp_path, row)
-    line = 'INCLUDES += "-I$(TOP)/include" "-I$(TOP)/include/cccl" $(_SPACE_)'
-    write(tmp_path / "nvidia" / "cu13", {"bin/nvcc.profile": line})
+    lines = 'TOP = $(_HERE_)/..\nINCLUDES += "-I$(TOP)/include" "-I$(TOP)/include/cccl" $(_SPACE_)\n'
+    lines += 'LIBRARIES =+ $(_SPACE_) "/LIBPATH:$(TOP)/lib/$(_WIN_PLATFORM_)"\n'
+    write(tmp_path / "nvidia" / "cu13", {"bin/nvcc.profile": lines})
     assert run(project, tmp_path, row).returncode == 0
-    there = (tmp_path / "prefix" / row.tools / "nvcc.profile").read_text()
-    assert f'"-I$(TOP)/{row.cccl_headers.removeprefix("Library/")}"' in there
+    top, includes, libraries = (tmp_path / "prefix" / row.tools / "nvcc.profile").read_text().splitlines()
+    assert top == "TOP = $(_HERE_)/.."
+    cccl = row.cccl_headers.removeprefix("Library/")
+    folders = " ".join(f'"-I$(TOP)/{folder}"' for folder in ("include", cccl, cccl.removesuffix("/cccl")))
+    assert includes == f"INCLUDES += {folders} $(_SPACE_)"
+    searched = " ".join(f'"/LIBPATH:$(TOP)/{folder}"' for folder in ("lib/$(_WIN_PLATFORM_)", "lib"))
+    assert libraries == f"LIBRARIES =+ $(_SPACE_) {searched}"
 
 
 def _expand(text: str, names: Mapping[str, str]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import unified_diff
@@ -15,14 +16,20 @@ from pathlib import Path
 
 import pytest
 
+from ctk.fetch import laid_out
+from ctk.lock import Artefact, ReleaseLock, release_locks
 from ctk.paths import Workspace
 
+HERE = Workspace(Path(__file__).resolve().parents[2])
 SHELLS = ("sh", "dash", "bash", "zsh")
 OPTIONS = ("set +u", "set -u", "set -e", "set -eu", "set -a")
 CLEAN = {"PATH": "/usr/bin:/bin", "HOME": "/nowhere", "LC_ALL": "C"}
-VARIABLES = ("CFLAGS", "CPPFLAGS", "CXXFLAGS", "LDFLAGS", "CMAKE_ARGS", "CUDAARCHS")
+VARIABLES = ("CFLAGS", "CPPFLAGS", "CXXFLAGS", "LDFLAGS", "CMAKE_ARGS", "CUDAARCHS", "NVCC_GENCODE")
 VARIABLES += ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN")
 BUILD = {"CONDA_BUILD": "1", "PREFIX": "/host env", "BUILD_PREFIX": "/build env", "HOST": "x86_64-conda-linux-gnu"}
+# The targets that an nvcc names in its file, in any order, and what the list of a package build is made of.
+NAMES = b"\0compute_100f\0compute_75\0sm_20\0compute_90\0sm_90a\0compute_90a\0compute_100\0compute_100a\0"
+LISTED = ("75", "90a", "100f")
 # What a shell counts, times and remembers by itself; _ is the last argument.
 OWN = re.compile(r"^(_|BASH_\w+|LINENO|RANDOM|SECONDS|SRANDOM|EPOCH\w+|TTYIDLE|PIPESTATUS|pipestatus|status|\W)=")
 
@@ -41,7 +48,10 @@ class Scripts:
     deactivate: Path
 
 
-def install(project: Workspace, prefix: Path, target: str, platform: str = "linux-64") -> Scripts:
+def install(project: Workspace, prefix: Path, target: str, platform: str = "linux-64", nvcc: bytes = NAMES) -> Scripts:
+    program = prefix / ("Library/bin/nvcc.exe" if target.startswith("win") else "bin/nvcc")
+    program.parent.mkdir(parents=True, exist_ok=True)
+    program.write_bytes(nvcc)
     subprocess.run(
         ["bash", project.recipes / "cuda-nvcc" / "activation.sh"],
         env={
@@ -190,23 +200,53 @@ def test_without_an_active_environment_nothing_happens(scripts: Scripts, tmp_pat
 def test_the_variables_are_those_of_conda_forge(scripts: Scripts, shell: str) -> None:
     found = values(shell, scripts, CFLAGS="-O2", CXX="x86_64-conda-linux-gnu-c++")
     target = f"{scripts.prefix}/targets/x86_64-linux"
-    assert found["CFLAGS"] == f"-O2 -I{target}/include"
-    assert found["CPPFLAGS"] == found["CXXFLAGS"] == f"-I{target}/include"
-    assert found["LDFLAGS"] == f"-L{target}/lib -L{target}/lib/stubs -Wl,-rpath,{target}/lib"
+    assert found["CFLAGS"] == f"-O2 -I{target}/include -I{target}/include/cccl"
+    assert found["CPPFLAGS"] == found["CXXFLAGS"] == f"-I{target}/include -I{target}/include/cccl"
+    rpath = f"-Wl,--disable-new-dtags -Wl,-rpath,{scripts.prefix}/lib -Wl,-rpath-link,{scripts.prefix}/lib"
+    assert found["LDFLAGS"] == f"-L{target}/lib -L{target}/lib/stubs {rpath}"
     assert found["NVCC_PREPEND_FLAGS"] == "-ccbin=x86_64-conda-linux-gnu-c++"
-    assert not found.keys() & {"CMAKE_ARGS", "CUDAARCHS", "NVCC_APPEND_FLAGS"}
+    assert not found.keys() & {"CMAKE_ARGS", "CUDAARCHS", "NVCC_GENCODE", "NVCC_APPEND_FLAGS"}
 
 
 def test_a_package_build_sees_the_host_environment_first(scripts: Scripts, shell: str) -> None:
     found = values(shell, scripts, **BUILD, CMAKE_ARGS="-DX=1")
     host, build = "/host env/targets/x86_64-linux", f"{scripts.prefix}/targets/x86_64-linux"
-    assert found["CFLAGS"] == f"-I{host}/include -I{build}/include"
+    assert found["CFLAGS"] == " ".join(f"-I{p}/include -I{p}/include/cccl" for p in (host, build))
     assert found["NVCC_APPEND_FLAGS"] == f"-I{host}/include -L{host}/lib -L{host}/lib/stubs"
     sysroot = f"{scripts.prefix}/x86_64-conda-linux-gnu/sysroot"
     assert found["CMAKE_ARGS"] == f"-DX=1 -DCMAKE_FIND_ROOT_PATH=/host env;{sysroot};{host};{build}"
     assert found["LDFLAGS"] == f"-L{host}/lib -L{host}/lib/stubs -L{build}/lib -L{build}/lib/stubs"
-    assert found["CUDAARCHS"] == "all"
-    assert values(shell, scripts, **BUILD, CUDAARCHS="80")["CUDAARCHS"] == "80"
+    assert found["CUDAARCHS"] == ";".join([*(f"{name.rstrip('f')}-real" for name in LISTED), "100-virtual"])
+    code = [f"-gencode arch=compute_{name},code=sm_{name}" for name in LISTED]
+    assert found["NVCC_GENCODE"] == " ".join([*code, "-gencode arch=compute_100,code=compute_100"])
+    for own in ({"CUDAARCHS": "80"}, {"NVCC_GENCODE": ""}):
+        assert own.items() <= values(shell, scripts, **BUILD, **own).items()
+
+
+NVCCS = [
+    pytest.param(lock, artefact, id=f"{lock.minor}-{subdir}")
+    for lock in release_locks(HERE).values()
+    if lock.is_ctk and lock.major == "13"
+    for subdir, artefact in lock.components["nvcc"].artefacts.items()
+    if artefact
+]
+
+
+@pytest.mark.parametrize(("lock", "artefact"), NVCCS)
+def test_the_gpus_of_a_package_build_are_those_that_were_measured(
+    project: Workspace, tmp_path: Path, lock: ReleaseLock, artefact: Artefact
+) -> None:
+    """Of each nvcc in the cache, for every platform: it names the targets that the release's NVRTC has."""
+    if not laid_out(artefact, project).exists():
+        pytest.skip(f"not in the cache: ctk fetch --release {lock.minor} --recipe cuda-nvcc -p {artefact.target}")
+    with zipfile.ZipFile(laid_out(artefact, project)) as wheel:
+        (name,) = (name for name in wheel.namelist() if re.search(r"/bin/(\w+/)?nvcc(\.exe)?$", name))
+        made = install(project, tmp_path, artefact.target, artefact.target, wheel.read(name))
+    (listed,) = re.findall(r"\bCUDAARCHS\b.*?((?:\d+[af]?-(?:real|virtual);?)+)", made.activate.read_text())
+    assert lock.facts is not None
+    measured = [arch.replace(".", "") for arch in lock.facts.gpu_architectures]
+    numbers = [re.sub("[af]?-", "-", one) for one in listed.split(";")]
+    assert numbers == [*(f"{number}-real" for number in measured), f"{measured[-1]}-virtual"]
 
 
 @pytest.mark.parametrize(
@@ -248,7 +288,8 @@ def test_for_another_platform_nvcc_is_told_target_and_compiler(project: Workspac
     path = f"{compiler(tmp_path / 'bin', 'aarch64-linux-gnu-g++')}:{CLEAN['PATH']}"
     found = values(shell, made, PATH=path)
     assert found["NVCC_PREPEND_FLAGS"] == "-target-dir=sbsa-linux -ccbin=aarch64-linux-gnu-g++"
-    assert found["CFLAGS"] == f"-I{made.prefix}/targets/sbsa-linux/include"
+    include = f"-I{made.prefix}/targets/sbsa-linux/include"
+    assert found["CFLAGS"] == f"{include} {include}/cccl"
     assert "rpath" not in found["LDFLAGS"]  # a program for another machine runs somewhere else
     assert not difference(shell, "set -eu", both(made), tmp_path, PATH=path, CONDA_PREFIX=str(made.prefix))
 
@@ -260,12 +301,26 @@ def test_what_the_batch_file_sets_the_other_one_takes_back(project: Workspace, t
     assert not [line for text in texts for line in text.splitlines() if not line.startswith("@")]
     assert "\n@exit /b 0\n" in texts[0]  # `where` sets an error level, and clients look at it
     assert f"vs2022_{target} " in texts[0]
-    assigned, released = [re.findall(r'\bset "(\w+(?:%\w+%\w*)?)=(.*)"', text) for text in texts]
+    assigned, released = [re.findall(r'\bset "(\w+(?:%\w+%\w*)?)=([^"]*)"', text) for text in texts]
     lasting = {name for name, _ in assigned} - {name for name, value in assigned if not value}
-    assert lasting == {"INCLUDE", "CUDA_NVCC_ACTIVE_%CONDA_SHLVL%", "CUDA_NVCC_OLD_%CONDA_SHLVL%_INCLUDE"}
+    marks = {f"CUDA_NVCC_OWN_%CONDA_SHLVL%_{name}" for name in ("CUDAARCHS", "NVCC_GENCODE")}
+    own = {"INCLUDE", "CUDAARCHS", "NVCC_GENCODE", *marks}
+    assert lasting == {*own, "CUDA_NVCC_ACTIVE_%CONDA_SHLVL%", "CUDA_NVCC_OLD_%CONDA_SHLVL%_INCLUDE"}
     assert {name for name, value in released if not value} == lasting
+    for name in ("CUDAARCHS", "NVCC_GENCODE"):  # in a package build alone, and taken back only where it was set here
+        mark = f"CUDA_NVCC_OWN_%CONDA_SHLVL%_{name}"
+        first = f'@if "%CONDA_BUILD%"=="1" if not defined {name} set "{mark}=1" & set "{name}='
+        assert re.search(f"^{re.escape(first)}.*(90a|_100)", texts[0], re.M)
+        assert f'\n@if defined {mark} set "{name}="\n' in texts[1]
     assert ("INCLUDE", "%%CUDA_NVCC_OLD_%CONDA_SHLVL%_INCLUDE%%") in released
 
 
-def test_no_template_is_left(scripts: Scripts) -> None:
-    assert not re.search(r"@\w+@", scripts.activate.read_text() + scripts.deactivate.read_text())
+@pytest.mark.parametrize("target", ["linux-64", "win-64"])
+def test_no_template_is_left(project: Workspace, tmp_path: Path, target: str) -> None:
+    made = install(project, tmp_path, target, target)
+    assert not re.search(r"@\w+@", made.activate.read_text() + made.deactivate.read_text())
+
+
+def test_an_nvcc_that_names_no_gpu_is_refused(project: Workspace, tmp_path: Path) -> None:
+    with pytest.raises(subprocess.CalledProcessError):
+        install(project, tmp_path, "linux-64", nvcc=b"sm_20")
