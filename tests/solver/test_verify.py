@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,9 +19,11 @@ from typer.testing import CliRunner
 from conftest import ROOT, ctk
 from ctk import repodata
 from ctk.cli import app
+from ctk.commands import verify
 from ctk.errors import SolverFailed, Unsolvable, VerifyFailed
 from ctk.paths import Workspace
 from ctk.platforms import NOARCH, PLATFORMS
+from ctk.report import Reporter
 from ctk.solve import Scenario
 from ctk.verify import channels, table
 from ctk.verify.answers import Answer, Record
@@ -239,6 +242,20 @@ class Canned:
         yield from self.answers.values()
 
 
+class Scripted:
+    """A solver that gives answers, and then ends or fails as it is told."""
+
+    name = "scripted"
+
+    def __init__(self, *answers: Answer, end: BaseException | None = None) -> None:
+        self.answers, self.end = answers, end
+
+    def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[Answer]:
+        yield from self.answers or RattlerSolver().solve_all(tuple(scenarios)[:-1], channels)
+        if self.end:
+            raise self.end
+
+
 def tally(known: Facts, solved: Channels, solver: Canned, *questions: Question, keep: int = 3) -> Tally:
     counting = Tally(known, solved, keep=keep)
     counting.run(solver, questions)
@@ -248,6 +265,16 @@ def tally(known: Facts, solved: Channels, solver: Canned, *questions: Question, 
 def test_a_solver_that_forgets_a_scenario_has_failed(known: Facts, solved: Channels) -> None:
     with pytest.raises(SolverFailed, match="canned answered 0 of 1"):
         tally(known, solved, Canned({}), QUESTION)
+
+
+def test_a_solver_that_answers_one_scenario_twice_and_another_never_has_failed(known: Facts, solved: Channels) -> None:
+    asked = [Question("cuda-nvrtc", "linux-64", driver) for driver in ("13.0", "12.9")]
+    (answer,) = RattlerSolver().solve_all([scenario(asked[0])], solved.folders)
+    twice = Scripted(answer, answer)
+    counting = Tally(known, solved)
+    with pytest.raises(SolverFailed, match="a second one"):
+        counting.run(twice, asked)
+    assert not counting.complete
 
 
 def test_an_answer_to_another_question_is_an_error(known: Facts, solved: Channels) -> None:
@@ -426,9 +453,53 @@ def test_a_stopped_run_shows_what_it_has(content: channels.Repodata, tmp_path: P
     finally:
         process.kill()
     assert process.returncode == 130, out + err
-    assert "stopped after " in out
-    assert "none wrong" in out
+    assert out.splitlines()[-1].startswith("stopped: ")
+    assert "not answered" in out
+    assert "none wrong" not in out
     assert "Traceback" not in err
+
+
+ENDS: dict[str, BaseException | None] = {
+    "Ctrl-C": KeyboardInterrupt(),
+    "the client fails": SolverFailed("micromamba crashed", "try it by hand"),
+    "an answer is missing": None,
+    "whoever reads is gone": BrokenPipeError(),
+    "a mistake of ours": ValueError("no such thing"),
+    "the end of the process": SystemExit(1),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("form", [[], ["--json"]], ids=["text", "JSON"])
+def test_a_run_that_ended_early_does_not_say_that_none_is_wrong(
+    small: Path, monkeypatch: pytest.MonkeyPatch, end: str, form: list[str]
+) -> None:
+    monkeypatch.setattr(verify, "_solver", lambda name, where: Scripted(end=ENDS[end]))
+    shown: list[str] = []
+    monkeypatch.setattr(Reporter, "line", lambda self, text, style=None: shown.append(str(text)))
+    monkeypatch.setattr(Reporter, "result", lambda self, **values: shown.append(json.dumps(values)))
+    done = run("--channel", str(small), "--request", "cuda-nvrtc", "--sample", "50", *form)
+    assert done.exit_code != 0
+    (result,) = [json.loads(text) for text in shown if text.startswith("{")]
+    assert (result["complete"], result["total"], result["scenarios"]) == (False, 49, 50)
+    assert re.search(r"^stopped: 49 of \d+ scenarios in .* s: 0 wrong so far, 1 not answered$", shown[-1])
+    assert not any("none wrong" in text for text in shown)
+
+
+def test_a_solver_that_fails_after_its_last_answer_has_not_answered_all(small: Path) -> None:
+    """As many answers as questions are no proof that the run went to its end."""
+
+    class Late(Scripted):
+        def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[Answer]:
+            yield from RattlerSolver().solve_all(scenarios, channels)
+            raise SolverFailed("micromamba crashed", "try it by hand")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(verify, "_solver", lambda name, where: Late())
+        done = run("--channel", str(small), "--request", "cuda-nvrtc", "--sample", "50")
+    assert isinstance(done.exception, SolverFailed)
+    assert "stopped: 50 of " in done.output
+    assert "none wrong" not in done.output
 
 
 def test_the_docs_name_the_command_that_writes_their_table(project: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:

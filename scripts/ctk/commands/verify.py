@@ -169,6 +169,7 @@ def _as_json(tally: Tally, size: Size, by: Solver) -> dict[str, Any]:
         "solver": by.name,
         "scenarios": size.asked,
         "of": size.every,
+        "complete": tally.complete,
         "seconds": round(tally.seconds, 2),
         **tally.total.as_json(),
         "requests": {name: counts.as_json() for name, counts in tally.counts.items()},
@@ -195,15 +196,15 @@ def _show(tally: Tally, by: Solver, report: Reporter) -> None:
 
 
 def _show_end(tally: Tally, size: Size, report: Reporter, planned: bool) -> None:
-    """The first wrong picks whole, and one line that sums up."""
+    """The first wrong picks whole, and one line that sums up; of what was not answered it says nothing good."""
     for one in tally.wrong:
         _show_wrong(one, report, planned)
-    total = tally.total
-    report.line(
-        f"{'' if total.total == size.asked else f'stopped after {total.total}: '}"
-        f"{size.asked} of {count(size.every, 'scenario')} in {tally.seconds:.1f} s: "
-        + (f"{total.wrong} wrong" if total.wrong else "none wrong")
-    )
+    total, whole = tally.total, f"of {count(size.every, 'scenario')} in {tally.seconds:.1f} s"
+    if tally.complete:
+        report.line(f"{size.asked} {whole}: " + (f"{total.wrong} wrong" if total.wrong else "none wrong"))
+    else:
+        left = size.asked - total.total
+        report.line(f"stopped: {total.total} {whole}: {total.wrong} wrong so far, {left} not answered")
 
 
 def _show_wrong(one: Wrong, report: Reporter, planned: bool) -> None:

@@ -78,6 +78,9 @@ class Counts:
 class Tally:
     """Judges answers one by one, so that a run that is stopped still has its counts.
 
+    Attributes:
+        complete: Whether every scenario was answered, once: without it the counts say nothing of the others.
+
     Args:
         facts: The oracle's.
         channels: What is solved from.
@@ -92,6 +95,7 @@ class Tally:
         self.counts: dict[str, Counts] = {}
         self.wrong: list[Wrong] = []
         self.seconds = 0.0
+        self.complete = False
 
     @property
     def total(self) -> Counts:
@@ -109,22 +113,22 @@ class Tally:
             advance: Told of each answer.
 
         Raises:
-            SolverFailed: It did not answer every scenario.
+            SolverFailed: It did not answer every scenario once.
         """
+        self.complete = False
         start, waiting = time.perf_counter(), iter(questions)
         try:
             while chunk := list(islice(waiting, _CHUNK)):
                 self._asked = {scenario(question): question for question in chunk}
-                answered = 0
-                for answer in solver.solve_all(self._asked, self._channels.folders):
+                for answer in solver.solve_all(tuple(self._asked), self._channels.folders):
                     self.add(answer)
                     advance(1)
-                    answered += 1
-                if answered != len(chunk):
+                if self._asked:
                     raise SolverFailed(
-                        f"{solver.name} answered {answered} of {len(chunk)} scenarios",
+                        f"{solver.name} answered {len(chunk) - len(self._asked)} of {len(chunk)} scenarios",
                         f"try it with a few: ctk verify --solver {solver.name} --sample 10",
                     )
+            self.complete = True
         finally:
             self.seconds += time.perf_counter() - start
 
@@ -152,13 +156,17 @@ class Tally:
             counts.right += 1
 
     def _question(self, asked: Scenario) -> Question:
-        """The question that a scenario was made of; a client that sees no GPU answers for the machine without."""
+        """The question that a scenario was made of; a client that sees no GPU answers for the machine without.
+
+        It is taken out: an answer that comes twice is none to another question.
+        """
         if asked in self._asked:
-            return self._asked[asked]
+            return self._asked.pop(asked)
         for whole, question in self._asked.items():
             if replace(whole, arch=None) == asked:
+                del self._asked[whole]
                 return replace(question, arch=None)
         raise SolverFailed(
-            f"an answer to what was not asked: {' '.join(asked.specs)} on {asked.subdir}",
+            f"an answer to what was not asked, or a second one: {' '.join(asked.specs)} on {asked.subdir}",
             "a solver must answer the scenarios that it is given",
         )

@@ -22,8 +22,27 @@ from ctk.verify.clients.process import Ran
 # How the exceptions are called that say "there is no solution": UnsatisfiableError, LibMambaUnsatisfiableError,
 # PackagesNotFoundError, PackagesNotFoundInChannelsError, ResolvePackageNotFound, SpecsConfigurationConflictError.
 _NO_SOLUTION = re.compile(r"Unsatisfiable|NotFound|SpecsConfigurationConflict")
-_DRY = ("create", "--dry-run", "--json", "--yes", "--override-channels", "--strict-channel-priority")
-_CONDA = ("--offline", "--no-default-packages", "--repodata-fn", "repodata.json")
+# Beside each option the function that adds it: in libmamba's programs (micromamba/src/common_options.cpp), and in conda
+# (conda/cli/helpers.py).
+_DRY = (
+    "create",
+    "--dry-run",  # init_general_options; add_parser_json
+    "--json",  # the same two
+    "--yes",  # the same two
+    "--override-channels",  # init_channel_parser; add_parser_channels
+    "--strict-channel-priority",  # init_channel_parser; add_parser_solver_mode
+    "--prefix",  # init_prefix_options; add_parser_prefix_to_group
+)
+_ROOT = "--root-prefix"  # init_prefix_options
+_PLATFORM = "--platform"  # init_install_options
+_CONDA = (
+    "--no-default-packages",  # add_parser_default_packages
+    "--repodata-fn",  # add_parser_channels
+    "repodata.json",
+)
+DRIVER = "__cuda"
+_CHANNEL = "-c"  # init_channel_parser; add_parser_channels
+_CLASSIC = ("--solver", "classic")  # add_parser_solver
 
 
 class CondaLike:
@@ -75,15 +94,19 @@ class CondaLike:
         return "__cuda_arch" in self._run(home, ["info", "--json"], machine).out
 
     def _solve(self, scenario: Scenario, channels: Sequence[Path], home: Path) -> Answer:
-        flags = (
-            ["--no-rc", "--root-prefix", str(home / "root"), "--platform", scenario.subdir] if self._own_cli else _CONDA
-        )
-        solver = ["--solver", "classic"] if self.name.endswith("-classic") else []
-        named = [word for channel in channels for word in ("-c", channel_url(channel))]
-        arguments = [*_DRY, *flags, *solver, "--prefix", str(home / "env"), *named, *scenario.specs]
+        flags = (_ROOT, str(home / "root"), _PLATFORM, scenario.subdir) if self._own_cli else _CONDA
+        solver = _CLASSIC if self.name.endswith("-classic") else ()
+        named = [word for channel in channels for word in (_CHANNEL, channel_url(channel))]
+        arguments = [*_DRY, str(home / "env"), *flags, *solver, *named, *asked(scenario)]
         return answer(scenario, self._run(home, arguments, process.overrides(scenario)))
 
     def _run(self, home: Path, arguments: Sequence[str], machine: Mapping[str, str] | None = None) -> Ran:
+        """Runs the program with an empty configuration file.
+
+        libmamba's programs read the one that CONDARC names and no other (`Configuration::set_rc_values` and `rc_files`
+        in libmamba/src/api/configuration.cpp), and refuse ``--no-rc`` beside it (`rc_files_hook`). conda reads it last,
+        after those of its installation (`SEARCH_PATH` in conda/base/constants.py); the user's are not in this home.
+        """
         (home / "condarc").touch()
         own = {
             "CONDARC": str(home / "condarc"),
@@ -94,6 +117,15 @@ class CondaLike:
             own["MAMBA_ROOT_PREFIX"] = str(home / "root")
         environment = process.environment(home, **own, **(machine or {}))
         return process.run(self._program, arguments, environment, folder=home, timeout=self._timeout)
+
+
+def asked(scenario: Scenario) -> tuple[str, ...]:
+    """The specs to type: where the machine has a driver, ``__cuda`` with them.
+
+    libmamba until 2.8.1, and conda's default solver, may drop a virtual package that nothing asks for, and with it what
+    constraints say of it (mamba#4311, conda#10803).
+    """
+    return (*scenario.specs, DRIVER) if scenario.driver else scenario.specs
 
 
 def answer(scenario: Scenario, ran: Ran) -> Answer:
