@@ -27,7 +27,7 @@ PLACES = {
     ".cache/builds": "build",
 }
 """Part of a path -> the station that changes it; the first that fits."""
-_PATIENCE = 20.0  # seconds in which orphans must have ended
+_PATIENCE = 300.0  # seconds in which orphans must have ended
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ def all_at_once(commands: Sequence[tuple[World, Sequence[str]]]) -> list[str]:
         )
         for world, words in commands
     ]
-    said = [process.communicate(timeout=300)[0] for process in started]
+    said = [process.communicate(timeout=900)[0] for process in started]
     assert [process.returncode for process in started] == [0] * len(started), said
     return said
 
@@ -108,6 +108,6 @@ def test_a_run_waits_while_another_checkout_publishes_into_its_channel(job: Job,
                 break
         assert process.poll() is None, said
         assert state(world.workspace.channel) == right.before
-    said += process.communicate(timeout=120)[0]
+    said += process.communicate(timeout=900)[0]
     assert process.returncode == 0, said
     assert state(world.workspace.channel) == right.after

@@ -118,7 +118,7 @@ def test_a_file_of_nonsense_gives_a_message_that_one_can_read() -> None:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeIndex]:
     with serve() as index:
-        configure_pip(monkeypatch, index, timeout="5")
+        configure_pip(monkeypatch, index, timeout="60")
         yield index
 
 

@@ -319,7 +319,7 @@ def test_processes_that_solve_end_with_the_run_that_started_them(tmp_path: Path)
         run.kill()  # nothing of ours is asked, as when memory runs out
         run.wait()
     solving_ = [Path(f"/proc/{file.stem}/stat") for file in tmp_path.glob("*.begun")]
-    for _ in range(400):
+    for _ in range(6000):
         if not any(map(_lives, solving_)):
             return
         time.sleep(0.05)

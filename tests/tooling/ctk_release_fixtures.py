@@ -27,7 +27,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
 def index(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeIndex]:
     with serve() as index:
         index.html = False  # as the usual index answers: it says when a file was uploaded
-        configure_pip(monkeypatch, index, retries="0", timeout="2")
+        configure_pip(monkeypatch, index, retries="0", timeout="60")
         add_ctk_12(index)
         add_ctk_13(index)
         add_python_13(index)

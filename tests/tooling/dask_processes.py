@@ -80,7 +80,7 @@ def loopback(folder: Path, workers: int = 2, **environment: str) -> Iterator[Loo
         cluster.stop()
 
 
-def wait_for(file: Path, seconds: float = 30) -> None:
+def wait_for(file: Path, seconds: float = 300) -> None:
     """Until a file is there, and not empty."""
     end = time.monotonic() + seconds
     while not (file.exists() and file.stat().st_size):

@@ -236,7 +236,7 @@ def test_an_environment_follows_a_rebuilt_package_of_the_same_name(checkout: Wor
 
 def test_of_two_runs_at_once_the_second_waits_and_says_so(checkout: Workspace) -> None:
     runs = [start_build(checkout) for _ in range(2)]
-    outputs = [run.communicate(timeout=120) for run in runs]
+    outputs = [run.communicate(timeout=600) for run in runs]
     assert [run.returncode for run in runs] == [0, 0], outputs
     assert sum("another run is at work" in said for _, said in outputs) == 1
     assert is_whole(checkout.channel)

@@ -45,7 +45,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
 def index(monkeypatch: pytest.MonkeyPatch, here: Workspace) -> Iterator[FakeIndex]:
     """Offers two minors of one component; the newer one has lost a header."""
     with serve() as index:
-        configure_pip(monkeypatch, index, retries="0", timeout="2")
+        configure_pip(monkeypatch, index, retries="0", timeout="60")
         write(here, offer(index, "13.3.1", {"a.h": b"int a;", "b.h": b"int b;"}))
         write(here, offer(index, "13.4.0", {"a.h": b"int a, more;"}))
         yield index

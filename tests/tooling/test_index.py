@@ -29,7 +29,7 @@ def server() -> Iterator[FakeIndex]:
 
 
 def client(server: FakeIndex, **settings: object) -> Index:
-    return Index(IndexSettings(index_url=server.url, timeout=2, **settings), QUICK)  # type: ignore[arg-type]
+    return Index(IndexSettings(index_url=server.url, timeout=60, **settings), QUICK)  # type: ignore[arg-type]
 
 
 def artefact(server: FakeIndex, sha256: str | None = None, file: str = WHEEL) -> Artefact:
@@ -161,12 +161,12 @@ def test_the_wait_is_as_long_as_the_server_asks(server: FakeIndex) -> None:
         (Fault(status=500), "answered 500"),
         (Fault(status=429), "answered 429"),
         (Fault(drop=True), "RemoteProtocolError|ReadError"),
-        (Fault(delay=0.6), "ReadTimeout"),
+        (Fault(delay=60), "ReadTimeout"),
     ],
 )
 def test_a_lasting_fault_names_the_distribution(server: FakeIndex, fault: Fault, reason: str) -> None:
     server.faults.append(fault)
-    settings = IndexSettings(index_url=server.url, timeout=0.2)
+    settings = IndexSettings(index_url=server.url, timeout=1 if fault.delay else 60)
     with (
         Index(settings, QUICK) as index,
         pytest.raises(IndexUnavailable, match=f"does not give tool, .*({reason})") as error,

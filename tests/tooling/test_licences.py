@@ -54,7 +54,7 @@ def server() -> Iterator[FakeIndex]:
 
 
 def read(server: FakeIndex, distribution: str = "tool") -> Licence:
-    with Index(IndexSettings(index_url=server.url, timeout=2), Retry(attempts=1)) as index:
+    with Index(IndexSettings(index_url=server.url, timeout=60), Retry(attempts=1)) as index:
         return licences.read(index, index.files(distribution)[0])
 
 

@@ -133,7 +133,7 @@ def test_a_server_that_fails_or_never_answers_is_given_up_and_the_next_run_goes_
 ) -> None:
     server, files = start(**{"b-1": status}), in_order(channel(tmp_path / "channel", {"a": ["b"], "b": ["c"], "c": []}))
     with pytest.raises(PublishFailed, match=rf"does not take b-1-0\.conda .*{said}") as error:
-        publish(files, Target(server.url, "cuda"), patience=120 if status else 5)
+        publish(files, Target(server.url, "cuda"), patience=120 if status else 15)
     assert error.value.step == "1 packages are there; run the command again to go on"
     mended = start()
     publish(files, Target(mended.url, "cuda"))

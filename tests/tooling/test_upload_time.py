@@ -39,7 +39,7 @@ def zipped(times: Mapping[str, tuple[int, ...]]) -> bytes:
 
 
 def uploaded(server: FakeIndex, distribution: str = "tool", **settings: object) -> int:
-    with Index(IndexSettings(index_url=server.url, timeout=2, **settings), Retry(attempts=1)) as index:  # type: ignore[arg-type]
+    with Index(IndexSettings(index_url=server.url, timeout=60, **settings), Retry(attempts=1)) as index:  # type: ignore[arg-type]
         return index.uploaded(index.files(distribution)[0])
 
 

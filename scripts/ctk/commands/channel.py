@@ -70,7 +70,7 @@ def check_command(
     taken = _names(published, where.recipes) if published else None
     jobs = jobs or os.cpu_count() or 1
     name = channel or str(where.channel)
-    source = mirrored(name, where.cache) if "://" in name else nullcontext(Path(name).resolve())
+    source = mirrored(name, where.cache) if "://" in name else nullcontext(Path(os.path.realpath(name)))
     with source as place:
         found = check_channel(place, policy=policy, taken=taken, jobs=jobs)
         ours = {} if taken is None else read_index(place).names()

@@ -48,9 +48,10 @@ def create_command(
     Example: ctk env create cuda-core --prefix ./my-env
     """
     where, report, on = workspace(), Reporter(), machine(None, driver, arch)
-    check_prefix(prefix.resolve())
+    prefix = Path(os.path.realpath(prefix))  # Path.resolve is a traceback for a link that leads to itself
+    check_prefix(prefix)
     asked = ask(specs, python, on, channels.installable(where, base, on.subdir))
-    made = create(asked.pick, prefix.resolve(), where.cache / "packages", report.say)
+    made = create(asked.pick, prefix, where.cache / "packages", report.say)
     asked.show(report)
     report.result(prefix=str(made.prefix), changed=made.changed)
     report.line(f"{'created' if made.changed else 'unchanged'}: {made.prefix}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -74,7 +75,7 @@ def publish_command(
     if to is not None and source is not None and source.name == "COMMANDLINE":
         raise BadValue("--to and --server exclude each other", "publish twice, into the folder and to the server")
     report, where = Reporter(), workspace()
-    built = (folder or where.channel).resolve()
+    built = Path(os.path.realpath(folder or where.channel))
     files = in_order(built)
     if dry_run:
         report.result(packages=_names(files))
