@@ -37,9 +37,7 @@ def fit_in_words(pick: Pick, catalogue: Catalogue) -> str:
     if unknown:
         nearest, newer = toolkit.beside(machine.arch or "")
         if newer:
-            return (
-                f"compat: its compiler knows {nearest} and {newer} but not this GPU, for which the driver compiles PTX"
-            )
+            return f"compat: its compiler knows {nearest} and {newer} but not this GPU; PTX for {nearest} works"
         return f"compat: its compiler knows GPUs up to {nearest}, whose PTX the driver compiles for this one"
     if refused:
         return f"compat: {COMPAT}"
@@ -83,11 +81,12 @@ def _picked(pick: Pick, toolkit: Toolkit, catalogue: Catalogue) -> str:
 
 def _brought(pick: Pick) -> list[str]:
     """Which libraries are of a newer toolkit than the picked one, and what that means for PTX."""
-    minors = {name: ".".join(pick.version(name).split(".")[:2]) for name in ("libnvjitlink", "libnvfatbin")}
-    newer = {name: minor for name, minor in minors.items() if minor and older(pick.toolkit, minor)}
-    said = [f"{name} is {minor}'s, as {pick.toolkit} has none that Python can use" for name, minor in newer.items()]
-    if "libnvjitlink" in newer:
-        said.append(f"PTX that nvJitLink links needs a driver for CUDA {newer['libnvjitlink']}; machine code does not")
+    said = []
+    for name, library in (("libnvjitlink", "nvJitLink"), ("libnvfatbin", "nvFatbin")):
+        minor = ".".join(pick.version(name).split(".")[:2])
+        if minor and older(pick.toolkit, minor):
+            ptx = f", and PTX that it links needs a driver for CUDA {minor}" if name == "libnvjitlink" else ""
+            said.append(f"{pick.toolkit} has no {library} that Python can use: {name} is {minor}'s{ptx}")
     return said
 
 

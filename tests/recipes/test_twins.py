@@ -14,7 +14,7 @@ from ctk.package import read_info
 from ctk.paths import Workspace
 from ctk.plan import Request, plan
 from ctk.platforms import PLATFORMS
-from ctk.project import published_set, python_tags
+from ctk.project import published_set, python_tags, small
 from ctk.repodata import planned
 
 Record = Mapping[str, Any]
@@ -175,3 +175,14 @@ def test_built_twins_hold_the_same_files(built: Workspace) -> None:
     for name, pair in contents.items():
         assert len(pair) == 2, name
         assert pair[0] == pair[1], name
+
+
+def test_the_default_set_has_what_its_oldest_toolkit_needs_of_newer_ones(project: Workspace) -> None:
+    """Python can use no libnvjitlink before 12.3 and no libnvfatbin before 12.4; these serve the older ones."""
+    what, tags = published_set(project), python_tags(project.build_config)
+    request = small(Request(platforms=["linux-64"], recipes=["libnvjitlink", "libnvfatbin"]), project)
+    made = [r for subdir in planned(plan(what, request, tags)).values() for r in subdir["packages.conda"].values()]
+    for name in ("libnvjitlink", "libnvfatbin"):
+        serving = {r["version"] for r in made if r["name"] == name and "cuda-version >=12.0," in " ".join(r["depends"])}
+        newest = max(serving, key=lambda version: [int(part) for part in version.split(".")])
+        assert newest.startswith({"libnvjitlink": "12.3.", "libnvfatbin": "12.4."}[name])

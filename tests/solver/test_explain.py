@@ -7,7 +7,7 @@ from pathlib import Path
 
 import foreign_channel
 import pytest
-from small_channel import base, channel, record, write
+from small_channel import base, channel, pair, record, toolkit, write
 
 from ctk.catalogue import Catalogue, Maker
 from ctk.commands.channels import installable
@@ -101,6 +101,27 @@ def test_a_compat_pick_is_explained_for_every_toolkit(catalogue: Catalogue) -> N
     ]
 
 
+def test_a_gpu_in_a_gap_is_named_with_those_beside_it(catalogue: Catalogue) -> None:
+    *_, gap, _, last = explain(pick(catalogue, "cuda-core", "13.0", "10.7"), catalogue)
+    assert gap == "13.0 does not know compute capability 10.7; it knows 10.3 and 11.0."
+    assert last == "12.0 does not know compute capability 10.7; its newest is 9.0."
+
+
+def test_a_library_of_a_newer_toolkit_is_named_with_the_driver_that_its_ptx_needs(tmp_path: Path) -> None:
+    found = [
+        *toolkit("12.0"),
+        *pair("libnvjitlink", "12.3.101", "h", "linux-64", ">=12.0,<12.4"),
+        *pair("libnvfatbin", "12.4.127", "h", "linux-64", ">=12.0,<12.5"),
+    ]
+    made = Catalogue([write(tmp_path / "channel", iter(found))], "linux-64")
+    (line,) = explain(pick(made, "libnvjitlink libnvfatbin", "12.2", "9.0"), made)
+    assert line == (
+        "12.0 is picked, native: the driver loads the PTX that it compiles. "
+        "12.0 has no nvJitLink that Python can use: libnvjitlink is 12.3's, and PTX that it links needs a driver for "
+        "CUDA 12.3. 12.0 has no nvFatbin that Python can use: libnvfatbin is 12.4's."
+    )
+
+
 def test_a_pinned_build_is_named_where_the_other_would_fit(catalogue: Catalogue) -> None:
     (*_, last) = explain(pick(catalogue, "cuda-core cuda-version=13.0=compat*", "13.4", "9.0"), catalogue)
     assert last.endswith("13.0 native is left out by your cuda-version=13.0=compat*.")
@@ -158,6 +179,12 @@ def test_a_pick_without_cuda_and_a_channel_without_the_two_builds(catalogue: Cat
             "13.4",
             "13.0",
             "compat: its compiler knows GPUs up to 12.1, whose PTX the driver compiles for this one",
+        ),
+        (
+            "cuda-core",
+            "12.9",
+            "11.0",
+            "compat: its compiler knows 10.3 and 12.0 but not this GPU; PTX for 10.3 works",
         ),
         (
             "cuda-version=13.4",
@@ -235,6 +262,12 @@ def test_a_gpu_too_old_for_a_package(catalogue: Catalogue) -> None:
 def test_a_gpu_newer_than_the_pinned_build_knows(catalogue: Catalogue) -> None:
     sentence, _ = problem(catalogue, "cuda-version=12.0=native*", "13.0", "10.0")
     assert sentence == "cuda-version=12.0=native* cannot compile for compute capability 10.0; its newest is 9.0"
+
+
+def test_a_gpu_in_a_gap_of_the_pinned_build(catalogue: Catalogue) -> None:
+    sentence, step = problem(catalogue, "cuda-version=12.9=native*", "12.9", "11.0")
+    assert sentence == "cuda-version=12.9=native* cannot compile for compute capability 11.0; it knows 10.3 and 12.0"
+    assert "drop the pin" in step
 
 
 def test_driver_and_gpu_at_once(catalogue: Catalogue) -> None:

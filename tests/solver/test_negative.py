@@ -79,9 +79,9 @@ libnvfatbin-dev libnvjitlink-dev libnvjpeg-dev libnvptxcompiler-dev
 _RANGED = """
 cccl-python cuda-bindings cuda-cccl cuda-core cuda-crt cuda-cudart cuda-cudart-dev cuda-cudart-static cuda-cupti-dev
 cuda-nvcc cuda-nvcc-dev_<subdir> cuda-nvcc-impl cuda-nvcc-tools cuda-nvcc_<subdir> cuda-nvrtc-dev cuda-nvtx-dev
-cuda-nvvm cuda-nvvm-dev_<subdir> cuda-opencl-dev cuda-python libcublas-dev libcudla-dev libcufft-dev libcurand-dev
-libcusolver-dev libcusparse-dev libnpp-dev libnvfatbin-dev libnvjitlink-dev libnvjpeg-dev libnvptxcompiler-dev
-numba-cuda numba-cuda-mlir
+cuda-nvvm cuda-nvvm-dev_<subdir> cuda-opencl-dev cuda-python libcublas-dev libcudla-dev libcufft libcufft-dev
+libcurand-dev libcusolver libcusolver-dev libcusparse libcusparse-dev libnpp-dev libnvfatbin-dev libnvjitlink-dev
+libnvjpeg-dev libnvptxcompiler-dev numba-cuda numba-cuda-mlir
 """
 TWINS, FIT_HELD_TWICE, RANGE_HELD_TWICE = _TWINS.split(), set(_PINNED.split()), set(_RANGED.split())
 ELSEWHERE = dict.fromkeys(("libnvfatbin-static", "libnvjitlink-static"), "win-64")

@@ -194,6 +194,36 @@ def test_a_release_brings_the_python_projects_of_its_major_and_no_other_release(
     }
 
 
+SERVING = """
+schema_version: 1
+context:
+  oldest: ${{ "12.0" if cuda_version == "12.6" else cuda_version }}
+package: {name: linker, version: "${{ cudart }}"}
+source: {path: "../../.cache/artefacts/cudart/${{ cudart }}/${{ target_platform }}.zip"}
+requirements:
+  run: ["toolkit-version", "cuda-version >=${{ oldest }},<99"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("older", "brought"), [("12.0", {"linker-cuda12.6-linux-64"}), ("11.8", set()), ("13.4", set())]
+)
+def test_an_older_release_brings_along_what_a_newer_one_makes_for_it(
+    older: str, brought: set[str], small_set: Set, tmp_path: Path
+) -> None:
+    """The newer one's tie says so, and nothing else of the newer one comes."""
+    (tmp_path / "recipes" / "linker").mkdir()
+    (tmp_path / "recipes" / "linker" / "recipe.yaml").write_text(SERVING)
+    locks = dict(small_set.locks)
+    if older != "13.4":
+        locks[f"cuda-{older}"] = lock(f"{older}.1", {"cudart": (f"{older}.9", {"linux-64": 10})}), tmp_path / "old.yaml"
+        (tmp_path / "old.yaml").write_text(f'cuda_version: ["{older}"]\ncudart: ["{older}.9"]\n')
+    what = replace(small_set, recipes=find_recipes(tmp_path / "recipes"), locks=locks)
+    planned = plan(what, Request(releases=[older], platforms=["linux-64"]), TAGS)
+    assert {build for build in ids(planned) if "cuda12.6" in build} == brought
+    assert f"linker-cuda{older}-linux-64" in ids(planned)
+
+
 def test_artefacts_are_listed_once_largest_first(small_set: Set) -> None:
     planned = plan(small_set, Request(platforms=["linux-64"]), TAGS)
     assert [a.file for a in planned.artefacts] == [
