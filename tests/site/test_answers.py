@@ -296,6 +296,12 @@ def test_the_front_page_says_what_can_be_chosen(small: Site, asked: Axes) -> Non
     assert all("//" not in loaded for loaded in read.loaded)
 
 
+def test_the_front_page_says_to_name_the_build_of_a_package_that_has_two_kinds(small: Site, asked: Axes) -> None:
+    """No request of the page has one, and a reader may have (docs/how-the-right-build-is-picked.md)."""
+    page = front_page(small, Selector({"linux-64": asked}, ["CHANNEL", "conda-forge"]))
+    assert all(f'<code>"pytorch=*={kind}*"</code>' in page.content.decode() for kind in ("cuda", "cpu"))
+
+
 def test_a_channel_without_packages_has_a_front_page_that_says_so(tmp_path: Path) -> None:
     page = front_page(small_site(tmp_path), Selector({}, []))
     assert "Nothing was solved for this page" in " ".join(Read(page.content).text.split())

@@ -21,6 +21,7 @@ from worlds import records
 from ctk import repodata
 from ctk.paths import Workspace
 from ctk.plan import Request, plan
+from ctk.platforms import NOARCH
 from ctk.project import published_set, python_tags
 from ctk.settings import settings
 from ctk.solve import Scenario
@@ -123,6 +124,20 @@ class Orders:
             for record in records(content):
                 if record["name"] == "cuda-version" and record["build"].startswith("native") and of(record["version"]):
                     record["constrains"] += [f"{package} * cuda*" for package in HELD]
+            repodata.write(content, folder)
+        return [folder, self._foreign, self._base]
+
+    def spared(self) -> list[Path]:
+        """Ours first, with both builds of cuda-version twice: constrained, and after these unconstrained."""
+        folder = self._folder / "spared"
+        if not folder.exists():
+            content = copy.deepcopy(self._content)
+            packages = content[NOARCH]["packages.conda"]
+            for record in [r for r in packages.values() if r["name"] == "cuda-version"]:
+                fit, features = record["build"].partition("_")[0], {"native": "a b", "compat": "a b c"}
+                free = {**record, "build": f"{fit}_free_0", "build_number": 0, "track_features": features[fit]}
+                packages[f"cuda-version-{record['version']}-{free['build']}.conda"] = copy.deepcopy(free)
+                record["constrains"] += [f"{package} * cuda*" for package in HELD]
             repodata.write(content, folder)
         return [folder, self._foreign, self._base]
 
@@ -233,6 +248,18 @@ def test_a_constraint_in_older_toolkits_only_does_the_same(
     drivers = ("12.0", "12.6", "12.8", "12.9", "13.0")
     found = [word(asked, answer) for answer in ask(asked, channels, drivers)]
     assert found == ["cpu12.9c", "cpu12.9c", "cpu12.9c", "cpu12.9n", "cpu13.0n"]
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_second_native_build_after_compat_leaves_conda_and_mamba_with_the_cpu_build(
+    solver: str, ask: Callable[..., list[Answer]], orders: Orders
+) -> None:
+    """It spares who wants a CPU build; but they decide on a native cuda-core first, and go on from there."""
+    unnamed, cpu = (MATRIX[f"linux-64 {request} cuda-core"] for request in ("pytorch", "pytorch=*=cpu*"))
+    drivers = ("12.6", "13.0")
+    found = [word(asked, answer) for asked in (unnamed, cpu) for answer in ask(asked, orders.spared(), drivers)]
+    first = "cuda12.9c" if solver == "rattler" else "cpu12.6n"
+    assert found == [first, "cuda13.0n", "cpu12.6n", "cpu13.0n"]
 
 
 # --- what is hidden
