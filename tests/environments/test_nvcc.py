@@ -33,6 +33,7 @@ RECIPES = ("cuda-version", "cuda-nvcc", "cuda-crt", "cuda-nvvm", "cuda-cudart", 
 # The oldest nvcc that is published, and the newest.
 RELEASES = ("oldest", "newest")
 SPECS = ("cuda-nvcc", "cuda-cudart-dev")
+HALVES = ("cuda-nvcc-dev_linux-aarch64", "cuda-cudart-dev_linux-aarch64")
 CROSS = "aarch64-linux-gnu-g++"
 # The oldest CMake that docs/recipe-authors.md names, and the newest.
 CMAKES = {"floor": "cmake==3.25.*", "newest": "cmake"}
@@ -379,19 +380,21 @@ def test_flags_alone_choose_the_other_target(
     environment: Callable[..., Compiler], cross: Compiler, tmp_path: Path
 ) -> None:
     """cuda-nvcc for this machine, and the halves for ARM beside it: both can be compiled for."""
-    both = environment(
-        "newest", "cuda-nvcc", "cuda-cudart-dev", "cuda-nvcc-dev_linux-aarch64", "cuda-cudart-dev_linux-aarch64"
-    )
+    both = environment("newest", *SPECS, *HALVES)
     flags = ["-target-dir", "sbsa-linux", "-ccbin", CROSS]
     both.run(tmp_path, "nvcc", *flags, "-o", "arm", SOURCES / "add.cu")
     both.run(tmp_path, "nvcc", "-o", "x86", SOURCES / "add.cu")
     assert (machine(tmp_path / "arm"), machine(tmp_path / "x86")) == ("EM_AARCH64", "EM_X86_64")
 
 
-def test_cmake_makes_programs_for_arm(cross: Compiler, cmake: str, tmp_path: Path) -> None:
-    target = cross.prefix / "targets" / "sbsa-linux"
+@pytest.mark.parametrize("beside", [False, True], ids=["cuda-nvcc_linux-aarch64", "halves beside cuda-nvcc"])
+def test_cmake_makes_programs_for_arm(
+    environment: Callable[..., Compiler], cross: Compiler, cmake: str, tmp_path: Path, beside: bool
+) -> None:
+    compiler = environment("newest", *SPECS, *HALVES) if beside else cross
+    target = compiler.prefix / "targets" / "sbsa-linux"
     found = configure(
-        cross,
+        compiler,
         cmake,
         tmp_path,
         "-DCMAKE_SYSTEM_NAME=Linux",
@@ -399,6 +402,7 @@ def test_cmake_makes_programs_for_arm(cross: Compiler, cmake: str, tmp_path: Pat
         f"-DCMAKE_CXX_COMPILER={CROSS}",
         f"-DCMAKE_CUDA_HOST_COMPILER={shutil.which(CROSS)}",
         f"-DCMAKE_FIND_ROOT_PATH={target}",
+        *([f"-DCMAKE_CUDA_COMPILER={target}/bin/nvcc"] if beside else []),
         "-DCMAKE_CUDA_ARCHITECTURES=75",
     )
     assert {Path(found[name]).resolve().parent for name in ("cudart", "cudart_static")} == {target / "lib"}
