@@ -223,16 +223,24 @@ def test_the_commands_ask_for_what_was_solved(front: Watched, offered: dict[str,
     for client in ("conda", "mamba"):
         front.page.check(f"input[value={client}]")
         command = shown(front.page)["command"]
-        assert command.startswith(f"{client} create --name cuda cuda-core {' '.join(asked)} ")
+        assert command.startswith(f"{client} create --name cuda cuda-core {' '.join(asked)} __cuda --channel ")
         assert [word for word in command.split() if "://" in word or word == "conda-forge"] == offered["channels"]
     front.page.check("input[value=pixi]")
     seen = shown(front.page)
     assert seen["command"] == "pixi install"
+    assert "__cuda" not in seen["manifest"]
     manifest = tomllib.loads(seen["manifest"])
     assert manifest["workspace"]["channels"] == offered["channels"]
     assert manifest["workspace"]["platforms"] == [{"platform": "linux-64", "cuda": {"driver": "13.0", "arch": "9.0"}}]
     specs = [MatchSpec(f"{name} {value}") for name, value in manifest["dependencies"].items()]
     assert [str(spec) for spec in specs] == [str(MatchSpec(text)) for text in ("cuda-core *", *asked)]
+
+
+def test_without_a_driver_the_commands_do_not_ask_for_one(front: Watched) -> None:
+    choose(front.page, Chosen("cuda-core", "linux-64", None, "", "", ""))
+    for client in ("conda", "mamba"):
+        front.page.check(f"input[value={client}]")
+        assert shown(front.page)["command"].startswith(f"{client} create --name cuda cuda-core --channel ")
 
 
 def test_a_client_that_sees_no_gpu_is_told_the_pin(front: Watched) -> None:

@@ -35,6 +35,8 @@ _OPTIONS: dict[tuple[str, str], dict[str, int]] = {
     ("conda", "activate"): {},
     ("conda", "clean"): {"--all": 0, "-y": 0, "--yes": 0},
     ("conda", "run"): _PLACE,
+    ("conda", "env export"): {**_PLACE, "--no-builds": 0},
+    ("conda", "env create"): {**_PLACE, "-f": 1, "--file": 1},
     ("mamba", "create"): _SOLVE,
     ("pixi", "add"): {},
     ("pixi", "run"): {},
@@ -65,11 +67,12 @@ def read(command: Command) -> Line:
     Raises:
         ValueError: The client has no such command, or no such option.
     """
-    client, name = command.program, command.words[1]
+    client, size = command.program, 3 if command.words[1] == "env" else 2
+    name = " ".join(command.words[1:size])
     known = _OPTIONS.get((client, name))
     if known is None:
         raise ValueError(f"{client} {name}: no such command is known here")
-    options, specs = _split(command, known, stop=name == "run")
+    options, specs = _split(command, known, size, stop=name == "run")
     if name not in _SOLVING:
         return Line(None)
     channels = tuple(value for option, value in options if option in ("-c", "--channel"))
@@ -104,11 +107,13 @@ def problem(line: Line, pick: Pick, newest: str) -> str:
     return ""
 
 
-def _split(command: Command, known: Mapping[str, int], stop: bool) -> tuple[list[tuple[str, str]], tuple[str, ...]]:
-    """Options with their value, and the other words; ``stop`` at the first of those, which is a program."""
+def _split(
+    command: Command, known: Mapping[str, int], size: int, stop: bool
+) -> tuple[list[tuple[str, str]], tuple[str, ...]]:
+    """Options with their value, and the other words behind the command's; ``stop`` at the first, which is a program."""
     options: list[tuple[str, str]] = []
     others: list[str] = []
-    rest = list(command.words[2:])
+    rest = list(command.words[size:])
     while rest:
         word = rest.pop(0)
         if not word.startswith("-"):
@@ -116,7 +121,7 @@ def _split(command: Command, known: Mapping[str, int], stop: bool) -> tuple[list
             if stop:
                 break
         elif word not in known:
-            raise ValueError(f"{command.program} {command.words[1]} is not known to have {word}")
+            raise ValueError(f"{command.program} {' '.join(command.words[1:size])} is not known to have {word}")
         else:
             options.append((word, rest.pop(0) if known[word] and rest else ""))
     return options, tuple(others)

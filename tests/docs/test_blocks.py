@@ -99,6 +99,29 @@ def test_a_program_of_the_docs_runs_without_a_gpu(block: Block, prefix: Path) ->
     assert (done.returncode, done.stderr) == (0, "")
 
 
+WITHOUT_A_DRIVER = """
+from cuda.bindings import nvrtc
+from cuda.core import Program, ProgramOptions
+code = 'extern "C" __global__ void twice(float *x) { x[threadIdx.x] *= 2; }'
+_, program = nvrtc.nvrtcCreateProgram(code.encode(), b"twice.cu", 0, [], [])
+assert nvrtc.nvrtcCompileProgram(program, 1, [b"--gpu-architecture=compute_90"])[0] == 0
+assert nvrtc.nvrtcGetPTXSize(program)[1] > 100
+Program(code, "c++", ProgramOptions(arch="sm_90")).compile("ptx")
+"""
+
+
+def test_what_the_page_says_of_ptx_without_a_driver(prefix: Path) -> None:
+    """NVRTC writes it; cuda-core asks the driver first, and the page quotes what it then says."""
+    if detected_driver():
+        pytest.skip("the page says what happens on a machine without a driver")
+    command = [prefix / "bin" / "python", "-c", WITHOUT_A_DRIVER]
+    variables = {"PATH": "/usr/bin:/bin", "CONDA_PREFIX": str(prefix)}
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, "cuda-core compiles PTX without a driver now: say so in docs/users.md"
+    (quoted,) = re.findall(r"^`(DynamicLibNotFoundError: .+)`", (ROOT / "docs" / "users.md").read_text(), re.MULTILINE)
+    assert quoted in done.stderr
+
+
 def outline(text: str) -> list[str]:
     """The lines of an output without what differs from day to day: numbers, and the width of a table's columns."""
     text = re.sub(r"^\d\d:\d\d:\d\d ", "", text, flags=re.MULTILINE)  # printed where no terminal shows progress

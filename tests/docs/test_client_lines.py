@@ -39,6 +39,8 @@ def test_a_line_gives_the_toolkit_that_its_comment_says(command: Command, planne
     assert line.toolkit, "say in a comment which toolkit it gives"
     assert problem(line, planned_solve(line.scenario), NEWEST) == ""
     assert line.channels in ((), OURS_FIRST)
+    asked = bool(line.scenario.driver) and command.program != "pixi"
+    assert ("__cuda" in line.scenario.specs) == asked, "conda and mamba are asked for the driver, where there is one"
 
 
 def test_lines_of_each_kind_are_there() -> None:
@@ -69,6 +71,29 @@ def test_an_option_or_command_that_a_client_is_not_known_to_have_is_found(text: 
     (command,) = commands(Block("page.md", 1, "bash", text, ""))
     with pytest.raises(ValueError, match="known"):
         read(command)
+
+
+def test_what_the_page_says_of_exports(planned_solve: Solve) -> None:
+    """With builds, an export needs the driver that it was made with; without, the toolkit stays, and is compat."""
+    made = planned_solve(scenario(("cuda-core", "__cuda"), {"CONDA_OVERRIDE_CUDA": "13.0"}))
+    exact = tuple(f"{r.name.normalized}={r.version}={r.build}" for r in made.records)
+    versions = tuple(f"{r.name.normalized}={r.version}" for r in made.records)
+    nowhere = {"CONDA_OVERRIDE_CUDA": ""}
+    assert (made.toolkit, made.fit) == ("13.0", "native")
+    with pytest.raises(Unsolvable, match="__cuda"):
+        planned_solve(scenario(exact, nowhere))
+    again = planned_solve(scenario(exact, {"CONDA_OVERRIDE_CUDA": "13.0"}))
+    assert {str(r.name.normalized): r.build for r in again.records} == {
+        str(r.name.normalized): r.build for r in made.records
+    }
+    without = planned_solve(scenario(versions, nowhere))
+    assert (without.toolkit, without.fit) == ("13.0", "compat")
+
+
+def test_what_the_page_says_of_a_driver_that_is_asked_for(planned_solve: Solve) -> None:
+    for driver in ("11.8", ""):
+        with pytest.raises(Unsolvable):
+            planned_solve(scenario(("cuda-core", "__cuda"), {"CONDA_OVERRIDE_CUDA": driver}))
 
 
 def test_a_pin_that_a_machine_cannot_run_is_an_error_as_the_page_says(planned_solve: Solve) -> None:

@@ -119,6 +119,7 @@ def base() -> Iterator[Record]:
             needs = [f"python_abi {minor}.* *_{tag}"]
             yield record("python", f"{minor}.1", f"h8_0_{tag}", subdir, depends=needs, **tracked)
         yield record("python_abi", minor, f"0_{tag}", "noarch", constrains=[f"python {minor}.* *_{tag}"], **tracked)
+    yield record("pip", "26.0", "pyh9_0", "noarch")  # which classic conda wants with every Python
     yield record("numpy", "1.26", "h9_0", "linux-64")
 
 

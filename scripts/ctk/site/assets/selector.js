@@ -69,7 +69,8 @@
 
   function createCommand(client, now) {
     const channels = offered.channels.flatMap((channel) => ["--channel", quoted(channel)]);
-    const specs = request(now).map(quoted);
+    // The driver is asked for, too: conda and mamba could drop it otherwise, and install what it cannot run.
+    const specs = [...request(now), ...(now.driver ? ["__cuda"] : [])].map(quoted);
     return [client, "create", "--name", "cuda", ...specs, ...channels, "--override-channels", "--strict-channel-priority"].join(" ");
   }
 
