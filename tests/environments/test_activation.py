@@ -36,7 +36,7 @@ def environment(built: Workspace, roomy: Callable[[str], Path]) -> Path:
 
 @pytest.fixture(scope="module")
 def surroundings(environment: Path, roomy: Callable[[str], Path]) -> dict[str, str]:
-    """Everything that leads to another toolkit: copies of the environment's libraries, laid out as NVIDIA's installer does."""
+    """Everything that leads to another toolkit: copies of its own libraries, as NVIDIA's installer lays them out."""
     other = roomy("another toolkit")
     for source, target in (("nvvm/lib64/libnvvm.so.4", "nvvm/lib64"), ("lib/libcudart.so.12", "lib64")):
         (other / target).mkdir(parents=True)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 import subprocess
 import sys
 import zipfile
 from email.parser import BytesParser
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
@@ -138,5 +140,20 @@ def test_an_environment_of_the_base_channel_alone_works(built: Workspace, tmp_pa
         return done.stdout
 
     assert run("-c", PROOF).split()[0] == str(made.prefix)
+    # These packages have their bytecode; of what has the prefix in it there is none.
+    lib = f"lib/python{interpreter.short_version()}"
+    for name, module in (
+        ("python", "os"),
+        ("numba", "site-packages/numba/core/types/misc"),
+        ("numpy", "site-packages/numpy/version"),
+    ):
+        (file,) = (made.prefix / "conda-meta").glob(f"{name}-[0-9]*.json")
+        files = json.loads(file.read_text())["files"]
+        bytecode = cache_from_source(f"{lib}/{module}.py")
+        assert bytecode in files
+        content = (made.prefix / bytecode).read_bytes()
+        assert content[4] == 3, "valid by the source's hash: PEP 552"
+        assert f"{lib}/{module}.py".encode() in content and b"placehold" not in content
+        assert not [path for path in files if "/_sysconfig" in path and path.endswith(".pyc")]
     assert f"from {made.prefix}/lib" in run("-m", "pip", "--version")
     assert "No broken requirements" in run("-m", "pip", "check")
