@@ -237,7 +237,7 @@ def test_the_commands_ask_for_what_was_solved(front: Watched, offered: dict[str,
 
 
 def test_without_a_driver_the_commands_do_not_ask_for_one(front: Watched) -> None:
-    choose(front.page, Chosen("cuda-core", "linux-64", None, "", "", ""))
+    choose(front.page, Chosen("cuda-core", "linux-64", "none", "", "", ""))
     for client in ("conda", "mamba"):
         front.page.check(f"input[value={client}]")
         assert shown(front.page)["command"].startswith(f"{client} create --name cuda cuda-core --channel ")

@@ -149,7 +149,7 @@ def test_a_dockerfile_is_one_and_its_commands_give_an_environment(
             if line.scenario:
                 found.append(line)
                 assert line.channels == ("$CHANNEL", "conda-forge")
-                assert "--override-channels" in command.words
+                assert "--override-channels" in command.words and "__cuda" in line.scenario.specs
                 # What the comment above says: the toolkit of that driver.
                 assert planned_solve(line.scenario).toolkit == arguments["CONDA_OVERRIDE_CUDA"]
                 prefix = command.words[command.words.index("--prefix") + 1]
@@ -175,7 +175,8 @@ def test_a_workflow_follows_the_schema_and_its_commands_give_an_environment(
         assert words[0] == "$CONDA/bin/conda"
         lines.append(read(Command(block, ("conda", *words[1:]), job["env"])))
     (made,) = [line for line in lines if line.scenario]
-    assert made.scenario and planned_solve(made.scenario).toolkit == job["env"]["CONDA_OVERRIDE_CUDA"]
+    assert made.scenario and "__cuda" in made.scenario.specs
+    assert planned_solve(made.scenario).toolkit == job["env"]["CONDA_OVERRIDE_CUDA"]
 
 
 def test_a_workflow_with_a_mistake_is_found(tmp_path: Path) -> None:
