@@ -19,7 +19,10 @@ pytest_plugins = ["gpu_fixtures"]
 
 UNSUPPORTED_PTX_VERSION = 222  # CUDA_ERROR_UNSUPPORTED_PTX_VERSION in cuda.h
 ROUTES = PROGRAMS / "routes.py"
-KERNELS = ("arithmetic", "shared", "atomics", "libdevice", "cooperative", "device_function")
+KERNELS = (
+    *("arithmetic", "shared", "atomics", "libdevice", "cooperative", "device_function"),
+    *("debug", "without_lto", "cached", "linked_with_source", "linked_with_ptx"),
+)
 RIGHT = {"wrong sums": 0, "reduction off by": 0}
 
 
@@ -95,6 +98,13 @@ def test_a_numba_kernel_gives_what_numpy_gives(environment: Environment, kernel:
         return
     assert "error" not in found[kernel], found[kernel]["error"]
     assert found[kernel]["difference"] <= found[kernel]["allowed"]
+
+
+def test_ptx_of_libnvvm_runs_from_a_native_toolkit_and_is_refused_from_a_newer_one(environment: Environment) -> None:
+    """What numba-cuda never does by itself, as it has nvJitLink make machine code: PTX for the driver."""
+    environment.needs("numba-cuda")
+    found = environment.report(PROGRAMS / "numba_kernels.py")["loading ptx"]
+    assert found["code"] == (0 if environment.fit == "native" else UNSUPPORTED_PTX_VERSION), found
 
 
 def test_numba_has_nvidias_cuda_target(environment: Environment) -> None:

@@ -1,16 +1,23 @@
 """Runs inside an environment with numba-cuda: kernels as users of ``numba.cuda`` write them, against NumPy.
 
-Prints one JSON object: of each kernel, the largest difference from NumPy and what it may be.
+Prints one JSON object: of each kernel, the largest difference from NumPy and what it may be; and what the driver
+answers when it is given PTX of libNVVM.
 """
 
 import json
 import math
+import os
 import sys
+import tempfile
 from pathlib import Path
 
-import numba
-import numpy as np
-from numba import cuda, float32, int32
+SCRATCH = tempfile.TemporaryDirectory(prefix="numba-kernels-")
+os.environ["NUMBA_CACHE_DIR"] = SCRATCH.name  # numba reads it when it is imported
+
+import numba  # noqa: E402
+import numpy as np  # noqa: E402
+from cuda.bindings import driver  # noqa: E402
+from numba import cuda, float32, int32, int64, void  # noqa: E402
 
 SIZE = 100_003  # no multiple of a block
 BLOCK = 128
@@ -79,6 +86,87 @@ def lazily_typed(out, values):
     i = cuda.grid(1)
     if i < values.size:
         out[i] = half(values[i])
+
+
+def plus_one(out, values):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = values[i] + 1
+
+
+def off_plus_one(kernel, random):
+    """By how much a kernel made of `plus_one` is off."""
+    values = random.integers(0, 10**9, SIZE)
+    out = cuda.device_array_like(values)
+    kernel[GRID, BLOCK](out, cuda.to_device(values))
+    return np.abs(out.copy_to_host() - (values + 1)).max(), 0
+
+
+def off_twice(link, abi, random):
+    """By how much a kernel is off that calls a function ``twice`` of another file."""
+    twice = cuda.declare_device("twice", int64(int64), link=[str(link)], abi=abi)
+
+    @cuda.jit
+    def kernel(out, values):
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i] = twice(values[i])
+
+    values = random.integers(0, 10**9, SIZE)
+    out = cuda.device_array_like(values)
+    kernel[GRID, BLOCK](out, cuda.to_device(values))
+    return np.abs(out.copy_to_host() - 2 * values).max(), 0
+
+
+def test_debug(random):
+    """Without link-time optimisation: libNVVM writes PTX, which nvJitLink compiles."""
+    return off_plus_one(cuda.jit(plus_one, debug=True, opt=False), random)
+
+
+def test_without_lto(random):
+    return off_plus_one(cuda.jit(plus_one, lto=False), random)
+
+
+def test_cached(random):
+    """The second time the machine code is read from the disk."""
+    off = 0
+    for _ in range(2):
+        kernel = cuda.jit(plus_one, cache=True)
+        off += off_plus_one(kernel, random)[0]
+    if not kernel.stats.cache_hits:
+        raise RuntimeError("it was compiled again")
+    return off, 0
+
+
+def test_linked_with_source(random):
+    """A device function in CUDA C++, which NVRTC compiles."""
+    source = Path(SCRATCH.name) / "twice.cu"
+    source.write_text('extern "C" __device__ int twice(long long* result, long long x) { *result = 2 * x; return 0; }')
+    return off_twice(source, "numba", random)
+
+
+def test_linked_with_ptx(random):
+    """A device function as PTX, here of libNVVM."""
+
+    def twice(x):
+        return 2 * x
+
+    options = {"device": True, "abi": "c", "abi_info": {"abi_name": "twice"}, "output": "ptx"}
+    code, _ = cuda.compile_for_current_device(twice, int64(int64), **options)
+    file = Path(SCRATCH.name) / "twice.ptx"
+    file.write_text(code)
+    return off_twice(file, "c", random)
+
+
+def loading_ptx() -> dict[str, object]:
+    """What the driver answers to PTX of libNVVM; the version that it states."""
+    code, _ = cuda.compile_for_current_device(plus_one, void(int64[:], int64[:]), output="ptx")
+    cuda.current_context()  # a module is loaded into a context
+    status, module = driver.cuModuleLoadData(code.encode() + b"\0")
+    if status == driver.CUresult.CUDA_SUCCESS:
+        driver.cuModuleUnload(module)
+    isa = next(line.split()[1] for line in code.splitlines() if line.startswith(".version"))
+    return {"code": int(status), "name": status.name, "isa": isa}
 
 
 def test_arithmetic(random):
@@ -164,6 +252,8 @@ def main() -> None:
             found["kernels"][name] = {"difference": float(difference), "allowed": allowed}
         except Exception as error:
             found["kernels"][name] = {"error": f"{type(error).__name__}: {error}"}
+    if gpus:
+        found["loading ptx"] = loading_ptx()
     found["foreign libraries"] = foreign()
     json.dump(found, sys.stdout)
 
