@@ -133,7 +133,7 @@ def _columns(answers: Answers, with_newer: bool) -> dict[str, str | None]:
 
 
 def _gpus_label(run: Sequence[str | None]) -> str:
-    return f"{run[0]} to {run[-1]}" if run[2:] else ", ".join(map(str, run))
+    return f"{run[0]} to {run[-1]}" if run[1:] else str(run[0])
 
 
 def _drivers_label(group: Sequence[str | None], newest: str | None) -> str:
