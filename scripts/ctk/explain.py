@@ -29,7 +29,7 @@ def fit_in_words(pick: Pick, catalogue: Catalogue) -> str:
     if pick.fit == "native":
         return "native: the driver loads the PTX that it compiles"
     if not machine.driver:
-        return "compat: it compiles and links without a driver, and nothing runs here"
+        return "compat: it makes machine code without a driver, and nothing runs here"
     refused = older(machine.driver, toolkit.driver or toolkit.version)
     unknown = bool(machine.arch and not toolkit.knows(machine.arch))
     if refused and unknown:

@@ -156,3 +156,9 @@ def test_every_variant_has_its_own_sources(name: str) -> None:
     text = exported(name)["recipe/recipe.yaml"]
     assert set(re.findall(r"url: (\S+)\n\s+sha256: (\S+)", text)) == wanted
     assert ".cache" not in text and "../common" not in text
+
+
+@pytest.mark.parametrize("name", ["cuda-arch", "cuda-version"])
+def test_a_recipe_that_holds_nothing_of_nvidias_has_this_repositorys_licence(project: Workspace, name: str) -> None:
+    """A copy: rattler-build takes no file from above the recipe's folder, and drops links without a word."""
+    assert (project.recipes / name / "LICENSE").read_bytes() == (project.root / "LICENSE").read_bytes()

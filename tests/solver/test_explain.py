@@ -153,7 +153,7 @@ def test_a_python_that_a_newer_toolkit_lacks_is_named(tmp_path: Path) -> None:
 def test_without_a_driver_the_newest_is_picked_and_nothing_runs(catalogue: Catalogue) -> None:
     lines = explain(pick(catalogue, "cuda-core"), catalogue)
     assert lines == [
-        "13.4 is picked, compat: it compiles and links without a driver, and nothing runs here. "
+        "13.4 is picked, compat: it makes machine code without a driver, and nothing runs here. "
         "13.4 native needs a driver for CUDA 13.4; there is none."
     ]
 
@@ -173,7 +173,7 @@ def test_a_pick_without_cuda_and_a_channel_without_the_two_builds(catalogue: Cat
     [
         ("cuda-core", "13.0", "9.0", "native: the driver loads the PTX that it compiles"),
         ("cuda-version=13.4", "13.0", "9.0", f"compat: {PTX_NOT}"),
-        ("cuda-core", None, None, "compat: it compiles and links without a driver, and nothing runs here"),
+        ("cuda-core", None, None, "compat: it makes machine code without a driver, and nothing runs here"),
         (
             "cuda-core",
             "13.4",
