@@ -12,7 +12,7 @@ import pytest
 
 from conftest import ROOT
 from ctk.architecture.__main__ import picture, run, tables
-from ctk.architecture.imports import LONGEST, THE_TABLE, Table, edges, lengths, modules, short, shortest
+from ctk.architecture.imports import THE_TABLE, Table, edges, modules, shortest
 from ctk.architecture.stations import Station
 from ctk.errors import OutOfDate, RuleBroken
 from ctk.paths import Workspace
@@ -67,19 +67,6 @@ def test_a_broken_rule_names_the_modules(module: str, imports: set[str], said: s
     with pytest.raises(RuleBroken, match=said) as raised:
         edges({**KEPT, module: imports}, SMALL)
     assert all(f"{module} imports {other}" in raised.value.cause for other in imports - KEPT.get(module, set()))
-
-
-def test_a_module_that_grows_too_long_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "sample_of_lengths"
-    folder.mkdir()
-    (folder / "__init__.py").write_text("")
-    (folder / "right.py").write_text("x = 1\n" * LONGEST)
-    monkeypatch.syspath_prepend(tmp_path)
-    short(lengths("sample_of_lengths"))
-    (folder / "long.py").write_text("x = 1\n" * (LONGEST + 1))
-    with pytest.raises(RuleBroken, match=f"long: {LONGEST + 1} lines") as raised:
-        short(lengths("sample_of_lengths"))
-    assert "right" not in raised.value.cause
 
 
 def test_a_table_that_says_more_than_is_true_is_refused() -> None:

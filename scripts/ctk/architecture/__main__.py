@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ctk.architecture.imports import THE_TABLE, Edges, Table, edges, lengths, modules, short, shortest
+from ctk.architecture.imports import THE_TABLE, Edges, Table, edges, modules, shortest
 from ctk.architecture.picture import draw
 from ctk.errors import CtkError, OutOfDate
 from ctk.marked import Marked, markdown
@@ -52,7 +52,6 @@ def run(here: Workspace, check: bool) -> list[str]:
         RuleBroken: An import, the table of stations or the length of a module breaks a rule.
         OutOfDate: With `check`, the picture or the table is not what it would be.
     """
-    short(lengths("ctk"))
     found = edges(modules("ctk"))
     file, text = here.root / "docs" / "architecture.svg", picture(found)
     is_same = file.exists() and file.read_text(encoding="utf-8") == text

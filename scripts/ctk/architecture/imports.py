@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
-from pathlib import Path
 
 import grimp
 
@@ -15,9 +13,6 @@ from ctk.errors import RuleBroken, problems
 
 Edges = Mapping[str, frozenset[str]]
 """Station -> the stations it imports, without itself."""
-
-LONGEST = 300
-"""Lines of a module: some screens."""
 
 
 @dataclass(frozen=True)
@@ -66,28 +61,6 @@ def modules(package: str) -> dict[str, frozenset[str]]:
         for name in sorted(graph.modules)
         if name != package
     }
-
-
-def lengths(package: str) -> dict[str, int]:
-    """Every module below a package -> its lines."""
-    graph = grimp.build_graph(package, cache_dir=None)
-    found = {}
-    for name in sorted(graph.modules - {package}):
-        origin = getattr(find_spec(name), "origin", None)
-        if origin is not None:  # a folder without an __init__.py has none
-            found[name.removeprefix(f"{package}.")] = len(Path(origin).read_text(encoding="utf-8").splitlines())
-    return found
-
-
-def short(lengths: Mapping[str, int]) -> None:
-    """Holds modules to what can be read at one sitting.
-
-    Raises:
-        RuleBroken: With every module of more than `LONGEST` lines.
-    """
-    found = [f"{name}: {lines} lines, and {LONGEST} are the most" for name, lines in lengths.items() if lines > LONGEST]
-    if found:
-        raise problems(RuleBroken, "the modules of the tooling", found, "split them by what they do")
 
 
 def edges(imports: Mapping[str, Iterable[str]], table: Table = THE_TABLE) -> Edges:
