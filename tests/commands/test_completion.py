@@ -104,7 +104,7 @@ def test_no_check_is_offered_that_the_audit_does_not_have() -> None:
         ("ctk env create --driver ", {"none", *MINORS}),
         ("ctk release measure ", set(MINORS)),
         ("ctk release add ", {"base", *MINORS, *(name for name in LOCKS if name.startswith("python-"))}),
-        ("ctk release diff --component ", {name for lock in LOCKS.values() for name in lock.components}),
+        ("ctk release diff --component ", {c.name for lock in LOCKS.values() for c in lock.components.values()}),
         ("ctk audit --base ", set()),
         ("ctk lint --base ", set()),
     ],
