@@ -139,7 +139,7 @@ def test_a_new_python_is_what_the_page_says(made: World) -> None:
     for name in ("cuda-bindings", "cuda-core", "numba-cuda"):
         shutil.copytree(ROOT / "recipes" / name, made.root / "recipes" / name)
     tag = "cp316-cp316-manylinux2014_x86_64.manylinux_2_17_x86_64"
-    made.index.add_wheel("cuda-bindings", "13.4.4", tag, requires=["cuda-pathfinder>=1.4.2"])
+    made.index.add_wheel("cuda-bindings", "13.5.0", tag, requires=["cuda-pathfinder>=1.4.2"])
     add, plan, *_ = commands(block)
     assert add.starts_with(("ctk", "release", "add", "python-12"))
     assert plan.starts_with(("ctk", "plan"))

@@ -153,7 +153,7 @@ def test_an_environment_of_the_base_channel_alone_works(built: Workspace, tmp_pa
         assert bytecode in files
         content = (made.prefix / bytecode).read_bytes()
         assert content[4] == 3, "valid by the source's hash: PEP 552"
-        assert f"{lib}/{module}.py".encode() in content and b"placehold" not in content
+        assert f"{lib}/{module}.py".encode() in content and b"placehold_placehold" not in content
         assert not [path for path in files if "/_sysconfig" in path and path.endswith(".pyc")]
     assert f"from {made.prefix}/lib" in run("-m", "pip", "--version")
     assert "No broken requirements" in run("-m", "pip", "check")

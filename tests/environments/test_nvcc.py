@@ -29,7 +29,7 @@ from ctk.platforms import this_platform
 from ctk.solve import Scenario, solve
 
 SOURCES = Path(__file__).with_name("nvcc")
-RECIPES = ("cuda-version", "cuda-nvcc", "cuda-crt", "cuda-nvvm", "cuda-cudart", "cuda-cccl")
+RECIPES = ("cuda-version", "cuda-nvcc", "cuda-crt", "cuda-nvvm", "cuda-cudart", "cuda-cccl", "libnvptxcompiler")
 # The oldest nvcc that is published, and the newest.
 RELEASES = ("oldest", "newest")
 SPECS = ("cuda-nvcc", "cuda-cudart-dev")
