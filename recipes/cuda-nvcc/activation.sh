@@ -18,13 +18,14 @@ kind=sh nvcc=bin/nvcc
 if [[ $TARGET == win-* ]]; then kind=bat nvcc=Library/bin/nvcc.exe; fi
 
 # The targets that this nvcc names: machine code for each GPU, with the features of its family (f), or of this GPU alone
-# (a), where nvcc knows such a target; PTX of the newest. CMake 3.25 refuses a list with f in it.
+# (a), where nvcc knows such a target; PTX of the newest. CMake 3.25 refuses a list with f in it. Left out are 8.7 and 8.8:
+# the toolkit's own libcudadevrt.a has no code for them, so that 13.0 cannot link kernels that start kernels for them.
 mapfile -t known < <(grep -aoE 'compute_[0-9]+[af]?' "$PREFIX/$nvcc" | sed 's/compute_//' | sort -Vu)
 [[ ${#known[@]} -gt 0 ]] || { echo "$nvcc names no GPU" >&2 && exit 1; }
 cudaarchs= gencode=
 for index in "${!known[@]}"; do
   name=${known[index]} next=${known[index + 1]-}
-  if [[ ${name%[af]} == "${next%[af]}" ]]; then continue; fi
+  if [[ ${name%[af]} == "${next%[af]}" || $name == 8[78] ]]; then continue; fi
   cudaarchs+="${name%f}-real;" gencode+="-gencode arch=compute_$name,code=sm_$name "
 done
 newest=${name%[af]}

@@ -246,7 +246,7 @@ def test_a_package_build_compiles_for_the_gpus_of_the_release_and_ptx_of_the_new
 ) -> None:
     facts = next(lock.facts for lock in release_locks(project).values() if lock.minor == compiler.release)
     assert facts is not None
-    measured = [arch.replace(".", "") for arch in facts.gpu_architectures]
+    measured = [arch.replace(".", "") for arch in facts.gpu_architectures if arch not in ("8.7", "8.8")]
     listed = [
         re.fullmatch(r"(\d+)a?-(real|virtual)", one)
         for one in build_variable(compiler, tmp_path, "CUDAARCHS").split(";")
@@ -339,7 +339,7 @@ def test_cmake_finds_the_toolkit_and_compiles_cuda(
 
 
 def test_cmake_compiles_for_the_gpus_of_a_package_build(compiler: Compiler, cmake: str, tmp_path: Path) -> None:
-    """The oldest CMake, too, can read the CUDAARCHS that the activation sets."""
+    """The oldest CMake, too, can read the CUDAARCHS of the activation; kernels that start kernels link for each."""
     listed = build_variable(compiler, tmp_path, "CUDAARCHS").split(";")
     options = ["-DCMAKE_EXPORT_COMPILE_COMMANDS=ON"]
     configure(compiler, cmake, tmp_path, *options, target="separate", **BUILD | {"PREFIX": str(compiler.prefix)})

@@ -25,6 +25,7 @@ def test_the_checks_saw_all_of_it(project: Workspace) -> None:
     assert {lock.path.stem for lock in tree.locks} >= {"base", "downstream", "python-13", "cuda-12.0"}
     assert {script.path.name for script in tree.scripts if script.builds} == {
         "activation.sh",
+        "compiled-wheel.sh",
         "install.sh",
         "layout.sh",
         "wheel.sh",
