@@ -132,9 +132,9 @@ def plan(what: Set, request: Request, python_tags: Sequence[str]) -> Plan:
         for recipe in recipes.values():
             if not _belongs(recipe, lock, every):
                 continue
-            if lock_name not in locks and not _serves(recipe, lock, files, subdirs, chosen):
-                continue
             for subdir in subdirs:
+                if lock_name not in locks and not _serves(recipe, lock, files, subdir, chosen):
+                    continue
                 for group in _groups(recipe, lock, every, files, subdir):
                     if isinstance(group, LeftOut):
                         left_out.setdefault(group.id, group)
@@ -198,7 +198,7 @@ def _belongs(recipe: Recipe, lock: ReleaseLock, locks: Iterable[ReleaseLock]) ->
 
 
 def _serves(
-    recipe: Recipe, lock: ReleaseLock, files: tuple[Path, ...], subdirs: Iterable[str], chosen: Iterable[ReleaseLock]
+    recipe: Recipe, lock: ReleaseLock, files: tuple[Path, ...], subdir: str, chosen: Iterable[ReleaseLock]
 ) -> bool:
     """Whether what a recipe makes of a release is for a chosen older one as well, which has none or none usable.
 
@@ -206,9 +206,10 @@ def _serves(
     """
     if not lock.is_ctk or "oldest" not in recipe.names_used:
         return False
-    depends = {spec for subdir in subdirs for output in render(recipe, files, subdir) for spec in output.depends}
+    depends = {spec for output in render(recipe, files, subdir) for spec in output.depends}
     begins = {Version(match[1]) for spec in depends if (match := re.match(r"cuda-version >=(\d+\.\d+),", spec))}
-    minors = [Version(other.minor) for other in chosen if other.is_ctk]
+    there = (o for o in chosen if o.is_ctk and any(a.target == subdir for a in o.artefacts))
+    minors = [Version(other.minor) for other in there]
     return any(begin <= minor < Version(lock.minor) for begin in begins for minor in minors)
 
 

@@ -183,7 +183,7 @@ def dump(golden: Golden) -> str:
         content["left_out"] = sorted(golden.left_out, key=_order)
     yaml, text = YAML(), io.StringIO()
     yaml.default_flow_style = False
-    yaml.width = 120
+    yaml.width = 4096  # no spec is cut, and no line ends in a space
     yaml.indent(mapping=2, sequence=4, offset=2)
     yaml.representer.ignore_aliases = lambda _: True
     yaml.dump(content, text)

@@ -88,7 +88,7 @@ def take_out(package: str, field: str, pattern: str = "", instead: str | None = 
     """Takes out what packages state, or a part of it.
 
     Args:
-        package: Regular expression of a whole name.
+        package: Regular expression of a whole name; its files, which are tied alike, change with it.
         field: ``depends``, ``constrains``, ``run_exports`` or ``track_features``.
         pattern: Regular expression somewhere in the text.
         instead: What takes its place; the whole text goes when it is None.
@@ -101,7 +101,8 @@ def take_out(package: str, field: str, pattern: str = "", instead: str | None = 
         return [spec for spec in specs if not re.search(pattern, spec)]
 
     def change(record: Record) -> None:
-        if field not in record or of not in ("", fit(record)) or not re.fullmatch(package, record["name"]):
+        is_meant = re.fullmatch(f"(?:{package})(-files)?", record["name"])
+        if field not in record or of not in ("", fit(record)) or not is_meant:
             return
         if field == "track_features":
             del record[field]
