@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from packaging.version import Version
 from ruamel.yaml import YAML
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString as Quoted
 
+from ctk.dag import Build
 from ctk.errors import BadValue, NoSpace, NotPublished, UnknownName, problems
 from ctk.feedstock_recipe import SCRIPT, Locate, Offer, standalone, with_unpacking
 from ctk.index import IndexFile
@@ -140,9 +142,19 @@ def _planned(what: Set, recipe: Recipe, releases: Sequence[str], tags: Sequence[
     for choice in choices:
         found = plan(what, Request(releases=choice, recipes=(recipe.name,), platforms=tuple(PLATFORMS)), tags)
         if found.builds:
-            return found
+            return replace(found, builds=tuple(b for b in found.builds if _is_newest(b, what.locks[b.lock][0])))
     reasons = [x.reason for x in found.left_out] or [f"no lock of {', '.join(releases) or 'any release'} has it"]
     raise problems(BadValue, recipe.name, list(dict.fromkeys(reasons)), "see `ctk plan` for what there is")
+
+
+def _is_newest(build: Build, lock: ReleaseLock) -> bool:
+    """Whether it is of a project's newest version: an older one is for another branch, as conda-forge has it."""
+    newest = {
+        component.variant_key: component.version
+        for name, component in lock.components.items()
+        if name == component.name
+    }
+    return all(newest[key] == version for key, version in build.versions.items())
 
 
 def _offers(planned: Plan, locate: Locate) -> list[Offer]:
@@ -209,7 +221,10 @@ def _variants(workspace: Workspace, recipe: Recipe, locks: Sequence[ReleaseLock]
     zips = [group for group in shared.pop("zip_keys", []) if recipe.names_used & set(group)]
     used = recipe.names_used | {key for group in zips for key in group}
     found = {key: values for key, values in shared.items() if key in used}
-    columns = [{k: v for k, v in variant_keys(lock).items() if k in used} for lock in locks]
+    # The first of a project's versions is the newest, and each GPU is a variant of its own.
+    columns = [
+        {k: v if k == "cuda_arch" else v[:1] for k, v in variant_keys(lock).items() if k in used} for lock in locks
+    ]
     rows = {key: [value for column in columns for value in column.get(key, [])] for column in columns for key in column}
     if len(columns) > 1 and all(len(values) == len(columns) for values in rows.values()):
         if all(len(set(values)) == 1 for values in rows.values()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,9 @@ def plan_of(name: str) -> Plan:
     releases = read(exported(name)["recipe/conda_build_config.yaml"]).get("cuda_version", ())
     workspace = Workspace(ROOT)
     request = Request(releases=releases, recipes=(name,))
-    return plan(published_set(workspace), request, python_tags(workspace.build_config))
+    planned = plan(published_set(workspace), request, python_tags(workspace.build_config))
+    # An older version of a project, which has it in the build's name, is for another branch.
+    return replace(planned, builds=tuple(b for b in planned.builds if not re.search(r"-\d+\.\d+\.\d+-", b.id)))
 
 
 def read(text: str) -> Any:
