@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ctk.build import build_key
-from ctk.plan import Plan, Request, Set, plan
+from ctk.plan import Plan, Request, Set, choose_locks, plan
 from ctk.platforms import PLATFORMS
 
 
@@ -51,7 +51,9 @@ def jobs(what: Set, request: Request, python_tags: Sequence[str], level: int = 3
     """
     made = []
     whole = plan(what, request, python_tags)
-    releases = [name for name in what.locks if any(b.lock == name for b in whole.builds)]
+    # What serves an older release comes with that one's job, and is no job of its own.
+    asked = choose_locks(what.locks, request.releases)
+    releases = [name for name in what.locks if name in asked and any(b.lock == name for b in whole.builds)]
     for release in releases:
         known: set[str] = set()
         for platform in request.platforms or PLATFORMS:

@@ -114,7 +114,7 @@ def plan(what: Set, request: Request, python_tags: Sequence[str]) -> Plan:
         UnknownName: For a release, recipe, platform or Python that does not exist, naming the nearest that do.
         RecipeError: For a recipe that does not render, or reads what no lock has.
     """
-    locks = _choose_locks(what.locks, request.releases)
+    locks = choose_locks(what.locks, request.releases)
     recipes = _choose("recipe", what.recipes, request.recipes)
     subdirs = _choose("platform", PLATFORMS, request.platforms)
     pythons = set(
@@ -161,7 +161,7 @@ def _not_there(lock: ReleaseLock, exclusions: Iterable[Exclusion]) -> Iterator[L
             yield LeftOut(f"{component}-cuda{lock.minor}-{place}", reason)
 
 
-def _choose_locks(locks: Mapping[str, object], releases: Collection[str]) -> list[str]:
+def choose_locks(locks: Mapping[str, object], releases: Collection[str]) -> list[str]:
     """Names of locks. A minor such as ``13.4`` brings the Python lock of its major along; ``cuda-13.4`` does not."""
     if not releases:
         return list(locks)
