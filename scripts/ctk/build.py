@@ -10,7 +10,8 @@ Builds run on this machine, or on the workers of a Dask cluster (`ctk.building.c
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 from ctk import scratch
 from ctk.building.cluster import Cluster
@@ -22,23 +23,47 @@ from ctk.disk import disk_errors
 from ctk.paths import Workspace
 from ctk.plan import Plan
 
-__all__ = ["BuildReport", "Built", "Failure", "build_key", "cached", "run"]
+__all__ = ["BuildReport", "Built", "Failure", "build_key", "cached", "finished", "run"]
+
+
+def finished(
+    plan: Plan,
+    workspace: Workspace,
+    *,
+    level: int = 3,
+    jobs: int | None = None,
+    damaged: Callable[[str], None] = lambda what: None,
+) -> dict[str, Built]:
+    """What earlier runs left of a plan, by id of the build. Every package of it is read, several at once.
+
+    Args:
+        plan: What to build.
+        workspace: The checkout.
+        level: zstd compression level of the packages.
+        jobs: Packages read at once; the number of cores by default.
+        damaged: Told of each package that is not what its build left; that build is not in the result.
+    """
+    with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
+        found = list(pool.map(lambda build: cached(build, workspace, level, damaged), plan.builds))
+    return {built.id: built for built in found if built}
 
 
 def run(
     plan: Plan,
     workspace: Workspace,
     *,
+    earlier: Mapping[str, Built] | None = None,
     level: int = 3,
     jobs: int | None = None,
     cluster: Cluster | None = None,
     progress: Callable[[str, str], None] = lambda build_id, outcome: None,
 ) -> BuildReport:
-    """Builds what is not in the cache.
+    """Builds what no earlier run has built.
 
     Args:
-        plan: What to build; its artefacts must be laid out.
+        plan: What to build; the artefacts of what is not in `earlier` must be laid out.
         workspace: The checkout.
+        earlier: What `finished` found, where it was asked before.
         level: zstd compression level of the packages.
         jobs: Parallel builds on this machine; the number of cores by default.
         cluster: Builds there instead.
@@ -50,12 +75,12 @@ def run(
         NoSpace: A disk is full.
     """
     jobs = jobs or os.cpu_count() or 1
+    earlier = finished(plan, workspace, level=level, jobs=jobs) if earlier is None else earlier
     ledger = Ledger()
     todo: dict[str, Build] = {}
     for build in plan.builds:
-        earlier = cached(build, workspace, level)
-        if earlier:
-            ledger.done[build.id] = earlier
+        if build.id in earlier:
+            ledger.done[build.id] = earlier[build.id]
             progress(build.id, "unchanged")
         else:
             todo[build.id] = build

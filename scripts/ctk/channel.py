@@ -29,9 +29,11 @@ from rattler.package_streaming import PackageArchive
 from ctk import notes
 from ctk.build import Built
 from ctk.coroutines import run
+from ctk.digest import holds
 from ctk.disk import disk_errors
+from ctk.durable import make_folder, share
 from ctk.errors import ChannelBroken, UnknownName
-from ctk.history import History, State, load, save
+from ctk.history import History, State, listed, load, numbered, save
 from ctk.steady_index import settle
 
 KEPT = 3  # states, the current one included: they share the files of packages that are in several
@@ -66,16 +68,24 @@ def stage(built: Iterable[Built], channel: Path) -> Staged:
         channel: Where the channel is, or will be.
 
     Raises:
+        ChannelBroken: A package of another build is not what that build put into the channel.
         NoSpace: The disk is full; the channel in place stays as it was.
     """
     current = channel.resolve()
     before = _contents(current)
-    fresh = {f"{p.parent.name}/{p.name}": p for b in built for p in b.packages}
-    made = {b.id: {"key": b.key, "packages": [f"{p.parent.name}/{p.name}" for p in b.packages]} for b in built}
+    fresh = {name: b.home / name for b in built for name in b.sha256}
+    made = {b.id: {"key": b.key, "packages": dict(b.sha256)} for b in built}
     wanted = {i: note for i, note in before.items() if all((current / n).exists() for n in note["packages"])} | made
     # What other builds made is taken from the channel itself: the cache may have been deleted since.
     files = {n: fresh.get(n, current / n) for note in wanted.values() for n in note["packages"]}
-    changed = wanted != before or not (channel / "noarch" / "repodata.json").exists()
+    stated = {n: sha256 for note in (*wanted.values(), *made.values()) for n, sha256 in note["packages"].items()}
+    damaged = sorted(n for n, sha256 in stated.items() if sha256 and not holds(current / n, sha256))
+    if lost := [n for n in damaged if n not in fresh]:
+        raise ChannelBroken(
+            f"{channel} has other content than was built under {', '.join(lost)}",
+            "build that again, with the options of before, or return to a state that `ctk channel history` lists",
+        )
+    changed = wanted != before or bool(damaged) or not (channel / "noarch" / "repodata.json").exists()
     path = current
     if changed:
         with disk_errors(channel.parent):
@@ -99,6 +109,7 @@ def history(channel: Path) -> History:
 
     Raises:
         UnknownName: It is no built channel.
+        ChannelBroken: The note of its states is damaged.
     """
     if channel.exists() and not _is_link(channel):
         raise UnknownName(
@@ -106,8 +117,14 @@ def history(channel: Path) -> History:
             "name one, or a folder that was published to",
         )
     current = int(channel.resolve().name) if channel.exists() else None
-    found = replace(load(_history_file(channel), channel), current=current)
-    found = replace(found, states=tuple(s for s in found.states if (_states(channel) / str(s.number)).is_dir()))
+    found = load(_history_file(channel), channel)
+    if found is None:  # lost; those that have no note of their builds beside them are not whole
+        found = listed(_states(channel), channel, lambda place: len(packages(place)))
+        found = replace(
+            found, states=tuple(s for s in found.states if (_states(channel) / f"{s.number}.json").exists())
+        )
+    whole = (s for s in found.states if (_states(channel) / str(s.number)).is_dir())
+    found = replace(found, states=tuple(whole), current=current)
     if current is not None and current not in {s.number for s in found.states}:
         last = replace(found, current=found.states[-1].number if found.states else None)
         found = last.with_state(current, len(packages(channel)))
@@ -161,18 +178,19 @@ def packages(channel: Path) -> list[Path]:
 
 
 def _contents(state: Path) -> dict[str, dict[str, Any]]:
-    """Build id -> ``key`` and ``packages`` (names below the state) of what made a state. Kept beside it."""
+    """Build id -> ``key`` and ``packages`` (name below the state -> sha256) of what made a state. Kept beside it."""
     found = notes.read(state.with_suffix(".json"))
     entries = found.items() if isinstance(found, dict) else ()
-    return {i: note for i, note in entries if notes.packages(note) is not None and isinstance(note.get("key"), str)}
+    known = ((i, note, notes.packages(note)) for i, note in entries)
+    return {i: {"key": note.get("key"), "packages": names} for i, note, names in known if names is not None}
 
 
 def _assemble(channel: Path, wanted: Mapping[str, Mapping[str, Any]], files: Mapping[str, Path]) -> Path:
     states = _states(channel)
-    states.mkdir(parents=True, exist_ok=True)
+    make_folder(states)
     known = history(channel)
     kept = {s.number for s in known.kept(KEPT - 1).states}  # with the one that is made now, KEPT
-    numbers = [int(p.name) for p in states.iterdir() if p.name.isdigit()]
+    numbers = [int(p.name) for p in numbered(states)]
     for number in numbers:
         if number not in kept:  # older ones, and what killed runs left
             shutil.rmtree(states / str(number), ignore_errors=True)
@@ -188,6 +206,8 @@ def _assemble(channel: Path, wanted: Mapping[str, Mapping[str, Any]], files: Map
             shutil.copyfile(file, target)
     run(_index(state))
     shutil.rmtree(state / ".tmp", ignore_errors=True)  # rattler's, empty
+    for path in (state, *state.rglob("*")):
+        share(path)
     state.with_suffix(".json").write_text(json.dumps(wanted, indent=1, sort_keys=True))
     return state
 

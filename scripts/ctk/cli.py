@@ -11,12 +11,12 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from ctk import completion, interrupt, output
+from ctk import completion, interrupt, output, scratch
 from ctk.command_line import SETTINGS, Root, Table
 from ctk.commands.table import COMMANDS
 from ctk.disk import disk_errors
-from ctk.errors import BadValue, CtkError, ReaderGone, Stopped, printable
-from ctk.paths import workspace
+from ctk.errors import BadValue, CtkError, ReaderGone, printable
+from ctk.paths import remember_environment, workspace
 
 
 class _Commands(Root):
@@ -52,20 +52,23 @@ def _root(
 
 def main() -> None:
     """Runs the command line; errors become two lines and an exit code, or a part of the JSON document."""
+    remember_environment()
     # Nothing outside the checkout: rattler keeps its own caches here as well.
     os.environ.setdefault("RATTLER_CACHE_DIR", str(workspace().cache / "rattler"))
     output.guard()
     _forget_useless_width()
     if completion.asked():
         _complete()
+    _forget_what_is_no_text()
+    scratch.use(workspace())
     try:
         interrupt.install()
         with disk_errors(workspace().root):
             code = app(prog_name="ctk", standalone_mode=False)
             sys.stdout.flush()
     except BaseException as error:
-        if interrupt.came() or interrupt.is_cause_of(error) or isinstance(error, Stopped):
-            interrupt.end()
+        if interrupt.came():
+            interrupt.wait_for_end()
         if isinstance(error, typer.TyperException):
             _fail(_misused(error))
         if isinstance(error, CtkError):
@@ -73,9 +76,9 @@ def main() -> None:
         if isinstance(error, Exception):
             output.finish(CtkError(f"{type(error).__name__}: {error}", "report it, with the traceback on stderr"))
         raise
-    if interrupt.came() or code == Stopped.exit_code:  # typer makes an exit of what comes before a command begins
-        interrupt.end()
     interrupt.ignore()  # all is done
+    if interrupt.came():
+        interrupt.wait_for_end()
     sys.exit(code)
 
 
@@ -92,6 +95,15 @@ def _forget_useless_width() -> None:
     stated = os.environ.get("COLUMNS")
     if stated is not None and not (stated.isdecimal() and int(stated) > 0):
         del os.environ["COLUMNS"]
+
+
+def _forget_what_is_no_text() -> None:
+    """Variables that are no UTF-8: rattler-build panics at the sight of one."""
+    for name, value in list(os.environ.items()):
+        try:
+            f"{name}{value}".encode()
+        except UnicodeEncodeError:
+            del os.environ[name]
 
 
 def _fail(error: CtkError) -> NoReturn:

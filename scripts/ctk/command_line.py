@@ -20,7 +20,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from ctk import completion, interrupt, output
-from ctk.errors import BadValue, CtkError, Stopped
+from ctk.errors import BadValue, CtkError
 
 SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 VERBATIM = "-- COMMAND [ARG]..."
@@ -175,8 +175,6 @@ class Root(Group):
             if not interrupt.came():
                 output.finish(error)
             raise
-        except KeyboardInterrupt:  # typer would make an exit of it that nobody could tell from others
-            raise Stopped("stopped", "run the same command again: it continues") from None
         output.finish()
         return value
 

@@ -15,6 +15,7 @@ from ctk.errors import CtkError, NoSpace
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 CLOSED = (errno.EACCES, errno.EROFS, errno.EPERM)
+MANY = (errno.EMFILE, errno.ENFILE)
 # Said of a folder that is not there, and of one that cannot be: below a file, in /proc.
 NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 # Rust ends the message of a system's error with its number; programs of a build script print its text.
@@ -61,7 +62,7 @@ def full_disk(log: str, folder: Path) -> NoSpace | None:
 
 
 def _number(text: str) -> int | None:
-    return next((int(n) for n in _RUST.findall(text) if int(n) in (*FULL, *CLOSED)), None)
+    return next((int(n) for n in _RUST.findall(text) if int(n) in (*FULL, *CLOSED, *MANY)), None)
 
 
 def _temporary() -> Path:
@@ -86,6 +87,8 @@ def _error(number: int | None, *places: Path) -> NoSpace | None:
     place = places[0]
     if number == errno.EFBIG:
         return NoSpace(f"a file below {place} would be larger than this process may write", "raise `ulimit -f`")
+    if number in MANY:
+        return NoSpace("no more files can be opened", "raise `ulimit -n`, or use fewer --jobs")
     if number in FULL:
         return NoSpace(f"no space left in {_rooms(*places)}", _STEP)
     if number in CLOSED:

@@ -1,14 +1,37 @@
-"""Files that others read while they are written: a reader sees the old file or the whole new one."""
+"""Files that others read while they are written: a reader sees the old file or the whole new one, and may read it."""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 _CHUNK = 1 << 20
 _SUFFIX = ".part"
+
+
+def share(path: Path) -> None:
+    """Lets everybody read a file or a folder of ours, and nobody else write it, whatever the umask was."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    # A folder hands its group on to what is made in it, where it is set to.
+    wanted = mode & stat.S_ISGID | 0o755 if path.is_dir() else 0o644
+    if mode != wanted:
+        path.chmod(wanted)
+
+
+def make_folder(path: Path) -> None:
+    """Makes a folder for everybody to read, and those above it; those that are there stay as they are."""
+    if not path.is_dir():
+        make_folder(path.parent)
+        with suppress(FileExistsError):
+            path.mkdir()
+        if not path.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, "there is something else", str(path))
+        share(path)
 
 
 def replace_file(path: Path, content: bytes) -> None:
@@ -18,6 +41,7 @@ def replace_file(path: Path, content: bytes) -> None:
         stream.write(content)
         stream.flush()
         os.fsync(stream.fileno())
+    share(temporary)
     os.replace(temporary, path)
     sync_folder(path.parent)
 
@@ -34,6 +58,7 @@ def copy_file(source: Path, target: Path, sha256: str) -> bool:
     if digest.hexdigest() != sha256:
         temporary.unlink()
         return False
+    share(temporary)
     os.replace(temporary, target)
     sync_folder(target.parent)
     return True

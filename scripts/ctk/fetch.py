@@ -1,8 +1,8 @@
 """The fetch station: fills a content-addressed cache from the package index, and lays it out for recipes.
 
-A file enters the store only when its sha256 is the locked one, and is laid out only when `ctk.artefact` admits it. A
-download that breaks off is continued by the next run; two downloads of one file never meet, because a run holds the
-checkout's lock (`ctk.runlock`).
+A file is laid out only when its sha256 is the locked one, read in this very run also where the store has it, and
+`ctk.artefact` admits it. What is damaged in the store is fetched again. A download that breaks off is continued by the
+next run; two downloads of one file never meet, because a run holds the checkout's lock (`ctk.runlock`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from ctk.artefact.check import admit, admit_one
+from ctk.digest import holds
 from ctk.disk import disk_errors
 from ctk.errors import CtkError, HashMismatch, NotPublished, problems
 from ctk.index import Index, IndexFile
@@ -46,9 +47,11 @@ def laid_out(artefact: Artefact, workspace: Workspace) -> Path:
 
 
 def missing(artefacts: Iterable[Artefact], workspace: Workspace) -> list[Artefact]:
-    """Those that the store lacks, each file once."""
-    unique = {a.sha256: a for a in artefacts}
-    return [a for a in unique.values() if not _complete(stored(a, workspace), a.size)]
+    """Those that the store lacks, each file once. What it has is read: a file is there when it has its sha256."""
+    unique = list({a.sha256: a for a in artefacts}.values())
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        there = list(pool.map(lambda a: holds(stored(a, workspace), a.sha256, a.size), unique))
+    return [a for a, is_there in zip(unique, there, strict=True) if not is_there]
 
 
 def fetch(
@@ -104,13 +107,6 @@ def fetch(
     with disk_errors(workspace.artefacts):
         admit(artefacts, [stored(a, workspace) for a in artefacts], workspace)
         return [_lay_out(a, workspace) for a in artefacts]
-
-
-def _complete(path: Path, size: int) -> bool:
-    try:
-        return path.stat().st_size == size
-    except FileNotFoundError:
-        return False
 
 
 def _locate(

@@ -21,12 +21,20 @@ def read(file: Path) -> Any:
         return None
 
 
-def packages(note: Any) -> tuple[str, ...] | None:
-    """The packages that the note of a build lists, as paths below its folder; None when it lists anything else."""
-    names = note.get("packages") if isinstance(note, Mapping) else None
-    if not isinstance(names, list) or not all(isinstance(name, str) and _is_below(name) for name in names):
+def packages(note: Any) -> dict[str, str] | None:
+    """The packages that the note of a build lists, as paths below its folder, and their sha256, "" where it has none.
+
+    Notes of older revisions have paths alone. None when it lists anything else.
+    """
+    listed = note.get("packages") if isinstance(note, Mapping) else None
+    if listed is None:
         return None
-    return tuple(names)
+    try:
+        found = dict.fromkeys(listed, "") if isinstance(listed, list) else dict(listed)
+    except (TypeError, ValueError):
+        return None
+    whole = all(isinstance(word, str) for pair in found.items() for word in pair)
+    return found if whole and all(map(_is_below, found)) else None
 
 
 def _is_below(name: str) -> bool:

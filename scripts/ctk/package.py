@@ -18,14 +18,13 @@ import zstandard
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from ctk.artefact.tars import ShortHeaders
-from ctk.artefact.zips import EXPANDED
+from ctk.artefact.archives import EXPANDED, ShortHeaders
 from ctk.errors import AuditFailed
 
 Part = Literal["pkg", "info"]
 Kind = Literal["file", "link", "folder", "other"]
 PLACEHOLDER = "_placehold_placehold"
-_BUFFER = 1 << 20
+BUFFER = 1 << 20
 _WINDOW = 1 << 27  # bytes; the highest level of zstd needs no more
 _METADATA = 64 << 20  # bytes of everything under info/
 _UNREADABLE = (
@@ -136,7 +135,12 @@ class Member:
 
 
 @contextmanager
-def _readable(path: Path) -> Iterator[None]:
+def readable(path: Path) -> Iterator[None]:
+    """Says of everything that can go wrong with a package's bytes that it is the package's fault.
+
+    Raises:
+        AuditFailed: The file is no readable package, or its metadata is broken.
+    """
     try:
         yield
     except FileNotFoundError:
@@ -150,23 +154,27 @@ def _readable(path: Path) -> Iterator[None]:
         raise AuditFailed(f"{path.name} has broken metadata: {detail}", "build it again") from error
 
 
-class _Half:
-    """What one half of a package unpacks to, as tarfile reads it: no more than a package may hold.
+class Half(io.RawIOBase):
+    """What one half of a package unpacks to: no more than a package may hold.
 
     Args:
-        plain: The unpacked stream.
-        most: Bytes of it at most.
+        compressed: Its zstd frame.
+        part: Which half.
     """
 
-    def __init__(self, plain: IO[bytes], most: int) -> None:
-        self._plain, self._left, self._most = plain, most, most
+    def __init__(self, compressed: IO[bytes], part: Part) -> None:
+        self._plain = zstandard.ZstdDecompressor(max_window_size=_WINDOW).stream_reader(compressed, read_size=BUFFER)
+        self._left = self._most = _METADATA if part == "info" else EXPANDED
 
-    def read(self, size: int) -> bytes:
-        piece = self._plain.read(size)
-        self._left -= len(piece)
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        size: int = self._plain.readinto(buffer)
+        self._left -= size
         if self._left < 0:
             raise tarfile.ReadError(f"it unpacks to more than {self._most} bytes")
-        return piece
+        return size
 
 
 class _Content(io.RawIOBase):
@@ -176,7 +184,7 @@ class _Content(io.RawIOBase):
         self._content, self._path = content, path
 
     def read(self, size: int = -1) -> bytes:
-        with _readable(self._path):
+        with readable(self._path):
             return self._content.read(size)
 
 
@@ -186,16 +194,13 @@ def members(path: Path, part: Part) -> Iterator[tuple[Member, IO[bytes] | None]]
     Raises:
         AuditFailed: The file is no readable ``.conda``; from reading a stream, too.
     """
-    with _readable(path), zipfile.ZipFile(path) as archive:
+    with readable(path), zipfile.ZipFile(path) as archive:
         inner = [name for name in archive.namelist() if name.startswith(f"{part}-") and name.endswith(".tar.zst")]
         if len(inner) != 1:
             raise AuditFailed(f"{path.name} holds {len(inner)} {part}-*.tar.zst, not one", "build it again")
-        decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
-        most = _METADATA if part == "info" else EXPANDED
         with (
             archive.open(inner[0]) as compressed,
-            decompressor.stream_reader(compressed, read_size=_BUFFER) as plain,
-            tarfile.open(fileobj=_Half(plain, most), mode="r|", bufsize=_BUFFER, tarinfo=ShortHeaders) as tar,  # type: ignore[call-overload]
+            tarfile.open(fileobj=Half(compressed, part), mode="r|", bufsize=BUFFER, tarinfo=ShortHeaders) as tar,
         ):
             for entry in tar:
                 content = tar.extractfile(entry) if entry.isfile() else None
@@ -224,10 +229,10 @@ def read_info(path: Path) -> PackageInfo:
             licenses[member.path.removeprefix("info/licenses/")] = member.size
         elif stream is not None and member.path.endswith((".json", ".yaml")):
             texts[member.path] = stream.read()
-    with _readable(path):
+    with readable(path):
         return PackageInfo(
             index=index_of(json.loads(texts["info/index.json"])),
-            paths=tuple(map(_path_entry, json.loads(texts["info/paths.json"])["paths"])),
+            paths=tuple(map(path_entry, json.loads(texts["info/paths.json"])["paths"])),
             run_exports=run_exports_of(json.loads(texts.get("info/run_exports.json", b"{}"))),
             about=json.loads(texts.get("info/about.json", b"{}")),
             licenses=licenses,
@@ -256,7 +261,8 @@ def index_of(raw: Mapping[str, Any]) -> Index:
     )
 
 
-def _path_entry(raw: Mapping[str, Any]) -> PathEntry:
+def path_entry(raw: Mapping[str, Any]) -> PathEntry:
+    """An entry of ``info/paths.json``; KeyError for one that lacks its path or its kind."""
     return PathEntry(
         raw["_path"],
         raw["path_type"],

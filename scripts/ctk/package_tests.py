@@ -10,6 +10,7 @@ import json
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -63,11 +64,12 @@ def run_tests(
         NoSpace: A disk is full: that of the packages, or where temporary files are.
     """
     gateway = Gateway()
-    packages = [(b, p) for b in built for p in b.packages if p.parent.name in (this_platform(), NOARCH)]
+    here = (this_platform(), NOARCH)
+    packages = [(b, b.home / name, sha) for b in built for name, sha in b.sha256.items() if name.split("/")[0] in here]
 
-    def one(item: tuple[Built, Path]) -> Outcome | None:
-        build, file = item
-        note = _note(file)
+    def one(item: tuple[Built, Path, str]) -> Outcome | None:
+        build, file, sha256 = item
+        note = _note(file, sha256)
         if not note.tests:
             return None
         outcome = _test(build, file, note, channels, gateway)
@@ -83,11 +85,13 @@ class _Note:
     """What is kept beside a package, so that it need not be opened again.
 
     Attributes:
+        sha256: Of the package that it is about.
         spec: Asks for exactly this package.
         tests: How many it has.
         passed: Whether they passed.
     """
 
+    sha256: str
     spec: str
     tests: int
     passed: bool = False
@@ -96,15 +100,19 @@ class _Note:
 _ADAPTER = TypeAdapter(_Note)
 
 
-def _note(file: Path) -> _Note:
-    place = file.with_name(f"{file.name}{_NOTE}")
-    try:
-        return _ADAPTER.validate_python(notes.read(place))
-    except ValidationError:
-        info = read_info(file)
-        note = _Note(f"{info.index.name} =={info.index.version} {info.index.build}", info.tests)
-        place.write_text(json.dumps(asdict(note)))
-        return note
+def _note(file: Path, sha256: str) -> _Note:
+    with suppress(ValidationError):
+        kept = _ADAPTER.validate_python(notes.read(file.with_name(f"{file.name}{_NOTE}")))
+        if kept.sha256 == sha256:
+            return kept
+    info = read_info(file)
+    note = _Note(sha256, f"{info.index.name} =={info.index.version} {info.index.build}", info.tests)
+    _keep(file, note)
+    return note
+
+
+def _keep(file: Path, note: _Note) -> None:
+    file.with_name(f"{file.name}{_NOTE}").write_text(json.dumps(asdict(note)))
 
 
 def _test(build: Built, file: Path, note: _Note, channels: Sequence[Path | str], gateway: Gateway) -> Outcome:
@@ -124,7 +132,7 @@ def _test(build: Built, file: Path, note: _Note, channels: Sequence[Path | str],
     failed = [r for r in results if not r.success]
     if failed:
         return _failed(file, "", [line for r in failed for line in [*r.output][-30:]])
-    file.with_name(f"{file.name}{_NOTE}").write_text(json.dumps(asdict(replace(note, passed=True))))
+    _keep(file, replace(note, passed=True))
     return Outcome(file.name, "passed")
 
 

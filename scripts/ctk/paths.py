@@ -73,6 +73,19 @@ class Workspace:
         return self.output / "envs"
 
 
+_given: dict[str, str] = {}
+
+
+def remember_environment() -> None:
+    """Keeps the environment variables as this process got them; to be called before it changes any."""
+    _given.update(os.environ)
+
+
+def given_environment() -> dict[str, str]:
+    """The variables for a program of the user's: as they were kept, else as they are."""
+    return dict(_given or os.environ)
+
+
 def workspace() -> Workspace:
     """The checkout this package is in, or the one that ``CTK_ROOT`` names."""
     override = os.environ.get("CTK_ROOT")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ctk import base, build, channel, fetch, package_tests
 from ctk.audit import AuditReport, ScanCache, audit_packages
 from ctk.building.cluster import Cluster
+from ctk.building.runner import check_machine
 from ctk.errors import AuditFailed, BuildFailed
 from ctk.index import Index
 from ctk.lock import Artefact
@@ -166,11 +167,17 @@ def _fetch_and_build(
     jobs: int,
     cluster: Cluster | None = None,
 ) -> build.BuildReport:
-    fetch_plan(plan, workspace, report, clock, prefix)
+    earlier = build.finished(plan, workspace, level=level, jobs=jobs, damaged=report.say)
+    todo = replace(plan, builds=tuple(b for b in plan.builds if b.id not in earlier))
+    if todo.builds and not cluster:
+        check_machine(workspace)  # before gigabytes are fetched
+    if todo.artefacts:
+        fetch_plan(todo, workspace, report, clock, prefix)
     with report.task(f"{prefix}build", len(plan.builds)) as task:
         made = build.run(
             plan,
             workspace,
+            earlier=earlier,
             level=level,
             jobs=jobs,
             cluster=cluster,
@@ -198,6 +205,9 @@ def fetch_plan(
 ) -> Sequence[Artefact]:
     """Fetches what a plan reads; returns what was not there before."""
     wanted = fetch.missing(plan.artefacts, workspace)
+    for artefact in wanted:
+        if fetch.stored(artefact, workspace).exists():
+            report.say(f"{prefix}fetch: {artefact.file} in the cache is damaged; it is fetched again")
     total = sum(a.size for a in wanted)
     with report.task(f"{prefix}fetch", total, bytes_=True) as task:
         fetch.fetch(

@@ -1,17 +1,26 @@
-"""Where a build works: in memory where there is room for it, else in the cache.
+"""Temporary work: every piece of it lies where the next run finds it, and removes what a killed run left.
 
-Repackaging writes every file several times (unpacked, laid out, staged, restored for each output). On a disk that is
-most of a build's time: benchmarks/build.py measured a ratio to its limit of 10 there and of 5 in memory.
+A build works in memory where there is room for it, else in the cache. Repackaging writes every file several times
+(unpacked, laid out, staged, restored for each output). On a disk that is most of a build's time: benchmarks/build.py
+measured a ratio to its limit of 10 there and of 5 in memory.
 """
 
 from __future__ import annotations
 
+import atexit
+import errno
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable
+import tempfile
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
+from ctk.disk import disk_errors
 from ctk.paths import Workspace
 
 MEMORY = Path("/dev/shm")
@@ -69,3 +78,81 @@ def _room() -> int:
         return min(shutil.disk_usage(MEMORY).free, available * 3 // 4)
     except (OSError, StopIteration):
         return 0
+
+
+_LEAVING = ".done"  # what a folder is called while it is removed
+_held: dict[Path, FileLock] = {}
+
+
+def use(workspace: Workspace) -> None:
+    """Lets temporary files lie below the cache, or below TMPDIR where that is set, until this process ends.
+
+    Where this is no checkout, or one in which no folder can be made, they lie where the system has them.
+    """
+    stated = os.environ.get("TMPDIR")
+    if not stated and not workspace.recipes.is_dir():
+        return
+    home = (
+        Path(stated).absolute() / f"{_in_memory(workspace).name}-{os.getuid()}" if stated else workspace.cache / "tmp"
+    )
+    with suppress(OSError):
+        folder = hold(home)
+        atexit.register(release_all)
+        tempfile.tempdir = os.environ["TMPDIR"] = str(folder)
+
+
+def hold(home: Path, leave: Callable[[Path], None] = lambda folder: None) -> Path:
+    """An empty folder for this process, below a known one; what processes that were killed left there is removed.
+
+    Args:
+        home: The known folder. Locks beside the folders in it tell whose owner lives: the system's, so none is left.
+        leave: Told of each folder before it is removed.
+
+    Raises:
+        OSError: It cannot be made, or somebody else made it.
+    """
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if home.lstat().st_uid != os.getuid():
+        raise PermissionError(errno.EPERM, "it is somebody else's", str(home))
+    for file in home.glob("*.lock"):
+        with suppress(Timeout), FileLock(file, timeout=0):
+            leave(file.with_suffix(""))
+            for place in (file.with_suffix(""), file.with_suffix(_LEAVING)):
+                shutil.rmtree(place, ignore_errors=True)
+            file.unlink(missing_ok=True)
+    folder = home / uuid.uuid4().hex
+    lock = FileLock(folder.with_suffix(".lock"))
+    lock.acquire()
+    folder.mkdir()
+    _held[folder] = lock
+    return folder
+
+
+def release(folder: Path) -> None:
+    """Removes a folder that `hold` gave, and the known one around it when it is empty."""
+    lock = _held.pop(folder)
+    moved = folder.with_suffix(_LEAVING)
+    with suppress(OSError):
+        folder.rename(moved)  # a thread that still writes into it does not fill it again
+    shutil.rmtree(moved, ignore_errors=True)
+    Path(lock.lock_file).unlink(missing_ok=True)
+    lock.release()
+    with suppress(OSError):
+        folder.parent.rmdir()
+
+
+def release_all() -> None:
+    """Removes every folder that this process holds."""
+    for folder in list(_held):
+        release(folder)
+
+
+@contextmanager
+def held(home: Path) -> Iterator[Path]:
+    """A folder of `hold` for as long as the block lasts."""
+    with disk_errors(home):
+        folder = hold(home)
+    try:
+        yield folder
+    finally:
+        release(folder)

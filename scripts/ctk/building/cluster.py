@@ -250,7 +250,6 @@ class ClusterPool:
         if note is None:
             return None
         packages = note.get("packages")
-        home = self._workspace.builds / key
         folder = self._workspace.builds / f".tmp-{key}-store"
         with disk_errors(self._workspace.cache):
             try:
@@ -262,7 +261,6 @@ class ClusterPool:
                     self._store.forget(key)
                     return None
                 seconds = float(note.get("seconds", 0.0))
-                keep(folder, home, {"id": build.id, "packages": list(packages), "seconds": seconds})
+                return keep(folder, Built(build.id, key, self._workspace.builds / key, packages, seconds, cached))
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
-        return Built(build.id, key, tuple(home / name for name in packages), seconds, cached)

@@ -6,7 +6,6 @@ import os
 from concurrent.futures import Future, ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from ctk.building.record import Built
 from ctk.building.runner import make
@@ -30,9 +29,7 @@ class LocalPool:
         log = workspace.cache / "logs" / "build-processes.log"
         # rattler-build starts threads, which do not survive a fork.
         context = get_context("spawn")
-        # What rattler-build throws away at the end of a build is here, as a killed one throws nothing away.
-        self._temporary = TemporaryDirectory(prefix="ctk-build-")
-        begin = (log, os.getpid(), self._temporary.name)
+        begin = (log, os.getpid())
         self._pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_begin, initargs=begin)
 
     def __enter__(self) -> LocalPool:
@@ -40,17 +37,15 @@ class LocalPool:
 
     def __exit__(self, *error: object) -> None:
         self._pool.shutdown()
-        self._temporary.cleanup()
 
     def submit(self, build: Build) -> Future[Built]:
         with starting():  # the first one starts the processes
             return self._pool.submit(make, build, *self._arguments)
 
 
-def _begin(log: Path, parent: int, temporary: str) -> None:
+def _begin(log: Path, parent: int) -> None:
     """What each build process does first."""
     end_with(parent)
-    os.environ["TMPDIR"] = temporary
     _write_stderr_to(log)
 
 

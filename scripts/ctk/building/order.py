@@ -12,8 +12,8 @@ import rattler_build
 from pydantic import TypeAdapter
 
 from ctk.building.record import build_key
-from ctk.building.store import digest
 from ctk.dag import Build
+from ctk.digest import file_sha256
 from ctk.errors import RecipeError
 from ctk.fetch import laid_out
 from ctk.paths import Workspace
@@ -43,7 +43,7 @@ def engine() -> Engine:
     root = Path(__file__).resolve().parents[1]
     whole = hashlib.sha256()
     for file in sorted(root.rglob("*.py")):
-        whole.update(f"{file.relative_to(root).as_posix()}\0{digest(file)}\1".encode())
+        whole.update(f"{file.relative_to(root).as_posix()}\0{file_sha256(file)}\1".encode())
     return Engine(whole.hexdigest()[:12], rattler_build.rattler_build_version())
 
 
@@ -130,4 +130,4 @@ def _place(path: Path, workspace: Workspace) -> str:
 
 
 def _blob(file: Path) -> Blob:
-    return Blob(digest(file), bool(file.stat().st_mode & 0o100))
+    return Blob(file_sha256(file), bool(file.stat().st_mode & 0o100))

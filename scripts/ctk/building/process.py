@@ -1,4 +1,4 @@
-"""The process in which a worker makes one build: ``python -m ctk.building.process FOLDER``, its stdin kept open.
+"""The process in which a worker makes one build: ``python -m ctk.building.process FOLDER PARENT``, the worker's id.
 
 The folder holds `ORDER` and a checkout with all that it reads. The packages come into the checkout's cache; what goes
 wrong on purpose comes into `FAILURE`.
@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from pathlib import Path
 
 from ctk.building.order import from_json, placed
 from ctk.building.runner import make
 from ctk.errors import CtkError
+from ctk.orphans import end_with
 from ctk.paths import Workspace
 
 ORDER = "order.json"
 FAILURE = "failure.txt"
 
 
-def main(root: Path) -> None:
-    threading.Thread(target=_end_with_worker, daemon=True).start()
+def main(root: Path, parent: int) -> None:
+    end_with(parent)  # nobody wants the build of a killed worker any more
     order = from_json((root / ORDER).read_text(encoding="utf-8"))
     workspace = Workspace(root)
     try:
@@ -30,11 +30,5 @@ def main(root: Path) -> None:
         (root / FAILURE).write_text(error.cause, encoding="utf-8")
 
 
-def _end_with_worker() -> None:
-    """Nobody wants the build of a killed worker anymore."""
-    os.read(0, 1)
-    os._exit(1)
-
-
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), int(sys.argv[2]))

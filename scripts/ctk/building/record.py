@@ -6,13 +6,14 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ctk import notes
 from ctk.dag import Build
+from ctk.digest import holds
 from ctk.paths import Workspace
 from ctk.provenance import recipe_commit, tools
 
@@ -24,16 +25,23 @@ class Built:
     Attributes:
         id: Of the build.
         key: Content key.
-        packages: The ``.conda`` files, below the build's folder in the cache.
+        home: Its folder in the cache.
+        sha256: Path of each ``.conda`` file below that folder -> its sha256.
         seconds: Wall time of the build; of the run that made it, when it was cached.
         cached: Whether an earlier run had made it.
     """
 
     id: str
     key: str
-    packages: tuple[Path, ...]
+    home: Path
+    sha256: Mapping[str, str]
     seconds: float
     cached: bool
+
+    @property
+    def packages(self) -> tuple[Path, ...]:
+        """The ``.conda`` files."""
+        return tuple(self.home / name for name in self.sha256)
 
     @property
     def size(self) -> int:
@@ -77,34 +85,51 @@ def build_key(build: Build, level: int) -> str:
     return digest.hexdigest()[:32]
 
 
-def cached(build: Build, workspace: Workspace, level: int) -> Built | None:
-    """The build as an earlier run left it, if it did."""
+def cached(
+    build: Build, workspace: Workspace, level: int, damaged: Callable[[str], None] = lambda what: None
+) -> Built | None:
+    """The build as an earlier run left it, if it did. The folder may come from anywhere: each package is read.
+
+    Args:
+        build: The build.
+        workspace: The checkout.
+        level: zstd compression level of the packages.
+        damaged: Told of a package that is not what the build left.
+    """
     key = build_key(build, level)
-    note = notes.read(workspace.builds / key / "build.json")
-    names = notes.packages(note)
-    if names is None or not isinstance(note.get("seconds"), int | float):
+    home = workspace.builds / key
+    note = notes.read(home / "build.json")
+    sha256 = notes.packages(note)
+    if not sha256 or not all(sha256.values()) or not isinstance(note.get("seconds"), int | float):
         return None
-    packages = tuple(workspace.builds / key / name for name in names)
-    return Built(build.id, key, packages, note["seconds"], True) if all(p.exists() for p in packages) else None
+    for name, expected in sha256.items():
+        if not holds(home / name, expected):
+            damaged(f"{build.id}: {name.rpartition('/')[2]} in the cache is damaged; it is built again")
+            return None
+    return Built(build.id, key, home, sha256, note["seconds"], True)
 
 
-def keep(folder: Path, home: Path, note: Mapping[str, Any]) -> Path:
+def note(built: Built) -> dict[str, Any]:
+    """What is kept of a build beside its packages."""
+    return {"id": built.id, "packages": dict(built.sha256), "seconds": built.seconds}
+
+
+def keep(folder: Path, built: Built) -> Built:
     """Puts finished packages into the cache by one rename; the scratch folder may be on another file system.
 
     Args:
         folder: Where they are; they are moved away.
-        home: The build's folder in the cache.
-        note: ``id``, ``packages`` (names below the folder) and ``seconds``.
+        built: The build.
     """
-    finished = home.with_name(f".tmp-finished-{home.name}-{os.getpid()}")
+    finished = built.home.with_name(f".tmp-finished-{built.home.name}-{os.getpid()}")
     try:
-        for name in note["packages"]:
+        for name in built.sha256:
             (finished / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.move(folder / name, finished / name)
-        (finished / "build.json").write_text(json.dumps(note, indent=1))
-        if home.exists():  # an incomplete folder of that name: `cached` refused it
-            shutil.rmtree(home)
-        os.replace(finished, home)
+        (finished / "build.json").write_text(json.dumps(note(built), indent=1))
+        if built.home.exists():  # an incomplete folder of that name: `cached` refused it
+            shutil.rmtree(built.home)
+        os.replace(finished, built.home)
     finally:
         shutil.rmtree(finished, ignore_errors=True)
-    return home
+    return built

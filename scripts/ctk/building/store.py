@@ -11,7 +11,6 @@ can be made again, so any of it may be deleted at any time.
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
 import uuid
@@ -20,6 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from ctk.digest import file_sha256
 from ctk.errors import BadValue, ClusterFailed, NoSpace, without_credentials
 
 _STEP = "a store is a folder that every worker sees, such as file:///shared/ctk, or an object store such as s3://bucket"
@@ -74,7 +74,7 @@ class Store:
         Raises:
             NoSpace: The store cannot be written.
         """
-        sha256 = sha256 or digest(file)
+        sha256 = sha256 or file_sha256(file)
         with self._errors():
             if not self.has(sha256, file.stat().st_size):
                 with self._place(self._blob(sha256)) as place:
@@ -89,7 +89,7 @@ class Store:
                 self._fs.get_file(self._blob(sha256), str(target))
             except FileNotFoundError:
                 return False
-            if digest(target) == sha256:
+            if file_sha256(target) == sha256:
                 return True
             target.unlink()
             self._remove(self._blob(sha256))
@@ -175,12 +175,6 @@ class Store:
                 f"the store {self.shown} {'is full' if full else 'fails'}: {without_credentials(str(error))}",
                 "free some space there" if full else "make it readable and writable for this machine and every worker",
             ) from None
-
-
-def digest(file: Path) -> str:
-    """sha256 of a file."""
-    with file.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def missing_extra(name: str) -> ClusterFailed:

@@ -18,15 +18,14 @@ from pathlib import Path
 from threading import Lock
 from typing import Literal
 
-from filelock import FileLock, Timeout
 from pydantic import TypeAdapter
 
 from ctk import scratch
 from ctk.building import process
 from ctk.building.order import Engine, Order, contents, engine, from_json, placed, to_json
-from ctk.building.record import Built, build_key, cached
+from ctk.building.record import Built, build_key, cached, note
 from ctk.building.runner import log_file
-from ctk.building.store import Store, digest
+from ctk.building.store import Store
 from ctk.dag import Build
 from ctk.disk import disk_errors
 from ctk.errors import CtkError
@@ -120,7 +119,7 @@ def _build(order: Order, workspace: Workspace, store: Store) -> Answer | None:
     code, said = _run(workspace.root)
     built = cached(build, workspace, order.level)
     if built:
-        _publish(store, built, workspace)
+        _publish(store, built)
         return Answer("built")
     return None if code < 0 else _failure(build, workspace, said)
 
@@ -133,19 +132,17 @@ def _run(root: Path) -> tuple[int, str]:
     """
     package = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(p for p in (package, os.environ.get("PYTHONPATH", "")) if p)
-    command = [sys.executable, "-m", process.__name__, str(root)]
+    command = [sys.executable, "-m", process.__name__, str(root), str(os.getpid())]
     log = root / "stderr.txt"  # not a pipe: a script that outlives its killed process would hold it open
-    with (
-        log.open("wb") as said,
-        subprocess.Popen(
+    with log.open("wb") as said:
+        code = subprocess.run(
             command,
             env={**os.environ, "PYTHONPATH": path},
-            stdin=subprocess.PIPE,  # stays open: the process ends when it closes
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=said,
-        ) as child,
-    ):
-        code = child.wait()
+            check=False,
+        ).returncode
     return code, log.read_text(encoding="utf-8", errors="replace")
 
 
@@ -158,13 +155,11 @@ def _failure(build: Build, workspace: Workspace, said: str) -> Answer:
     return Answer("failed", message, log.read_text(encoding="utf-8") if log.exists() else "")
 
 
-def _publish(store: Store, built: Built, workspace: Workspace) -> None:
-    home = workspace.builds / built.key
-    packages = {p.relative_to(home).as_posix(): digest(p) for p in built.packages}
-    for place, sha256 in packages.items():
-        store.put(home / place, sha256)
+def _publish(store: Store, built: Built) -> None:
+    for place, sha256 in built.sha256.items():
+        store.put(built.home / place, sha256)
     # Last: who reads the note finds the packages of this attempt, whatever another worker does meanwhile.
-    store.publish(built.key, {"id": built.id, "packages": packages, "seconds": built.seconds})
+    store.publish(built.key, note(built))
 
 
 _starting = Lock()
@@ -173,26 +168,13 @@ _starting = Lock()
 def _home() -> Path:
     """The folder of this process; those of killed ones are removed, with what they left in memory."""
     with _starting:
-        return _new_home()[0]
+        return _new_home()
 
 
 @lru_cache
-def _new_home() -> tuple[Path, FileLock]:
-    place = Path(tempfile.gettempdir()) / f"ctk-workers-{os.getuid()}"
-    place.mkdir(mode=0o700, exist_ok=True)
-    for other in place.glob("*.lock"):
-        lock = FileLock(other)
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:  # its owner lives
-            continue
-        for root in other.with_suffix("").glob("*"):
+def _new_home() -> Path:
+    def clear(folder: Path) -> None:
+        for root in folder.glob("*"):
             scratch.clear(Workspace(root))
-        shutil.rmtree(other.with_suffix(""), ignore_errors=True)
-        other.unlink(missing_ok=True)
-        lock.release()
-    own = place / uuid.uuid4().hex
-    lock = FileLock(own.with_suffix(".lock"))
-    lock.acquire()  # for the life of the process
-    own.mkdir()
-    return own, lock
+
+    return scratch.hold(Path(tempfile.gettempdir()) / f"ctk-workers-{os.getuid()}", clear)

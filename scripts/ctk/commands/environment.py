@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from ctk import output
+from ctk import output, scratch
 from ctk.command_line import VERBATIM
 from ctk.commands import channels
 from ctk.commands.doctor import as_json, table
@@ -27,7 +27,7 @@ from ctk.errors import NotReady
 from ctk.machine import Machine, machine
 from ctk.packing.pack import Order, Packed, check, pack
 from ctk.packing.parts import size_in_bytes
-from ctk.paths import workspace
+from ctk.paths import given_environment, workspace
 from ctk.report import Reporter, count, megabytes
 
 Prefix = Annotated[Path, typer.Argument(help="Folder of the environment.")]
@@ -72,12 +72,11 @@ def run_command(
     """
     check_is_there(prefix)
     words = command_in(prefix.absolute(), command)
-    environment = dict(os.environ)
-    if environment.get("RATTLER_CACHE_DIR") == str(workspace().cache / "rattler"):
-        del environment["RATTLER_CACHE_DIR"]  # this program's own
+    environment = given_environment()
     if not output.mode().json:
         sys.stdout.flush()
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and what is ignored stays so
+        scratch.release_all()  # nothing of this process is left
         os.execvpe(words[0], words, environment)  # signals and the exit code are the command's
     code = subprocess.run(words, env=environment, stdout=sys.stderr, check=False).returncode
     code = code if code >= 0 else 128 - code  # as shells have it for a signal

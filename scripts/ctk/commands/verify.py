@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ctk import interrupt
 from ctk.commands.options import Platforms, Pythons
 from ctk.errors import BadValue, UnknownName, VerifyFailed
 from ctk.lock import release_locks
@@ -124,7 +125,7 @@ def verify_command(
         questions = Choice(whole, sample, seed).of(every)
         tally = Tally(known, solved, ignoring=ignoring, keep=show)
         try:
-            with report.task("scenarios", len(questions)) as task:
+            with interrupt.heard(), report.task("scenarios", len(questions)) as task:
                 tally.run(by, questions, task.advance)
         finally:
             size = Size(len(questions), len(every))

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
+from ctk import scratch
+from ctk.digest import file_sha256
 from ctk.disk import disk_errors
 from ctk.environment import compile_modules, install
 from ctk.errors import BadValue, UnknownName
@@ -133,8 +130,10 @@ def pack(
             "the environment has no Python, which writes its path into it where it is unpacked",
             "ask for python as well",
         )
-    with _scratch(workspace) as scratch, _beside(order.file) as done:
-        prefix = scratch / "env"
+    # One on the disk of the package cache, for hard links; one where the files will be, which then are only renamed.
+    beside = order.file.with_name(f".{order.file.name}.parts")
+    with scratch.held(workspace.cache / "packing") as folder, scratch.held(beside) as done:
+        prefix = folder / "env"
         install(pick, prefix, workspace.cache / "packages")
         if why := compile_modules(pick, prefix):
             say(f"bytecode is made where it is unpacked: {why}")
@@ -171,9 +170,7 @@ def _finish(pick: Pick, contents: Contents, parts: Sequence[Part], order: Order,
         with new[order.file].open("ab") as target, parts[0].path.open("rb") as source:
             shutil.copyfileobj(source, target, _CHUNK)
     new[order.file].chmod(0o755)
-    for path in texts:
-        with new[path].open("rb") as file:
-            hashes[path] = hashlib.file_digest(file, "sha256").hexdigest()
+    hashes |= {path: file_sha256(new[path]) for path in texts}
     ordered = [order.file, *(path for path in new if path not in texts), order.lock]
     listing = done / "hashes"
     listing.write_text("".join(f"{hashes[path]}  {path.name}\n" for path in ordered), encoding="utf-8")
@@ -189,37 +186,3 @@ def _finish(pick: Pick, contents: Contents, parts: Sequence[Part], order: Order,
 def _stamp(pick: Pick) -> int:
     """When the newest package was made, in seconds since 1970."""
     return max((int(r.timestamp.timestamp()) for r in pick.records if r.timestamp), default=0)
-
-
-@contextmanager
-def _scratch(workspace: Workspace) -> Iterator[Path]:
-    """A folder on the disk of the package cache, for hard links; those that killed runs left are removed."""
-    home = workspace.cache / "packing"
-    with disk_errors(workspace.cache):
-        home.mkdir(parents=True, exist_ok=True)
-        for old in home.glob("*.lock"):
-            # The lock is the operating system's: who holds it is alive.
-            try:
-                with FileLock(old, timeout=0):
-                    shutil.rmtree(old.with_suffix(""), ignore_errors=True)
-                    old.unlink()
-            except Timeout:
-                pass
-        folder = Path(tempfile.mkdtemp(dir=home))
-    with FileLock(folder.with_suffix(".lock")) as lock:
-        try:
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-            Path(lock.lock_file).unlink(missing_ok=True)
-
-
-@contextmanager
-def _beside(file: Path) -> Iterator[Path]:
-    """A folder where a file will be, so that finished files only need another name."""
-    with disk_errors(file.parent):
-        folder = Path(tempfile.mkdtemp(prefix=f".{file.name}.", dir=file.parent))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
