@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from ctk.document import Document, place_text, problem_line
 from ctk.lock import SCHEMA, Artefact, Component, Facts, ReleaseLock
-from ctk.platforms import NOARCH, PLACES, PLATFORMS
+from ctk.platforms import NOARCH, PLACES, PLATFORMS, targets
 from ctk.upload_time import EARLIEST, parse
 
 _TARGET = re.compile(rf"{NOARCH}|({'|'.join(PLATFORMS)})(-cp3[0-9]{{1,2}}t?)?")
@@ -241,17 +241,20 @@ def _contradictions(lock: ReleaseLock, model: LockModel, stem: str, document: Do
         if missing:
             problem(place, f"says nothing about {', '.join(missing)}; null means that none is published")
         for target, artefact in component.artefacts.items():
-            if artefact and not _names(artefact):
-                problem((*place, target, "file"), f"is no file of {component.distribution} {component.version}")
+            if artefact and (wrong := _wrong_file(artefact)):
+                problem((*place, target, "file"), wrong)
     return found
 
 
-def _names(artefact: Artefact) -> bool:
-    """Whether the file name says the distribution and version that the lock says."""
+def _wrong_file(artefact: Artefact) -> str:
+    """What its file name says that the lock does not: another distribution, version or target."""
     if not artefact.file.endswith(".whl"):
-        return True
+        return "" if artefact.target == NOARCH else "is no wheel, and sources are for all platforms"
+    other = f"is no file of {artefact.distribution} {artefact.version}"
     try:
-        name, version, _, _ = parse_wheel_filename(artefact.file)
+        name, version, _, tags = parse_wheel_filename(artefact.file)
     except InvalidWheelFilename:
-        return False
-    return name == canonicalize_name(artefact.distribution) and version == Version(artefact.version)
+        return other
+    if name != canonicalize_name(artefact.distribution) or version != Version(artefact.version):
+        return other
+    return "" if artefact.target in targets(tags) else f"{artefact.file} is not for {artefact.target}"

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import platform as host
+import re
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from packaging.tags import Tag
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,19 @@ PLACES: dict[str, tuple[str, ...]] = {subdir: (subdir,) for subdir in PLATFORMS}
 """Where a manifest can ask for a wheel: one subdir, or any of an operating system."""
 
 NOARCH = "noarch"
+
+
+def targets(tags: Iterable[Tag]) -> set[str]:
+    """What a wheel of these tags is for: ``noarch``, ``<subdir>``, or ``<subdir>-<ABI>`` for an extension module."""
+    found = set()
+    for tag in tags:
+        pure = tag.interpreter.startswith("py") and tag.abi == "none"
+        if pure and tag.platform == "any":
+            found.add(NOARCH)
+        for platform in PLATFORMS.values():
+            if re.fullmatch(platform.wheel_tag, tag.platform):
+                found.add(platform.subdir if pure else f"{platform.subdir}-{tag.abi}")
+    return found
 
 
 def this_platform() -> str:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from packaging.specifiers import SpecifierSet
-from packaging.tags import Tag
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
 from ctk import licences
 from ctk.index import Index, IndexFile
 from ctk.lock import Artefact, Component
-from ctk.platforms import NOARCH, PLATFORMS
+from ctk.platforms import targets
 
 _LONGEST = 250
 """Characters of a file name. Tags multiply: a longer name could mean millions of combinations."""
@@ -25,21 +23,12 @@ def is_wheel(file: IndexFile) -> bool:
 
 
 def targets_of(file: IndexFile) -> set[str]:
-    """The targets a wheel is for: ``noarch``, ``<subdir>``, or ``<subdir>-<python tag>`` for an extension module."""
+    """The targets that the name of a wheel says it is for."""
     try:
         _, _, _, tags = parse_wheel_filename(file.file) if is_wheel(file) else ("", "", (), ())
     except InvalidWheelFilename:
         return set()
-    return {target for tag in tags for target in _targets(tag)}
-
-
-def _targets(tag: Tag) -> Iterable[str]:
-    pure = tag.interpreter.startswith("py") and tag.abi == "none"
-    if pure and tag.platform == "any":
-        yield NOARCH
-    for platform in PLATFORMS.values():
-        if re.fullmatch(platform.wheel_tag, tag.platform):
-            yield platform.subdir if pure else f"{platform.subdir}-{tag.abi}"
+    return targets(tags)
 
 
 def wheel_for(files: Iterable[IndexFile], target: str) -> IndexFile | None:

@@ -18,6 +18,7 @@ from fake_index import record
 
 INFO = "nvidia_cuda_runtime-13.4.92.dist-info"
 METADATA = b"Metadata-Version: 2.1\nName: nvidia-cuda-runtime\nVersion: 13.4.92\n"
+WHEEL = b"Wheel-Version: 1.0\nTag: py3-none-manylinux2014_x86_64\nTag: py3-none-manylinux_2_17_x86_64\n"
 DEFLATED = 8
 
 
@@ -107,9 +108,9 @@ def wheel_of(*entries: Entry, **changes: object) -> bytes:
     return zip_of(with_record(entries), **changes)  # type: ignore[arg-type]
 
 
-def with_record(entries: Iterable[Entry]) -> list[Entry]:
-    """Members, with METADATA and the RECORD of all of them."""
-    everything = [*entries, Entry(f"{INFO}/METADATA".encode(), METADATA)]
+def with_record(entries: Iterable[Entry], wheel: bytes = WHEEL) -> list[Entry]:
+    """Members, with METADATA, WHEEL and the RECORD of all of them."""
+    everything = [*entries, Entry(f"{INFO}/METADATA".encode(), METADATA), Entry(f"{INFO}/WHEEL".encode(), wheel)]
     files = {e.name.decode("utf-8", "replace"): e.data for e in everything if not e.name.endswith(b"/")}
     return [*everything, Entry(f"{INFO}/RECORD".encode(), record(files, INFO))]
 
@@ -119,13 +120,3 @@ def artefact(data: bytes, target: str = "linux-64", file: str = "") -> Artefact:
     file = file or "nvidia_cuda_runtime-13.4.92-py3-none-manylinux2014_x86_64.whl"
     digest = hashlib.sha256(data).hexdigest()
     return Artefact("cudart", "nvidia-cuda-runtime", "13.4.92", target, file, digest, len(data))
-
-
-def elf(machine: int) -> bytes:
-    """The first bytes of a library for Linux; 62 is x86-64, 183 is aarch64."""
-    return b"\x7fELF\2\1\1" + bytes(9) + struct.pack("<2H", 3, machine) + bytes(44)
-
-
-def pe(machine: int) -> bytes:
-    """The first bytes of a DLL; 0x8664 is x86-64."""
-    return b"MZ" + bytes(58) + struct.pack("<L", 64) + b"PE\0\0" + struct.pack("<H", machine) + bytes(18)

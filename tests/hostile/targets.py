@@ -35,8 +35,7 @@ from ctk import (
     upload_time,
     wheels,
 )
-from ctk.artefact import check, record, tars
-from ctk.artefact.zips import Refused
+from ctk.artefact import check
 from ctk.document import Document
 from ctk.errors import CtkError
 from ctk.index import IndexFile
@@ -169,7 +168,6 @@ install.extra-index-url='a\\nb'
 :env:.retries='3'
 install.trusted-host='example.org'
 """
-RECORD = 'nvidia/a.so,sha256=47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU,0\n"a,b",,\na.dist-info/RECORD,,\n'
 
 
 def look_inside(data: bytes) -> None:
@@ -211,14 +209,32 @@ def some_wheels() -> list[bytes]:
     members = [entry(b"nvidia/", mode=0o40755), entry(b"nvidia/a.so", crafted_binaries.elf(), method=deflated)]
     return [
         crafted_wheels.wheel_of(),
-        crafted_wheels.wheel_of(*members, entry("ü".encode(), b"a", flags=0x800)),
+        crafted_wheels.wheel_of(*members, entry(b"u", b"a", flags=0x800)),
         crafted_wheels.with_descriptors(crafted_wheels.with_record([entry(b"a", b"a")])),
     ]
 
 
+def read_record(data: bytes) -> None:
+    """The RECORD of a wheel of one file."""
+    *members, _ = crafted_wheels.with_record([crafted_wheels.Entry(b"nvidia/a.so", b"")])
+    record = crafted_wheels.Entry(f"{crafted_wheels.INFO}/RECORD".encode(), data)
+    in_file(read_wheel)(crafted_wheels.zip_of([*members, record]))
+
+
+def some_records() -> list[bytes]:
+    *_, record = crafted_wheels.with_record([crafted_wheels.Entry(b"nvidia/a.so", b"")])
+    return [record.data, b'"a,b",,\n']
+
+
+def read_tags(data: bytes) -> None:
+    """The WHEEL of a wheel."""
+    in_file(read_wheel)(crafted_wheels.zip_of(crafted_wheels.with_record([], data)))
+
+
 def read_tar(data: bytes) -> None:
     """The bytes are the tar: a compressed one would be changed in vain."""
-    in_file(lambda path: [*tars.wrong_with_tar(path)])(gzip.compress(data, 0))
+    sources = crafted_wheels.artefact(b"", "noarch", "cufinufft-2.5.1.tar.gz")
+    in_file(lambda path: check.check(sources, path))(gzip.compress(data, 0))
 
 
 def some_tars() -> list[bytes]:
@@ -226,7 +242,7 @@ def some_tars() -> list[bytes]:
     for form in (tarfile.PAX_FORMAT, tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT):
         out = io.BytesIO()
         with tarfile.open(fileobj=out, mode="w", format=form) as tar:
-            for name in ("a/b", "a/ü" if form != tarfile.USTAR_FORMAT else "a/u", "a/" + "l" * 90):
+            for name in ("a/b", "a/" + "l" * (150 if form != tarfile.USTAR_FORMAT else 90)):
                 member = tarfile.TarInfo(name)
                 member.size, member.mtime = 3, 1_700_000_000
                 tar.addfile(member, io.BytesIO(b"abc"))
@@ -305,8 +321,9 @@ TARGETS: dict[str, Target] = {
     "inside": Target(look_inside, lambda: [*some_wheels(), *map(gzip.compress, some_tars())]),
     "moment": Target(read_moment, fixed("2025-08-04T12:34:56Z"), (ValueError,)),
     "wheel": Target(in_file(read_wheel), some_wheels),
-    "record": Target(lambda data: record.read(data, "RECORD"), fixed(RECORD), (Refused,)),
-    "source": Target(read_tar, some_tars, (Refused,)),
+    "record": Target(read_record, some_records),
+    "tags": Target(read_tags, lambda: [crafted_wheels.WHEEL, b"Tag: py2.py3-none-any.win_amd64\n"]),
+    "source": Target(read_tar, some_tars),
     "package": Target(in_file(read_package), some_packages),
     "package-metadata": Target(read_metadata, some_metadata),
     "binary": Target(binaries.read_bytes, some_binaries, (binaries.UnreadableBinary,)),

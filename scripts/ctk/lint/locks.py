@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING
 
 from ctk import lock_schema
 from ctk.components import CTK_COMPONENTS
-from ctk.index import IndexFile
 from ctk.lint.check import LockCheck, Mending
 from ctk.lint.finding import Problem
 from ctk.lint.source import SourceFile, YamlFile, at_lines, first_difference
 from ctk.lock_text import dump
 from ctk.platforms import NOARCH, PLATFORMS
-from ctk.wheels import targets_of
 
 if TYPE_CHECKING:
     from ctk.lint.tree import Tree
@@ -39,7 +37,8 @@ class LockFile(YamlFile):
 
 class LockFollowsItsSchema(LockCheck):
     """A release lock has the fields of the schema and no others: every artefact has a file name, a sha256 of 64
-    digits, a size above zero and a time, and none of them contradicts another.
+    digits, a size above zero and a time, and none of them contradicts another. A wheel's name says the distribution,
+    the version, the platform and the Python that the lock has it for.
     """
 
     fix = "write it anew: ctk release add RELEASE --write"
@@ -82,19 +81,6 @@ class LockCoversItsTargets(LockCheck):
                 yield lock.problem(place, f"{name} says nothing of {', '.join(lost) or 'the platforms'}")
             if not any(component.artefacts.values()):
                 yield lock.problem(place, f"{name} has no artefact at all")
-
-
-class ArtefactFitsItsTarget(LockCheck):
-    """The tags in a wheel's file name are for the platform and Python that the lock has it for."""
-
-    fix = "ctk release add RELEASE --write"
-
-    def check(self, lock: LockFile, tree: Tree) -> Iterator[Problem]:
-        for artefact in lock.lock.artefacts if lock.lock and (lock.lock.is_ctk or lock.lock.major) else ():
-            offer = IndexFile(artefact.distribution, artefact.version, artefact.file, artefact.sha256, "")
-            if artefact.target not in targets_of(offer):
-                place = ("components", artefact.component, "artefacts", artefact.target)
-                yield lock.problem(place, f"{artefact.file} is not for {artefact.target}")
 
 
 class LicenceTextIsThere(LockCheck):

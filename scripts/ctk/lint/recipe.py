@@ -123,11 +123,6 @@ class RecipeFile(YamlFile):
         """A section of an output, with what it does not state from the recipe."""
         return {**self.shared.section(section), **output.section(section)}
 
-    def place_of(self, output: Block, section: str, key: str) -> Place:
-        """Where such a value is stated."""
-        own = key in output.section(section)
-        return (*output.place, section, key) if own else (section, key)
-
     @cached_property
     def context(self) -> Mapping[str, Any]:
         return self.shared.section("context")

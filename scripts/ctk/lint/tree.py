@@ -243,16 +243,6 @@ class Tree:
         return {}
 
     @cached_property
-    def _by_recipe(self) -> dict[str, list[Build]]:
-        found: dict[str, list[Build]] = {}
-        for build in self.builds:
-            found.setdefault(build.recipe.name, []).append(build)
-        return found
-
-    def builds_of(self, recipe: str) -> list[Build]:
-        return self._by_recipe.get(recipe, [])
-
-    @cached_property
     def classes(self) -> dict[str, Classes]:
         """Which components of each CTK release are packaged, excluded or neither, where that can be planned."""
         try:
