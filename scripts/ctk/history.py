@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from ctk.durable import replace_file
-from ctk.errors import UnknownName
+from ctk.errors import ChannelBroken, UnknownName
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,11 @@ class History:
     current: int | None = None
 
     @property
+    def shown(self) -> State | None:
+        """The state that readers see."""
+        return next((s for s in self.states if s.number == self.current), None)
+
+    @property
     def next_number(self) -> int:
         return 1 + max((s.number for s in self.states), default=0)
 
@@ -72,10 +79,9 @@ class History:
             UnknownName: It is not kept, or it is the current one, or there is none before.
         """
         by_number = {s.number: s for s in self.states}
-        current = by_number.get(self.current) if self.current is not None else None
         kept = f"kept are {_listed(by_number)}" if by_number else "no state is kept"
         if number is None:
-            number = current.before if current else None
+            number = self.shown.before if self.shown else None
             if number is None:
                 raise UnknownName(f"{self.channel} has no state before the one it shows; {kept}", "name one with --to")
         if number not in by_number:
@@ -87,13 +93,52 @@ class History:
         return by_number[number]
 
 
-def load(file: Path, channel: Path) -> History:
-    """The history that a file has; an empty one where there is none that can be read."""
+def load(file: Path, channel: Path) -> History | None:
+    """The history that a file has, None where there is no file.
+
+    Raises:
+        ChannelBroken: The file is damaged. Whoever went on without it would write over states that are kept.
+    """
     try:
-        raw = json.loads(file.read_text(encoding="utf-8"))
-        return History(channel, tuple(State(**s) for s in raw["states"]), raw["current"])
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
-        return History(channel)
+        raw = json.loads(file.read_bytes())
+        found = History(channel, tuple(_state(**state) for state in raw["states"]), raw["current"])
+        if found.current is not None and found.shown is None:
+            raise ValueError(f"it has no state {found.current}, which it says is shown")
+        return found
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ChannelBroken(
+            f"{file} cannot be read: {type(error).__name__}: {error}",
+            f"put it back, or delete it (rm {file}): then the states are listed anew from their folders beside it",
+        ) from None
+
+
+def listed(folder: Path, channel: Path, packages: Callable[[Path], int]) -> History:
+    """The states whose folders lie in a folder, for a channel whose history is lost; which is shown is not known.
+
+    Args:
+        folder: Where they lie, each under its number.
+        channel: Whose they are.
+        packages: Says how many packages the state in a folder has.
+    """
+    found: list[State] = []
+    for place in sorted(numbered(folder), key=lambda place: int(place.name)):
+        made = datetime.fromtimestamp(place.stat().st_mtime, UTC).isoformat(timespec="seconds")
+        found.append(State(int(place.name), found[-1].number if found else None, made, packages(place)))
+    return History(channel, tuple(found))
+
+
+def numbered(folder: Path) -> list[Path]:
+    """The folders of states in a folder, whole or not."""
+    return [place for place in folder.glob("*/") if re.fullmatch("[1-9][0-9]*", place.name)]
+
+
+def _state(number: Any, before: Any, made: Any, packages: Any) -> State:
+    numbers = (number, packages) if before is None else (number, packages, before)
+    if not all(type(value) is int and value >= 0 for value in numbers) or not datetime.fromisoformat(made).tzinfo:
+        raise ValueError(f"{number!r} is no state")
+    return State(number, before, made, packages)
 
 
 def save(history: History, file: Path) -> None:

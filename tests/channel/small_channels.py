@@ -14,6 +14,7 @@ from crafted_packages import Draft
 
 from ctk import channel, sbom
 from ctk.build import Built
+from ctk.digest import file_sha256
 from ctk.lock import Artefact
 from ctk.provenance import Input, Provenance
 
@@ -29,8 +30,8 @@ def build(folder: Path, *drafts: Draft) -> Path:
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     place = folder.with_name(f"{folder.name}-packages") / str(len(list(folder.parent.iterdir())))
-    files = tuple(draft.write(place) for draft in drafts)
-    channel.commit(channel.stage([Built("all", place.name, files, 0.0, False)], folder))
+    sha256 = {f"{file.parent.name}/{file.name}": file_sha256(file) for file in (d.write(place) for d in drafts)}
+    channel.commit(channel.stage([Built("all", place.name, place, sha256, 0.0, False)], folder))
     return folder.resolve()
 
 

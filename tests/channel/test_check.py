@@ -53,13 +53,20 @@ def kinds(channel: Path) -> list[tuple[str, str]]:
 
 
 def edit(www: Path, name: str, change: Callable[[dict[str, Any]], object], file: str = "repodata.json") -> None:
-    """Changes what an index file says, in all of its forms."""
-    path = www / Path(name).parent / file
-    content = json.loads(path.read_bytes())
-    change(content)
-    path.write_text(json.dumps(content))
-    if file == "repodata.json":
-        path.with_name("repodata.json.zst").write_bytes(zstandard.ZstdCompressor().compress(path.read_bytes()))
+    """Changes what an index file says, in all of its forms, and in the state that the history keeps of it."""
+    for place in (www, www / HISTORY / "1"):
+        path = place / Path(name).parent / file
+        if path.exists():
+            content = json.loads(path.read_bytes())
+            change(content)
+            put(path, json.dumps(content).encode())
+
+
+def put(path: Path, content: bytes) -> None:
+    """Writes an index file in all of its forms."""
+    path.write_bytes(content)
+    if path.name == "repodata.json":
+        path.with_name("repodata.json.zst").write_bytes(zstandard.ZstdCompressor().compress(content))
 
 
 def replace_package(www: Path, draft: Draft) -> None:
@@ -89,6 +96,26 @@ def test_what_left_the_index_of_a_published_folder_is_no_orphan(www: Path, tmp_p
     assert found(www) == set()
 
 
+def test_a_run_that_was_killed_is_said_until_the_next_one_ends(
+    www: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers see the new index, and the history does not know of it."""
+    folder, channel = Folder(www, tmp_path), build(tmp_path / "next", sound(digit(1)), sound(digit(4)))
+
+    def dies(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ctk.publishing.folder.save", dies)
+        with pytest.raises(KeyboardInterrupt):
+            folder.publish(channel)
+    said = [p for p in check_channel(www).problems if p.package.endswith("repodata.json")]
+    assert [p.package for p in said] == ["linux-64/repodata.json"]
+    assert said[0].what.endswith("publish again")
+    folder.publish(channel)
+    assert found(www) == set()
+
+
 def test_a_package_that_is_cut_short_or_changed_is_named(www: Path) -> None:
     content = (www / ONE).read_bytes()
     (www / ONE).write_bytes(content[: len(content) // 2])
@@ -107,7 +134,7 @@ def test_a_package_that_is_cut_short_or_changed_is_named(www: Path) -> None:
         ("build_number", 1, "repodata says build_number 1, its index.json 0"),
         ("depends", [], "repodata says depends [], its index.json [digit1]"),
         ("constrains", ["a"], "repodata says constrains [a], its index.json []"),
-        ("track_features", "f", "repodata says track_features [f], its index.json []"),
+        ("track_features", "f", "repodata says track_features 'f', its index.json nothing"),
         ("license", "MIT", "repodata says license 'MIT', its index.json 'LicenseRef-Test'"),
         ("timestamp", 1, "repodata says timestamp 1, its index.json 1700000000000"),
         ("subdir", "win-64", "repodata says subdir 'win-64', its index.json 'linux-64'"),
@@ -143,15 +170,12 @@ def test_a_package_that_was_published_before_it_was_made_is_named(www: Path) -> 
     assert found(www) == {(TWO, "index", what)}
 
 
-@pytest.mark.parametrize(
-    ("record", "what"),
-    [({}, "KeyError"), ({"name": "a", "depends": 7}, "KeyError"), ({"depends": 7, "version": {}}, "KeyError")],
-)
-def test_a_record_that_cannot_be_read_is_named(www: Path, record: Mapping[str, object], what: str) -> None:
+@pytest.mark.parametrize("record", [{}, {"name": "a", "depends": 7}, {"depends": 7, "version": {}}])
+def test_a_record_that_is_none_is_named(www: Path, record: Mapping[str, object]) -> None:
     edit(www, TWO, lambda index: index["packages.conda"].update({Path(TWO).name: record}))
     lines = found(www)
     assert (TWO, "file", "repodata has no sha256 of it") in lines
-    assert any(n == TWO and c == "metadata" and what in text for n, c, text in lines)
+    assert (TWO, "metadata", "repodata says subdir nothing, its index.json 'linux-64'") in lines
 
 
 def test_hashes_in_repodata_are_compared(www: Path) -> None:
@@ -159,7 +183,7 @@ def test_hashes_in_repodata_are_compared(www: Path) -> None:
     edit(www, TWO, lambda index: index["packages.conda"][Path(TWO).name].update(wrong))
     assert kinds(www) == [(TWO, "file")] * 3
     edit(www, TWO, lambda index: index["packages.conda"][Path(TWO).name].update(sha256=7, size="?"))
-    assert kinds(www) == [(TWO, "file")] * 3
+    assert [kind for kind in kinds(www) if kind[0] == TWO] == [(TWO, "file")] * 3
 
 
 def test_run_exports_are_read_again_from_inside(www: Path) -> None:
@@ -179,7 +203,10 @@ def test_run_exports_are_read_again_from_inside(www: Path) -> None:
         ({"share/digit": {"sha256": "0" * 64}}, "share/digit: paths.json says sha256"),
         ({"share/digit": {"size_in_bytes": 9}}, "share/digit: paths.json says 9 bytes, the archive holds 1"),
         ({"share/digit": None}, "share/digit: in the archive, missing in paths.json"),
-        ({"share/other": {"sha256": "0" * 64}}, "share/other: listed in paths.json, missing in the archive"),
+        (
+            {"share/other": {"sha256": "0" * 64, "size_in_bytes": 1}},
+            "share/other: listed in paths.json, missing in the archive",
+        ),
     ],
 )
 def test_a_payload_that_differs_from_its_list_is_named(www: Path, listed: Mapping[str, Any], what: str) -> None:
@@ -293,9 +320,7 @@ def test_a_file_that_is_no_package_is_a_line(www: Path, kind: str) -> None:
     hostile(www / ONE, kind)
     lines = [text for name, check, text in found(www) if (name, check) == (ONE, "file")]
     assert len(lines) == 4
-    assert any(
-        "cannot be read" in line or "holds 0 info-*.tar.zst" in line or "broken metadata" in line for line in lines
-    )
+    assert any("cannot be read" in line or "holds " in line for line in lines)
 
 
 @pytest.mark.parametrize(

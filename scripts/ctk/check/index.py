@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -12,15 +11,19 @@ from typing import Any
 
 import zstandard
 
+from ctk.check.archive import is_one_frame
 from ctk.check.problem import Problem
+from ctk.check.strict import differences, loads
+from ctk.errors import ChannelBroken
 from ctk.platforms import NOARCH
 from ctk.publishing.attesting import SIDECAR
-from ctk.publishing.cleaning import HISTORY, UNUSED, times
+from ctk.publishing.cleaning import HISTORY, STATES, TIMES, UNUSED, moments, read_state
+from ctk.publishing.folder import Folder
 from ctk.publishing.index_files import COMPRESSED, FILES, REPODATA, RUN_EXPORTS, TIME, milliseconds
 
 _LARGEST = 1 << 30  # bytes; no index is as large
 _SIDECAR = re.compile(rf"(.+\.conda){re.escape(SIDECAR)}(\.[0-9a-f]{{64}})?")
-_SECTIONS = ("packages", "packages.conda")
+_SECTION = "packages.conda"
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ def look(channel: Path) -> Seen:
         problems.append(Problem(f"{NOARCH}/{REPODATA}", "index", "is not there; clients refuse a channel without it"))
     problems += _times(channel, records)
     problems += _strays(channel, subdirs, records, exports)
+    problems += _history(channel, records)
     return Seen(records, exports, tuple(problems))
 
 
@@ -67,15 +71,17 @@ class _Reader:
         content = self._json(name)
         if content is None:
             return {}
-        if content.get("info", {}).get("subdir") != self._folder.name:
-            self._note(name, f"is about {content.get('info', {}).get('subdir')!r}, not this subdir")
+        records = content.pop(_SECTION, {})
+        about = {"subdir": self._folder.name, **({"version": 1} if name == RUN_EXPORTS else {})}
+        empty = {"packages": {}, **({"repodata_version": 1, "removed": [], "v3": {}} if name == REPODATA else {})}
+        for key, said, wanted in (*differences(content.pop("info", {}), about), *differences(content, empty)):
+            self._note(name, f"has {said} as {key}, and should have {wanted}")
         found = {}
-        for section in _SECTIONS:
-            for file, value in content.get(section, {}).items():
-                if not isinstance(value, dict) or "/" in file:
-                    self._note(name, f"has an entry for {file!r} that cannot be read")
-                else:
-                    found[f"{self._folder.name}/{file}"] = value
+        for file, value in records.items():
+            if not isinstance(value, dict) or "/" in file:
+                self._note(name, f"has an entry for {file!r} that cannot be read")
+            else:
+                found[f"{self._folder.name}/{file}"] = value
         return found
 
     def _json(self, name: str) -> dict[str, Any] | None:
@@ -83,9 +89,8 @@ class _Reader:
             path = self._folder / name
             if path.stat().st_size > _LARGEST:
                 raise ValueError(f"has {path.stat().st_size} bytes")
-            content = json.loads(path.read_bytes())
-            parts = [content, content.get("info", {}), *(content.get(section, {}) for section in _SECTIONS)]
-            if not all(isinstance(part, dict) for part in parts):
+            content = loads(path.read_bytes())
+            if not all(isinstance(part, dict) for part in (content, content.get("info"), content.get(_SECTION))):
                 raise ValueError("is not shaped like an index")
             return dict(content)
         except FileNotFoundError:
@@ -103,8 +108,11 @@ class _Reader:
             with packed.open("rb") as stream:
                 # One byte more than there should be is enough to see that they differ, whatever it unpacks to.
                 found = zstandard.ZstdDecompressor().stream_reader(stream).read(len(wanted) + 1)
+                whole = is_one_frame(stream, 0, packed.stat().st_size)
             if found != wanted:
                 self._note(COMPRESSED, f"does not unpack to {REPODATA}")
+            elif not whole:
+                self._note(COMPRESSED, "is something else than one frame of zstd")
         except FileNotFoundError:
             self._note(COMPRESSED, "is not there")
         except (zstandard.ZstdError, OSError) as error:
@@ -116,7 +124,7 @@ class _Reader:
 
 def _times(channel: Path, records: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
     """Times of publication (CEP 47) that are none, or not what the history of a published folder says."""
-    noted = times(channel)
+    noted = moments(channel / HISTORY / TIMES)
     for name, record in records.items():
         stated, made = record.get(TIME), record.get("timestamp")
         if stated is not None and type(stated) is not int:
@@ -136,6 +144,9 @@ def _strays(
     for name in sorted(exports.keys() - records.keys()):
         if not (channel / name).is_file():
             yield Problem(name, "orphan", f"{RUN_EXPORTS} names it, and there is no such package")
+    for path in sorted(channel.iterdir()):
+        if not path.is_dir() or (path.name.startswith(".") and path.name != HISTORY):
+            yield Problem(path.name, "orphan", "no channel of ours has it")
     for folder in subdirs:
         for path in sorted(folder.iterdir()):
             name = f"{folder.name}/{path.name}"
@@ -152,13 +163,33 @@ def _strays(
 
 def _waiting(channel: Path) -> set[str]:
     """Packages of a published folder that left its index and stay for a while: its history names them."""
-    found: set[str] = set()
-    for file in (channel / HISTORY).glob(f"*/*/{REPODATA}"):
-        try:
-            content = json.loads(file.read_bytes())
-            found |= {f"{file.parent.name}/{name}" for section in _SECTIONS for name in content.get(section, {})}
-        except (ValueError, AttributeError, OSError):
-            continue
-    with suppress(ValueError, TypeError, OSError):
-        found |= set(json.loads((channel / HISTORY / UNUSED).read_bytes()))
+    found = set(moments(channel / HISTORY / UNUSED))
+    with suppress(ChannelBroken):
+        for state in Folder(channel, channel).history().states:
+            found |= read_state(channel, state).names().keys()
     return found
+
+
+def _history(channel: Path, records: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
+    """An index of a published folder that is not that of the state which its history says is shown."""
+    file = f"{HISTORY}/{STATES}"
+    if not (channel / HISTORY).is_dir():
+        return
+    if not (channel / file).is_file():
+        yield Problem(file, "index", "is not there; publish again, which lists the states anew")
+        return
+    try:
+        state = Folder(channel, channel).history().shown
+        wanted = read_state(channel, state).undated() if state else {}
+    except ChannelBroken as error:
+        yield Problem(file, "index", f"{error.cause}; {error.step}")
+        return
+    seen: dict[str, dict[str, Any]] = {}
+    for name, record in records.items():
+        subdir, _, package = name.partition("/")
+        seen.setdefault(subdir, {})[package] = {key: value for key, value in record.items() if key != TIME}
+    for subdir in sorted(seen.keys() | wanted.keys()):
+        if seen.get(subdir) != wanted.get(subdir):
+            number = state.number if state else "none"
+            what = f"is not that of state {number}, which {file} says is shown: an older one, or a run was killed"
+            yield Problem(f"{subdir}/{REPODATA}", "index", f"{what}; publish again")

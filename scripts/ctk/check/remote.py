@@ -5,22 +5,29 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx2
 
 from ctk.disk import disk_errors
-from ctk.errors import PublishFailed, without_credentials
+from ctk.errors import ChannelBroken, PublishFailed, without_credentials
 from ctk.platforms import NOARCH, PLATFORMS
 from ctk.publishing.attesting import FIELD, SIDECAR
+from ctk.publishing.cleaning import HISTORY, STATES, TIMES
+from ctk.publishing.folder import Folder
 from ctk.publishing.index_files import FILES, REPODATA
 from ctk.retry import describe
+from ctk.scratch import held
 
 _INDEX = 1 << 28  # bytes; an index is smaller
 _SIDECAR = 8 << 20
+_OF_CHANNEL = ("channeldata.json", "notices.json")
+_OTHER_FORMS = (
+    *("repodata_shards.msgpack.zst", "repodata_from_packages.json", "current_repodata.json", "repodata.json.bz2"),
+    *("repodata.json.gz", "repodata.jlap", "repodata_from_packages.json.zst", "current_repodata.json.zst"),
+)
 
 
 @contextmanager
@@ -28,7 +35,8 @@ def mirrored(url: str, beside: Path, jobs: int = 4) -> Iterator[Path]:
     """A folder with everything that the index of a channel names, for as long as the block lasts.
 
     What the server does not have is not in it, and what is larger than the index says is cut off one byte later: the
-    check then says so. Files that the index does not name cannot be seen from outside.
+    check then says so. Files that nobody looks for cannot be seen from outside, nor the history where the server does
+    not hand it out.
 
     Args:
         url: Of the channel; one that needs no key, or has it in the URL.
@@ -39,20 +47,26 @@ def mirrored(url: str, beside: Path, jobs: int = 4) -> Iterator[Path]:
         PublishFailed: The server does not answer.
         NoSpace: The disk is full.
     """
-    beside.mkdir(parents=True, exist_ok=True)
     with (
         disk_errors(beside),
-        TemporaryDirectory(prefix="check-", dir=beside) as made,
+        held(beside / "check") as folder,
         httpx2.Client(follow_redirects=True, timeout=60) as client,
         ThreadPoolExecutor(max(1, jobs)) as pool,
     ):
-        folder = Path(made)
 
         def get(wanted: tuple[str, int]) -> None:
             _download(client, url.rstrip("/"), wanted[0], folder, wanted[1])
 
-        list(pool.map(get, [(f"{subdir}/{name}", _INDEX) for subdir in (NOARCH, *PLATFORMS) for name in FILES]))
-        list(pool.map(get, [wanted for file in folder.glob(f"*/{REPODATA}") for wanted in _named(file)]))
+        subdirs = (NOARCH, *PLATFORMS)
+        index = [f"{subdir}/{name}" for subdir in subdirs for name in FILES]
+        list(pool.map(get, [(name, _INDEX) for name in (*index, f"{HISTORY}/{STATES}", f"{HISTORY}/{TIMES}")]))
+        # That another form of the index is there is enough to know: clients that look for it would not see ours.
+        others = [f"{subdir}/{name}" for subdir in subdirs for name in _OTHER_FORMS]
+        list(pool.map(get, [(name, 0) for name in (*others, *_OF_CHANNEL)]))
+        with suppress(ChannelBroken):
+            if state := Folder(folder, folder).history().shown:
+                list(pool.map(get, [(f"{HISTORY}/{state.number}/{name}", _INDEX) for name in index]))
+        list(pool.map(get, [wanted for file in folder.glob(f"[!.]*/{REPODATA}") for wanted in _named(file)]))
         yield folder
 
 
@@ -78,7 +92,7 @@ def _download(client: Any, url: str, name: str, folder: Path, most: int) -> None
             if answer.status_code in (403, 404):  # object stores say 403 for what they do not have
                 return
             answer.raise_for_status()
-            path.parent.mkdir(exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("wb") as file:
                 for chunk in answer.iter_raw():
                     file.write(chunk[:left])

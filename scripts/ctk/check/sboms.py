@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from ctk import sbom
 from ctk.check.problem import Problem
+from ctk.check.strict import loads
 from ctk.errors import AuditFailed
-from ctk.package import Index, members
+from ctk.package import Index
 
 _LIMIT = 1 << 20  # bytes
 
 
-def check_sbom(path: Path, name: str, index: Index) -> Iterator[Problem]:
+def check_sbom(texts: Mapping[str, bytes], name: str, index: Index) -> Iterator[Problem]:
     """What is wrong with the SBOM of a package.
 
     Args:
-        path: The package.
+        texts: The files under ``info/``.
         name: ``subdir/file``, for messages.
         index: Its ``info/index.json``.
-
-    Raises:
-        AuditFailed: The package cannot be read.
     """
-    texts = {}
-    for member, stream in members(path, "info"):
-        if member.path.startswith(f"{sbom.FOLDER}/") and stream is not None:
-            texts[member.path] = stream.read(_LIMIT + 1)
-    text = texts.pop(sbom.place(index.name), None)
-    yield from (Problem(name, "sbom", f"{other} is none of this package") for other in sorted(texts))
+    place = sbom.place(index.name)
+    text = texts.get(place)
+    for other in sorted(texts):
+        if other.startswith(f"{sbom.FOLDER}/") and other != place:
+            yield Problem(name, "sbom", f"{other} is none of this package")
     if text is None or len(text) > _LIMIT:
         yield Problem(name, "sbom", "there is none" if text is None else f"it has more than {_LIMIT} bytes")
         return
@@ -68,6 +64,7 @@ def _invalid(text: bytes) -> Any:
     from cyclonedx.exception import MissingOptionalDependencyException
 
     try:
+        loads(text)
         found = _validator().validate_str(text.decode(errors="replace"))
     except MissingOptionalDependencyException:
         return None

@@ -11,9 +11,10 @@ from pathlib import Path
 
 from ctk import notes
 from ctk.durable import replace_file
-from ctk.history import History, save
+from ctk.errors import ChannelBroken, PublishFailed
+from ctk.history import History, State, save
 from ctk.publishing.attesting import SIDECAR
-from ctk.publishing.index_files import read_index
+from ctk.publishing.index_files import ChannelIndex, read_index
 
 HISTORY = ".history"
 STATES, NAMES, TIMES, UNUSED = "history.json", "names.json", "published.json", "unused.json"
@@ -48,12 +49,12 @@ def clean(folder: Path, history: History, shown: set[str], keep: Keep, now: date
     kept, used = history.kept(keep.states), set(shown)
     save(kept, folder / HISTORY / STATES)
     numbers = {str(s.number) for s in kept.states}
-    for state in (folder / HISTORY).iterdir():
-        if state.is_dir() and state.name not in numbers:
-            shutil.rmtree(state)
-        elif state.is_dir():
-            used |= read_index(state).names().keys()
-    noted = read_notes(folder / HISTORY / UNUSED)
+    for place in (folder / HISTORY).iterdir():
+        if place.is_dir() and place.name not in numbers:
+            shutil.rmtree(place)
+    for state in kept.states:
+        used |= read_state(folder, state).names().keys()
+    noted = moments(folder / HISTORY / UNUSED)
     there = {f"{p.parent.name}/{p.name}" for p in folder.glob("*/*.conda")}
     unused = {name: noted.get(name, now.isoformat()) for name in sorted(there - used)}
     old = tuple(n for n, since in unused.items() if now - datetime.fromisoformat(since) >= keep.unused)
@@ -65,9 +66,29 @@ def clean(folder: Path, history: History, shown: set[str], keep: Keep, now: date
     return old
 
 
-def times(folder: Path) -> dict[str, str]:
-    """``subdir/file`` -> when it came into the index of a published folder first, as ISO 8601, where that is noted."""
-    found = notes.read(folder / HISTORY / TIMES)
+def read_state(folder: Path, state: State) -> ChannelIndex:
+    """The index of a kept state of a published folder.
+
+    Raises:
+        ChannelBroken: It is not whole.
+    """
+    place = folder / HISTORY / str(state.number)
+    try:
+        index, why = read_index(place), "has lost index files"
+    except PublishFailed as error:
+        index, why = ChannelIndex(), f"cannot be read: {error.cause}"
+    if len(index) != state.packages:
+        raise ChannelBroken(
+            f"state {state.number} of {folder} {why}",
+            f"put {place} back, or delete it with {folder / HISTORY / STATES}: then the other states are listed anew, "
+            "and what readers see is kept",
+        )
+    return index
+
+
+def moments(file: Path) -> dict[str, str]:
+    """Notes that say a moment of packages, ``subdir/file`` -> ISO 8601; those that cannot be read are left out."""
+    found = notes.read(file)
     return {name: text for name, text in found.items() if _is_moment(text)} if isinstance(found, dict) else {}
 
 
@@ -78,12 +99,26 @@ def _is_moment(text: object) -> bool:
         return False
 
 
-def read_notes(file: Path) -> dict[str, str]:
-    """Notes about packages by name; none where there is no file."""
+def read_names(folder: Path) -> dict[str, str]:
+    """The names that a published folder has noted as used -> sha256.
+
+    Raises:
+        ChannelBroken: The note is damaged. Without it a name may get other content.
+    """
+    file = folder / HISTORY / NAMES
     try:
-        return dict(json.loads(file.read_text(encoding="utf-8")))
+        found = json.loads(file.read_bytes())
+        if not isinstance(found, dict) or not all(isinstance(sha256, str) for sha256 in found.values()):
+            raise ValueError("it is no list of names")
+        return found
     except FileNotFoundError:
         return {}
+    except (OSError, ValueError, RecursionError) as error:
+        raise ChannelBroken(
+            f"{file} cannot be read: {type(error).__name__}: {error}",
+            f"put it back from a copy; or delete it (rm {file}): then the names of packages that are still in the "
+            "folder are noted anew, and those of deleted ones may be used again",
+        ) from None
 
 
 def write_notes(file: Path, noted: Mapping[str, str]) -> None:

@@ -26,14 +26,25 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from ctk.audit.scan import file_sha256
+from ctk.digest import file_sha256
 from ctk.disk import disk_errors
-from ctk.durable import copy_file, temporaries
+from ctk.durable import copy_file, make_folder, temporaries
 from ctk.errors import Busy, ChannelBroken, PublishFailed, UnknownName
-from ctk.history import History, State, load, save
+from ctk.history import History, State, listed, load, save
 from ctk.publish import in_order
 from ctk.publishing.attesting import Attester, attach
-from ctk.publishing.cleaning import HISTORY, NAMES, STATES, TIMES, Keep, clean, read_notes, times, write_notes
+from ctk.publishing.cleaning import (
+    HISTORY,
+    NAMES,
+    STATES,
+    TIMES,
+    Keep,
+    clean,
+    moments,
+    read_names,
+    read_state,
+    write_notes,
+)
 from ctk.publishing.index_files import FILES, ChannelIndex, put_in_place, read_index, shows, write_index
 from ctk.publishing.names import clashes, refuse
 
@@ -76,15 +87,25 @@ class Folder:
     now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC), repr=False)
 
     def history(self) -> History:
-        return load(self.path / HISTORY / STATES, self.path)
+        """Its states; as their folders and what readers see tell them, where the file is lost.
 
-    def index(self, state: int | None) -> ChannelIndex:
+        Raises:
+            ChannelBroken: The file is damaged, or it is lost and a state is not whole.
+        """
+        found = load(self.path / HISTORY / STATES, self.path)
+        if found is None:
+            found, seen = listed(self.path / HISTORY, self.path, lambda place: len(read_index(place))), self._visible()
+            same = [s for s in found.states if read_state(self.path, s).undated() == seen.undated()]
+            found = replace(found, current=same[-1].number if same else None)
+        return found
+
+    def index(self, state: State | None) -> ChannelIndex:
         """The index of a kept state."""
-        return ChannelIndex() if state is None else self._state(state).dated(self.times())
+        return ChannelIndex() if state is None else read_state(self.path, state).dated(self.times())
 
     def names(self) -> dict[str, str]:
         """Every name that was ever used -> sha256; what a killed run left without noting it is read."""
-        noted = read_notes(self.path / HISTORY / NAMES)
+        noted = read_names(self.path)
         indexed = self._visible().names()
         there = {f"{p.parent.name}/{p.name}" for p in self.path.glob("*/*.conda") if not p.name.startswith(".")}
         unknown = there - noted.keys() - indexed.keys()
@@ -96,12 +117,12 @@ class Folder:
         As noted; else as the index says it, where a run was killed before it noted that; else, of what was published
         before times were noted, when the oldest kept state that names it was made.
         """
-        noted, visible = times(self.path), self._visible()
+        noted, visible = moments(self.path / HISTORY / TIMES), self._visible()
         if noted and visible.names().keys() <= noted.keys():
             return noted
         found: dict[str, str] = {}
         for state in self.history().states:
-            index = self._state(state.number)
+            index = read_state(self.path, state)
             found = {**dict.fromkeys(index.names(), state.made), **index.times(), **found}
         return {**found, **visible.times(), **noted}
 
@@ -131,7 +152,7 @@ class Folder:
         ours = read_index(channel)
         with self._held():
             history = self._adopted(self.history())
-            before, names = self.index(history.current), self.names()
+            before, names = self.index(history.shown), self.names()
             taken = {clash.file for clash in clashes(ours.names(), names)}
             if not skip_taken:
                 refuse(clashes(ours.names(), names), str(self.path), self.recipes)
@@ -174,24 +195,21 @@ class Folder:
         with self._held():
             history = self.history()
             state = history.target(number)
-            index = self.index(state.number)
+            index = self.index(state)
             gone = [name for name in index.names() if not (self.path / name).is_file()]
-            if gone or len(index) != state.packages:
-                what = f"lacks {', '.join(gone)}" if gone else "has lost index files"
+            if gone:
                 raise ChannelBroken(
-                    f"state {state.number} of {self.path} {what}", "return to another state, or publish again"
+                    f"state {state.number} of {self.path} lacks {', '.join(gone)}",
+                    "return to another state, or publish again",
                 )
             self._show(index)
             save(replace(history, current=state.number), self.path / HISTORY / STATES)
             return state
 
-    def _state(self, number: int) -> ChannelIndex:
-        return read_index(self.path / HISTORY / str(number))
-
     @contextmanager
     def _held(self) -> Iterator[None]:
         with disk_errors(self.path):
-            (self.path / HISTORY).mkdir(parents=True, exist_ok=True)
+            make_folder(self.path / HISTORY)
             lock = FileLock(self.path / HISTORY / "lock")
             try:
                 lock.acquire(timeout=0)
@@ -209,8 +227,8 @@ class Folder:
 
     def _adopted(self, history: History) -> History:
         """The history of a folder that had an index before anything was published into it: that is its first state."""
-        found = read_index(self.path)
-        return self._new_state(history, found) if history.current is None and len(found) else history
+        found = read_index(self.path) if history.current is None else ChannelIndex()
+        return self._new_state(history, found) if len(found) else history
 
     def _new_state(self, history: History, index: ChannelIndex) -> History:
         folder = self.path / HISTORY / str(history.next_number)
@@ -224,7 +242,7 @@ class Folder:
         target = self.path / name
         if target.exists():
             return False
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(target.parent)
         if not source.is_file() or not copy_file(source, target, sha256):
             raise PublishFailed(
                 f"{source} is not the package that its index names", "run `ctk build` again, then publish again"

@@ -11,7 +11,7 @@ from typing import Any
 
 import zstandard
 
-from ctk.durable import replace_file
+from ctk.durable import make_folder, replace_file
 from ctk.errors import PublishFailed
 from ctk.platforms import NOARCH
 
@@ -65,6 +65,14 @@ class ChannelIndex:
         }
         return ChannelIndex(records, self.run_exports)
 
+    def undated(self) -> dict[str, dict[str, Any]]:
+        """Subdir -> its records without those times, where it has any: what two indexes of one state have in common."""
+        return {
+            subdir: {file: {k: v for k, v in record.items() if k != TIME} for file, record in files.items()}
+            for subdir, files in self.records.items()
+            if files
+        }
+
     def __or__(self, newer: ChannelIndex) -> ChannelIndex:
         """Both; where both have a package, the record of `self`: it may name attestations that the other does not."""
         return ChannelIndex(_both(self.records, newer.records), _both(self.run_exports, newer.run_exports))
@@ -111,7 +119,7 @@ def _packages(file: Path) -> dict[str, Any]:
                 if not isinstance(record["sha256"], str):
                     raise TypeError("a sha256 that is no text")
         return found
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise PublishFailed(
             f"{file} is no index of a channel: {type(error).__name__}: {error}", "run `ctk build` first"
         ) from None
@@ -119,7 +127,7 @@ def _packages(file: Path) -> dict[str, Any]:
 
 def write_index(index: ChannelIndex, channel: Path, subdir: str, files: tuple[str, ...]) -> None:
     """Puts index files of one subdir in place, in the order given, each by one rename."""
-    (channel / subdir).mkdir(parents=True, exist_ok=True)
+    make_folder(channel / subdir)
     for name in files:
         replace_file(channel / subdir / name, _content(index, subdir, name))
 
