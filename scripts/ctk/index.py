@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from email.message import Message
@@ -17,13 +18,13 @@ from typing import BinaryIO, cast
 
 import httpx2
 from packaging.utils import canonicalize_name
-from unearth import PackageFinder
+from packaging.version import Version
 from unearth.utils import url_to_path
 
 from ctk import inside
-from ctk.artefact.record import LONGEST
+from ctk.artefact.archives import LONGEST
 from ctk.errors import HashMismatch, IndexUnavailable, NotPublished
-from ctk.index_client import Pages, open_client
+from ctk.index_client import Pages, Source, open_client
 from ctk.index_file import IndexFile, Wanted, each_once, offered
 from ctk.pip_config import IndexSettings, pip_settings
 from ctk.remote_file import RemoteFile
@@ -33,7 +34,9 @@ __all__ = ["Index", "IndexFile", "IndexSettings", "Interrupted", "Retry", "pip_s
 
 _WHOLE = 2_000_000  # bytes up to which reading a wheel whole, and checking it, beats several requests for its parts
 _MOST = 2 << 30  # bytes that are ever held in memory: a wheel, from a server that gives no parts of it
+_LARGEST = 1 << 40  # bytes of a file, as locks have it
 _DIGITS = 18  # of a length
+_ASK = "run the same command again; if it stays, ask whoever runs the index"
 _NO_SUCH_RANGE = 416  # with the size of the file in Content-Range
 _IDENTITY = {"Accept-Encoding": "identity"}  # lengths and offsets are those of the file
 
@@ -49,7 +52,7 @@ class Index:
     def __init__(self, settings: IndexSettings | None = None, retry: Retry | None = None) -> None:
         self.settings = settings if settings is not None else pip_settings()
         self.retry = retry if retry is not None else Retry(attempts=self.settings.retries + 1)
-        self._client = open_client(self.settings)
+        self._client = open_client(self.settings, self.retry.clock)
         self._found: dict[str, tuple[IndexFile, ...]] = {}
         self._sizes: dict[str, int] = {}
         self._lock = Lock()
@@ -115,7 +118,11 @@ class Index:
             return self._sizes.setdefault(file.url, size)
 
     def sha256(self, file: IndexFile) -> str:
-        """The hash that the index states, or that of the content where it states none."""
+        """The hash that the index states, or that of the content where it states none.
+
+        Raises:
+            HashMismatch: When the index states one that no content has.
+        """
 
         def read() -> str:
             digest = hashlib.sha256()
@@ -124,7 +131,13 @@ class Index:
                     digest.update(chunk)
             return digest.hexdigest()
 
-        return file.sha256 or self.retry.run(read)
+        if file.sha256 is None:
+            return self.retry.run(read)
+        if not re.fullmatch("[0-9a-f]{64}", file.sha256):
+            raise HashMismatch(
+                f"{file.distribution}: the index states no sha256 of {file.file}, but {file.sha256!r}", _ASK
+            )
+        return file.sha256
 
     def metadata(self, file: IndexFile) -> Message:
         """The METADATA of a wheel: the index's copy if it has one, else read out of the wheel.
@@ -138,7 +151,10 @@ class Index:
         else:
             with self.opened(file) as wheel, inside.members(wheel, file.file) as found:
                 text = inside.metadata_of(found, file.file).text()
-        return BytesParser().parsebytes(text, headersonly=True)
+        message = BytesParser().parsebytes(text, headersonly=True)
+        if not message["Name"]:
+            raise IndexUnavailable(f"{file.distribution}: what the index has for METADATA of {file.file} is none", _ASK)
+        return message
 
     def uploaded(self, file: IndexFile) -> int:
         """When a file was uploaded, in seconds since 1970; its newest member's time where the index does not say.
@@ -174,13 +190,13 @@ class Index:
         Raises:
             HashMismatch: When it is not what the index states.
         """
-        content = self._read(file, file.url, _MOST)
+        content = self._read(file, file.url, min(self.size(file), _MOST))
         found = hashlib.sha256(content).hexdigest()
         if file.sha256 and found != file.sha256:
             raise HashMismatch(
                 f"{file.distribution}: {file.file} is not what the index says:\n"
                 f"  stated {file.sha256}\n  read   {found}",
-                "run the same command again; if it stays, ask whoever runs the index",
+                _ASK,
             )
         return content
 
@@ -190,7 +206,7 @@ class Index:
         def read() -> bytes | None:
             headers = _IDENTITY | {"Range": f"bytes={start}-{start + length - 1}"}
             with self._open(file, file.url, headers) as answer:
-                return b"".join(_chunks(answer, file)) if answer.status_code == 206 else None
+                return b"".join(_chunks(answer, file, length)) if answer.status_code == 206 else None
 
         return self.retry.run(read)
 
@@ -221,39 +237,34 @@ class Index:
             return total if total is not None else sum(map(len, chunks))
 
     def _listed(self, name: str) -> list[IndexFile]:
+        pages = Pages(self._client, self.retry, name)
+        places = [*({"index_urls": [url]} for url in self.settings.index_urls)]
+        places += [*({"find_links": [url]} for url in self.settings.find_links)]
         try:
-            return [offered(name, p) for p in self._finder(name).find_all_packages(name, allow_yanked=True)]
+            # Its answers are httpx2's own, as those of unearth's client are: neither fits unearth's protocol.
+            sources = [Source(pages, **place) for place in places]  # type: ignore[arg-type]
+            found = [p for source in sources for p in source.find_all_packages(name, allow_yanked=True)]
+            found.sort(key=lambda p: (not p.link.is_yanked, Version(p.version or "0")), reverse=True)
+            return [offered(name, p) for p in found]
         # unearth takes a page's form for granted.
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        except (
+            ArithmeticError,
+            AssertionError,
+            AttributeError,
+            LookupError,
+            RecursionError,
+            TypeError,
+            ValueError,
+        ) as error:
             raise IndexUnavailable(
                 f"the package index's page of {name} cannot be read: {describe(error)}",
                 "ask whoever runs the index; `pip download` fails with it too",
             ) from error
 
-    def _finder(self, name: str) -> PackageFinder:
-        finder = PackageFinder(
-            # Its answers are httpx2's own, as those of unearth's client are: neither fits unearth's protocol.
-            Pages(self._client, self.retry, name),  # type: ignore[arg-type]
-            index_urls=self.settings.index_urls,
-            find_links=self.settings.find_links,
-            ignore_compatibility=True,
-        )
-        if self.settings.no_index and not self.settings.find_links:
-            finder.sources.clear()  # without any source it falls back to the default index
-        return finder
-
     def _read(self, file: IndexFile, url: str, most: int) -> bytes:
         def read() -> bytes:
             with self._open(file, url, _IDENTITY) as answer:
-                parts, size = [], 0
-                for part in _chunks(answer, file):
-                    parts.append(part)
-                    size += len(part)
-                    if size > most:
-                        raise IndexUnavailable(
-                            f"{file.distribution}: {file.file} does not end: {size} bytes came", STEP
-                        )
-                return b"".join(parts)
+                return b"".join(_chunks(answer, file, most))
 
         return self.retry.run(read)
 
@@ -267,7 +278,7 @@ class Index:
             if answer.status_code in (404, 410):
                 raise NotPublished(
                     f"{file.distribution}: the index lists {file.file} but does not have it",
-                    "run the same command again; if it stays, ask whoever runs the index",
+                    _ASK,
                 )
             if answer.status_code not in (200, 206, *((_NO_SUCH_RANGE,) if "Range" in headers else ())):
                 raise IndexUnavailable(
@@ -287,8 +298,13 @@ def _total(answer: httpx2.Response) -> int | None:
     return int(total[:_DIGITS]) if total.isdecimal() else None
 
 
-def _chunks(answer: httpx2.Response, file: IndexFile) -> Iterator[bytes]:
+def _chunks(answer: httpx2.Response, file: IndexFile, most: int = _LARGEST) -> Iterator[bytes]:
+    size = 0
     try:
-        yield from answer.iter_bytes()
+        for chunk in answer.iter_raw():
+            size += len(chunk)
+            if size > most:
+                raise IndexUnavailable(f"{file.distribution}: {file.file} does not end: {size} bytes came", STEP)
+            yield chunk
     except httpx2.RequestError as error:
         raise Interrupted(f"{file.distribution}: {file.file} broke off: {describe(error)}", STEP) from error

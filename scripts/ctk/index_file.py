@@ -58,12 +58,13 @@ def offered(name: str, package: Package) -> IndexFile:
     """A file of a distribution as unearth read it from the index's page."""
     link = package.link
     hashes = link.hashes or ({link.hash_name: link.hash} if link.hash_name and link.hash else {})
+    sha256 = hashes.get("sha256")
     copy = link.dist_info_link
     return IndexFile(
         distribution=name,
         version=package.version or "",
         file=link.filename,
-        sha256=hashes.get("sha256"),
+        sha256=str(sha256).lower() if sha256 else None,  # as pip: any case, and what is no hash fits no content
         url=link.url_without_fragment,
         yanked=link.is_yanked,
         requires_python=link.requires_python,

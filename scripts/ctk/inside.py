@@ -13,7 +13,7 @@ from functools import partial
 from typing import BinaryIO
 
 from ctk import upload_time
-from ctk.artefact import tars, zips
+from ctk.artefact.archives import Refused, open_tar, open_zip
 from ctk.errors import MeasureFailed
 
 _LONGEST = 4 << 20  # bytes of a text: METADATA and licences are far below it
@@ -62,22 +62,16 @@ def members(stream: BinaryIO, name: str) -> Iterator[tuple[Member, ...]]:
     """
     try:
         if name.endswith((".whl", ".zip")):
-            with zips.open_zip(stream) as archive:
+            with open_zip(stream) as archive:
                 infos = [i for i in archive.infolist() if not i.is_dir()]
-                yield tuple(
-                    Member(i.filename, _zip_time(i), i.file_size, partial(_zip_content, stream, i)) for i in infos
-                )
+                yield tuple(Member(i.filename, _zip_time(i), i.file_size, partial(archive.read, i)) for i in infos)
         else:
-            with (
-                tars.expanded(stream) as plain,
-                tarfile.open(fileobj=plain, mode="r:", tarinfo=tars.ShortHeaders) as archive,
-            ):
-                found = [m for m in archive if m.isfile()]
+            with open_tar(stream) as tar:
+                files = [m for m in tar.getmembers() if m.isfile()]
                 yield tuple(
-                    Member(m.name, upload_time.clamped(m.mtime), m.size, partial(_tar_content, archive, m))
-                    for m in found
+                    Member(m.name, upload_time.clamped(m.mtime), m.size, partial(_tar_content, tar, m)) for m in files
                 )
-    except (zips.Refused, tarfile.TarError, EOFError, OSError, ValueError, OverflowError) as error:
+    except Refused as error:
         raise MeasureFailed(f"{name} cannot be read: {error}", _STEP) from error
 
 
@@ -104,12 +98,6 @@ def _zip_time(info: zipfile.ZipInfo) -> int:
         return upload_time.seconds(datetime(*info.date_time, tzinfo=UTC))
     except ValueError:  # a month 0, as some tools write for "no time"
         return upload_time.EARLIEST
-
-
-def _zip_content(stream: BinaryIO, info: zipfile.ZipInfo) -> bytes:
-    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise zips.Refused(info.filename, "is compressed in a way that wheels are not")
-    return b"".join(zips.unpacked(stream, info))
 
 
 def _tar_content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:

@@ -41,6 +41,8 @@ class RemoteFile(io.RawIOBase):
         while self._position < end:
             number, inside = divmod(self._position, BLOCK)
             part = self._block(number)[inside : inside + end - self._position]
+            if not part:
+                raise EOFError(f"it ends before byte {self._position} of the {self._size} that the index states")
             parts.append(part)
             self._position += len(part)
         return b"".join(parts)
@@ -51,7 +53,7 @@ class RemoteFile(io.RawIOBase):
             block = self._part(start, min(BLOCK, self._size - start))
             if block is None:  # a server without ranges: the whole file, once
                 whole = self._whole()
-                self._blocks = {i: whole[i * BLOCK : (i + 1) * BLOCK] for i in range(self._size // BLOCK + 1)}
+                self._blocks = {i: whole[i * BLOCK : (i + 1) * BLOCK] for i in range(len(whole) // BLOCK + 1)}
             else:
                 self._blocks[number] = block
-        return self._blocks[number]
+        return self._blocks.get(number, b"")

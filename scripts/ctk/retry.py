@@ -15,6 +15,7 @@ from ctk.errors import IndexUnavailable, without_credentials
 
 T = TypeVar("T")
 STEP = "check the network and what `pip config list` says, then run the same command again; what was fetched stays"
+_NO_WAY = (httpx2.InvalidURL, httpx2.UnsupportedProtocol, httpx2.TooManyRedirects, OSError, ValueError)
 _LONGEST = 60.0  # seconds; a server may ask for more, a person waits for less
 
 
@@ -30,11 +31,13 @@ class Retry:
         attempts: Tries in all.
         delay: Seconds before the second try; each further wait is twice as long.
         sleep: What waits; tests replace it.
+        clock: Seconds, to see who is too slow; tests replace it.
     """
 
     attempts: int = 6
     delay: float = 0.5
     sleep: Callable[[float], None] = field(default=time.sleep, repr=False)
+    clock: Callable[[], float] = field(default=time.monotonic, repr=False)
 
     def send(self, what: str, request: Callable[[], httpx2.Response]) -> httpx2.Response:
         """An answer that is neither 429 nor 5xx.
@@ -44,13 +47,17 @@ class Retry:
             request: Sends it once.
 
         Raises:
-            IndexUnavailable: After the last try.
+            IndexUnavailable: After the last try; at once where the address is none.
         """
         reason = ""
         for attempt in range(self.attempts):
             asked = 0.0
             try:
                 answer = request()
+            except _NO_WAY as error:  # nor is there one at the next try
+                raise IndexUnavailable(
+                    f"the package index gives no way to {what}: {describe(error)}", "ask whoever runs the index"
+                ) from error
             except httpx2.RequestError as error:
                 reason = describe(error)
             else:

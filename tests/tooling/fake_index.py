@@ -14,11 +14,12 @@ import os
 import re
 import time
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
+from typing import IO, Any
 
 import pytest
 
@@ -40,7 +41,10 @@ class Fault:
         length: State this Content-Length, whatever is sent.
         drop: Hang up without an answer.
         loop: Redirect to the same address.
-        content: Send this instead of the file.
+        content: Send this instead of the file, the page or the copy of METADATA.
+        headers: Say this, whatever is sent.
+        drip: Called before each piece of an answer, its head included.
+        piece: Bytes of one.
     """
 
     match: str = ""
@@ -54,6 +58,9 @@ class Fault:
     drop: bool = False
     loop: bool = False
     content: bytes | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    drip: Callable[[], object] | None = None
+    piece: int = 1
 
 
 @dataclass(frozen=True)
@@ -191,6 +198,22 @@ def configure_pip(monkeypatch: pytest.MonkeyPatch, index: FakeIndex, **settings:
         monkeypatch.setenv(f"PIP_{name.upper()}", value)
 
 
+class Dripping(io.RawIOBase):
+    """What is written goes on in pieces, each when it may."""
+
+    def __init__(self, to: IO[bytes], may: Callable[[], object], piece: int) -> None:
+        self._to, self._may, self._piece = to, may, piece
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        for start in range(0, len(data), self._piece):
+            self._may()
+            self._to.write(data[start : start + self._piece])
+        return len(data)
+
+
 class _Handler(BaseHTTPRequestHandler):
     """One request. HTTP/1.0: each answer closes its connection, so that nothing is left open."""
 
@@ -215,7 +238,8 @@ class _Handler(BaseHTTPRequestHandler):
         if fault.drop:
             return
         if fault.status:
-            self._send(fault.status, b"no", body, {"Retry-After": fault.retry_after} if fault.retry_after else {})
+            asked = {"Retry-After": fault.retry_after} if fault.retry_after else {}
+            self._send(fault.status, b"no", body, asked | dict(fault.headers))
         elif fault.loop:
             self._send(302, b"", body, {"Location": self.path})
         elif state.password and not authorization:
@@ -230,15 +254,15 @@ class _Handler(BaseHTTPRequestHandler):
         files = {file: content for project in self.state.projects.values() for file, content in project.items()}
         if kind == "simple" and rest in self.state.projects:
             content, kind = self._page(rest)
-            self._send(200, content, body, {"Content-Type": kind}, fault)
+            self._send(200, content if fault.content is None else fault.content, body, {"Content-Type": kind}, fault)
         elif kind == "files" and rest in files:
             self._send_file(files[rest] if fault.content is None else fault.content, body, fault)
         elif kind == "files" and rest.removesuffix(".metadata") in files and self.state.metadata_copies:
             with zipfile.ZipFile(io.BytesIO(files[rest.removesuffix(".metadata")])) as archive:
                 name = next(n for n in archive.namelist() if n.endswith("/METADATA"))
-                self._send(200, archive.read(name), body, {}, fault)
+                self._send(200, archive.read(name) if fault.content is None else fault.content, body, {}, fault)
         else:
-            self._send(404, b"not here", body, {})
+            self._send(404, b"not here", body, {}, fault)
 
     def _page(self, project: str) -> tuple[bytes, str]:
         state = self.state
@@ -285,12 +309,14 @@ class _Handler(BaseHTTPRequestHandler):
         self, status: int, content: bytes, body: bool, headers: Mapping[str, str], fault: Fault | None = None
     ) -> None:
         fault = fault or Fault()
+        if fault.drip:
+            self.wfile = Dripping(self.wfile, fault.drip, fault.piece)
         self.send_response(status)
-        for name, value in {"Content-Type": "application/octet-stream", **headers}.items():
+        for name, value in {"Content-Type": "application/octet-stream", **headers, **fault.headers}.items():
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(content) if fault.length is None else fault.length))
-        self.end_headers()
         try:
+            self.end_headers()
             if body:
                 content = content if fault.truncate is None else content[: fault.truncate]
                 half = len(content) // 2 if fault.pause else 0
