@@ -29,6 +29,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from ctk import compilers, interpreter, requirements, wheels
+from ctk.digest import holds
 from ctk.disk import disk_errors
 from ctk.errors import BuildFailed, NotPublished
 from ctk.fetch import stored
@@ -165,7 +166,7 @@ def _own_artefacts(workspace: Workspace) -> list[Artefact]:
     try:
         known = json.loads(note.read_text())
         artefacts = [Artefact(**entry) for entry in known["artefacts"]]
-        if known["state"] == state and all(stored(a, workspace).exists() for a in artefacts):
+        if known["state"] == state and all(holds(stored(a, workspace), a.sha256) for a in artefacts):
             return artefacts
     except (OSError, ValueError, KeyError, TypeError):
         pass

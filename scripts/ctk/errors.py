@@ -65,7 +65,7 @@ class LockError(CtkError):
 
 
 class IndexUnavailable(CtkError):
-    """The package index did not answer, or answered with an error, after every retry."""
+    """The package index did not answer, or answered with an error after every retry, or with what is no answer."""
 
     exit_code = 5
 

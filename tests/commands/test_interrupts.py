@@ -25,7 +25,6 @@ from world import NEW, OLD, Fault, World, ctk
 from world import command as command_line
 
 from ctk.errors import Stopped
-from ctk.interrupt import is_cause_of
 
 pytest_plugins = ["command_fixtures"]
 
@@ -173,58 +172,23 @@ def test_an_interrupt_while_modules_are_imported_is_no_traceback(seconds: float)
     assert "Traceback" not in out + err
 
 
-def test_an_interrupt_in_a_finalizer_is_no_traceback_and_other_errors_there_are() -> None:
-    code = """
-from ctk import interrupt
+def test_a_main_thread_that_takes_no_notice_is_ended_and_its_temporary_files_go(tmp_path: Path) -> None:
+    (tmp_path / "recipes").mkdir()
+    code = f"""
+import tempfile, threading
+from pathlib import Path
+from ctk import interrupt, scratch
+from ctk.paths import Workspace
+scratch.use(Workspace(Path({str(tmp_path)!r})))
 interrupt.install()
-class Thing:
-    def __init__(self, error):
-        self.error = error
-    def __del__(self):
-        raise self.error
-Thing(KeyboardInterrupt())
-Thing(ValueError("told"))
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
-    assert "KeyboardInterrupt" not in done.stderr
-    assert "ValueError: told" in done.stderr
-
-
-def test_an_error_that_an_interrupt_became_is_known_as_such() -> None:
-    try:
-        try:
-            raise KeyboardInterrupt
-        except KeyboardInterrupt as error:
-            raise RuntimeError("Error calling __set_name__") from error
-    except RuntimeError as made:
-        assert is_cause_of(made)
-    assert not is_cause_of(RuntimeError("of its own"))
-
-
-def test_a_second_interrupt_ends_it_at_once() -> None:
-    """The command is one that waits for a thread, and takes no notice of an interrupt."""
-    code = """
-import threading, time
-from ctk import interrupt
-interrupt.GRACE = 60
-interrupt.install()
-hold = threading.Event()
-word = "begun"
+open(tempfile.mkdtemp() + "/file", "w").close()
+print("begun", flush=True)
 while True:
-    try:
-        print(word, flush=True)
-        hold.wait()
-    except KeyboardInterrupt:
-        word = "heard"
+    threading.Event().wait()
 """
     run = subprocess.Popen(
         [sys.executable, "-c", code],
+        env={name: value for name, value in os.environ.items() if name != "TMPDIR"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -232,49 +196,7 @@ while True:
     )
     assert run.stdout is not None
     assert run.stdout.readline() == "begun\n"
-    run.send_signal(signal.SIGINT)
-    assert run.stdout.readline() == "heard\n"
-    assert run.poll() is None
-    run.send_signal(signal.SIGINT)
-    err = run.communicate(timeout=PATIENCE)[1]
-    assert run.returncode == Stopped.exit_code
-    assert "stopped" in err
-
-
-HALF_MADE = {
-    "a folder": "thing = tempfile.TemporaryDirectory.__new__(tempfile.TemporaryDirectory)",
-    "a file": "thing = tempfile._TemporaryFileWrapper.__new__(tempfile._TemporaryFileWrapper)",
-    "gone": "made = tempfile.TemporaryDirectory(); thing = weakref.proxy(made); made.cleanup(); del made",
-    "no place for any": "interrupt.gettempdir = lambda: 1 / 0",
-}
-
-
-@pytest.mark.parametrize("what", HALF_MADE)
-def test_temporary_files_in_any_state_do_not_keep_it_from_ending(what: str, tmp_path: Path) -> None:
-    """A thread may be about to make one; the main thread here takes no notice of an interrupt."""
-    code = f"""
-import tempfile, threading, weakref
-from ctk import interrupt
-{HALF_MADE[what]}
-interrupt.install()
-whole = tempfile.NamedTemporaryFile()
-while True:
-    try:
-        print(whole.name, flush=True)
-        threading.Event().wait()
-    except KeyboardInterrupt:
-        pass
-"""
-    run = subprocess.Popen(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
-    assert run.stdout is not None
-    whole = Path(run.stdout.readline().strip())
+    assert len(list(tmp_path.rglob("file"))) == 1
     run.send_signal(signal.SIGINT)
     try:
         err = run.communicate(timeout=PATIENCE)[1]
@@ -282,8 +204,7 @@ while True:
         run.kill()
     assert run.returncode == Stopped.exit_code, err
     assert err == "\nstopped; what was finished is kept\n"
-    assert not whole.exists() or what == "no place for any"
-    whole.unlink(missing_ok=True)
+    assert list((tmp_path / ".cache").iterdir()) == []
 
 
 def test_what_a_started_process_has_started_ends_as_well(tmp_path: Path) -> None:
@@ -295,10 +216,7 @@ inner = "import subprocess, sys, time; subprocess.Popen(['sleep', '600']); print
 child = subprocess.Popen([sys.executable, "-c", inner], stdout=subprocess.PIPE)
 child.stdout.readline()
 open({str(tmp_path / "file")!r}, "w").close()
-try:
-    child.wait()
-except KeyboardInterrupt:
-    interrupt.end()
+child.wait()
 """
     run = subprocess.Popen(
         [sys.executable, "-c", code],

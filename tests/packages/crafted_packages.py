@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import tarfile
 import zipfile
@@ -70,7 +69,7 @@ class Draft:
         path = folder / (self.file_name or f"{stem}.conda")
         with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
             for name, content in {
-                "metadata.json": json.dumps({"conda_pkg_format_version": 2}).encode(),
+                "metadata.json": b'{"conda_pkg_format_version":2}',
                 f"pkg-{stem}.tar.zst": _tar(self.files, self.links),
                 f"info-{stem}.tar.zst": _tar({f"info/{name}": text for name, text in info.items()}, {}),
             }.items():
@@ -113,17 +112,17 @@ class Draft:
 
 
 def _tar(files: Mapping[str, bytes], links: Mapping[str, str]) -> bytes:
-    plain = io.BytesIO()
-    with tarfile.open(fileobj=plain, mode="w", format=tarfile.GNU_FORMAT) as tar:
-        for path, content in files.items():
-            entry = tarfile.TarInfo(path)
-            entry.size = len(content)
-            tar.addfile(entry, io.BytesIO(content))
-        for path, target in links.items():
-            entry = tarfile.TarInfo(path)
-            entry.type, entry.linkname = tarfile.SYMTYPE, target
-            tar.addfile(entry)
-    return zstandard.ZstdCompressor(level=1).compress(plain.getvalue())
+    """Compressed, in the form in which `ctk.building.archive` writes it."""
+    plain = b""
+    for path, content in files.items():
+        entry = tarfile.TarInfo(path)
+        entry.size, entry.mtime = len(content), STAMP // 1000
+        plain += entry.tobuf(tarfile.GNU_FORMAT) + content + bytes(-len(content) % tarfile.BLOCKSIZE)
+    for path, target in links.items():
+        entry = tarfile.TarInfo(path)
+        entry.type, entry.linkname, entry.mode, entry.mtime = tarfile.SYMTYPE, target, 0o777, STAMP // 1000
+        plain += entry.tobuf(tarfile.GNU_FORMAT)
+    return zstandard.ZstdCompressor(level=1).compress(plain + bytes(2 * tarfile.BLOCKSIZE))
 
 
 GLIBC = {"libc.so.6": ["GLIBC_2.2.5", "GLIBC_2.17"]}

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from ctk.audit import ScanCache, audit_package, audit_packages
 from ctk.audit import run as running
 from ctk.audit.cache import dump_scan, load_scan, scan_key
-from ctk.audit.scan import file_sha256, scan_package
+from ctk.audit.scan import scan_package
 from ctk.audit.search import Search, outermost
+from ctk.digest import file_sha256
 from ctk.errors import UnknownName
 
 NEEDLE = b"/srv/here"

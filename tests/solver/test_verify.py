@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -451,6 +452,8 @@ def test_a_stopped_run_shows_what_it_has(content: channels.Repodata, tmp_path: P
         first = process.stderr.readline()  # the first line of progress: solving has begun
         assert "scenarios " in first
         process.send_signal(signal.SIGINT)
+        time.sleep(0.05)
+        process.send_signal(signal.SIGINT)  # as impatient people do
         out, err = process.communicate(timeout=60)
     finally:
         process.kill()

@@ -80,4 +80,4 @@ def refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
 
 
 def left_in(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir()}
+    return {path.name for path in folder.glob("*")}

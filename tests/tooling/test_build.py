@@ -13,6 +13,7 @@ import zstandard
 from tiny import tiny_checkout, tiny_plan
 
 from ctk import build, fetch
+from ctk.errors import NotReady
 from ctk.index import Index
 from ctk.paths import Workspace
 
@@ -143,3 +144,18 @@ def test_taking_the_paths_out_leaves_the_payload_and_the_hashes_as_they_were(che
         greeting = tar.extractfile("share/hello/greeting.txt").read()  # type: ignore[union-attr]
     assert greeting == b"hello\n"
     assert hashlib.sha256(greeting).hexdigest().encode() in info_files(package)["info/paths.json"]
+
+
+@pytest.mark.parametrize("name", ["a ${{ x }}", "a $(touch here)", "a `b`", 'a "b'])
+def test_a_path_that_a_shell_would_not_read_as_text_is_refused(name: str, tmp_path: Path) -> None:
+    """rattler-build writes it into a script between double quotes."""
+    workspace = tiny_checkout(tmp_path / name)
+    fetch.fetch(tiny_plan(workspace).artefacts, workspace, Index)
+    with pytest.raises(NotReady, match=r"path has .* in it"):
+        build.run(tiny_plan(workspace), workspace)
+
+
+def test_a_path_with_other_signs_builds(tmp_path: Path) -> None:
+    workspace = tiny_checkout(tmp_path / "a 'b' {c} ü; & #")
+    fetch.fetch(tiny_plan(workspace).artefacts, workspace, Index)
+    assert not build.run(tiny_plan(workspace), workspace).failed

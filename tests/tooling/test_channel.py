@@ -83,7 +83,8 @@ def test_packages_of_other_builds_stay_and_replaced_ones_go(made: tuple[build.Bu
     renamed = tmp_path / "linux-64" / "hello-14-h0_0.conda"
     renamed.parent.mkdir()
     os.link(made[0].packages[0], renamed)
-    newer = build.Built(made[0].id, "other", (renamed,), 0.0, False)
+    (sha256,) = made[0].sha256.values()
+    newer = build.Built(made[0].id, "other", tmp_path, {"linux-64/hello-14-h0_0.conda": sha256}, 0.0, False)
     staged = channel.stage([newer], place)
     assert sorted(p.name for p in channel.packages(staged.path)) == sorted([made[1].packages[0].name, renamed.name])
 
@@ -125,11 +126,12 @@ def test_what_other_builds_made_stays_when_the_cache_is_deleted(tmp_path: Path) 
 def test_two_builds_that_give_one_file_name_do_not_write_into_the_cache(
     made: tuple[build.Built, ...], tmp_path: Path
 ) -> None:
-    other = tmp_path / "other" / "linux-64" / made[0].packages[0].name
+    (name,) = made[0].sha256
+    other = tmp_path / "other" / name
     other.parent.mkdir(parents=True)
     other.write_bytes(made[0].packages[0].read_bytes())
     before = made[0].packages[0].read_bytes(), made[0].packages[0].stat().st_ino
-    second = replace(made[0], id="again", key="another", packages=(other,))
+    second = replace(made[0], id="again", key="another", home=tmp_path / "other")
     channel.commit(channel.stage([*made, second], tmp_path / "channel"))
     assert names(tmp_path / "channel", "linux-64") == {other.name}
     assert (made[0].packages[0].read_bytes(), made[0].packages[0].stat().st_ino) == before

@@ -157,12 +157,16 @@ def test_the_exit_code_is_the_commands_and_so_are_its_words(where: Workspace, en
     assert (done.returncode, done.stdout, done.stderr) == (7, "<><a b><--json>", "")
 
 
-def test_nothing_of_this_program_is_in_the_commands_surroundings(where: Workspace, environment: Path) -> None:
-    """What Python ignores, a command would ignore as well."""
-    script = 'echo "${RATTLER_CACHE_DIR-unset}"; grep SigIgn /proc/$$/status'
-    done = ctk(where, "env", "run", str(environment), "--", "sh", "-c", script)
-    cache, ignored = done.stdout.splitlines()
-    assert cache == os.environ.get("RATTLER_CACHE_DIR", "unset")
+def test_nothing_of_this_program_is_in_the_commands_surroundings(
+    where: Workspace, environment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What Python ignores, a command would ignore as well; and its variables are those that were given."""
+    monkeypatch.setenv("STRANGE", os.fsdecode(b"\xff"))
+    script = 'echo "${RATTLER_CACHE_DIR-unset}"; echo "${TMPDIR-unset}"; printf "$STRANGE" | od -An -tx1; '
+    done = ctk(where, "env", "run", str(environment), "--", "sh", "-c", f"{script} grep SigIgn /proc/$$/status")
+    *variables, ignored = done.stdout.splitlines()
+    assert variables == [os.environ.get("RATTLER_CACHE_DIR", "unset"), os.environ.get("TMPDIR", "unset"), " ff"]
+    assert not (where.cache / "tmp").exists()
     assert not int(ignored.split()[1], 16) & 1 << (signal.SIGPIPE - 1)
 
 

@@ -17,6 +17,18 @@ from ctk.platforms import NOARCH, PLATFORMS
 
 UPLOADED = upload_time.parse("2025-08-04T12:34:56Z")
 TAGS = ("cp311", "cp314t")
+WHEEL_TAGS = {
+    "linux-64": "manylinux2014_x86_64",
+    "linux-aarch64": "manylinux2014_aarch64",
+    "win-64": "win_amd64",
+    "win-arm64": "win_arm64",
+}
+
+
+def wheel_name(distribution: str, version: str, target: str) -> str:
+    subdir = next(subdir for subdir in PLATFORMS if target == subdir or target.startswith(f"{subdir}-"))
+    python = f"{tag[:5].rstrip('t')}-{tag}" if (tag := target.removeprefix(subdir)[1:]) else "py3-none"
+    return f"{distribution.replace('-', '_')}-{version}-{python}-{WHEEL_TAGS[subdir]}.whl"
 
 
 def write(folder: Path, lock: ReleaseLock) -> Path:
@@ -28,7 +40,7 @@ def write(folder: Path, lock: ReleaseLock) -> Path:
 
 def component(name: str = "cudart", version: str = "13.4.92", targets: tuple[str, ...] = tuple(PLATFORMS)) -> Component:
     def artefact(target: str) -> Artefact:
-        file = f"nvidia_{name.replace('-', '_')}-{version}-py3-none-any.whl"
+        file = wheel_name(f"nvidia-{name}", version, target)
         return Artefact(name, f"nvidia-{name}", version, target, file, "ab" * 32, 12, UPLOADED)
 
     return Component(name, f"nvidia-{name}", version, {t: artefact(t) for t in targets})
@@ -58,13 +70,14 @@ moments = st.integers(upload_time.EARLIEST, upload_time.LATEST)
 @st.composite
 def components(draw: st.DrawFn, targets: tuple[str, ...]) -> Component:
     name, distribution, version = draw(names), draw(names), draw(versions)
-    file = f"{distribution.replace('-', '_')}-{version}-py3-none-any.whl"
-    artefacts = {
-        t: Artefact(name, distribution, version, t, file, draw(hashes), draw(st.integers(1, 1 << 40)), draw(moments))
-        if draw(st.booleans())
-        else None
-        for t in targets
-    }
+
+    def artefact(target: str) -> Artefact:
+        file = wheel_name(distribution, version, target)
+        return Artefact(
+            name, distribution, version, target, file, draw(hashes), draw(st.integers(1, 1 << 40)), draw(moments)
+        )
+
+    artefacts = {t: artefact(t) if draw(st.booleans()) else None for t in targets}
     return Component(name, distribution, version, artefacts)
 
 
@@ -191,6 +204,10 @@ def test_every_problem_is_listed_with_component_and_line(tmp_path: Path) -> None
         ('release: "13.4.3"', 'release: "13.4"', "line 3: release: '13.4' is not a release"),
         ("file: nvidia_cudart-13.4.92", "file: nvidia_cudart-13.4.91", "is no file of nvidia-cudart 13.4.92"),
         ("file: nvidia_cudart-13.4.92", "file: ../nvidia_cudart-13.4.92", "is not a plain file name"),
+        ("manylinux2014_x86_64.whl", "win_amd64.whl", "line 19: component cudart linux-64, file: nvidia_cudart"),
+        ("manylinux2014_x86_64.whl", "win_amd64.whl", "py3-none-win_amd64.whl is not for linux-64"),
+        ("92-py3-none-many", "92-cp313-cp313-many", "cp313-manylinux2014_x86_64.whl is not for linux-64"),
+        ("-py3-none-manylinux2014_x86_64.whl", ".tar.gz", "linux-64, file: is no wheel"),
         ("  cudart:\n", "  ../cudart:\n", "component ../cudart: String should match pattern"),
         ('["7.5", "12.1"]', '["12.1", "7.5"]', "the lowest comes first"),
         ('["7.5", "12.1"]', "[]", "at least 1 item"),

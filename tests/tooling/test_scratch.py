@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from ctk import scratch
 from ctk.paths import Workspace
@@ -62,3 +66,48 @@ def test_no_package_may_name_where_builds_work(memory: Path, tmp_path: Path) -> 
     named = scratch.machine_paths(workspace)
     assert str(tmp_path / "a") in named
     assert any(path.startswith(str(memory)) for path in named)
+
+
+def test_what_a_killed_process_left_goes_and_what_a_running_one_has_stays(tmp_path: Path) -> None:
+    for name in ("dead", "alive"):
+        (tmp_path / name).mkdir()
+        (tmp_path / f"{name}.lock").touch()
+    (tmp_path / "dead.done").mkdir()  # killed while it removed its own
+    left = []
+    with FileLock(tmp_path / "alive.lock"):
+        folder = scratch.hold(tmp_path, left.append)
+        assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"alive", folder.name}
+    assert left == [tmp_path / "dead"]
+    scratch.release(folder)
+    assert {path.name for path in tmp_path.iterdir()} == {"alive", "alive.lock"}
+
+
+def own_temporary_folder(where: Path, **environment: str) -> Path:
+    """Where a process that works for a checkout makes its temporary files."""
+    code = "import tempfile; from ctk import scratch; from ctk.paths import Workspace; from pathlib import Path\n"
+    code += f"scratch.use(Workspace(Path({str(where)!r}))); print(tempfile.mkdtemp())"
+    clean = {name: value for name, value in os.environ.items() if name != "TMPDIR"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**clean, **environment}, capture_output=True, text=True, check=True
+    )
+    place = Path(done.stdout.strip())
+    assert not place.exists()  # it went with the process
+    return place
+
+
+def test_temporary_files_lie_in_the_cache_or_where_the_user_wants_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a" / "recipes").mkdir(parents=True)
+    assert own_temporary_folder(tmp_path / "a").is_relative_to(tmp_path / "a" / ".cache" / "tmp")
+    (tmp_path / "fast").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert own_temporary_folder(tmp_path / "a", TMPDIR="fast").is_relative_to(tmp_path / "fast")
+    assert own_temporary_folder(tmp_path / "a", TMPDIR=str(tmp_path / "fast")).is_relative_to(tmp_path / "fast")
+    assert list((tmp_path / "fast").iterdir()) == []
+
+
+def test_a_folder_of_somebody_else_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 12345)
+    with pytest.raises(PermissionError):
+        scratch.hold(tmp_path)

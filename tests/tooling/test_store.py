@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ctk.building.store import Store, digest
+from ctk.building.store import Store
+from ctk.digest import file_sha256
 from ctk.errors import BadValue, ClusterFailed, NoSpace
 
 
@@ -25,7 +26,7 @@ def file(tmp_path: Path) -> Path:
 
 def test_a_file_comes_back_by_its_hash(store: Store, file: Path, tmp_path: Path) -> None:
     sha = store.put(file)
-    assert sha == digest(file)
+    assert sha == file_sha256(file)
     assert store.get(sha, tmp_path / "deep" / "copy")
     assert (tmp_path / "deep" / "copy").read_bytes() == b"content"
     assert [p.name for p in (tmp_path / "store").rglob("*") if p.is_file()] == [sha]
@@ -95,7 +96,7 @@ def test_a_full_store_says_so(file: Path) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("this machine has no /dev/full")
     store = Store(str(file.parent / "store"))
-    sha = digest(file)
+    sha = file_sha256(file)
     place = file.parent / "store" / "sha256" / sha[:2]
     place.mkdir(parents=True)
     store._renames = False  # as in an object store, which writes under the name itself

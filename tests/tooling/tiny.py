@@ -67,6 +67,7 @@ def content() -> bytes:
     """The bytes of the artefact."""
     info, metadata = "nvidia_cuda_runtime-13.4.92.dist-info", "Name: nvidia-cuda-runtime\nVersion: 13.4.92\n"
     files = {"greeting.txt": b"hello\n", "LICENSE": b"Do as you like.\n", f"{info}/METADATA": metadata.encode()}
+    files[f"{info}/WHEEL"] = b"Wheel-Version: 1.0\nTag: py3-none-manylinux2014_x86_64\n"
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, data in {**files, f"{info}/RECORD": record(files, info)}.items():

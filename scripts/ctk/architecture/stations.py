@@ -50,7 +50,7 @@ STATIONS = (
     Station(
         "index",
         "asks the package index",
-        ("index", "index_client", "index_file", "pip_config", "remote_file"),
+        ("index", "index_client", "index_file", "pip_config", "remote_file", "trickle"),
         ("contents",),
         row=1,
         column=2,
@@ -156,7 +156,7 @@ STATIONS = (
         "lint",
         "rules before any build",
         ("lint",),
-        ("index", "lock", "plan", "provenance"),
+        ("lock", "plan", "provenance"),
         row=5,
         column=3,
     ),
@@ -206,7 +206,7 @@ STATIONS = (
         "publish",
         "to a folder or a server",
         ("publish", "publishing", "upload"),
-        ("audit", "channel", "plan"),
+        ("channel", "plan"),
         row=7,
         column=3,
         step=9,
@@ -225,8 +225,8 @@ SHARED = Station(
     "shared",
     "what every station may use",
     (
-        *("coroutines", "disk", "document", "durable", "errors", "figures", "marked", "notes", "orphans", "output"),
-        *("pace", "paths", "platforms", "report", "retry", "runlock", "scratch", "settings", "tables"),
+        *("coroutines", "digest", "disk", "document", "durable", "errors", "figures", "marked", "notes", "orphans"),
+        *("output", "pace", "paths", "platforms", "report", "retry", "runlock", "scratch", "settings", "tables"),
         "verdict",
     ),
 )
@@ -250,6 +250,5 @@ REACHES_BACK = {
     ("verify", "fetch"): "libsolv, the second solver, is compiled from a locked source",
     ("verify", "index"): "the same",
     ("publish", "channel"): "verify answers whether to publish, and changes nothing",
-    ("publish", "audit"): "a published index is written from packages as the audit reads them",
     ("publish", "plan"): "a taken file name is answered with the recipe whose build number has to rise",
 }

@@ -15,8 +15,9 @@ from pydantic import TypeAdapter, ValidationError
 from ctk import binaries, package, pe
 from ctk.audit import scan as scanning
 from ctk.audit import search
-from ctk.audit.scan import PackageScan, file_sha256
+from ctk.audit.scan import PackageScan
 from ctk.audit.search import outermost
+from ctk.digest import file_sha256
 from ctk.disk import disk_errors
 
 _SCANS = TypeAdapter(PackageScan)

@@ -44,7 +44,7 @@ class ArchiveMatchesPaths(PackageCheck):
         for path, file in held.items():
             if path in listed:
                 yield from self._compare(package, file, listed[path])
-            elif file.kind != "folder":
+            else:
                 yield self.finding(package, path, "in the archive, missing in paths.json")
 
     def _compare(self, package: PackageScan, file: ScannedFile, entry: PathEntry) -> Iterator[Finding]:

@@ -11,7 +11,8 @@ from ctk.audit.cache import ScanCache, scan_key
 from ctk.audit.check import AuditReport, Check, Finding
 from ctk.audit.checks import CHECKS, PACKAGE_CHECKS, PROBES, SET_CHECKS, by_id
 from ctk.audit.packages import PackageSet
-from ctk.audit.scan import PackageScan, file_sha256, listed_package, scan_package
+from ctk.audit.scan import PackageScan, listed_package, scan_package
+from ctk.digest import file_sha256
 from ctk.errors import AuditFailed
 
 OPENS = "PackageOpens"

@@ -18,6 +18,7 @@ from typing import IO
 from ctk import binaries, package
 from ctk.audit.search import Search, Sighting, outermost
 from ctk.binaries import Binary, UnreadableBinary
+from ctk.digest import file_sha256
 from ctk.package import PLACEHOLDER, Kind, Member, PackageInfo, Part
 
 _CHUNK = 1 << 20
@@ -183,8 +184,3 @@ def _headers(kept: IO[bytes]) -> tuple[Binary | None, str]:
         return binaries.read_binary(Path(kept.name)), ""
     except UnreadableBinary as error:
         return None, str(error)
-
-
-def file_sha256(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

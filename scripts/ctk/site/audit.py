@@ -13,7 +13,7 @@ from ctk import exclusions
 from ctk.audit import PACKAGE_CHECKS, AuditReport, Check, ScanCache, audit_packages
 from ctk.audit.cache import scan_key
 from ctk.audit.checks import CHECKS, PROBES
-from ctk.audit.scan import file_sha256
+from ctk.digest import file_sha256
 from ctk.scratch import machine_paths
 from ctk.site.content import Site
 from ctk.site.page import Page, render
