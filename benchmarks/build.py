@@ -17,15 +17,18 @@ from pathlib import Path
 
 import zstandard
 
-from ctk import build, channel, fetch, pipeline
-from ctk.figures import RATIO, record
-from ctk.index import Index
-from ctk.paths import Workspace, workspace
-from ctk.plan import Plan, Request, plan
-from ctk.platforms import this_platform
-from ctk.project import published_set, python_tags
-from ctk.report import Reporter, megabytes
-from ctk.solve import Scenario, solve
+from ctk import pipeline
+from ctk.build import build
+from ctk.channel import channel
+from ctk.core.paths import Workspace, workspace
+from ctk.core.platforms import this_platform
+from ctk.core.report import Reporter, megabytes
+from ctk.fetch import fetch
+from ctk.index.index import Index
+from ctk.plan.plan import Plan, Request, plan
+from ctk.plan.project import published_set, python_tags
+from ctk.site.figures import RATIO, record
+from ctk.solve.solve import Scenario, solve
 
 
 def main() -> None:

@@ -18,15 +18,17 @@ from pathlib import Path
 
 from build import fresh_checkout, limit  # benchmarks/build.py
 
-from ctk import build, channel, fetch
-from ctk.audit import ScanCache, audit_packages
-from ctk.figures import RATIO, record
-from ctk.index import Index
-from ctk.paths import Workspace, workspace
-from ctk.plan import Plan, Request, plan
-from ctk.platforms import PLATFORMS, this_platform
-from ctk.project import published_set, python_tags
-from ctk.report import Reporter, megabytes
+from ctk.build import build
+from ctk.channel import channel
+from ctk.check.audit import ScanCache, audit_packages
+from ctk.core.paths import Workspace, workspace
+from ctk.core.platforms import PLATFORMS, this_platform
+from ctk.core.report import Reporter, megabytes
+from ctk.fetch import fetch
+from ctk.index.index import Index
+from ctk.plan.plan import Plan, Request, plan
+from ctk.plan.project import published_set, python_tags
+from ctk.site.figures import RATIO, record
 
 CORES = (2, 16, 128)
 

@@ -12,19 +12,19 @@ import random
 import sys
 import time
 
-from ctk.catalogue import Catalogue
-from ctk.commands.channels import catalogue as channels
-from ctk.explain import explain
-from ctk.figures import RATIO, record
-from ctk.lock import release_locks
-from ctk.paths import workspace
-from ctk.platforms import this_platform
-from ctk.project import python_tags
-from ctk.report import Reporter
+from ctk.cli.channels import catalogue as channels
+from ctk.core.paths import workspace
+from ctk.core.platforms import this_platform
+from ctk.core.report import Reporter
+from ctk.lock.lock import release_locks
+from ctk.plan.project import python_tags
 from ctk.site.alike import AlikeCatalogue
 from ctk.site.answers import answers
 from ctk.site.axes import axes
-from ctk.unsolvable import find_cause
+from ctk.site.figures import RATIO, record
+from ctk.solve.catalogue import Catalogue
+from ctk.solve.explain import explain
+from ctk.solve.unsolvable import find_cause
 
 
 def main() -> None:

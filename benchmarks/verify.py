@@ -17,11 +17,11 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
-from ctk.figures import RATIO, record
-from ctk.lock import release_locks
-from ctk.paths import workspace
-from ctk.report import Reporter
-from ctk.solve import Scenario
+from ctk.core.paths import workspace
+from ctk.core.report import Reporter
+from ctk.lock.lock import release_locks
+from ctk.site.figures import RATIO, record
+from ctk.solve.solve import Scenario
 from ctk.verify import channels, clients
 from ctk.verify.answers import Answer, Solver
 from ctk.verify.facts import facts

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from ctk.lock import release_locks
-from ctk.paths import Workspace
-from ctk.platforms import PLATFORMS, this_platform
+from ctk.core.paths import Workspace
+from ctk.core.platforms import PLATFORMS, this_platform
+from ctk.lock.lock import release_locks
 from ctk.verify.facts import facts
 from ctk.verify.oracle import Facts
 from ctk.verify.scenarios import Matrix, matrix
@@ -79,7 +79,7 @@ def roomy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], 
 def ctk(where: Workspace, *arguments: str, check: bool = False, **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs the command line as a process, the way a user does."""
     done = subprocess.run(
-        [sys.executable, "-c", "from ctk.cli import main; main()", *arguments],
+        [sys.executable, "-c", "from ctk.cli.main import main; main()", *arguments],
         env={**os.environ, "CTK_ROOT": str(where.root), "COLUMNS": "120", **environment},
         capture_output=True,
         text=True,

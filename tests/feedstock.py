@@ -14,11 +14,11 @@ import rattler_build
 from rattler import Gateway
 from ruamel.yaml import YAML
 
-from ctk.package import Index, read_info
-from ctk.paths import Workspace
-from ctk.platforms import this_platform
-from ctk.recipes import Recipe, render_variants
-from ctk.solve import Pick, Scenario, channel_url, solve
+from ctk.core.paths import Workspace
+from ctk.core.platforms import this_platform
+from ctk.package.package import Index, read_info
+from ctk.plan.recipes import Recipe, render_variants
+from ctk.solve.solve import Pick, Scenario, channel_url, solve
 
 
 @dataclass(frozen=True)

@@ -9,19 +9,22 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ctk import base, build, channel, fetch, package_tests
-from ctk.audit import AuditReport, ScanCache, audit_packages
-from ctk.building.cluster import Cluster
-from ctk.building.runner import check_machine
-from ctk.errors import AuditFailed, BuildFailed
-from ctk.index import Index
-from ctk.lock import Artefact
-from ctk.paths import Workspace
-from ctk.plan import Plan
-from ctk.platforms import this_platform
-from ctk.report import Reporter, megabytes
-from ctk.runlock import publishing
-from ctk.scratch import machine_paths
+from ctk.base import base
+from ctk.build import build
+from ctk.build.cluster import Cluster
+from ctk.build.runner import check_machine
+from ctk.channel import channel, package_tests
+from ctk.check.audit import AuditReport, ScanCache, audit_packages
+from ctk.core.errors import AuditFailed, BuildFailed
+from ctk.core.paths import Workspace
+from ctk.core.platforms import this_platform
+from ctk.core.report import Reporter, megabytes
+from ctk.core.runlock import publishing
+from ctk.core.scratch import machine_paths
+from ctk.fetch import fetch
+from ctk.index.index import Index
+from ctk.lock.lock import Artefact
+from ctk.plan.plan import Plan
 
 
 @dataclass(frozen=True)

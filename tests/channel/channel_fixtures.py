@@ -10,8 +10,8 @@ from small_channels import build, digit
 from tiny import tiny_checkout
 from typer.testing import CliRunner, Result
 
-from ctk.cli import app
-from ctk.paths import Workspace
+from ctk.cli.main import app
+from ctk.core.paths import Workspace
 
 
 @pytest.fixture

@@ -12,11 +12,12 @@ sys.path += [str(Path(__file__).resolve().parents[1] / folder) for folder in ("p
 
 from crafted_packages import Draft
 
-from ctk import channel, sbom
-from ctk.build import Built
-from ctk.digest import file_sha256
-from ctk.lock import Artefact
-from ctk.provenance import Input, Provenance
+from ctk.build import sbom
+from ctk.build.build import Built
+from ctk.build.provenance import Input, Provenance
+from ctk.channel import channel
+from ctk.core.digest import file_sha256
+from ctk.lock.lock import Artefact
 
 __all__ = ["Draft", "build", "digit", "serve", "sound"]
 

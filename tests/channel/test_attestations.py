@@ -15,12 +15,12 @@ import pytest
 from small_channels import build, digit
 from typer.testing import Result
 
-from ctk.check import check_channel
-from ctk.check.attestations import Policy
-from ctk.errors import BadValue, ChannelBroken, PublishFailed
-from ctk.publishing.attesting import FIELD, PREDICATE, Sigstore
-from ctk.publishing.folder import Folder
-from ctk.publishing.index_files import FILES, read_index, write_index
+from ctk.channel.attesting import FIELD, PREDICATE, Sigstore
+from ctk.channel.folder import Folder
+from ctk.channel.index_files import FILES, read_index, write_index
+from ctk.check.channel import check_channel
+from ctk.check.channel.attestations import Policy
+from ctk.core.errors import BadValue, ChannelBroken, PublishFailed
 
 pytest.importorskip("sigstore", reason="sigstore is not installed: the extra `attest` of ctk")
 

@@ -17,12 +17,12 @@ import zstandard
 from small_channels import Draft, build, digit, serve, sound
 from typer.testing import Result
 
-from ctk import sbom
-from ctk.check import Problem, check_channel
-from ctk.errors import ChannelBroken, NameReused, PublishFailed, UnknownName
-from ctk.publishing.cleaning import HISTORY
-from ctk.publishing.folder import Folder
-from ctk.publishing.names import on_server
+from ctk.build import sbom
+from ctk.channel.cleaning import HISTORY
+from ctk.channel.folder import Folder
+from ctk.channel.names import on_server
+from ctk.check.channel import Problem, check_channel
+from ctk.core.errors import ChannelBroken, NameReused, PublishFailed, UnknownName
 
 pytest_plugins = ["channel_fixtures"]
 
@@ -106,7 +106,7 @@ def test_a_run_that_was_killed_is_said_until_the_next_one_ends(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("ctk.publishing.folder.save", dies)
+        patch.setattr("ctk.channel.folder.save", dies)
         with pytest.raises(KeyboardInterrupt):
             folder.publish(channel)
     said = [p for p in check_channel(www).problems if p.package.endswith("repodata.json")]

@@ -11,9 +11,9 @@ import pytest
 from attacks import OF_INDEX, OF_PACKAGE, ONE, TWO, Attack
 from small_channels import build, digit, serve, sound
 
-from ctk.check import check_channel
-from ctk.check.remote import mirrored
-from ctk.publishing.folder import Folder
+from ctk.channel.folder import Folder
+from ctk.check.channel import check_channel
+from ctk.check.channel.remote import mirrored
 
 
 @pytest.fixture(scope="module")

@@ -15,13 +15,13 @@ import pytest
 from small_channels import build, digit, sound
 from typer.testing import Result
 
-from ctk import channel
-from ctk.check import check_channel
-from ctk.errors import ChannelBroken
-from ctk.paths import Workspace
-from ctk.publishing.cleaning import HISTORY, NAMES, STATES, TIMES, UNUSED
-from ctk.publishing.folder import Folder
-from ctk.publishing.index_files import read_index
+from ctk.channel import channel
+from ctk.channel.cleaning import HISTORY, NAMES, STATES, TIMES, UNUSED
+from ctk.channel.folder import Folder
+from ctk.channel.index_files import read_index
+from ctk.check.channel import check_channel
+from ctk.core.errors import ChannelBroken
+from ctk.core.paths import Workspace
 
 pytest_plugins = ["channel_fixtures"]
 

@@ -18,13 +18,13 @@ from rattler import solve
 from rattler.exceptions import SolverError
 from small_channels import Draft, build, digit
 
-from ctk import durable
-from ctk.coroutines import run
-from ctk.errors import Busy, NoSpace, PublishFailed
-from ctk.publishing.cleaning import HISTORY, TIMES, Keep
-from ctk.publishing.folder import Folder, Published
-from ctk.publishing.index_files import FILES, read_index, write_index
-from ctk.repodata import FROM_BUILD
+from ctk.channel.cleaning import HISTORY, TIMES, Keep
+from ctk.channel.folder import Folder, Published
+from ctk.channel.index_files import FILES, read_index, write_index
+from ctk.core import durable
+from ctk.core.coroutines import run
+from ctk.core.errors import Busy, NoSpace, PublishFailed
+from ctk.plan.repodata import FROM_BUILD
 
 
 @pytest.fixture

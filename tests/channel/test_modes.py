@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from small_channels import build, digit
 
-from ctk.publishing.folder import Folder
+from ctk.channel.folder import Folder
 
 
 class Signs:

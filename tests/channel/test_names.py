@@ -15,14 +15,14 @@ import pytest
 from small_channels import Draft, build, digit, serve
 
 from conftest import ROOT, ctk
-from ctk.check import check_channel
-from ctk.errors import BadValue, NameReused, PublishFailed
-from ctk.paths import Workspace
-from ctk.publishing.cleaning import HISTORY
-from ctk.publishing.folder import Folder
-from ctk.publishing.index_files import read_index
-from ctk.publishing.names import clashes, on_server
-from ctk.recipes import find_recipes, maker_of
+from ctk.channel.cleaning import HISTORY
+from ctk.channel.folder import Folder
+from ctk.channel.index_files import read_index
+from ctk.channel.names import clashes, on_server
+from ctk.check.channel import check_channel
+from ctk.core.errors import BadValue, NameReused, PublishFailed
+from ctk.core.paths import Workspace
+from ctk.plan.recipes import find_recipes, maker_of
 
 pytest_plugins = ["channel_fixtures"]
 

@@ -15,7 +15,7 @@ import zstandard
 from rattler import Gateway, SourceConfig
 from small_channels import build, digit, serve
 
-from ctk.publishing.folder import Folder
+from ctk.channel.folder import Folder
 
 PUBLISHES = 50
 SUBDIRS = ("noarch", "linux-64")

@@ -10,11 +10,11 @@ import pytest
 from small_channels import build, digit
 from typer.testing import Result
 
-from ctk import channel
-from ctk.errors import BadValue, ChannelBroken, UnknownName
-from ctk.paths import Workspace
-from ctk.publishing.cleaning import HISTORY, Keep
-from ctk.publishing.folder import Folder
+from ctk.channel import channel
+from ctk.channel.cleaning import HISTORY, Keep
+from ctk.channel.folder import Folder
+from ctk.core.errors import BadValue, ChannelBroken, UnknownName
+from ctk.core.paths import Workspace
 
 pytest_plugins = ["channel_fixtures"]
 

@@ -14,7 +14,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "faults"))
 
 from world import NEW, OLD, RECIPES, ROOT, World, ctk, new_world, publish_release, serve
 
-from ctk.platforms import this_platform
+from ctk.core.platforms import this_platform
 
 
 @pytest.fixture(scope="session")

@@ -7,9 +7,9 @@ from typing import Any
 
 import typer
 
-from ctk.cli import app
-from ctk.command_line import Folder
-from ctk.commands.table import COMMANDS
+from ctk.cli.command_line import Folder
+from ctk.cli.main import app
+from ctk.cli.table import COMMANDS
 
 
 def names(table: Mapping[str, str | Folder] = COMMANDS, before: str = "") -> Iterator[str]:

@@ -13,14 +13,14 @@ import pytest
 from command_list import ALL, command
 
 from conftest import NEWEST, ROOT
-from ctk import completion
-from ctk.audit import CHECKS
-from ctk.commands.table import COMMANDS
-from ctk.lint import CHECKS as LINTS
-from ctk.lock import release_locks
-from ctk.paths import Workspace
-from ctk.platforms import PLATFORMS
-from ctk.project import python_tags
+from ctk.check.audit import CHECKS
+from ctk.check.lint import CHECKS as LINTS
+from ctk.cli import completion
+from ctk.cli.table import COMMANDS
+from ctk.core.paths import Workspace
+from ctk.core.platforms import PLATFORMS
+from ctk.lock.lock import release_locks
+from ctk.plan.project import python_tags
 from ctk.verify.clients import NAMES
 from ctk.verify.oracle import REQUESTS
 from ctk.verify.universe import pythons
@@ -28,7 +28,7 @@ from ctk.verify.universe import pythons
 HERE = Workspace(ROOT)
 LOCKS = release_locks(HERE)
 MINORS = [lock.minor for lock in LOCKS.values() if lock.is_ctk]
-PROGRAM = "import sys; sys.argv[0] = 'ctk'; from ctk.cli import main; main()"
+PROGRAM = "import sys; sys.argv[0] = 'ctk'; from ctk.cli.main import main; main()"
 
 
 def ask(line: str, root: Path = ROOT, shell: str = "bash") -> subprocess.CompletedProcess[str]:

@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 
 from conftest import ROOT, ctk
-from ctk import doctor, errors
-from ctk.doctor import Check, Seen, State, look
-from ctk.doctor.check import Where, ok
-from ctk.errors import BadValue
-from ctk.paths import Workspace
+from ctk.check import doctor
+from ctk.check.doctor import Check, Seen, State, look
+from ctk.check.doctor.check import Where, ok
+from ctk.core import errors
+from ctk.core.errors import BadValue
+from ctk.core.paths import Workspace
 
 See = Callable[..., tuple[int, dict[str, dict[str, str]]]]
 
@@ -167,7 +168,7 @@ def test_a_check_that_hangs_or_fails_is_a_problem_of_its_own_only(tmp_path: Path
 
 def test_without_what_the_tooling_is_made_of_it_still_speaks(checkout: Workspace) -> None:
     hidden = "import sys; sys.modules.update(dict.fromkeys(['rattler', 'unearth', 'httpx2', 'ruamel.yaml']))"
-    code = f"{hidden}; from ctk.cli import main; main()"
+    code = f"{hidden}; from ctk.cli.main import main; main()"
     words = [sys.executable, "-c", code, "doctor", "--offline", "--json"]
     done = subprocess.run(words, env={**os.environ, "CTK_ROOT": str(checkout.root)}, capture_output=True, text=True)
     found = {check["check"]: check for check in json.loads(done.stdout)["checks"]}

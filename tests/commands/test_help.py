@@ -14,11 +14,11 @@ from command_list import ALL, command
 from typer.testing import CliRunner
 
 from conftest import ROOT, ctk
-from ctk.cli import app
-from ctk.command_line import summary
-from ctk.commands.table import COMMANDS
-from ctk.errors import BadValue
-from ctk.paths import Workspace
+from ctk.cli.command_line import summary
+from ctk.cli.main import app
+from ctk.cli.table import COMMANDS
+from ctk.core.errors import BadValue
+from ctk.core.paths import Workspace
 
 SHARED = ("--json", "--quiet", "-q", "--verbose", "-v", "--debug", "--help", "-h")
 
@@ -90,8 +90,8 @@ def test_the_list_of_commands_imports_none_of_them() -> None:
     code = "import sys; from ctk.cli import app; app(['--help'], standalone_mode=False); print(sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = done.stdout.splitlines()[-1]
-    assert "'ctk.commands.table'" in loaded
-    for module in ("rattler", "rattler_build", "unearth", "pydantic", "ctk.commands.build", "ctk.lock"):
+    assert "'ctk.cli.table'" in loaded
+    for module in ("rattler", "rattler_build", "unearth", "pydantic", "ctk.cli.build", "ctk.lock.lock"):
         assert f"'{module}'" not in loaded, module
     for entry in COMMANDS.values():
         assert summary(entry) in re.sub(r"\s+", " ", done.stdout)

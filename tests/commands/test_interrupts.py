@@ -24,7 +24,7 @@ from whole import problems
 from world import NEW, OLD, Fault, World, ctk
 from world import command as command_line
 
-from ctk.errors import Stopped
+from ctk.core.errors import Stopped
 
 pytest_plugins = ["command_fixtures"]
 
@@ -154,7 +154,7 @@ def test_an_interrupt_is_an_error_of_the_document(slow: World) -> None:
 
 @pytest.mark.parametrize("seconds", [0.02, 0.1, 0.2, 0.3])
 def test_an_interrupt_while_modules_are_imported_is_no_traceback(seconds: float) -> None:
-    """`ctk.start`, where the installed program begins: as long as nothing can be said, nothing is."""
+    """`ctk.cli.start`, where the installed program begins: as long as nothing can be said, nothing is."""
     code = "from ctk.start import main; print('begun', flush=True); main()"
     run = subprocess.Popen(
         [sys.executable, "-c", code, "verify", "--all"],

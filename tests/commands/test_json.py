@@ -18,7 +18,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "faults"))
 from world import NEW, OLD, World, ctk
 
 from conftest import ROOT
-from ctk import errors
+from ctk.core import errors
 
 pytest_plugins = ["command_fixtures"]
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from conftest import ROOT, ctk
-from ctk.pace import Pace
-from ctk.paths import Workspace
-from ctk.tables import fitting
+from ctk.core.pace import Pace
+from ctk.core.paths import Workspace
+from ctk.core.tables import fitting
 
 ESCAPES = re.compile(r"\x1b\[[\d;?]*[a-zA-Z]")
 COLOUR = re.compile(r"\x1b\[[\d;]*(3|4|9|10)\d(?=[;m])")  # bold is none
@@ -61,7 +61,7 @@ def in_terminal(*words: str, columns: int = 80, **environment: str) -> tuple[int
     process, terminal = pty.fork()
     if process == 0:
         kept = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "NO_COLOR", "FORCE_COLOR", "CI")}
-        code = "from ctk.cli import main; main()"
+        code = "from ctk.cli.main import main; main()"
         setting = {"COLUMNS": str(columns), "TERM": "xterm-256color", "CTK_ROOT": str(ROOT), **environment}
         os.execve(sys.executable, [sys.executable, "-c", code, *words], {**kept, **setting})
     said = b""

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from conftest import ctk
-from ctk import environment, errors
-from ctk.disk import disk_errors
-from ctk.paths import Workspace
+from ctk.core import errors
+from ctk.core.disk import disk_errors
+from ctk.core.paths import Workspace
+from ctk.env import environment
 
 pytest_plugins = ["command_fixtures"]
 

@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from conftest import ROOT, ctk
-from ctk import errors
-from ctk.paths import Workspace
+from ctk.core import errors
+from ctk.core.paths import Workspace
 
 FULL = "error: standard output cannot be written: No space left on device\nnext: "
 CLOSED = "error: standard output cannot be written: Bad file descriptor\nnext: "

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from doc_commands import Command
 
-from ctk.platforms import this_platform
-from ctk.solve import Pick, Scenario
+from ctk.core.platforms import this_platform
+from ctk.solve.solve import Pick, Scenario
 
 Solve = Callable[[Scenario], Pick]
 

@@ -11,7 +11,7 @@ import click
 import typer
 from doc_pages import Block
 
-from ctk.cli import app
+from ctk.cli.main import app
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _OPERATORS = {"|", "||", "&&", ";", "&"}

@@ -11,8 +11,8 @@ import pytest
 from doc_clients import Solve
 from rattler import Gateway
 
-from ctk.paths import Workspace
-from ctk.solve import solve
+from ctk.core.paths import Workspace
+from ctk.solve.solve import solve
 from ctk.verify import channels
 
 _COPIED = (

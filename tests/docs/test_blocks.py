@@ -17,13 +17,13 @@ from doc_pages import PAGES, Block, blocks
 from ruamel.yaml import YAML
 
 from conftest import NEWEST, ROOT, ctk
-from ctk.environment import create
-from ctk.exclusions import load as load_exclusions
-from ctk.machine import detected_driver
-from ctk.paths import Workspace
-from ctk.platforms import this_platform
-from ctk.recipes import Recipe, render
-from ctk.solve import Scenario, solve
+from ctk.core.paths import Workspace
+from ctk.core.platforms import this_platform
+from ctk.env.environment import create
+from ctk.lock.exclusions import load as load_exclusions
+from ctk.plan.recipes import Recipe, render
+from ctk.solve.machine import detected_driver
+from ctk.solve.solve import Scenario, solve
 
 pytest_plugins = ["docs_fixtures"]
 

@@ -20,7 +20,7 @@ from doc_pages import Block, blocks
 from ruamel.yaml import YAML
 
 from conftest import NEWEST
-from ctk.errors import Unsolvable
+from ctk.core.errors import Unsolvable
 
 pytest_plugins = ["docs_fixtures"]
 

@@ -18,8 +18,8 @@ from doc_commands import Command, commands, parse_ctk
 from doc_pages import blocks
 
 from conftest import ROOT, ctk
-from ctk.errors import CtkError
-from ctk.paths import Workspace
+from ctk.core.errors import CtkError
+from ctk.core.paths import Workspace
 
 pytest_plugins = ["docs_fixtures"]
 
@@ -160,7 +160,10 @@ def test_the_line_that_hashes_a_licence_gives_the_hash_of_its_text(tmp_path: Pat
 def test_inline_commands_of_ctk_are_ones_that_it_has() -> None:
     """In the text between the blocks: `ctk release list` and the like."""
     app = subprocess.run(
-        [sys.executable, "-c", "from ctk.cli import main; main()", "--help"], capture_output=True, text=True, check=True
+        [sys.executable, "-c", "from ctk.cli.main import main; main()", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout
     found = set()
     for page in {block.page for block in blocks()} | {"docs/errors.md"}:

@@ -13,13 +13,13 @@ from rattler.package_streaming import extract
 from ruamel.yaml import YAML
 
 from conftest import MINORS, NEWEST, ROOT
-from ctk import compilers
-from ctk.environment import Environment, create
-from ctk.errors import Unsolvable
-from ctk.machine import detected_driver
-from ctk.paths import Workspace
-from ctk.platforms import this_platform
-from ctk.recipes import Recipe
+from ctk.base import compilers
+from ctk.core.errors import Unsolvable
+from ctk.core.paths import Workspace
+from ctk.core.platforms import this_platform
+from ctk.env.environment import Environment, create
+from ctk.plan.recipes import Recipe
+from ctk.solve.machine import detected_driver
 from feedstock import Feedstock, alone, base_python, build
 
 FOLDER = ROOT / "examples" / "cuda-extension"

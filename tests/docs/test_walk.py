@@ -21,8 +21,8 @@ from ruamel.yaml import YAML
 from world import World
 
 from conftest import ROOT
-from ctk.lock import load
-from ctk.platforms import this_platform
+from ctk.core.platforms import this_platform
+from ctk.lock.lock import load
 
 MAINTAINERS = blocks(ROOT / "docs" / "maintainers.md")
 PUBLISHING = blocks(ROOT / "docs" / "publishing.md")

@@ -17,18 +17,19 @@ from elftools.elf.elffile import ELFFile
 from ruamel.yaml import YAML
 
 from conftest import MINORS, ctk
-from ctk import build as builds
-from ctk import channel, compilers
-from ctk.environment import Environment, create
-from ctk.errors import Unsolvable
-from ctk.fetch import fetch
-from ctk.index import Index
-from ctk.lock import load
-from ctk.paths import Workspace
-from ctk.plan import Request, Set, plan
-from ctk.platforms import this_platform
-from ctk.recipes import find_recipes
-from ctk.settings import settings
+from ctk.base import compilers
+from ctk.build import build as builds
+from ctk.channel import channel
+from ctk.core.errors import Unsolvable
+from ctk.core.paths import Workspace
+from ctk.core.platforms import this_platform
+from ctk.core.settings import settings
+from ctk.env.environment import Environment, create
+from ctk.fetch.fetch import fetch
+from ctk.index.index import Index
+from ctk.lock.lock import load
+from ctk.plan.plan import Request, Set, plan
+from ctk.plan.recipes import find_recipes
 from feedstock import Feedstock, alone, base_python, build
 
 FOLDER = Path(__file__).parent

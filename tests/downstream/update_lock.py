@@ -10,12 +10,12 @@ from pathlib import Path
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from ctk import licences, wheels
-from ctk.errors import NotPublished
-from ctk.index import Index
-from ctk.lock import DOWNSTREAM, Component, ReleaseLock
-from ctk.lock_text import dump, variant_config
-from ctk.platforms import NOARCH
+from ctk.core.errors import NotPublished
+from ctk.core.platforms import NOARCH
+from ctk.index.index import Index
+from ctk.lock import licences, wheels
+from ctk.lock.lock import DOWNSTREAM, Component, ReleaseLock
+from ctk.lock.text import dump, variant_config
 
 FOLDER = Path(__file__).parent
 SOURCES = ("cufinufft",)

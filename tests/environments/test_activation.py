@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from conftest import ctk
-from ctk.paths import Workspace
-from ctk.platforms import this_platform
+from ctk.core.paths import Workspace
+from ctk.core.platforms import this_platform
 
 pytestmark = pytest.mark.skipif(
     this_platform() not in ("linux-64", "linux-aarch64"), reason="the other toolkit is found as Linux's loader finds it"

@@ -16,15 +16,16 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from ctk import base, compilers, environment, interpreter
-from ctk.errors import NotPublished
-from ctk.fetch import fetch, stored
-from ctk.index import Index
-from ctk.lock import load
-from ctk.lock_text import dump, variant_config
-from ctk.paths import Workspace
-from ctk.platforms import NOARCH, this_platform
-from ctk.solve import Scenario, solve
+from ctk.base import base, compilers, interpreter
+from ctk.core.errors import NotPublished
+from ctk.core.paths import Workspace
+from ctk.core.platforms import NOARCH, this_platform
+from ctk.env import environment
+from ctk.fetch.fetch import fetch, stored
+from ctk.index.index import Index
+from ctk.lock.lock import load
+from ctk.lock.text import dump, variant_config
+from ctk.solve.solve import Scenario, solve
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the base channel is made on Linux")
 

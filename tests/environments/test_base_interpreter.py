@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ctk import elf_edit, interpreter
-from ctk.errors import BuildFailed
+from ctk.base import interpreter
+from ctk.core.errors import BuildFailed
+from ctk.package import elf_edit
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the base channel is made on Linux")
 

@@ -17,13 +17,13 @@ import pytest
 from ruamel.yaml import YAML
 
 from conftest import NEWEST
-from ctk.environment import Environment, create
-from ctk.errors import Unsolvable
-from ctk.paths import Workspace
-from ctk.platforms import NOARCH, this_platform
-from ctk.recipes import Recipe, render
-from ctk.repodata import write
-from ctk.solve import Scenario, solve
+from ctk.core.errors import Unsolvable
+from ctk.core.paths import Workspace
+from ctk.core.platforms import NOARCH, this_platform
+from ctk.env.environment import Environment, create
+from ctk.plan.recipes import Recipe, render
+from ctk.plan.repodata import write
+from ctk.solve.solve import Scenario, solve
 from ctk.verify import channels
 from feedstock import Feedstock, alone, base_python, build
 

@@ -22,11 +22,11 @@ from rattler import Subdir
 from rattler.shell import ActivationVariables, Shell, activate
 
 from conftest import ctk
-from ctk.environment import create
-from ctk.lock import release_locks
-from ctk.paths import Workspace
-from ctk.platforms import this_platform
-from ctk.solve import Scenario, solve
+from ctk.core.paths import Workspace
+from ctk.core.platforms import this_platform
+from ctk.env.environment import create
+from ctk.lock.lock import release_locks
+from ctk.solve.solve import Scenario, solve
 
 SOURCES = Path(__file__).with_name("nvcc")
 RECIPES = ("cuda-version", "cuda-nvcc", "cuda-crt", "cuda-nvvm", "cuda-cudart", "cuda-cccl", "libnvptxcompiler")

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from conftest import ctk
-from ctk.binaries import read_binary, version_key
-from ctk.paths import Workspace
-from ctk.platforms import this_platform
+from ctk.core.paths import Workspace
+from ctk.core.platforms import this_platform
+from ctk.package.binaries import read_binary, version_key
 
 pytestmark = pytest.mark.skipif(
     this_platform() not in ("linux-64", "linux-aarch64"), reason="environments are packed for Linux only"
@@ -33,7 +33,7 @@ class Unpacked:
 
     Attributes:
         prefix: Where it is.
-        program: The file of `ctk.proof` that uses it.
+        program: The file of `ctk.env.proof` that uses it.
         files: What `ctk env pack` wrote; moved away from where it was written.
     """
 

@@ -7,14 +7,14 @@ import re
 import pytest
 
 from conftest import ctk
-from ctk import prove
-from ctk.environment import create
-from ctk.errors import ProofFailed
-from ctk.machine import detected_driver
-from ctk.paths import Workspace
-from ctk.platforms import this_platform
-from ctk.prove import REQUESTS, Request
-from ctk.solve import Scenario, solve
+from ctk.core.errors import ProofFailed
+from ctk.core.paths import Workspace
+from ctk.core.platforms import this_platform
+from ctk.env import prove
+from ctk.env.environment import create
+from ctk.env.prove import REQUESTS, Request
+from ctk.solve.machine import detected_driver
+from ctk.solve.solve import Scenario, solve
 
 
 @pytest.fixture(scope="module")

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from conftest import ctk
-from ctk.environment import Environment, create
-from ctk.interpreter import python_tag, short_version
-from ctk.lock import release_locks
-from ctk.paths import Workspace
-from ctk.plan import Request as Wanted
-from ctk.platforms import this_platform
-from ctk.project import small
-from ctk.prove import Request, use
-from ctk.solve import Pick, Scenario, solve
+from ctk.base.interpreter import python_tag, short_version
+from ctk.core.paths import Workspace
+from ctk.core.platforms import this_platform
+from ctk.env.environment import Environment, create
+from ctk.env.prove import Request, use
+from ctk.lock.lock import release_locks
+from ctk.plan.plan import Request as Wanted
+from ctk.plan.project import small
+from ctk.solve.solve import Pick, Scenario, solve
 
 RECIPES = ("numba-cuda-mlir", "numba-cuda-mlir-files", "cccl-python")
 TOOLKITS = {"12": "12.9", "13": "13.0"}

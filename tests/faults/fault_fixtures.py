@@ -8,7 +8,7 @@ import pytest
 from job import Job, Undisturbed
 from world import NEW, new_world, publish_release, serve
 
-from ctk.platforms import this_platform
+from ctk.core.platforms import this_platform
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from job import Job, Undisturbed
 from whole import problems, state
 from world import NEW, OLD, ctk
 
-from ctk import errors
+from ctk.core import errors
 
 pytest_plugins = ["fault_fixtures"]
 

@@ -12,8 +12,8 @@ from mounts import emptied, mounts, read_only, small
 from whole import damaged, problems, state
 from world import NEW, OLD, ctk
 
-from ctk.errors import NoSpace
-from ctk.scratch import MEMORY
+from ctk.core.errors import NoSpace
+from ctk.core.scratch import MEMORY
 
 pytest_plugins = ["fault_fixtures"]
 

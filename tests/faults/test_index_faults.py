@@ -19,7 +19,7 @@ from job import Job, Undisturbed
 from whole import problems, state
 from world import NEW, OLD, VERSIONS, Fault, World, command
 
-from ctk.errors import HashMismatch, IndexUnavailable, NotPublished
+from ctk.core.errors import HashMismatch, IndexUnavailable, NotPublished
 
 pytest_plugins = ["fault_fixtures"]
 

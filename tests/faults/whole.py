@@ -10,8 +10,8 @@ from pathlib import Path
 
 import zstandard
 
-from ctk.errors import Unsolvable
-from ctk.solve import Scenario, solve
+from ctk.core.errors import Unsolvable
+from ctk.solve.solve import Scenario, solve
 
 State = dict[str, str]
 """File below a channel -> sha256 of its content: repodata and packages."""

@@ -22,12 +22,13 @@ import tiny_packages
 from fake_ctk import EVERYWHERE_13, WHEELS_13, add_python_13, pins
 from fake_index import FakeIndex, Fault, serve
 
-from ctk import facts, proposal, release
-from ctk.index import Index
-from ctk.lock import Facts, ReleaseLock
-from ctk.paths import Workspace
-from ctk.pip_config import IndexSettings
-from ctk.retry import Retry
+from ctk.core.paths import Workspace
+from ctk.core.retry import Retry
+from ctk.index.index import Index
+from ctk.index.pip_config import IndexSettings
+from ctk.lock import facts, proposal
+from ctk.lock.lock import Facts, ReleaseLock
+from ctk.release import release
 
 __all__ = ["FakeIndex", "Fault", "World", "command", "ctk", "new_world", "publish_release", "serve"]
 
@@ -82,7 +83,7 @@ class World:
 
 def command(arguments: Sequence[str]) -> list[str]:
     """A command line of ctk as a process of this interpreter."""
-    return [sys.executable, "-c", "from ctk.cli import main; main()", *arguments]
+    return [sys.executable, "-c", "from ctk.cli.main import main; main()", *arguments]
 
 
 def ctk(

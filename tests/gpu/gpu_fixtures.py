@@ -49,12 +49,12 @@ def _given(folder: Path, name: str) -> Environment:
 def _made(name: str, gpu: Machine) -> Environment:
     """One made of this checkout's channel, for the machine as a client detects it."""
     try:
-        from ctk.catalogue import Catalogue
-        from ctk.environment import create
-        from ctk.machine import machine
-        from ctk.paths import Workspace
-        from ctk.solve import Scenario
-        from ctk.unsolvable import solve_or_say_why
+        from ctk.core.paths import Workspace
+        from ctk.env.environment import create
+        from ctk.solve.catalogue import Catalogue
+        from ctk.solve.machine import machine
+        from ctk.solve.solve import Scenario
+        from ctk.solve.unsolvable import solve_or_say_why
     except ImportError as error:
         pytest.skip(f"{VARIABLE} names no folder of environments, and none can be made here: {error}")
     where, on = Workspace(ROOT), machine()

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ctk.lock import Artefact
+from ctk.lock.lock import Artefact
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tooling"))
 from fake_index import record

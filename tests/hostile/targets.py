@@ -22,27 +22,19 @@ import crafted_binaries
 import crafted_wheels
 from crafted_packages import Draft
 
-from ctk import (
-    binaries,
-    exclusions,
-    facts,
-    inside,
-    lock_schema,
-    manifest,
-    package,
-    pip_config,
-    requirements,
-    upload_time,
-    wheels,
-)
-from ctk.artefact import check
-from ctk.document import Document
-from ctk.errors import CtkError
-from ctk.index import IndexFile
-from ctk.lock import ReleaseLock, load
-from ctk.lock_text import dump, variant_config, variant_keys
-from ctk.packing.parts import size_in_bytes
-from ctk.platforms import PLATFORMS
+from ctk.core import upload_time
+from ctk.core.document import Document
+from ctk.core.errors import CtkError
+from ctk.core.platforms import PLATFORMS
+from ctk.env.packing.parts import size_in_bytes
+from ctk.fetch import admission as check
+from ctk.index import inside, pip_config, requirements
+from ctk.index.index import IndexFile
+from ctk.lock import exclusions, facts, manifest, wheels
+from ctk.lock import schema as lock_schema
+from ctk.lock.lock import ReleaseLock, load
+from ctk.lock.text import dump, variant_config, variant_keys
+from ctk.package import binaries, package
 
 ROOT = Path(__file__).resolve().parents[2]
 Run = Callable[[bytes], object]

@@ -32,15 +32,15 @@ from crafted_wheels import (
 )
 
 from conftest import ROOT, ctk
-from ctk import fetch
-from ctk.artefact.check import check
-from ctk.errors import ArtefactRefused, CtkError, LockError, MeasureFailed
-from ctk.inside import members
-from ctk.lock import Artefact
-from ctk.lock_text import dump
-from ctk.paths import Workspace
+from ctk.core.errors import ArtefactRefused, CtkError, LockError, MeasureFailed
+from ctk.core.paths import Workspace
+from ctk.core.platforms import PLATFORMS
+from ctk.fetch import fetch
+from ctk.fetch.admission import check
+from ctk.index.inside import members
+from ctk.lock.lock import Artefact
+from ctk.lock.text import dump
 from ctk.pipeline import Index
-from ctk.platforms import PLATFORMS
 
 sys.path.append(str(ROOT / "tests" / "tooling"))
 import tiny
@@ -373,7 +373,7 @@ def test_what_was_admitted_is_not_read_again(tmp_path: Path, monkeypatch: pytest
     workspace = Workspace(tmp_path)
     wanted = in_store(GOOD["plain"], workspace)
     fetch.fetch([wanted], workspace, no_index)
-    monkeypatch.setattr("ctk.artefact.check.check", lambda *_: pytest.fail("it was read again"))
+    monkeypatch.setattr("ctk.fetch.admission.check", lambda *_: pytest.fail("it was read again"))
     fetch.fetch([wanted], workspace, no_index)
 
 

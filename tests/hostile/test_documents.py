@@ -22,10 +22,11 @@ from fake_index import FakeIndex, configure_pip, serve
 from typer.testing import CliRunner
 
 from conftest import ctk
-from ctk import binaries, index_client, inside, lock_text, notes, package, project, proposal, publish
-from ctk.commands.audit import audit_command
-from ctk.document import DEEPEST, ENTRIES, LARGEST, Document
-from ctk.errors import (
+from ctk.channel import publish
+from ctk.cli.audit import audit_command
+from ctk.core import notes
+from ctk.core.document import DEEPEST, ENTRIES, LARGEST, Document
+from ctk.core.errors import (
     AuditFailed,
     CtkError,
     IndexUnavailable,
@@ -35,10 +36,16 @@ from ctk.errors import (
     printable,
     problems,
 )
-from ctk.index import Index
-from ctk.paths import Workspace
-from ctk.pip_config import parse_settings, pip_settings
-from ctk.retry import Retry
+from ctk.core.paths import Workspace
+from ctk.core.retry import Retry
+from ctk.index import client as index_client
+from ctk.index import inside
+from ctk.index.index import Index
+from ctk.index.pip_config import parse_settings, pip_settings
+from ctk.lock import proposal
+from ctk.lock import text as lock_text
+from ctk.package import binaries, package
+from ctk.plan import project
 
 LAUGHS = "a: &a [x, x]\n" + "".join(f"b{n}: &b{n} [*{'a' if not n else f'b{n - 1}'}, y]\n" for n in range(30))
 

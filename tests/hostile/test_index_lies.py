@@ -18,13 +18,15 @@ import crafted_wheels  # noqa: F401 - first: it knows where the other layers' he
 import pytest
 from fake_index import FakeIndex, Fault, serve
 
-from ctk import fetch, index_client, trickle
-from ctk.errors import HashMismatch, IndexUnavailable, MeasureFailed, NotPublished
-from ctk.index import Index, IndexSettings
-from ctk.lock import Artefact
-from ctk.paths import Workspace
-from ctk.remote_file import RemoteFile
-from ctk.retry import Retry
+from ctk.core.errors import HashMismatch, IndexUnavailable, MeasureFailed, NotPublished
+from ctk.core.paths import Workspace
+from ctk.core.retry import Retry
+from ctk.fetch import fetch
+from ctk.index import client as index_client
+from ctk.index import trickle
+from ctk.index.index import Index, IndexSettings
+from ctk.index.remote_file import RemoteFile
+from ctk.lock.lock import Artefact
 
 WHEEL = "tool-1.0-py3-none-any.whl"
 LINK = f'<a href="../../files/{WHEEL}">x</a>'

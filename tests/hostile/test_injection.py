@@ -20,12 +20,12 @@ from ruamel.yaml import YAML
 from targets import a_lock
 
 from conftest import ROOT
-from ctk.document import Document
-from ctk.lock_schema import disagreements, parse_lock
-from ctk.lock_text import dump, variant_keys
-from ctk.package import members
-from ctk.platforms import this_platform
-from ctk.recipes import platform_config
+from ctk.core.document import Document
+from ctk.core.platforms import this_platform
+from ctk.lock.schema import disagreements, parse_lock
+from ctk.lock.text import dump, variant_keys
+from ctk.package.package import members
+from ctk.plan.recipes import platform_config
 
 LINUX = pytest.mark.skipif(not this_platform().startswith("linux-"), reason="recipes' scripts run on Linux only")
 TOUCHED = "touched-by-a-lock"

@@ -22,12 +22,12 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from ctk.components import CTK_COMPONENTS
-from ctk.lint.check import VariantCheck
-from ctk.lint.checks import BY_NAME
-from ctk.lock import Artefact, Component, Facts, ReleaseLock
-from ctk.lock_text import dump, variant_config
-from ctk.platforms import NOARCH, PLATFORMS
+from ctk.check.lint.check import VariantCheck
+from ctk.check.lint.checks import BY_NAME
+from ctk.core.platforms import NOARCH, PLATFORMS
+from ctk.lock.components import CTK_COMPONENTS
+from ctk.lock.lock import Artefact, Component, Facts, ReleaseLock
+from ctk.lock.text import dump, variant_config
 
 CONFIG = """cuda_major:
   - "12"

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from case_tree import Case, read, write
 
-from ctk.lint import CHECKS, lint, mended, tree_of
-from ctk.lint.check import Mending
-from ctk.paths import Workspace
+from ctk.check.lint import CHECKS, lint, mended, tree_of
+from ctk.check.lint.check import Mending
+from ctk.core.paths import Workspace
 
 FOLDER = Path(__file__).parent / "cases"
 CASES = [read(path) for path in sorted(FOLDER.glob("*/*")) if path.is_file()]

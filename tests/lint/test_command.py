@@ -10,8 +10,8 @@ import pytest
 from case_tree import CONFIG
 
 from conftest import ctk
-from ctk.lint import CHECKS, Finding
-from ctk.paths import Workspace
+from ctk.check.lint import CHECKS, Finding
+from ctk.core.paths import Workspace
 
 RECIPE = """schema_version: 1
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from case_tree import LOCKS, git, release_lock
 
-from ctk.errors import BadValue
-from ctk.lint import lint, tree_of
-from ctk.lint.published import changes, revision
-from ctk.lock_text import dump, variant_config
-from ctk.paths import Workspace
+from ctk.check.lint import lint, tree_of
+from ctk.check.lint.published import changes, revision
+from ctk.core.errors import BadValue
+from ctk.core.paths import Workspace
+from ctk.lock.text import dump, variant_config
 
 RECIPE = """schema_version: 1
 package: {name: thing, version: "${{ cudart }}"}

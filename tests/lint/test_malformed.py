@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from case_tree import release_lock
 
-from ctk.document import LARGEST
-from ctk.lint import lint, mended, tree_of
-from ctk.lock_text import dump, variant_config
-from ctk.paths import Workspace
+from ctk.check.lint import lint, mended, tree_of
+from ctk.core.document import LARGEST
+from ctk.core.paths import Workspace
+from ctk.lock.text import dump, variant_config
 
 TEXTS = {
     "nothing": "",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ctk.lint import CHECKS, lint, tree_of
-from ctk.paths import Workspace
-from ctk.platforms import PLATFORMS
+from ctk.check.lint import CHECKS, lint, tree_of
+from ctk.core.paths import Workspace
+from ctk.core.platforms import PLATFORMS
 
 # It compares with what may be published, and advises until a tag says so: a branch that changes packages has hints.
 OF_HISTORY = {"BuildNumberIsRaised"}

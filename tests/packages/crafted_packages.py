@@ -14,7 +14,7 @@ from typing import Any
 import zstandard
 from crafted_binaries import elf, pe
 
-from ctk.audit.libraries import CudartIsInside
+from ctk.check.audit.libraries import CudartIsInside
 
 STAMP = 1_700_000_000_000  # November 2023
 
@@ -112,7 +112,7 @@ class Draft:
 
 
 def _tar(files: Mapping[str, bytes], links: Mapping[str, str]) -> bytes:
-    """Compressed, in the form in which `ctk.building.archive` writes it."""
+    """Compressed, in the form in which `ctk.build.archive` writes it."""
     plain = b""
     for path, content in files.items():
         entry = tarfile.TarInfo(path)

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from conftest import NEWEST, ctk
-from ctk.paths import Workspace
-from ctk.plan import Request, plan
-from ctk.platforms import PLATFORMS
-from ctk.project import published_set, python_tags, small
+from ctk.core.paths import Workspace
+from ctk.core.platforms import PLATFORMS
+from ctk.plan.plan import Request, plan
+from ctk.plan.project import published_set, python_tags, small
 
 
 def names(channel: Path, subdir: str) -> set[str]:

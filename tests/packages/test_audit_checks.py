@@ -11,8 +11,8 @@ import pytest
 from crafted_binaries import elf, pe
 from crafted_packages import CTK, GLIBC, SITE, TARGET, Draft, good_set
 
-from ctk.audit import CHECKS, AuditReport, audit_packages
-from ctk.package import PLACEHOLDER
+from ctk.check.audit import CHECKS, AuditReport, audit_packages
+from ctk.package.package import PLACEHOLDER
 
 ROOT = "/home/builder/checkout"
 DEEP = f"opt/builder/host_env{PLACEHOLDER}_placehold"

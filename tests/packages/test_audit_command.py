@@ -9,10 +9,10 @@ import pytest
 from crafted_packages import good_set
 from typer.testing import CliRunner, Result
 
-from ctk.audit import CHECKS, AuditReport
-from ctk.cli import app
-from ctk.commands import audit as command
-from ctk.errors import AuditFailed, UnknownName
+from ctk.check.audit import CHECKS, AuditReport
+from ctk.cli import audit as command
+from ctk.cli.main import app
+from ctk.core.errors import AuditFailed, UnknownName
 
 
 def run(*arguments: str) -> Result:

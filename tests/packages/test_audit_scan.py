@@ -10,13 +10,13 @@ from crafted_packages import Draft, good_set
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctk.audit import ScanCache, audit_package, audit_packages
-from ctk.audit import run as running
-from ctk.audit.cache import dump_scan, load_scan, scan_key
-from ctk.audit.scan import scan_package
-from ctk.audit.search import Search, outermost
-from ctk.digest import file_sha256
-from ctk.errors import UnknownName
+from ctk.check.audit import ScanCache, audit_package, audit_packages
+from ctk.check.audit import run as running
+from ctk.core.digest import file_sha256
+from ctk.core.errors import UnknownName
+from ctk.package.cache import dump_scan, load_scan, scan_key
+from ctk.package.scan import scan_package
+from ctk.package.search import Search, outermost
 
 NEEDLE = b"/srv/here"
 

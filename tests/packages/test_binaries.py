@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from crafted_binaries import elf, pe
 
-from ctk.binaries import Binary, SearchPath, UnreadableBinary, read_binary, read_bytes, version_key
+from ctk.package.binaries import Binary, SearchPath, UnreadableBinary, read_binary, read_bytes, version_key
 
 
 def test_an_elf_library_says_its_name_its_needs_its_path_and_its_versions() -> None:

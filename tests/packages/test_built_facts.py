@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from rattler.package_streaming import extract
 
-from ctk.facts import compiler_facts
-from ctk.lock import release_locks
-from ctk.paths import Workspace
-from ctk.plan import Request
-from ctk.platforms import this_platform
-from ctk.project import small
+from ctk.core.paths import Workspace
+from ctk.core.platforms import this_platform
+from ctk.lock.facts import compiler_facts
+from ctk.lock.lock import release_locks
+from ctk.plan.plan import Request
+from ctk.plan.project import small
 
 HERE = Workspace(Path(__file__).resolve().parents[2])
 BUILT = small(Request(), HERE).releases

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from crafted_packages import Draft, good_set
 
-from ctk.errors import AuditFailed
-from ctk.package import PathEntry, Promise, members, read_info
+from ctk.core.errors import AuditFailed
+from ctk.package.package import PathEntry, Promise, members, read_info
 
 
 def test_metadata_is_read_without_the_contents(tmp_path: Path) -> None:

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from ctk.audit.check import Finding
-from ctk.audit.environment import FilesHaveOneOwner
-from ctk.audit.packages import PackageSet
-from ctk.fetch import laid_out
-from ctk.lock import Artefact
-from ctk.package import read_info
-from ctk.paths import Workspace
-from ctk.plan import Plan, Request, plan
-from ctk.planned import planned_scans
-from ctk.platforms import this_platform
-from ctk.project import published_set, python_tags, small
+from ctk.check.audit.check import Finding
+from ctk.check.audit.environment import FilesHaveOneOwner
+from ctk.check.audit.packages import PackageSet
+from ctk.check.audit.planned import planned_scans
+from ctk.core.paths import Workspace
+from ctk.core.platforms import this_platform
+from ctk.fetch.fetch import laid_out
+from ctk.lock.lock import Artefact
+from ctk.package.package import read_info
+from ctk.plan.plan import Plan, Request, plan
+from ctk.plan.project import published_set, python_tags, small
 
 # What NVIDIA's wheels for CUDA 12.0 and 13.0 have in common.
 WHEELS = {

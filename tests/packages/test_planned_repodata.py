@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from conftest import NEWEST
-from ctk.paths import Workspace
-from ctk.plan import Request, plan
-from ctk.platforms import NOARCH, PLATFORMS, this_platform
-from ctk.project import published_set, python_tags, small
-from ctk.repodata import FROM_BUILD, planned
+from ctk.core.paths import Workspace
+from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
+from ctk.plan.plan import Request, plan
+from ctk.plan.project import published_set, python_tags, small
+from ctk.plan.repodata import FROM_BUILD, planned
 
 Repodata = dict[str, dict[str, Any]]
 EVERYWHERE = tuple(PLATFORMS)

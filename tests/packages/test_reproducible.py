@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from conftest import ctk
-from ctk import channel, sbom
-from ctk.lock import release_locks
-from ctk.paths import Workspace
+from ctk.build import sbom
+from ctk.channel import channel
+from ctk.core.paths import Workspace
+from ctk.lock.lock import release_locks
 
 SAMPLE = 12
 

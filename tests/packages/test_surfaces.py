@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from crafted_binaries import elf, pe
 
-from ctk.binaries import UnreadableBinary
-from ctk.difference.exports import read_exports
-from ctk.difference.surface import read_surface, stem
-from ctk.errors import MeasureFailed
+from ctk.core.errors import MeasureFailed
+from ctk.diff.exports import read_exports
+from ctk.diff.surface import read_surface, stem
+from ctk.package.binaries import UnreadableBinary
 
 
 def wheel(folder: Path, files: dict[str, bytes]) -> Path:

@@ -17,12 +17,12 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from ctk.package import read_info
-from ctk.paths import Workspace
-from ctk.plan import Build, Request, plan
-from ctk.platforms import PLATFORMS
-from ctk.project import published_set, python_tags, small
-from ctk.recipes import render_variants
+from ctk.core.paths import Workspace
+from ctk.core.platforms import PLATFORMS
+from ctk.package.package import read_info
+from ctk.plan.plan import Build, Request, plan
+from ctk.plan.project import published_set, python_tags, small
+from ctk.plan.recipes import render_variants
 
 FOLDER = Path(__file__).parent / "golden"
 _PLACE = "${{ target_platform }}"

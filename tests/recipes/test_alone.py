@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from ctk.package import read_info
-from ctk.paths import Workspace
+from ctk.core.paths import Workspace
+from ctk.package.package import read_info
 
 PROGRAM = """
 import sys

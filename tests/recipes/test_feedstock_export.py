@@ -12,12 +12,12 @@ import pytest
 import rattler_build
 
 from conftest import NEWEST, ROOT, ctk
-from ctk.channel import packages
-from ctk.fetch import laid_out
-from ctk.lock import release_locks
-from ctk.package import read_info
-from ctk.paths import Workspace
-from ctk.recipes import platform_config
+from ctk.channel.channel import packages
+from ctk.core.paths import Workspace
+from ctk.fetch.fetch import laid_out
+from ctk.lock.lock import release_locks
+from ctk.package.package import read_info
+from ctk.plan.recipes import platform_config
 
 sys.path.append(str(ROOT / "tests" / "tooling"))
 from fake_index import FakeIndex, configure_pip, serve

@@ -12,15 +12,15 @@ import pytest
 from ruamel.yaml import YAML
 
 from conda_build import selector
-from ctk.feedstock import feedstock
-from ctk.lint import CHECKS, lint, tree_of
-from ctk.lint.check import FileCheck, RecipeCheck, YamlCheck
-from ctk.lint.settings import SETTINGS
-from ctk.lock import Artefact
-from ctk.paths import Workspace
-from ctk.plan import Plan, Request, plan
-from ctk.project import published_set, python_tags
-from ctk.recipes import Recipe, find_recipes, render
+from ctk.check.lint import CHECKS, lint, tree_of
+from ctk.check.lint.check import FileCheck, RecipeCheck, YamlCheck
+from ctk.check.lint.settings import SETTINGS
+from ctk.core.paths import Workspace
+from ctk.feedstock.feedstock import feedstock
+from ctk.lock.lock import Artefact
+from ctk.plan.plan import Plan, Request, plan
+from ctk.plan.project import published_set, python_tags
+from ctk.plan.recipes import Recipe, find_recipes, render
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = sorted(find_recipes(ROOT / "recipes"))

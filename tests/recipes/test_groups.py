@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from ctk.lock import ReleaseLock, release_locks
-from ctk.paths import Workspace
-from ctk.plan import Plan, Request, plan
-from ctk.platforms import PLATFORMS
-from ctk.project import published_set, python_tags
-from ctk.rendered import Rendered
+from ctk.core.paths import Workspace
+from ctk.core.platforms import PLATFORMS
+from ctk.lock.lock import ReleaseLock, release_locks
+from ctk.plan.plan import Plan, Request, plan
+from ctk.plan.project import published_set, python_tags
+from ctk.plan.rendered import Rendered
 
 FEEDSTOCK = "cuda-toolkit"
 # Components of no group, as on conda-forge, and the platforms where that is so: "" is all. NVTX is headers on Windows.

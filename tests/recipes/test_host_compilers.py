@@ -9,15 +9,15 @@ from collections.abc import Mapping
 
 import pytest
 
-from ctk.errors import IndexUnavailable
-from ctk.fetch import laid_out
-from ctk.index import Index
-from ctk.lock import Artefact, release_locks
-from ctk.paths import Workspace
-from ctk.plan import Request, plan
-from ctk.platforms import PLATFORMS
-from ctk.project import published_set, python_tags
-from ctk.repodata import planned
+from ctk.core.errors import IndexUnavailable
+from ctk.core.paths import Workspace
+from ctk.core.platforms import PLATFORMS
+from ctk.fetch.fetch import laid_out
+from ctk.index.index import Index
+from ctk.lock.lock import Artefact, release_locks
+from ctk.plan.plan import Request, plan
+from ctk.plan.project import published_set, python_tags
+from ctk.plan.repodata import planned
 
 # Compiler toolset of Visual Studio 2022, the vs2022_<subdir> that cuda-nvcc requires: _MSC_VER 1930 to 1949.
 VS2022 = range(1930, 1950)

@@ -1,4 +1,4 @@
-"""recipes/common/layout.sh brings a wheel's files where the table in `ctk.layout` has them, on every platform."""
+"""recipes/common/layout.sh puts a wheel's files where the table in `ctk.package.layout` says, on every platform."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pytest
 import zstandard
 from elftools.elf.elffile import ELFFile
 
-from ctk.errors import UnknownName
-from ctk.layout import LAYOUTS, Layout, layout
-from ctk.paths import Workspace
+from ctk.core.errors import UnknownName
+from ctk.core.paths import Workspace
+from ctk.package.layout import LAYOUTS, Layout, layout
 
 VERSIONS = {12: ("12.6", "12.6.77"), 13: ("13.4", "13.4.92")}
 ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from ctk.binaries import version_key
-from ctk.lock import ReleaseLock, release_locks
-from ctk.paths import Workspace
-from ctk.plan import Request, plan
-from ctk.platforms import PLATFORMS
-from ctk.project import published_set, python_tags
-from ctk.repodata import planned
+from ctk.core.paths import Workspace
+from ctk.core.platforms import PLATFORMS
+from ctk.lock.lock import ReleaseLock, release_locks
+from ctk.package.binaries import version_key
+from ctk.plan.plan import Request, plan
+from ctk.plan.project import published_set, python_tags
+from ctk.plan.repodata import planned
 
 Record = Mapping[str, Any]
 LIBRARIES = ("cublas", "cufft", "curand", "cusolver", "cusparse", "npp", "nvjpeg")

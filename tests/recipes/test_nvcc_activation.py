@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from ctk.fetch import laid_out
-from ctk.lock import Artefact, ReleaseLock, release_locks
-from ctk.paths import Workspace
+from ctk.core.paths import Workspace
+from ctk.fetch.fetch import laid_out
+from ctk.lock.lock import Artefact, ReleaseLock, release_locks
 
 HERE = Workspace(Path(__file__).resolve().parents[2])
 SHELLS = ("sh", "dash", "bash", "zsh")

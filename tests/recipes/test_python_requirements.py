@@ -14,12 +14,12 @@ from packaging.specifiers import Specifier
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from ctk.fetch import fetch
-from ctk.index import Index
-from ctk.lock import Artefact, ReleaseLock, release_locks
-from ctk.paths import Workspace, workspace
-from ctk.platforms import NOARCH, PLATFORMS
-from ctk.recipes import find_recipes, render
+from ctk.core.paths import Workspace, workspace
+from ctk.core.platforms import NOARCH, PLATFORMS
+from ctk.fetch.fetch import fetch
+from ctk.index.index import Index
+from ctk.lock.lock import Artefact, ReleaseLock, release_locks
+from ctk.plan.recipes import find_recipes, render
 
 # Distribution -> the conda packages that hold what it holds. None: not made, for the reason given.
 CONDA_NAMES: Mapping[str, tuple[str, ...] | None] = {

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from ctk.lock import release_locks
-from ctk.package import read_info
-from ctk.paths import Workspace
-from ctk.plan import Request, plan
-from ctk.platforms import PLATFORMS
-from ctk.project import published_set, python_tags, small
-from ctk.repodata import planned
+from ctk.core.paths import Workspace
+from ctk.core.platforms import PLATFORMS
+from ctk.lock.lock import release_locks
+from ctk.package.package import read_info
+from ctk.plan.plan import Request, plan
+from ctk.plan.project import published_set, python_tags, small
+from ctk.plan.repodata import planned
 
 Record = Mapping[str, Any]
 FITS = ("native", "compat")

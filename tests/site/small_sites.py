@@ -14,9 +14,9 @@ sys.path += [str(Path(__file__).resolve().parents[1] / folder) for folder in ("p
 from crafted_packages import Draft
 from tiny import lock
 
-from ctk.lock import Facts, ReleaseLock
-from ctk.lock_text import dump, variant_config
-from ctk.paths import Workspace
+from ctk.core.paths import Workspace
+from ctk.lock.lock import Facts, ReleaseLock
+from ctk.lock.text import dump, variant_config
 from ctk.site import Site, read
 
 HOSTILE = "<script>alert('taken over')</script> & \"more\""

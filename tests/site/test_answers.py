@@ -25,12 +25,9 @@ from reading import Read
 from small_channel import base, channel, record, write
 from small_sites import small_site
 
-from ctk.catalogue import Catalogue
-from ctk.errors import SolverFailed, UnknownName, Unsolvable
-from ctk.explain import explain, toolkit_in_words
-from ctk.lock import ReleaseLock, release_locks
-from ctk.machine import python_specs
-from ctk.paths import workspace
+from ctk.core.errors import SolverFailed, UnknownName, Unsolvable
+from ctk.core.paths import workspace
+from ctk.lock.lock import ReleaseLock, release_locks
 from ctk.site import Site, solving
 from ctk.site.alike import AlikeCatalogue
 from ctk.site.answers import Answer, answer, answers
@@ -38,8 +35,11 @@ from ctk.site.axes import Axes, Question, axes, gpu_names, installed_by_name, pi
 from ctk.site.selector import Selector, front_page, pixi_line, shards
 from ctk.site.shard import look_up, safe_json, script, shard
 from ctk.site.solving import WORDS, Work, plan_work, solve_one, solved
-from ctk.solve import Scenario
-from ctk.unsolvable import find_cause
+from ctk.solve.catalogue import Catalogue
+from ctk.solve.explain import explain, toolkit_in_words
+from ctk.solve.machine import python_specs
+from ctk.solve.solve import Scenario
+from ctk.solve.unsolvable import find_cause
 from ctk.verify.facts import facts
 from ctk.verify.scenarios import matrix
 

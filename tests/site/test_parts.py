@@ -11,11 +11,11 @@ import pytest
 from reading import Read
 from small_sites import MINORS, channel, checkout, drafts, small_site
 
-from ctk.audit import ScanCache, audit_packages
-from ctk.figures import Figure, load, path, record
-from ctk.package import PathEntry
-from ctk.scratch import machine_paths
+from ctk.check.audit import ScanCache, audit_packages
+from ctk.core.scratch import machine_paths
+from ctk.package.package import PathEntry
 from ctk.site import Page, Site, audit, benchmarks, packages, picks, read, releases
+from ctk.site.figures import Figure, load, path, record
 from ctk.site.package_page import folders
 from ctk.site.page import bytes_text
 from ctk.verify.table import Answers

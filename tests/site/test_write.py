@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ctk.errors import BadValue
+from ctk.core.errors import BadValue
 from ctk.site import Page, write
 from ctk.site.write import MARKER
 

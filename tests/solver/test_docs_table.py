@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ctk.errors import OutOfDate
-from ctk.lock import release_locks
-from ctk.paths import Workspace
+from ctk.core.errors import OutOfDate
+from ctk.core.paths import Workspace
+from ctk.lock.lock import release_locks
 from ctk.verify import table
 from ctk.verify.table import Answers
 

@@ -9,15 +9,15 @@ import foreign_channel
 import pytest
 from small_channel import base, channel, pair, record, toolkit, write
 
-from ctk.catalogue import Catalogue, Maker
-from ctk.commands.channels import installable
-from ctk.errors import Unsolvable
-from ctk.explain import choices, explain, fit_in_words, native_instead
-from ctk.machine import python_specs
-from ctk.paths import Workspace
-from ctk.platforms import this_platform
-from ctk.solve import Pick, Scenario
-from ctk.unsolvable import solve_or_say_why
+from ctk.cli.channels import installable
+from ctk.core.errors import Unsolvable
+from ctk.core.paths import Workspace
+from ctk.core.platforms import this_platform
+from ctk.solve.catalogue import Catalogue, Maker
+from ctk.solve.explain import choices, explain, fit_in_words, native_instead
+from ctk.solve.machine import python_specs
+from ctk.solve.solve import Pick, Scenario
+from ctk.solve.unsolvable import solve_or_say_why
 
 NO_NVCC = "NVIDIA publishes no nvcc for CUDA 12 as a wheel, only ptxas, libNVVM and headers"
 PTX_NOT = "cubin and nvJitLink work, PTX JIT does not"

@@ -18,13 +18,13 @@ from packaging.version import Version
 from small_channel import write
 from worlds import records
 
-from ctk import repodata
-from ctk.paths import Workspace
-from ctk.plan import Request, plan
-from ctk.platforms import NOARCH
-from ctk.project import published_set, python_tags
-from ctk.settings import settings
-from ctk.solve import Scenario
+from ctk.core.paths import Workspace
+from ctk.core.platforms import NOARCH
+from ctk.core.settings import settings
+from ctk.plan import repodata
+from ctk.plan.plan import Request, plan
+from ctk.plan.project import published_set, python_tags
+from ctk.solve.solve import Scenario
 from ctk.verify import clients
 from ctk.verify.answers import Answer, Record
 from ctk.verify.channels import Repodata

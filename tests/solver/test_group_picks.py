@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from rattler import Gateway
 
-from ctk.errors import Unsolvable
-from ctk.lock import release_locks
-from ctk.paths import Workspace
-from ctk.solve import Pick, Scenario, solve
+from ctk.core.errors import Unsolvable
+from ctk.core.paths import Workspace
+from ctk.lock.lock import release_locks
+from ctk.solve.solve import Pick, Scenario, solve
 from ctk.verify import channels
 from ctk.verify.channels import Channels
 

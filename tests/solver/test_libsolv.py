@@ -12,10 +12,10 @@ import pytest
 from rattler import Gateway
 from small_channel import base, channel, record, write
 
-from ctk import fetch
-from ctk.errors import BadValue, SolverFailed, SolverMissing, Unsolvable
-from ctk.paths import Workspace
-from ctk.solve import Scenario, solve
+from ctk.core.errors import BadValue, SolverFailed, SolverMissing, Unsolvable
+from ctk.core.paths import Workspace
+from ctk.fetch import fetch
+from ctk.solve.solve import Scenario, solve
 from ctk.verify.answers import Answer
 from ctk.verify.clients import libsolv_build
 from ctk.verify.clients.libsolv import Libsolv

@@ -43,12 +43,12 @@ from worlds import (
     toolkits_of,
 )
 
-from ctk.lock import release_locks
-from ctk.paths import Workspace
-from ctk.plan import Request, plan
-from ctk.platforms import PLATFORMS
-from ctk.project import published_set, python_tags
-from ctk.repodata import planned
+from ctk.core.paths import Workspace
+from ctk.core.platforms import PLATFORMS
+from ctk.lock.lock import release_locks
+from ctk.plan.plan import Request, plan
+from ctk.plan.project import published_set, python_tags
+from ctk.plan.repodata import planned
 from ctk.verify.facts import facts
 from ctk.verify.oracle import PYTHON_REQUESTS, Question, Toolkit, expected, version
 from ctk.verify.scenarios import matrix

@@ -6,10 +6,10 @@ import pytest
 from rattler import Gateway
 
 from conftest import NEWEST
-from ctk.errors import Unsolvable
-from ctk.paths import Workspace
-from ctk.platforms import this_platform
-from ctk.solve import Pick, Scenario, solve
+from ctk.core.errors import Unsolvable
+from ctk.core.paths import Workspace
+from ctk.core.platforms import this_platform
+from ctk.solve.solve import Pick, Scenario, solve
 
 MAJOR_PACKAGES = ("cuda-bindings", "cuda-nvrtc", "libnvjitlink", "cuda-nvvm-impl")
 REQUESTS = ("cuda-core", "numba-cuda", "cuda-python", "cuda-bindings", "cuda-nvrtc")

@@ -21,13 +21,13 @@ from negative_cases import RELEASES
 from rattler import Gateway
 from worlds import Ask, World, Worlds, violations
 
-from ctk.lock import ReleaseLock, release_locks
-from ctk.lock_text import variant_config
-from ctk.paths import Workspace
-from ctk.plan import Request, plan
-from ctk.platforms import NOARCH
-from ctk.project import published_set, python_tags
-from ctk.repodata import planned
+from ctk.core.paths import Workspace
+from ctk.core.platforms import NOARCH
+from ctk.lock.lock import ReleaseLock, release_locks
+from ctk.lock.text import variant_config
+from ctk.plan.plan import Request, plan
+from ctk.plan.project import published_set, python_tags
+from ctk.plan.repodata import planned
 from ctk.verify.channels import Repodata
 from ctk.verify.facts import facts
 from ctk.verify.oracle import (

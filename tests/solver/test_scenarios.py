@@ -9,14 +9,14 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from ctk.cli import app
-from ctk.commands import request, use
-from ctk.errors import BadValue, UnknownName, Unsolvable
-from ctk.lock import release_locks
-from ctk.paths import Workspace
-from ctk.platforms import PLATFORMS
-from ctk.project import python_tags
-from ctk.solve import Scenario
+from ctk.cli import request, use
+from ctk.cli.main import app
+from ctk.core.errors import BadValue, UnknownName, Unsolvable
+from ctk.core.paths import Workspace
+from ctk.core.platforms import PLATFORMS
+from ctk.lock.lock import release_locks
+from ctk.plan.project import python_tags
+from ctk.solve.solve import Scenario
 from ctk.verify.oracle import REQUESTS, Facts, Question, version
 from ctk.verify.scenarios import Matrix, command, matrix, scenario
 from ctk.verify.universe import pythons

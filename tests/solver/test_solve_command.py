@@ -12,12 +12,12 @@ import pytest
 from small_channel import base, channel, write
 
 from conftest import NEWEST, ctk
-from ctk.commands.channels import catalogue
-from ctk.errors import BadValue, UnknownName
-from ctk.machine import compute_capability, detected, driver_version, machine, python_specs
-from ctk.paths import Workspace
-from ctk.platforms import this_platform
-from ctk.solve import Scenario
+from ctk.cli.channels import catalogue
+from ctk.core.errors import BadValue, UnknownName
+from ctk.core.paths import Workspace
+from ctk.core.platforms import this_platform
+from ctk.solve.machine import compute_capability, detected, driver_version, machine, python_specs
+from ctk.solve.solve import Scenario
 
 FOREIGN = "linux-aarch64" if this_platform() != "linux-aarch64" else "linux-64"
 NO_DRIVER = {"CONDA_OVERRIDE_CUDA": ""}
@@ -132,7 +132,7 @@ def test_a_driver_given_by_hand_comes_with_the_gpu_given_by_hand(monkeypatch: py
 def test_on_a_foreign_platform_only_what_is_stated_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CONDA_OVERRIDE_CUDA", raising=False)
     monkeypatch.delenv("CONDA_OVERRIDE_CUDA_ARCH", raising=False)
-    monkeypatch.setattr("ctk.machine.rattler.VirtualPackage.detect", lambda *_: pytest.fail("detected"))
+    monkeypatch.setattr("ctk.solve.machine.rattler.VirtualPackage.detect", lambda *_: pytest.fail("detected"))
     assert machine(FOREIGN).words == "no driver given"
     override(monkeypatch, "12", "9.0")
     assert (machine(FOREIGN).driver, machine(FOREIGN).arch) == ("12.0", "9.0")

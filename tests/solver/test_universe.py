@@ -9,12 +9,12 @@ from rattler import MatchSpec, PackageRecord
 from rattler.package.build_string import BuildString
 from ruamel.yaml import YAML
 
-from ctk import repodata
-from ctk.machine import python_specs
-from ctk.paths import Workspace
-from ctk.platforms import NOARCH, PLATFORMS
-from ctk.project import python_tags
-from ctk.solve import Scenario
+from ctk.core.paths import Workspace
+from ctk.core.platforms import NOARCH, PLATFORMS
+from ctk.plan import repodata
+from ctk.plan.project import python_tags
+from ctk.solve.machine import python_specs
+from ctk.solve.solve import Scenario
 from ctk.verify.answers import Answer
 from ctk.verify.rattler_solver import RattlerSolver
 from ctk.verify.universe import DATA, pythons, universe

@@ -18,14 +18,14 @@ import pytest
 from typer.testing import CliRunner
 
 from conftest import ROOT, ctk
-from ctk import repodata
-from ctk.cli import app
-from ctk.commands import verify
-from ctk.errors import SolverFailed, Unsolvable, VerifyFailed
-from ctk.paths import Workspace
-from ctk.platforms import NOARCH, PLATFORMS
-from ctk.report import Reporter
-from ctk.solve import Scenario
+from ctk.cli import verify
+from ctk.cli.main import app
+from ctk.core.errors import SolverFailed, Unsolvable, VerifyFailed
+from ctk.core.paths import Workspace
+from ctk.core.platforms import NOARCH, PLATFORMS
+from ctk.core.report import Reporter
+from ctk.plan import repodata
+from ctk.solve.solve import Scenario
 from ctk.verify import channels, table
 from ctk.verify.answers import Answer, Record
 from ctk.verify.channels import Channels, Side
@@ -439,7 +439,7 @@ def test_what_cannot_be_asked_is_a_clear_error(
 def test_a_stopped_run_shows_what_it_has(content: channels.Repodata, tmp_path: Path) -> None:
     channel = repodata.write(content, tmp_path)
     process = subprocess.Popen(
-        [sys.executable, "-c", "from ctk.cli import main; main()", "verify", "--channel", str(channel), "--all"],
+        [sys.executable, "-c", "from ctk.cli.main import main; main()", "verify", "--channel", str(channel), "--all"],
         env={**os.environ, "CTK_ROOT": str(ROOT), "COLUMNS": "120"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

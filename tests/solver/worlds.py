@@ -12,10 +12,10 @@ from typing import Any
 
 from rattler import Gateway, MatchSpec, PackageRecord
 
-from ctk import repodata
-from ctk.errors import Unsolvable
-from ctk.platforms import NOARCH, PLATFORMS
-from ctk.solve import Pick, Scenario, solve
+from ctk.core.errors import Unsolvable
+from ctk.core.platforms import NOARCH, PLATFORMS
+from ctk.plan import repodata
+from ctk.solve.solve import Pick, Scenario, solve
 from ctk.verify.answers import Answer
 from ctk.verify.answers import Record as Answered
 from ctk.verify.channels import Repodata, Side

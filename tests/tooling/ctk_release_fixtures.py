@@ -11,8 +11,8 @@ from ctk_release import Run
 from fake_ctk import add_ctk_12, add_ctk_13, add_python_13
 from fake_index import FakeIndex, configure_pip, serve
 
-from ctk.cli import app
-from ctk.paths import Workspace
+from ctk.cli.main import app
+from ctk.core.paths import Workspace
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ import pytest
 import zstandard
 from tiny_packages import application
 
-from ctk.building.archive import rewrite
-from ctk.package import members
+from ctk.build.archive import rewrite
+from ctk.package.package import members
 
 NOON = 1_750_000_000
 

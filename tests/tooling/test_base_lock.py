@@ -8,12 +8,12 @@ from contextlib import contextmanager
 import pytest
 from fake_index import serve
 
-from ctk import base
-from ctk.errors import NotPublished
-from ctk.index import Index
-from ctk.pip_config import IndexSettings
-from ctk.platforms import NOARCH
-from ctk.retry import Retry
+from ctk.base import base
+from ctk.core.errors import NotPublished
+from ctk.core.platforms import NOARCH
+from ctk.core.retry import Retry
+from ctk.index.index import Index
+from ctk.index.pip_config import IndexSettings
 
 TAGS = {tag: f"{tag}-{tag}-manylinux_2_28_x86_64" for tag in ("cp311", "cp312")}
 

@@ -12,10 +12,11 @@ import pytest
 import zstandard
 from tiny import tiny_checkout, tiny_plan
 
-from ctk import build, fetch
-from ctk.errors import NotReady
-from ctk.index import Index
-from ctk.paths import Workspace
+from ctk.build import build
+from ctk.core.errors import NotReady
+from ctk.core.paths import Workspace
+from ctk.fetch import fetch
+from ctk.index.index import Index
 
 
 @pytest.fixture

@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 from tiny import tiny_checkout, tiny_plan
 
-from ctk import build, channel, fetch
-from ctk.index import Index
-from ctk.paths import Workspace
-from ctk.solve import Scenario, solve
+from ctk.build import build
+from ctk.channel import channel
+from ctk.core.paths import Workspace
+from ctk.fetch import fetch
+from ctk.index.index import Index
+from ctk.solve.solve import Scenario, solve
 
 
 @pytest.fixture(scope="module")

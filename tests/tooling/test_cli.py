@@ -20,12 +20,12 @@ from tiny import tiny_checkout
 from typer.testing import CliRunner
 
 from conftest import ROOT, ctk
-from ctk import errors
-from ctk.channel import packages
-from ctk.cli import app
-from ctk.commands import build as build_commands
-from ctk.paths import Workspace
-from ctk.platforms import this_platform
+from ctk.channel.channel import packages
+from ctk.cli import build as build_commands
+from ctk.cli.main import app
+from ctk.core import errors
+from ctk.core.paths import Workspace
+from ctk.core.platforms import this_platform
 
 pytestmark = pytest.mark.skipif(
     this_platform() != "linux-64", reason="the tiny artefact is published for linux-64 only"
@@ -52,7 +52,7 @@ def start_build(checkout: Workspace) -> subprocess.Popen[str]:
         [
             sys.executable,
             "-c",
-            "from ctk.cli import main; main()",
+            "from ctk.cli.main import main; main()",
             "build",
             "--base",
             str(checkout.root / "base-channel"),

@@ -17,14 +17,14 @@ from dask_processes import Loopback, loopback, silent_port, wait_for
 from tiny import artefact, tiny_checkout, tiny_plan
 
 from conftest import ROOT, ctk
-from ctk import build, fetch
-from ctk.building import worker
-from ctk.building.cluster import Cluster
-from ctk.building.order import order, to_json
-from ctk.building.store import Store
-from ctk.errors import ClusterFailed
-from ctk.index import Index
-from ctk.paths import Workspace
+from ctk.build import build, worker
+from ctk.build.cluster import Cluster
+from ctk.build.order import order, to_json
+from ctk.build.store import Store
+from ctk.core.errors import ClusterFailed
+from ctk.core.paths import Workspace
+from ctk.fetch import fetch
+from ctk.index.index import Index
 
 HELLO = "hello-cuda13.4-linux-64"
 FOLLOWER = "follower-cuda13.4-noarch"

@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from conftest import ROOT
-from ctk.cli import app
+from ctk.cli.main import app
 
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 

@@ -9,15 +9,15 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctk.difference.breaks import breaks, follows_minor
-from ctk.difference.compare import Difference, compare, wanted
-from ctk.difference.files import compare_files
-from ctk.difference.libraries import LibraryChange, pair
-from ctk.difference.markdown import LIMIT, markdown, text
-from ctk.difference.surface import File, Shown, Surface
-from ctk.difference.words import summary
-from ctk.lock import Artefact, Component, Facts, ReleaseLock
-from ctk.platforms import PLATFORMS
+from ctk.core.platforms import PLATFORMS
+from ctk.diff.breaks import breaks, follows_minor
+from ctk.diff.compare import Difference, compare, wanted
+from ctk.diff.files import compare_files
+from ctk.diff.libraries import LibraryChange, pair
+from ctk.diff.markdown import LIMIT, markdown, text
+from ctk.diff.surface import File, Shown, Surface
+from ctk.diff.words import summary
+from ctk.lock.lock import Artefact, Component, Facts, ReleaseLock
 
 GOLDEN = Path(__file__).with_name("golden") / "difference.md"
 Made = tuple[ReleaseLock, dict[str, Surface]]

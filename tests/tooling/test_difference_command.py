@@ -13,23 +13,15 @@ import typer
 from fake_index import FakeIndex, configure_pip, serve
 from fake_index import wheel as made_wheel
 
-from ctk.cli import app
-from ctk.difference.cache import surface_cache, surfaces
-from ctk.errors import (
-    ArtefactRefused,
-    BadValue,
-    HashMismatch,
-    Incompatible,
-    LockError,
-    NotPublished,
-    UnknownName,
-)
-from ctk.fetch import fetch, laid_out, stored
-from ctk.index import Index
-from ctk.lock import Artefact, Component, ReleaseLock, load
-from ctk.lock_text import dump, variant_config
-from ctk.paths import Workspace
-from ctk.platforms import PLATFORMS
+from ctk.cli.main import app
+from ctk.core.errors import ArtefactRefused, BadValue, HashMismatch, Incompatible, LockError, NotPublished, UnknownName
+from ctk.core.paths import Workspace
+from ctk.core.platforms import PLATFORMS
+from ctk.diff.cache import surface_cache, surfaces
+from ctk.fetch.fetch import fetch, laid_out, stored
+from ctk.index.index import Index
+from ctk.lock.lock import Artefact, Component, ReleaseLock, load
+from ctk.lock.text import dump, variant_config
 
 Run = Callable[..., str]
 

@@ -16,8 +16,8 @@ from packs import CLEAN, checkout, pack, pretend, unpack
 from tiny_packages import PLACEHOLDER, Tiny, application, pure
 
 from conftest import ROOT, ctk
-from ctk.paths import Workspace
-from ctk.platforms import this_platform
+from ctk.core.paths import Workspace
+from ctk.core.platforms import this_platform
 
 pytestmark = pytest.mark.skipif(this_platform() != "linux-64", reason="the tiny packages are for linux-64")
 
@@ -174,7 +174,7 @@ def test_nothing_of_this_program_is_in_the_commands_surroundings(
 def test_a_signal_is_the_commands(where: Workspace, environment: Path, tmp_path: Path, sent: signal.Signals) -> None:
     """It is the same process, also where this one inherited an interrupt as ignored."""
     own = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
-    code = f"{own}; from ctk.cli import main; main()"
+    code = f"{own}; from ctk.cli.main import main; main()"
     said = (
         f"trap 'echo came; exit 9' {sent.name.removeprefix('SIG')}; : >{tmp_path}/ready; while :; do sleep 0.05; done"
     )

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from conftest import ROOT, ctk
-from ctk import errors
-from ctk.doctor import installed
-from ctk.doctor.check import State, Where, look
-from ctk.doctor.environment import ENVIRONMENT_CHECKS
-from ctk.doctor.installed import examined
-from ctk.lock import release_locks
-from ctk.paths import Workspace
+from ctk.check.doctor import installed
+from ctk.check.doctor.check import State, Where, look
+from ctk.check.doctor.environment import ENVIRONMENT_CHECKS
+from ctk.check.doctor.installed import examined
+from ctk.core import errors
+from ctk.core.paths import Workspace
+from ctk.lock.lock import release_locks
 
 LOCKS = release_locks(Workspace(ROOT))
 SITE = "lib/python3.12/site-packages"

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from packaging.specifiers import SpecifierSet
 
-from ctk.errors import LockError
-from ctk.exclusions import Classes, Exclusion, Exclusions, Unpublished, classify, load, needless
-from ctk.lock import Artefact, Component, ReleaseLock
-from ctk.paths import Workspace
-from ctk.plan import Request, Set, plan
-from ctk.platforms import PLATFORMS
+from ctk.core.errors import LockError
+from ctk.core.paths import Workspace
+from ctk.core.platforms import PLATFORMS
+from ctk.lock.exclusions import Classes, Exclusion, Exclusions, Unpublished, classify, load, needless
+from ctk.lock.lock import Artefact, Component, ReleaseLock
+from ctk.plan.plan import Request, Set, plan
 
 OLD_CCCL = Exclusion("cccl", SpecifierSet("<12.3"), "it lacks headers")
 

@@ -16,13 +16,21 @@ import typer
 from fake_ctk import add_ctk_13, add_python_13
 from fake_index import configure_pip, serve
 
-from ctk import facts
-from ctk.binaries import Binary
-from ctk.cli import app
-from ctk.errors import LockError, UnknownName
-from ctk.facts import MeasureFailed, compiler_facts, known_needs, measure, needed_artefacts, needed_glibc, still_true
-from ctk.lock import Artefact, Component, Facts, ReleaseLock, load
-from ctk.platforms import PLATFORMS, this_platform
+from ctk.cli.main import app
+from ctk.core.errors import LockError, UnknownName
+from ctk.core.platforms import PLATFORMS, this_platform
+from ctk.lock import facts
+from ctk.lock.facts import (
+    MeasureFailed,
+    compiler_facts,
+    known_needs,
+    measure,
+    needed_artefacts,
+    needed_glibc,
+    still_true,
+)
+from ctk.lock.lock import Artefact, Component, Facts, ReleaseLock, load
+from ctk.package.binaries import Binary
 
 on_linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads this machine's ELF files")
 on_linux_64 = pytest.mark.skipif(this_platform() != "linux-64", reason="loads a linux-64 library")

@@ -14,14 +14,15 @@ import pytest
 import tiny
 from fake_index import FakeIndex, Fault, configure_pip, serve, wheel
 
-from ctk import fetch, pipeline
-from ctk.errors import HashMismatch, IndexUnavailable, NoSpace, NotPublished
-from ctk.index import Index
-from ctk.lock import Artefact
-from ctk.paths import Workspace
-from ctk.pip_config import pip_settings
-from ctk.report import Reporter
-from ctk.retry import Retry
+from ctk import pipeline
+from ctk.core.errors import HashMismatch, IndexUnavailable, NoSpace, NotPublished
+from ctk.core.paths import Workspace
+from ctk.core.report import Reporter
+from ctk.core.retry import Retry
+from ctk.fetch import fetch
+from ctk.index.index import Index
+from ctk.index.pip_config import pip_settings
+from ctk.lock.lock import Artefact
 
 TAGS = "py3-none-manylinux2014_x86_64"
 

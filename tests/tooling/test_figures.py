@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ctk import figures
-from ctk.paths import Workspace
+from ctk.core.paths import Workspace
+from ctk.site import figures
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from conftest import ROOT
-from ctk.lock import release_locks
-from ctk.paths import Workspace
+from ctk.core.paths import Workspace
+from ctk.lock.lock import release_locks
 from ctk.verify import facts as real_facts
 
 sys.path.append(str(ROOT / "tests" / "gpu"))

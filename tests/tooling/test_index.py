@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from fake_index import FakeIndex, Fault, configure_pip, serve
 
-from ctk.errors import HashMismatch, IndexUnavailable, NotPublished
-from ctk.index import Index, IndexSettings, Interrupted, Retry, pip_settings
-from ctk.lock import Artefact
-from ctk.pip_config import parse_settings
+from ctk.core.errors import HashMismatch, IndexUnavailable, NotPublished
+from ctk.index.index import Index, IndexSettings, Interrupted, Retry, pip_settings
+from ctk.index.pip_config import parse_settings
+from ctk.lock.lock import Artefact
 
 WAITS: list[float] = []
 QUICK = Retry(attempts=3, delay=1, sleep=WAITS.append)

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from conftest import ctk
-from ctk.errors import BadValue
-from ctk.jobs import github_matrix, jobs
-from ctk.paths import Workspace
-from ctk.plan import Request, plan
-from ctk.platforms import PLATFORMS
-from ctk.project import published_set, python_tags, small
-from ctk.settings import Settings, settings
+from ctk.build.jobs import github_matrix, jobs
+from ctk.core.errors import BadValue
+from ctk.core.paths import Workspace
+from ctk.core.platforms import PLATFORMS
+from ctk.core.settings import Settings, settings
+from ctk.plan.plan import Request, plan
+from ctk.plan.project import published_set, python_tags, small
 
 
 @pytest.fixture(scope="module")

@@ -15,14 +15,14 @@ from ctk_release import Run, cells, snapshot
 from fake_ctk import WHEELS_13, add_component, manifest_13
 from fake_index import LICENCE, FakeIndex, serve
 
-from ctk import licences
-from ctk.errors import LicenceChanged, LockError, MeasureFailed, OutOfDate, UnknownName
-from ctk.index import Index, IndexSettings, Retry
-from ctk.licences import Licence
-from ctk.lock import UNDECLARED, Artefact, Component, ReleaseLock, load
-from ctk.lock_text import dump, variant_config
-from ctk.paths import Workspace
-from ctk.platforms import NOARCH
+from ctk.core.errors import LicenceChanged, LockError, MeasureFailed, OutOfDate, UnknownName
+from ctk.core.paths import Workspace
+from ctk.core.platforms import NOARCH
+from ctk.index.index import Index, IndexSettings, Retry
+from ctk.lock import licences
+from ctk.lock.licences import Licence
+from ctk.lock.lock import UNDECLARED, Artefact, Component, ReleaseLock, load
+from ctk.lock.text import dump, variant_config
 
 pytest_plugins = ["ctk_release_fixtures"]
 ROOT = Path(__file__).resolve().parents[2]

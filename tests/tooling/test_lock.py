@@ -8,12 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ctk import upload_time
-from ctk.errors import LockError, UnknownName
-from ctk.lock import Artefact, Component, Facts, ReleaseLock, find_release, load, release_locks
-from ctk.lock_text import dump, variant_config
-from ctk.paths import Workspace
-from ctk.platforms import NOARCH, PLATFORMS
+from ctk.core import upload_time
+from ctk.core.errors import LockError, UnknownName
+from ctk.core.paths import Workspace
+from ctk.core.platforms import NOARCH, PLATFORMS
+from ctk.lock.lock import Artefact, Component, Facts, ReleaseLock, find_release, load, release_locks
+from ctk.lock.text import dump, variant_config
 
 UPLOADED = upload_time.parse("2025-08-04T12:34:56Z")
 TAGS = ("cp311", "cp314t")

@@ -19,13 +19,13 @@ from packs import Made, checkout, left_in, pack, pretend, refused, unpack
 from tiny_packages import Tiny, application, pure
 
 from conftest import ctk
-from ctk import errors
-from ctk.errors import BadValue, PackFailed
-from ctk.packing.archive import public_source, write_archive
-from ctk.packing.pack import Order, check
-from ctk.packing.parts import MOST_PARTS, Part, PartWriter, size_in_bytes
-from ctk.packing.program import Contents, program
-from ctk.platforms import this_platform
+from ctk.core import errors
+from ctk.core.errors import BadValue, PackFailed
+from ctk.core.platforms import this_platform
+from ctk.env.packing.archive import public_source, write_archive
+from ctk.env.packing.pack import Order, check
+from ctk.env.packing.parts import MOST_PARTS, Part, PartWriter, size_in_bytes
+from ctk.env.packing.program import Contents, program
 
 pytest_plugins = ["pack_fixtures"]
 pytestmark = pytest.mark.skipif(this_platform() != "linux-64", reason="the tiny packages are for linux-64")
@@ -122,7 +122,7 @@ def test_nothing_of_a_pack_names_the_machine_it_was_made_on(made: Made, tmp_path
 
 
 def test_equal_packages_give_equal_packs(made: Made, tmp_path: Path) -> None:
-    with_umask = f"umask 077; exec {sys.executable} -c 'from ctk.cli import main; main()' \"$@\""
+    with_umask = f"umask 077; exec {sys.executable} -c 'from ctk.cli.main import main; main()' \"$@\""
     words = ["env", "pack", "application", "--base", str(made.workspace.root / "base")]
     words += ["--driver", "13.0", "--arch", "9.0", "-o", str(tmp_path / "whole.run")]
     environment = {**os.environ, "CTK_ROOT": str(made.workspace.root)}
@@ -154,7 +154,7 @@ def test_a_pack_that_is_there_is_replaced_only_when_forced_and_then_whole(copy: 
 def test_a_full_disk_is_said_and_no_file_appears(made: Made, tmp_path: Path) -> None:
     """What writes more than a limit fails as on a full disk; packages are unpacked in the cache already."""
     words = ["env", "pack", "application", "--base", str(made.workspace.root / "base"), "-o", str(tmp_path / "p.run")]
-    limited = f"ulimit -f 12; exec {sys.executable} -c 'from ctk.cli import main; main()' \"$@\""
+    limited = f"ulimit -f 12; exec {sys.executable} -c 'from ctk.cli.main import main; main()' \"$@\""
     environment = {**os.environ, "CTK_ROOT": str(made.workspace.root)}
     done = subprocess.run(
         ["sh", "-c", limited, "sh", *words], env=environment, capture_output=True, text=True, check=False

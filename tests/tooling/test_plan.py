@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ctk.errors import RecipeError, UnknownName
-from ctk.lock import UNDECLARED, Artefact, Component, ReleaseLock
-from ctk.plan import Plan, Request, Set, plan
-from ctk.recipes import find_recipes, render_variants
-from ctk.rendered import rendered_outputs
+from ctk.core.errors import RecipeError, UnknownName
+from ctk.lock.lock import UNDECLARED, Artefact, Component, ReleaseLock
+from ctk.plan.plan import Plan, Request, Set, plan
+from ctk.plan.recipes import find_recipes, render_variants
+from ctk.plan.rendered import rendered_outputs
 
 TAGS = ("cp312", "cp313", "cp314t")
 

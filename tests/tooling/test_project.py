@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from test_lock import ctk_lock, write
 
-from ctk.errors import BadValue
-from ctk.lock import ReleaseLock
-from ctk.paths import Workspace
-from ctk.plan import Request
-from ctk.project import published_set, small
+from ctk.core.errors import BadValue
+from ctk.core.paths import Workspace
+from ctk.lock.lock import ReleaseLock
+from ctk.plan.plan import Request
+from ctk.plan.project import published_set, small
 
 
 @pytest.fixture

@@ -13,14 +13,14 @@ from cyclonedx.validation.json import JsonStrictValidator
 from tiny import artefact, tiny_checkout, tiny_plan
 
 from conftest import ROOT
-from ctk import provenance as origins
-from ctk import sbom
-from ctk.building.metadata import portable
-from ctk.errors import AuditFailed, BuildFailed
-from ctk.lock import release_locks
-from ctk.paths import Workspace
-from ctk.provenance import Input, Provenance, provenance, recipe_commit, recipe_digest
-from ctk.recipes import Recipe
+from ctk.build import provenance as origins
+from ctk.build import sbom
+from ctk.build.metadata import portable
+from ctk.build.provenance import Input, Provenance, provenance, recipe_commit, recipe_digest
+from ctk.core.errors import AuditFailed, BuildFailed
+from ctk.core.paths import Workspace
+from ctk.lock.lock import release_locks
+from ctk.plan.recipes import Recipe
 
 INDEX = {"name": "hello", "version": "13.4.92", "build": "h0_0", "subdir": "linux-64", "license": "MIT"}
 

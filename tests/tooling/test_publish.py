@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctk.errors import PublishFailed
-from ctk.publish import Target, in_order, publish
+from ctk.channel.publish import Target, in_order, publish
+from ctk.core.errors import PublishFailed
 
 Start = Callable[..., "Server"]
 KEYS = ("RATTLER_AUTH_FILE", "PREFIX_API_KEY", "ACTIONS_ID_TOKEN_REQUEST_URL", "GITHUB_ACTIONS")

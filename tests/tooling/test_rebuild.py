@@ -17,12 +17,13 @@ from test_provenance import commit, forget, git, repository
 from tiny import tiny_plan
 
 from conftest import ctk
-from ctk import build, fetch, rebuild, sbom
-from ctk.building.archive import rewrite
-from ctk.errors import AuditFailed
-from ctk.index import Index
-from ctk.package_differences import Difference
-from ctk.paths import Workspace
+from ctk.build import build, rebuild, sbom
+from ctk.build.archive import rewrite
+from ctk.build.package_differences import Difference
+from ctk.core.errors import AuditFailed
+from ctk.core.paths import Workspace
+from ctk.fetch import fetch
+from ctk.index.index import Index
 
 __all__ = ["repository"]  # a fixture
 

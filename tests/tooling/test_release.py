@@ -14,16 +14,17 @@ from fake_ctk import WHEELS_13, add_component, add_extension, manifest_13
 from fake_index import FakeIndex, Fault
 from typer.testing import CliRunner
 
-from ctk import proposal, release, wheels
-from ctk.cli import app
-from ctk.components import PYTHON_PROJECTS
-from ctk.errors import BadValue, IndexUnavailable, NotPublished, OutOfDate, UnknownName
-from ctk.index import IndexFile
-from ctk.lock import Artefact, Component, Facts, ReleaseLock, load
-from ctk.lock_text import dump, variant_config
-from ctk.paths import Workspace
-from ctk.platforms import PLATFORMS
-from ctk.release import names_of
+from ctk.cli.main import app
+from ctk.core.errors import BadValue, IndexUnavailable, NotPublished, OutOfDate, UnknownName
+from ctk.core.paths import Workspace
+from ctk.core.platforms import PLATFORMS
+from ctk.index.index import IndexFile
+from ctk.lock import proposal, wheels
+from ctk.lock.components import PYTHON_PROJECTS
+from ctk.lock.lock import Artefact, Component, Facts, ReleaseLock, load
+from ctk.lock.text import dump, variant_config
+from ctk.release import release
+from ctk.release.release import names_of
 
 pytest_plugins = ["ctk_release_fixtures"]
 

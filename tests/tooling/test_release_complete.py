@@ -9,10 +9,10 @@ from ctk_release import Run, cells, snapshot
 from fake_ctk import EVERYWHERE_13, WHEELS_13, add_component, manifest_13
 from fake_index import FakeIndex
 
-from ctk.errors import Incomplete, LockError
-from ctk.lock import load
-from ctk.paths import Workspace
-from ctk.plan import Request, Set, plan
+from ctk.core.errors import Incomplete, LockError
+from ctk.core.paths import Workspace
+from ctk.lock.lock import load
+from ctk.plan.plan import Request, Set, plan
 
 pytest_plugins = ["ctk_release_fixtures"]
 

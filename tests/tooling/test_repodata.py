@@ -10,15 +10,16 @@ from typing import Any
 import pytest
 from tiny import lock
 
-from ctk import build, channel
-from ctk.errors import RecipeError
-from ctk.paths import Workspace
-from ctk.plan import Plan, Request, Set, plan
-from ctk.platforms import NOARCH, this_platform
-from ctk.recipes import find_recipes
-from ctk.rendered import pinned
-from ctk.repodata import FROM_BUILD, planned, write
-from ctk.solve import Scenario, solve
+from ctk.build import build
+from ctk.channel import channel
+from ctk.core.errors import RecipeError
+from ctk.core.paths import Workspace
+from ctk.core.platforms import NOARCH, this_platform
+from ctk.plan.plan import Plan, Request, Set, plan
+from ctk.plan.recipes import find_recipes
+from ctk.plan.rendered import pinned
+from ctk.plan.repodata import FROM_BUILD, planned, write
+from ctk.solve.solve import Scenario, solve
 
 # Two builds of each output; a half for cross-compiling; every kind of requirement, pin and run export.
 TOOL = """

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from ctk import scratch
-from ctk.paths import Workspace
+from ctk.core import scratch
+from ctk.core.paths import Workspace
 
 
 @pytest.fixture

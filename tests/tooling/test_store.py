@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ctk.building.store import Store
-from ctk.digest import file_sha256
-from ctk.errors import BadValue, ClusterFailed, NoSpace
+from ctk.build.store import Store
+from ctk.core.digest import file_sha256
+from ctk.core.errors import BadValue, ClusterFailed, NoSpace
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 from packs import CLEAN, Made, left_in, pack, pretend, refused, unpack
 from tiny_packages import NOISE, PLACEHOLDER
 
-from ctk.platforms import this_platform
+from ctk.core.platforms import this_platform
 
 pytest_plugins = ["pack_fixtures"]
 pytestmark = pytest.mark.skipif(this_platform() != "linux-64", reason="the tiny packages are for linux-64")

@@ -16,11 +16,11 @@ from fake_index import FakeIndex, serve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctk import upload_time
-from ctk.errors import IndexUnavailable, MeasureFailed
-from ctk.index import Index, IndexSettings, Retry
-from ctk.lock import load
-from ctk.paths import Workspace
+from ctk.core import upload_time
+from ctk.core.errors import IndexUnavailable, MeasureFailed
+from ctk.core.paths import Workspace
+from ctk.index.index import Index, IndexSettings, Retry
+from ctk.lock.lock import load
 
 pytest_plugins = ["ctk_release_fixtures"]
 FILE = "tool-1.0-py3-none-any.whl"

@@ -18,7 +18,7 @@ import typer
 from ruamel.yaml import YAML
 
 from conftest import ROOT
-from ctk.cli import app
+from ctk.cli.main import app
 
 FOLDER = ROOT / ".github" / "workflows"
 FILES = sorted(FOLDER.glob("*.yml"))

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from fake_index import record
 
-from ctk.fetch import stored
-from ctk.lock import Artefact, Component, ReleaseLock
-from ctk.lock_text import dump, variant_config
-from ctk.paths import Workspace
-from ctk.plan import Plan, Request, plan
-from ctk.platforms import PLATFORMS
-from ctk.project import published_set
+from ctk.core.paths import Workspace
+from ctk.core.platforms import PLATFORMS
+from ctk.fetch.fetch import stored
+from ctk.lock.lock import Artefact, Component, ReleaseLock
+from ctk.lock.text import dump, variant_config
+from ctk.plan.plan import Plan, Request, plan
+from ctk.plan.project import published_set
 
 UPLOADED = 1_757_000_000
 """Seconds since 1970: the time of its packages, which the audit wants to be an honest one."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from conda_build import selector
-from ctk.paths import Workspace
+from ctk.core.paths import Workspace
 
 
 def files(root: Path) -> list[Path]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ctk.lock import ReleaseLock, load
+from ctk.lock.lock import ReleaseLock, load
 
 FILE = Path(__file__).resolve().parents[1] / "downstream" / "downstream.lock"
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from ctk.facts import compiler_facts, needed_glibc
-from ctk.fetch import fetch, laid_out, missing
-from ctk.index import Index
-from ctk.lock import release_locks
-from ctk.paths import Workspace
-from ctk.plan import Request
-from ctk.platforms import this_platform
-from ctk.project import small
-from ctk.runlock import exclusive
+from ctk.core.paths import Workspace
+from ctk.core.platforms import this_platform
+from ctk.core.runlock import exclusive
+from ctk.fetch.fetch import fetch, laid_out, missing
+from ctk.index.index import Index
+from ctk.lock.facts import compiler_facts, needed_glibc
+from ctk.lock.lock import release_locks
+from ctk.plan.plan import Request
+from ctk.plan.project import small
 
 HERE = Workspace(Path(__file__).resolve().parents[2])
 RELEASES = [lock for lock in release_locks(HERE).values() if lock.is_ctk]

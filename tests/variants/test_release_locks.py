@@ -10,11 +10,11 @@ from packaging.version import Version
 from rattler_build import VariantConfig
 from ruamel.yaml import YAML
 
-from ctk.errors import OutOfDate
-from ctk.lock import ReleaseLock, load, release_locks
-from ctk.lock_text import variant_keys
-from ctk.paths import Workspace
-from ctk.release_table import TABLES, markdown_of
+from ctk.core.errors import OutOfDate
+from ctk.core.paths import Workspace
+from ctk.lock.lock import ReleaseLock, load, release_locks
+from ctk.lock.text import variant_keys
+from ctk.release.table import TABLES, markdown_of
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Workspace(ROOT)

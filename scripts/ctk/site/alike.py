@@ -18,10 +18,10 @@ from pathlib import Path
 from rattler import Gateway, RepoDataRecord, Subdir, Version, VersionSpec
 from rattler.exceptions import InvalidVersionSpecError, SolverError
 
-from ctk.catalogue import Catalogue
-from ctk.coroutines import run
-from ctk.platforms import NOARCH
-from ctk.solve import Pick, Scenario, reading, solve_records
+from ctk.core.coroutines import run
+from ctk.core.platforms import NOARCH
+from ctk.solve.catalogue import Catalogue
+from ctk.solve.solve import Pick, Scenario, reading, solve_records
 from ctk.verify.oracle import version
 
 Key = tuple[tuple[str, ...], str, object, object]

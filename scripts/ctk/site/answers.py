@@ -11,13 +11,13 @@ from functools import lru_cache
 
 from rattler import RepoDataRecord
 
-from ctk.catalogue import ANY_DRIVER
-from ctk.explain import explain, toolkit_in_words
-from ctk.machine import python_specs
 from ctk.site.alike import AlikeCatalogue, Unasked
 from ctk.site.axes import Axes, Question, pin_specs
-from ctk.solve import Scenario, channel_name
-from ctk.unsolvable import find_cause
+from ctk.solve.catalogue import ANY_DRIVER
+from ctk.solve.explain import explain, toolkit_in_words
+from ctk.solve.machine import python_specs
+from ctk.solve.solve import Scenario, channel_name
+from ctk.solve.unsolvable import find_cause
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ from pathlib import Path
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from ctk import exclusions
-from ctk.audit import PACKAGE_CHECKS, AuditReport, Check, ScanCache, audit_packages
-from ctk.audit.cache import scan_key
-from ctk.audit.checks import CHECKS, PROBES
-from ctk.digest import file_sha256
-from ctk.scratch import machine_paths
+from ctk.check.audit import PACKAGE_CHECKS, AuditReport, Check, ScanCache, audit_packages
+from ctk.check.audit.checks import CHECKS, PROBES
+from ctk.core.digest import file_sha256
+from ctk.core.scratch import machine_paths
+from ctk.lock import exclusions
+from ctk.package.cache import scan_key
 from ctk.site.content import Site
 from ctk.site.page import Page, render
 

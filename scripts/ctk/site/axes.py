@@ -10,13 +10,13 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 
-from ctk.catalogue import ANY_DRIVER, Catalogue
-from ctk.errors import UnknownName
-from ctk.lock import ReleaseLock
-from ctk.machine import python_specs
-from ctk.platforms import NOARCH
+from ctk.core.errors import UnknownName
+from ctk.core.platforms import NOARCH
+from ctk.lock.lock import ReleaseLock
 from ctk.site.alike import ALWAYS, AlikeCatalogue
-from ctk.solve import Scenario
+from ctk.solve.catalogue import ANY_DRIVER, Catalogue
+from ctk.solve.machine import python_specs
+from ctk.solve.solve import Scenario
 from ctk.verify.facts import facts
 from ctk.verify.oracle import version
 from ctk.verify.scenarios import Machine, matrix

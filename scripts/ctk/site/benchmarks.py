@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ctk import figures
-from ctk.figures import Figure
+from ctk.site import figures
 from ctk.site.content import Site
+from ctk.site.figures import Figure
 from ctk.site.page import Page, render
 
 WIDTH, HEIGHT, MARGIN = 320, 96, 12  # of a line, and what is free around it

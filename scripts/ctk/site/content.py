@@ -12,12 +12,12 @@ from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
-from ctk.errors import UnknownName
-from ctk.lock import ReleaseLock, release_locks
-from ctk.package import Index, index_of
-from ctk.paths import Workspace
-from ctk.platforms import PLATFORMS
-from ctk.report import count
+from ctk.core.errors import UnknownName
+from ctk.core.paths import Workspace
+from ctk.core.platforms import PLATFORMS
+from ctk.core.report import count
+from ctk.lock.lock import ReleaseLock, release_locks
+from ctk.package.package import Index, index_of
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _FILE = re.compile(r"[A-Za-z0-9_][^/\\\0]*\.conda")  # what can be opened in the subdir's folder, and nowhere else

@@ -7,8 +7,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ctk.errors import AuditFailed
-from ctk.package import PathEntry, members, run_exports_of
+from ctk.core.errors import AuditFailed
+from ctk.package.package import PathEntry, members, run_exports_of
 from ctk.site.content import Entry
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ctk.package import PathEntry
+from ctk.package.package import PathEntry
 from ctk.site.content import Entry, Site
 from ctk.site.inside import Inside
 from ctk.site.page import Page, render

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 from packaging.version import Version
 
-from ctk.errors import CtkError
+from ctk.core.errors import CtkError
 from ctk.site.content import Site
 from ctk.site.page import Page, render
 from ctk.verify import channels

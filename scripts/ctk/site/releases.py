@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ctk.binaries import version_key
-from ctk.difference import words
-from ctk.difference.breaks import breaks
-from ctk.difference.cache import surface_cache, unread
-from ctk.difference.compare import Difference, compare, wanted
-from ctk.lock import ReleaseLock
-from ctk.platforms import PLATFORMS
-from ctk.release_table import facts_rows
+from ctk.core.platforms import PLATFORMS
+from ctk.diff import words
+from ctk.diff.breaks import breaks
+from ctk.diff.cache import surface_cache, unread
+from ctk.diff.compare import Difference, compare, wanted
+from ctk.lock.lock import ReleaseLock
+from ctk.package.binaries import version_key
+from ctk.release.table import facts_rows
 from ctk.site.content import Site
 from ctk.site.page import Page, render
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from markupsafe import Markup
 
-from ctk.machine import python_specs
 from ctk.site.axes import Axes, gpu_names, pin_specs
 from ctk.site.content import Site
 from ctk.site.page import Page, render
 from ctk.site.shard import safe_json, script
+from ctk.solve.machine import python_specs
 
 _FIRST = ("cuda-core", "numba-cuda", "cuda-nvcc")
 

@@ -15,17 +15,17 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from ctk.durable import replace_file
-from ctk.errors import SolverFailed
-from ctk.orphans import end_with, starting
-from ctk.platforms import NOARCH
+from ctk.core.durable import replace_file
+from ctk.core.errors import SolverFailed
+from ctk.core.orphans import end_with, starting
+from ctk.core.platforms import NOARCH
 from ctk.site.alike import ALWAYS, AlikeCatalogue
 from ctk.site.answers import answers
 from ctk.site.axes import Axes
 from ctk.site.shard import place, shard
 
 WORDS = (
-    *("catalogue", "explain", "machine", "solve", "unsolvable"),
+    "solve",
     *("site/alike", "site/answers", "site/axes", "site/shard"),
 )
 """The modules that decide what an answer says: when one of them changes, all is solved again."""

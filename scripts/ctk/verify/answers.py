@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from ctk.solve import Scenario
+from ctk.solve.solve import Scenario
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ctk import repodata
-from ctk.errors import Unsolvable
-from ctk.paths import Workspace
-from ctk.plan import Request, plan
-from ctk.platforms import NOARCH, PLATFORMS
-from ctk.project import published_set, python_tags
+from ctk.core.errors import Unsolvable
+from ctk.core.paths import Workspace
+from ctk.core.platforms import NOARCH, PLATFORMS
+from ctk.plan import repodata
+from ctk.plan.plan import Request, plan
+from ctk.plan.project import published_set, python_tags
 from ctk.verify.universe import universe
 
 Repodata = Mapping[str, Mapping[str, Any]]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ctk.errors import LockError
-from ctk.lock import Component, ReleaseLock
+from ctk.core.errors import LockError
+from ctk.lock.lock import Component, ReleaseLock
 from ctk.verify.oracle import Facts, PythonSet, Toolkit, version
 
 # The wheel that is called nvcc holds all of the compiler since CUDA 13. Before, it holds ptxas and headers.

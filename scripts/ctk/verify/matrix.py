@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-from ctk.errors import SolverFailed
-from ctk.solve import Scenario
+from ctk.core.errors import SolverFailed
+from ctk.solve.solve import Scenario
 from ctk.verify.answers import Answer, Solver
 from ctk.verify.channels import Channels
 from ctk.verify.compare import wrong

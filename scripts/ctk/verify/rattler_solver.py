@@ -18,10 +18,10 @@ import rattler
 from rattler import Gateway, GenericVirtualPackage, MatchSpec, Subdir
 from rattler.exceptions import SolverError
 
-from ctk.coroutines import run
-from ctk.machine import virtual_packages
-from ctk.platforms import NOARCH
-from ctk.solve import Scenario, channel_url, reading
+from ctk.core.coroutines import run
+from ctk.core.platforms import NOARCH
+from ctk.solve.machine import virtual_packages
+from ctk.solve.solve import Scenario, channel_url, reading
 from ctk.verify.answers import Answer, Record
 
 # Answers come in batches of so many: enough to keep the cores busy, few enough to show progress.

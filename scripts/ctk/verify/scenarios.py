@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 
-from ctk.errors import BadValue, UnknownName
-from ctk.machine import python_specs
-from ctk.platforms import PLATFORMS
-from ctk.solve import Scenario
+from ctk.core.errors import BadValue, UnknownName
+from ctk.core.platforms import PLATFORMS
+from ctk.solve.machine import python_specs
+from ctk.solve.solve import Scenario
 from ctk.verify.oracle import REQUESTS, Facts, Question, version
 
 Machine = tuple[str | None, str | None]

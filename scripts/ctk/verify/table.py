@@ -11,11 +11,11 @@ from tempfile import TemporaryDirectory
 from packaging.version import Version
 from rattler import Gateway
 
-from ctk.errors import Unsolvable
-from ctk.lock import ReleaseLock, release_locks
-from ctk.marked import Marked, markdown
-from ctk.paths import Workspace
-from ctk.solve import Pick, Scenario, solve
+from ctk.core.errors import Unsolvable
+from ctk.core.marked import Marked, markdown
+from ctk.core.paths import Workspace
+from ctk.lock.lock import ReleaseLock, release_locks
+from ctk.solve.solve import Pick, Scenario, solve
 from ctk.verify import channels
 
 SUBDIR = "linux-64"

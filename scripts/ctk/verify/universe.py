@@ -13,7 +13,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from ctk.platforms import NOARCH, PLATFORMS
+from ctk.core.platforms import NOARCH, PLATFORMS
 
 DATA = Path(__file__).with_suffix(".yaml")
 

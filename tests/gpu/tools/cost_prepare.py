@@ -11,11 +11,11 @@ from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
-from ctk.catalogue import Catalogue
-from ctk.machine import virtual_packages
-from ctk.platforms import this_platform
-from ctk.solve import Pick, Scenario
-from ctk.unsolvable import solve_or_say_why
+from ctk.core.platforms import this_platform
+from ctk.solve.catalogue import Catalogue
+from ctk.solve.machine import virtual_packages
+from ctk.solve.solve import Pick, Scenario
+from ctk.solve.unsolvable import solve_or_say_why
 
 REQUESTS = ("cuda-core", "numba-cuda")
 # What pip is held to, so that both install the same.

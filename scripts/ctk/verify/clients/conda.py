@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ctk.solve import Scenario, channel_url
+from ctk.solve.solve import Scenario, channel_url
 from ctk.verify.answers import Answer, Record
 from ctk.verify.clients import process
 from ctk.verify.clients.process import Ran

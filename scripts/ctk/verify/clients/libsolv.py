@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from ctk.errors import BadValue, SolverFailed, SolverMissing
-from ctk.paths import Workspace
-from ctk.platforms import NOARCH
-from ctk.solve import Scenario
+from ctk.core.errors import BadValue, SolverFailed, SolverMissing
+from ctk.core.paths import Workspace
+from ctk.core.platforms import NOARCH
+from ctk.solve.solve import Scenario
 from ctk.verify.answers import Answer, Record
 from ctk.verify.clients.libsolv_build import COMMAND, library
 from ctk.verify.clients.request import parts

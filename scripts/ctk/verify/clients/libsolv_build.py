@@ -25,12 +25,12 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from ctk import fetch
-from ctk.disk import disk_errors
-from ctk.errors import CtkError, SolverMissing
-from ctk.index import Index
-from ctk.lock import Artefact
-from ctk.paths import Workspace, workspace
+from ctk.core.disk import disk_errors
+from ctk.core.errors import CtkError, SolverMissing
+from ctk.core.paths import Workspace, workspace
+from ctk.fetch import fetch
+from ctk.index.index import Index
+from ctk.lock.lock import Artefact
 
 SOURCES = Artefact(
     component="libsolv",

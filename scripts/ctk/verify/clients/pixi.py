@@ -19,7 +19,7 @@ from packaging.version import InvalidVersion, Version
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from ctk.solve import Scenario, channel_url
+from ctk.solve.solve import Scenario, channel_url
 from ctk.verify.answers import Answer, Record
 from ctk.verify.clients import process
 from ctk.verify.clients.request import parts

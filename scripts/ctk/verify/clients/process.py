@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ctk.errors import SolverFailed, SolverMissing
-from ctk.solve import Scenario
+from ctk.core.errors import SolverFailed, SolverMissing
+from ctk.solve.solve import Scenario
 
 # What a program needs of the machine; all else could change what a client does (CONDA_*, MAMBA_*, PIXI_*, proxies).
 _KEPT = ("PATH", "LANG", "LC_ALL", "SYSTEMROOT", "COMSPEC", "PATHEXT", "TZ")

@@ -7,7 +7,7 @@ from functools import cache
 from rattler import MatchSpec
 from rattler.exceptions import InvalidMatchSpecError
 
-from ctk.errors import BadValue
+from ctk.core.errors import BadValue
 
 
 @cache

@@ -1,0 +1,185 @@
+"""The store through which a cluster's builds go: a shared folder or an object store, by fsspec URL.
+
+    sha256/<xx>/<sha256>    artefacts, recipe files and packages, by content
+    builds/<key>.json       a finished build: names its packages by sha256, written when they are all there
+    runs/<run>/<mark>       who is at work on which build of a run, or died at it
+
+Nobody trusts it: what is read is hashed, and what has another hash is removed and counts as absent. Everything in it
+can be made again, so any of it may be deleted at any time.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from ctk.core.digest import file_sha256
+from ctk.core.errors import BadValue, ClusterFailed, NoSpace, without_credentials
+
+_STEP = "a store is a folder that every worker sees, such as file:///shared/ctk, or an object store such as s3://bucket"
+
+
+class Store:
+    """An open store.
+
+    Args:
+        url: As fsspec reads it; a path is a folder.
+
+    Raises:
+        BadValue: No such protocol, or one that other processes do not see.
+        ClusterFailed: fsspec is not installed.
+    """
+
+    def __init__(self, url: str) -> None:
+        try:
+            from fsspec.core import url_to_fs
+            from fsspec.implementations.local import LocalFileSystem
+        except ImportError:
+            raise missing_extra("fsspec") from None
+        self.shown = without_credentials(url)
+        try:
+            self._fs, self._root = url_to_fs(url)
+        except ImportError as error:  # fsspec knows the protocol, and its package is not installed
+            raise BadValue(f"the store {self.shown} cannot be opened: {error}", "install that package") from None
+        except Exception as error:
+            raise BadValue(
+                f"the store {self.shown} cannot be opened: {without_credentials(str(error))}", _STEP
+            ) from None
+        if self._fs.protocol == "memory":
+            raise BadValue(f"the store {self.shown} is seen by no other process", _STEP)
+        # An object appears whole in an object store; a file is there as soon as it is opened.
+        self._renames = isinstance(self._fs, LocalFileSystem)
+        self.url = f"file://{self._root}" if self._renames else url
+
+    def has(self, sha256: str, size: int) -> bool:
+        """Whether something of that name and size is there."""
+        self._fs.invalidate_cache()
+        try:
+            return bool(self._fs.info(self._blob(sha256))["size"] == size)
+        except FileNotFoundError:
+            return False
+
+    def put(self, file: Path, sha256: str | None = None) -> str:
+        """Adds a file, unless it is there.
+
+        Returns:
+            Its sha256.
+
+        Raises:
+            NoSpace: The store cannot be written.
+        """
+        sha256 = sha256 or file_sha256(file)
+        with self._errors():
+            if not self.has(sha256, file.stat().st_size):
+                with self._place(self._blob(sha256)) as place:
+                    self._fs.put_file(str(file), place)
+        return sha256
+
+    def get(self, sha256: str, target: Path) -> bool:
+        """Reads a file; False where it is absent, or not what its name says."""
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with self._errors():
+            try:
+                self._fs.get_file(self._blob(sha256), str(target))
+            except FileNotFoundError:
+                return False
+            if file_sha256(target) == sha256:
+                return True
+            target.unlink()
+            self._remove(self._blob(sha256))
+            return False
+
+    def publish(self, key: str, note: dict[str, Any]) -> None:
+        """Says that a build is finished; its packages must be in the store. The last of several writers wins."""
+        self._write(f"builds/{key}.json", json.dumps(note, indent=1))
+
+    def finished(self, key: str) -> dict[str, Any] | None:
+        """What `publish` said, if it did."""
+        try:
+            note = json.loads(self._read(f"builds/{key}.json"))
+            return note if isinstance(note, dict) else None
+        except (FileNotFoundError, ValueError):
+            return None
+
+    def forget(self, key: str) -> None:
+        """Makes a build absent."""
+        self._remove(f"{self._root}/builds/{key}.json")
+
+    def mark(self, run: str, name: str, text: str) -> None:
+        """Leaves a short text for the time of a run."""
+        self._write(f"runs/{run}/{name}", text)
+
+    def marks(self, run: str, prefix: str) -> dict[str, str]:
+        """The texts of a run whose names begin so, by name."""
+        self._fs.invalidate_cache()
+        try:
+            names = [path.rsplit("/", 1)[1] for path in self._fs.ls(f"{self._root}/runs/{run}", detail=False)]
+            return {n: self._read(f"runs/{run}/{n}") for n in sorted(names) if n.startswith(prefix)}
+        except FileNotFoundError:
+            return {}
+
+    def unmark(self, run: str, name: str) -> None:
+        """Removes a mark."""
+        self._remove(f"{self._root}/runs/{run}/{name}")
+
+    def end(self, run: str) -> None:
+        """Removes the marks of a run."""
+        self._remove(f"{self._root}/runs/{run}", recursive=True)
+
+    def _blob(self, sha256: str) -> str:
+        return f"{self._root}/sha256/{sha256[:2]}/{sha256}"
+
+    def _read(self, name: str) -> str:
+        self._fs.invalidate_cache()
+        with self._errors():
+            content: bytes = self._fs.cat_file(f"{self._root}/{name}")
+            return content.decode()
+
+    def _write(self, name: str, text: str) -> None:
+        with self._errors(), self._place(f"{self._root}/{name}") as place:
+            self._fs.pipe_file(place, text.encode())
+
+    @contextmanager
+    def _place(self, path: str) -> Iterator[str]:
+        """Where to write what shall appear under a path."""
+        self._fs.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
+        if not self._renames:
+            yield path
+            return
+        temporary = f"{path}.{uuid.uuid4().hex}.tmp"
+        try:
+            yield temporary
+            os.replace(temporary, path)
+        finally:
+            Path(temporary).unlink(missing_ok=True)
+
+    def _remove(self, path: str, recursive: bool = False) -> None:
+        with suppress(OSError, ValueError):  # gone, or not ours to remove: nobody trusts it anyway
+            self._fs.rm(path, recursive=recursive)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+            raise NoSpace(
+                f"the store {self.shown} {'is full' if full else 'fails'}: {without_credentials(str(error))}",
+                "free some space there" if full else "make it readable and writable for this machine and every worker",
+            ) from None
+
+
+def missing_extra(name: str) -> ClusterFailed:
+    """The error for a package that only a cluster needs."""
+    return ClusterFailed(
+        f"builds on a cluster need {name}, which is not installed here",
+        "install the extra: .venv/bin/python -m pip install --editable '.[cluster]'",
+    )

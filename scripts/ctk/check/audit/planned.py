@@ -1,0 +1,108 @@
+"""Packages of a plan as the audit sees them: metadata from recipes, paths from the directories of the wheels.
+
+Nothing is built and no wheel is fetched whole, so that every release and component can be held to a rule together. The
+layout script itself says where files go: it is run on files of the same names that hold nothing. What it writes besides
+(.pc files, which have the minor in their names) and what an output's own script adds are not among the paths.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path, PurePosixPath
+
+from ctk.check.audit.contents import glob_pattern
+from ctk.core.errors import RecipeError
+from ctk.core.paths import Workspace
+from ctk.lock.lock import Artefact
+from ctk.package.package import Index, PackageInfo
+from ctk.package.scan import PackageScan, ScannedFile
+from ctk.plan.dag import Build
+from ctk.plan.plan import Plan
+from ctk.plan.rendered import Rendered
+
+# Stands for patchelf: in wheels a library is called by its SONAME, but for libNVVM of CUDA 12.
+_PATCHELF = """#!/bin/sh
+if [ "$1" = --print-soname ]; then name=${2##*/}; [ "$name" = libnvvm.so ] && name=libnvvm.so.4; echo "$name"; fi
+"""
+
+Names = Callable[[Artefact], Sequence[str]]
+
+
+def planned_scans(plan: Plan, workspace: Workspace, names: Names, jobs: int) -> list[PackageScan]:
+    """The packages of a plan whose files the layout script places; Python projects have folders of their own.
+
+    Args:
+        plan: What would be built.
+        workspace: The checkout; paths are kept in its cache.
+        names: Gives the names of the files in an artefact.
+        jobs: Artefacts looked at once.
+    """
+    script = workspace.recipes / "common" / "layout.sh"
+    builds = [b for b in plan.builds if not b.artefacts or f"common/{script.name}" in b.recipe.file.read_text()]
+    with ThreadPoolExecutor(jobs) as pool:
+        trees = list(pool.map(partial(_tree, script=script, folder=workspace.cache / "laid-out", names=names), builds))
+    found = {}
+    for build, tree in zip(builds, trees, strict=True):
+        for output in build.outputs:
+            found[output.subdir, output.file_name] = _scan(output, tree)
+    return list(found.values())
+
+
+def _scan(output: Rendered, tree: Sequence[str]) -> PackageScan:
+    wanted, unwanted = (list(map(glob_pattern, globs)) for globs in (output.files, output.left_files))
+    held = [p for p in tree if not wanted or any(w.fullmatch(p) for w in wanted)]
+    files = tuple(ScannedFile("pkg", p, "file") for p in held if not any(u.fullmatch(p) for u in unwanted))
+    index = Index(
+        output.name,
+        output.version,
+        output.build_string,
+        output.build_number,
+        output.subdir,
+        output.noarch,
+        depends=output.depends,
+        constrains=output.constrains,
+    )
+    return PackageScan(f"{output.subdir}/{output.file_name}", "", PackageInfo(index, ()), files)
+
+
+def _tree(build: Build, script: Path, folder: Path, names: Names) -> list[str]:
+    """Where the files of a build's artefact go, below the prefix."""
+    if not build.artefacts:
+        return []
+    (artefact,) = build.artefacts
+    minor = next(output.variant["cuda_version"] for output in build.outputs if "cuda_version" in output.variant)
+    environment = {"VERSION": artefact.version, "CUDA_VERSION": minor, "target_platform": build.subdir}
+    said = json.dumps([artefact.sha256, environment, hashlib.sha256(script.read_bytes()).hexdigest()])
+    kept = folder / f"{hashlib.sha256(said.encode()).hexdigest()[:32]}.json"
+    if not kept.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        new = kept.with_name(f".{kept.name}.{os.getpid()}")
+        new.write_text(json.dumps(_laid_out(build.id, script, environment, names(artefact))))
+        os.replace(new, kept)
+    return [str(path) for path in json.loads(kept.read_text())]
+
+
+def _laid_out(build: str, script: Path, environment: dict[str, str], names: Sequence[str]) -> list[str]:
+    with tempfile.TemporaryDirectory(prefix="ctk-planned-") as scratch:
+        work, prefix, bin_ = (Path(scratch) / name for name in ("work", "prefix", "bin"))
+        for folder in (work, prefix, bin_):
+            folder.mkdir()
+        (bin_ / "patchelf").write_text(_PATCHELF)
+        (bin_ / "patchelf").chmod(0o755)
+        for name in names:
+            file = work / PurePosixPath("/", name).relative_to("/")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text("licence" if "dist-info" in name else "")
+        own = {"PATH": f"{bin_}{os.pathsep}{os.environ['PATH']}", "PREFIX": str(prefix), **environment}
+        done = subprocess.run(["bash", script], cwd=work, env=os.environ | own, capture_output=True, text=True)
+        if done.returncode:
+            raise RecipeError(f"{build} cannot be laid out: {done.stderr.strip()}", "mend recipes/common/layout.sh")
+        found = (p.relative_to(prefix).as_posix() for p in prefix.rglob("*") if p.is_symlink() or p.is_file())
+        return sorted(found)

@@ -1,0 +1,220 @@
+"""`ctk plan`, `ctk fetch` and `ctk build`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from contextlib import nullcontext
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ctk import pipeline
+from ctk.build.cluster import Cluster
+from ctk.build.jobs import github_matrix, jobs
+from ctk.cli.options import AllComponents, AllReleases, Base, Jobs, Platforms, Pythons, Recipes, Releases, base_channel
+from ctk.core import output
+from ctk.core.errors import BadValue
+from ctk.core.paths import Workspace, checkout
+from ctk.core.platforms import PLATFORMS
+from ctk.core.report import Reporter, count, megabytes
+from ctk.core.runlock import exclusive
+from ctk.core.settings import settings
+from ctk.fetch.fetch import stored
+from ctk.plan.plan import Plan, Request, plan
+from ctk.plan.project import published_set, python_tags, small
+
+
+class PlanForm(StrEnum):
+    """How `ctk plan` prints."""
+
+    table = "table"
+    github = "github"
+
+
+def _request(
+    where: Workspace,
+    releases: list[str] | None,
+    recipes: list[str] | None,
+    platforms: list[str] | None,
+    pythons: list[str] | None,
+    all_releases: bool,
+    all_components: bool,
+) -> Request:
+    if releases and all_releases:
+        raise BadValue("--release and --all-releases exclude each other", "give one of them")
+    if recipes and all_components:
+        raise BadValue("--recipe and --all-components exclude each other", "give one of them")
+    request = Request(releases or (), recipes or (), pipeline.default_platforms(platforms or ()), pythons or ())
+    return small(request, where, all_releases=all_releases, all_components=all_components)
+
+
+def _plan(where: Workspace, request: Request) -> Plan:
+    return plan(published_set(where), request, python_tags(where.build_config))
+
+
+def _show(planned: Plan, report: Reporter) -> None:
+    rows = [
+        (b.id, " ".join(o.name for o in b.outputs), megabytes(sum(a.size for a in b.artefacts))) for b in planned.builds
+    ]
+    report.table("builds", ["build", "packages", "MB to read"], rows, right=["MB to read"])
+    if planned.left_out:
+        report.table("left out", ["what", "why"], [(x.id, x.reason) for x in planned.left_out])
+    total = sum(a.size for a in planned.artefacts)
+    report.result(**planned.as_json())
+    report.line(
+        f"{count(len(planned.builds), 'build')}, {count(sum(len(b.outputs) for b in planned.builds), 'package')}, "
+        f"{count(len(planned.artefacts), 'artefact')} of {megabytes(total)} MB; {len(planned.left_out)} left out"
+    )
+
+
+def plan_command(
+    releases: Releases = None,
+    recipes: Recipes = None,
+    platforms: Platforms = None,
+    pythons: Pythons = None,
+    all_releases: AllReleases = False,
+    all_components: AllComponents = False,
+    form: Annotated[
+        PlanForm,
+        typer.Option("--format", help="github prints a job matrix, by default of all platforms, and nothing else."),
+    ] = PlanForm.table,
+) -> None:
+    """Show what would be built, and what is left out and why.
+
+    Example: ctk plan --release 13.4 --platform win-arm64
+    """
+    where = checkout()
+    if form == PlanForm.github:
+        platforms = platforms or list(PLATFORMS)
+    request = _request(where, releases, recipes, platforms, pythons, all_releases, all_components)
+    if form == PlanForm.github:
+        words = [f"--recipe {name}" for name in recipes or ()] + [f"--python {name}" for name in pythons or ()]
+        options = " ".join(words or (["--all-components"] if all_components else []))
+        found = jobs(published_set(where), request, python_tags(where.build_config))
+        # It is what --json would print: a document for a machine, on stdout alone.
+        sys.stdout.write(f"{github_matrix(found, settings(where.root).runner, options)}\n")
+        output.mode().printed = True
+    else:
+        _show(_plan(where, request), Reporter())
+
+
+def fetch_command(
+    releases: Releases = None,
+    recipes: Recipes = None,
+    platforms: Platforms = None,
+    pythons: Pythons = None,
+    all_releases: AllReleases = False,
+    all_components: AllComponents = False,
+) -> None:
+    """Download the artefacts of a plan, checked against the release locks, and lay them out for recipes.
+
+    Afterwards rattler-build alone can build those recipes.
+
+    Example: ctk fetch --release 12.9 --recipe cuda-nvrtc
+    """
+    where, report = checkout(), Reporter()
+    planned = _plan(where, _request(where, releases, recipes, platforms, pythons, all_releases, all_components))
+    with exclusive(where, report.say):
+        fetched = pipeline.fetch_plan(planned, where, report, pipeline.Clock(report))
+    new = {artefact.sha256 for artefact in fetched}
+    report.result(
+        artefacts=[
+            {
+                "file": a.file,
+                "sha256": a.sha256,
+                "size": a.size,
+                "path": str(stored(a, where)),
+                "fetched": a.sha256 in new,
+            }
+            for a in planned.artefacts
+        ]
+    )
+    size = megabytes(sum(a.size for a in planned.artefacts))
+    report.line(f"{count(len(planned.artefacts), 'artefact')} of {size} MB at hand, {len(fetched)} of them fetched now")
+
+
+def build_command(
+    releases: Releases = None,
+    recipes: Recipes = None,
+    platforms: Platforms = None,
+    pythons: Pythons = None,
+    all_releases: AllReleases = False,
+    all_components: AllComponents = False,
+    base: Base = "local",
+    jobs: Jobs = None,
+    level: Annotated[
+        int, typer.Option("--level", min=1, max=22, help="zstd level: low is fast, 19 is for publishing.")
+    ] = 3,
+    channel: Annotated[
+        Path | None, typer.Option("--channel", help="Publish in this folder; output/channel by default.")
+    ] = None,
+    dask: Annotated[
+        str | None,
+        typer.Option("--dask", metavar="ADDRESS", help="Build on a Dask cluster, such as tcp://scheduler:8786."),
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            "--store",
+            metavar="URL",
+            envvar="CTK_STORE",
+            help="Where artefacts and packages go through to the cluster: a folder or fsspec URL that all workers see; "
+            ".cache/store by default.",
+        ),
+    ] = None,
+    print_plan: Annotated[bool, typer.Option("--print-plan", help="Print the plan and exit.")] = False,
+) -> None:
+    """Build, audit, test and index packages, then publish them as a channel.
+
+    Without options: the default releases and recipes for this machine's platform. What did not change is not built
+    again.
+
+    Example: ctk build --release 13.4 --platform win-64 --platform linux-aarch64
+    """
+    where, report = checkout(), Reporter()
+    # First of all: what does not answer is said within seconds.
+    cluster = Cluster(dask, store or str(where.cache / "store")) if dask and not print_plan else None
+    with cluster or nullcontext():
+        planned = _plan(where, _request(where, releases, recipes, platforms, pythons, all_releases, all_components))
+        if print_plan:
+            _show(planned, report)
+            return
+        with exclusive(where, report.say):
+            if base == "local":
+                pipeline.make_base(where, report, level=level, jobs=jobs or os.cpu_count() or 1)
+            result = pipeline.run(
+                planned,
+                where,
+                report,
+                base_channel(base, where),
+                channel_folder=channel and channel.absolute(),
+                level=level,
+                jobs=jobs,
+                cluster=cluster,
+            )
+    _summary(result, planned, report)
+
+
+def _summary(result: pipeline.Result, planned: Plan, report: Reporter) -> None:
+    report.result(**result.as_json(planned))
+    not_run = Counter(o.detail for o in result.tests if o.state == "not run")
+    for reason, number in not_run.items():
+        report.line(f"package tests: {number} not run: {reason}")
+    if planned.left_out:
+        report.table("left out", ["what", "why"], [(x.id, x.reason) for x in planned.left_out])
+    rows = []
+    for recipe in sorted({b.recipe.name for b in planned.builds}):
+        made = [b for b in result.built.built if planned.by_id[b.id].recipe.name == recipe]
+        packages = sum(len(b.packages) for b in made)
+        fresh = [b for b in made if not b.cached]
+        spent = f"{sum(b.seconds for b in fresh):.1f}" if fresh else "unchanged"
+        rows.append((recipe, len(made), packages, megabytes(sum(b.size for b in made)), spent))
+    report.table(
+        "built", ["recipe", "builds", "packages", "MB", "seconds"], rows, ["builds", "packages", "MB", "seconds"]
+    )
+    where = ", ".join(f"{subdir} {count}" for subdir, count in result.staged.packages.items())
+    report.line(f"channel: {result.staged.channel} ({where}; {megabytes(result.staged.size)} MB)")

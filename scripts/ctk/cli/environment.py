@@ -1,0 +1,172 @@
+"""`ctk env create`, `ctk env run`, `ctk env check` and `ctk env pack`."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ctk.check.doctor.check import State, Where, look
+from ctk.check.doctor.environment import ENVIRONMENT_CHECKS
+from ctk.check.doctor.installed import examined
+from ctk.cli import channels
+from ctk.cli.command_line import VERBATIM
+from ctk.cli.doctor import as_json, table
+from ctk.cli.options import Base, Driver
+from ctk.cli.request import Arch, Platform, Python, Solved, Specs, ask
+from ctk.core import output, scratch
+from ctk.core.errors import NotReady
+from ctk.core.paths import given_environment, workspace
+from ctk.core.report import Reporter, count, megabytes
+from ctk.env.environment import check as check_prefix
+from ctk.env.environment import check_is_there, command_in, create
+from ctk.env.packing.pack import Order, Packed, check, pack
+from ctk.env.packing.parts import size_in_bytes
+from ctk.solve.machine import Machine, machine
+
+Prefix = Annotated[Path, typer.Argument(help="Folder of the environment.")]
+
+
+def create_command(
+    specs: Specs,
+    prefix: Annotated[Path, typer.Option("--prefix", help="Folder of the environment.")],
+    driver: Driver = None,
+    arch: Arch = None,
+    python: Python = None,
+    base: Base = "local",
+) -> None:
+    """Create an environment from the channel, or bring one up to date.
+
+    A folder that holds something else is refused.
+
+    Example: ctk env create cuda-core --prefix ./my-env
+    """
+    where, report, on = workspace(), Reporter(), machine(None, driver, arch)
+    prefix = Path(os.path.realpath(prefix))  # Path.resolve is a traceback for a link that leads to itself
+    check_prefix(prefix)
+    asked = ask(specs, python, on, channels.installable(where, base, on.subdir))
+    made = create(asked.pick, prefix, where.cache / "packages", report.say)
+    asked.show(report)
+    report.result(prefix=str(made.prefix), changed=made.changed)
+    report.line(f"{'created' if made.changed else 'unchanged'}: {made.prefix}")
+    place = shlex.quote(str(made.prefix))
+    report.line(f"to use it: ctk env run {place} -- COMMAND, or in bash and zsh: . {place}/bin/activate")
+
+
+def run_command(
+    prefix: Prefix,
+    command: Annotated[list[str], typer.Argument(metavar=VERBATIM, help="The command and its arguments, behind --.")],
+) -> None:
+    """Run a command in an environment, activated as conda does it: PATH, CONDA_PREFIX and the scripts of its packages.
+
+    It ends with the exit code of the command, and with 127 where there is no such command. Any conda environment will
+    do. With --json, what the command prints goes to stderr.
+
+    Example: ctk env run ./my-env -- python -c "import cuda.core"
+    """
+    check_is_there(prefix)
+    words = command_in(prefix.absolute(), command)
+    environment = given_environment()
+    if not output.mode().json:
+        sys.stdout.flush()
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and what is ignored stays so
+        scratch.release_all()  # nothing of this process is left
+        os.execvpe(words[0], words, environment)  # signals and the exit code are the command's
+    code = subprocess.run(words, env=environment, stdout=sys.stderr, check=False).returncode
+    code = code if code >= 0 else 128 - code  # as shells have it for a signal
+    output.add({"prefix": str(prefix.absolute()), "command": command, "exit_code": code})
+    output.finish()
+    raise typer.Exit(code)
+
+
+def check_command(prefix: Prefix, driver: Driver = None, arch: Arch = None) -> None:
+    """Say what is wrong with an environment on this machine or another one, why it matters, and what to do.
+
+    Any conda environment will do. It fails when something is wrong; what is missing is worth knowing only.
+
+    Examples: ctk env check ./my-env
+    ctk env check $CONDA_PREFIX --driver 13.0 --arch 9.0
+    """
+    report = Reporter()
+    check_is_there(prefix)
+    found = examined(Where(workspace()), prefix.absolute(), driver, arch)
+    seen, on = look(ENVIRONMENT_CHECKS, found), found.machine
+    problems = [check.name for check, one in seen if one.state is State.PROBLEM]
+    report.result(
+        ok=not problems,
+        prefix=str(found.prefix),
+        machine={"platform": on.subdir, "driver": on.driver, "gpu": on.arch},
+        checks=[{**as_json(check, one), "why": check.why} for check, one in seen],
+    )
+    report.console.print(table(seen, why=True))
+    if problems:
+        raise NotReady(
+            f"{count(len(problems), 'problem')} in {prefix}: {', '.join(problems)}", "do what each line says"
+        )
+    report.line(f"nothing is wrong with {prefix} ({on.subdir}, {on.words})")
+
+
+def pack_command(
+    specs: Specs,
+    file: Annotated[Path, typer.Option("--output", "-o", help="File to write; others have its name and an ending.")],
+    split: Annotated[
+        str | None, typer.Option("--split", help="Put the data beside it, in parts of at most this size, such as 60M.")
+    ] = None,
+    compression: Annotated[
+        str, typer.Option("--compress", help="gzip, which every machine has, or xz, which is smaller and slower.")
+    ] = "gzip",
+    driver: Driver = None,
+    arch: Arch = None,
+    platform: Platform = None,
+    python: Python = None,
+    base: Base = "local",
+    force: Annotated[bool, typer.Option("--force", help="Replace a pack of that name.")] = False,
+) -> None:
+    """Pack an environment into a program that unpacks it on a machine that reaches nothing.
+
+    There, `sh FILE DIR` unpacks and `sh FILE DIR COMMAND` also runs something in it. FILE.lock lists the packages and
+    FILE.sha256 the hashes. State the driver and the GPU of that machine: this one's are taken otherwise.
+
+    Example: ctk env pack cuda-core --driver 13.0 --arch 9.0 -o cuda-core.run --split 60M
+    """
+    where, report, on = workspace(), Reporter(), machine(platform, driver, arch)
+    order = Order(file.absolute(), size_in_bytes(split) if split is not None else None, force, compression)
+    check(order, on.subdir)
+    asked = ask(specs, python, on, channels.installable(where, base, on.subdir))
+    asked.show(report)
+    packed = pack(asked.pick, _about(specs, on, asked), order, where, report.say)
+    _show_packed(packed, order, report)
+
+
+def _about(specs: list[str], on: Machine, asked: Solved) -> list[str]:
+    """What the pack says of itself, in lines for people."""
+    return [
+        f"asked for: {' '.join(specs)}",
+        f"driver: {on.driver or 'none'}",
+        f"GPU: {on.arch or ('not stated' if on.driver else 'none')}",
+        f"toolkit: {asked.pick.toolkit or 'none'}{' ' if asked.pick.fit else ''}{asked.pick.fit}",
+        f"python: {asked.pick.version('python')}",
+    ]
+
+
+def _show_packed(packed: Packed, order: Order, report: Reporter) -> None:
+    contents = packed.contents
+    report.result(
+        files=[{"file": str(path), "size": path.stat().st_size} for path in packed.files],
+        files_size=packed.size,
+        unpacked_size=contents.kibibytes * 1024,
+        needs={"platform": contents.subdir, "glibc": contents.glibc},
+    )
+    rows = [(path.name, megabytes(path.stat().st_size)) for path in packed.files]
+    report.table(str(order.file.parent), ["file", "MB"], rows, right=["MB"])
+    report.line(
+        f"packed: {count(len(packed.files), 'file')}, {megabytes(packed.size)} MB; "
+        f"{megabytes(contents.kibibytes * 1024)} MB unpacked, for {contents.subdir} with glibc "
+        f"{contents.glibc} or newer; there: sh {order.file.name} DIR"
+    )

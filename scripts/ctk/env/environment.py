@@ -1,0 +1,196 @@
+"""Creates environments from a pick, once."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import rattler
+from rattler import Subdir
+
+from ctk.core import notes
+from ctk.core.coroutines import run
+from ctk.core.disk import disk_errors
+from ctk.core.errors import BadValue
+from ctk.core.platforms import this_platform
+from ctk.solve.solve import Pick
+
+RUNNER = Path(__file__).parent / "packing" / "run-in-environment"
+"""Runs a command in the environment that it lies in; packs have it as well."""
+_BYTECODE = Path(__file__).with_name("bytecode.py")
+
+
+@dataclass(frozen=True)
+class Environment:
+    """An environment on disk.
+
+    Attributes:
+        prefix: Its folder.
+        pick: What is in it.
+        changed: Whether this run made or changed it.
+    """
+
+    prefix: Path
+    pick: Pick
+    changed: bool
+
+    @property
+    def python(self) -> Path:
+        """Its interpreter."""
+        return python_of(self.prefix, self.pick)
+
+
+def python_of(prefix: Path, pick: Pick) -> Path:
+    """The interpreter of the environment that a pick is installed in."""
+    return prefix / ("python.exe" if pick.scenario.subdir.startswith("win-") else "bin/python")
+
+
+def check(prefix: Path) -> None:
+    """Refuses a place where an environment would overwrite what is somebody's own.
+
+    Raises:
+        BadValue: There is a file, or a folder that is neither empty nor an environment.
+    """
+    step = "name a new or empty folder, or an environment"
+    there = next(place for place in (prefix, *prefix.parents) if place.exists())
+    if not there.is_dir():
+        raise BadValue(f"{there} is a file: no environment can be at {prefix}", step)
+    if there == prefix and not (prefix / "conda-meta").is_dir() and any(prefix.iterdir()):
+        raise BadValue(f"{prefix} holds files and is no environment: it has no conda-meta", step)
+
+
+def check_is_there(prefix: Path) -> None:
+    """Refuses what is no environment.
+
+    Raises:
+        BadValue: There is none.
+    """
+    if not (prefix / "conda-meta").is_dir():
+        what = "has no conda-meta" if prefix.is_dir() else "is no folder" if prefix.exists() else "is not there"
+        raise BadValue(f"{prefix} is no environment: it {what}", "name one, or make it: ctk env create")
+
+
+def command_in(prefix: Path, command: Sequence[str]) -> list[str]:
+    """The words that run a command in an environment, activated, whether it has the script for it or not."""
+    # With -c, the word after the script is $0, from which the script takes its place.
+    return ["sh", "-c", RUNNER.read_text(encoding="utf-8"), str(prefix / "bin" / RUNNER.name), *command]
+
+
+def create(pick: Pick, prefix: Path, cache: Path, say: Callable[[str], None] = lambda text: None) -> Environment:
+    """Makes an environment hold exactly the packages of a pick, with bytecode, and lets shells activate it.
+
+    Args:
+        pick: What to install.
+        prefix: Where.
+        cache: Where unpacked packages are kept, hard-linked into environments.
+        say: Told what the environment goes without.
+
+    Raises:
+        NoSpace: The disk is full; run again to continue.
+    """
+    wanted = sorted(f"{r.file_name}#{r.sha256.hex() if r.sha256 else ''}" for r in pick.records)
+    note = prefix / "conda-meta" / "ctk.json"
+    if notes.read(note) == wanted:
+        return Environment(prefix, pick, False)
+    with disk_errors(prefix.parent):
+        note.parent.mkdir(parents=True, exist_ok=True)  # first of all: what a run leaves half made can be told by it
+        note.unlink(missing_ok=True)
+        _forget_bytecode(prefix)
+    install(pick, prefix, cache)
+    if why := compile_modules(pick, prefix):
+        say(f"without bytecode, so that Python starts slower: {why}")
+    with disk_errors(prefix.parent):
+        _write_activation(pick, prefix)
+        # conda's own list of files in conda-meta ignores names it does not know.
+        note.write_text(json.dumps(wanted, indent=1))
+    return Environment(prefix, pick, True)
+
+
+def install(pick: Pick, prefix: Path, cache: Path) -> None:
+    """Installs the packages of a pick, and removes others that are there. No package's own programs are run.
+
+    Raises:
+        NoSpace: The disk is full; run again to continue.
+    """
+    with disk_errors(prefix.parent):
+        run(_install(pick, prefix, cache))
+
+
+def compile_modules(pick: Pick, prefix: Path) -> str:
+    """Compiles what no package has compiled already, with the environment's own Python; returns why it could not."""
+    python = python_of(prefix, pick)
+    if not python.exists():
+        return ""
+    if pick.scenario.subdir != this_platform():
+        return f"a Python for {pick.scenario.subdir} does not run here"
+    words: list[str | Path] = [python, "-I", "-S", "-B", "-W", "ignore", _BYTECODE, prefix]
+    try:
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    except OSError as error:
+        return f"its Python does not start: {error.strerror}"
+    return f"its Python says {(done.stderr.splitlines() or ['nothing'])[-1]}" if done.returncode else ""
+
+
+def _forget_bytecode(prefix: Path) -> None:
+    """Removes what an earlier run compiled: of a package that goes it would stay, and its folders with it."""
+    own = {path for record in _installed(prefix) for path in map(str, record.get("files") or ())}
+    for folder in [*prefix.glob("lib/python3*/**/__pycache__"), *prefix.glob("Lib/**/__pycache__")]:
+        for file in folder.glob("*.pyc"):
+            if file.relative_to(prefix).as_posix() not in own:
+                file.unlink()
+        if not any(folder.iterdir()):
+            folder.rmdir()
+
+
+def _write_activation(pick: Pick, prefix: Path) -> None:
+    """The scripts that packs have: conda-pack's, which know where they are, and the one for a single command."""
+    from conda_pack.core import _scripts
+
+    if pick.record("conda"):  # it brings its own
+        return
+    for source, target in [*_scripts, (RUNNER, f"bin/{RUNNER.name}")]:
+        place = prefix / target
+        place.parent.mkdir(exist_ok=True)
+        place.unlink(missing_ok=True)
+        place.write_bytes(Path(os.fspath(source)).read_bytes())
+        place.chmod(0o755)
+
+
+async def _install(pick: Pick, prefix: Path, cache: Path) -> None:
+    await rattler.install(
+        list(pick.records),
+        target_prefix=prefix,
+        cache_dir=cache,
+        platform=Subdir(pick.scenario.subdir),
+        reinstall_packages=_altered(pick, _installed(prefix)) or None,
+        show_progress=False,
+    )
+
+
+def _installed(prefix: Path) -> list[dict[str, Any]]:
+    """What a prefix says of its packages. Half a note, of a run that broke off, is removed: it is installed again."""
+    found = []
+    for file in (prefix / "conda-meta").glob("*-*.json"):
+        record = notes.read(file)
+        if isinstance(record, dict):
+            found.append(record)
+        else:
+            file.unlink()
+    return found
+
+
+def _altered(pick: Pick, installed: Iterable[Mapping[str, Any]]) -> set[str]:
+    """Packages installed under the same file name with other content: local rebuilds keep their name."""
+    wanted = {r.file_name: r for r in pick.records}
+    altered = set()
+    for record in installed:
+        name = record.get("fn")
+        match = wanted.get(name) if isinstance(name, str) else None
+        if match is not None and match.sha256 and record.get("sha256") != match.sha256.hex():
+            altered.add(match.name.normalized)
+    return altered

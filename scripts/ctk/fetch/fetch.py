@@ -1,0 +1,257 @@
+"""The fetch station: fills a content-addressed cache from the package index, and lays it out for recipes.
+
+A file is laid out only when its sha256 is the locked one, read in this very run also where the store has it, and
+`ctk.artefact` admits it. What is damaged in the store is fetched again. A download that breaks off is continued by the
+next run; two downloads of one file never meet, because a run holds the checkout's lock (`ctk.core.runlock`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import Protocol
+
+from ctk.core.digest import holds
+from ctk.core.disk import disk_errors
+from ctk.core.errors import CtkError, HashMismatch, NotPublished, problems
+from ctk.core.paths import Workspace
+from ctk.core.retry import Interrupted
+from ctk.fetch.admission import admit, admit_one
+from ctk.index.index import Index, IndexFile
+from ctk.lock.lock import Artefact
+
+_CHUNK = 1 << 20
+
+
+class Progress(Protocol):
+    """Told of bytes as they arrive."""
+
+    def __call__(self, artefact: Artefact, received: int, /) -> None: ...
+
+
+def stored(artefact: Artefact, workspace: Workspace) -> Path:
+    """Where the store keeps an artefact, whether it is there or not."""
+    return workspace.store / artefact.sha256[:2] / artefact.sha256
+
+
+def laid_out(artefact: Artefact, workspace: Workspace) -> Path:
+    """The predictable path under which recipes read an artefact: a wheel is a zip, a source distribution a tar."""
+    suffix = ".tar.gz" if artefact.file.endswith(".tar.gz") else ".zip"
+    return workspace.artefacts / artefact.component / artefact.version / f"{artefact.target}{suffix}"
+
+
+def missing(artefacts: Iterable[Artefact], workspace: Workspace) -> list[Artefact]:
+    """Those that the store lacks, each file once. What it has is read: a file is there when it has its sha256."""
+    unique = list({a.sha256: a for a in artefacts}.values())
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        there = list(pool.map(lambda a: holds(stored(a, workspace), a.sha256, a.size), unique))
+    return [a for a, is_there in zip(unique, there, strict=True) if not is_there]
+
+
+def fetch(
+    artefacts: Sequence[Artefact],
+    workspace: Workspace,
+    index: Callable[[], Index],
+    *,
+    jobs: int = 4,
+    progress: Progress = lambda artefact, received: None,
+    needed_by: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> list[Path]:
+    """Makes every artefact available to recipes.
+
+    Args:
+        artefacts: What is wanted.
+        workspace: The checkout.
+        index: Opens the index; called only when something must be downloaded.
+        jobs: Parallel downloads.
+        progress: Told of every piece that arrives, from several threads.
+        needed_by: The names of the releases that need an artefact, by its sha256; for messages.
+
+    Returns:
+        The laid-out path of each artefact, in the order given.
+
+    Raises:
+        NotPublished: The index lacks some artefacts; every one is named, and nothing was downloaded.
+        IndexUnavailable, NotPublished, HashMismatch, ArtefactRefused, NoSpace: The first that happened. Downloads
+            already running are finished first, so that nothing fetched is lost.
+    """
+    wanted = missing(artefacts, workspace)
+    if wanted:
+        with index() as source, ThreadPoolExecutor(jobs) as pool:
+            offers = _locate(wanted, source, pool, needed_by)
+            futures = {pool.submit(_obtain, a, workspace, source, offers[a], progress): a for a in wanted}
+            failed: CtkError | None = None
+            for future in as_completed(futures):
+                try:
+                    future.result()
+                except CtkError as error:
+                    if isinstance(error, NotPublished):
+                        error = _named(error, futures[future], needed_by)
+                    failed = failed or error
+                    # What has not begun would fail the same way, or be wasted.
+                    for other in futures:
+                        other.cancel()
+                except BaseException as error:
+                    if not future.cancelled():
+                        for other in futures:
+                            other.cancel()
+                        raise error
+            if failed:
+                raise failed
+    with disk_errors(workspace.artefacts):
+        admit(artefacts, [stored(a, workspace) for a in artefacts], workspace)
+        return [_lay_out(a, workspace) for a in artefacts]
+
+
+def _locate(
+    wanted: Sequence[Artefact], index: Index, pool: ThreadPoolExecutor, needed_by: Mapping[str, Sequence[str]]
+) -> dict[Artefact, IndexFile]:
+    """Where each artefact is now. Asked of all of them first: gigabytes are not fetched in vain."""
+
+    def look(artefact: Artefact) -> IndexFile | NotPublished:
+        try:
+            return index.locate(artefact)
+        except NotPublished as error:
+            return error
+
+    answers = dict(zip(wanted, pool.map(look, wanted), strict=True))
+    gone = {a: error for a, error in answers.items() if isinstance(error, NotPublished)}
+    if gone:
+        errors = [_named(error, a, needed_by) for a, error in gone.items()]
+        if len(errors) == 1:
+            raise errors[0]
+        raise problems(NotPublished, "package index", [error.cause for error in errors], errors[0].step)
+    return {a: file for a, file in answers.items() if isinstance(file, IndexFile)}
+
+
+def _named(error: NotPublished, artefact: Artefact, needed_by: Mapping[str, Sequence[str]]) -> NotPublished:
+    """The error with the releases that need the artefact."""
+    releases = needed_by.get(artefact.sha256)
+    return NotPublished(f"{error.cause}; needed by {', '.join(releases)}", error.step) if releases else error
+
+
+@contextmanager
+def borrowed(
+    artefacts: Sequence[Artefact],
+    workspace: Workspace,
+    index: Callable[[], Index],
+    *,
+    progress: Progress = lambda artefact, received: None,
+) -> Iterator[list[Path]]:
+    """As `fetch`, for as long as the block lasts: what was not in the cache before is removed again."""
+    files = {a.sha256: stored(a, workspace) for a in missing(artefacts, workspace)}
+    links = [path for path in (laid_out(a, workspace) for a in artefacts) if not path.exists()]
+    try:
+        yield fetch(artefacts, workspace, index, progress=progress)
+    finally:
+        for path in (*links, *files.values()):
+            path.unlink(missing_ok=True)
+
+
+def _obtain(artefact: Artefact, workspace: Workspace, index: Index, file: IndexFile, progress: Progress) -> None:
+    """Downloads and looks through: while others are on their way, the latter costs nothing."""
+    _download(artefact, workspace, index, file, progress)
+    with disk_errors(workspace.cache):
+        admit_one(artefact, stored(artefact, workspace), workspace)
+
+
+def _download(artefact: Artefact, workspace: Workspace, index: Index, file: IndexFile, progress: Progress) -> None:
+    part = workspace.store / "partial" / artefact.sha256
+    with disk_errors(workspace.store):
+        part.parent.mkdir(parents=True, exist_ok=True)
+        digest, size, continued = index.retry.run(lambda: _continue(part, artefact, index, file, progress))
+        if continued and digest != artefact.sha256:
+            # What was there may be of another file, which the index served before: all of it is fetched anew, once.
+            part.unlink()
+            digest, size, _ = index.retry.run(lambda: _continue(part, artefact, index, file, progress))
+        if digest != artefact.sha256 or size != artefact.size:
+            aside = workspace.cache / "refused" / f"{artefact.file}.{digest[:16]}"
+            aside.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(part, aside)
+            raise HashMismatch(
+                f"{artefact.file} of {artefact.distribution} {artefact.version} is not the locked file:\n"
+                f"  locked sha256 {artefact.sha256} ({artefact.size} bytes)\n"
+                f"  served sha256 {digest} ({size} bytes)",
+                f"it was set aside as {aside.relative_to(workspace.root)} and is not used; "
+                "if the index is right, `ctk release add` locks the new file for review",
+            )
+        home = stored(artefact, workspace)
+        home.parent.mkdir(parents=True, exist_ok=True)
+        # Stored files are read-only: recipes get hard links to them.
+        part.chmod(0o444)
+        os.replace(part, home)
+
+
+def _continue(
+    part: Path, artefact: Artefact, index: Index, file: IndexFile, progress: Progress
+) -> tuple[str, int, bool]:
+    """Appends what is missing to a partial file.
+
+    Returns:
+        The sha256 and size of what is there then, and whether some of it was there before.
+
+    Raises:
+        Interrupted: The answer ended too early; what came is kept, and the next call continues.
+    """
+    hasher = hashlib.sha256()
+    size = 0
+    if part.exists():
+        part.chmod(0o644)
+        for block in _blocks(part):
+            hasher.update(block)
+            size += len(block)
+        if size > artefact.size:
+            part.unlink()
+            hasher, size = hashlib.sha256(), 0
+        elif size == artefact.size:
+            return hasher.hexdigest(), size, True
+    with index.stream(file, offset=size) as (is_partial, total, blocks):
+        if size and not is_partial:
+            hasher, size = hashlib.sha256(), 0
+        continued = size > 0
+        with part.open("ab" if size else "wb") as target:
+            for block in blocks:
+                target.write(block)
+                hasher.update(block)
+                size += len(block)
+                progress(artefact, len(block))
+                if size > artefact.size:
+                    break
+    if size < artefact.size and (total is None or size < total):  # else it is whole, and another file
+        raise Interrupted(
+            f"{artefact.distribution} {artefact.version}: {artefact.file} breaks off "
+            f"after {size} of {artefact.size} bytes",
+            "run the command again; it continues where it stopped",
+        )
+    return hasher.hexdigest(), size, continued
+
+
+def _blocks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while block := file.read(_CHUNK):
+            yield block
+
+
+def _lay_out(artefact: Artefact, workspace: Workspace) -> Path:
+    source, target = stored(artefact, workspace), laid_out(artefact, workspace)
+    try:
+        if os.path.samestat(source.stat(), target.stat()):
+            return target
+    except FileNotFoundError:
+        pass
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_suffix(f".{os.getpid()}")
+    try:
+        os.link(source, temporary)
+    except OSError:
+        # No hard links on this file system.
+        shutil.copyfile(source, temporary)
+    os.replace(temporary, target)
+    temporary.unlink(missing_ok=True)  # replacing a link by another link to the same file removes neither
+    return target

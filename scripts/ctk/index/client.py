@@ -1,0 +1,198 @@
+"""How the package index is talked to: one HTTP client made of pip's settings, and pages that are retried and bounded.
+
+The longest page that the limits were held against is of 47,000 files: 21 MB, and 1.2 million of `_MARKS`.
+"""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import io
+import logging
+import math
+import ssl
+import zlib
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+from unearth import Link, Package, PackageFinder
+from unearth.auth import MultiDomainBasicAuth
+from unearth.evaluator import Evaluator
+from unearth.fetchers import PyPIClient
+from unearth.fetchers.sync import LocalFSTransport
+from unearth.utils import url_to_path
+
+from ctk.core.errors import IndexUnavailable
+from ctk.core.retry import STEP, Retry
+from ctk.index.pip_config import IndexSettings
+from ctk.index.trickle import refuse_trickles
+
+LARGEST = 64 << 20
+"""Bytes of a page, unpacked."""
+SLOWEST = 600.0
+"""Seconds in which a page must have come."""
+MARKS = 3_000_000
+"""Of `_MARKS` in a page: so many tags or values are made of it, at sixty bytes and a microsecond or more each."""
+LINKS = 150_000
+"""Of a page; a wheel counts as often as it has tags."""
+LONGEST = 1 << 14
+"""Characters of a link."""
+_MARKS = b"<>{}[],:"
+_RUN = 1 << 20  # bytes of a tag of HTML, or of the text between two
+_CHARSETS = ("ascii", "iso8859-1", "utf-8", "utf-16", "utf-16-be", "utf-16-le")  # others take hours, or are no text
+_ASK_THEM = "ask whoever runs the index"
+_OF_THE_WIRE = ("content-encoding", "content-length", "transfer-encoding")  # what does not hold for a content once read
+
+# One of several indexes lacks most projects: no reason for a warning each.
+logging.getLogger("unearth.collector").setLevel(logging.ERROR)
+
+
+class _Client(PyPIClient):
+    """unearth's client, whose servers lead to servers only: what is local is read when it is asked for by name."""
+
+    def send(self, request: httpx2.Request, **more: Any) -> httpx2.Response:
+        if request.url.scheme != "file":
+            return super().send(request, **more)
+        path = url_to_path(str(request.url))
+        if path.exists() and not path.is_file():  # to open a pipe is to wait for whoever writes into it
+            raise IndexUnavailable(f"{path} is not a file", "see find-links and the indexes in `pip config list`")
+        answer = LocalFSTransport().handle_request(request)
+        answer.request = request
+        return answer
+
+
+def open_client(settings: IndexSettings, clock: Callable[[], float]) -> PyPIClient:
+    """A client that reaches what pip reaches; safe to use from several threads."""
+    verify: ssl.SSLContext | bool = True
+    if settings.cert or settings.client_cert:
+        verify = ssl.create_default_context(cafile=settings.cert)
+        if settings.client_cert:
+            verify.load_cert_chain(settings.client_cert)
+    client = _Client(
+        trusted_hosts=settings.trusted_hosts,
+        verify=verify,
+        proxy=settings.proxy,
+        timeout=settings.timeout,
+        follow_redirects=True,
+        auth=MultiDomainBasicAuth(prompting=False, index_urls=settings.index_urls),
+        mounts={"file://": None},
+    )
+    refuse_trickles(client, clock)
+    return client
+
+
+class Source(PackageFinder):
+    """One index, or one place with links, as unearth reads it."""
+
+    def build_evaluator(self, package_name: str, allow_yanked: bool = False) -> Evaluator:
+        is_remote = urlsplit(self.sources[0]["url"]).scheme in ("http", "https")
+        return _Links(package_name, ignore_compatibility=True, allow_yanked=allow_yanked, is_remote=is_remote)
+
+
+@dataclass
+class _Links(Evaluator):
+    """Which links of a page are files of a distribution; no page has too many, and a server's has no local ones."""
+
+    is_remote: bool = True
+    count: int = 0
+
+    def evaluate_link(self, link: Link) -> Package | None:
+        tags = link.filename.removesuffix(".whl").rsplit("-", 3)[1:] if link.is_wheel else []
+        self.count += math.prod(tag.count(".") + 1 for tag in tags)
+        if self.count > LINKS or len(link.url) > LONGEST:
+            what = f"a link of {len(link.url)} characters" if self.count <= LINKS else f"more than {LINKS} links"
+            raise IndexUnavailable(f"the page of {self.package_name} has {what}", _ASK_THEM)
+        package = super().evaluate_link(link)
+        if package and link.is_file and self.is_remote:
+            raise IndexUnavailable(
+                f"the page of {self.package_name} is a server's, and leads to a file of this machine: {link.filename}",
+                _ASK_THEM,
+            )
+        return package
+
+
+class Pages:
+    """What unearth reads pages with: our client and retries.
+
+    unearth itself takes an index that is down for one that lacks the project; here it is an error.
+    """
+
+    def __init__(self, client: PyPIClient, retry: Retry, name: str) -> None:
+        self._client, self._retry, self._name = client, retry, name
+
+    def get(self, url: str, *, headers: Mapping[str, str] | None = None) -> httpx2.Response:
+        return self._send("GET", url, headers)
+
+    def head(self, url: str, *, headers: Mapping[str, str] | None = None) -> httpx2.Response:
+        return self._send("HEAD", url, headers)
+
+    def get_stream(self, url: str, *, headers: Mapping[str, str] | None = None) -> Any:
+        return self._client.get_stream(url, headers=headers)
+
+    def iter_secure_origins(self) -> Any:
+        return self._client.iter_secure_origins()
+
+    def _send(self, method: str, url: str, headers: Mapping[str, str] | None) -> httpx2.Response:
+        answer = self._retry.send(self._name, lambda: self._whole(method, url, headers))
+        if answer.status_code in (401, 407):
+            raise IndexUnavailable(
+                f"{answer.url.host} answered {answer.status_code} for {self._name}: it wants other credentials",
+                "give pip the right ones (index URL, netrc or keyring), then run the same command again",
+            )
+        return answer
+
+    def _whole(self, method: str, url: str, headers: Mapping[str, str] | None) -> httpx2.Response:
+        """An answer with its content, if that is what a page may be."""
+        asked = {**(headers or {}), "Accept-Encoding": "gzip"}
+        answer = self._client.send(self._client.build_request(method, url, headers=asked), stream=True)
+        try:
+            content = self._unpacked(answer)
+        finally:
+            answer.close()
+        kept = [(k, v) for k, v in answer.headers.multi_items() if k.lower() not in _OF_THE_WIRE]
+        page = httpx2.Response(answer.status_code, headers=kept, content=content, request=answer.request)
+        if page.is_success:
+            self._check(page)
+        return page
+
+    def _unpacked(self, answer: httpx2.Response) -> bytes:
+        parts, size, end = [], 0, self._retry.clock() + SLOWEST
+        for part in answer.iter_raw():
+            parts.append(part)
+            size += len(part)
+            if size > LARGEST:
+                break
+            if self._retry.clock() > end:
+                raise IndexUnavailable(f"the page of {self._name} did not come within {SLOWEST:.0f} s", STEP)
+        content, coding = b"".join(parts), answer.headers.get("Content-Encoding", "identity").lower()
+        if coding in ("gzip", "x-gzip"):
+            try:
+                content = gzip.GzipFile(fileobj=io.BytesIO(content)).read(LARGEST + 1)
+            except (EOFError, OSError, zlib.error) as error:  # one that was cut: httpx2 would take it as a page
+                raise httpx2.DecodingError(str(error)) from error
+        elif coding != "identity":
+            raise IndexUnavailable(f"{answer.url.host} sends the page of {self._name} as {coding!r}", _ASK_THEM)
+        if len(content) > LARGEST:
+            raise IndexUnavailable(f"the page of {self._name} does not end: {len(content)} bytes came", STEP)
+        return content
+
+    def _check(self, page: httpx2.Response) -> None:
+        """What is counted here bounds the memory and the time of unearth's parsers."""
+        charset = page.charset_encoding or "utf-8"
+        with suppress(LookupError):
+            charset = codecs.lookup(charset).name
+        if charset not in _CHARSETS:
+            raise IndexUnavailable(
+                f"{page.url.host} sends the page of {self._name} in the charset {charset}", _ASK_THEM
+            )
+        marks = len(page.content) - len(page.content.translate(None, _MARKS))
+        is_json = "json" in page.headers.get("Content-Type", "").lower()
+        if marks > MARKS or (not is_json and max(map(len, page.content.split(b">"))) > _RUN):
+            raise IndexUnavailable(
+                f"the page of {self._name} is no list of links: {marks} tags and values, or one of over a megabyte",
+                _ASK_THEM,
+            )

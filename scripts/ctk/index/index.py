@@ -1,0 +1,310 @@
+"""The package index that the user's pip is configured for.
+
+Whatever pip would use is used: index, extra indexes and links of its files and environment, its certificate, proxy,
+timeout and retries, credentials in URLs, netrc or keyring. So a company mirror works, and no host is named here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from email.message import Message
+from email.parser import BytesParser
+from threading import Lock
+from typing import BinaryIO, cast
+
+import httpx2
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+from unearth.utils import url_to_path
+
+from ctk.core.errors import HashMismatch, IndexUnavailable, NotPublished
+from ctk.core.retry import STEP, Interrupted, Retry, describe
+from ctk.index import inside
+from ctk.index.client import Pages, Source, open_client
+from ctk.index.file import IndexFile, Wanted, each_once, offered
+from ctk.index.pip_config import IndexSettings, pip_settings
+from ctk.index.remote_file import RemoteFile
+from ctk.package.archives import LONGEST
+
+__all__ = ["Index", "IndexFile", "IndexSettings", "Interrupted", "Retry", "pip_settings"]
+
+_WHOLE = 2_000_000  # bytes up to which reading a wheel whole, and checking it, beats several requests for its parts
+_MOST = 2 << 30  # bytes that are ever held in memory: a wheel, from a server that gives no parts of it
+_LARGEST = 1 << 40  # bytes of a file, as locks have it
+_DIGITS = 18  # of a length
+_ASK = "run the same command again; if it stays, ask whoever runs the index"
+_NO_SUCH_RANGE = 416  # with the size of the file in Content-Range
+_IDENTITY = {"Accept-Encoding": "identity"}  # lengths and offsets are those of the file
+
+
+class Index:
+    """A client of the package index; safe to use from several threads. Close it, or use it as a context.
+
+    Args:
+        settings: What pip is configured for; asked from pip when not given.
+        retry: How failed requests are tried again; from the settings when not given.
+    """
+
+    def __init__(self, settings: IndexSettings | None = None, retry: Retry | None = None) -> None:
+        self.settings = settings if settings is not None else pip_settings()
+        self.retry = retry if retry is not None else Retry(attempts=self.settings.retries + 1)
+        self._client = open_client(self.settings, self.retry.clock)
+        self._found: dict[str, tuple[IndexFile, ...]] = {}
+        self._sizes: dict[str, int] = {}
+        self._lock = Lock()
+
+    def __enter__(self) -> Index:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._client.close()
+
+    def files(self, distribution: str) -> tuple[IndexFile, ...]:
+        """Every file of a distribution on every index: newest version first, what was yanked last.
+
+        Raises:
+            NotPublished: When no index has the distribution.
+            IndexUnavailable: When an index gave no answer.
+        """
+        name = canonicalize_name(distribution)
+        with self._lock:
+            if name in self._found:
+                return self._found[name]
+        files = each_once(self._listed(name))
+        if not files:
+            raise NotPublished(
+                f"the package index holds no file of {name}", "check which indexes `pip config list` names"
+            )
+        with self._lock:
+            return self._found.setdefault(name, files)
+
+    def locate(self, artefact: Wanted) -> IndexFile:
+        """The file of an artefact, by its exact name.
+
+        Raises:
+            NotPublished: When the index lacks it.
+            HashMismatch: When the index offers other content under that name.
+        """
+        offers = [f for f in self.files(artefact.distribution) if f.file == artefact.file]
+        if not offers:
+            raise NotPublished(
+                f"the package index has no {artefact.file} of {artefact.distribution} {artefact.version}",
+                "a mirror may have to fetch it first; else lock the release anew with `ctk release add`",
+            )
+        same = [f for f in offers if f.sha256 in (None, artefact.sha256)]
+        if not same:
+            raise HashMismatch(
+                f"{artefact.distribution}: the index states another sha256 of {artefact.file}:\n"
+                f"  locked {artefact.sha256}\n  index  {offers[0].sha256}",
+                "ask whoever runs the index why; if the change is meant, lock anew with `ctk release add`",
+            )
+        return same[0]
+
+    def size(self, file: IndexFile) -> int:
+        """Bytes of a file, without reading it; asked once."""
+        with self._lock:
+            if file.url in self._sizes:
+                return self._sizes[file.url]
+        size = self._size(file)
+        with self._lock:
+            return self._sizes.setdefault(file.url, size)
+
+    def sha256(self, file: IndexFile) -> str:
+        """The hash that the index states, or that of the content where it states none.
+
+        Raises:
+            HashMismatch: When the index states one that no content has.
+        """
+
+        def read() -> str:
+            digest = hashlib.sha256()
+            with self.stream(file) as (_, _, chunks):
+                for chunk in chunks:
+                    digest.update(chunk)
+            return digest.hexdigest()
+
+        if file.sha256 is None:
+            return self.retry.run(read)
+        if not re.fullmatch("[0-9a-f]{64}", file.sha256):
+            raise HashMismatch(
+                f"{file.distribution}: the index states no sha256 of {file.file}, but {file.sha256!r}", _ASK
+            )
+        return file.sha256
+
+    def metadata(self, file: IndexFile) -> Message:
+        """The METADATA of a wheel: the index's copy if it has one, else read out of the wheel.
+
+        Raises:
+            HashMismatch: When a wheel that was read whole is not what the index states.
+            MeasureFailed: When it cannot be read.
+        """
+        if file.metadata_url:
+            text = self._read(file, file.metadata_url, LONGEST)
+        else:
+            with self.opened(file) as wheel, inside.members(wheel, file.file) as found:
+                text = inside.metadata_of(found, file.file).text()
+        message = BytesParser().parsebytes(text, headersonly=True)
+        if not message["Name"]:
+            raise IndexUnavailable(f"{file.distribution}: what the index has for METADATA of {file.file} is none", _ASK)
+        return message
+
+    def uploaded(self, file: IndexFile) -> int:
+        """When a file was uploaded, in seconds since 1970; its newest member's time where the index does not say.
+
+        Raises:
+            MeasureFailed: When the file is no wheel, zip or tar.
+        """
+        if file.uploaded is not None:
+            return file.uploaded
+        with self.opened(file) as content:
+            return inside.newest(content, file.file)
+
+    @contextmanager
+    def opened(self, file: IndexFile) -> Iterator[BinaryIO]:
+        """A file as one to read and seek in; of a large one only the parts that are read are fetched, unchecked.
+
+        Raises:
+            HashMismatch: When a file that was read whole is not what the index states.
+        """
+        size = self.size(file)
+        if size <= _WHOLE:
+            yield io.BytesIO(self.content(file))
+        elif file.url.startswith("file:"):  # it has no ranges: the whole of it would be read into memory
+            with url_to_path(file.url).open("rb") as local:
+                yield local
+        else:
+            part = RemoteFile(size, lambda start, length: self.part(file, start, length), lambda: self.content(file))
+            yield cast(BinaryIO, part)
+
+    def content(self, file: IndexFile) -> bytes:
+        """A whole file, checked; for small ones.
+
+        Raises:
+            HashMismatch: When it is not what the index states.
+        """
+        content = self._read(file, file.url, min(self.size(file), _MOST))
+        found = hashlib.sha256(content).hexdigest()
+        if file.sha256 and found != file.sha256:
+            raise HashMismatch(
+                f"{file.distribution}: {file.file} is not what the index says:\n"
+                f"  stated {file.sha256}\n  read   {found}",
+                _ASK,
+            )
+        return content
+
+    def part(self, file: IndexFile, start: int, length: int) -> bytes | None:
+        """Some bytes of a file; None when the server gives only whole files."""
+
+        def read() -> bytes | None:
+            headers = _IDENTITY | {"Range": f"bytes={start}-{start + length - 1}"}
+            with self._open(file, file.url, headers) as answer:
+                return b"".join(_chunks(answer, file, length)) if answer.status_code == 206 else None
+
+        return self.retry.run(read)
+
+    @contextmanager
+    def stream(self, file: IndexFile, offset: int = 0) -> Iterator[tuple[bool, int | None, Iterator[bytes]]]:
+        """Content of a file from ``offset`` on.
+
+        Yields:
+            Whether the chunks start at ``offset`` (else at 0: the server ignores ranges), the bytes of the whole file
+            if the server says so, and the chunks; none when the file ends before ``offset``.
+
+        Raises:
+            IndexUnavailable: When no answer came after every retry.
+            Interrupted: When the connection broke while the chunks were read; a new stream continues it.
+            NotPublished: When the file is not there.
+        """
+        headers = _IDENTITY | ({"Range": f"bytes={offset}-"} if offset else {})
+        with self._open(file, file.url, headers) as answer:
+            beyond = answer.status_code == _NO_SUCH_RANGE
+            yield beyond or answer.status_code == 206, _total(answer), iter(()) if beyond else _chunks(answer, file)
+
+    def _size(self, file: IndexFile) -> int:
+        head = self.retry.send(file.distribution, lambda: self._client.request("HEAD", file.url, headers=_IDENTITY))
+        stated = head.headers.get("Content-Length", "")
+        if head.status_code == 200 and stated.isdecimal():
+            return int(stated[:_DIGITS])
+        with self.stream(file) as (_, total, chunks):  # no HEAD there: the head of a GET says it too
+            return total if total is not None else sum(map(len, chunks))
+
+    def _listed(self, name: str) -> list[IndexFile]:
+        pages = Pages(self._client, self.retry, name)
+        places = [*({"index_urls": [url]} for url in self.settings.index_urls)]
+        places += [*({"find_links": [url]} for url in self.settings.find_links)]
+        try:
+            # Its answers are httpx2's own, as those of unearth's client are: neither fits unearth's protocol.
+            sources = [Source(pages, **place) for place in places]  # type: ignore[arg-type]
+            found = [p for source in sources for p in source.find_all_packages(name, allow_yanked=True)]
+            found.sort(key=lambda p: (not p.link.is_yanked, Version(p.version or "0")), reverse=True)
+            return [offered(name, p) for p in found]
+        # unearth takes a page's form for granted.
+        except (
+            ArithmeticError,
+            AssertionError,
+            AttributeError,
+            LookupError,
+            RecursionError,
+            TypeError,
+            ValueError,
+        ) as error:
+            raise IndexUnavailable(
+                f"the package index's page of {name} cannot be read: {describe(error)}",
+                "ask whoever runs the index; `pip download` fails with it too",
+            ) from error
+
+    def _read(self, file: IndexFile, url: str, most: int) -> bytes:
+        def read() -> bytes:
+            with self._open(file, url, _IDENTITY) as answer:
+                return b"".join(_chunks(answer, file, most))
+
+        return self.retry.run(read)
+
+    @contextmanager
+    def _open(self, file: IndexFile, url: str, headers: Mapping[str, str]) -> Iterator[httpx2.Response]:
+        def send() -> httpx2.Response:
+            return self._client.send(self._client.build_request("GET", url, headers=headers), stream=True)
+
+        answer = self.retry.send(f"{file.distribution} ({file.file})", send)
+        try:
+            if answer.status_code in (404, 410):
+                raise NotPublished(
+                    f"{file.distribution}: the index lists {file.file} but does not have it",
+                    _ASK,
+                )
+            if answer.status_code not in (200, 206, *((_NO_SUCH_RANGE,) if "Range" in headers else ())):
+                raise IndexUnavailable(
+                    f"{answer.url.host} answered {answer.status_code} for {file.distribution} ({file.file})", STEP
+                )
+            yield answer
+        finally:
+            answer.close()
+
+
+def _total(answer: httpx2.Response) -> int | None:
+    """Bytes of the whole file, from a whole or a partial answer."""
+    if answer.status_code in (206, _NO_SUCH_RANGE):
+        total = answer.headers.get("Content-Range", "").rpartition("/")[2]
+    else:
+        total = answer.headers.get("Content-Length", "")
+    return int(total[:_DIGITS]) if total.isdecimal() else None
+
+
+def _chunks(answer: httpx2.Response, file: IndexFile, most: int = _LARGEST) -> Iterator[bytes]:
+    size = 0
+    try:
+        for chunk in answer.iter_raw():
+            size += len(chunk)
+            if size > most:
+                raise IndexUnavailable(f"{file.distribution}: {file.file} does not end: {size} bytes came", STEP)
+            yield chunk
+    except httpx2.RequestError as error:
+        raise Interrupted(f"{file.distribution}: {file.file} broke off: {describe(error)}", STEP) from error

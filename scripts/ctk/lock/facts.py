@@ -1,0 +1,222 @@
+"""The facts of a CTK release: measured from its own binaries, never typed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ctk.core.errors import LockError, MeasureFailed
+from ctk.core.platforms import PLATFORMS, this_platform
+from ctk.lock.lock import Artefact, Facts, ReleaseLock
+from ctk.package.binaries import ELF_MAGIC, UnreadableBinary, read_bytes, version_key
+
+PROBED = "linux-64"
+"""The subdir whose NVRTC is asked; what it can target is the same on every platform of a release."""
+
+_PATIENCE = 600  # seconds
+_PROBE = Path(__file__).with_name("nvrtc_probe.py")
+_NVRTC = re.compile(r".*/lib/libnvrtc(-builtins)?\.so\.[\d.]+")
+
+
+def needed_artefacts(lock: ReleaseLock) -> tuple[Artefact, ...]:
+    """What the facts of a release are measured from: its artefacts for Linux.
+
+    Raises:
+        LockError: When the release has no NVRTC that can be asked.
+    """
+    nvrtc = lock.components.get("nvrtc")
+    if nvrtc is None or nvrtc.artefacts.get(PROBED) is None:
+        raise LockError(f"{lock.name} has no nvrtc for {PROBED}, so nothing can be measured", "measure another release")
+    return tuple(a for a in lock.artefacts if _has_elf(a.target))
+
+
+def known_needs(locks: Iterable[ReleaseLock]) -> dict[str, str | None]:
+    """The glibc that measured files need, by their sha256; None for a file that needs none."""
+    return {
+        artefact.sha256: needs[artefact.component]
+        for lock in locks
+        for artefact, needs in ((a, _needs(lock, a.target)) for a in lock.artefacts if _has_elf(a.target))
+        if artefact.component in needs
+    }
+
+
+def still_measured(old: ReleaseLock, new: ReleaseLock) -> dict[str, dict[str, str | None]]:
+    """What is known of the files that a release keeps, in the form of ``ReleaseLock.measured``."""
+    kept, known = _measured(old).items() & _measured(new).items(), known_needs([old])
+    found: dict[str, dict[str, str | None]] = {}
+    for artefact in new.artefacts:
+        if ((artefact.component, artefact.target), artefact.sha256) in kept and artefact.sha256 in known:
+            found.setdefault(artefact.target, {})[artefact.component] = known[artefact.sha256]
+    return found
+
+
+def to_measure(lock: ReleaseLock, known: Collection[str]) -> tuple[Artefact, ...]:
+    """What must be at hand to measure a release, each file once: its NVRTC, and what is not among the known files.
+
+    Raises:
+        LockError: When the release has no NVRTC that can be asked.
+    """
+    unique: dict[str, Artefact] = {}  # in CUDA 12 three components are one file
+    for artefact in needed_artefacts(lock):
+        unique.setdefault(artefact.sha256, artefact)
+    return tuple(a for a in unique.values() if a.sha256 not in known or _is_probed(a))
+
+
+def measure(
+    lock: ReleaseLock,
+    known: Mapping[str, str | None],
+    at_hand: Callable[[Sequence[Artefact]], AbstractContextManager[Sequence[Path]]],
+) -> Facts:
+    """The facts of a release.
+
+    Args:
+        lock: The release.
+        known: What is measured already, by sha256.
+        at_hand: Gives the files of some artefacts, for as long as its block lasts: those of one component at a time,
+            as a whole release is gigabytes.
+
+    Raises:
+        LockError: When the release has no NVRTC that can be asked.
+        MeasureFailed: When a library does not answer.
+    """
+    needs = dict(known)
+    compiler: tuple[tuple[str, ...], str] = (), ""
+    for _, group in groupby(to_measure(lock, known), lambda a: a.component):
+        artefacts = tuple(group)
+        with at_hand(artefacts) as paths:
+            for artefact, path in zip(artefacts, paths, strict=True):
+                if _is_probed(artefact):
+                    compiler = compiler_facts(path)
+                if artefact.sha256 not in needs:
+                    needs[artefact.sha256] = needed_glibc(path)
+    glibc: dict[str, dict[str, str]] = {}
+    for artefact in needed_artefacts(lock):
+        version = needs[artefact.sha256]
+        if version is not None:
+            glibc.setdefault(artefact.target, {})[artefact.component] = version
+    return Facts(*compiler, glibc)
+
+
+def with_facts(lock: ReleaseLock, facts: Facts | None) -> ReleaseLock:
+    return replace(lock, facts=facts, measured={})
+
+
+def still_true(old: ReleaseLock, new: ReleaseLock) -> bool:
+    """Whether the facts of a release hold for its new lock: they were measured from the same files."""
+    return old.facts is not None and _measured(old) == _measured(new)
+
+
+def compiler_facts(nvrtc: Path) -> tuple[tuple[str, ...], str]:
+    """GPU architectures (``7.5``), lowest first, and PTX ISA version of an NVRTC.
+
+    Args:
+        nvrtc: A linux-64 artefact of nvrtc, or a folder with its libraries.
+
+    Raises:
+        MeasureFailed: When it does not load here, or does not compile.
+    """
+    if this_platform() != PROBED:
+        raise MeasureFailed(f"NVRTC for {PROBED} does not load on {this_platform()}", f"measure on a {PROBED} machine")
+    with TemporaryDirectory(prefix="ctk-nvrtc-") as folder:
+        libraries = nvrtc if nvrtc.is_dir() else _extract(nvrtc, Path(folder))
+        library = next((p for p in sorted(libraries.iterdir()) if re.fullmatch(r"libnvrtc\.so\.\d+", p.name)), None)
+        if library is None:
+            raise MeasureFailed(f"{nvrtc.name} holds no libnvrtc.so", "look at the release's nvrtc artefact")
+        # libnvrtc looks for its builtins by name only.
+        environment = os.environ | {"LD_LIBRARY_PATH": str(libraries)}
+        command = [sys.executable, "-I", str(_PROBE), str(library)]
+        try:
+            asked = subprocess.run(
+                command,
+                env=environment,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                check=False,
+                timeout=_PATIENCE,
+            )
+        except subprocess.TimeoutExpired:
+            raise MeasureFailed(f"{library.name} does not end", "look at the release's nvrtc artefact") from None
+        if asked.returncode:
+            lines = asked.stderr.strip().splitlines() or [f"ended with {asked.returncode}"]
+            raise MeasureFailed(f"{library.name} does not answer: {lines[-1]}", "look at the release's nvrtc artefact")
+    return parse_answer(asked.stdout, library.name)
+
+
+def parse_answer(text: str, library: str) -> tuple[tuple[str, ...], str]:
+    """What the probe printed: ``{"gpu_architectures": [75, 80], "ptx_isa": "9.4"}``; the library may print, too.
+
+    Raises:
+        MeasureFailed: It is something else.
+    """
+    try:
+        answer = json.loads(text)
+        numbers, ptx_isa = answer["gpu_architectures"], answer["ptx_isa"]
+        if all(type(n) is int and 10 <= n < 10_000 for n in numbers) and re.fullmatch(
+            r"[0-9]{1,4}\.[0-9]{1,4}", ptx_isa
+        ):
+            return tuple(f"{n // 10}.{n % 10}" for n in numbers), ptx_isa
+    except (ValueError, KeyError, TypeError, RecursionError):
+        pass
+    raise MeasureFailed(
+        f"{library} answers what cannot be read: {text[:200]!r}", "look at the release's nvrtc artefact"
+    )
+
+
+def needed_glibc(artefact: Path) -> str | None:
+    """The newest glibc symbol version that the programs and libraries of an artefact need; None without any.
+
+    Raises:
+        MeasureFailed: When one of them cannot be read.
+    """
+    newest: str | None = None
+    with zipfile.ZipFile(artefact) as archive:
+        for item in archive.infolist():
+            with archive.open(item) as stream:
+                if stream.read(len(ELF_MAGIC)) != ELF_MAGIC:
+                    continue
+            try:
+                binary = read_bytes(archive.read(item))
+            except UnreadableBinary as error:
+                raise MeasureFailed(f"{artefact.name}: {item.filename}: {error}", "look at that file") from error
+            version = binary.versions.get("GLIBC") if binary else None
+            if version and version_key(version) > version_key(newest or "0"):
+                newest = version
+    return newest
+
+
+def _has_elf(target: str) -> bool:
+    return target in PLATFORMS and not PLATFORMS[target].is_windows
+
+
+def _is_probed(artefact: Artefact) -> bool:
+    return (artefact.component, artefact.target) == ("nvrtc", PROBED)
+
+
+def _needs(lock: ReleaseLock, subdir: str) -> Mapping[str, str | None]:
+    """What is known of the components of a release on one subdir; those without ELF files are not in its facts."""
+    if lock.facts is None:
+        return lock.measured.get(subdir, {})
+    return {**dict.fromkeys(lock.components), **lock.facts.glibc.get(subdir, {})}
+
+
+def _measured(lock: ReleaseLock) -> dict[tuple[str, str], str]:
+    return {(a.component, a.target): a.sha256 for a in lock.artefacts if _has_elf(a.target)}
+
+
+def _extract(wheel: Path, folder: Path) -> Path:
+    with zipfile.ZipFile(wheel) as archive:
+        for name in archive.namelist():
+            if _NVRTC.fullmatch(name):
+                (folder / name.rpartition("/")[2]).write_bytes(archive.read(name))
+    return folder

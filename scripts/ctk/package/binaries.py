@@ -1,0 +1,172 @@
+"""What a binary says of itself: its machine, name, needs, search path and symbol versions, from ELF and PE headers.
+
+ELF is read with pyelftools, which seeks to the few tables it needs; PE with lief, which is the better kept of the two
+there (its cost: about twice the file in memory while it parses).
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+from elftools.elf.dynamic import DynamicSegment, DynamicTag
+from elftools.elf.elffile import ELFFile
+from elftools.elf.gnuversions import GNUVerNeedSection
+
+from ctk.package import pe
+
+ELF_MAGIC = b"\x7fELF"
+PE_MAGIC = b"MZ"
+MOST = 1000
+"""Entries of a table that are read: a file may state billions, all at one place. The libraries here have up to 48."""
+_VERSION = re.compile(r"(GLIBC|GLIBCXX|CXXABI|GCC)_([0-9][0-9.]*)")
+# Relative relocations are announced by a name, not a number; glibc has understood them since 2.36.
+_NAMED_VERSIONS = {"GLIBC_ABI_DT_RELR": ("GLIBC", "2.36"), "GLIBC_ABI_GNU_TLS": ("GLIBC", "2.42")}
+_ELF_MACHINES = {"EM_X86_64": "x86_64", "EM_AARCH64": "aarch64", "EM_CUDA": "cuda"}
+_PE_MACHINES = {"AMD64": "x86_64", "ARM64": "aarch64", "I386": "x86"}
+
+
+class UnreadableBinary(ValueError):
+    """A file that begins like a binary and is not one that the readers understand."""
+
+
+@dataclass(frozen=True)
+class SearchPath:
+    """One RPATH or RUNPATH as written in the file.
+
+    Attributes:
+        tag: ``RPATH`` or ``RUNPATH``.
+        text: The entries, joined by colons.
+    """
+
+    tag: str
+    text: str
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        return tuple(self.text.split(":"))
+
+
+@dataclass(frozen=True)
+class Binary:
+    """The headers of one ELF or PE file.
+
+    Attributes:
+        format: ``elf`` or ``pe``.
+        machine: ``x86_64``, ``aarch64``, or the format's own name for any other.
+        soname: The name an ELF library is known by, "" without one.
+        needed: Libraries the loader must find (DT_NEEDED, import table), in file order.
+        delayed: DLLs that are loaded at their first use (PE only).
+        search: RPATH and RUNPATH (ELF only).
+        versions: The highest symbol version needed of each family: ``{"GLIBC": "2.17"}`` (ELF only).
+    """
+
+    format: Literal["elf", "pe"]
+    machine: str
+    soname: str = ""
+    needed: tuple[str, ...] = ()
+    delayed: tuple[str, ...] = ()
+    search: tuple[SearchPath, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
+def version_key(text: str) -> tuple[int, ...]:
+    """A key that orders dotted numbers: ``2.17`` before ``2.27``."""
+    return tuple(int(part) for part in text.split(".") if part.isdigit())
+
+
+def read_elf(stream: BinaryIO) -> Binary | None:
+    """The headers of an ELF file; None for object files, which no loader sees.
+
+    Args:
+        stream: Seekable; only the headers and the dynamic tables are read.
+
+    Raises:
+        UnreadableBinary: The tables cannot be parsed.
+    """
+    try:
+        elf = ELFFile(stream)
+        if elf["e_type"] not in ("ET_DYN", "ET_EXEC"):
+            return None
+        if elf["e_phnum"] > MOST or elf.num_sections() > MOST:
+            raise ValueError("more segments or sections than any linker makes")
+        machine = _ELF_MACHINES.get(elf["e_machine"], str(elf["e_machine"]))
+        soname, needed, search = "", [], []
+        for tag in _dynamic_tags(elf):
+            kind = tag.entry.d_tag
+            if kind not in ("DT_NEEDED", "DT_SONAME", "DT_RPATH", "DT_RUNPATH"):
+                continue
+            value: str = getattr(tag, kind[3:].lower())
+            if kind == "DT_NEEDED":
+                needed.append(value)
+            elif kind == "DT_SONAME":
+                soname = value
+            else:
+                search.append(SearchPath(kind[3:], value))
+        return Binary("elf", machine, soname, tuple(needed), (), tuple(search), _symbol_versions(elf))
+    except Exception as error:  # pyelftools asserts, counts and divides by what the file says
+        raise UnreadableBinary(f"not a readable ELF file: {str(error) or type(error).__name__}") from error
+
+
+def _dynamic_tags(elf: ELFFile) -> list[DynamicTag]:
+    for segment in elf.iter_segments("PT_DYNAMIC"):
+        if isinstance(segment, DynamicSegment):
+            return list(islice(segment.iter_tags(), MOST))
+    return []
+
+
+def _symbol_versions(elf: ELFFile) -> dict[str, str]:
+    highest: dict[str, str] = {}
+    for section in elf.iter_sections("SHT_GNU_verneed"):
+        if not isinstance(section, GNUVerNeedSection):
+            continue
+        for _, names in islice(section.iter_versions(), MOST):
+            for name in islice(names, MOST):
+                match = _VERSION.fullmatch(name.name)
+                family, version = match.groups() if match else _NAMED_VERSIONS.get(name.name, ("", ""))
+                if family and version_key(version) > version_key(highest.get(family, "0")):
+                    highest[family] = version
+    return dict(sorted(highest.items()))
+
+
+def read_pe(source: Path | bytes) -> Binary:
+    """The headers of a PE file (EXE, DLL, extension module).
+
+    Raises:
+        UnreadableBinary: The headers cannot be parsed.
+    """
+    parsed = pe.parse(source, without=["exports"])
+    if parsed is None:
+        raise UnreadableBinary("not a readable PE file")
+    machine = parsed.header.machine.name
+    return Binary(
+        "pe",
+        _PE_MACHINES.get(machine, machine),
+        needed=tuple(str(entry.name) for entry in parsed.imports),
+        delayed=tuple(str(entry.name) for entry in parsed.delay_imports),
+    )
+
+
+def read_binary(path: Path) -> Binary | None:
+    """The headers of a file on disk; None when it is no executable, library or extension module.
+
+    Raises:
+        UnreadableBinary: It begins like one and cannot be parsed.
+    """
+    with path.open("rb") as stream:
+        magic = stream.read(4)
+        if magic == ELF_MAGIC:
+            return read_elf(stream)
+    return read_pe(path) if magic[:2] == PE_MAGIC else None
+
+
+def read_bytes(content: bytes) -> Binary | None:
+    """The same for a file held in memory."""
+    if content.startswith(ELF_MAGIC):
+        return read_elf(io.BytesIO(content))
+    return read_pe(content) if content.startswith(PE_MAGIC) else None

@@ -1,0 +1,170 @@
+"""Where the files of a CTK component lie in a package: the one table that recipes' tests, the audit and the docs use.
+
+recipes/common/layout.sh brings wheels into this layout; a test compares the two. Paths are relative to the prefix.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ctk.core.errors import UnknownName
+from ctk.core.platforms import PLATFORMS
+
+MAJORS = (12, 13)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The places in packages of one subdir and CUDA major.
+
+    Attributes:
+        libraries: Shared libraries; on Linux the real files, which have the component's full version as their name.
+        links: Where loaders find them: a link for each of their names on Linux, the DLLs themselves on Windows.
+        linking: Static and import libraries.
+        headers: C and C++ headers.
+        cccl_headers: Headers of Thrust, CUB and libcu++; apart from the others on Windows, and in ``cccl/`` from 13.
+        nvtx_headers: NVTX's headers; on Windows apart from those of other packages of NVTX.
+        cmake: CMake's configuration files of CCCL.
+        pkgconfig: ``.pc`` files, "" on Windows.
+        tools: Programs of the compiler.
+        nvvm_library: libNVVM.
+        nvvm_headers: Its header.
+        nvvm_tools: cicc.
+        libdevice: The bitcode file.
+        sanitizer: All of Compute Sanitizer: programs, libraries, headers.
+        rpath: RPATH of the libraries, libNVVM's excepted: that file is never touched.
+        tool_rpath: RPATH of the programs in ``tools``.
+        sanitizer_rpath: RPATH of the programs and libraries in ``sanitizer``.
+        forbidden: Patterns (regular expressions) of paths that no package may hold.
+    """
+
+    subdir: str
+    cuda_major: int
+    libraries: str
+    links: str
+    linking: str
+    headers: str
+    cccl_headers: str
+    nvtx_headers: str
+    cmake: str
+    pkgconfig: str
+    tools: str
+    nvvm_library: str
+    nvvm_headers: str
+    nvvm_tools: str
+    libdevice: str
+    sanitizer: str
+    rpath: str
+    tool_rpath: str
+    sanitizer_rpath: str
+    forbidden: tuple[str, ...]
+
+    def library_names(self, soname: str, version: str) -> tuple[str, ...]:
+        """The names of a shared library on Linux: the real file, then the links for loaders and for linkers.
+
+        One that has no version in its SONAME has no other name.
+
+        Args:
+            soname: Its SONAME, e.g. ``libcudart.so.13``.
+            version: Of the component, e.g. ``13.4.92``; cuFile leaves the fourth number out, libNVVM counts for itself,
+                and CUPTI's file is called as its SONAME.
+        """
+        stem, _, number = soname.partition(".so.")
+        if not number:
+            return (soname,)
+        if stem == "libcupti":
+            return soname, f"{stem}.so"
+        full = version
+        if stem.startswith("libcufile"):
+            full = ".".join(version.split(".")[:3])
+        elif stem == "libnvvm":
+            full = f"{number}.0.0"
+        return f"{stem}.so.{full}", soname, f"{stem}.so"
+
+    def is_forbidden(self, path: str) -> bool:
+        """Whether no package may hold the path."""
+        return any(re.match(pattern, path) for pattern in self.forbidden)
+
+
+# What a wheel is made of besides its files, whichever the platform.
+_LEFTOVERS = (r"(.*/)?nvidia/", r"(.*/)?cu1\d/", r"(.*/)?\.metadata/", r"(.*/)?__init__\.py$", r".*\.dist-info/")
+
+
+def layout(subdir: str, cuda_major: int) -> Layout:
+    """The row of the table for a subdir and a CUDA major.
+
+    Raises:
+        UnknownName: No packages are made for that subdir or major.
+    """
+    try:
+        return LAYOUTS[subdir, cuda_major]
+    except KeyError:
+        known = [f"{name} with CUDA {major}" for name, major in LAYOUTS]
+        raise UnknownName.of("layout", f"{subdir} with CUDA {cuda_major}", known) from None
+
+
+def _linux(subdir: str, major: int) -> Layout:
+    target = f"targets/{PLATFORMS[subdir].target}"
+    return Layout(
+        subdir=subdir,
+        cuda_major=major,
+        libraries=f"{target}/lib",
+        links="lib",
+        linking=f"{target}/lib",
+        headers=f"{target}/include",
+        cccl_headers=f"{target}/include/cccl" if major >= 13 else f"{target}/include",
+        nvtx_headers=f"{target}/include",
+        cmake=f"{target}/lib/cmake",
+        pkgconfig="lib/pkgconfig",
+        tools="bin",
+        nvvm_library="nvvm/lib64",
+        nvvm_headers="nvvm/include",
+        nvvm_tools="nvvm/bin",
+        libdevice="nvvm/libdevice/libdevice.10.bc",
+        sanitizer="compute-sanitizer",
+        rpath="$ORIGIN",
+        tool_rpath="$ORIGIN/../lib",
+        sanitizer_rpath="$ORIGIN:$ORIGIN/../lib",
+        forbidden=(*_LEFTOVERS, r"lib64/", r"include/", r"Library/", r"(lib|targets/[^/]+/lib)/libnvvm\."),
+    )
+
+
+def _windows(subdir: str, major: int) -> Layout:
+    machine = {"win-64": "x64", "win-arm64": "arm64"}[subdir]
+    # CUDA 12 has its libraries where linkers look by default, CUDA 13 in one folder for each machine.
+    linking = f"Library/lib/{machine}" if major >= 13 else "Library/lib"
+    # Tools look below targets/x64 on either machine; conda-forge's own cccl package has Library/include/cccl.
+    apart = "Library/include/targets/x64"
+    return Layout(
+        subdir=subdir,
+        cuda_major=major,
+        libraries="Library/bin",
+        links="Library/bin",
+        linking=linking,
+        headers="Library/include",
+        cccl_headers=f"{apart}/cccl" if major >= 13 else apart,
+        nvtx_headers=apart,
+        cmake=f"Library/lib/{machine}/cmake",
+        pkgconfig="",
+        tools="Library/bin",
+        nvvm_library="Library/nvvm/bin",
+        nvvm_headers="Library/nvvm/include",
+        nvvm_tools="Library/nvvm/bin",
+        libdevice="Library/nvvm/libdevice/libdevice.10.bc",
+        sanitizer="Library/compute-sanitizer",
+        rpath="",
+        tool_rpath="",
+        sanitizer_rpath="",
+        # All of CUDA 13.0.0 was once in Library/bin/x64, where nothing looks for a DLL.
+        forbidden=(*_LEFTOVERS, r"Library/bin/(x64|x86_64|arm64|nvvm)", r"(targets|bin|lib|include)/"),
+    )
+
+
+LAYOUTS: dict[tuple[str, int], Layout] = {
+    (subdir, major): (_windows if platform.is_windows else _linux)(subdir, major)
+    for subdir, platform in PLATFORMS.items()
+    for major in MAJORS
+    # Windows on ARM came with CUDA 13.
+    if (subdir, major) != ("win-arm64", 12)
+}

@@ -1,0 +1,296 @@
+"""Reading a ``.conda`` package as a stream: its metadata, and its members one by one, with nothing unpacked to disk."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Literal, cast
+
+import zstandard
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from ctk.core.errors import AuditFailed
+from ctk.package.archives import EXPANDED, ShortHeaders
+
+Part = Literal["pkg", "info"]
+Kind = Literal["file", "link", "folder", "other"]
+PLACEHOLDER = "_placehold_placehold"
+BUFFER = 1 << 20
+_WINDOW = 1 << 27  # bytes; the highest level of zstd needs no more
+_METADATA = 64 << 20  # bytes of everything under info/
+_UNREADABLE = (
+    zipfile.BadZipFile,
+    zstandard.ZstdError,
+    tarfile.TarError,
+    zlib.error,
+    struct.error,
+    EOFError,
+    OSError,
+    NotImplementedError,  # zipfile's, for a compression that no package has
+    RuntimeError,  # and for an encrypted member
+)
+
+
+@dataclass(frozen=True)
+class Index:
+    """``info/index.json``: what a solver sees of the package.
+
+    Attributes:
+        timestamp: Milliseconds since 1970, 0 without one.
+    """
+
+    name: str
+    version: str
+    build: str
+    build_number: int
+    subdir: str
+    noarch: str = ""
+    arch: str = ""
+    platform: str = ""
+    depends: tuple[str, ...] = ()
+    constrains: tuple[str, ...] = ()
+    track_features: tuple[str, ...] = ()
+    license: str = ""
+    timestamp: int = 0
+
+    @property
+    def identity(self) -> str:
+        return f"{self.name}-{self.version}-{self.build}"
+
+
+@dataclass(frozen=True)
+class PathEntry:
+    """One line of ``info/paths.json``.
+
+    Attributes:
+        kind: ``hardlink``, ``softlink`` or ``directory``, as conda names them.
+        size: Bytes.
+        placeholder: The prefix that the installer replaces in this file, "" for none.
+    """
+
+    path: str
+    kind: str
+    sha256: str = ""
+    size: int = 0
+    placeholder: str = ""
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What the recipe, as rendered into the package, said the package would hold.
+
+    Attributes:
+        files: Globs of ``build.files``, without those that exclude.
+        contents: Globs of the ``package_contents`` tests.
+    """
+
+    files: tuple[str, ...] = ()
+    contents: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PackageInfo:
+    """Everything under ``info/`` that the tooling uses.
+
+    Attributes:
+        run_exports: Specs by kind (``weak``, ``strong`` ...).
+        licenses: Bytes of each file under ``info/licenses``.
+        promise: None when the package carries no rendered recipe.
+        tests: How many tests it carries; rattler-build keeps no contents tests, it runs them.
+    """
+
+    index: Index
+    paths: tuple[PathEntry, ...]
+    run_exports: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    about: Mapping[str, Any] = field(default_factory=dict)
+    licenses: Mapping[str, int] = field(default_factory=dict)
+    promise: Promise | None = None
+    tests: int = 0
+
+
+@dataclass(frozen=True)
+class Member:
+    """One entry of the archive.
+
+    Attributes:
+        part: ``pkg`` for what is installed, ``info`` for metadata.
+        size: Bytes, 0 for links.
+        link: Where a symbolic link points, as written.
+    """
+
+    part: Part
+    path: str
+    kind: Kind
+    size: int
+    link: str = ""
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Says of everything that can go wrong with a package's bytes that it is the package's fault.
+
+    Raises:
+        AuditFailed: The file is no readable package, or its metadata is broken.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        raise AuditFailed(f"{path} does not exist", "build it first") from None
+    except RecursionError as error:
+        raise AuditFailed(f"{path.name} has metadata nested too deeply", "build it again") from error
+    except _UNREADABLE as error:
+        raise AuditFailed(f"{path.name} cannot be read: {error}", "delete it and build it again") from error
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, YAMLError) as error:
+        detail = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise AuditFailed(f"{path.name} has broken metadata: {detail}", "build it again") from error
+
+
+class Half(io.RawIOBase):
+    """What one half of a package unpacks to: no more than a package may hold.
+
+    Args:
+        compressed: Its zstd frame.
+        part: Which half.
+    """
+
+    def __init__(self, compressed: IO[bytes], part: Part) -> None:
+        self._plain = zstandard.ZstdDecompressor(max_window_size=_WINDOW).stream_reader(compressed, read_size=BUFFER)
+        self._left = self._most = _METADATA if part == "info" else EXPANDED
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        size: int = self._plain.readinto(buffer)
+        self._left -= size
+        if self._left < 0:
+            raise tarfile.ReadError(f"it unpacks to more than {self._most} bytes")
+        return size
+
+
+class _Content(io.RawIOBase):
+    """The content of a member: what breaks while it is read is the package's error, wherever that is."""
+
+    def __init__(self, content: IO[bytes], path: Path) -> None:
+        self._content, self._path = content, path
+
+    def read(self, size: int = -1) -> bytes:
+        with readable(self._path):
+            return self._content.read(size)
+
+
+def members(path: Path, part: Part) -> Iterator[tuple[Member, IO[bytes] | None]]:
+    """The entries of one half of the package in archive order; a stream is valid until the next entry is taken.
+
+    Raises:
+        AuditFailed: The file is no readable ``.conda``; from reading a stream, too.
+    """
+    with readable(path), zipfile.ZipFile(path) as archive:
+        inner = [name for name in archive.namelist() if name.startswith(f"{part}-") and name.endswith(".tar.zst")]
+        if len(inner) != 1:
+            raise AuditFailed(f"{path.name} holds {len(inner)} {part}-*.tar.zst, not one", "build it again")
+        with (
+            archive.open(inner[0]) as compressed,
+            tarfile.open(fileobj=Half(compressed, part), mode="r|", bufsize=BUFFER, tarinfo=ShortHeaders) as tar,
+        ):
+            for entry in tar:
+                content = tar.extractfile(entry) if entry.isfile() else None
+                yield _member(part, entry), cast(IO[bytes], _Content(content, path)) if content else None
+
+
+def _member(part: Part, entry: tarfile.TarInfo) -> Member:
+    path = entry.name.removeprefix("./")
+    if entry.isfile():
+        return Member(part, path, "file", entry.size)
+    if entry.issym():
+        return Member(part, path, "link", 0, entry.linkname)
+    return Member(part, path, "folder" if entry.isdir() else "other", 0, entry.linkname)
+
+
+def read_info(path: Path) -> PackageInfo:
+    """The package's metadata, read without touching its contents.
+
+    Raises:
+        AuditFailed: The file is no readable package, or its metadata is broken.
+    """
+    texts: dict[str, bytes] = {}
+    licenses: dict[str, int] = {}
+    for member, stream in members(path, "info"):
+        if member.path.startswith("info/licenses/") and stream is not None:
+            licenses[member.path.removeprefix("info/licenses/")] = member.size
+        elif stream is not None and member.path.endswith((".json", ".yaml")):
+            texts[member.path] = stream.read()
+    with readable(path):
+        return PackageInfo(
+            index=index_of(json.loads(texts["info/index.json"])),
+            paths=tuple(map(path_entry, json.loads(texts["info/paths.json"])["paths"])),
+            run_exports=run_exports_of(json.loads(texts.get("info/run_exports.json", b"{}"))),
+            about=json.loads(texts.get("info/about.json", b"{}")),
+            licenses=licenses,
+            promise=_promise(texts.get("info/recipe/rendered_recipe.yaml")),
+            tests=len(YAML(typ="safe", pure=True).load(texts.get("info/tests/tests.yaml", b"[]")) or ()),
+        )
+
+
+def index_of(raw: Mapping[str, Any]) -> Index:
+    """An ``info/index.json``, or the record in repodata that was made of one; KeyError for one that lacks a field."""
+    features = raw.get("track_features") or ()
+    return Index(
+        name=raw["name"],
+        version=raw["version"],
+        build=raw["build"],
+        build_number=raw["build_number"],
+        subdir=raw["subdir"],
+        noarch=raw.get("noarch") or "",
+        arch=raw.get("arch") or "",
+        platform=raw.get("platform") or "",
+        depends=tuple(raw.get("depends", ())),
+        constrains=tuple(raw.get("constrains", ())),
+        track_features=tuple(features.split() if isinstance(features, str) else features),
+        license=raw.get("license") or "",
+        timestamp=raw.get("timestamp") or 0,
+    )
+
+
+def path_entry(raw: Mapping[str, Any]) -> PathEntry:
+    """An entry of ``info/paths.json``; KeyError for one that lacks its path or its kind."""
+    return PathEntry(
+        raw["_path"],
+        raw["path_type"],
+        raw.get("sha256") or "",
+        raw.get("size_in_bytes") or 0,
+        raw.get("prefix_placeholder") or "",
+    )
+
+
+def run_exports_of(raw: Any) -> dict[str, tuple[str, ...]]:
+    """An ``info/run_exports.json``, or the entry of a channel's that was made of one."""
+    kinds = {"weak": raw} if isinstance(raw, list) else raw
+    return {kind: tuple(specs) for kind, specs in kinds.items() if specs}
+
+
+def _promise(text: bytes | None) -> Promise | None:
+    if text is None:
+        return None
+    recipe = YAML(typ="safe", pure=True).load(text)["recipe"]
+    tests = [test["package_contents"] for test in recipe.get("tests") or () if "package_contents" in test]
+    return Promise(
+        files=_globs((recipe.get("build") or {}).get("files")),
+        contents=tuple(glob for test in tests for glob in _globs(test.get("files"))),
+    )
+
+
+def _globs(raw: Any) -> tuple[str, ...]:
+    """The patterns that a list of globs, or its long form with ``include`` or ``exists``, asks for."""
+    if isinstance(raw, Mapping):
+        raw = raw.get("include") or raw.get("exists")
+    return tuple([raw] if isinstance(raw, str) else raw or ())

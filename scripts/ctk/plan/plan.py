@@ -1,0 +1,304 @@
+"""The plan station: recipes x release locks x platforms -> a DAG of builds.
+
+A *build* is one run of one recipe for one platform and one variant; it makes all outputs of that recipe. What NVIDIA
+did not publish is not planned; the plan keeps the reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from packaging.version import Version
+
+from ctk.core.errors import RecipeError, UnknownName
+from ctk.core.platforms import PLATFORMS
+from ctk.lock.exclusions import Exclusion
+from ctk.lock.lock import Artefact, ReleaseLock
+from ctk.plan.dag import Build, in_order
+from ctk.plan.recipes import Recipe, render
+from ctk.plan.rendered import Rendered
+
+Named = TypeVar("Named")
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Something that is not built, and why."""
+
+    id: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to build, in an order in which nothing precedes what it needs."""
+
+    builds: tuple[Build, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    by_id: Mapping[str, Build] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "by_id", {b.id: b for b in self.builds})
+
+    @property
+    def artefacts(self) -> tuple[Artefact, ...]:
+        """Every artefact that some build reads, once, largest first."""
+        unique = {(a.component, a.version, a.target): a for b in self.builds for a in b.artefacts}
+        return tuple(sorted(unique.values(), key=lambda a: (-a.size, a.file)))
+
+    @property
+    def needed_by(self) -> dict[str, tuple[str, ...]]:
+        """The names of the releases that need an artefact, by its sha256."""
+        found: dict[str, dict[str, None]] = defaultdict(dict)
+        for build in self.builds:
+            for artefact in build.artefacts:
+                found[artefact.sha256][build.lock] = None
+        return {sha256: tuple(names) for sha256, names in found.items()}
+
+    def as_json(self) -> dict[str, Any]:
+        """The plan for other programs: one object for each build and each thing left out; sizes in bytes."""
+        return {
+            "builds": [
+                {
+                    "id": b.id,
+                    "recipe": b.recipe.name,
+                    "release": b.lock,
+                    "platform": b.subdir,
+                    "python": b.python or None,
+                    "packages": [f"{o.subdir}/{o.file_name}" for o in b.outputs],
+                    "artefacts": [{"file": a.file, "sha256": a.sha256, "size": a.size} for a in b.artefacts],
+                    "needs": list(b.needs),
+                }
+                for b in self.builds
+            ],
+            "left_out": [{"id": x.id, "reason": x.reason} for x in self.left_out],
+        }
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked to build. An empty collection of names means all of them."""
+
+    releases: Collection[str] = ()
+    recipes: Collection[str] = ()
+    platforms: Collection[str] = ()
+    pythons: Collection[str] = ()
+
+
+@dataclass(frozen=True)
+class Set:
+    """Recipes with the locks that feed them: the published set, or the base channel.
+
+    Attributes:
+        recipes: By name.
+        locks: By name; each with its variant file.
+        build_config: The matrix shared by all recipes.
+        exclusions: The components that are left out on purpose.
+    """
+
+    recipes: Mapping[str, Recipe]
+    locks: Mapping[str, tuple[ReleaseLock, Path]]
+    build_config: tuple[Path, ...]
+    exclusions: tuple[Exclusion, ...] = ()
+
+
+def plan(what: Set, request: Request, python_tags: Sequence[str]) -> Plan:
+    """Plans the builds that a request asks for.
+
+    Raises:
+        UnknownName: For a release, recipe, platform or Python that does not exist, naming the nearest that do.
+        RecipeError: For a recipe that does not render, or reads what no lock has.
+    """
+    locks = choose_locks(what.locks, request.releases)
+    recipes = _choose("recipe", what.recipes, request.recipes)
+    subdirs = _choose("platform", PLATFORMS, request.platforms)
+    pythons = set(
+        _choose("Python", {_python_name(t): t for t in python_tags}, map(_python_name, request.pythons)).values()
+    )
+    every = [lock for lock, _ in what.locks.values()]
+    chosen = [what.locks[name][0] for name in locks]
+    made: dict[str, Build] = {}
+    packages: dict[str, str] = {}
+    left_out: dict[str, LeftOut] = {}
+    for lock_name, (lock, variant_file) in what.locks.items():
+        files = (*what.build_config, variant_file)
+        if lock_name in locks:
+            left_out.update({entry.id: entry for entry in _not_there(lock, what.exclusions)})
+        for recipe in recipes.values():
+            if not _belongs(recipe, lock, every):
+                continue
+            for subdir in subdirs:
+                if lock_name not in locks and not _serves(recipe, lock, files, subdir, chosen):
+                    continue
+                for group in _groups(recipe, lock, every, files, subdir):
+                    if isinstance(group, LeftOut):
+                        left_out.setdefault(group.id, group)
+                        continue
+                    if group.python and group.python not in pythons:
+                        continue
+                    # A noarch package is the same from every platform and, for some, from every release.
+                    fresh = [o for o in group.outputs if f"{o.subdir}/{o.file_name}" not in packages]
+                    if not fresh:
+                        continue
+                    made[group.id] = group
+                    packages.update({f"{o.subdir}/{o.file_name}": group.id for o in group.outputs})
+    return Plan(tuple(in_order(made)), tuple(left_out.values()))
+
+
+def _not_there(lock: ReleaseLock, exclusions: Iterable[Exclusion]) -> Iterator[LeftOut]:
+    """What of a release no recipe can make: the components on the written list, and what a partial lock lacks."""
+    for entry in exclusions:
+        if entry.applies_to(lock):
+            yield LeftOut(f"{entry.component}-cuda{lock.minor}", entry.reason)
+    for component, places in lock.missing.items():
+        for place in places:
+            reason = f"it was not on the package index: complete the release with `ctk release add {lock.minor}`"
+            yield LeftOut(f"{component}-cuda{lock.minor}-{place}", reason)
+
+
+def choose_locks(locks: Mapping[str, object], releases: Collection[str]) -> list[str]:
+    """Names of locks. A minor such as ``13.4`` brings the Python lock of its major along; ``cuda-13.4`` does not."""
+    if not releases:
+        return list(locks)
+    chosen = []
+    for release in releases:
+        name = release if release in locks else f"cuda-{release}"
+        if name not in locks:
+            raise UnknownName.of("release", release, [n.removeprefix("cuda-") for n in locks])
+        chosen.append(name)
+        python = f"python-{release.split('.')[0]}"
+        if name != release and python in locks:
+            chosen.append(python)
+    return [name for name in locks if name in chosen]
+
+
+def _choose(kind: str, valid: Mapping[str, Named], names: Iterable[str]) -> dict[str, Named]:
+    wanted = list(names)
+    for name in wanted:
+        if name not in valid:
+            raise UnknownName.of(kind, name, valid)
+    return {name: value for name, value in valid.items() if not wanted or name in wanted}
+
+
+def _python_name(name: str) -> str:
+    """``cp312`` and ``py312`` mean ``3.12``, ``cp314t`` means ``3.14t``; anything else is left as it is."""
+    short = re.fullmatch(r"(?:cp|py)?3\.?(\d+t?)", name)
+    return f"3.{short[1]}" if short else name
+
+
+def _belongs(recipe: Recipe, lock: ReleaseLock, locks: Iterable[ReleaseLock]) -> bool:
+    """Whether a lock has every lock key that the recipe needs; one that needs none is the same for all of them."""
+    known = {key for other in locks for key in _keys(other)}
+    return recipe.names_needed & known <= _keys(lock)
+
+
+def _serves(
+    recipe: Recipe, lock: ReleaseLock, files: tuple[Path, ...], subdir: str, chosen: Iterable[ReleaseLock]
+) -> bool:
+    """Whether what a recipe makes of a release is for a chosen older one as well, which has none or none usable.
+
+    It then comes along with that one. Its packages say so: their tie begins at an older minor, as 12.3's at ``>=12.0``.
+    """
+    if not lock.is_ctk or "oldest" not in recipe.names_used:
+        return False
+    depends = {spec for output in render(recipe, files, subdir) for spec in output.depends}
+    begins = {Version(match[1]) for spec in depends if (match := re.match(r"cuda-version >=(\d+\.\d+),", spec))}
+    there = (o for o in chosen if o.is_ctk and any(a.target == subdir for a in o.artefacts))
+    minors = [Version(other.minor) for other in there]
+    return any(begin <= minor < Version(lock.minor) for begin in begins for minor in minors)
+
+
+def _keys(lock: ReleaseLock) -> frozenset[str]:
+    """Keys that tell which releases a recipe is for.
+
+    Every CTK release has the key of the facts, measured or not: without facts a recipe must not render.
+    """
+    own = {"cuda_version", "cuda_arch"} if lock.is_ctk else {"cuda_major"}
+    return frozenset({c.variant_key for c in lock.components.values()} | own)
+
+
+def _groups(
+    recipe: Recipe, lock: ReleaseLock, locks: Sequence[ReleaseLock], files: tuple[Path, ...], subdir: str
+) -> Iterator[Build | LeftOut]:
+    """The builds of one recipe with one lock, one of all there are, on one platform."""
+    rendered = render(recipe, files, subdir)
+    yield from _skipped(recipe, lock, rendered, subdir)
+    older = {(c.variant_key, c.version) for key, c in lock.components.items() if key != c.name}
+    several = {key for key, _ in older}
+    groups: dict[tuple[str, str, frozenset[tuple[str, str]]], list[Rendered]] = defaultdict(list)
+    for output in {o.file_name: o for o in rendered}.values():  # outputs without the key of a twin come once for each
+        versions = frozenset((key, str(output.variant[key])) for key in several & output.variant.keys())
+        groups[output.variant.get("python_tag", ""), output.variant.get("cuda_arch", ""), versions].append(output)
+    for (python, arch, versions), outputs in groups.items():
+        missing, artefacts = _artefacts(recipe, lock, outputs)
+        newest = max((a.uploaded for a in artefacts), default=0) or _appeared(arch, lock, locks)
+        build = Build(
+            id="",
+            recipe=recipe,
+            variant_files=files,
+            lock=lock.name,
+            subdir=subdir,
+            python=python,
+            outputs=tuple(outputs),
+            artefacts=artefacts,
+            arch=arch,
+            timestamp=newest,
+            versions=dict(sorted(versions)),
+            licenses={a.component: component.license for a in artefacts if (component := lock.component_of(a))},
+        )
+        # One GPU architecture is the same in every release that knows it.
+        old = sorted(version for _, version in versions & older)
+        parts = [recipe.name, *old, arch or _lock_label(lock, outputs), _python_label(python), build.place]
+        build_id = "-".join(p for p in parts if p)
+        yield LeftOut(build_id, missing) if missing else replace(build, id=build_id)
+
+
+def _appeared(arch: str, lock: ReleaseLock, locks: Iterable[ReleaseLock]) -> int:
+    """The time of packages made of nothing: of their release, or of the first one that knows their GPU.
+
+    What is locked and fetched for other packages does not change them, so it must not change their time either.
+    """
+    knowing = [other.since for other in locks if other.facts and arch in other.facts.gpu_architectures]
+    return min(knowing) if arch else lock.since
+
+
+def _lock_label(lock: ReleaseLock, outputs: Sequence[Rendered]) -> str:
+    """``cuda13.4`` or ``cuda13``; nothing for what is the same in every release."""
+    if lock.is_ctk:
+        return f"cuda{lock.minor}"
+    return f"cuda{lock.major}" if any("cuda_major" in o.variant for o in outputs) else ""
+
+
+def _python_label(python: str) -> str:
+    return python.replace("cp", "py", 1)
+
+
+def _skipped(recipe: Recipe, lock: ReleaseLock, rendered: Sequence[Rendered], subdir: str) -> Iterator[LeftOut]:
+    names = {o.name for o in rendered}
+    for written, condition in recipe.skip_conditions.items():
+        name = written.replace("${{ target_platform }}", subdir)
+        if name not in names:
+            label = _lock_label(lock, rendered) or lock.name
+            yield LeftOut(f"{name}-{label}-{subdir}", f"its recipe skips it where {condition}")
+
+
+def _artefacts(recipe: Recipe, lock: ReleaseLock, outputs: Sequence[Rendered]) -> tuple[str, tuple[Artefact, ...]]:
+    """The artefacts of a build, or the sentence that says which one was never published."""
+    found: dict[tuple[str, str], Artefact] = {}
+    for source in dict.fromkeys(s for o in outputs for s in o.sources):
+        component = lock.component_of(source)
+        if component is None:
+            raise RecipeError(
+                f"recipe {recipe.name} reads {source.component} {source.version}, which {lock.name} does not lock",
+                "check the source path against the release lock",
+            )
+        artefact = component.artefacts.get(source.target)
+        if artefact is None:
+            return f"{component.distribution} {component.version} is not published for {source.target}", ()
+        found[source.component, source.target] = artefact
+    return "", tuple(found.values())

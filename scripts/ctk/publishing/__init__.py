@@ -1,1 +1,0 @@
-"""The publish station for folders that a web server, rsync or an object store hands out file by file."""
