@@ -436,8 +436,8 @@ resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
 sys.path[:0] = [sys.argv[1], sys.argv[2]]
 from pathlib import Path
 from crafted_wheels import artefact
-from ctk.artefact.check import check
-from ctk.errors import ArtefactRefused
+from ctk.fetch.admission import check
+from ctk.core.errors import ArtefactRefused
 path = Path(sys.argv[4])
 try:
     check(artefact(b"", file=path.name), path)
