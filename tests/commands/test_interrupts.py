@@ -16,9 +16,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).resolve().parents[1] / "faults"))
-
 from job import group_of
 from whole import problems
 from world import NEW, OLD, Fault, World, ctk

@@ -16,8 +16,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "tooling"))
-
 import tiny_packages
 from fake_ctk import EVERYWHERE_13, WHEELS_13, add_python_13, pins
 from fake_index import FakeIndex, Fault, serve
