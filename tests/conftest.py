@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from packaging.version import Version
 
+import forked
 from ctk.core.paths import Workspace
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.lock.lock import release_locks
@@ -98,14 +98,8 @@ def roomy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], 
 
 
 def ctk(where: Workspace, *arguments: str, check: bool = False, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Runs the command line as a process, the way a user does."""
-    done = subprocess.run(
-        [sys.executable, "-c", "from ctk.cli.main import main; main()", *arguments],
-        env={**os.environ, "CTK_ROOT": str(where.root), "COLUMNS": "120", **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    """Runs the command line as a process of its own; see `forked`."""
+    done = forked.run(arguments, {**os.environ, "CTK_ROOT": str(where.root), "COLUMNS": "120", **environment})
     if check and done.returncode:
         pytest.fail(
             f"ctk {' '.join(arguments)} ended with {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
