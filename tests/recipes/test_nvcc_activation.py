@@ -144,8 +144,14 @@ USERS: Mapping[str, Mapping[str, str]] = {
 }
 
 
-@pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("user", USERS)
+@pytest.mark.parametrize(
+    ("user", "options"),
+    [
+        pytest.param(user, options, marks=[] if "all set" in user or options == "set -eu" else pytest.mark.sweep)
+        for user in USERS
+        for options in OPTIONS
+    ],
+)
 def test_activate_then_deactivate_leaves_the_shell_as_it_was(
     scripts: Scripts, tmp_path: Path, shell: str, options: str, user: str
 ) -> None:
