@@ -8,7 +8,7 @@ import pytest
 from case_tree import LOCKS, git, release_lock
 
 from ctk.check.lint import lint, tree_of
-from ctk.check.lint.published import changes, revision
+from ctk.check.lint.history import changes, revision
 from ctk.core.errors import BadValue
 from ctk.core.paths import Workspace
 from ctk.lock.text import dump, variant_config
@@ -85,7 +85,7 @@ def test_what_a_tag_says_was_published_blocks(root: Path) -> None:
     git(root, "tag", "published/1", "HEAD~1")
     known = revision(root, None)
     assert known is not None
-    assert (known.said, known.certain) == ("published/1", True)
+    assert (known.name, known.certain) == ("published/1", True)
     assert [severity for severity, _ in found(root)] == ["error"]
     git(root, "tag", "-d", "published/1")
     git(root, "tag", "published/2", "HEAD")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from case_tree import release_lock
 
-from ctk.check.lint import lint, mended, tree_of
+from ctk.check.lint import fixed, lint, tree_of
 from ctk.core.document import LARGEST
 from ctk.core.paths import Workspace
 from ctk.lock.text import dump, variant_config
@@ -71,7 +71,7 @@ def test_what_is_not_understood_is_a_finding(checkout: Path, place: str, text: s
     (checkout / place).write_text(text)
     report = lint(tree_of(Workspace(checkout)))
     if not place.endswith(("conda-forge.yml", "exclusions.yaml")):  # either may be empty
-        assert [finding for finding in report.findings if finding.file == place]
+        assert [finding for finding in report.findings if finding.where == place]
     for finding in report.findings:
         assert finding.line > 0
         assert finding.column > 0
@@ -82,7 +82,7 @@ def test_what_is_not_understood_is_a_finding(checkout: Path, place: str, text: s
 def test_bytes_that_are_no_text_are_a_finding(checkout: Path) -> None:
     for place in PLACES:
         (checkout / place).write_bytes(b"\xff\xfe\x00")
-    unreadable = [f.file for f in lint(tree_of(Workspace(checkout))).findings if f.check == "FileCanBeRead"]
+    unreadable = [f.where for f in lint(tree_of(Workspace(checkout))).findings if f.check == "FileCanBeRead"]
     assert unreadable == sorted(PLACES)
 
 
@@ -90,9 +90,9 @@ def test_what_is_too_long_is_a_finding_and_never_written(checkout: Path) -> None
     for place in PLACES:
         (checkout / place).write_text("#" * LARGEST + " \n")
     tree = tree_of(Workspace(checkout))
-    said = {f.file: f.message for f in lint(tree).findings if f.check == "FileCanBeRead"}
+    said = {f.where: f.message for f in lint(tree).findings if f.check == "FileCanBeRead"}
     assert said == dict.fromkeys(PLACES, f"it has more than {LARGEST} characters")
-    assert mended(tree, (), ()) == []
+    assert fixed(tree, (), ()) == []
 
 
 def test_what_cannot_be_opened_is_a_finding(checkout: Path) -> None:
