@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from conftest import ROOT, ctk
-from ctk.check import doctor
-from ctk.check.doctor import Check, Seen, State, look
-from ctk.check.doctor.check import Where, ok
+from ctk.check.doctor.look import Where, look, look_at, ok
+from ctk.check.doctor.machine import CHECKS
+from ctk.check.framework import Finding
 from ctk.core import errors
 from ctk.core.errors import BadValue
 from ctk.core.paths import Workspace
@@ -136,34 +136,26 @@ def test_a_channel_older_than_the_newest_lock_is_said_to_be(see: See, checkout: 
 def test_a_check_that_hangs_or_fails_is_a_problem_of_its_own_only(tmp_path: Path) -> None:
     release = threading.Event()
 
-    class Hangs(Check):
-        name, needed = "hangs", True
+    @look_at("hangs", needed=True)
+    def hangs(where: Where) -> Finding:
+        release.wait()
+        return ok("late")
 
-        def look(self, where: Where) -> Seen:
-            release.wait()
-            return ok("late")
+    @look_at("breaks")
+    def breaks(where: Where) -> Finding:
+        raise ImportError("no module named https://a:b@host")
 
-    class Breaks(Check):
-        name = "breaks"
-
-        def look(self, where: Where) -> Seen:
-            raise ImportError("no module named https://a:b@host")
-
-    class Works(Check):
-        name = "works"
-
-        def look(self, where: Where) -> Seen:
-            return ok("well")
+    @look_at("works")
+    def works(where: Where) -> Finding:
+        return ok("well")
 
     try:
-        found = {
-            check.name: seen for check, seen in look([Hangs, Breaks, Works], Where(Workspace(tmp_path)), limit=0.5)
-        }
+        found = {check.name: f for check, f in look([hangs, breaks, works], Where(Workspace(tmp_path)), limit=0.5)}
     finally:
         release.set()
-    assert found["hangs"].state is State.PROBLEM and "no answer" in found["hangs"].text
-    assert found["breaks"].state is State.MISSING and "//***@host" in found["breaks"].text
-    assert found["works"] == ok("well")
+    assert found["hangs"].severity == "error" and "no answer" in found["hangs"].message
+    assert found["breaks"].severity == "hint" and "//***@host" in found["breaks"].message
+    assert (found["works"].severity, found["works"].message) == ("ok", "well")
 
 
 def test_without_what_the_tooling_is_made_of_it_still_speaks(checkout: Workspace) -> None:
@@ -179,9 +171,9 @@ def test_without_what_the_tooling_is_made_of_it_still_speaks(checkout: Workspace
 
 
 def test_every_check_says_what_it_is_for_and_has_a_name_of_its_own() -> None:
-    names = [check.name for check in doctor.CHECKS]
-    assert len(names) == len(set(names))
-    assert all((check.__doc__ or check.__mro__[1].__doc__ or "").strip() for check in doctor.CHECKS)
+    names = [check.name for check in CHECKS]
+    assert len(names) == len(set(names)) == 22
+    assert all(check.help for check in CHECKS)
 
 
 def test_in_words_each_problem_is_a_line_and_the_error_names_them(checkout: Workspace) -> None:

@@ -103,8 +103,11 @@ class Check(Generic[S]):
         return " ".join((getdoc(self.run) or "").split())
 
     def __call__(self, subject: S) -> Iterator[Finding]:
-        for f in self.run(subject):
-            yield replace(f, check=f.check or self.name, fix=f.fix or self.fix, severity=f.severity or self.severity)
+        return map(self.complete, self.run(subject))
+
+    def complete(self, f: Finding) -> Finding:
+        """The finding with the check's name, and its fix and severity where it has none of its own."""
+        return replace(f, check=f.check or self.name, fix=f.fix or self.fix, severity=f.severity or self.severity)
 
 
 def check(

@@ -14,7 +14,7 @@ from typing import Any
 from rattler import PackageRecord
 from rattler.package.build_string import BuildString
 
-from ctk.check.doctor.check import Where
+from ctk.check.doctor.look import Where
 from ctk.core import notes
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.lock.lock import ReleaseLock, release_locks
@@ -132,6 +132,10 @@ class Examined(Where):
     def install(self, *specs: str) -> str:
         """The command that installs something in it."""
         return f"conda install -p {self.place} {shlex.join(specs)}"
+
+    def uninstall(self, *wheels: str) -> str:
+        """The command that removes wheels from it."""
+        return f"ctk env run {self.place} -- python -m pip uninstall --yes {' '.join(wheels)}"
 
     def mend(self) -> str:
         """What gives the machine and the environment the same toolkit."""
