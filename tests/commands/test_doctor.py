@@ -136,16 +136,16 @@ def test_a_channel_older_than_the_newest_lock_is_said_to_be(see: See, checkout: 
 def test_a_check_that_hangs_or_fails_is_a_problem_of_its_own_only(tmp_path: Path) -> None:
     release = threading.Event()
 
-    @look_at("hangs", needed=True)
+    @look_at(Where, "hangs", needed=True)
     def hangs(where: Where) -> Finding:
         release.wait()
         return ok("late")
 
-    @look_at("breaks")
+    @look_at(Where, "breaks")
     def breaks(where: Where) -> Finding:
         raise ImportError("no module named https://a:b@host")
 
-    @look_at("works")
+    @look_at(Where, "works")
     def works(where: Where) -> Finding:
         return ok("well")
 

@@ -14,7 +14,7 @@ import typer
 
 from ctk.check.doctor.environment import ENVIRONMENT_CHECKS
 from ctk.check.doctor.installed import examined
-from ctk.check.doctor.look import Where, look
+from ctk.check.doctor.look import look
 from ctk.cli import channels
 from ctk.cli.command_line import VERBATIM
 from ctk.cli.doctor import as_json, table
@@ -95,7 +95,7 @@ def check_command(prefix: Prefix, driver: Driver = None, arch: Arch = None) -> N
     """
     report = Reporter()
     check_is_there(prefix)
-    found = examined(Where(workspace()), prefix.absolute(), driver, arch)
+    found = examined(workspace(), prefix.absolute(), driver, arch)
     seen, on = look(ENVIRONMENT_CHECKS, found), found.machine
     problems = [check.name for check, one in seen if one.severity == "error"]
     report.result(

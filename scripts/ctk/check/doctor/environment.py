@@ -40,7 +40,7 @@ def _some(texts: Sequence[str]) -> str:
     return listing([*texts[:_SHOWN], *more])
 
 
-@look_at("records")
+@look_at(Examined, "records")
 def _records(on: Examined) -> Finding:
     """A package whose record is broken, or there twice, is neither updated nor removed by any client."""
     names = [package.name for package in on.packages]
@@ -56,7 +56,7 @@ def _records(on: Examined) -> Finding:
     return ok(f"{count(len(names), 'package')}{f', of {listing(channels)}' if channels else ''}")
 
 
-@look_at("wheels of pip")
+@look_at(Examined, "wheels of pip")
 def _wheels(on: Examined) -> Finding:
     """cuda.pathfinder looks into pip's wheels first: their libraries are loaded in place of conda's."""
     wheels = on.nvidia_wheels
@@ -71,7 +71,7 @@ def _wheels(on: Examined) -> Finding:
     return problem(f"beside conda's CUDA: {_some([str(wheel) for wheel in wheels])}", step)
 
 
-@look_at("CUDA major")
+@look_at(Examined, "CUDA major")
 def _one_major(on: Examined) -> Finding:
     """No program can use libraries of two CUDA majors together: their interfaces differ."""
     packages = [(major, p.name, f"{p.name} {p.version}") for p in on.packages if (major := _major(p))]
@@ -119,7 +119,7 @@ def _major_of_wheel(wheel: Wheel) -> str:
     return ""
 
 
-@look_at("packages agree")
+@look_at(Examined, "packages agree")
 def _agreement(on: Examined) -> Finding:
     """A package was made for what it asks for; with something else it fails when it is imported, or later."""
     unmet, names = [], set()
@@ -142,7 +142,7 @@ def _agreement(on: Examined) -> Finding:
     return ok(f"what {count(len(on.packages), 'package')} ask for is there")
 
 
-@look_at("driver")
+@look_at(Examined, "driver")
 def _driver_fits(on: Examined) -> Finding:
     """A driver older than packages ask for does not load their code: errors 35 and 222."""
     driver = on.machine.driver
@@ -161,7 +161,7 @@ def _driver_fits(on: Examined) -> Finding:
     return ok(f"it supports CUDA {driver}")
 
 
-@look_at("native toolkit")
+@look_at(Examined, "native toolkit")
 def _native_toolkit(on: Examined) -> Finding:
     """A driver refuses PTX of a toolkit newer than itself (error 222); a native toolkit never is."""
     toolkit, driver, arch = on.toolkit, on.machine.driver, on.machine.arch
@@ -179,7 +179,7 @@ def _native_toolkit(on: Examined) -> Finding:
     return ok(text)
 
 
-@look_at("GPU")
+@look_at(Examined, "GPU")
 def _gpu_known(on: Examined) -> Finding:
     """A client that does not see the GPU picks as if there were none; a toolkit compiles for those that it knows."""
     toolkit, arch = on.toolkit, on.machine.arch

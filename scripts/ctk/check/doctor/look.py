@@ -8,9 +8,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, TypeVar
 
-from ctk.check.framework import Check, Finding, Severity
+from ctk.check.framework import Check, Finding, S, Severity
 from ctk.core.errors import without_credentials
 from ctk.core.paths import Workspace
 
@@ -25,24 +24,21 @@ class Where:
     offline: bool = False
 
 
-W = TypeVar("W", bound=Where)
-
-
-def look_at(name: str, *, needed: bool = False) -> Callable[[Callable[[W], Finding]], Check[W]]:
+def look_at(subject: type[S], name: str, *, needed: bool = False) -> Callable[[Callable[[S], Finding]], Check[S]]:
     """Makes a check of a function that returns how one thing is; its docstring says what for.
 
     Args:
+        subject: The type of what it looks at.
         name: How the thing is called.
         needed: Whether the two commands of the README need it.
     """
 
-    def make(look: Callable[[W], Finding]) -> Check[W]:
+    def make(look: Callable[[S], Finding]) -> Check[S]:
         @wraps(look)
-        def run(where: W) -> list[Finding]:
+        def run(where: S) -> list[Finding]:
             return [look(where)]
 
-        # The type is that of the function's only argument, which no check asks for.
-        return Check(name, Where, run, severity="error" if needed else "hint")  # type: ignore[arg-type]
+        return Check(name, subject, run, severity="error" if needed else "hint")
 
     return make
 
@@ -65,10 +61,10 @@ def state(severity: Severity | str) -> str:
     return {"ok": "ok", "hint": "missing"}.get(severity, "problem")
 
 
-def look(checks: Sequence[Check[Any]], where: Where, limit: float = LIMIT) -> list[tuple[Check[Any], Finding]]:
+def look(checks: Sequence[Check[S]], subject: S, limit: float = LIMIT) -> list[tuple[Check[S], Finding]]:
     """Runs all checks; one that hangs or fails is a finding of that check alone."""
     found: dict[str, Finding] = {}
-    threads = [threading.Thread(target=_look, args=(check, where, found), daemon=True) for check in checks]
+    threads = [threading.Thread(target=_look, args=(check, subject, found), daemon=True) for check in checks]
     for thread in threads:
         thread.start()
     deadline = time.monotonic() + limit
@@ -78,9 +74,9 @@ def look(checks: Sequence[Check[Any]], where: Where, limit: float = LIMIT) -> li
     return [(check, found.get(check.name) or check.complete(late)) for check in checks]
 
 
-def _look(check: Check[Any], where: Where, found: dict[str, Finding]) -> None:
+def _look(check: Check[S], subject: S, found: dict[str, Finding]) -> None:
     try:
-        (found[check.name],) = check(where)
+        (found[check.name],) = check(subject)
     except Exception as error:  # whatever is broken here is what the check is about
         line = f"{type(error).__name__}: {error}".splitlines()[0]
         text = f"cannot be looked at: {without_credentials(line)[:200]}"

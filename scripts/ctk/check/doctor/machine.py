@@ -28,7 +28,7 @@ _PATIENCE = 4.0  # seconds for adding up the cache
 _APT = "Debian and Ubuntu: apt-get install"
 
 
-@look_at("Python", needed=True)
+@look_at(Where, "Python", needed=True)
 def _python(where: Where) -> Finding:
     """The interpreter that runs ctk, and that the base channel is made of."""
     text = f"{'.'.join(map(str, sys.version_info[:3]))}, {sys.executable}"
@@ -36,7 +36,7 @@ def _python(where: Where) -> Finding:
     return ok(text) if sys.version_info >= _OLDEST else problem(f"{text} is too old", step)
 
 
-@look_at("packages", needed=True)
+@look_at(Where, "packages", needed=True)
 def _packages(where: Where) -> Finding:
     """What the tooling is made of, in the versions that are locked."""
     lock = (where.workspace.root / "requirements.lock").read_text(encoding="utf-8")
@@ -56,14 +56,14 @@ def _version(name: str) -> str | None:
         return None
 
 
-@look_at("pip", needed=True)
+@look_at(Where, "pip", needed=True)
 def _pip(where: Where) -> Finding:
     """pip installs the tooling, and its configuration names the package index."""
     said = first_line(sys.executable, "-m", "pip", "--version")
     return ok(" ".join(said.split()[:2])) if said else problem(f"{sys.executable} has no working pip", _SETUP)
 
 
-@look_at("package index", needed=True)
+@look_at(Where, "package index", needed=True)
 def _index(where: Where) -> Finding:
     """The package index that pip is configured for: all artefacts come from it."""
     from ctk.index.index import Index, Retry
@@ -82,7 +82,7 @@ def _index(where: Where) -> Finding:
     return ok(f"{named} answers; {_ASKED} {newest}")
 
 
-@look_at("release locks", needed=True)
+@look_at(Where, "release locks", needed=True)
 def _locks(where: Where) -> Finding:
     """The release locks say what is built."""
     from ctk.lock.lock import release_locks
@@ -98,7 +98,7 @@ def _locks(where: Where) -> Finding:
     return ok(f"{count(len(minors), 'CTK release')}, {minors[0]} to {minors[-1]}, {others}")
 
 
-@look_at("cache", needed=True)
+@look_at(Where, "cache", needed=True)
 def _cache(where: Where) -> Finding:
     """Downloads and finished builds; it can be deleted at any time."""
     place = where.workspace.cache
@@ -128,7 +128,7 @@ def _size(folder: Path) -> tuple[int, bool]:
     return sum(sizes.values()), True
 
 
-@look_at("free space", needed=True)
+@look_at(Where, "free space", needed=True)
 def _free_space(where: Where) -> Finding:
     """Room for artefacts, builds and channels."""
     free = shutil.disk_usage(where.workspace.root).free
@@ -138,14 +138,14 @@ def _free_space(where: Where) -> Finding:
     return ok(text)
 
 
-@look_at("base channel")
+@look_at(Where, "base channel")
 def _base_channel(where: Where) -> Finding:
     """Python, numpy and so on, where conda-forge is not used."""
     age, packages = _built(where.workspace.base_channel)
     return ok(age) if packages else missing("not made yet", "ctk build makes it")
 
 
-@look_at("channel")
+@look_at(Where, "channel")
 def _channel(where: Where) -> Finding:
     """What `ctk build` made last."""
     age, packages = _built(where.workspace.channel)
@@ -168,7 +168,7 @@ def _built(channel: Path) -> tuple[str, list[str]]:
     return f"{count(len(packages), 'package')}, made {count(max(0, int(seconds // size)), unit)} ago", packages
 
 
-@look_at("driver")
+@look_at(Where, "driver")
 def _driver(where: Where) -> Finding:
     """The newest CUDA version that the driver supports decides the pick."""
     from ctk.solve.machine import detected_driver
@@ -182,7 +182,7 @@ def _driver(where: Where) -> Finding:
     return missing("none: kernels are compiled here and not run; --driver describes another machine")
 
 
-@look_at("GPU")
+@look_at(Where, "GPU")
 def _gpu(where: Where) -> Finding:
     """Its compute capability decides the pick where a client detects it."""
     from ctk.core.platforms import this_platform
@@ -209,14 +209,14 @@ def _client(name: str, help_: str = _CLIENT) -> Check[Where]:
         return ok(f"{version[0]}, {place}") if version else missing(f"{place} does not say its version", "repair it")
 
     look.__doc__ = help_
-    return look_at(name)(look)
+    return look_at(Where, name)(look)
 
 
 _CONDA, _MAMBA, _MICROMAMBA, _PIXI = map(_client, ("conda", "mamba", "micromamba", "pixi"))
 _RATTLER_BUILD = _client("rattler-build", "Builds a recipe after `ctk fetch`; `ctk build` has it inside.")
 
 
-@look_at("git")
+@look_at(Where, "git")
 def _git(where: Where) -> Finding:
     """Packages name the commit of their recipe; `ctk rebuild` and `ctk release diff HEAD:...` read old ones."""
     said = first_line("git", "--version")
@@ -228,7 +228,7 @@ def _git(where: Where) -> Finding:
     return ok(f"{said.removeprefix('git version ')}, at {inside}")
 
 
-@look_at("compiler")
+@look_at(Where, "compiler")
 def _compiler(where: Where) -> Finding:
     """Compiles libsolv for `ctk verify --solver libsolv`; a g++ is what nvcc calls."""
     found = {name: first_line(name, "-dumpfullversion", "-dumpversion") for name in ("cc", "g++")}
@@ -238,7 +238,7 @@ def _compiler(where: Where) -> Finding:
     return ok(", ".join(f"{name} {version}" for name, version in found.items()))
 
 
-@look_at("extras")
+@look_at(Where, "extras")
 def _extras(where: Where) -> Finding:
     """Parts that few need: builds on a Dask cluster, and attestations."""
     parts = {"cluster": "distributed", "attest": "sigstore"}
@@ -248,7 +248,7 @@ def _extras(where: Where) -> Finding:
     return missing(text, f"pip install '.[{lacking}]'") if lacking else ok(text)
 
 
-@look_at("browser tests")
+@look_at(Where, "browser tests")
 def _browser(where: Where) -> Finding:
     """The tests of the site run in a browser."""
     found = {"chromium": shutil.which("chromium") or shutil.which("chromium-browser"), "npm": shutil.which("npm")}
@@ -258,7 +258,7 @@ def _browser(where: Where) -> Finding:
     return ok("chromium and npm")
 
 
-@look_at("mount namespaces")
+@look_at(Where, "mount namespaces")
 def _namespaces(where: Where) -> Finding:
     """The tests of faults mount full and read-only disks, in namespaces of their own."""
     if first_line("unshare", "--user", "--map-root-user", "--mount", "echo", "made") == "made":
@@ -266,7 +266,7 @@ def _namespaces(where: Where) -> Finding:
     return missing("cannot be made here", "run those tests on a machine, or in a container, that allows it")
 
 
-@look_at("completion")
+@look_at(Where, "completion")
 def _completion(where: Where) -> Finding:
     """The TAB key."""
     shell = Path(os.environ.get("SHELL", "")).name

@@ -20,7 +20,6 @@ from ctk.core.errors import BadValue, CtkError
 from ctk.core.paths import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.core.report import count
-from ctk.lock.lock import Artefact
 from ctk.plan.dag import Build
 from ctk.plan.plan import Request, plan
 from ctk.plan.project import published_set, python_tags
@@ -55,29 +54,13 @@ class PlannedPackage:
         recipe: Name of its feedstock.
         key: What it has in common with builds that replace it: subdir, name, version, variant.
         number: The build number.
-        files: Digest of the recipe's files, shared scripts too.
-        artefacts: Those that it is made of, each with its licence.
-        values: Every variant key that the recipe can see.
-        timestamp: Every time in it, in seconds since 1970.
+        inputs: What decides its bytes, by how it is called.
     """
 
     recipe: str
     key: tuple[str, str, str, frozenset[tuple[str, str]]]
     number: int
-    files: str
-    artefacts: tuple[tuple[Artefact, str], ...]
-    values: Mapping[str, tuple[str, ...]]
-    timestamp: int
-
-    def changes(self, other: PlannedPackage) -> list[str]:
-        """What is not the same, in words."""
-        said = [
-            ("its recipe or script", self.files != other.files),
-            ("an artefact", self.artefacts != other.artefacts),
-            ("a variant key", self.values != other.values),
-            ("its time", self.timestamp != other.timestamp),
-        ]
-        return [what for what, differs in said if differs]
+    inputs: Mapping[str, object]
 
 
 @dataclass(frozen=True)
@@ -105,26 +88,27 @@ def BuildNumberIsRaised(tree: Tree) -> Iterator[Finding]:
     there need not be published. `ctk publish` would refuse such a package.
     """
     history = _history(tree)
-    if (revision := history.revision) is None:
+    if (then := history.revision) is None:
         return
     for recipe, cause in history.unplanned.items():
-        said = f"{revision.name} cannot be compared with: {' '.join(cause.split())[:300]}"
-        yield _at_number(tree, recipe, revision, said)
+        said = f"{then.name} cannot be compared with: {' '.join(cause.split())[:300]}"
+        yield _at_number(tree, recipe, then, said)
     changed: dict[str, dict[str, list[str]]] = defaultdict(dict)
     for file in sorted(history.before.keys() & history.now.keys()):
-        if words := history.now[file].changes(history.before[file]):
+        old, new = history.before[file].inputs, history.now[file].inputs
+        if words := [word for word in new if new[word] != old[word]]:
             changed[history.now[file].recipe][file] = words
     for recipe, files in sorted(changed.items()):
         what = " and ".join(dict.fromkeys(word for words in files.values() for word in words))
-        said = f"since {revision.name} {what} changed, and {count(len(files), 'package')} would keep the file name"
-        yield _at_number(tree, recipe, revision, f"{said}, such as {next(iter(files))}")
+        said = f"since {then.name} {what} changed, and {count(len(files), 'package')} would keep the file name"
+        yield _at_number(tree, recipe, then, f"{said}, such as {next(iter(files))}")
 
 
 @check(Tree, fix="give it the number that it had, and one more where the package changes")
 def BuildNumberNeverFalls(tree: Tree) -> Iterator[Finding]:
     """The build number of a version never falls: a solver takes the highest, which would be the older package."""
     history = _history(tree)
-    if (revision := history.revision) is None:
+    if (then := history.revision) is None:
         return
     highest: dict[object, int] = {}
     for package in history.before.values():
@@ -135,11 +119,11 @@ def BuildNumberNeverFalls(tree: Tree) -> Iterator[Finding]:
             fallen.setdefault(package.recipe, package)
     for recipe, package in sorted(fallen.items()):
         numbers = f"from build number {highest[package.key]} to {package.number}"
-        said = f"since {revision.name} {' '.join(package.key[1:3])} fell {numbers}"
-        yield _at_number(tree, recipe, revision, said)
+        said = f"since {then.name} {' '.join(package.key[1:3])} fell {numbers}"
+        yield _at_number(tree, recipe, then, said)
 
 
-def _at_number(tree: Tree, recipe: str, revision: Revision, message: str) -> Finding:
+def _at_number(tree: Tree, recipe: str, then: Revision, message: str) -> Finding:
     file = tree.recipe(recipe)
     if file is None:
         where = f"recipes/{recipe}/recipe.yaml" if recipe else "recipes"
@@ -147,7 +131,7 @@ def _at_number(tree: Tree, recipe: str, revision: Revision, message: str) -> Fin
     else:
         block = next((b for b in file.blocks if "number" in b.section("build")), file.shared)
         finding = file.at((*block.place, "build", "number"), message)
-    return finding if revision.certain else replace(finding, severity="hint")
+    return finding if then.certain else replace(finding, severity="hint")
 
 
 @lru_cache(maxsize=1)
@@ -241,19 +225,16 @@ def _packages(workspace: Workspace, recipes: frozenset[str]) -> tuple[dict[str, 
 
 def _planned(build: Build) -> dict[str, PlannedPackage]:
     artefacts = sorted(((a, build.licenses[a.component]) for a in build.artefacts), key=lambda pair: pair[0].file)
-    values = variant_values(build.recipe, build.variant_files, build.subdir, build.outputs)
-    digest = recipe_digest(build.recipe)
+    inputs = {
+        "its recipe or script": recipe_digest(build.recipe),
+        "an artefact": artefacts,
+        "a variant key": variant_values(build.recipe, build.variant_files, build.subdir, build.outputs),
+        "its time": build.timestamp,
+    }
+    keys = [(o.subdir, o.name, o.version, frozenset(o.variant.items())) for o in build.outputs]
     return {
-        f"{o.subdir}/{o.file_name}": PlannedPackage(
-            build.recipe.name,
-            (o.subdir, o.name, o.version, frozenset(o.variant.items())),
-            o.build_number,
-            digest,
-            tuple(artefacts),
-            values,
-            build.timestamp,
-        )
-        for o in build.outputs
+        f"{o.subdir}/{o.file_name}": PlannedPackage(build.recipe.name, key, o.build_number, inputs)
+        for o, key in zip(build.outputs, keys, strict=True)
     }
 
 
