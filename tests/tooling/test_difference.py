@@ -10,13 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctk.core.platforms import PLATFORMS
-from ctk.diff.breaks import breaks, follows_minor
-from ctk.diff.compare import Difference, compare, wanted
-from ctk.diff.files import compare_files
-from ctk.diff.libraries import LibraryChange, pair
-from ctk.diff.markdown import LIMIT, markdown, text
-from ctk.diff.surface import File, Shown, Surface
-from ctk.diff.words import summary
+from ctk.diff.compare import (
+    LibraryChange,
+    ReleaseDifference,
+    breaks,
+    compare,
+    compare_files,
+    follows_minor,
+    pair,
+    wanted,
+)
+from ctk.diff.render import LIMIT, markdown, summary, text
+from ctk.diff.scan import File, Shown, Surface
 from ctk.lock.lock import Artefact, Component, Facts, ReleaseLock
 
 GOLDEN = Path(__file__).with_name("golden") / "difference.md"
@@ -46,7 +51,7 @@ def made(release: str, components: Mapping[str, Surface], facts: Facts | None = 
     return ReleaseLock(release, None, dict(sorted(locked.items())), facts), surfaces
 
 
-def difference(old: Made, new: Made, only: Sequence[str] = ()) -> Difference:
+def difference(old: Made, new: Made, only: Sequence[str] = ()) -> ReleaseDifference:
     return compare(old[0], new[0], ["linux-64"], old[1] | new[1], only)
 
 
@@ -262,7 +267,7 @@ def test_every_removed_symbol_is_in_the_markdown(old: dict[str, Surface], new: d
     assert set(removed) <= set(shown)
 
 
-def example() -> Difference:
+def example() -> ReleaseDifference:
     facts = (Facts(("7.5", "8.0"), "9.3", {}), Facts(("7.5", "8.0", "10.7"), "9.4", {}))
     header = {"include/a.h": File(10, 1), "include/old.h": File(11, 2)}
     old = made(

@@ -17,7 +17,7 @@ from ctk.cli.main import app
 from ctk.core.errors import ArtefactRefused, BadValue, HashMismatch, Incompatible, LockError, NotPublished, UnknownName
 from ctk.core.paths import Workspace
 from ctk.core.platforms import PLATFORMS
-from ctk.diff.cache import surface_cache, surfaces
+from ctk.diff.scan import cached_surface, surface_path, surfaces
 from ctk.fetch.fetch import fetch, laid_out, stored
 from ctk.index.index import Index
 from ctk.lock.lock import Artefact, Component, ReleaseLock, load
@@ -119,7 +119,7 @@ def test_the_second_time_nothing_is_asked_of_the_index(run: Run, index: FakeInde
 def test_a_damaged_surface_is_read_anew(run: Run, here: Workspace) -> None:
     run("13.3", "13.4")
     [artefact] = lock_of(here, "13.4").artefacts
-    path = surface_cache(here).path(artefact.sha256)
+    path = surface_path(artefact.sha256, here)
     for content in (b"", path.read_bytes()[:20]):
         path.write_bytes(content)
         assert "│ -1 ~1 │" in run("13.3", "13.4")
@@ -227,7 +227,7 @@ def test_a_wheel_that_is_no_archive_is_named_and_not_kept(here: Workspace, index
     with pytest.raises(ArtefactRefused, match="it is no zip"):
         surfaces(lock.artefacts, here, Index)
     assert not stored(lock.artefacts[0], here).exists()
-    assert surface_cache(here).get(lock.artefacts[0].sha256) is None
+    assert cached_surface(lock.artefacts[0].sha256, here) is None
 
 
 def test_a_wheel_that_is_not_the_locked_one_is_not_read(here: Workspace, index: FakeIndex) -> None:
