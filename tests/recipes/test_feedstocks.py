@@ -16,7 +16,7 @@ from ctk.check.lint import CHECKS, lint, tree_of
 from ctk.check.lint.releases import SETTINGS
 from ctk.check.lint.tree import RecipeFile, SourceFile, YamlFile
 from ctk.core.paths import Workspace
-from ctk.feedstock.feedstock import feedstock
+from ctk.feedstock.export import feedstock
 from ctk.lock.lock import Artefact
 from ctk.plan.plan import Plan, Request, plan
 from ctk.plan.project import published_set, python_tags
