@@ -13,10 +13,10 @@ from cyclonedx.validation.json import JsonStrictValidator
 from tiny import artefact, tiny_checkout, tiny_plan
 
 from conftest import ROOT
-from ctk.build import provenance as origins
 from ctk.build import sbom
-from ctk.build.metadata import portable
-from ctk.build.provenance import Input, Provenance, provenance, recipe_commit, recipe_digest
+from ctk.build import sbom as origins
+from ctk.build.reproducible import portable
+from ctk.build.sbom import Input, Provenance, provenance, recipe_commit, recipe_digest
 from ctk.core.errors import AuditFailed, BuildFailed
 from ctk.core.paths import Workspace
 from ctk.lock.lock import release_locks
@@ -125,7 +125,7 @@ def test_the_digest_does_not_depend_on_where_the_checkout_lies(tmp_path: Path) -
 
 
 def test_a_build_without_artefacts_has_a_time_and_one_with_them_that_of_the_newest(repository: Workspace) -> None:
-    hello, follower = tiny_plan(repository).builds
+    follower, hello = tiny_plan(repository).builds
     assert provenance(hello, 3).timestamp == artefact().uploaded
     assert provenance(follower, 3).inputs == ()
     assert provenance(follower, 3).place == "noarch"

@@ -39,7 +39,6 @@ def test_a_file_that_is_not_what_its_name_says_is_absent_and_can_be_put_again(
     (tmp_path / "store" / "sha256" / sha[:2] / sha).write_bytes(b"CONTENT")
     assert not store.get(sha, tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
-    assert not store.has(sha, 7)
     store.put(file)
     assert store.get(sha, tmp_path / "copy")
 
@@ -58,19 +57,6 @@ def test_a_note_that_was_cut_off_is_no_note(store: Store, tmp_path: Path) -> Non
     note.write_text(note.read_text()[:-3])
     assert store.finished("key") is None
     assert store.finished("other") is None
-
-
-def test_marks_are_counted_for_their_run_and_build(store: Store) -> None:
-    store.mark("run", "a-0", "one")
-    store.mark("run", "a-1", "two")
-    store.mark("run", "b-0", "three")
-    store.mark("other", "a-0", "four")
-    assert list(store.marks("run", "a").values()) == ["one", "two"]
-    store.unmark("run", "a-0")
-    assert list(store.marks("run", "a").values()) == ["two"]
-    store.end("run")
-    assert store.marks("run", "a") == {}
-    assert list(store.marks("other", "a").values()) == ["four"]
 
 
 @pytest.mark.parametrize(

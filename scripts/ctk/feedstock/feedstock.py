@@ -23,8 +23,7 @@ from ctk.feedstock.recipe import SCRIPT, Locate, Offer, standalone, with_unpacki
 from ctk.index.index import IndexFile
 from ctk.lock.lock import ReleaseLock
 from ctk.lock.text import variant_keys
-from ctk.plan.dag import Build
-from ctk.plan.plan import Plan, Request, Set, plan
+from ctk.plan.plan import Build, Plan, Request, Set, plan
 from ctk.plan.project import published_set, python_tags
 from ctk.plan.recipes import Recipe
 

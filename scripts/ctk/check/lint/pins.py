@@ -16,7 +16,7 @@ from ctk.check.lint.source import text_of
 
 if TYPE_CHECKING:
     from ctk.check.lint.tree import Tree
-    from ctk.plan.dag import Build
+    from ctk.plan.plan import Build
     from ctk.plan.rendered import Rendered
 
 _OURS = re.compile(r"(lib(nv|cu|npp)|cuda-|numba-cuda|cccl-python)[a-z0-9_-]*")

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ctk.build.provenance import recipe_digest
+from ctk.build.sbom import recipe_digest
 from ctk.core.errors import BadValue, CtkError
 from ctk.core.paths import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.lock import Artefact
-from ctk.plan.dag import Build
-from ctk.plan.plan import Request, plan
+from ctk.plan.plan import Build, Request, plan
 from ctk.plan.project import published_set, python_tags
 from ctk.plan.recipes import variant_values
 

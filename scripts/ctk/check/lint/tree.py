@@ -21,8 +21,7 @@ from ctk.lock import exclusions
 from ctk.lock.exclusions import Classes
 from ctk.lock.lock import ReleaseLock, in_order
 from ctk.lock.text import variant_keys
-from ctk.plan.dag import Build
-from ctk.plan.plan import Request, Set, plan
+from ctk.plan.plan import Build, Request, Set, plan
 from ctk.plan.project import classified, python_tags
 from ctk.plan.recipes import Recipe, find_recipes
 
