@@ -29,7 +29,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
 
 @pytest.fixture(scope="module")
 def made(checkout: Workspace) -> tuple[build.Built, ...]:
-    return build.run(tiny_plan(checkout), checkout).built
+    return build.run(tiny_plan(checkout), checkout).built[::-1]  # hello, follower
 
 
 def names(where: Path, subdir: str) -> set[str]:
