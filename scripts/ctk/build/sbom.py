@@ -42,7 +42,7 @@ REVISION = 6
 """Raise this when the tooling itself changes what ends up in a package."""
 
 FOLDER = "info/sboms"
-_SPACE = "cuda-feedstocks"
+_SPACE, _VARIANT = "cuda-feedstocks", "variant:"
 _LIMIT = 1 << 20  # bytes; ours have a few thousand
 # A name for serial numbers: the same package has the same one.
 _SERIAL = uuid.uuid5(uuid.NAMESPACE_URL, "urn:cuda-feedstocks:sbom")
@@ -50,12 +50,7 @@ _SERIAL = uuid.uuid5(uuid.NAMESPACE_URL, "urn:cuda-feedstocks:sbom")
 
 @dataclass(frozen=True)
 class Input:
-    """An artefact that a package was made of.
-
-    Attributes:
-        artefact: By distribution, version, file and sha256.
-        license: As the wheels of its component declare it.
-    """
+    """An artefact of a package, with the licence that the wheels of its component declare."""
 
     artefact: Artefact
     license: str
@@ -71,10 +66,10 @@ class Provenance:
         commit: The last commit that touched one of those files; "" where git does not know it.
         place: The platform it was built for; ``noarch`` for what is the same from every platform.
         timestamp: Seconds since 1970, from the release lock; every time in the package is this one.
-        inputs: What it was made of; nothing for a package that holds metadata only.
+        inputs: Its artefacts; none for a package that holds metadata only.
         variant: Every variant key that the recipe can see -> its values.
         level: zstd compression level.
-        tools: Name -> version of what wrote the package.
+        tools: Name -> version of the programs that wrote the package.
     """
 
     recipe: str
@@ -89,7 +84,7 @@ class Provenance:
 
 
 def provenance(build: Build, level: int) -> Provenance:
-    """That of a build's packages, if they were made now."""
+    """The provenance that packages of a build get."""
     return Provenance(
         recipe=build.recipe.name,
         digest=recipe_digest(build.recipe),
@@ -104,7 +99,7 @@ def provenance(build: Build, level: int) -> Provenance:
 
 
 def tools() -> Mapping[str, str]:
-    """What decides the bytes of a package besides what it is made of."""
+    """The programs that write packages, and their versions."""
     return {
         "ctk": f"revision {REVISION}",
         "rattler-build": rattler_build.rattler_build_version(),
@@ -113,7 +108,7 @@ def tools() -> Mapping[str, str]:
 
 
 def recipe_digest(recipe: Recipe) -> str:
-    """sha256 over everything that a recipe consists of, wherever the checkout lies."""
+    """sha256 over the names and contents of a recipe's files, wherever the checkout lies."""
     digest = hashlib.sha256()
     for file in recipe.files():
         name = os.path.relpath(file, recipe.folder)
@@ -143,14 +138,14 @@ def _commit(folder: Path, files: tuple[Path, ...]) -> str:
 
 @lru_cache
 def _shallow(folder: Path) -> frozenset[str]:
-    """The commits at which a shallow clone ends: to git, all files seem to appear in them."""
+    """The commits at which a shallow clone ends; git shows all files as added in them."""
     place = _git(folder, "rev-parse", "--git-path", "shallow")
     file = folder / place if place else None
     return frozenset(file.read_text(encoding="ascii").split()) if file and file.is_file() else frozenset()
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    """What git prints, or None where it cannot answer."""
+    """The output of git, or None where it fails."""
     try:
         done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
@@ -160,12 +155,7 @@ def _git(folder: Path, *arguments: str) -> str | None:
 
 @dataclass(frozen=True)
 class Sbom:
-    """What an SBOM says.
-
-    Attributes:
-        name, version, build, subdir: Of the package that it is about.
-        provenance: Where that comes from.
-    """
+    """The package that an SBOM is about, and its provenance."""
 
     name: str
     version: str
@@ -175,7 +165,7 @@ class Sbom:
 
 
 def place(name: str) -> str:
-    """Where a package has its SBOM."""
+    """The path of the SBOM in a package of this name."""
     return f"{FOLDER}/{name}.cdx.json"
 
 
@@ -184,7 +174,7 @@ def write(index: Mapping[str, Any], origin: Provenance) -> bytes:
 
     Args:
         index: Its ``info/index.json``.
-        origin: Where it comes from.
+        origin: Its provenance.
     """
     purl = PackageURL(
         "conda", name=index["name"], version=index["version"], qualifiers={k: index[k] for k in ("build", "subdir")}
@@ -197,7 +187,15 @@ def write(index: Mapping[str, Any], origin: Provenance) -> bytes:
         purl=purl,
         licenses=_licenses(index.get("license", "")),
         pedigree=Pedigree(commits=[Commit(uid=origin.commit)]) if origin.commit else None,
-        properties=_properties(origin),
+        properties=_properties(
+            {
+                "recipe": [origin.recipe],
+                "recipe-sha256": [origin.digest],
+                "place": [origin.place],
+                "compression-level": [str(origin.level)],
+                **{f"{_VARIANT}{key}": values for key, values in origin.variant.items()},
+            }
+        ),
     )
     inputs = [_component(i) for i in origin.inputs]
     bom = Bom(
@@ -218,17 +216,8 @@ def write(index: Mapping[str, Any], origin: Provenance) -> bytes:
     return (JsonV1Dot6(bom).output_as_string(indent=1) + "\n").encode()
 
 
-def _properties(origin: Provenance) -> list[Property]:
-    plain = {
-        "recipe": origin.recipe,
-        "recipe-sha256": origin.digest,
-        "place": origin.place,
-        "compression-level": str(origin.level),
-    }
-    found = [Property(name=f"{_SPACE}:{name}", value=value) for name, value in plain.items()]
-    for key, values in sorted(origin.variant.items()):
-        found += [Property(name=f"{_SPACE}:variant:{key}", value=value) for value in values]
-    return found
+def _properties(values: Mapping[str, Iterable[str]]) -> list[Property]:
+    return [Property(name=f"{_SPACE}:{name}", value=value) for name, several in values.items() for value in several]
 
 
 def _component(given: Input) -> Component:
@@ -236,13 +225,6 @@ def _component(given: Input) -> Component:
     purl = PackageURL(
         "pypi", name=artefact.distribution, version=artefact.version, qualifiers={"file_name": artefact.file}
     )
-    facts = {
-        "component": artefact.component,
-        "target": artefact.target,
-        "file": artefact.file,
-        "size": str(artefact.size),
-        "uploaded": upload_time.text(artefact.uploaded),
-    }
     return Component(
         name=artefact.distribution,
         type=ComponentType.LIBRARY,
@@ -251,7 +233,15 @@ def _component(given: Input) -> Component:
         purl=purl,
         hashes=[HashType(alg=HashAlgorithm.SHA_256, content=artefact.sha256)],
         licenses=_licenses(given.license),
-        properties=[Property(name=f"{_SPACE}:{name}", value=value) for name, value in facts.items()],
+        properties=_properties(
+            {
+                "component": [artefact.component],
+                "target": [artefact.target],
+                "file": [artefact.file],
+                "size": [str(artefact.size)],
+                "uploaded": [upload_time.text(artefact.uploaded)],
+            }
+        ),
     )
 
 
@@ -260,25 +250,26 @@ def _licenses(text: str) -> Iterable[Any]:
 
 
 def read(text: bytes) -> Sbom:
-    """What an SBOM of ours says.
+    """Parses an SBOM that `write` made.
 
     Raises:
-        AuditFailed: It is none.
+        AuditFailed: It is not one of them.
     """
     try:
         bom = Bom.from_json(json.loads(text))  # type: ignore[attr-defined]
         package = bom.metadata.component
         qualifiers = package.purl.qualifiers
-        said, variant = _said(package)
+        said = _said(package)
+        variant = {k.removeprefix(_VARIANT): tuple(sorted(v)) for k, v in said.items() if k.startswith(_VARIANT)}
         origin = Provenance(
-            recipe=said["recipe"],
-            digest=said["recipe-sha256"],
+            recipe=said["recipe"][0],
+            digest=said["recipe-sha256"][0],
             commit=next((c.uid for c in package.pedigree.commits), "") if package.pedigree else "",
-            place=said["place"],
+            place=said["place"][0],
             timestamp=int(bom.metadata.timestamp.timestamp()),
             inputs=tuple(sorted(map(_input, bom.components), key=lambda i: i.artefact.file)),
             variant=variant,
-            level=int(said["compression-level"]),
+            level=int(said["compression-level"][0]),
             tools={tool.name: tool.version for tool in bom.metadata.tools.components},
         )
         return Sbom(package.name, package.version, qualifiers["build"], qualifiers["subdir"], origin)
@@ -287,23 +278,18 @@ def read(text: bytes) -> Sbom:
         raise AuditFailed(f"an SBOM of ours cannot be read: {reason}", "build the package again") from error
 
 
-def _said(component: Component) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
-    """The properties of a component in our namespace: plain ones, and the variant's."""
-    plain: dict[str, str] = {}
-    variant: dict[str, list[str]] = defaultdict(list)
+def _said(component: Component) -> dict[str, list[str]]:
+    """The properties of a component in our namespace."""
+    values: dict[str, list[str]] = defaultdict(list)
     for entry in component.properties:
         space, _, name = entry.name.partition(":")
-        if space != _SPACE:
-            continue
-        if name.startswith("variant:"):
-            variant[name.removeprefix("variant:")].append(entry.value or "")
-        else:
-            plain[name] = entry.value or ""
-    return plain, {key: tuple(sorted(values)) for key, values in variant.items()}
+        if space == _SPACE:
+            values[name].append(entry.value or "")
+    return dict(values)
 
 
 def _input(component: Component) -> Input:
-    said, _ = _said(component)
+    said = {name: value for name, (value,) in _said(component).items()}
     (sha256,) = [h.content for h in component.hashes if h.alg == HashAlgorithm.SHA_256]
     artefact = Artefact(
         component=said["component"],
@@ -315,13 +301,10 @@ def _input(component: Component) -> Input:
         size=int(said["size"]),
         uploaded=upload_time.parse(said["uploaded"]),
     )
-    licence = next(iter(component.licenses), None)
-    return Input(artefact, _text(licence))
+    return Input(artefact, next(map(_text, component.licenses), ""))
 
 
-def _text(licence: License | None) -> str:
-    if licence is None:
-        return ""
+def _text(licence: License) -> str:
     return licence.value if isinstance(licence, LicenseExpression) else licence.id or licence.name or ""
 
 
