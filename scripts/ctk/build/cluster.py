@@ -165,18 +165,16 @@ class Cluster:
             file = Path(folder) / "probe"
             file.write_text("Can you read this?\n")
             probe = self._store.put(file)
-        wanted = worker.engine()
-        answers: Mapping[str, Any] = self._client.run(worker.introduce, self._store.url, probe, on_error="return")
-        wrong = []
-        for address, answer in answers.items():
-            if isinstance(answer, BaseException):
-                wrong.append(f"the worker {address} cannot build with this ctk: {describe(answer)}")
-                continue
-            host, engine, sees_store = answer
-            if engine != wanted:
-                wrong.append(f"the worker {address} on {host} has {engine}, and this machine has {wanted}")
-            elif not sees_store:
-                wrong.append(f"the worker {address} on {host} does not see the store {self._store.shown}")
+        answers: Mapping[str, Any] = self._client.run(
+            worker.unfit, worker.engine(), self._store.url, probe, on_error="return"
+        )
+        wrong = [
+            f"the worker {address} cannot build with this ctk: {describe(answer)}"
+            if isinstance(answer, BaseException)
+            else answer
+            for address, answer in answers.items()
+            if answer
+        ]
         if wrong:
             raise ClusterFailed("\n".join(wrong), f"{worker.SAME}, and name a store that they all see with --store")
 

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -29,7 +30,7 @@ from ctk.build.store import Store
 from ctk.core import scratch
 from ctk.core.digest import file_sha256
 from ctk.core.disk import disk_errors
-from ctk.core.errors import ClusterFailed, CtkError, RecipeError
+from ctk.core.errors import ClusterFailed, CtkError, RecipeError, without_credentials
 from ctk.core.orphans import end_with
 from ctk.core.paths import Workspace
 from ctk.fetch.fetch import laid_out
@@ -116,14 +117,14 @@ def work_order(build: Build, workspace: Workspace, level: int, store: str) -> Wo
     return WorkOrder(store, engine(), moved, build_key(build, level), level, files, programs)
 
 
-def introduce(store: str, probe: str) -> tuple[str, str, bool]:
-    """Host and engine of this worker, and whether it sees a file of the store."""
-    with tempfile.TemporaryDirectory(prefix="ctk-probe-") as folder:
-        try:
-            seen = Store(store).get(probe, Path(folder) / "probe")
-        except CtkError:
-            seen = False
-    return socket.gethostname(), engine(), seen
+def unfit(wanted: str, store: str, probe: str) -> str:
+    """Why this worker cannot build for a client with this engine and a file in this store; "" where it can."""
+    if engine() != wanted:
+        return f"the worker {_name()} has {engine()}, and this machine has {wanted}"
+    with tempfile.TemporaryDirectory(prefix="ctk-probe-") as folder, suppress(CtkError):
+        if Store(store).get(probe, Path(folder) / "probe"):
+            return ""
+    return f"the worker {_name()} does not see the store {without_credentials(store)}"
 
 
 def fulfil(order: WorkOrder) -> WorkResult:
@@ -133,7 +134,7 @@ def fulfil(order: WorkOrder) -> WorkResult:
         ClusterFailed: This worker is of another revision.
     """
     if engine() != order.engine:
-        raise ClusterFailed(f"the worker {_name()} has {engine()}, and this run has {order.engine}", SAME)
+        raise ClusterFailed(f"the worker {_name()} has {engine()}, and this machine has {order.engine}", SAME)
     workspace = Workspace(_home() / uuid.uuid4().hex)
     try:
         with disk_errors(workspace.root):
