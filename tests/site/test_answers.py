@@ -36,10 +36,9 @@ from ctk.site.selector import Selector, front_page, pixi_line, shards
 from ctk.site.shard import look_up, safe_json, script, shard
 from ctk.site.solving import WORDS, Work, plan_work, solve_one, solved
 from ctk.solve.catalogue import Catalogue
-from ctk.solve.explain import explain, toolkit_in_words
 from ctk.solve.machine import python_specs
 from ctk.solve.solve import Scenario
-from ctk.solve.unsolvable import find_cause
+from ctk.solve.why import explain, find_reason, toolkit_in_words
 from ctk.verify.facts import facts
 from ctk.verify.scenarios import matrix
 
@@ -71,7 +70,7 @@ def plain(catalogue: Catalogue, scenario: Scenario) -> Answer:
     """An answer from a catalogue that solves every question by itself."""
     pick = catalogue.pick(scenario)
     if pick is None:
-        cause = find_cause(scenario, catalogue)
+        cause = find_reason(scenario, catalogue)
         return Answer((), "", "", cause.sentence, (cause.step,))
     words = toolkit_in_words(pick, catalogue)
     return Answer((), pick.toolkit, pick.fit, words, tuple(explain(pick, catalogue)))

@@ -14,9 +14,9 @@ from ctk.core.errors import CtkError, Unsolvable
 from ctk.core.paths import workspace
 from ctk.core.report import Reporter
 from ctk.env import prove
-from ctk.solve.explain import explain
 from ctk.solve.machine import machine
 from ctk.solve.solve import Scenario
+from ctk.solve.why import explain
 
 Explain = Annotated[bool, typer.Option("--explain", help="Say why this toolkit was picked and not a newer one.")]
 Planned = Annotated[

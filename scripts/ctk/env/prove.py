@@ -14,7 +14,7 @@ from ctk.core.paths import Workspace
 from ctk.env.environment import Environment, create
 from ctk.solve.catalogue import Catalogue
 from ctk.solve.solve import Pick, Scenario
-from ctk.solve.unsolvable import solve_or_say_why
+from ctk.solve.why import solve_or_say_why
 
 # Driver and GPU. CUDA 13 cannot compile for the fourth one's, a V100.
 MACHINES = (("12.2", None), ("12.9", None), ("13.0", None), ("13.0", "7.0"), ("13.5", None), (None, None))

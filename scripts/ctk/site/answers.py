@@ -14,10 +14,9 @@ from rattler import RepoDataRecord
 from ctk.site.alike import AlikeCatalogue, Unasked
 from ctk.site.axes import Axes, Question, pin_specs
 from ctk.solve.catalogue import ANY_DRIVER
-from ctk.solve.explain import explain, toolkit_in_words
 from ctk.solve.machine import python_specs
 from ctk.solve.solve import Scenario, channel_name
-from ctk.solve.unsolvable import find_cause
+from ctk.solve.why import explain, find_reason, toolkit_in_words
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ def answer(catalogue: AlikeCatalogue, scenario: Scenario) -> Answer:
     """The answer to one request for one machine."""
     pick = catalogue.pick(scenario)
     if pick is None:
-        cause = find_cause(scenario, catalogue)
+        cause = find_reason(scenario, catalogue)
         return Answer((), "", "", cause.sentence, (cause.step,))
     reasons = tuple(explain(pick, catalogue))
     return Answer(_packages(pick.records), pick.toolkit, pick.fit, toolkit_in_words(pick, catalogue), reasons)
