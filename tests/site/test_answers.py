@@ -39,8 +39,7 @@ from ctk.solve.catalogue import Catalogue
 from ctk.solve.machine import python_specs
 from ctk.solve.solve import Scenario
 from ctk.solve.why import explain, find_reason, toolkit_in_words
-from ctk.verify.facts import facts
-from ctk.verify.scenarios import matrix
+from ctk.verify.scenarios import facts, matrix
 
 pytest_plugins = ["site_fixtures"]
 

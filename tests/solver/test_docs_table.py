@@ -57,12 +57,6 @@ def test_the_picks_that_the_issue_names_are_in_the_table(answers: Answers) -> No
     assert "-" not in cells.values()
 
 
-def test_drivers_and_gpus_do_not_depend_on_the_order_of_the_locks(project: Workspace, answers: Answers) -> None:
-    backwards = [lock for lock in reversed(release_locks(project).values()) if lock.is_ctk]
-    assert table.known_drivers(backwards) == answers.drivers
-    assert table.known_gpus(backwards) == answers.gpus
-
-
 def _number(version: str | None) -> tuple[int, ...]:
     return tuple(map(int, str(version).split(".")))
 

@@ -15,12 +15,11 @@ from ctk.core.errors import LockError
 from ctk.core.paths import Workspace
 from ctk.lock.lock import ReleaseLock, release_locks
 from ctk.verify import oracle
-from ctk.verify.facts import facts
 from ctk.verify.oracle import (
     REQUESTS,
     Cause,
-    Facts,
     Loss,
+    OracleFacts,
     PythonSet,
     Question,
     Toolkit,
@@ -29,6 +28,7 @@ from ctk.verify.oracle import (
     loss,
     version,
 )
+from ctk.verify.scenarios import facts
 
 LINUX, ARM, WINDOWS, WINDOWS_ARM = "linux-64", "linux-aarch64", "win-64", "win-arm64"
 
@@ -63,7 +63,7 @@ def python_set(major: str, subdirs: tuple[str, ...]) -> PythonSet:
 
 
 # The five releases of the issue, typed here on purpose: cases must not move when a lock does.
-FACTS = Facts(
+FACTS = OracleFacts(
     (
         toolkit("13.4", OF_13_4, LINUX, ARM, WINDOWS, WINDOWS_ARM),
         toolkit("12.0", OF_12_0, LINUX, WINDOWS),

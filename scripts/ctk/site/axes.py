@@ -17,9 +17,8 @@ from ctk.site.alike import ALWAYS, AlikeCatalogue
 from ctk.solve.catalogue import ANY_DRIVER, Catalogue
 from ctk.solve.machine import python_specs
 from ctk.solve.solve import Scenario
-from ctk.verify.facts import facts
 from ctk.verify.oracle import version
-from ctk.verify.scenarios import Machine, matrix
+from ctk.verify.scenarios import Machine, facts, matrix
 
 _OLDEST_DRIVER = "1.0"  # older than any
 _GPUS = Path(__file__).with_name("gpus.yaml")
