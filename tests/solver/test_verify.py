@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -230,57 +230,35 @@ def test_a_pick_where_there_must_be_none_and_none_where_there_must_be_one() -> N
 # --- counting
 
 
-class Canned:
-    """A solver that answers with what it was given."""
-
-    name = "canned"
-
-    def __init__(self, answers: Mapping[Scenario, SolverAnswer]) -> None:
-        self.answers = answers
-
-    def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[SolverAnswer]:
-        yield from self.answers.values()
-
-
 class Scripted:
-    """A solver that gives answers, and then ends or fails as it is told."""
+    """A solver that gives answers, or real ones but for the last, and then ends or fails as it is told."""
 
     name = "scripted"
 
-    def __init__(self, *answers: SolverAnswer, end: BaseException | None = None) -> None:
-        self.answers, self.end = answers, end
+    def __init__(self, *answers: SolverAnswer, real: bool = False, end: BaseException | None = None) -> None:
+        self.answers, self.real, self.end = answers, real, end
 
     def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[SolverAnswer]:
-        yield from self.answers or RattlerSolver().solve_all(tuple(scenarios)[:-1], channels)
+        yield from RattlerSolver().solve_all(tuple(scenarios)[:-1], channels) if self.real else self.answers
         if self.end:
             raise self.end
 
 
-def tally(known: OracleFacts, solved: Channels, solver: Canned, *questions: Question, keep: int = 3) -> Tally:
+def tally(known: OracleFacts, solved: Channels, solver: Scripted, *questions: Question, keep: int = 3) -> Tally:
     counting = Tally(known, solved, keep=keep)
     counting.run(solver, questions)
     return counting
 
 
-def test_a_solver_that_forgets_a_scenario_has_failed(known: OracleFacts, solved: Channels) -> None:
-    with pytest.raises(SolverFailed, match="canned answered 0 of 1"):
-        tally(known, solved, Canned({}), QUESTION)
-
-
-def test_a_solver_that_answers_one_scenario_twice_has_failed(known: OracleFacts, solved: Channels) -> None:
+def test_a_solver_that_does_not_answer_every_scenario_once_has_failed(known: OracleFacts, solved: Channels) -> None:
     asked = [Question("cuda-nvrtc", "linux-64", driver) for driver in ("13.0", "12.9")]
     (answer,) = RattlerSolver().solve_all([scenario(asked[0])], solved.folders)
-    twice = Scripted(answer, answer)
-    counting = Tally(known, solved)
-    with pytest.raises(SolverFailed, match="a second one"):
-        counting.run(twice, asked)
-    assert not counting.complete
-
-
-def test_an_answer_to_another_question_is_an_error(known: OracleFacts, solved: Channels) -> None:
-    other = Scenario(("cuda-core",), "win-64", "13.0")
-    with pytest.raises(SolverFailed, match="not asked"):
-        tally(known, solved, Canned({other: SolverAnswer(other)}), QUESTION)
+    other = SolverAnswer(Scenario(("cuda-core",), "win-64", "13.0"))
+    for answers, said in (([], "answered 0 of 2"), ([answer, answer], "a second one"), ([other], "not asked")):
+        counting = Tally(known, solved)
+        with pytest.raises(SolverFailed, match=said):
+            counting.run(Scripted(*answers), asked)
+        assert not counting.complete
 
 
 def test_a_client_that_sees_no_gpu_is_judged_for_a_machine_without(known: OracleFacts, solved: Channels) -> None:
@@ -288,7 +266,7 @@ def test_a_client_that_sees_no_gpu_is_judged_for_a_machine_without(known: Oracle
     blind = replace(scenario(question), arch=None)
     (answer,) = RattlerSolver().solve_all([blind], solved.folders)
     assert answer.records["cuda-version"].version == "13.0"
-    assert tally(known, solved, Canned({blind: answer}), question).total.right == 1
+    assert tally(known, solved, Scripted(answer), question).total.right == 1
 
 
 def test_a_solver_that_takes_the_driver_away_loses_the_refusal_only(known: OracleFacts, solved: Channels) -> None:
@@ -297,7 +275,7 @@ def test_a_solver_that_takes_the_driver_away_loses_the_refusal_only(known: Oracl
     def removed(question: Question) -> Counts:
         asked = scenario(question)
         answer = replace(anything, scenario=asked, removed=("__cuda",))
-        return tally(known, solved, Canned({asked: answer}), question).total
+        return tally(known, solved, Scripted(answer), question).total
 
     assert removed(Question("cuda-nvrtc", "linux-64", "11.8")).lost == {Loss.REFUSAL: 1}
     assert removed(Question("cuda-nvrtc", "linux-64", "11.8", pin="12.7")).wrong == 1
@@ -306,7 +284,7 @@ def test_a_solver_that_takes_the_driver_away_loses_the_refusal_only(known: Oracl
 
 def test_only_the_first_wrong_ones_are_kept(known: OracleFacts, every: Matrix, solved: Channels) -> None:
     questions = [Question("cuda-nvrtc", "linux-64", driver) for driver in every.drivers]
-    refused = Canned({scenario(q): SolverAnswer(scenario(q), problem="no") for q in questions})
+    refused = Scripted(*(SolverAnswer(scenario(q), problem="no") for q in questions))
     counting = tally(known, solved, refused, *questions, keep=1)
     assert len(counting.wrong) == 1 < counting.total.wrong
 
@@ -364,6 +342,7 @@ def test_a_folder_without_packages_for_a_platform_is_no_channel(tmp_path: Path, 
 
 
 def run(*arguments: str) -> Any:
+    """In this process; errors come as exceptions, which `start` prints."""
     return CliRunner().invoke(app, ["verify", *arguments], env={"COLUMNS": "120"})
 
 
@@ -477,7 +456,7 @@ ENDS: dict[str, BaseException | None] = {
 def test_a_run_that_ended_early_does_not_say_that_none_is_wrong(
     small: Path, monkeypatch: pytest.MonkeyPatch, end: str, form: list[str]
 ) -> None:
-    monkeypatch.setattr(verify.clients, "solver", lambda name, where: Scripted(end=ENDS[end]))
+    monkeypatch.setattr(verify.clients, "solver", lambda name, where: Scripted(real=True, end=ENDS[end]))
     shown: list[str] = []
     monkeypatch.setattr(Reporter, "line", lambda self, text, style=None: shown.append(str(text)))
     monkeypatch.setattr(Reporter, "result", lambda self, **values: shown.append(json.dumps(values)))
@@ -489,7 +468,9 @@ def test_a_run_that_ended_early_does_not_say_that_none_is_wrong(
     assert not any("none wrong" in text for text in shown)
 
 
-def test_a_solver_that_fails_after_its_last_answer_has_not_answered_all(small: Path) -> None:
+def test_a_solver_that_fails_after_its_last_answer_has_not_answered_all(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As many answers as questions are no proof that the run went to its end."""
 
     class Late(Scripted):
@@ -497,9 +478,8 @@ def test_a_solver_that_fails_after_its_last_answer_has_not_answered_all(small: P
             yield from RattlerSolver().solve_all(scenarios, channels)
             raise SolverFailed("micromamba crashed", "try it by hand")
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(verify, "_solver", lambda name, where: Late())
-        done = run("--channel", str(small), "--request", "cuda-nvrtc", "--sample", "50")
+    monkeypatch.setattr(verify.clients, "solver", lambda name, where: Late())
+    done = run("--channel", str(small), "--request", "cuda-nvrtc", "--sample", "50")
     assert isinstance(done.exception, SolverFailed)
     assert "stopped: 50 of " in done.output
     assert "none wrong" not in done.output

@@ -170,14 +170,14 @@ class World:
         folders: This channel and the universe.
         facts: What the oracle knows.
         states: What the packages state in the channel that nothing was taken out of.
-        sides: See `ctk.verify.channels.Channels`; of that channel, too.
+        twins: See `ctk.verify.channels.Channels`; of that channel, too.
         gateway: Shared, so that the universe is read once.
     """
 
     folders: tuple[Path, Path]
     facts: OracleFacts
     states: Mapping[Place, Record]
-    sides: Mapping[tuple[str, str, str], TwinBuild]
+    twins: Mapping[tuple[str, str, str], TwinBuild]
     gateway: Gateway
 
     def pick(self, asked: Scenario) -> Pick | None:
@@ -221,7 +221,7 @@ class Worlds:
     def __init__(self, content: Repodata, facts: OracleFacts, folder: Path, gateway: Gateway) -> None:
         self.content, self.facts = content, facts
         self.states = {_place(record): record for record in records(content)}
-        self._sides = {place[1:]: side for place, record in self.states.items() if (side := _side(record))}
+        self._twins = {place[1:]: twin for place, record in self.states.items() if (twin := _twin(record))}
         self._folder, self._gateway, self._made = folder, gateway, 0
         self._universe = repodata.write(universe(), folder / "universe")
 
@@ -244,7 +244,7 @@ class Worlds:
             for subdir, part in content.items()
         }
         own = repodata.write(slim, self._folder / f"world-{self._made}")
-        return World((own, self._universe), facts, self.states, self._sides, self._gateway)
+        return World((own, self._universe), facts, self.states, self._twins, self._gateway)
 
 
 def violations(pick: Pick, states: Mapping[Place, Record]) -> Iterator[str]:
@@ -293,7 +293,7 @@ def toolkits_of(states: Iterable[Record], package: str) -> list[str]:
     return list(found)
 
 
-def _side(record: Record) -> TwinBuild | None:
+def _twin(record: Record) -> TwinBuild | None:
     found = tie(record)
     lower = record["version"] if record["name"] == "cuda-version" else found["lower"] if found else ""
     return TwinBuild(fit(record), lower.split(".")[0]) if lower else None
