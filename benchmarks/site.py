@@ -18,10 +18,9 @@ from ctk.core.platforms import this_platform
 from ctk.core.report import Reporter
 from ctk.lock.lock import release_locks
 from ctk.plan.project import python_tags
-from ctk.site.alike import AlikeCatalogue
 from ctk.site.answers import answers
-from ctk.site.axes import axes
-from ctk.site.figures import RATIO, record
+from ctk.site.benchmarks import RATIO, record
+from ctk.site.questions import AlikeCatalogue, axes
 from ctk.solve.catalogue import Catalogue
 from ctk.solve.why import explain, find_reason
 

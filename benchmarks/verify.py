@@ -20,7 +20,7 @@ from pathlib import Path
 from ctk.core.paths import workspace
 from ctk.core.report import Reporter
 from ctk.lock.lock import release_locks
-from ctk.site.figures import RATIO, record
+from ctk.site.benchmarks import RATIO, record
 from ctk.solve.solve import Scenario
 from ctk.verify import channels, clients
 from ctk.verify.channels import pythons

@@ -53,7 +53,7 @@ REQUESTS = {
 }
 
 
-@pytest.fixture(scope="module", params=REQUESTS)
+@pytest.fixture(scope="module", params=[pytest.param("cuda-core", marks=pytest.mark.sweep), "numba-cuda-12.6"])
 def unpacked(built: Workspace, roomy: Callable[[str], Path], request: pytest.FixtureRequest) -> Unpacked:
     specs, more, program = REQUESTS[request.param]
     made = roomy("made")

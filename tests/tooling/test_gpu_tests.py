@@ -10,18 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import gpu_facts
 import pytest
+from gpu_environment import NAMES, names
+from gpu_machine import Machine, detect, refusal, right_fit, search_path
 
 from conftest import ROOT
 from ctk.core.paths import Workspace
 from ctk.lock.lock import release_locks
 from ctk.verify import scenarios
-
-sys.path.append(str(ROOT / "tests" / "gpu"))
-
-import gpu_facts
-from gpu_environment import NAMES, names
-from gpu_machine import Machine, detect, refusal, right_fit, search_path
 
 H200 = Machine("13.0", ("9.0",), "")
 ARCHS_13 = ("7.5", "8.0", "9.0", "12.1")

@@ -12,9 +12,9 @@ from typing import Annotated
 
 import typer
 
-from ctk.check.doctor.check import State, Where, look
 from ctk.check.doctor.environment import ENVIRONMENT_CHECKS
 from ctk.check.doctor.installed import examined
+from ctk.check.doctor.look import look
 from ctk.cli import channels
 from ctk.cli.command_line import VERBATIM
 from ctk.cli.doctor import as_json, table
@@ -94,14 +94,14 @@ def check_command(prefix: Prefix, driver: Driver = None, arch: Arch = None) -> N
     """
     report = Reporter()
     check_is_there(prefix)
-    found = examined(Where(workspace()), prefix.absolute(), driver, arch)
+    found = examined(workspace(), prefix.absolute(), driver, arch)
     seen, on = look(ENVIRONMENT_CHECKS, found), found.machine
-    problems = [check.name for check, one in seen if one.state is State.PROBLEM]
+    problems = [check.name for check, one in seen if one.severity == "error"]
     report.result(
         ok=not problems,
         prefix=str(found.prefix),
         machine={"platform": on.subdir, "driver": on.driver, "gpu": on.arch},
-        checks=[{**as_json(check, one), "why": check.why} for check, one in seen],
+        checks=[{**as_json(one), "why": check.help} for check, one in seen],
     )
     report.console.print(table(seen, why=True))
     if problems:
