@@ -16,10 +16,9 @@ import forked
 from ctk.core.paths import Workspace
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.lock.lock import release_locks
-from ctk.verify.facts import facts
-from ctk.verify.oracle import Facts
-from ctk.verify.scenarios import Matrix, matrix
-from ctk.verify.universe import pythons
+from ctk.verify.channels import pythons
+from ctk.verify.oracle import OracleFacts
+from ctk.verify.scenarios import Matrix, facts, matrix
 
 ROOT = Path(__file__).resolve().parents[1]
 MINORS = sorted((lock.minor for lock in release_locks(Workspace(ROOT)).values() if lock.is_ctk), key=Version)
@@ -54,13 +53,13 @@ def project() -> Workspace:
 
 
 @pytest.fixture(scope="session")
-def known(project: Workspace) -> Facts:
+def known(project: Workspace) -> OracleFacts:
     """What the release locks say, as the oracle has it."""
     return facts(release_locks(project).values())
 
 
 @pytest.fixture(scope="session")
-def every(known: Facts) -> Matrix:
+def every(known: OracleFacts) -> Matrix:
     """The whole matrix of scenarios."""
     return matrix(known, pythons())
 

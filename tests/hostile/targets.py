@@ -24,7 +24,7 @@ from ctk.core import upload_time
 from ctk.core.document import Document
 from ctk.core.errors import CtkError
 from ctk.core.platforms import PLATFORMS
-from ctk.env.packing.parts import size_in_bytes
+from ctk.env.pack import size_in_bytes
 from ctk.fetch import admission as check
 from ctk.index import inside, pip_config, requirements
 from ctk.index.index import IndexFile

@@ -49,10 +49,9 @@ from ctk.lock.lock import release_locks
 from ctk.plan.plan import Request, plan
 from ctk.plan.project import published_set, python_tags
 from ctk.plan.repodata import planned
-from ctk.verify.facts import facts
+from ctk.verify.channels import pythons
 from ctk.verify.oracle import PYTHON_REQUESTS, Question, Toolkit, expected, version
-from ctk.verify.scenarios import matrix
-from ctk.verify.universe import pythons
+from ctk.verify.scenarios import facts, matrix
 
 # Every package that exists in two builds; those of `ELSEWHERE` do not exist on linux-64.
 _TWINS = """

@@ -28,13 +28,12 @@ from ctk.lock.text import variant_config
 from ctk.plan.plan import Request, plan
 from ctk.plan.project import published_set, python_tags
 from ctk.plan.repodata import planned
-from ctk.verify.channels import Repodata
-from ctk.verify.facts import facts
+from ctk.verify.channels import Repodata, pythons
 from ctk.verify.oracle import (
     PYTHON_REQUESTS,
     REQUESTS,
     Expected,
-    Facts,
+    OracleFacts,
     PythonSet,
     Question,
     Toolkit,
@@ -42,10 +41,9 @@ from ctk.verify.oracle import (
     expected_ignoring,
     version,
 )
-from ctk.verify.scenarios import matrix
-from ctk.verify.universe import pythons
+from ctk.verify.scenarios import facts, matrix
 
-Scene = tuple[Facts, Question]
+Scene = tuple[OracleFacts, Question]
 
 SUBDIRS = ("linux-64", "linux-aarch64", "win-64", "win-arm64")
 MINORS = [*(f"12.{n}" for n in range(11)), *(f"13.{n}" for n in range(7)), "14.0", "14.1"]
@@ -62,7 +60,7 @@ PLACES = [EVERYWHERE, EVERYWHERE, EVERYWHERE, EVERYWHERE - {"win-arm64"}, frozen
 
 
 @st.composite
-def known(draw: st.DrawFn) -> Facts:
+def known(draw: st.DrawFn) -> OracleFacts:
     """Any releases; a newer one drops old GPUs and learns new ones, and never the other way round."""
     minors = sorted(draw(st.sets(st.sampled_from(MINORS), min_size=2, max_size=6)), key=version)
     ends = st.lists(st.integers(0, len(GPUS) - 2), min_size=len(minors), max_size=len(minors)).map(sorted)
@@ -83,11 +81,11 @@ def known(draw: st.DrawFn) -> Facts:
         projects = {"cuda-bindings": targets, "cuda-core": targets, "numba-cuda": numba}
         projects |= {"numba-cuda-mlir": targets, "cuda-cccl": numba}
         sets[major] = PythonSet(major, {**projects, "cuda-python": frozenset({NOARCH})})
-    return Facts(tuple(draw(st.permutations(toolkits))), sets)
+    return OracleFacts(tuple(draw(st.permutations(toolkits))), sets)
 
 
 @st.composite
-def asked(draw: st.DrawFn, anyone: bool = True) -> tuple[Facts, Question]:
+def asked(draw: st.DrawFn, anyone: bool = True) -> tuple[OracleFacts, Question]:
     """Releases, and a machine and request for them; with a driver, unless it can be anyone."""
     releases = draw(known())
     minors = [toolkit.minor for toolkit in releases.toolkits]

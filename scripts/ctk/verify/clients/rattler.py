@@ -15,39 +15,34 @@ from itertools import islice
 from pathlib import Path
 
 import rattler
-from rattler import Gateway, GenericVirtualPackage, MatchSpec, Subdir
+from rattler import Gateway, MatchSpec, Subdir
 from rattler.exceptions import SolverError
 
 from ctk.core.coroutines import run
 from ctk.core.platforms import NOARCH
 from ctk.solve.machine import virtual_packages
 from ctk.solve.solve import Scenario, channel_url, reading
-from ctk.verify.answers import Answer, Record
+from ctk.verify.run import Record, SolverAnswer
 
 # Answers come in batches of so many: enough to keep the cores busy, few enough to show progress.
 _BATCH = 512
 
 
 class RattlerSolver:
-    """rattler, as `ctk solve` uses it.
-
-    Args:
-        jobs: Solves at a time; eight for each core by default, so that none waits for Python.
-    """
+    """rattler, as `ctk solve` uses it, with eight jobs at a time for each core, so that none waits for Python."""
 
     name = "rattler"
 
     def __init__(self, jobs: int | None = None) -> None:
         self._jobs = jobs or 8 * (os.cpu_count() or 1)
 
-    def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[Answer]:
-        """See `ctk.verify.answers.Solver`."""
+    def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[SolverAnswer]:
         gateway, sources, waiting = Gateway(), [channel_url(channel) for channel in channels], iter(scenarios)
         with reading(channels):
             while batch := list(islice(waiting, _BATCH)):
                 yield from run(self._batch(batch, sources, gateway))
 
-    async def _batch(self, scenarios: Sequence[Scenario], sources: list[str], gateway: Gateway) -> list[Answer]:
+    async def _batch(self, scenarios: Sequence[Scenario], sources: list[str], gateway: Gateway) -> list[SolverAnswer]:
         waiting, answers = iter(scenarios), []
 
         async def work() -> None:
@@ -58,14 +53,14 @@ class RattlerSolver:
         try:
             await asyncio.shield(working)
         except asyncio.CancelledError:
-            # Interrupted. Solves under way end in milliseconds, and need this loop to hand over what they found.
+            # Interrupted. Solves under way end in milliseconds, and need this loop to hand over their answers.
             deque(waiting, maxlen=0)
             await working
             raise
         return answers
 
 
-async def _solve(scenario: Scenario, sources: list[str], gateway: Gateway) -> Answer:
+async def _solve(scenario: Scenario, sources: list[str], gateway: Gateway) -> SolverAnswer:
     try:
         records = await rattler.solve(
             sources=sources,
@@ -75,18 +70,11 @@ async def _solve(scenario: Scenario, sources: list[str], gateway: Gateway) -> An
             virtual_packages=_machine(scenario.subdir, scenario.driver, scenario.arch),
         )
     except SolverError as error:
-        return Answer(scenario, problem=str(error))
-    return Answer(
-        scenario,
-        {r.name.normalized: Record(str(r.version), str(r.build), str(r.channel)) for r in records},
+        return SolverAnswer(scenario, problem=str(error))
+    return SolverAnswer(
+        scenario, {r.name.normalized: Record(str(r.version), str(r.build), str(r.channel)) for r in records}
     )
 
 
-@lru_cache(maxsize=1024)
-def _spec(text: str) -> MatchSpec:
-    return MatchSpec(text)
-
-
-@lru_cache(maxsize=4096)
-def _machine(subdir: str, driver: str | None, arch: str | None) -> list[GenericVirtualPackage]:
-    return virtual_packages(subdir, driver, arch)
+_spec = lru_cache(maxsize=1024)(MatchSpec)
+_machine = lru_cache(maxsize=4096)(virtual_packages)

@@ -12,37 +12,38 @@ import os
 import re
 import stat
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import urlsplit, urlunsplit
 
 from conda_pack.core import CondaEnv, CondaPackException, Packer
+from rattler import RepoDataRecord
 
 from ctk.core.errors import PackFailed
 from ctk.env.environment import RUNNER
+from ctk.package.binaries import UnreadableBinary, read_binary, version_key
 from ctk.solve.solve import channel_name
 
 _BLOCK = 4096
+# The oldest glibc that any platform of the channel is made for, where no package and no binary needs a newer one.
+_OLDEST_GLIBC = "2.17"
 
 
 class Archive:
-    """What conda-pack writes into: a tar without owners, umask and clock of this machine.
+    """A tar for conda-pack to write into, without owners, umask and clock of this machine.
 
     Args:
         target: Where the tar goes.
         stamp: Modification time of every member, in seconds since 1970.
         prefix: The environment, whose path no member that conda-pack writes may hold.
-
-    Attributes:
-        kibibytes: What the members take on a disk with blocks of 4 KiB.
     """
 
     def __init__(self, target: BinaryIO, stamp: int, prefix: Path) -> None:
         self._tar = tarfile.open(fileobj=target, mode="w|", format=tarfile.GNU_FORMAT)  # noqa: SIM115
         self._stamp, self._prefix = stamp, prefix
-        self.kibibytes = 0
+        self.kibibytes = 0  # of the members, on a disk with blocks of 4 KiB
 
     def add(self, source: str, target: str) -> None:
         """A file, link or folder of the disk."""
@@ -54,11 +55,7 @@ class Archive:
             self._write(info, None)
 
     def add_bytes(self, source: str, sourcebytes: bytes, target: str) -> None:
-        """A file with other content than it has on disk.
-
-        Raises:
-            PackFailed: It names the folder that the environment was made in.
-        """
+        """A file with other content than it has on disk, which may not hold the path of this environment."""
         if os.fsencode(self._prefix) in sourcebytes:
             raise PackFailed(
                 f"{target} holds {self._prefix}, where the environment was made",
@@ -93,15 +90,9 @@ class Archive:
 def write_archive(prefix: Path, target: BinaryIO, stamp: int) -> int:
     """Writes an environment that was just installed, and is changed for it; returns the KiB that it takes unpacked.
 
-    Args:
-        prefix: The environment, whose packages are still in the cache from which they were installed.
-        target: Where the tar goes.
-        stamp: Modification time of every member, in seconds since 1970.
-
-    Raises:
-        PackFailed: conda-pack refuses the environment.
+    conda-pack reads its packages from the cache from which they were installed, and may refuse: `PackFailed`.
     """
-    forget_this_machine(prefix)
+    _remove_traces(prefix)
     with closing(Archive(target, stamp, prefix)) as archive:
         try:
             environment = CondaEnv.from_prefix(str(prefix), on_missing_cache="raise")
@@ -124,15 +115,15 @@ def write_archive(prefix: Path, target: BinaryIO, stamp: int) -> int:
 
 
 def _bytecode(prefix: Path, written: set[str], changed: set[str]) -> Iterator[str]:
-    """What conda-pack leaves out: bytecode that no package brings. A file that unpacking changes needs another."""
+    """The bytecode that conda-pack leaves out: no package brings it. A file that unpacking changes needs another."""
     for file in sorted(prefix.glob("lib/python3*/**/__pycache__/*.pyc")):
         path, module = file.relative_to(prefix), f"{file.name.rsplit('.', 2)[0]}.py"
         if path.as_posix() not in written and (path.parent.parent / module).as_posix() not in changed:
             yield path.as_posix()
 
 
-def forget_this_machine(prefix: Path) -> None:
-    """Takes out of an environment's own notes where it was made and where its packages came from."""
+def _remove_traces(prefix: Path) -> None:
+    """Removes from an environment's records where it was made and where its packages came from."""
     # rattler marks what it installs as a cache, and backups leave caches out; here it would be the only copy.
     (prefix / "CACHEDIR.TAG").unlink(missing_ok=True)
     for file in (prefix / "conda-meta").glob("*.json"):
@@ -174,3 +165,20 @@ def _without_secrets(address: str) -> str:
     if folders[1:2] == ["t"]:  # conda's form of a token: https://host/t/<token>/channel
         folders[1:3] = []
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], path="/".join(folders), query=""))
+
+
+def needed_glibc(records: Iterable[RepoDataRecord], prefix: Path) -> str:
+    """The newest glibc that a package declares or a binary needs: a base channel's own Python may declare less."""
+    needed = {_OLDEST_GLIBC}
+    for record in records:
+        needed |= {match[1] for rule in record.depends if (match := re.match(r"__glibc >=(\d+\.\d+)", rule))}
+    for path in prefix.rglob("*"):
+        if path.is_symlink() or not path.is_file():
+            continue
+        try:
+            binary = read_binary(path)
+        except UnreadableBinary:  # no loader reads it either
+            continue
+        if binary is not None and binary.format == "elf":
+            needed.add(".".join(binary.versions.get("GLIBC", _OLDEST_GLIBC).split(".")[:2]))
+    return max(needed, key=version_key)
