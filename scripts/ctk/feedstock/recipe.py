@@ -5,6 +5,7 @@ Only the lines that must differ do; comments and layout stay the author's. Place
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -28,7 +29,8 @@ ORDER = (
     "about",
     "extra",
 )
-SCRIPT = re.compile(r"\bfile: \.\./common/(\S+)")
+SCRIPT = re.compile(r"\bfile: \.\./common/([^\s,}]+)")
+_FLOW_SOURCE = re.compile(r'^( *)source: \{path: "(.*)"\}$', re.MULTILINE)
 _PATH = re.compile(
     r"^(?P<indent> *)(?P<dash>- )?path: \S*\.cache/artefacts/(?P<component>[^/]+)/\$\{\{ *(?P<version>[^}]+?) *\}\}/"
     r"(?P<target>.+)\.zip$"
@@ -67,6 +69,7 @@ def standalone(text: str, offers: Sequence[Offer], skips: Sequence[str], extra: 
     Raises:
         RecipeError: It reads its artefacts in a way that is not known here.
     """
+    text = _FLOW_SOURCE.sub(r"\1source:\n\1  path: \2", text)
     lines = text.rstrip("\n").split("\n")
     recipe = YAML().load(text)
     edits: list[_Edit] = []
@@ -202,6 +205,9 @@ def _skip(block: Any, lines: Sequence[str], skips: Sequence[str]) -> _Edit:
         skips = [*(build["skip"] if isinstance(build["skip"], list) else [build["skip"]]), *skips]
     else:
         start, _, column = _place(block, "build", lines)
+        if build.fa.flow_style():
+            opened = f"build: {{skip: {json.dumps(list(skips))}, "
+            return _Edit(start, start + 1, [lines[start].replace("build: {", opened, 1)])
         start, end, column = start + 1, start + 1, column + 2
     return _Edit(start, end, [f"{' ' * column}skip:", *(f"{' ' * column}  - {skip}" for skip in skips)])
 
