@@ -265,8 +265,8 @@ def test_halves_that_disagree_are_refused(tmp_path: Path) -> None:
         ('ptx_isa:\n  - "9.4"\n', ""),
         half=".yaml",
     )
-    assert "cuda-13.4.yaml line 6: cudart: is ['13.4.91'], the .lock says ['13.4.92']" in message
-    assert "cuda-13.4.yaml line 8: mine: the .lock does not have it" in message
+    assert "cuda-13.4.yaml line 8: cudart: is ['13.4.91'], the .lock says ['13.4.92']" in message
+    assert "cuda-13.4.yaml line 10: mine: the .lock does not have it" in message
     assert "ptx_isa: missing, the .lock says '9.4'" in message
 
 
