@@ -31,9 +31,8 @@ from ctk.fetch import admission as check
 from ctk.index import inside, pip_config, requirements
 from ctk.index.index import IndexFile
 from ctk.lock import exclusions, facts, manifest, wheels
-from ctk.lock import schema as lock_schema
-from ctk.lock.lock import ReleaseLock, load
-from ctk.lock.text import dump, variant_config, variant_keys
+from ctk.lock.lock import ReleaseLock, disagreements, load, parse_lock, variant_keys
+from ctk.lock.text import dump, variant_config
 from ctk.package import binaries, package
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -84,9 +83,9 @@ YAML_LIES = (
 
 def read_lock(data: bytes) -> None:
     """What is read without a problem is written and read again as the same."""
-    lock, found = lock_schema.parse_lock(text_of(data), "cuda-13.4")
+    lock, found = parse_lock(text_of(data), "cuda-13.4")
     if lock is not None and not found:
-        again, problems = lock_schema.parse_lock(dump(lock), lock.name)
+        again, problems = parse_lock(dump(lock), lock.name)
         assert (again, problems) == (lock, []), problems
 
 
@@ -294,7 +293,7 @@ TARGETS: dict[str, Target] = {
     "document": Target(lambda data: Document(text_of(data)), fixed(*YAML_LIES)),
     "lock": Target(read_lock, some_locks),
     "variants": Target(
-        lambda data: lock_schema.disagreements(text_of(data), variant_keys(a_lock())),
+        lambda data: disagreements(text_of(data), variant_keys(a_lock())),
         lambda: [variant_config(a_lock()).encode()],
     ),
     "exclusions": Target(

@@ -21,8 +21,7 @@ from ctk.core.paths import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.feedstock.recipe import SCRIPT, Locate, Offer, standalone, with_unpacking
 from ctk.index.index import IndexFile
-from ctk.lock.lock import ReleaseLock
-from ctk.lock.text import variant_keys
+from ctk.lock.lock import ReleaseLock, variant_keys
 from ctk.plan.dag import Build
 from ctk.plan.plan import Plan, Request, Set, plan
 from ctk.plan.project import published_set, python_tags

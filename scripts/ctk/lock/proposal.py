@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ctk.core.disk import disk_errors
 from ctk.core.errors import LockError, problems
-from ctk.lock.lock import Component, ReleaseLock
+from ctk.lock.lock import Component, ReleaseLock, parse_lock
 from ctk.lock.text import dump, variant_config
 
 _STEP = "nothing was written; look at those files on the index, and ask whoever runs it"
@@ -53,9 +53,7 @@ def changes(folder: Path, lock: ReleaseLock) -> tuple[Change, Change]:
     Raises:
         LockError: What the index states, names and versions among it, is not what a lock may hold.
     """
-    from ctk.lock import schema as lock_schema
-
-    _, wrong = lock_schema.parse_lock(dump(lock), lock.name)
+    _, wrong = parse_lock(dump(lock), lock.name)
     if wrong:
         raise problems(LockError, f"what the index states for {lock.name}", wrong, _STEP)
     texts = {f"{lock.name}.lock": dump(lock), f"{lock.name}.yaml": variant_config(lock)}

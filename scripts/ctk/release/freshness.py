@@ -126,7 +126,10 @@ def _state(index: Index, minor: str, lock: ReleaseLock | None, unpublished: Sequ
     except LockError as error:
         problem = error.cause
     pins = manifest.pins(index.metadata(file))
-    listed = tuple(entry.name for entry in unpublished if entry.is_in(minor, pins))
+    suffix = f"-cu{minor.partition('.')[0]}"
+    named = {pin.extra for pin in pins}
+    named |= {pin.requirement.name.removeprefix("nvidia-").removesuffix(suffix) for pin in pins}
+    listed = tuple(entry.name for entry in unpublished if Version(minor) in entry.releases and entry.name in named)
     return State(minor, str(version), release, problem, tuple(_withdrawn(index, lock)) if lock else (), listed)
 
 

@@ -11,8 +11,8 @@ from ctk.check.lint.check import LockCheck, Mending
 from ctk.check.lint.finding import Problem
 from ctk.check.lint.source import SourceFile, YamlFile, at_lines, first_difference
 from ctk.core.platforms import NOARCH, PLATFORMS
-from ctk.lock import schema as lock_schema
 from ctk.lock.components import CTK_COMPONENTS
+from ctk.lock.lock import parse_lock
 from ctk.lock.text import dump
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class LockFile(YamlFile):
     def __init__(self, path: Path, name: str) -> None:
         super().__init__(path, name)
         # The schema's problems have lines, and are those of the YAML too.
-        self.lock, self.problems = lock_schema.parse_lock(self.text, path.stem, self._document)
+        self.lock, self.problems = parse_lock(self.text, path.stem, self._document)
 
     @cached_property
     def canonical(self) -> str:

@@ -19,8 +19,7 @@ from ctk.core.paths import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.lock import exclusions
 from ctk.lock.exclusions import Classes
-from ctk.lock.lock import ReleaseLock, in_order
-from ctk.lock.text import variant_keys
+from ctk.lock.lock import ReleaseLock, in_order, variant_keys
 from ctk.plan.dag import Build
 from ctk.plan.plan import Request, Set, plan
 from ctk.plan.project import classified, python_tags

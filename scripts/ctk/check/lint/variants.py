@@ -14,9 +14,8 @@ from ruamel.yaml.error import YAMLError
 from ctk.check.lint.check import Mending, VariantCheck
 from ctk.check.lint.finding import Problem
 from ctk.check.lint.source import SourceFile, YamlFile, at_lines, first_difference, listed
-from ctk.lock import schema as lock_schema
-from ctk.lock.lock import ReleaseLock
-from ctk.lock.text import variant_config, variant_keys
+from ctk.lock.lock import ReleaseLock, disagreements, variant_keys
+from ctk.lock.text import variant_config
 
 if TYPE_CHECKING:
     from ctk.check.lint.tree import Tree
@@ -56,7 +55,7 @@ class VariantsAgreeWithTheLock(VariantCheck):
 
     def check(self, file: VariantFile, tree: Tree) -> Iterator[Problem]:
         if file.release is not None:
-            found = lock_schema.disagreements(file.text, variant_keys(file.release))
+            found = disagreements(file.text, variant_keys(file.release))
             yield from at_lines(file, [p for p in found if p not in file.broken])
 
 
