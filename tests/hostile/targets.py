@@ -30,10 +30,11 @@ from ctk.env.packing.parts import size_in_bytes
 from ctk.fetch import admission as check
 from ctk.index import inside, pip_config, requirements
 from ctk.index.index import IndexFile
-from ctk.lock import exclusions, facts, manifest, wheels
+from ctk.lock import exclusions, facts, wheels
 from ctk.lock.lock import ReleaseLock, disagreements, load, parse_lock, variant_keys
 from ctk.lock.text import dump, variant_config
 from ctk.package import binaries, package
+from ctk.release import release
 
 ROOT = Path(__file__).resolve().parents[2]
 Run = Callable[[bytes], object]
@@ -112,9 +113,9 @@ EXCLUSION = "excluded:\n  - component: nvml\n    releases: '<12.3'\n    reason: 
 
 def read_manifest(data: bytes) -> None:
     metadata = BytesParser().parsebytes(data, headersonly=True)
-    for pin in manifest.pins(metadata):
+    for pin in release.pins(metadata):
         assert pin.line and pin.extra != ""
-    for pin in manifest.read(metadata, "13.4.3"):
+    for pin in release.read_manifest(metadata, "13.4.3"):
         assert set(pin.subdirs) <= set(PLATFORMS) and str(pin.accepted) and pin.places is not None
 
 

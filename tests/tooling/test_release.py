@@ -19,11 +19,11 @@ from ctk.core.errors import BadValue, IndexUnavailable, NotPublished, OutOfDate,
 from ctk.core.paths import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.index.index import IndexFile
-from ctk.lock import proposal, wheels
+from ctk.lock import wheels
 from ctk.lock.components import PYTHON_PROJECTS
 from ctk.lock.lock import Artefact, Component, Facts, ReleaseLock, load
 from ctk.lock.text import dump, variant_config
-from ctk.release import release
+from ctk.release import release, review
 from ctk.release.release import names_of
 
 pytest_plugins = ["ctk_release_fixtures"]
@@ -300,7 +300,7 @@ def test_a_file_that_cannot_be_replaced_leaves_both_halves_as_they_were(
         replaced.append(target.name)
         Path(source).rename(target)
 
-    monkeypatch.setattr(proposal.os, "replace", fail_second)
+    monkeypatch.setattr(review.os, "replace", fail_second)
     with pytest.raises(OSError, match="no"):
         run("add", "13.4", "--write")
     assert replaced == ["cuda-13.4.lock"]

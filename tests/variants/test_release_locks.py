@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 from ctk.core.errors import OutOfDate
 from ctk.core.paths import Workspace
 from ctk.lock.lock import ReleaseLock, load, release_locks, variant_keys
-from ctk.release.table import TABLES, markdown_of
+from ctk.release.review import TABLES, markdown_of
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Workspace(ROOT)

@@ -12,7 +12,7 @@ from ctk.diff.cache import surface_cache, unread
 from ctk.diff.compare import Difference, compare, wanted
 from ctk.lock.lock import ReleaseLock
 from ctk.package.binaries import version_key
-from ctk.release.table import facts_rows
+from ctk.release.review import facts_rows
 from ctk.site.content import Site
 from ctk.site.page import Page, render
 
