@@ -1,7 +1,11 @@
-"""What is inside a published file, a wheel, another zip or a tar: names, times and texts of its members."""
+"""What is inside a published file, a wheel, another zip or a tar: names, times and texts of its members.
+
+A zip on the index is read in parts, so that its directory comes without the rest.
+"""
 
 from __future__ import annotations
 
+import io
 import re
 import tarfile
 import zipfile
@@ -17,6 +21,8 @@ from ctk.core.errors import MeasureFailed
 from ctk.package.archives import Refused, open_tar, open_zip
 
 _LONGEST = 4 << 20  # bytes of a text: METADATA and licences are far below it
+_BLOCK = 1 << 16
+_STEP = "ask whoever runs the index for the file as its publisher has it"
 
 
 @dataclass(frozen=True)
@@ -44,9 +50,6 @@ class Member:
         if self.size > _LONGEST:
             raise MeasureFailed(f"{self.name} has {self.size} bytes, which is no text", _STEP)
         return self.content()
-
-
-_STEP = "ask whoever runs the index for the file as its publisher has it"
 
 
 @contextmanager
@@ -103,3 +106,54 @@ def _zip_time(info: zipfile.ZipInfo) -> int:
 def _tar_content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
     content = archive.extractfile(member)
     return content.read() if content else b""
+
+
+class RemoteFile(io.RawIOBase):
+    """A read-only file, fetched in blocks, each once.
+
+    Args:
+        size: Bytes of the whole file.
+        part: Gives some bytes, from an offset and a length; None when the server gives only whole files.
+        whole: Gives all of it.
+    """
+
+    def __init__(self, size: int, part: Callable[[int, int], bytes | None], whole: Callable[[], bytes]) -> None:
+        self._size, self._part, self._whole = size, part, whole
+        self._position = 0
+        self._blocks: dict[int, bytes] = {}
+
+    def seekable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._position = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        return self._position
+
+    def read(self, size: int = -1) -> bytes:
+        end = self._size if size is None or size < 0 else min(self._size, self._position + size)
+        parts = []
+        while self._position < end:
+            number, inside = divmod(self._position, _BLOCK)
+            part = self._block(number)[inside : inside + end - self._position]
+            if not part:
+                raise EOFError(f"it ends before byte {self._position} of the {self._size} that the index states")
+            parts.append(part)
+            self._position += len(part)
+        return b"".join(parts)
+
+    def _block(self, number: int) -> bytes:
+        if number not in self._blocks:
+            start = number * _BLOCK
+            block = self._part(start, min(_BLOCK, self._size - start))
+            if block is None:  # a server without ranges: the whole file, once
+                whole = self._whole()
+                self._blocks = {i: whole[i * _BLOCK : (i + 1) * _BLOCK] for i in range(len(whole) // _BLOCK + 1)}
+            else:
+                self._blocks[number] = block
+        return self._blocks.get(number, b"")

@@ -44,7 +44,7 @@ UNDECLARED = "NOASSERTION"
 """The licence of what declares none; SPDX's word for it."""
 DOWNSTREAM = "downstream"
 """The lock of what somebody else builds against the channel: sources, and build tools that the base channel lacks."""
-_STEP = "run `ctk release add {0} --write` to write it anew"
+_OF_THE_COMPONENT = ("distribution", "version")
 
 
 # ---- the types of fields: how each is checked, and how it is written
@@ -313,27 +313,19 @@ def load(path: Path) -> ReleaseLock:
     Raises:
         LockError: With every problem of both files, each with its component and line.
     """
-    path, pair = path.with_suffix(".lock"), path.with_suffix(".yaml")
-    text = read(path)
-    lock, wrong = _parsed(text, path.stem)
-    wrong = tuple(f"{path.name} {line}" for line in wrong)
-    if lock is not None:
-        wrong += tuple(f"{pair.name} {line}" for line in _disagreements(read(pair), text, path.stem))
-    if wrong or lock is None:
-        raise problems(LockError, path.stem, wrong, _STEP.format(path.stem.removeprefix("cuda-")))
-    return lock
+    return _checked(path.stem, read(path.with_suffix(".lock")), read(path.with_suffix(".yaml")))
 
 
 @lru_cache(maxsize=64)
-def _parsed(text: str, stem: str) -> tuple[ReleaseLock | None, tuple[str, ...]]:
+def _checked(stem: str, text: str, pair: str) -> ReleaseLock:
     lock, wrong = parse_lock(text, stem)
-    return lock, tuple(wrong)
-
-
-@lru_cache(maxsize=64)
-def _disagreements(text: str, lock_text: str, stem: str) -> tuple[str, ...]:
-    lock, _ = _parsed(lock_text, stem)
-    return tuple(disagreements(text, variant_keys(lock))) if lock else ()
+    wrong = [f"{stem}.lock {line}" for line in wrong]
+    if lock is not None:
+        wrong = [f"{stem}.yaml {line}" for line in disagreements(pair, variant_keys(lock))]
+    if wrong or lock is None:
+        step = f"run `ctk release add {stem.removeprefix('cuda-')} --write` to write it anew"
+        raise problems(LockError, stem, wrong, step)
+    return lock
 
 
 def parse_lock(
@@ -357,19 +349,12 @@ def parse_lock(
     try:
         lock = SHAPE.validate_python(_with_places(data))
     except ValidationError as error:
-        first = [e for e in error.errors() if not _is_repeated(e["loc"])]
+        # What is wrong with the name or version of a component would be wrong with each of its artefacts, too.
+        first = [e for e in error.errors() if "artefacts" not in e["loc"][2:3] or e["loc"][-1] not in _OF_THE_COMPONENT]
         return None, document.problems + [problem_line(document, e) for e in first]
     found = _contradictions(lock, data, stem)
     wrong = document.problems + [f"line {document.line(at)}: {place_text(at)}: {text}" for at, text in found]
     return None if wrong else lock, wrong
-
-
-def _is_repeated(place: tuple[str | int, ...]) -> bool:
-    """Whether a problem of an artefact is one of its component, which has it too."""
-    match place:
-        case ("components", _, "artefacts", _, "distribution" | "version"):
-            return True
-    return False
 
 
 def _with_places(data: Any) -> Any:
