@@ -23,7 +23,10 @@ from ctk.package.binaries import ELF_MAGIC, UnreadableBinary, read_bytes, versio
 PROBED = "linux-64"
 """The subdir whose NVRTC is asked; what it can target is the same on every platform of a release."""
 
+AtHand = Callable[[Sequence[Artefact]], AbstractContextManager[Sequence[Path]]]
+"""Gives files for as long as its block lasts: those of one component at a time, as a whole release is gigabytes."""
 _PATIENCE = 600  # seconds
+_STEP = "look at the release's nvrtc artefact"
 _PROBE = Path(__file__).with_name("nvrtc_probe.py")
 _NVRTC = re.compile(r".*/lib/libnvrtc(-builtins)?\.so\.[\d.]+")
 
@@ -43,10 +46,10 @@ def needed_artefacts(lock: ReleaseLock) -> tuple[Artefact, ...]:
 def known_needs(locks: Iterable[ReleaseLock]) -> dict[str, str | None]:
     """The glibc that measured files need, by their sha256; None for a file that needs none."""
     return {
-        artefact.sha256: needs[artefact.component]
+        a.sha256: needs[a.component]
         for lock in locks
-        for artefact, needs in ((a, _needs(lock, a.target)) for a in lock.artefacts if _has_elf(a.target))
-        if artefact.component in needs
+        for a in lock.artefacts
+        if _has_elf(a.target) and a.component in (needs := _needs(lock, a.target))
     }
 
 
@@ -63,8 +66,7 @@ def still_measured(old: ReleaseLock, new: ReleaseLock) -> dict[str, dict[str, st
 def to_measure(lock: ReleaseLock, known: Collection[str]) -> tuple[Artefact, ...]:
     """What must be at hand to measure a release, each file once: its NVRTC, and what is not among the known files.
 
-    Raises:
-        LockError: When the release has no NVRTC that can be asked.
+    Its error is that of `needed_artefacts`.
     """
     unique: dict[str, Artefact] = {}  # in CUDA 12 three components are one file
     for artefact in needed_artefacts(lock):
@@ -72,18 +74,8 @@ def to_measure(lock: ReleaseLock, known: Collection[str]) -> tuple[Artefact, ...
     return tuple(a for a in unique.values() if a.sha256 not in known or _is_probed(a))
 
 
-def measure(
-    lock: ReleaseLock,
-    known: Mapping[str, str | None],
-    at_hand: Callable[[Sequence[Artefact]], AbstractContextManager[Sequence[Path]]],
-) -> Facts:
-    """The facts of a release.
-
-    Args:
-        lock: The release.
-        known: What is measured already, by sha256.
-        at_hand: Gives the files of some artefacts, for as long as its block lasts: those of one component at a time,
-            as a whole release is gigabytes.
+def measure(lock: ReleaseLock, known: Mapping[str, str | None], at_hand: AtHand) -> Facts:
+    """The facts of a release, of which some files are known already, by sha256.
 
     Raises:
         LockError: When the release has no NVRTC that can be asked.
@@ -131,25 +123,19 @@ def compiler_facts(nvrtc: Path) -> tuple[tuple[str, ...], str]:
         libraries = nvrtc if nvrtc.is_dir() else _extract(nvrtc, Path(folder))
         library = next((p for p in sorted(libraries.iterdir()) if re.fullmatch(r"libnvrtc\.so\.\d+", p.name)), None)
         if library is None:
-            raise MeasureFailed(f"{nvrtc.name} holds no libnvrtc.so", "look at the release's nvrtc artefact")
+            raise MeasureFailed(f"{nvrtc.name} holds no libnvrtc.so", _STEP)
         # libnvrtc looks for its builtins by name only.
         environment = os.environ | {"LD_LIBRARY_PATH": str(libraries)}
         command = [sys.executable, "-I", str(_PROBE), str(library)]
         try:
             asked = subprocess.run(
-                command,
-                env=environment,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                check=False,
-                timeout=_PATIENCE,
+                command, env=environment, capture_output=True, text=True, errors="replace", timeout=_PATIENCE
             )
         except subprocess.TimeoutExpired:
-            raise MeasureFailed(f"{library.name} does not end", "look at the release's nvrtc artefact") from None
+            raise MeasureFailed(f"{library.name} does not end", _STEP) from None
         if asked.returncode:
             lines = asked.stderr.strip().splitlines() or [f"ended with {asked.returncode}"]
-            raise MeasureFailed(f"{library.name} does not answer: {lines[-1]}", "look at the release's nvrtc artefact")
+            raise MeasureFailed(f"{library.name} does not answer: {lines[-1]}", _STEP)
     return parse_answer(asked.stdout, library.name)
 
 
@@ -168,9 +154,7 @@ def parse_answer(text: str, library: str) -> tuple[tuple[str, ...], str]:
             return tuple(f"{n // 10}.{n % 10}" for n in numbers), ptx_isa
     except (ValueError, KeyError, TypeError, RecursionError):
         pass
-    raise MeasureFailed(
-        f"{library} answers what cannot be read: {text[:200]!r}", "look at the release's nvrtc artefact"
-    )
+    raise MeasureFailed(f"{library} answers what cannot be read: {text[:200]!r}", _STEP)
 
 
 def needed_glibc(artefact: Path) -> str | None:
