@@ -113,9 +113,9 @@ def changes(locks: Mapping[str, ReleaseLock], made: Iterable[ReleaseLock]) -> li
     compared = []
     for lock in made:
         before = _predecessors(locks, lock)
-        for name, component in lock.components.items():
-            if other := next((other for other in before if name in other.components), None):
-                compared.append(LicenceChange(lock.name, other.name, other.components[name], component))
+        for new in lock.components.values():
+            if other := next((other for other in before if new.name in other.components), None):
+                compared.append(LicenceChange(lock.name, other.name, other.components[new.name], new))
     return [change for change in compared if change.old.license != change.new.license or change.unseen]
 
 
