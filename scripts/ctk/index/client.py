@@ -139,7 +139,7 @@ def open_client(settings: IndexSettings, clock: Callable[[], float]) -> PyPIClie
     return client
 
 
-class Source(PackageFinder):
+class LinkSource(PackageFinder):
     """One index, or one place with links, as unearth reads it."""
 
     def build_evaluator(self, package_name: str, allow_yanked: bool = False) -> Evaluator:

@@ -27,7 +27,7 @@ from ctk.core import upload_time
 from ctk.core.errors import HashMismatch, IndexUnavailable, NotPublished
 from ctk.core.retry import STEP, Interrupted, Retry, describe
 from ctk.index import inside
-from ctk.index.client import Pages, Source, open_client
+from ctk.index.client import LinkSource, Pages, open_client
 from ctk.index.pip_config import IndexSettings, pip_settings
 from ctk.package.archives import LONGEST
 
@@ -297,7 +297,7 @@ class Index:
         places += [*({"find_links": [url]} for url in self.settings.find_links)]
         try:
             # Its answers are httpx2's own, as those of unearth's client are: neither fits unearth's protocol.
-            sources = [Source(pages, **place) for place in places]  # type: ignore[arg-type]
+            sources = [LinkSource(pages, **place) for place in places]  # type: ignore[arg-type]
             found = [p for source in sources for p in source.find_all_packages(name, allow_yanked=True)]
             found.sort(key=lambda p: (not p.link.is_yanked, Version(p.version or "0")), reverse=True)
             return [_offered(name, p) for p in found]

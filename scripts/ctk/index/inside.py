@@ -26,7 +26,7 @@ _STEP = "ask whoever runs the index for the file as its publisher has it"
 
 
 @dataclass(frozen=True)
-class Member:
+class ArchiveMember:
     """One file inside.
 
     Attributes:
@@ -53,7 +53,7 @@ class Member:
 
 
 @contextmanager
-def members(stream: BinaryIO, name: str) -> Iterator[tuple[Member, ...]]:
+def members(stream: BinaryIO, name: str) -> Iterator[tuple[ArchiveMember, ...]]:
     """The files inside a published file; they can be read until the end of the block.
 
     Args:
@@ -67,12 +67,15 @@ def members(stream: BinaryIO, name: str) -> Iterator[tuple[Member, ...]]:
         if name.endswith((".whl", ".zip")):
             with open_zip(stream) as archive:
                 infos = [i for i in archive.infolist() if not i.is_dir()]
-                yield tuple(Member(i.filename, _zip_time(i), i.file_size, partial(archive.read, i)) for i in infos)
+                yield tuple(
+                    ArchiveMember(i.filename, _zip_time(i), i.file_size, partial(archive.read, i)) for i in infos
+                )
         else:
             with open_tar(stream) as tar:
-                files = [m for m in tar.getmembers() if m.isfile()]
                 yield tuple(
-                    Member(m.name, upload_time.clamped(m.mtime), m.size, partial(_tar_content, tar, m)) for m in files
+                    ArchiveMember(m.name, upload_time.clamped(m.mtime), m.size, partial(_tar_content, tar, m))
+                    for m in tar.getmembers()
+                    if m.isfile()
                 )
     except Refused as error:
         raise MeasureFailed(f"{name} cannot be read: {error}", _STEP) from error
@@ -84,7 +87,7 @@ def newest(stream: BinaryIO, name: str) -> int:
         return max((member.modified for member in found), default=upload_time.EARLIEST)
 
 
-def metadata_of(found: tuple[Member, ...], name: str) -> Member:
+def metadata_of(found: tuple[ArchiveMember, ...], name: str) -> ArchiveMember:
     """The METADATA of a wheel, or the PKG-INFO of a source distribution.
 
     Raises:
