@@ -112,12 +112,7 @@ class _CountedStream(httpcore2.NetworkStream):
 
 
 def open_client(settings: IndexSettings, clock: Callable[[], float]) -> PyPIClient:
-    """A client that reaches what pip reaches; safe to use from several threads.
-
-    Args:
-        settings: Pip's.
-        clock: Seconds, to see who is too slow; tests replace it.
-    """
+    """A client that reaches what pip reaches; safe to use from several threads. The clock tells who is too slow."""
     verify: ssl.SSLContext | bool = True
     if settings.cert or settings.client_cert:
         verify = ssl.create_default_context(cafile=settings.cert)

@@ -119,9 +119,7 @@ def _each_once(files: Sequence[IndexFile]) -> tuple[IndexFile, ...]:
 class Index:
     """A client of the package index; safe to use from several threads. Close it, or use it as a context.
 
-    Args:
-        settings: What pip is configured for; asked from pip when not given.
-        retry: How failed requests are tried again; from the settings when not given.
+    Settings are pip's, and retries those of the settings, when none are given.
     """
 
     def __init__(self, settings: IndexSettings | None = None, retry: Retry | None = None) -> None:
@@ -187,11 +185,7 @@ class Index:
         return self._sizes[file.url]
 
     def sha256(self, file: IndexFile) -> str:
-        """The hash that the index states, or that of the content where it states none.
-
-        Raises:
-            HashMismatch: When the index states one that no content has.
-        """
+        """The hash that the index states, HashMismatch if that is none; without one, that of the content."""
         if file.sha256 is None:
             return self.retry.run(lambda: self._digest(file))
         if not re.fullmatch("[0-9a-f]{64}", file.sha256):
@@ -224,11 +218,7 @@ class Index:
         return message
 
     def uploaded(self, file: IndexFile) -> int:
-        """When a file was uploaded, in seconds since 1970; its newest member's time where the index does not say.
-
-        Raises:
-            MeasureFailed: When the file is no wheel, zip or tar.
-        """
+        """When a file was uploaded, in seconds since 1970; its newest member's time where the index does not say."""
         if file.uploaded is not None:
             return file.uploaded
         with self.opened(file) as content:

@@ -42,11 +42,7 @@ class ArchiveMember:
     content: Callable[[], bytes]
 
     def text(self) -> bytes:
-        """Its content, of a file that a person could read.
-
-        Raises:
-            MeasureFailed: When it is longer than any such file.
-        """
+        """Its content, of a file that a person could read; MeasureFailed when it is longer than any such file."""
         if self.size > _LONGEST:
             raise MeasureFailed(f"{self.name} has {self.size} bytes, which is no text", _STEP)
         return self.content()
@@ -54,11 +50,9 @@ class ArchiveMember:
 
 @contextmanager
 def members(stream: BinaryIO, name: str) -> Iterator[tuple[ArchiveMember, ...]]:
-    """The files inside a published file; they can be read until the end of the block.
+    """The files inside a published file, readable until the end of the block; its name says what kind of archive it is.
 
-    Args:
-        stream: The published file, seekable; of a zip only its directory is read, and what is asked for.
-        name: Its name, which says what it is, and for errors.
+    Of a zip only the directory is read, and what is asked for.
 
     Raises:
         MeasureFailed: When it is no archive, or broken.
@@ -82,17 +76,13 @@ def members(stream: BinaryIO, name: str) -> Iterator[tuple[ArchiveMember, ...]]:
 
 
 def newest(stream: BinaryIO, name: str) -> int:
-    """The time of the newest file inside, in seconds since 1970; its arguments and errors are those of `members`."""
+    """The time of the newest file inside, in seconds since 1970; its errors are those of `members`."""
     with members(stream, name) as found:
         return max((member.modified for member in found), default=upload_time.EARLIEST)
 
 
 def metadata_of(found: tuple[ArchiveMember, ...], name: str) -> ArchiveMember:
-    """The METADATA of a wheel, or the PKG-INFO of a source distribution.
-
-    Raises:
-        MeasureFailed: When there is none.
-    """
+    """The METADATA of a wheel, or the PKG-INFO of a source distribution; MeasureFailed when there is none."""
     form = r"[^/]+\.dist-info/METADATA" if name.endswith(".whl") else r"[^/]+/PKG-INFO"
     if stated := next((member for member in found if re.fullmatch(form, member.name)), None):
         return stated
@@ -112,13 +102,7 @@ def _tar_content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
 
 
 class RemoteFile(io.RawIOBase):
-    """A read-only file, fetched in blocks, each once.
-
-    Args:
-        size: Bytes of the whole file.
-        part: Gives some bytes, from an offset and a length; None when the server gives only whole files.
-        whole: Gives all of it.
-    """
+    """A read-only file, fetched in blocks, each once; whole from a server whose parts are None."""
 
     def __init__(self, size: int, part: Callable[[int, int], bytes | None], whole: Callable[[], bytes]) -> None:
         self._size, self._part, self._whole = size, part, whole

@@ -53,13 +53,7 @@ Sentence = Annotated[str, AfterValidator(_sentence)]
 
 @dataclass(frozen=True)
 class Exclusion:
-    """A component that some releases have and no recipe reads.
-
-    Attributes:
-        component: Its name in the release locks.
-        releases: The CTK minors.
-        reason: One sentence.
-    """
+    """A component of the release locks that some CTK minors have and no recipe reads, with one sentence why."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
@@ -73,13 +67,7 @@ class Exclusion:
 
 @dataclass(frozen=True)
 class Unpublished:
-    """A part of the CTK that the manifests of some releases do not name.
-
-    Attributes:
-        name: The manifest's, where another release has it; else NVIDIA's.
-        releases: The CTK minors.
-        reason: One sentence.
-    """
+    """A part of the CTK, named as in a manifest, that the manifests of some CTK minors do not name, and why."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
@@ -119,13 +107,7 @@ class Classes:
 
 
 def classify(lock: ReleaseLock, read: Collection[str], excluded: Iterable[Exclusion]) -> Classes:
-    """Sorts the components of a release.
-
-    Args:
-        lock: The release.
-        read: The components that the builds planned for it read.
-        excluded: The written list.
-    """
+    """Sorts the components of a release by what the builds planned for it read, and by the written list."""
     everything = frozenset(lock.components)
     packaged = everything.intersection(read)
     listed = frozenset(entry.component for entry in excluded if entry.applies_to(lock))
@@ -133,11 +115,7 @@ def classify(lock: ReleaseLock, read: Collection[str], excluded: Iterable[Exclus
 
 
 def load(workspace: Workspace) -> Exclusions:
-    """The written list of a checkout; empty where there is none.
-
-    Raises:
-        LockError: With every problem of it, each with its line.
-    """
+    """The written list of a checkout, empty where there is none; LockError with every problem of it and its line."""
     path = workspace.variants / FILE
     return parse(read(path)) if path.exists() else Exclusions()
 

@@ -32,11 +32,7 @@ _NVRTC = re.compile(r".*/lib/libnvrtc(-builtins)?\.so\.[\d.]+")
 
 
 def needed_artefacts(lock: ReleaseLock) -> tuple[Artefact, ...]:
-    """What the facts of a release are measured from: its artefacts for Linux.
-
-    Raises:
-        LockError: When the release has no NVRTC that can be asked.
-    """
+    """The Linux artefacts, from which facts are measured; LockError when no NVRTC is among them that can be asked."""
     nvrtc = lock.components.get("nvrtc")
     if nvrtc is None or nvrtc.artefacts.get(PROBED) is None:
         raise LockError(f"{lock.name} has no nvrtc for {PROBED}, so nothing can be measured", "measure another release")
@@ -64,10 +60,7 @@ def still_measured(old: ReleaseLock, new: ReleaseLock) -> dict[str, dict[str, st
 
 
 def to_measure(lock: ReleaseLock, known: Collection[str]) -> tuple[Artefact, ...]:
-    """What must be at hand to measure a release, each file once: its NVRTC, and what is not among the known files.
-
-    Its error is that of `needed_artefacts`.
-    """
+    """What must be at hand to measure a release, each file once: its NVRTC, and what is not among the known files."""
     unique: dict[str, Artefact] = {}  # in CUDA 12 three components are one file
     for artefact in needed_artefacts(lock):
         unique.setdefault(artefact.sha256, artefact)
@@ -109,10 +102,7 @@ def still_true(old: ReleaseLock, new: ReleaseLock) -> bool:
 
 
 def compiler_facts(nvrtc: Path) -> tuple[tuple[str, ...], str]:
-    """GPU architectures (``7.5``), lowest first, and PTX ISA version of an NVRTC.
-
-    Args:
-        nvrtc: A linux-64 artefact of nvrtc, or a folder with its libraries.
+    """GPU architectures (``7.5``), lowest first, and PTX ISA version of an NVRTC: a linux-64 artefact, or a folder.
 
     Raises:
         MeasureFailed: When it does not load here, or does not compile.
@@ -140,11 +130,7 @@ def compiler_facts(nvrtc: Path) -> tuple[tuple[str, ...], str]:
 
 
 def parse_answer(text: str, library: str) -> tuple[tuple[str, ...], str]:
-    """What the probe printed: ``{"gpu_architectures": [75, 80], "ptx_isa": "9.4"}``; the library may print, too.
-
-    Raises:
-        MeasureFailed: It is something else.
-    """
+    """What the probe printed: ``{"gpu_architectures": [75, 80], "ptx_isa": "9.4"}``; else MeasureFailed."""
     try:
         answer = json.loads(text)
         numbers, ptx_isa = answer["gpu_architectures"], answer["ptx_isa"]
@@ -158,7 +144,7 @@ def parse_answer(text: str, library: str) -> tuple[tuple[str, ...], str]:
 
 
 def needed_glibc(artefact: Path) -> str | None:
-    """The newest glibc symbol version that the programs and libraries of an artefact need; None without any.
+    """The newest glibc symbol version that the ELF files of an artefact need; None without any.
 
     Raises:
         MeasureFailed: When one of them cannot be read.

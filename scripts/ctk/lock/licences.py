@@ -22,12 +22,7 @@ _NAMED = re.compile(r"licen[cs]e|copying|notice|eula", re.I)
 
 @dataclass(frozen=True)
 class Licence:
-    """What one artefact says.
-
-    Attributes:
-        declared: In its METADATA, e.g. ``Apache-2.0``; `UNDECLARED` without any.
-        text: sha256 of its licence file, or of the sorted sha256s of several; None when it has none.
-    """
+    """What one artefact declares, `UNDECLARED` without any, and the sha256 of its licence file, or of several."""
 
     declared: str
     text: str | None
@@ -68,7 +63,7 @@ class LicenceChange:
 
 
 def read(index: Index, file: IndexFile) -> Licence:
-    """What a wheel or source distribution of the index says; of a large one only the parts that say it are fetched.
+    """What a wheel or source distribution says; of a large one only the parts that say it are fetched.
 
     Raises:
         MeasureFailed: When it cannot be read.

@@ -333,10 +333,7 @@ def parse_lock(
 ) -> tuple[ReleaseLock | None, list[str]]:
     """The lock of a text, None when it is not valid, and every problem of it.
 
-    Args:
-        text: Content of the ``.lock``.
-        stem: Name of its file without the suffix, which must be the release's; None for any.
-        document: The text, where it has been read already.
+    The stem of its file, where it is given, must be the release's name; the document is the text, where it was read.
     """
     document = document or Document(text)
     data = document.data
@@ -383,12 +380,9 @@ def _component(key: str, stated: Any) -> Any:
 
 
 def _placed(stated: Any, *needed: str, **place: Any) -> Any:
-    """An entry with what its place says; a field of that name in the file stays an unknown one.
+    """An entry with what its place says, and ``...`` for each needed field that it lacks.
 
-    Args:
-        stated: The entry.
-        needed: Fields that the file must have although the type has a default.
-        place: What its place says.
+    A field that the file has although its place says it stays an unknown one.
     """
     if not isinstance(stated, dict):
         return stated
@@ -467,20 +461,12 @@ def path_of(workspace: Workspace, name: str) -> Path:
 
 
 def release_locks(workspace: Workspace) -> dict[str, ReleaseLock]:
-    """Every release of the checkout by name: CTK releases by version, then the Python sets.
-
-    Raises:
-        LockError: For the first release that is not valid.
-    """
+    """Every release of the checkout by name: CTK releases by version, then the Python sets; LockError if one is bad."""
     return {lock.name: lock for lock in in_order(load(path) for path in workspace.variants.glob("*.lock"))}
 
 
 def find_release(locks: Mapping[str, ReleaseLock], name: str) -> ReleaseLock:
-    """The lock that ``name`` means: ``13.4``, ``13.4.3``, ``cuda-13.4`` or ``python-13``.
-
-    Raises:
-        UnknownName: Naming the nearest valid ones.
-    """
+    """The lock that ``13.4``, ``13.4.3``, ``cuda-13.4`` or ``python-13`` means; UnknownName with the nearest ones."""
     for lock in locks.values():
         if name in (lock.name, lock.minor, lock.release):
             return lock

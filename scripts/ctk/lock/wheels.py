@@ -66,14 +66,7 @@ def _version(file: IndexFile) -> Version | None:
 
 
 def component(index: Index, name: str, files: Sequence[IndexFile], targets: Sequence[str]) -> Component:
-    """A component of the wheels of one version, asking the index for what a listing does not say.
-
-    Args:
-        index: Asked.
-        name: Our name of the component.
-        files: The wheels of one version; at least one.
-        targets: Wanted; one without a wheel gets None.
-    """
+    """A component of the wheels of one version, asking the index for what a listing does not say; at least one."""
     chosen = {target: file for target in targets if (file := wheel_for(files, target))}
     with ThreadPoolExecutor(8) as pool:
         artefacts = pool.map(lambda target: artefact(index, name, target, chosen[target]), chosen)

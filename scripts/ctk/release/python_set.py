@@ -25,12 +25,7 @@ _STEP = "look at what the newest versions require; a mirror may have to fetch mo
 
 @dataclass(frozen=True)
 class Goal:
-    """What a set of projects is for.
-
-    Attributes:
-        major: CUDA major, e.g. ``13``.
-        tags: The Pythons that all of them must run on, by wheel tag.
-    """
+    """What a set of projects is for: a CUDA major, and the wheel tags of the Pythons that all of them must run on."""
 
     major: str
     tags: tuple[str, ...]

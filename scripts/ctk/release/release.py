@@ -276,11 +276,7 @@ def incomplete(releases: Mapping[str, PublishedRelease]) -> CtkError:
 
 
 def names_of(arguments: Sequence[str]) -> list[str]:
-    """The releases that arguments like ``13.4``, ``python-13`` or ``base`` name; a minor brings its major's Python set.
-
-    Raises:
-        UnknownName: For an argument of another form.
-    """
+    """What ``13.4``, ``python-13`` or ``base`` names, else UnknownName; a minor brings its major's Python set."""
     minors: set[Version] = set()
     majors: set[int] = set()
     for argument in arguments:
@@ -296,18 +292,13 @@ def names_of(arguments: Sequence[str]) -> list[str]:
 
 
 def make(index: Index, name: str, workspace: Workspace, *, partial: bool = False) -> ReleaseLock:
-    """A release as the index has it now, with what is known of the present lock's files where they are the same.
+    """A release (``cuda-13.4``, ``python-13`` or ``base``) as the index has it now.
 
-    That is their facts, and when they were uploaded: what was built of them has that time.
-
-    Args:
-        index: Asked for files and metadata.
-        name: ``cuda-13.4``, ``python-13`` or ``base``.
-        workspace: Holds the present lock, and the Pythons of the matrix.
-        partial: Take a CTK release of which the index lacks something.
+    What is known of the present lock's files stays where they are the same: their facts, and when they were uploaded,
+    as what was built of them has that time.
 
     Raises:
-        Incomplete: When the index lacks something and it is not to be taken.
+        Incomplete: When the index lacks something of a CTK release, unless a partial one is taken.
     """
     kind, _, number = name.partition("-")
     if kind == BASE:

@@ -78,11 +78,7 @@ class LockedVersion:
 
 
 def compare(index: Index, locks: Mapping[str, ReleaseLock], workspace: Workspace) -> list[LockedVersion]:
-    """Every release, locked or not, against the index; minors first, oldest first.
-
-    Raises:
-        NotPublished: The index lost a locked minor, or the projects of a Python set.
-    """
+    """Every release, locked or not, against the index; minors first, oldest first. NotPublished if one is gone."""
     return [*_minors(index, locks), *_projects(index, locks, workspace)]
 
 
@@ -149,13 +145,7 @@ class Completeness:
 def completeness(
     index: Index, locks: Mapping[str, ReleaseLock], unpublished: Sequence[Unpublished], minors: Collection[str] = ()
 ) -> list[Completeness]:
-    """How complete CTK releases are, oldest first.
-
-    Args:
-        index: Asked for files and metadata.
-        locks: The release locks.
-        unpublished: The written list.
-        minors: Which; by default the locked ones and those that are newer than the oldest of these.
+    """How complete CTK releases are, oldest first; by default the locked ones and those newer than the oldest of these.
 
     Raises:
         UnknownName: For a minor that the index does not have.
@@ -199,13 +189,7 @@ def _withdrawn(index: Index, lock: ReleaseLock) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class FileChange:
-    """One file as it is and as it would be.
-
-    Attributes:
-        path: The file.
-        old: Its text; None when there is no such file.
-        new: The text it would have.
-    """
+    """One file as it is (None when there is none) and as it would be."""
 
     path: Path
     old: str | None
@@ -240,12 +224,7 @@ def changes(folder: Path, lock: ReleaseLock) -> tuple[FileChange, FileChange]:
 
 
 def summary(old: ReleaseLock | None, new: ReleaseLock) -> Iterator[str]:
-    """What a new lock changes, in the few lines that a person reads first: versions, and the targets of wheels.
-
-    Args:
-        old: The lock in place; None when there is none that can be read.
-        new: What would replace it.
-    """
+    """What a new lock changes, in the few lines that a person reads first: versions, and the targets of wheels."""
     count = f"{len(new.components)} components, {len(new.artefacts)} artefacts"
     if old is None:
         yield f"{new.name} is new: {new.release}, {count}"
