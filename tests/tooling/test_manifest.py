@@ -65,11 +65,11 @@ def test_every_strange_line_is_shown_at_once() -> None:
     assert "an unknown extra:\n    Provides-Extra: quantum" in error.value.cause
 
 
-@pytest.mark.parametrize("line", ["nvidia-quantum==1.*; extra == 'all'", f"{NVRTC}~=13.4; extra == 'nvrtc'"])
-def test_nothing_is_written_of_such_a_release(run: Run, here: Workspace, index: FakeIndex, line: str) -> None:
+def test_nothing_is_written_of_such_a_release(run: Run, here: Workspace, index: FakeIndex) -> None:
+    line = f"{NVRTC}~=13.4; extra == 'nvrtc'"
     index.add_wheel("cuda-toolkit", "13.4.4", "py2.py3-none-any", requires=[*manifest_13(), line])
     with pytest.raises(LockError, match=r"cuda-toolkit 13\.4\.4"):
-        run("add", "13.4", "12.9", "--write")
+        run("add", "12.9", "13.4", "--write")
     assert snapshot(here) == {}
     shown = run("check")
     assert "cuda-13.4: cuda-toolkit 13.4.4: 1 problem" in shown
