@@ -21,9 +21,9 @@ from ctk.core.paths import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.lock import release_locks
 from ctk.plan.project import python_tags
+from ctk.verify.channels import pythons
 from ctk.verify.clients import NAMES
 from ctk.verify.oracle import REQUESTS
-from ctk.verify.universe import pythons
 
 HERE = Workspace(ROOT)
 LOCKS = release_locks(HERE)

@@ -16,7 +16,7 @@ from ctk.check.lint import CHECKS, lint, tree_of
 from ctk.check.lint.releases import SETTINGS
 from ctk.check.lint.tree import RecipeFile, SourceFile, YamlFile
 from ctk.core.paths import Workspace
-from ctk.feedstock.feedstock import feedstock
+from ctk.feedstock.export import feedstock
 from ctk.lock.lock import Artefact
 from ctk.plan.plan import Plan, Request, plan
 from ctk.plan.project import published_set, python_tags
@@ -24,7 +24,11 @@ from ctk.plan.recipes import Recipe, find_recipes, render
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = sorted(find_recipes(ROOT / "recipes"))
-EACH = pytest.mark.parametrize("name", NAMES)
+# One of each kind: for any machine, a Python package, a library, several outputs, Linux only. The sweep has all.
+USUAL = ("cuda-arch", "cuda-core", "cuda-cudart", "cuda-nvcc", "libcufile")
+EACH = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in USUAL else pytest.mark.sweep) for name in NAMES]
+)
 # What these feedstocks are: NVIDIA's binaries in the layout of conda packages. There is no source to build.
 WHEELS = "SourcesAreNoWheels"
 CHECKED = [c.name for c in CHECKS if c.subject in (SourceFile, RecipeFile, YamlFile)]

@@ -26,8 +26,7 @@ from ctk.core.paths import given_environment, workspace
 from ctk.core.report import Reporter, count, megabytes
 from ctk.env.environment import check as check_prefix
 from ctk.env.environment import check_is_there, command_in, create
-from ctk.env.packing.pack import Order, Packed, check, pack
-from ctk.env.packing.parts import size_in_bytes
+from ctk.env.pack import Packed, PackOrder, check, pack, size_in_bytes
 from ctk.solve.machine import Machine, machine
 
 Prefix = Annotated[Path, typer.Argument(help="Folder of the environment.")]
@@ -136,7 +135,7 @@ def pack_command(
     Example: ctk env pack cuda-core --driver 13.0 --arch 9.0 -o cuda-core.run --split 60M
     """
     where, report, on = workspace(), Reporter(), machine(platform, driver, arch)
-    order = Order(file.absolute(), size_in_bytes(split) if split is not None else None, force, compression)
+    order = PackOrder(file.absolute(), size_in_bytes(split) if split is not None else None, force, compression)
     check(order, on.subdir)
     asked = ask(specs, python, on, channels.installable(where, base, on.subdir))
     asked.show(report)
@@ -155,7 +154,7 @@ def _about(specs: list[str], on: Machine, asked: Solved) -> list[str]:
     ]
 
 
-def _show_packed(packed: Packed, order: Order, report: Reporter) -> None:
+def _show_packed(packed: Packed, order: PackOrder, report: Reporter) -> None:
     contents = packed.contents
     report.result(
         files=[{"file": str(path), "size": path.stat().st_size} for path in packed.files],
