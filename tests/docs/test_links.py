@@ -54,14 +54,6 @@ def test_a_link_to_the_outside_is_an_address_that_can_be_read() -> None:
             assert re.fullmatch(r"[\w.-]+\.\w+", address.netloc), link
 
 
-def test_every_module_has_its_place_in_the_internals() -> None:
-    text = (ROOT / "docs" / "internals.md").read_text()
-    there = {path.stem for path in (ROOT / "scripts" / "ctk").iterdir() if path.suffix == ".py" or path.is_dir()}
-    named = {match.rstrip("/").removesuffix(".py") for match in re.findall(r"`([\w/.]+)`", text)}
-    named |= {name.partition("/")[0] for name in named}
-    assert there - named - {"__init__", "__pycache__"} == set()
-
-
 def test_every_page_can_be_reached_from_the_readme() -> None:
     reached, waiting = set(), [README]
     while waiting:

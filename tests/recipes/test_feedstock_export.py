@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import rattler_build
 import typer
+from fake_index import FakeIndex, configure_pip, serve
 
 from conftest import NEWEST, ROOT, ctk
 from ctk.channel.channel import packages
@@ -21,9 +22,6 @@ from ctk.fetch.fetch import laid_out
 from ctk.lock.lock import release_locks
 from ctk.package.package import read_info
 from ctk.plan.recipes import platform_config
-
-sys.path.append(str(ROOT / "tests" / "tooling"))
-from fake_index import FakeIndex, configure_pip, serve
 
 PROGRAM = """
 import sys

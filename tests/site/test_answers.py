@@ -16,8 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "solver"))
-
 import grimp
 import pytest
 from rattler import MatchSpec
@@ -33,12 +31,10 @@ from ctk.site.answers import CODE, SelectorAnswer, Work, answer, answers, packed
 from ctk.site.questions import AlikeCatalogue, Axes, SelectorQuestion, axes, gpu_names, installed_by_name, pin_specs
 from ctk.site.selector import Selector, front_page, pixi_line, safe_json, shards
 from ctk.solve.catalogue import Catalogue
-from ctk.solve.explain import explain, toolkit_in_words
 from ctk.solve.machine import python_specs
 from ctk.solve.solve import Scenario
-from ctk.solve.unsolvable import find_cause
-from ctk.verify.facts import facts
-from ctk.verify.scenarios import matrix
+from ctk.solve.why import explain, find_reason, toolkit_in_words
+from ctk.verify.scenarios import facts, matrix
 
 pytest_plugins = ["site_fixtures"]
 
@@ -68,7 +64,7 @@ def plain(catalogue: Catalogue, scenario: Scenario) -> SelectorAnswer:
     """An answer from a catalogue that solves every question by itself."""
     pick = catalogue.pick(scenario)
     if pick is None:
-        cause = find_cause(scenario, catalogue)
+        cause = find_reason(scenario, catalogue)
         return SelectorAnswer((), "", "", cause.sentence, (cause.step,))
     words = toolkit_in_words(pick, catalogue)
     return SelectorAnswer((), pick.toolkit, pick.fit, words, tuple(explain(pick, catalogue)))

@@ -222,12 +222,6 @@ class NotReady(CtkError):
     exit_code = 30
 
 
-class RuleBroken(CtkError):
-    """An import of the tooling that its stations do not allow, or a module that has no station."""
-
-    exit_code = 32
-
-
 class Stopped(CtkError):
     """Somebody pressed Ctrl-C."""
 

@@ -30,10 +30,9 @@ from ctk.core.orphans import end_with, starting
 from ctk.core.platforms import NOARCH
 from ctk.site.questions import ALWAYS, AlikeCatalogue, Axes, SelectorQuestion, Unasked, pin_specs
 from ctk.solve.catalogue import ANY_DRIVER
-from ctk.solve.explain import explain, toolkit_in_words
 from ctk.solve.machine import python_specs
 from ctk.solve.solve import Scenario, channel_name
-from ctk.solve.unsolvable import find_cause
+from ctk.solve.why import explain, find_reason, toolkit_in_words
 
 CODE = ("solve", "site/answers", "site/questions")
 """The rooms and modules that decide what an answer says: when one of them changes, all is solved again."""
@@ -130,7 +129,7 @@ def answer(catalogue: AlikeCatalogue, scenario: Scenario) -> SelectorAnswer:
     """The answer to one request for one machine."""
     pick = catalogue.pick(scenario)
     if pick is None:
-        cause = find_cause(scenario, catalogue)
+        cause = find_reason(scenario, catalogue)
         return SelectorAnswer((), "", "", cause.sentence, (cause.step,))
     reasons = tuple(explain(pick, catalogue))
     return SelectorAnswer(_packages(pick.records), pick.toolkit, pick.fit, toolkit_in_words(pick, catalogue), reasons)

@@ -27,9 +27,8 @@ from ctk.lock.lock import ReleaseLock
 from ctk.solve.catalogue import ANY_DRIVER, Catalogue
 from ctk.solve.machine import python_specs
 from ctk.solve.solve import Pick, Scenario, reading, solve_records
-from ctk.verify.facts import facts
 from ctk.verify.oracle import version
-from ctk.verify.scenarios import Machine, matrix
+from ctk.verify.scenarios import Machine, facts, matrix
 
 ALWAYS = ("cuda-version", "python", "python_abi")
 """Packages that a pick may have besides the one that was asked for."""
