@@ -12,17 +12,17 @@ from typing import Annotated, Any
 import typer
 
 from ctk.cli import interrupt
-from ctk.cli.options import Platforms, Pythons
+from ctk.cli.options import Platforms
+from ctk.core.console import Reporter, count
 from ctk.core.errors import BadValue, UnknownName, VerifyFailed
 from ctk.core.paths import Workspace, checkout
-from ctk.core.report import Reporter, count
 from ctk.lock.lock import release_locks
 from ctk.plan.project import python_tags
 from ctk.verify import channels, clients, table
 from ctk.verify.answers import Solver
 from ctk.verify.facts import facts
 from ctk.verify.matrix import Tally, Wrong
-from ctk.verify.oracle import Cause, Loss, Question
+from ctk.verify.oracle import REQUESTS, Cause, Loss, Question
 from ctk.verify.rattler_solver import RattlerSolver
 from ctk.verify.scenarios import Matrix, command, matrix
 from ctk.verify.universe import pythons
@@ -75,7 +75,12 @@ class Size:
 
 def verify_command(
     solver: Annotated[
-        str, typer.Option("--solver", help=f"rattler, or a second one: {', '.join(clients.NAMES)}.")
+        str,
+        typer.Option(
+            "--solver",
+            help=f"rattler, or a second one: {', '.join(clients.NAMES)}.",
+            autocompletion=lambda: ["rattler", *clients.NAMES],
+        ),
     ] = "rattler",
     constraints: Annotated[
         Constraints,
@@ -87,9 +92,19 @@ def verify_command(
     ] = None,
     platforms: Platforms = None,
     requests: Annotated[
-        list[str] | None, typer.Option("--request", help="Package such as cuda-core; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--request", help="Package such as cuda-core; may be repeated.", autocompletion=lambda: list(REQUESTS)
+        ),
     ] = None,
-    python: Pythons = None,
+    python: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--python",
+            help="Such as 3.12 or 3.14t; may be repeated.",
+            autocompletion=lambda: list(map(_dotted, _tags(checkout(), None))),
+        ),
+    ] = None,
     whole: Annotated[bool, typer.Option("--all", help="Every combination: an hour or more.")] = False,
     sample: Annotated[int | None, typer.Option("--sample", help="So many of all combinations, by chance.")] = None,
     seed: Annotated[int, typer.Option("--seed", help="Which sample.")] = 0,
@@ -146,12 +161,16 @@ def _tags(where: Workspace, wanted: Sequence[str] | None) -> list[str]:
     tags = list(dict.fromkeys((*pythons(), *python_tags(where.build_config))))
     for python in wanted or ():
         if _tag(python) not in tags:
-            raise UnknownName.of("Python", python, [f"3.{tag.removeprefix('cp3')}" for tag in tags])
+            raise UnknownName.of("Python", python, map(_dotted, tags))
     return [tag for tag in tags if not wanted or tag in map(_tag, wanted)]
 
 
 def _tag(python: str) -> str:
     return f"cp{python.replace('.', '')}"
+
+
+def _dotted(tag: str) -> str:
+    return f"3.{tag.removeprefix('cp3')}"
 
 
 def _table(where: Workspace, report: Reporter, write: bool) -> None:
