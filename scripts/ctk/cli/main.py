@@ -129,7 +129,7 @@ def main() -> None:
         if interrupt.came():
             interrupt.wait_for_end()
         if isinstance(error, typer.TyperException):
-            _fail(_usage_error(error))
+            _fail(usage_error(error))
         if isinstance(error, CtkError):
             _fail(error)
         if isinstance(error, Exception):
@@ -175,7 +175,7 @@ def _fail(error: CtkError) -> NoReturn:
     sys.exit(error.exit_code)
 
 
-def _usage_error(error: typer.TyperException) -> CtkError:
+def usage_error(error: typer.TyperException) -> CtkError:
     """Typer's error about a command line that it cannot read, as one of ours."""
     context = getattr(error, "ctx", None)
     option = getattr(error, "option_name", "")

@@ -79,22 +79,15 @@ def build_command(
     addresses: list[str] = []
     for subdir in chosen:
         catalogue = catalogue_of(where, base, subdir, report, as_planned)
-        made[subdir] = axes(
-            catalogue,
-            release_locks(where).values(),
-            python_tags(where.build_config),
-            packages or (),
-            pythons or (),
-        )
+        locks, tags = release_locks(where).values(), python_tags(where.build_config)
+        made[subdir] = axes(catalogue, locks, tags, packages or (), pythons or ())
         work += plan_work(made[subdir], catalogue.channels, where.cache)
         addresses = addresses or _addresses(where, url, catalogue.channels)
     with report.task("questions", sum(piece.size for piece in work)) as task:
         found = [(piece.name, content) for piece, content in solved(work, jobs or os.cpu_count() or 1, task.advance)]
     selector = Selector(made, addresses, as_planned, base)
-    with report.task("pages", 1) as task:
-        every = [front_page(read, selector), *shards(sorted(found)), *pages.report_pages(read)]
-        files = pages.write(every, folder)
-        task.advance(1)
+    every = [front_page(read, selector), *shards(sorted(found)), *pages.report_pages(read)]
+    files = pages.write(every, folder)
     size = sum(len(page.content) for page in every)
     questions = sum(piece.size for piece in work)
     report.result(folder=str(folder), files=files, bytes=size, questions=questions, platforms=list(made))
