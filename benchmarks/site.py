@@ -12,7 +12,7 @@ import random
 import sys
 import time
 
-from ctk.cli.channels import catalogue as channels
+from ctk.cli.solve import catalogue as channels
 from ctk.core.paths import workspace
 from ctk.core.platforms import this_platform
 from ctk.core.report import Reporter

@@ -159,8 +159,8 @@ def test_an_interrupt_is_an_error_of_the_document(slow: World) -> None:
 
 @pytest.mark.parametrize("seconds", [0.02, 0.1, 0.2, 0.3])
 def test_an_interrupt_while_modules_are_imported_is_no_traceback(seconds: float) -> None:
-    """`ctk.cli.start`, where the installed program begins: as long as nothing can be said, nothing is."""
-    code = "from ctk.cli.start import main; print('begun', flush=True); main()"
+    """`ctk.cli.run`, where the installed program begins: as long as nothing can be said, nothing is."""
+    code = "from ctk.cli import run; print('begun', flush=True); run()"
     run = subprocess.Popen(
         [sys.executable, "-c", code, "verify", "--all"],
         stdout=subprocess.PIPE,
@@ -216,7 +216,7 @@ while True:
 def test_what_a_started_process_has_started_ends_as_well(tmp_path: Path) -> None:
     code = f"""
 import subprocess, sys, time
-from ctk import interrupt
+from ctk.cli import interrupt
 interrupt.install()
 inner = "import subprocess, sys, time; subprocess.Popen(['sleep', '600']); print('begun', flush=True); time.sleep(600)"
 child = subprocess.Popen([sys.executable, "-c", inner], stdout=subprocess.PIPE)
@@ -241,7 +241,7 @@ child.wait()
 def test_in_the_background_of_a_shell_interrupts_stay_switched_off() -> None:
     code = """
 import signal
-from ctk import interrupt
+from ctk.cli import interrupt
 interrupt.install()
 print(signal.getsignal(signal.SIGINT) is signal.SIG_IGN, signal.set_wakeup_fd(-1))
 """

@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 
 from conftest import ctk
 from ctk.channel import publish
-from ctk.cli.audit import audit_command
+from ctk.cli.checks import audit_command
 from ctk.core import notes
 from ctk.core.document import DEEPEST, ENTRIES, LARGEST, Document
 from ctk.core.errors import (

@@ -12,7 +12,7 @@ import pytest
 from small_channel import base, channel, write
 
 from conftest import NEWEST, ctk
-from ctk.cli.channels import catalogue
+from ctk.cli.solve import catalogue
 from ctk.core.errors import BadValue, UnknownName
 from ctk.core.paths import Workspace
 from ctk.core.platforms import this_platform

@@ -1,7 +1,7 @@
 """Every error the tooling raises on purpose: a cause, a next step and an exit code of its own.
 
 The command line prints ``error: <cause>`` and ``next: <step>``; a traceback only with ``--debug``.
-Problems that can be found together are collected and raised once (`Problems`).
+Problems of one file are collected and raised once (`problems`).
 """
 
 from __future__ import annotations
@@ -210,6 +210,12 @@ class LicenceChanged(CtkError):
     exit_code = 27
 
 
+class NotReproduced(CtkError):
+    """A package that does not come out as the same bytes when it is built again."""
+
+    exit_code = 28
+
+
 class ArtefactRefused(CtkError):
     """An artefact that is the locked one, and holds what no recipe may see: nothing of it is used."""
 
@@ -220,6 +226,12 @@ class NotReady(CtkError):
     """A machine or checkout that lacks what the main job needs, or an environment with which something is wrong."""
 
     exit_code = 30
+
+
+class LintFailed(CtkError):
+    """A recipe, a release lock or a variant file breaks a rule that blocks."""
+
+    exit_code = 31
 
 
 class Stopped(CtkError):
@@ -255,15 +267,3 @@ def printable(text: str) -> str:
 def without_credentials(text: str) -> str:
     """A text without the user and password that a URL in it may hold."""
     return re.sub(r"//[^/@\s]+@", "//***@", text)
-
-
-class NotReproduced(CtkError):
-    """A package that does not come out as the same bytes when it is built again."""
-
-    exit_code = 28
-
-
-class LintFailed(CtkError):
-    """A recipe, a release lock or a variant file breaks a rule that blocks."""
-
-    exit_code = 31
