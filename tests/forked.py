@@ -78,7 +78,7 @@ def _server() -> str:
 
 def serve(address: str) -> None:
     """Answers each connection with the exit code of the command that it names."""
-    from ctk.core.paths import workspace
+    from ctk.core.checkout import workspace
     from ctk.lock.lock import release_locks
 
     for module in pkgutil.walk_packages(ctk.cli.__path__, "ctk.cli."):

@@ -15,9 +15,9 @@ import rattler_build
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
 
 from ctk.check.framework import Check, Finding, Severity
+from ctk.core.checkout import Workspace
 from ctk.core.document import LARGEST, Document, PlainComposer
 from ctk.core.errors import CtkError
-from ctk.core.paths import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.lock import exclusions
 from ctk.lock.exclusions import Classes, Exclusions
