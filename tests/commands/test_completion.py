@@ -14,7 +14,7 @@ from conftest import NEWEST, ROOT, ctk
 from ctk.check.audit import CHECKS
 from ctk.check.lint import CHECKS as LINTS
 from ctk.cli.main import COMMANDS, app
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.lock import release_locks
 from ctk.plan.project import python_tags

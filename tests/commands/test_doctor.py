@@ -18,8 +18,8 @@ from ctk.check import doctor
 from ctk.check.doctor import Check, Seen, State, look
 from ctk.check.doctor.check import Where, ok
 from ctk.core import errors
+from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue
-from ctk.core.paths import Workspace
 
 See = Callable[..., tuple[int, dict[str, dict[str, str]]]]
 

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 from conftest import ROOT, ctk
 from ctk.cli.command_line import summary
 from ctk.cli.main import COMMANDS, app, usage_error
+from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue
-from ctk.core.paths import Workspace
 
 HERE = Workspace(ROOT)
 SHARED = ("--json", "--quiet", "-q", "--verbose", "-v", "--debug", "--help", "-h")

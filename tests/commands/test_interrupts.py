@@ -178,9 +178,9 @@ def test_a_main_thread_that_takes_no_notice_is_ended_and_its_temporary_files_go(
 import tempfile, threading
 from pathlib import Path
 from ctk.cli import interrupt
-from ctk.core import scratch
-from ctk.core.paths import Workspace
-scratch.use(Workspace(Path({str(tmp_path)!r})))
+from ctk.core.files import use_temporary_folder
+from ctk.core.checkout import Workspace
+use_temporary_folder(Workspace(Path({str(tmp_path)!r})))
 interrupt.install()
 open(tempfile.mkdtemp() + "/file", "w").close()
 print("begun", flush=True)

@@ -16,8 +16,8 @@ from rich.console import Console
 
 from conftest import ROOT, ctk
 from ctk.core import console
+from ctk.core.checkout import Workspace
 from ctk.core.console import Reporter, fitting
-from ctk.core.paths import Workspace
 
 ESCAPES = re.compile(r"\x1b\[[\d;?]*[a-zA-Z]")
 COLOUR = re.compile(r"\x1b\[[\d;]*(3|4|9|10)\d(?=[;m])")  # bold is none

@@ -11,7 +11,7 @@ import pytest
 
 from conftest import ROOT, ctk
 from ctk.core import errors
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 
 FULL = "error: standard output cannot be written: No space left on device\nnext: "
 CLOSED = "error: standard output cannot be written: Bad file descriptor\nnext: "

@@ -18,8 +18,8 @@ from doc_commands import Command, commands, parse_ctk
 from doc_pages import blocks
 
 from conftest import ROOT, ctk
+from ctk.core.checkout import Workspace
 from ctk.core.errors import CtkError
-from ctk.core.paths import Workspace
 
 pytest_plugins = ["docs_fixtures"]
 

@@ -9,7 +9,7 @@ from case_tree import Case, read, write
 
 from ctk.check.lint import CHECKS, lint, mended, tree_of
 from ctk.check.lint.check import Mending
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 
 FOLDER = Path(__file__).parent / "cases"
 CASES = [read(path) for path in sorted(FOLDER.glob("*/*")) if path.is_file()]

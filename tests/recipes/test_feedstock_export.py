@@ -13,7 +13,7 @@ import rattler_build
 
 from conftest import NEWEST, ROOT, ctk
 from ctk.channel.channel import packages
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 from ctk.fetch.fetch import laid_out
 from ctk.lock.lock import release_locks
 from ctk.package.package import read_info

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 from ctk.fetch.fetch import laid_out
 from ctk.lock.lock import Artefact, ReleaseLock, release_locks
 

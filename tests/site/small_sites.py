@@ -14,7 +14,7 @@ sys.path += [str(Path(__file__).resolve().parents[1] / folder) for folder in ("p
 from crafted_packages import Draft
 from tiny import lock
 
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 from ctk.lock.lock import Facts, ReleaseLock
 from ctk.lock.text import dump, variant_config
 from ctk.site import Site, read

@@ -12,7 +12,7 @@ from reading import Read
 from small_sites import MINORS, channel, checkout, drafts, small_site
 
 from ctk.check.audit import ScanCache, audit_packages
-from ctk.core.scratch import machine_paths
+from ctk.core.files import machine_paths
 from ctk.package.package import PathEntry
 from ctk.site import Page, Site, audit, benchmarks, packages, picks, read, releases
 from ctk.site.figures import Figure, load, path, record

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ctk.core.checkout import Workspace
 from ctk.core.errors import LockError
-from ctk.core.paths import Workspace
 from ctk.lock.lock import ReleaseLock, release_locks
 from ctk.verify import oracle
 from ctk.verify.facts import facts

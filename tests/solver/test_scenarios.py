@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from ctk.cli import solve
 from ctk.cli.main import app
+from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, UnknownName, Unsolvable
-from ctk.core.paths import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.lock import release_locks
 from ctk.plan.project import python_tags

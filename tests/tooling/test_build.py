@@ -13,8 +13,8 @@ import zstandard
 from tiny import tiny_checkout, tiny_plan
 
 from ctk.build import build
+from ctk.core.checkout import Workspace
 from ctk.core.errors import NotReady
-from ctk.core.paths import Workspace
 from ctk.fetch import fetch
 from ctk.index.index import Index
 

@@ -23,7 +23,7 @@ from ctk.channel.channel import packages
 from ctk.cli import build as build_commands
 from ctk.cli.main import app
 from ctk.core import errors
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
 
 pytestmark = pytest.mark.skipif(

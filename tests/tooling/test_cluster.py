@@ -21,8 +21,8 @@ from ctk.build import build, worker
 from ctk.build.cluster import Cluster
 from ctk.build.order import order, to_json
 from ctk.build.store import Store
+from ctk.core.checkout import Workspace
 from ctk.core.errors import ClusterFailed
-from ctk.core.paths import Workspace
 from ctk.fetch import fetch
 from ctk.index.index import Index
 

@@ -19,7 +19,7 @@ from ctk.check.doctor.check import State, Where, look
 from ctk.check.doctor.environment import ENVIRONMENT_CHECKS
 from ctk.check.doctor.installed import examined
 from ctk.core import errors
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 from ctk.lock.lock import release_locks
 
 LOCKS = release_locks(Workspace(ROOT))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 from ctk.site import figures
 
 

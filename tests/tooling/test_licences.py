@@ -15,8 +15,8 @@ from ctk_release import Run, cells, snapshot
 from fake_ctk import WHEELS_13, add_component, manifest_13
 from fake_index import LICENCE, FakeIndex, serve
 
+from ctk.core.checkout import Workspace
 from ctk.core.errors import LicenceChanged, LockError, MeasureFailed, OutOfDate, UnknownName
-from ctk.core.paths import Workspace
 from ctk.core.platforms import NOARCH
 from ctk.index.index import Index, IndexSettings, Retry
 from ctk.lock import licences

@@ -17,8 +17,8 @@ from ctk.build import provenance as origins
 from ctk.build import sbom
 from ctk.build.metadata import portable
 from ctk.build.provenance import Input, Provenance, provenance, recipe_commit, recipe_digest
+from ctk.core.checkout import Workspace
 from ctk.core.errors import AuditFailed, BuildFailed
-from ctk.core.paths import Workspace
 from ctk.lock.lock import release_locks
 from ctk.plan.recipes import Recipe
 

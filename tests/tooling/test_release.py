@@ -15,8 +15,8 @@ from fake_index import FakeIndex, Fault
 from typer.testing import CliRunner
 
 from ctk.cli.main import app
+from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, IndexUnavailable, NotPublished, OutOfDate, UnknownName
-from ctk.core.paths import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.index.index import IndexFile
 from ctk.lock import proposal, wheels

@@ -17,9 +17,8 @@ from ctk.build.cluster import Cluster
 from ctk.build.local import LocalPool
 from ctk.build.record import BuildReport, Built, Failure, build_key, cached
 from ctk.build.schedule import Executor, Ledger, run_all
-from ctk.core import scratch
-from ctk.core.disk import disk_errors
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
+from ctk.core.files import clear_build_folders, disk_errors
 from ctk.plan.dag import Build
 from ctk.plan.plan import Plan
 
@@ -86,7 +85,7 @@ def run(
             todo[build.id] = build
     if todo:
         with disk_errors(workspace.builds):
-            scratch.clear(workspace)
+            clear_build_folders(workspace)
             executor: Executor
             if cluster:
                 executor = cluster.executor(workspace, level)
@@ -95,7 +94,7 @@ def run(
             try:
                 run_all(todo, ledger, executor, progress)
             finally:
-                scratch.clear(workspace)
+                clear_build_folders(workspace)
     order = [b.id for b in plan.builds]
     return BuildReport(
         tuple(ledger.done[i] for i in order if i in ledger.done),

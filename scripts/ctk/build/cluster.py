@@ -22,9 +22,9 @@ from ctk.build.order import Order, contents, engine, order, to_json
 from ctk.build.record import Built, build_key, keep
 from ctk.build.runner import log_file
 from ctk.build.store import Store, missing_extra
-from ctk.core.disk import disk_errors
+from ctk.core.checkout import Workspace
 from ctk.core.errors import BuildFailed, ClusterFailed
-from ctk.core.paths import Workspace
+from ctk.core.files import disk_errors
 from ctk.core.retry import describe
 from ctk.plan.dag import Build
 

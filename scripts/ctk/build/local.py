@@ -9,8 +9,8 @@ from pathlib import Path
 
 from ctk.build.record import Built
 from ctk.build.runner import make
-from ctk.core.orphans import end_with, starting
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
+from ctk.core.process import end_with, starting
 from ctk.plan.dag import Build
 
 

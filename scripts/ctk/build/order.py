@@ -13,9 +13,9 @@ from pydantic import TypeAdapter
 
 from ctk.build.provenance import recipe_commit
 from ctk.build.record import build_key
-from ctk.core.digest import file_sha256
+from ctk.core.checkout import Workspace
 from ctk.core.errors import RecipeError
-from ctk.core.paths import Workspace
+from ctk.core.files import file_sha256
 from ctk.fetch.fetch import laid_out
 from ctk.plan.dag import Build
 from ctk.plan.recipes import Recipe

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from ctk.build.order import from_json, placed
 from ctk.build.runner import make
+from ctk.core.checkout import Workspace
 from ctk.core.errors import CtkError
-from ctk.core.orphans import end_with
-from ctk.core.paths import Workspace
+from ctk.core.process import end_with
 
 ORDER = "order.json"
 FAILURE = "failure.txt"

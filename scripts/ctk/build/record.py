@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ctk.build.provenance import recipe_commit, tools
-from ctk.core import notes
-from ctk.core.digest import holds
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
+from ctk.core.files import holds, listed_packages, read_json
 from ctk.plan.dag import Build
 
 
@@ -98,8 +97,8 @@ def cached(
     """
     key = build_key(build, level)
     home = workspace.builds / key
-    note = notes.read(home / "build.json")
-    sha256 = notes.packages(note)
+    note = read_json(home / "build.json")
+    sha256 = listed_packages(note)
     if not sha256 or not all(sha256.values()) or not isinstance(note.get("seconds"), int | float):
         return None
     for name, expected in sha256.items():

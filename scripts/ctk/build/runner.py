@@ -19,11 +19,9 @@ from ctk.build.archive import rewrite
 from ctk.build.metadata import BUILD_ROOT, portable
 from ctk.build.provenance import provenance
 from ctk.build.record import Built, build_key, keep
-from ctk.core import scratch
-from ctk.core.digest import file_sha256
-from ctk.core.disk import disk_errors, full_disk
+from ctk.core.checkout import Workspace
 from ctk.core.errors import BuildFailed, NotReady
-from ctk.core.paths import Workspace
+from ctk.core.files import disk_errors, file_sha256, full_disk, new_build_folder
 from ctk.plan.dag import Build
 from ctk.plan.recipes import render_variants
 from ctk.plan.rendered import rendered_outputs
@@ -53,7 +51,7 @@ def make(build: Build, workspace: Workspace, level: int, jobs: int) -> Built:
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     key = build_key(build, level)
     with disk_errors(workspace.builds):
-        folder = scratch.new_folder(workspace, key, sum(a.size for a in build.artefacts), jobs)
+        folder = new_build_folder(workspace, key, sum(a.size for a in build.artefacts), jobs)
         try:
             with disk_errors(folder):  # it may be elsewhere: in memory
                 packages = _run_rattler_build(build, workspace, folder)

@@ -25,10 +25,9 @@ from ctk.build.order import Engine, Order, contents, engine, from_json, placed, 
 from ctk.build.record import Built, build_key, cached, note
 from ctk.build.runner import log_file
 from ctk.build.store import Store
-from ctk.core import scratch
-from ctk.core.disk import disk_errors
+from ctk.core.checkout import Workspace
 from ctk.core.errors import CtkError
-from ctk.core.paths import Workspace
+from ctk.core.files import clear_build_folders, disk_errors, hold_folder
 from ctk.plan.dag import Build
 
 TRIES = 2
@@ -98,7 +97,7 @@ def _fill(order: Order) -> Answer:
         with disk_errors(root):
             answer = _build(order, workspace, store)
     finally:
-        scratch.clear(workspace)
+        clear_build_folders(workspace)
         shutil.rmtree(root, ignore_errors=True)
     if answer is None:  # its process was killed, as a worker can be
         return _fill(order)
@@ -175,6 +174,6 @@ def _home() -> Path:
 def _new_home() -> Path:
     def clear(folder: Path) -> None:
         for root in folder.glob("*"):
-            scratch.clear(Workspace(root))
+            clear_build_folders(Workspace(root))
 
-    return scratch.hold(Path(tempfile.gettempdir()) / f"ctk-workers-{os.getuid()}", clear)
+    return hold_folder(Path(tempfile.gettempdir()) / f"ctk-workers-{os.getuid()}", clear)

@@ -21,12 +21,11 @@ from ctk.channel import channel as channels
 from ctk.cli import options
 from ctk.cli.options import AllComponents, AllReleases, Base, Jobs, Platforms, Pythons, Recipes, Releases, base_channel
 from ctk.core import console
+from ctk.core.checkout import Workspace, checkout, settings, workspace
 from ctk.core.console import Reporter, count, megabytes
 from ctk.core.errors import BadValue, NotReproduced, UnknownName
-from ctk.core.paths import Workspace, checkout, workspace
+from ctk.core.files import exclusive
 from ctk.core.platforms import PLATFORMS
-from ctk.core.runlock import exclusive
-from ctk.core.settings import settings
 from ctk.fetch.fetch import stored
 from ctk.plan.plan import Plan, Request, plan
 from ctk.plan.project import published_set, python_tags, small

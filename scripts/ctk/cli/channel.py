@@ -23,10 +23,10 @@ from ctk.check.channel import CheckReport, check_channel
 from ctk.check.channel.attestations import Policy
 from ctk.check.channel.remote import mirrored
 from ctk.cli.options import Jobs
+from ctk.core.checkout import workspace
 from ctk.core.console import Reporter, count, megabytes
 from ctk.core.errors import BadValue, ChannelBroken, NameReused, UnknownName, without_credentials
-from ctk.core.paths import workspace
-from ctk.core.runlock import exclusive, publishing
+from ctk.core.files import exclusive, publishing
 
 Channel = Annotated[
     Path | None,

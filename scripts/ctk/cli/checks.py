@@ -25,11 +25,11 @@ from ctk.check.lint import LintReport, by_name, lint, mended, tree_of
 from ctk.check.lint.check import Mending, RecipeCheck
 from ctk.check.lint.tree import Tree
 from ctk.cli.options import Jobs
+from ctk.core.checkout import Workspace, checkout, workspace
 from ctk.core.console import Reporter, count
 from ctk.core.errors import AuditFailed, BadValue, LintFailed, UnknownName, printable
-from ctk.core.paths import Workspace, checkout, workspace
+from ctk.core.files import machine_paths
 from ctk.core.platforms import PLATFORMS
-from ctk.core.scratch import machine_paths
 from ctk.index.index import Index
 from ctk.index.inside import members
 from ctk.lock.lock import Artefact

@@ -11,9 +11,9 @@ from rich.text import Text
 
 from ctk.check.doctor import CHECKS, Check, Seen, State, look
 from ctk.check.doctor.check import Where
+from ctk.core.checkout import checkout
 from ctk.core.console import Reporter, count
 from ctk.core.errors import NotReady
-from ctk.core.paths import checkout
 
 _COLOURS = {State.OK: "green", State.MISSING: "yellow", State.PROBLEM: "bold red"}
 

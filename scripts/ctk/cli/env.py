@@ -19,10 +19,11 @@ from ctk.cli.command_line import VERBATIM
 from ctk.cli.doctor import as_json, table
 from ctk.cli.options import Base, Driver
 from ctk.cli.solve import Arch, Platform, Python, Solved, Specs, installable, solve_request
-from ctk.core import console, scratch
+from ctk.core import console
+from ctk.core.checkout import given_environment, workspace
 from ctk.core.console import Reporter, count, megabytes
 from ctk.core.errors import NotReady
-from ctk.core.paths import given_environment, workspace
+from ctk.core.files import release_folders
 from ctk.env.environment import check as check_prefix
 from ctk.env.environment import check_is_there, command_in, create
 from ctk.env.packing.pack import Order, Packed, check, pack
@@ -75,7 +76,7 @@ def run_command(
     if not console.mode().json:
         sys.stdout.flush()
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and what is ignored stays so
-        scratch.release_all()  # nothing of this process is left
+        release_folders()  # nothing of this process is left
         os.execvpe(words[0], words, environment)  # signals and the exit code are the command's
     code = subprocess.run(words, env=environment, stdout=sys.stderr, check=False).returncode
     code = code if code >= 0 else 128 - code  # as shells have it for a signal

@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 
 from ctk.cli.options import Releases, recipes
+from ctk.core.checkout import checkout, settings
 from ctk.core.console import Reporter, count
-from ctk.core.paths import checkout
-from ctk.core.settings import settings
 from ctk.feedstock.feedstock import feedstock, public_url, write
 from ctk.index.index import Index
 

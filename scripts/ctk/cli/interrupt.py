@@ -17,8 +17,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
-from ctk.core import console, scratch
+from ctk.core import console
 from ctk.core.errors import Stopped
+from ctk.core.files import release_folders
 
 GRACE = 0.5
 """Seconds in which a command inside of `heard` may print the results so far."""
@@ -88,7 +89,7 @@ def _watch(reader: int) -> None:
             _end_children()
         if _hearing:
             _settled.wait(GRACE)
-        for step in (scratch.release_all, say, lambda: print(f"\n{error.cause}", file=sys.stderr, flush=True)):
+        for step in (release_folders, say, lambda: print(f"\n{error.cause}", file=sys.stderr, flush=True)):
             with contextlib.suppress(Exception):
                 step()
     finally:

@@ -13,10 +13,10 @@ import typer
 
 from ctk.cli import interrupt
 from ctk.cli.command_line import SETTINGS, Group, Table
-from ctk.core import console, scratch
-from ctk.core.disk import disk_errors
+from ctk.core import console
+from ctk.core.checkout import remember_environment, workspace
 from ctk.core.errors import BadValue, CtkError, ReaderGone
-from ctk.core.paths import remember_environment, workspace
+from ctk.core.files import disk_errors, use_temporary_folder
 
 COMMANDS: Table = {
     "doctor": "doctor:doctor_command",
@@ -119,7 +119,7 @@ def main() -> None:
     _clean_environment()
     if "_CTK_COMPLETE" in os.environ:
         _complete()
-    scratch.use(workspace())
+    use_temporary_folder(workspace())
     try:
         interrupt.install()
         with disk_errors(workspace().root):

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ctk.core.paths import Workspace, workspace
+from ctk.core.checkout import Workspace, workspace
 from ctk.core.platforms import PLATFORMS
 
 

@@ -16,12 +16,11 @@ from rich.text import Text
 from ctk.cli import options
 from ctk.cli.options import Platforms
 from ctk.core import console
+from ctk.core.checkout import Workspace, checkout
 from ctk.core.console import Reporter
-from ctk.core.disk import disk_errors
 from ctk.core.errors import BadValue, Incompatible, NoSpace, OutOfDate, UnknownName, problems
-from ctk.core.paths import Workspace, checkout
+from ctk.core.files import disk_errors, exclusive
 from ctk.core.platforms import NOARCH, PLATFORMS
-from ctk.core.runlock import exclusive
 from ctk.diff import sources
 from ctk.diff.breaks import breaks
 from ctk.diff.cache import surfaces, unread

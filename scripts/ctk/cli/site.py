@@ -12,9 +12,9 @@ from ctk import site as pages
 from ctk.cli import options
 from ctk.cli.options import Base, Jobs, Platforms, Pythons
 from ctk.cli.solve import catalogue as catalogue_of
+from ctk.core.checkout import Workspace, workspace
 from ctk.core.console import Reporter, count, megabytes
 from ctk.core.errors import UnknownName, Unsolvable
-from ctk.core.paths import Workspace, workspace
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.lock.lock import release_locks
 from ctk.plan.project import python_tags

@@ -13,11 +13,10 @@ import typer
 from ctk.cli import options
 from ctk.cli.options import Base, Driver, base_channel
 from ctk.core import console
+from ctk.core.checkout import Workspace, settings, workspace
 from ctk.core.console import Reporter, count, megabytes
 from ctk.core.errors import CtkError, Unsolvable
-from ctk.core.paths import Workspace, workspace
 from ctk.core.platforms import PLATFORMS, this_platform
-from ctk.core.settings import settings
 from ctk.env import prove
 from ctk.plan.recipes import find_recipes, maker_of
 from ctk.plan.repodata import write

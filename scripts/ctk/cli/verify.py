@@ -12,9 +12,9 @@ import typer
 
 from ctk.cli import interrupt
 from ctk.cli.options import Platforms
+from ctk.core.checkout import Workspace, checkout
 from ctk.core.console import Reporter, count
 from ctk.core.errors import BadValue, UnknownName, VerifyFailed
-from ctk.core.paths import Workspace, checkout
 from ctk.lock.lock import release_locks
 from ctk.plan.project import python_tags
 from ctk.verify import channels, clients, table

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ctk.core.checkout import Workspace
 from ctk.core.errors import OutOfDate
-from ctk.core.paths import Workspace
 
 Render = Callable[[str], str]
 """The Markdown of a table in one of its forms."""

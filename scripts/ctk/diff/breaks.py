@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from ctk.core.report import count
+from ctk.core.console import count
 from ctk.diff.compare import ComponentChange, Difference
 from ctk.diff.libraries import LibraryChange
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import zstandard
 from pydantic import TypeAdapter, ValidationError
 
-from ctk.core.disk import disk_errors
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
+from ctk.core.files import disk_errors
 from ctk.diff.surface import Surface, read_surface
 from ctk.fetch.fetch import Progress, borrowed
 from ctk.index.index import Index

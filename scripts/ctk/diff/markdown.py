@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from ctk.core.report import count
+from ctk.core.console import count
 from ctk.diff import words
 from ctk.diff.breaks import Break, place
 from ctk.diff.compare import ComponentChange, Difference

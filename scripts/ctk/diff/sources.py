@@ -6,8 +6,8 @@ import subprocess
 from pathlib import Path
 
 from ctk.core import document
+from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, LockError, UnknownName, problems
-from ctk.core.paths import Workspace
 from ctk.lock import schema as lock_schema
 from ctk.lock.lock import ReleaseLock, find_release, load, release_locks
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ctk.core.report import Reporter
+from ctk.core.console import Reporter
 from ctk.diff import words
 from ctk.diff.breaks import Break
 from ctk.diff.compare import Difference

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ctk.core.report import count, megabytes
+from ctk.core.console import count, megabytes
 from ctk.diff.breaks import Break
 from ctk.diff.compare import ComponentChange, Difference
 from ctk.diff.libraries import LibraryChange

@@ -13,11 +13,10 @@ from typing import Any
 import rattler
 from rattler import Subdir
 
-from ctk.core import notes
-from ctk.core.coroutines import run
-from ctk.core.disk import disk_errors
 from ctk.core.errors import BadValue
+from ctk.core.files import disk_errors, read_json
 from ctk.core.platforms import this_platform
+from ctk.core.process import run
 from ctk.solve.solve import Pick
 
 RUNNER = Path(__file__).parent / "packing" / "run-in-environment"
@@ -95,7 +94,7 @@ def create(pick: Pick, prefix: Path, cache: Path, say: Callable[[str], None] = l
     """
     wanted = sorted(f"{r.file_name}#{r.sha256.hex() if r.sha256 else ''}" for r in pick.records)
     note = prefix / "conda-meta" / "ctk.json"
-    if notes.read(note) == wanted:
+    if read_json(note) == wanted:
         return Environment(prefix, pick, False)
     with disk_errors(prefix.parent):
         note.parent.mkdir(parents=True, exist_ok=True)  # first of all: what a run leaves half made can be told by it
@@ -176,7 +175,7 @@ def _installed(prefix: Path) -> list[dict[str, Any]]:
     """What a prefix says of its packages. Half a note, of a run that broke off, is removed: it is installed again."""
     found = []
     for file in (prefix / "conda-meta").glob("*-*.json"):
-        record = notes.read(file)
+        record = read_json(file)
         if isinstance(record, dict):
             found.append(record)
         else:

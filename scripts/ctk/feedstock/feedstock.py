@@ -16,8 +16,8 @@ from packaging.version import Version
 from ruamel.yaml import YAML
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString as Quoted
 
+from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, NoSpace, NotPublished, UnknownName, problems
-from ctk.core.paths import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.feedstock.recipe import SCRIPT, Locate, Offer, standalone, with_unpacking
 from ctk.index.index import IndexFile

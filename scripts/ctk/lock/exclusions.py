@@ -13,9 +13,9 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from ctk.core.checkout import Workspace
 from ctk.core.document import Document, problem_line, read
 from ctk.core.errors import LockError, problems
-from ctk.core.paths import Workspace
 from ctk.lock.components import CTK_COMPONENTS
 from ctk.lock.lock import ReleaseLock
 from ctk.lock.manifest import Pin

@@ -15,8 +15,8 @@ from typing import Protocol
 from packaging.version import Version
 
 from ctk.core import upload_time
+from ctk.core.checkout import Workspace
 from ctk.core.errors import LockError, UnknownName, problems
-from ctk.core.paths import Workspace
 
 SCHEMA = 2
 BASE = "base"

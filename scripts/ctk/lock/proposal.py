@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from ctk.core.disk import disk_errors
 from ctk.core.errors import LockError, problems
+from ctk.core.files import disk_errors
 from ctk.lock.lock import Component, ReleaseLock
 from ctk.lock.text import dump, variant_config
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from packaging.version import Version
 
+from ctk.core.checkout import Workspace
 from ctk.core.errors import LockError, NotPublished
-from ctk.core.paths import Workspace
 from ctk.index.index import Index
 from ctk.lock import manifest, projects
 from ctk.lock.components import MANIFEST

@@ -18,8 +18,8 @@ from pathlib import Path
 from rattler import Gateway, RepoDataRecord, Subdir, Version, VersionSpec
 from rattler.exceptions import InvalidVersionSpecError, SolverError
 
-from ctk.core.coroutines import run
 from ctk.core.platforms import NOARCH
+from ctk.core.process import run
 from ctk.solve.catalogue import Catalogue
 from ctk.solve.solve import Pick, Scenario, reading, solve_records
 from ctk.verify.oracle import version

@@ -17,9 +17,9 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from ctk.core.disk import disk_errors
-from ctk.core.paths import Workspace
-from ctk.core.report import count
+from ctk.core.checkout import Workspace
+from ctk.core.console import count
+from ctk.core.files import disk_errors
 
 RATIO = "ratio"
 """The unit of what is measured against something else in the same run."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from ctk.core.report import count
+from ctk.core.console import count
 from ctk.site.content import Site
 
 _HERE = Path(__file__).parent

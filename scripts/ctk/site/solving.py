@@ -15,10 +15,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from ctk.core.durable import replace_file
 from ctk.core.errors import SolverFailed
-from ctk.core.orphans import end_with, starting
+from ctk.core.files import replace_file
 from ctk.core.platforms import NOARCH
+from ctk.core.process import end_with, starting
 from ctk.site.alike import ALWAYS, AlikeCatalogue
 from ctk.site.answers import answers
 from ctk.site.axes import Axes

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ctk.core.checkout import Workspace
 from ctk.core.errors import without_credentials
-from ctk.core.paths import Workspace
 
 LIMIT = 10.0  # seconds for all checks together
 

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from ctk.check.doctor.check import Check, Seen, Where, missing, ok, problem
-from ctk.core.report import count
+from ctk.core.console import count
 
 _LEAST = 6e9  # bytes: the default channel, its base channel, the artefacts of both, and room to build in
 _PATIENCE = 4.0  # seconds for adding up the cache

@@ -14,7 +14,7 @@ from rattler.package.build_string import BuildString
 
 from ctk.check.doctor.check import Check, Seen, Where, first_line, missing, ok, problem
 from ctk.check.doctor.installed import Examined, Package, Wheel
-from ctk.core.report import count
+from ctk.core.console import count
 from ctk.solve.catalogue import listing, older
 
 _SHOWN = 4  # of many

@@ -15,7 +15,7 @@ from rattler import PackageRecord
 from rattler.package.build_string import BuildString
 
 from ctk.check.doctor.check import Where
-from ctk.core import notes
+from ctk.core.files import LARGEST, read_json
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.lock.lock import ReleaseLock, release_locks
 from ctk.solve.catalogue import older
@@ -157,7 +157,7 @@ def examined(where: Where, prefix: Path, driver: str | None = None, arch: str | 
     """
     found, unreadable = [], []
     for file in sorted((prefix / "conda-meta").glob("*-*.json")):
-        package = _package(notes.read(file)) if file.is_file() else None
+        package = _package(read_json(file)) if file.is_file() else None
         if package is None:
             unreadable.append(file.name)
         else:
@@ -218,6 +218,6 @@ def _text(file: Path) -> str:
         if not file.is_file():
             return ""
         with file.open(encoding="utf-8", newline="") as content:
-            return content.read(notes.LARGEST)
+            return content.read(LARGEST)
     except (OSError, ValueError):
         return ""

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from ctk.check.lint.published import Made, Revision, changes, checkout, packages, revision
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 from ctk.plan.recipes import Recipe
 
 

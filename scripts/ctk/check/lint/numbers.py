@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ctk.check.lint.check import TreeCheck
 from ctk.check.lint.finding import Problem
 from ctk.check.lint.published import Made
-from ctk.core.report import count
+from ctk.core.console import count
 
 if TYPE_CHECKING:
     from ctk.check.lint.tree import Tree

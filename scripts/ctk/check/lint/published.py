@@ -12,8 +12,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ctk.build.provenance import recipe_digest
+from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, CtkError
-from ctk.core.paths import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.lock import Artefact
 from ctk.plan.dag import Build

@@ -24,9 +24,9 @@ from ctk.check.lint.skips import SkipsAreNeeded, skipped
 from ctk.check.lint.source import YamlFile
 from ctk.check.lint.tree import Tree
 from ctk.check.verdict import Severity, Verdict
+from ctk.core.checkout import Workspace
+from ctk.core.console import count
 from ctk.core.errors import BadValue, UnknownName
-from ctk.core.paths import Workspace
-from ctk.core.report import count
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from ctk.check.lint.recipe import Home, RecipeFile
 from ctk.check.lint.scripts import ScriptFile
 from ctk.check.lint.source import SourceFile, YamlFile, listed, mapping, text_of
 from ctk.check.lint.variants import VariantFile
+from ctk.core.checkout import Workspace
 from ctk.core.errors import CtkError
-from ctk.core.paths import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.lock import exclusions
 from ctk.lock.exclusions import Classes

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ctk.core.console import count
 from ctk.core.errors import Unsolvable
-from ctk.core.report import count
 from ctk.solve.catalogue import Catalogue, listing
 from ctk.solve.solve import Pick, Scenario, solve
 from ctk.solve.unsolvable.machine import machine_cause

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, SolverFailed, SolverMissing
-from ctk.core.paths import Workspace
 from ctk.core.platforms import NOARCH
 from ctk.solve.solve import Scenario
 from ctk.verify.answers import Answer, Record
