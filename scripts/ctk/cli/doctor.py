@@ -33,8 +33,7 @@ def doctor_command(
     found = look(CHECKS, Where(checkout(), offline))
     problems = [(check, seen) for check, seen in found if check.needed and seen.state is State.PROBLEM]
     report.result(
-        ready=not problems,
-        checks=[{**as_json(check, seen), "needed": check.needed} for check, seen in found],
+        ready=not problems, checks=[{**as_json(check, seen), "needed": check.needed} for check, seen in found]
     )
     report.console.print(table(found))
     if problems:
