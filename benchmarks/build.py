@@ -21,13 +21,13 @@ from ctk import pipeline
 from ctk.build import build
 from ctk.channel import channel
 from ctk.core.checkout import Workspace, workspace
-from ctk.core.console import Reporter, megabytes
 from ctk.core.platforms import this_platform
+from ctk.core.console import Reporter, megabytes
 from ctk.fetch import fetch
 from ctk.index.index import Index
 from ctk.plan.plan import Plan, Request, plan
 from ctk.plan.project import published_set, python_tags
-from ctk.site.figures import RATIO, record
+from ctk.site.benchmarks import RATIO, record
 from ctk.solve.solve import Scenario, solve
 
 

@@ -18,9 +18,9 @@ from ctk.core.checkout import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.lock import release_locks
 from ctk.plan.project import python_tags
+from ctk.verify.channels import pythons
 from ctk.verify.clients import NAMES
 from ctk.verify.oracle import REQUESTS
-from ctk.verify.universe import pythons
 
 HERE = Workspace(ROOT)
 LOCKS = release_locks(HERE)
@@ -78,8 +78,8 @@ def offered(line: str) -> list[str]:
         ("ctk solve --base ", {"local", "conda-forge"}),
         ("ctk audit --check ", {check.id() for check in CHECKS}),
         ("ctk audit --skip ", {check.id() for check in CHECKS}),
-        ("ctk lint --check ", {check.id() for check in LINTS}),
-        ("ctk lint --explain ", {check.id() for check in LINTS}),
+        ("ctk lint --check ", {check.name for check in LINTS}),
+        ("ctk lint --explain ", {check.name for check in LINTS}),
         ("ctk audit --base ", set()),
         ("ctk lint --base ", set()),
     ],

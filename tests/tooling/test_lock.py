@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ctk.core import upload_time
@@ -103,7 +103,6 @@ def locks(draw: st.DrawFn) -> ReleaseLock:
     return ctk_lock(release, draw(st.none() | facts), *found)
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lock=locks())
 def test_every_lock_survives_dump_and_load(lock: ReleaseLock, tmp_path: Path) -> None:
     path = write(tmp_path, lock)

@@ -18,7 +18,7 @@ import rattler_build
 from pydantic import TypeAdapter, ValidationError
 from rattler import Gateway
 
-from ctk.build.build import Built
+from ctk.build.runner import Built
 from ctk.core.errors import Unsolvable
 from ctk.core.files import disk_errors, full_disk, read_json
 from ctk.core.platforms import NOARCH, this_platform

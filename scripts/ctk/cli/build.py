@@ -16,7 +16,7 @@ import typer
 from ctk import pipeline
 from ctk.build.cluster import Cluster
 from ctk.build.jobs import github_matrix, jobs
-from ctk.build.rebuild import Outcome, rebuild
+from ctk.build.rebuild import Rebuilt, rebuild
 from ctk.channel import channel as channels
 from ctk.cli import options
 from ctk.cli.options import AllComponents, AllReleases, Base, Jobs, Platforms, Pythons, Recipes, Releases, base_channel
@@ -301,5 +301,5 @@ def _run(chosen: list[Path], where: Workspace, jobs: int | None, report: Reporte
     report.line(f"{count(len(outcomes), 'package')} rebuilt, identical")
 
 
-def _line(outcome: Outcome) -> str:
+def _line(outcome: Rebuilt) -> str:
     return "" if outcome.identical else f"{outcome.package.name} differs"

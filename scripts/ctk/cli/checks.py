@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.padding import Padding
@@ -21,8 +21,8 @@ from ctk.check.audit.environment import FilesHaveOneOwner
 from ctk.check.audit.packages import PackageSet
 from ctk.check.audit.planned import planned_scans
 from ctk.check.audit.run import check_packages
-from ctk.check.lint import LintReport, by_name, lint, mended, tree_of
-from ctk.check.lint.check import Mending, RecipeCheck
+from ctk.check.framework import Check, chosen
+from ctk.check.lint import LintReport, fixed, lint, tree_of
 from ctk.check.lint.tree import Tree
 from ctk.cli.options import Jobs
 from ctk.core.checkout import Workspace, checkout, workspace
@@ -45,7 +45,7 @@ class LintFormat(StrEnum):
 
 
 def _lint_names() -> list[str]:
-    return [check.id() for check in lints.CHECKS]
+    return [check.name for check in lints.CHECKS]
 
 
 def _audit_names() -> list[str]:
@@ -74,7 +74,7 @@ def lint_command(
 ) -> None:
     """Hold recipes, release locks and variant files to the rules, before anything is built.
 
-    Errors block, hints advise; each names the fix. A recipe is spared of a check with extra: lint-skip:.
+    Errors block, hints advise; each names the fix.
 
     Example: ctk lint recipes/cuda-cudart --check EveryOutputIsTested
     """
@@ -112,31 +112,30 @@ def _show_lint(found: LintReport, format_: LintFormat, report: Reporter) -> None
 
 def _list_lints(report: Reporter) -> None:
     """A table has no room for this much text in a narrow terminal: a line for the name, then the help."""
-    checks = [{"check": k.id(), "kind": _kind(k), "help": k.help(), "fix": k.fix} for k in lints.CHECKS]
-    report.result(checks=checks)
-    for check in checks:
-        report.line(f"{check['check']} [{check['kind']}]", "bold")
-        report.console.print(Padding(Text(check["help"]), (0, 0, 0, 2)))
+    report.result(checks=[_as_json(check) for check in lints.CHECKS])
+    for check in lints.CHECKS:
+        report.line(f"{check.name} [{_kind(check)}]", "bold")
+        report.console.print(Padding(Text(check.help), (0, 0, 0, 2)))
 
 
 def _explain(name: str, report: Reporter) -> None:
-    (kind,) = by_name([name])
-    report.result(check=kind.id(), kind=_kind(kind), help=kind.help(), fix=kind.fix)
-    report.line(f"{kind.id()} [{_kind(kind)}]", "bold")
-    report.console.print(Text(kind.help()))
-    report.line(f"fix: {kind.fix}")
-    if issubclass(kind, RecipeCheck):
-        report.line(f"skip: extra: lint-skip: {{{kind.id()}: the reason}} in the recipe")
+    (check,) = chosen(lints.CHECKS, [name])
+    report.result(**_as_json(check))
+    report.line(f"{check.name} [{_kind(check)}]", "bold")
+    report.console.print(Text(check.help))
+    report.line(f"fix: {check.fix}")
 
 
-def _kind(kind: type[object]) -> str:
-    homes = getattr(kind, "homes", {})
-    worst = "hint" if homes and "error" not in homes.values() else getattr(kind, "severity", "error")
-    return f"{worst}, --fix mends it" if issubclass(kind, Mending) else str(worst)
+def _as_json(check: Check[Any]) -> dict[str, str]:
+    return {"check": check.name, "kind": _kind(check), "help": check.help, "fix": check.fix}
+
+
+def _kind(check: Check[Any]) -> str:
+    return f"{check.severity}, --fix mends it" if check.autofix else str(check.severity)
 
 
 def _fix(tree: Tree, checks: Sequence[str], paths: Sequence[Path], write: bool, report: Reporter) -> None:
-    found = mended(tree, checks, paths)
+    found = fixed(tree, checks, paths)
     report.result(mended=[{"file": file.name, "diff": file.diff(), "written": write} for file in found])
     for file in found:
         report.line(printable(file.diff()).removesuffix("\n"))

@@ -21,12 +21,11 @@ from ctk.env import prove
 from ctk.plan.recipes import find_recipes, maker_of
 from ctk.plan.repodata import write
 from ctk.solve.catalogue import Catalogue, Maker
-from ctk.solve.explain import choices, explain, native_instead, toolkit_in_words
+from ctk.solve.choices import choices, native_instead
 from ctk.solve.machine import Machine, machine, python_specs
 from ctk.solve.solve import Pick, Scenario, channel_name
-from ctk.solve.unsolvable import solve_or_say_why
-from ctk.verify.channels import planned
-from ctk.verify.universe import universe
+from ctk.solve.why import explain, solve_or_say_why, toolkit_in_words
+from ctk.verify.channels import planned, universe
 
 Specs = Annotated[
     list[str],
@@ -103,12 +102,11 @@ def prove_command(base: Base = "local") -> None:
     where, report, on = workspace(), Reporter(), machine()
     channels = catalogue(where, base, on.subdir)
     rows = []
-    for answer in prove.picks(channels):
-        pick = answer.pick
+    for request, scenario, pick in prove.picks(channels):
         cells = ["unsolvable", *("" for _ in _PROVED)]
         if pick:
             cells = [f"{pick.toolkit} {pick.fit}".strip(), *map(pick.version, _PROVED)]
-        rows.append([" ".join(answer.request.specs), answer.driver or "none", answer.arch or "", *cells])
+        rows.append([" ".join(request.specs), scenario.driver or "none", scenario.arch or "", *cells])
     columns = ["request", "driver", "GPU", "toolkit", *_PROVED]
     report.table("what the solver picks", columns, rows)
     proofs: list[dict[str, Any]] = []

@@ -18,13 +18,9 @@ from ctk.core.errors import BadValue, UnknownName, VerifyFailed
 from ctk.lock.lock import release_locks
 from ctk.plan.project import python_tags
 from ctk.verify import channels, clients, table
-from ctk.verify.answers import Solver
-from ctk.verify.facts import facts
-from ctk.verify.matrix import Tally, Wrong
 from ctk.verify.oracle import REQUESTS, Cause, Loss
-from ctk.verify.rattler_solver import RattlerSolver
-from ctk.verify.scenarios import command, matrix
-from ctk.verify.universe import pythons
+from ctk.verify.run import Solver, Tally, Wrong
+from ctk.verify.scenarios import command, facts, matrix
 
 # How much of a solver's text is shown of a wrong answer: what is longer is the same said for every build.
 _SOLVER_LINES = 20
@@ -89,7 +85,7 @@ def verify_command(
         return
     if whole and sample is not None:
         raise BadValue("--all and --sample exclude each other", "give one of them")
-    by = _solver(solver, where)
+    by = clients.solver(solver, where)
     known = facts(release_locks(where).values())
     every = matrix(known, _tags(where, python), platforms or (), requests or (), any_python=not python)
     content = channels.built(channel) if channel else channels.planned(where, every.subdirs)
@@ -121,13 +117,9 @@ def verify_command(
         raise VerifyFailed(f"{tally.total.wrong} of {len(questions)} picks are wrong", step)
 
 
-def _solver(name: str, where: Workspace) -> Solver:
-    return RattlerSolver() if name == "rattler" else clients.solver(name, where)
-
-
 def _tags(where: Workspace, wanted: Sequence[str] | None) -> list[str]:
     """The Pythons of the matrix as tags: those of the channel, and others, which it must refuse."""
-    tags = list(dict.fromkeys((*pythons(), *python_tags(where.build_config))))
+    tags = list(dict.fromkeys((*channels.pythons(), *python_tags(where.build_config))))
     for python in wanted or ():
         if _tag(python) not in tags:
             raise UnknownName.of("Python", python, map(_dotted, tags))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Protocol
 
@@ -170,7 +171,7 @@ def load(path: Path) -> ReleaseLock:
     from ctk.lock import text as lock_text
 
     path = path.with_suffix(".lock")
-    lock, found = lock_schema.parse_lock(document.read(path), path.stem)
+    lock, found = _parsed(document.read(path), path.stem)
     found = [f"{path.name} {line}" for line in found]
     if lock is not None:
         pair = path.with_suffix(".yaml")
@@ -181,6 +182,14 @@ def load(path: Path) -> ReleaseLock:
     if found or lock is None:
         raise problems(LockError, path.stem, found, _STEP.format(path.stem.removeprefix("cuda-")))
     return lock
+
+
+@cache
+def _parsed(text: str, stem: str) -> tuple[ReleaseLock | None, list[str]]:
+    """A lock file is parsed once per process, which takes a tenth of a second."""
+    from ctk.lock import schema as lock_schema
+
+    return lock_schema.parse_lock(text, stem)
 
 
 def path_of(workspace: Workspace, name: str) -> Path:

@@ -34,7 +34,7 @@ class Recipe:
     Attributes:
         name: Name of the folder.
         folder: The folder.
-        commit: The last commit that touched it, where a checkout is not there to ask (`ctk.build.provenance`).
+        commit: The last commit that touched it, where a checkout is not there to ask (`ctk.build.sbom`).
     """
 
     name: str

@@ -23,8 +23,7 @@ from ctk.core.errors import RecipeError
 from ctk.lock.lock import Artefact
 from ctk.package.package import Index, PackageInfo
 from ctk.package.scan import PackageScan, ScannedFile
-from ctk.plan.dag import Build
-from ctk.plan.plan import Plan
+from ctk.plan.plan import Build, Plan
 from ctk.plan.rendered import Rendered
 
 # Stands for patchelf: in wheels a library is called by its SONAME, but for libNVVM of CUDA 12.
