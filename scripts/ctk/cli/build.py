@@ -149,20 +149,14 @@ def build_command(
     all_components: AllComponents = False,
     base: Base = "local",
     jobs: Jobs = None,
-    level: Annotated[
-        int, typer.Option("--level", min=1, max=22, help="zstd level: low is fast, 19 is for publishing.")
-    ] = 3,
-    channel: Annotated[
-        Path | None, typer.Option("--channel", help="Publish in this folder; output/channel by default.")
-    ] = None,
+    level: Annotated[int, typer.Option(min=1, max=22, help="zstd level: low is fast, 19 is for publishing.")] = 3,
+    channel: Annotated[Path | None, typer.Option(help="Publish in this folder; output/channel by default.")] = None,
     dask: Annotated[
-        str | None,
-        typer.Option("--dask", metavar="ADDRESS", help="Build on a Dask cluster, such as tcp://scheduler:8786."),
+        str | None, typer.Option(metavar="ADDRESS", help="Build on a Dask cluster, such as tcp://scheduler:8786.")
     ] = None,
     store: Annotated[
         str | None,
         typer.Option(
-            "--store",
             metavar="URL",
             envvar="CTK_STORE",
             help="Where artefacts and packages go through to the cluster: a folder or fsspec URL that all workers see; "
@@ -235,9 +229,9 @@ def rebuild_command(
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every package of the channel.")] = False,
     sample: Annotated[
-        int | None, typer.Option("--sample", min=1, help="This many packages of the channel, chosen at random.")
+        int | None, typer.Option(min=1, help="This many packages of the channel, chosen at random.")
     ] = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="Of --sample; it is printed.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of --sample; it is printed.")] = None,
     jobs: Jobs = None,
 ) -> None:
     """Make packages again from their own metadata, and compare byte by byte.

@@ -41,24 +41,18 @@ def check_command(
         str | None, typer.Argument(help="A folder or a URL; output/channel by default.", metavar="CHANNEL")
     ] = None,
     published: Annotated[
-        str | None,
-        typer.Option("--published", help="URL or folder: no name that is taken there may have other content here."),
+        str | None, typer.Option(help="URL or folder: no name that is taken there may have other content here.")
     ] = None,
-    url: Annotated[
-        str | None, typer.Option("--url", help="URL of the channel, for which its attestations must be.")
-    ] = None,
+    url: Annotated[str | None, typer.Option(help="URL of the channel, for which its attestations must be.")] = None,
     identity: Annotated[
-        str | None, typer.Option("--identity", help="Who must have signed the attestations, such as a workflow's URL.")
+        str | None, typer.Option(help="Who must have signed the attestations, such as a workflow's URL.")
     ] = None,
     issuer: Annotated[
-        str | None, typer.Option("--issuer", help="Who must have vouched for the signer, such as a CI service's URL.")
+        str | None, typer.Option(help="Who must have vouched for the signer, such as a CI service's URL.")
     ] = None,
     attested: Annotated[bool, typer.Option("--attested", help="Every package must have an attestation.")] = False,
     trusted_root: Annotated[
-        Path | None,
-        typer.Option(
-            "--trusted-root", help="Keys to trust; by default those of Sigstore's public instance.", exists=True
-        ),
+        Path | None, typer.Option(help="Keys to trust; by default those of Sigstore's public instance.", exists=True)
     ] = None,
     jobs: Jobs = None,
 ) -> None:
@@ -142,9 +136,7 @@ def history_command(channel: Channel = None) -> None:
 
 def rollback_command(
     channel: Channel = None,
-    to: Annotated[
-        int | None, typer.Option("--to", help="The state; by default the one before what readers see.")
-    ] = None,
+    to: Annotated[int | None, typer.Option(help="The state; by default the one before what readers see.")] = None,
 ) -> None:
     """Let readers see the index before, or another state that is kept.
 
@@ -186,18 +178,15 @@ def publish_command(
     folder: Annotated[
         Path | None, typer.Argument(help="A built channel; output/channel by default.", metavar="FOLDER")
     ] = None,
-    to: Annotated[
-        Path | None, typer.Option("--to", help="A folder that a web server hands out; made if need be.")
-    ] = None,
+    to: Annotated[Path | None, typer.Option(help="A folder that a web server hands out; made if need be.")] = None,
     server: Annotated[
-        str | None, typer.Option("--server", envvar="CTK_SERVER", help="URL of a server with prefix.dev's protocol.")
+        str | None, typer.Option(envvar="CTK_SERVER", help="URL of a server with prefix.dev's protocol.")
     ] = None,
     channel: Annotated[
-        str | None, typer.Option("--channel", envvar="CTK_CHANNEL", help="Name of the channel on the server.")
+        str | None, typer.Option(envvar="CTK_CHANNEL", help="Name of the channel on the server.")
     ] = None,
     url: Annotated[
-        str | None,
-        typer.Option("--url", envvar="CTK_CHANNEL_URL", help="URL of the channel; that of the server by default."),
+        str | None, typer.Option(envvar="CTK_CHANNEL_URL", help="URL of the channel; that of the server by default.")
     ] = None,
     new: Annotated[
         bool, typer.Option("--new", help="With --server: the channel has no index yet, so no name is taken in it.")
@@ -211,9 +200,9 @@ def publish_command(
             "--skip-taken", help="Leave out packages whose names have other content there, and publish the rest."
         ),
     ] = False,
-    keep: Annotated[int, typer.Option("--keep", min=2, help="With --to: states that can be returned to.")] = 10,
+    keep: Annotated[int, typer.Option(min=2, help="With --to: states that can be returned to.")] = 10,
     keep_days: Annotated[
-        int, typer.Option("--keep-days", min=0, help="With --to: days that a package stays after the last such state.")
+        int, typer.Option(min=0, help="With --to: days that a package stays after the last such state.")
     ] = 7,
     attest: Annotated[
         bool, typer.Option("--attest", help="With a signed attestation of the CI job that built the packages.")

@@ -59,18 +59,15 @@ def lint_command(
     ] = None,
     check: Annotated[
         list[str] | None,
-        typer.Option("--check", help="Run this check only (see --list); may be repeated.", autocompletion=_lint_names),
+        typer.Option(help="Run this check only (see --list); may be repeated.", autocompletion=_lint_names),
     ] = None,
     base: Annotated[
-        str | None,
-        typer.Option("--base", help="The git revision that was published: by default the newest tag published/*."),
+        str | None, typer.Option(help="The git revision that was published: by default the newest tag published/*.")
     ] = None,
     fix: Annotated[bool, typer.Option("--fix", help="Show as a diff what can be mended without a thought.")] = False,
     write: Annotated[bool, typer.Option("--write", help="With --fix: write it.")] = False,
     list_: Annotated[bool, typer.Option("--list", help="List the checks with their help and exit.")] = False,
-    explain: Annotated[
-        str | None, typer.Option("--explain", help="Explain one check and exit.", autocompletion=_lint_names)
-    ] = None,
+    explain: Annotated[str | None, typer.Option(help="Explain one check and exit.", autocompletion=_lint_names)] = None,
     format_: Annotated[
         LintFormat, typer.Option("--format", help="As lines, or as annotations of a GitHub workflow.")
     ] = LintFormat.text,
@@ -115,11 +112,10 @@ def _show_lint(found: LintReport, format_: LintFormat, report: Reporter) -> None
 
 def _list_lints(report: Reporter) -> None:
     """A table has no room for this much text in a narrow terminal: a line for the name, then the help."""
-    checks = [_as_json(check) for check in lints.CHECKS]
-    report.result(checks=checks)
-    for check in checks:
-        report.line(f"{check['check']} [{check['kind']}]", "bold")
-        report.console.print(Padding(Text(check["help"]), (0, 0, 0, 2)))
+    report.result(checks=[_as_json(check) for check in lints.CHECKS])
+    for check in lints.CHECKS:
+        report.line(f"{check.name} [{_kind(check)}]", "bold")
+        report.console.print(Padding(Text(check.help), (0, 0, 0, 2)))
 
 
 def _explain(name: str, report: Reporter) -> None:
@@ -156,20 +152,17 @@ def audit_command(
     ] = None,
     check: Annotated[
         list[str] | None,
-        typer.Option("--check", help="Run this check only (see --list); may be repeated.", autocompletion=_audit_names),
+        typer.Option(help="Run this check only (see --list); may be repeated.", autocompletion=_audit_names),
     ] = None,
     skip: Annotated[
-        list[str] | None,
-        typer.Option("--skip", help="Leave this check out; may be repeated.", autocompletion=_audit_names),
+        list[str] | None, typer.Option(help="Leave this check out; may be repeated.", autocompletion=_audit_names)
     ] = None,
     base: Annotated[
-        list[Path] | None,
-        typer.Option("--base", help="Packages to depend on, not audited; the local base channel by default."),
+        list[Path] | None, typer.Option(help="Packages to depend on, not audited; the local base channel by default.")
     ] = None,
     jobs: Jobs = None,
     planned: Annotated[
-        bool,
-        typer.Option("--planned", help="Look for two packages with one file in all that the locks name, unbuilt."),
+        bool, typer.Option("--planned", help="Look for two packages with one file in all that the locks name, unbuilt.")
     ] = False,
     list_: Annotated[bool, typer.Option("--list", help="List the checks and exit.")] = False,
 ) -> None:

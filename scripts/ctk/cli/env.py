@@ -34,7 +34,7 @@ Prefix = Annotated[Path, typer.Argument(help="Folder of the environment.")]
 
 def create_command(
     specs: Specs,
-    prefix: Annotated[Path, typer.Option("--prefix", help="Folder of the environment.")],
+    prefix: Annotated[Path, typer.Option(help="Folder of the environment.")],
     driver: Driver = None,
     arch: Arch = None,
     python: Python = None,
@@ -115,7 +115,7 @@ def pack_command(
     specs: Specs,
     file: Annotated[Path, typer.Option("--output", "-o", help="File to write; others have its name and an ending.")],
     split: Annotated[
-        str | None, typer.Option("--split", help="Put the data beside it, in parts of at most this size, such as 60M.")
+        str | None, typer.Option(help="Put the data beside it, in parts of at most this size, such as 60M.")
     ] = None,
     compression: Annotated[
         str, typer.Option("--compress", help="gzip, which every machine has, or xz, which is smaller and slower.")

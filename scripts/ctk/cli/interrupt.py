@@ -89,7 +89,8 @@ def _watch(reader: int) -> None:
             _end_children()
         if _hearing:
             _settled.wait(GRACE)
-        for step in (release_folders, say, lambda: print(f"\n{error.cause}", file=sys.stderr, flush=True)):
+        # Folders last: the main thread still works, and may make them anew.
+        for step in (say, lambda: print(f"\n{error.cause}", file=sys.stderr, flush=True), release_folders):
             with contextlib.suppress(Exception):
                 step()
     finally:

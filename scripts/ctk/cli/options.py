@@ -59,8 +59,7 @@ Platforms = Annotated[
     ),
 ]
 Pythons = Annotated[
-    list[str] | None,
-    typer.Option("--python", help="Such as 3.12 or 3.14t; may be repeated.", autocompletion=pythons),
+    list[str] | None, typer.Option("--python", help="Such as 3.12 or 3.14t; may be repeated.", autocompletion=pythons)
 ]
 AllReleases = Annotated[
     bool, typer.Option("--all-releases", help="Every locked release; without it and --release, the default ones.")

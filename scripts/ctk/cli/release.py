@@ -54,8 +54,7 @@ def _components() -> list[str]:
 
 def add_command(
     releases: Annotated[
-        list[str] | None,
-        _names("CTK minors like 13.4, or python-13, or base.", lambda: [*options.locked(), "base"]),
+        list[str] | None, _names("CTK minors like 13.4, or python-13, or base.", lambda: [*options.locked(), "base"])
     ] = None,
     newer: Annotated[
         bool, typer.Option("--newer", help="Whatever the index has newer and whole, instead of naming releases.")
@@ -180,8 +179,7 @@ def _measure(lock: ReleaseLock, known: dict[str, str | None], here: Workspace, r
 
 def check_command(
     releases: Annotated[
-        list[str] | None,
-        _names("CTK minors like 13.4; by default the locked and the newer ones.", options.locked),
+        list[str] | None, _names("CTK minors like 13.4; by default the locked and the newer ones.", options.locked)
     ] = None,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Fail when the index has something newer.")] = False,
     partial: Annotated[
@@ -324,8 +322,7 @@ def _lock_as_json(lock: ReleaseLock, classes: exclusions.Classes | None) -> dict
 
 def diff_command(
     old: Annotated[
-        str,
-        typer.Argument(help=f"The first release: {sources.FORMS}.", metavar="OLD", autocompletion=options.locked),
+        str, typer.Argument(help=f"The first release: {sources.FORMS}.", metavar="OLD", autocompletion=options.locked)
     ],
     new: Annotated[
         str | None,

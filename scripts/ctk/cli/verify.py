@@ -42,18 +42,15 @@ def verify_command(
     solver: Annotated[
         str,
         typer.Option(
-            "--solver",
             help=f"rattler, or a second one: {', '.join(clients.NAMES)}.",
             autocompletion=lambda: ["rattler", *clients.NAMES],
         ),
     ] = "rattler",
     constraints: Annotated[
-        Constraints,
-        typer.Option("--constraints", help="ignored: as clients do that ignore constraints on virtual packages."),
+        Constraints, typer.Option(help="ignored: as clients do that ignore constraints on virtual packages.")
     ] = Constraints.HONOURED,
     channel: Annotated[
-        Path | None,
-        typer.Option("--channel", help="A built channel; by default, what recipes and release locks would give."),
+        Path | None, typer.Option(help="A built channel; by default, what recipes and release locks would give.")
     ] = None,
     platforms: Platforms = None,
     requests: Annotated[
@@ -65,15 +62,14 @@ def verify_command(
     python: Annotated[
         list[str] | None,
         typer.Option(
-            "--python",
             help="Such as 3.12 or 3.14t; may be repeated.",
             autocompletion=lambda: list(map(_dotted, _tags(checkout(), None))),
         ),
     ] = None,
     whole: Annotated[bool, typer.Option("--all", help="Every combination: an hour or more.")] = False,
-    sample: Annotated[int | None, typer.Option("--sample", help="So many of all combinations, by chance.")] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Which sample.")] = 0,
-    show: Annotated[int, typer.Option("--show", min=0, help="How many wrong picks to print whole.")] = 3,
+    sample: Annotated[int | None, typer.Option(help="So many of all combinations, by chance.")] = None,
+    seed: Annotated[int, typer.Option(help="Which sample.")] = 0,
+    show: Annotated[int, typer.Option(min=0, help="How many wrong picks to print whole.")] = 3,
     write_table: Annotated[bool, typer.Option("--write-table", help="Only write the table of the docs anew.")] = False,
     check_table: Annotated[bool, typer.Option("--check-table", help="Only check that table.")] = False,
 ) -> None:

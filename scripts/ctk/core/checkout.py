@@ -14,68 +14,42 @@ from ctk.core.errors import BadValue, problems
 from ctk.core.platforms import PLATFORMS
 
 
+class Below:
+    """A folder of a `Workspace`."""
+
+    def __init__(self, *parts: str) -> None:
+        self.parts = parts
+
+    def __get__(self, workspace: Workspace, owner: type) -> Path:
+        return workspace.root.joinpath(*self.parts)
+
+
 @dataclass(frozen=True)
 class Workspace:
-    """The folders of one checkout; everything that is made lies under two folders that git ignores.
+    """The folders of one checkout; git ignores the two below which everything is made.
 
     Attributes:
         root: The checkout.
+        cache: Everything that can be made again: artefacts, builds, package caches.
+        store: Fetched files, named by their sha256.
+        artefacts: What recipes read: ``<component>/<version>/<target>.zip``, hard links into the store.
+        builds: Finished builds, one folder for each content key.
+        output: What users of the checkout look at: channels and environments.
     """
 
     root: Path
-
-    @property
-    def recipes(self) -> Path:
-        return self.root / "recipes"
-
-    @property
-    def base_recipes(self) -> Path:
-        return self.root / "base"
-
-    @property
-    def variants(self) -> Path:
-        return self.root / "variants"
-
-    @property
-    def build_config(self) -> Path:
-        return self.root / "conda_build_config.yaml"
-
-    @property
-    def cache(self) -> Path:
-        """Everything that can be made again: artefacts, builds, package caches."""
-        return self.root / ".cache"
-
-    @property
-    def store(self) -> Path:
-        """Fetched files, named by their sha256."""
-        return self.cache / "sha256"
-
-    @property
-    def artefacts(self) -> Path:
-        """What recipes read: ``<component>/<version>/<target>.zip``, hard links into the store."""
-        return self.cache / "artefacts"
-
-    @property
-    def builds(self) -> Path:
-        """Finished builds, one folder for each content key."""
-        return self.cache / "builds"
-
-    @property
-    def output(self) -> Path:
-        """What users of the checkout look at: channels and environments."""
-        return self.root / "output"
-
-    @property
-    def channel(self) -> Path:
-        return self.output / "channel"
-
-    @property
-    def base_channel(self) -> Path:
-        return self.output / "base"
-
-    @property
-    def environments(self) -> Path:
-        return self.output / "envs"
+    recipes = Below("recipes")
+    base_recipes = Below("base")
+    variants = Below("variants")
+    build_config = Below("conda_build_config.yaml")
+    cache = Below(".cache")
+    store = Below(".cache", "sha256")
+    artefacts = Below(".cache", "artefacts")
+    builds = Below(".cache", "builds")
+    output = Below("output")
+    channel = Below("output", "channel")
+    base_channel = Below("output", "base")
+    environments = Below("output", "envs")
 
 
 _given: dict[str, str] = {}

@@ -420,7 +420,8 @@ def release_folder(folder: Path) -> None:
     moved = folder.with_suffix(".done")
     with suppress(OSError):
         folder.rename(moved)  # a thread that still writes into it does not fill it again
-    shutil.rmtree(moved, ignore_errors=True)
+    for place in (moved, folder):  # unless the thread makes the folder anew
+        shutil.rmtree(place, ignore_errors=True)
     Path(lock.lock_file).unlink(missing_ok=True)
     lock.release()
     with suppress(OSError):
