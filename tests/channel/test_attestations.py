@@ -67,7 +67,7 @@ def folder(tmp_path: Path, attester: Sigstore) -> Folder:
 def found(folder: Folder, policy: Policy) -> list[str]:
     """What is wrong with the attestations."""
     report = check_channel(folder.path, policy=policy)
-    return [f"{p.package}: {p.what}" for p in report.problems if p.check == "attestation"]
+    return [f"{p.where}: {p.message}" for p in report.findings if p.check == "attestation"]
 
 
 def sidecar(folder: Folder) -> list[Bundle]:
@@ -112,7 +112,7 @@ def test_a_package_gets_an_attestation_beside_it_that_is_named_by_the_index_and_
         "predicate": {"targetChannel": URL},
     }
     report = check_channel(folder.path, policy=policy)
-    assert [p for p in report.problems if p.check != "sbom"] == []
+    assert [p for p in report.findings if p.check != "sbom"] == []
     assert dict(report.attestations) == {f"{WORKFLOW} (issuer {ISSUER}), for {URL}": 1}
 
 

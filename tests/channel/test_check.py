@@ -18,10 +18,9 @@ from small_channels import Draft, build, digit, serve, sound
 from typer.testing import Result
 
 from ctk.build import sbom
-from ctk.channel.cleaning import HISTORY
-from ctk.channel.folder import Folder
-from ctk.channel.names import on_server
-from ctk.check.channel import Problem, check_channel
+from ctk.channel.folder import HISTORY, Folder
+from ctk.channel.server import on_server
+from ctk.check.channel import check_channel
 from ctk.core.errors import ChannelBroken, NameReused, PublishFailed, UnknownName
 
 pytest_plugins = ["channel_fixtures"]
@@ -45,11 +44,11 @@ def www(original: Path, tmp_path: Path) -> Path:
 
 
 def found(channel: Path) -> set[tuple[str, str, str]]:
-    return {(p.package, p.check, p.what) for p in check_channel(channel).problems}
+    return {(p.where, p.check, p.message) for p in check_channel(channel).findings}
 
 
 def kinds(channel: Path) -> list[tuple[str, str]]:
-    return [(p.package, p.check) for p in check_channel(channel).problems]
+    return [(p.where, p.check) for p in check_channel(channel).findings]
 
 
 def edit(www: Path, name: str, change: Callable[[dict[str, Any]], object], file: str = "repodata.json") -> None:
@@ -80,14 +79,14 @@ def replace_package(www: Path, draft: Draft) -> None:
 
 def test_a_sound_channel_has_no_problem(original: Path) -> None:
     report = check_channel(original, jobs=4)
-    assert report.problems == ()
-    assert (report.packages, report.sboms) == (2, 2)
+    assert report.findings == ()
+    assert (report.subjects, report.sboms) == (2, 2)
     assert report.size == sum(p.stat().st_size for p in original.glob("*/*.conda"))
 
 
 def test_a_built_channel_is_checked_as_well(tmp_path: Path) -> None:
     build(tmp_path / "channel", sound(digit(1)))
-    assert check_channel(tmp_path / "channel").problems == ()
+    assert check_channel(tmp_path / "channel").findings == ()
 
 
 def test_what_left_the_index_of_a_published_folder_is_no_orphan(www: Path, tmp_path: Path) -> None:
@@ -109,9 +108,9 @@ def test_a_run_that_was_killed_is_said_until_the_next_one_ends(
         patch.setattr("ctk.channel.folder.save", dies)
         with pytest.raises(KeyboardInterrupt):
             folder.publish(channel)
-    said = [p for p in check_channel(www).problems if p.package.endswith("repodata.json")]
-    assert [p.package for p in said] == ["linux-64/repodata.json"]
-    assert said[0].what.endswith("publish again")
+    said = [p for p in check_channel(www).findings if p.where.endswith("repodata.json")]
+    assert [p.where for p in said] == ["linux-64/repodata.json"]
+    assert said[0].message.endswith("publish again")
     folder.publish(channel)
     assert found(www) == set()
 
@@ -156,8 +155,8 @@ def test_a_record_that_differs_from_the_package_is_named(www: Path, field: str, 
 )
 def test_a_time_of_publication_that_is_wrong_is_named(www: Path, time: object, what: str) -> None:
     edit(www, TWO, lambda index: index["packages.conda"][Path(TWO).name].update({"indexed_timestamp": time}))
-    assert [(p.package, p.check) for p in check_channel(www).problems] == [(TWO, "index")]
-    assert check_channel(www).problems[0].what.startswith(what)
+    assert [(p.where, p.check) for p in check_channel(www).findings] == [(TWO, "index")]
+    assert check_channel(www).findings[0].message.startswith(what)
 
 
 def test_a_package_that_was_published_before_it_was_made_is_named(www: Path) -> None:
@@ -365,7 +364,7 @@ def test_the_command_lists_every_problem_in_one_table(www: Path, run_ctk: Callab
     for text in (ONE, TWO, "it is not there", "repodata says depends"):
         assert text in bad.stdout
     report = json.loads(run_ctk("channel", "check", str(www), "--json").stdout)
-    assert [Problem(**p) for p in report["problems"]] == list(check_channel(www).problems)
+    assert report["problems"] == check_channel(www).as_json()["problems"]
 
 
 def test_a_name_that_is_published_with_other_content_is_found_beforehand(

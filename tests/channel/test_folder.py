@@ -18,8 +18,7 @@ from rattler import solve
 from rattler.exceptions import SolverError
 from small_channels import Draft, build, digit
 
-from ctk.channel.cleaning import HISTORY, TIMES, Keep
-from ctk.channel.folder import Folder, Published
+from ctk.channel.folder import HISTORY, TIMES, Folder, Keep, Published
 from ctk.channel.index_files import FILES, read_index, write_index
 from ctk.core.errors import Busy, NoSpace, PublishFailed
 from ctk.core.process import run

@@ -15,10 +15,9 @@ import pytest
 from small_channels import Draft, build, digit, serve
 
 from conftest import ROOT, ctk
-from ctk.channel.cleaning import HISTORY
-from ctk.channel.folder import Folder
+from ctk.channel.folder import HISTORY, Folder, clashes
 from ctk.channel.index_files import read_index
-from ctk.channel.names import clashes, on_server
+from ctk.channel.server import on_server
 from ctk.check.channel import check_channel
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, NameReused, PublishFailed
@@ -79,7 +78,7 @@ def test_packages_whose_names_are_taken_can_be_left_out(tmp_path: Path, exact: b
     assert {file: after.records["linux-64"][file] for file in before} == before
     # What left the index does not come back under its name with other content.
     assert after.records["noarch"].keys() == (set() if exact else {"digit3-1.0-h0_0.conda"})
-    assert check_channel(folder.path).problems and all(p.check == "sbom" for p in check_channel(folder.path).problems)
+    assert check_channel(folder.path).findings and all(p.check == "sbom" for p in check_channel(folder.path).findings)
 
 
 def test_a_higher_build_number_is_another_name(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -180,3 +180,43 @@ def put_in_place(old: ChannelIndex, new: ChannelIndex, channel: Path) -> None:
     for subdir in subdirs:
         if union.records.get(subdir) != new.records.get(subdir):
             write_index(new, channel, subdir, (COMPRESSED, REPODATA))
+
+
+def in_order(channel: Path) -> list[Path]:
+    """The packages of a channel folder, each after those it depends on; packages in a circle in order of their names.
+
+    Raises:
+        PublishFailed: The folder is no channel, or has no packages.
+    """
+    needs: dict[str, list[str]] = {}
+    providers: dict[str, list[str]] = {}
+    for subdir, records in read_index(channel).records.items():
+        for file, record in sorted(records.items()):
+            try:
+                name, depends = record["name"], [spec.split()[0] for spec in record["depends"]]
+                if "/" in file or not name.split():
+                    raise ValueError(file)
+            except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+                place = channel / subdir / REPODATA
+                raise PublishFailed(f"{place} is no index of a channel", "run `ctk build` first") from error
+            needs[f"{subdir}/{file}"] = depends
+            providers.setdefault(name, []).append(f"{subdir}/{file}")
+    if not needs:
+        raise PublishFailed(f"there is no channel with packages in {channel}", "run `ctk build` first")
+    return [channel / file for file in _dependencies_first(needs, providers)]
+
+
+def _dependencies_first(needs: Mapping[str, list[str]], providers: Mapping[str, list[str]]) -> Iterable[str]:
+    done: dict[str, None] = {}
+    entered: set[str] = set()
+    for start in sorted(needs):
+        stack = [start]
+        while stack:
+            file = stack[-1]
+            found = [] if file in entered else [f for name in needs[file] for f in providers.get(name, [])]
+            entered.add(file)
+            if fresh := [other for other in found if other not in entered]:
+                stack += reversed(fresh)
+            else:
+                done.setdefault(stack.pop())
+    return done
