@@ -13,15 +13,14 @@ from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ctk.build.sbom import (recipe_digest)
+from ctk.build.sbom import recipe_digest
 from ctk.check.framework import Finding, check
 from ctk.check.lint.tree import Tree
 from ctk.core.errors import BadValue, CtkError
 from ctk.core.paths import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.core.report import count
-from ctk.plan.plan import (Build)
-from ctk.plan.plan import Request, plan
+from ctk.plan.plan import Build, Request, plan
 from ctk.plan.project import published_set, python_tags
 from ctk.plan.recipes import Recipe, variant_values
 

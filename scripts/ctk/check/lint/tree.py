@@ -23,8 +23,7 @@ from ctk.lock import exclusions, schema
 from ctk.lock.exclusions import Classes, Exclusions
 from ctk.lock.lock import ReleaseLock, in_order
 from ctk.lock.text import dump, variant_config, variant_keys
-from ctk.plan.plan import (Build)
-from ctk.plan.plan import Request, Set, plan
+from ctk.plan.plan import Build, Request, Set, plan
 from ctk.plan.project import classified, python_tags
 from ctk.plan.recipes import Recipe, find_recipes
 
