@@ -14,8 +14,8 @@ from typing import Any
 from rattler import PackageRecord
 from rattler.package.build_string import BuildString
 
-from ctk.core import notes
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
+from ctk.core.files import LARGEST, read_json
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.lock.lock import ReleaseLock, release_locks
 from ctk.solve.catalogue import older
@@ -161,7 +161,7 @@ def examined(workspace: Workspace, prefix: Path, driver: str | None = None, arch
     """
     found, unreadable = [], []
     for file in sorted((prefix / "conda-meta").glob("*-*.json")):
-        package = _package(notes.read(file)) if file.is_file() else None
+        package = _package(read_json(file)) if file.is_file() else None
         if package is None:
             unreadable.append(file.name)
         else:
@@ -221,6 +221,6 @@ def _text(file: Path) -> str:
         if not file.is_file():
             return ""
         with file.open(encoding="utf-8", newline="") as content:
-            return content.read(notes.LARGEST)
+            return content.read(LARGEST)
     except (OSError, ValueError):
         return ""

@@ -16,10 +16,10 @@ from tempfile import TemporaryDirectory
 from ctk.build.sbom import recipe_digest
 from ctk.check.framework import Finding, check
 from ctk.check.lint.tree import Tree
+from ctk.core.checkout import Workspace
+from ctk.core.console import count
 from ctk.core.errors import BadValue, CtkError
-from ctk.core.paths import Workspace
 from ctk.core.platforms import PLATFORMS
-from ctk.core.report import count
 from ctk.plan.plan import Build, Request, plan
 from ctk.plan.project import published_set, python_tags
 from ctk.plan.recipes import Recipe, variant_values

@@ -15,14 +15,14 @@ import rattler_build
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
 
 from ctk.check.framework import Check, Finding, Severity
+from ctk.core.checkout import Workspace
 from ctk.core.document import LARGEST, Document, PlainComposer
 from ctk.core.errors import CtkError
-from ctk.core.paths import Workspace
 from ctk.core.platforms import PLATFORMS
-from ctk.lock import exclusions, schema
+from ctk.lock import exclusions
 from ctk.lock.exclusions import Classes, Exclusions
-from ctk.lock.lock import ReleaseLock, in_order
-from ctk.lock.text import dump, variant_config, variant_keys
+from ctk.lock.lock import ReleaseLock, in_order, parse_lock, variant_keys
+from ctk.lock.text import dump, variant_config
 from ctk.plan.plan import Build, Request, Set, plan
 from ctk.plan.project import classified, python_tags
 from ctk.plan.recipes import Recipe, find_recipes
@@ -326,7 +326,7 @@ class LockFile(YamlFile):
 
     def parse(self, text: str) -> None:
         super().parse(text)
-        self.lock, self.problems = schema.parse_lock(text, self.path.stem, self.document)
+        self.lock, self.problems = parse_lock(text, self.path.stem, self.document)
 
     @cached_property
     def canonical(self) -> str:
