@@ -106,5 +106,5 @@ def _runs(process: int) -> bool:
     except ProcessLookupError:
         return False
     except OSError:  # of another user
-        return True
+        pass
     return True
