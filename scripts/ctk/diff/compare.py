@@ -207,7 +207,7 @@ def compare(
 ) -> ReleaseDifference:
     """Compares two releases on some platforms; what is the same for all platforms counts for each.
 
-    Without the surfaces of every artefact of both, only the locks are compared. `only` names components; none means all.
+    Without the surfaces of every artefact of both, only the locks are compared. Without `only`, all components are.
     """
     groups = _groups(old, new, only)
     components = [_component(group, platform, old, new, surfaces) for platform in platforms for group in groups]

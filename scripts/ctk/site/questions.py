@@ -119,8 +119,8 @@ def axes(
 ) -> Axes:
     """The axes of a catalogue of this channel and its base, for its platform.
 
-    The facts of the locks say which drivers and GPUs exist; the wheel tags, oldest first, for which Pythons packages are
-    built. `packages` and `pythons`, where given, are the only ones.
+    The facts of the locks say which drivers and GPUs exist; the wheel tags, oldest first, are the Pythons that packages
+    are built for. `packages` and `pythons`, where given, are the only ones.
 
     Raises:
         UnknownName: A package or a Python that the channels do not have.
