@@ -22,8 +22,8 @@ from targets import a_lock
 from conftest import ROOT
 from ctk.core.document import Document
 from ctk.core.platforms import this_platform
-from ctk.lock.schema import disagreements, parse_lock
-from ctk.lock.text import dump, variant_keys
+from ctk.lock.lock import disagreements, parse_lock, variant_keys
+from ctk.lock.text import dump
 from ctk.package.package import members
 from ctk.plan.recipes import platform_config
 

@@ -16,8 +16,8 @@ from fake_index import FakeIndex, configure_pip, serve
 from conftest import NEWEST, ROOT, ctk
 from ctk.channel.channel import packages
 from ctk.cli.main import app
+from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, NotPublished, UnknownName
-from ctk.core.paths import Workspace
 from ctk.fetch.fetch import laid_out
 from ctk.lock.lock import release_locks
 from ctk.package.package import read_info

@@ -15,7 +15,7 @@ from conda_build import selector
 from ctk.check.lint import CHECKS, lint, tree_of
 from ctk.check.lint.releases import SETTINGS
 from ctk.check.lint.tree import RecipeFile, SourceFile, YamlFile
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 from ctk.feedstock.export import feedstock
 from ctk.lock.lock import Artefact
 from ctk.plan.plan import Plan, Request, plan

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from reading import Read
 
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 from ctk.site import Site, benchmarks
 from ctk.site.benchmarks import Figure
 

@@ -14,7 +14,7 @@ from reading import Read
 from small_sites import channel, checkout, drafts, small_site
 
 from ctk.check.audit import ScanCache, audit_packages
-from ctk.core.scratch import machine_paths
+from ctk.core.files import machine_paths
 from ctk.package.package import PathEntry
 from ctk.site import Page, Site, audit, packages, picks, read, releases
 from ctk.site.packages import Rectangle, folders, squarify
