@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-sys.path += [str(Path(__file__).resolve().parents[1] / folder) for folder in ("packages", "tooling")]
-
 from crafted_packages import Draft
 
 from ctk.build import sbom

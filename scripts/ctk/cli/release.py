@@ -21,8 +21,8 @@ from ctk.index.index import Index
 from ctk.index.pip_config import pip_settings
 from ctk.lock import facts, licences
 from ctk.lock.lock import Artefact, Facts, ReleaseLock, find_release, path_of, release_locks
-from ctk.lock.proposal import Change, changes, summary, write
-from ctk.release import freshness, release
+from ctk.release import release, review
+from ctk.release.review import FileChange, changes, summary, write
 
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 Write = Annotated[bool, typer.Option("--write", help="Write the files; without it only the difference is shown.")]
@@ -77,8 +77,8 @@ def add_command(
 def _newer(index: Index, here: Workspace, reporter: Reporter) -> list[str]:
     """What `ctk release check` calls newer, without the CTK releases of which something is missing yet."""
     locks = release_locks(here)
-    found = sorted({r.release.removeprefix("cuda-") for r in freshness.compare(index, locks, here) if r.is_newer})
-    for state in freshness.states(index, locks, (), [name for name in found if not name.startswith("python-")]):
+    found = sorted({r.release.removeprefix("cuda-") for r in review.compare(index, locks, here) if r.is_newer})
+    for state in review.completeness(index, locks, (), [name for name in found if not name.startswith("python-")]):
         if not state.published or state.published.missing:
             reporter.say(f"{state.minor} is not whole yet: `ctk release check {state.minor}` says what is missing")
             found.remove(state.minor)
@@ -161,7 +161,7 @@ def _measure(lock: ReleaseLock, known: dict[str, str | None], here: Workspace, r
         return facts.measure(lock, known, at_hand)
 
 
-def _show_diff(change: Change, here: Workspace, reporter: Reporter) -> None:
+def _show_diff(change: FileChange, here: Workspace, reporter: Reporter) -> None:
     for line in change.diff(here.root):
         style = "bold" if line.startswith(("+++", "---")) else _COLOURS.get(line[:1], "")
         reporter.line(Text(line, style=style))

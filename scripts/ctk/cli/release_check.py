@@ -14,7 +14,7 @@ from ctk.core.report import Reporter
 from ctk.index.index import Index
 from ctk.lock import exclusions, licences
 from ctk.lock.lock import release_locks
-from ctk.release import freshness, release
+from ctk.release import release, review
 
 
 def check_command(
@@ -38,10 +38,10 @@ def check_command(
     named = release.names_of(releases or ())
     minors = [name.removeprefix("cuda-") for name in named if name.startswith("cuda-")]
     with Index() as index:
-        rows = freshness.compare(index, locks, here)
+        rows = review.compare(index, locks, here)
         unpublished = exclusions.load(here).unpublished
         # Who names Python projects only asks about no CTK release, and not about all of them.
-        states = freshness.states(index, locks, unpublished, minors) if minors or not named else []
+        states = review.completeness(index, locks, unpublished, minors) if minors or not named else []
         shown = [row for row in rows if not named or row.release in named]
         newer = sorted({row.release for row in shown if row.is_newer})
         changed = licences.changes(locks, release.lockable(index, newer, here))
@@ -76,7 +76,7 @@ def check_command(
         reporter.line(f"to lock them: {command}")
 
 
-def _show_states(states: Sequence[freshness.State], reporter: Reporter) -> None:
+def _show_states(states: Sequence[review.Completeness], reporter: Reporter) -> None:
     columns = ("release", "manifest", "on the index", "what is missing there")
     reporter.table("completeness of the CTK releases", columns, [state.cells for state in states])
     for state in states:
@@ -87,7 +87,7 @@ def _show_states(states: Sequence[freshness.State], reporter: Reporter) -> None:
             reporter.line(f"cuda-{state.minor}: {line}")
 
 
-def _state_as_json(state: freshness.State) -> dict[str, Any]:
+def _state_as_json(state: review.Completeness) -> dict[str, Any]:
     found = state.published
     return {
         "release": f"cuda-{state.minor}",

@@ -14,7 +14,7 @@ from ctk.core.report import Reporter
 from ctk.lock import exclusions
 from ctk.lock.lock import ReleaseLock, release_locks
 from ctk.plan import project
-from ctk.release import table as release_table
+from ctk.release import review
 
 
 def list_command(
@@ -28,11 +28,11 @@ def list_command(
     here, reporter = checkout(), Reporter()
     locks = list(release_locks(here).values())
     if write_table:
-        changed = release_table.TABLES.write(here, lambda _: release_table.markdown_of(locks))
+        changed = review.TABLES.write(here, lambda _: review.markdown_of(locks))
         reporter.result(written=changed)
         reporter.line(f"written: {' '.join(map(str, changed))}" if changed else "unchanged")
     elif check_table:
-        release_table.TABLES.check(here, lambda _: release_table.markdown_of(locks))
+        review.TABLES.check(here, lambda _: review.markdown_of(locks))
         reporter.line("the table of releases is what the release locks say")
     else:
         _show_locks(locks, here, reporter)
@@ -41,16 +41,16 @@ def list_command(
 
 def show_facts(locks: Sequence[ReleaseLock], reporter: Reporter) -> None:
     """The table of what was measured; nothing without a CTK release."""
-    rows = release_table.facts_rows(locks)
+    rows = review.facts_rows(locks)
     if rows:
-        reporter.table("measured of the CTK releases", release_table.FACTS, rows)
+        reporter.table("measured of the CTK releases", review.FACTS, rows)
 
 
 def _show_locks(locks: Sequence[ReleaseLock], here: Workspace, reporter: Reporter) -> None:
     classes = project.classified(here)
     reporter.result(releases=[_lock_as_json(lock, classes[lock.name] if lock.is_ctk else None) for lock in locks])
     columns = ("release", "components", "packaged", "excluded", "unclassified", *PLATFORMS)
-    rows = [release_table.components_row(lock, classes[lock.name]) for lock in locks if lock.is_ctk]
+    rows = [review.components_row(lock, classes[lock.name]) for lock in locks if lock.is_ctk]
     reporter.table("CTK releases (artefacts by subdir)", columns, rows, right=columns[1:])
     for lock in locks:
         if lock.missing:
@@ -60,7 +60,7 @@ def _show_locks(locks: Sequence[ReleaseLock], here: Workspace, reporter: Reporte
         if unclassified := sorted(classes[lock.name].unclassified) if lock.is_ctk else []:
             reporter.line(f"{lock.name}: neither packaged nor in variants/{exclusions.FILE}: {', '.join(unclassified)}")
     columns = ("release", "projects", *PLATFORMS, NOARCH)
-    rows = [release_table.projects_row(lock) for lock in locks if not lock.is_ctk]
+    rows = [review.projects_row(lock) for lock in locks if not lock.is_ctk]
     reporter.table("Python projects (artefacts by subdir)", columns, rows, right=columns[1:])
 
 

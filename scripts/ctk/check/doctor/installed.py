@@ -14,8 +14,8 @@ from typing import Any
 from rattler import PackageRecord
 from rattler.package.build_string import BuildString
 
-from ctk.check.doctor.check import Where
 from ctk.core import notes
+from ctk.core.paths import Workspace
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.lock.lock import ReleaseLock, release_locks
 from ctk.solve.catalogue import older
@@ -31,7 +31,7 @@ _LONGEST = 1000  # characters of a spec or a channel
 
 
 @dataclass(frozen=True)
-class Package:
+class InstalledPackage:
     """A package that conda installed.
 
     Attributes:
@@ -66,8 +66,8 @@ class Wheel:
         return f"{self.name} {self.version}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Examined(Where):
+@dataclass(frozen=True)
+class Examined:
     """An environment on a machine.
 
     Attributes:
@@ -80,7 +80,7 @@ class Examined(Where):
     """
 
     prefix: Path
-    packages: tuple[Package, ...]
+    packages: tuple[InstalledPackage, ...]
     unreadable: tuple[str, ...]
     locks: Mapping[str, ReleaseLock]
     machine: Machine
@@ -92,11 +92,11 @@ class Examined(Where):
         return shlex.quote(str(self.prefix))
 
     @cached_property
-    def by_name(self) -> dict[str, Package]:
+    def by_name(self) -> dict[str, InstalledPackage]:
         return {package.name: package for package in self.packages}
 
     @property
-    def toolkit(self) -> Package | None:
+    def toolkit(self) -> InstalledPackage | None:
         return self.by_name.get("cuda-version")
 
     @property
@@ -133,6 +133,10 @@ class Examined(Where):
         """The command that installs something in it."""
         return f"conda install -p {self.place} {shlex.join(specs)}"
 
+    def uninstall(self, *wheels: str) -> str:
+        """The command that removes wheels from it."""
+        return f"ctk env run {self.place} -- python -m pip uninstall --yes {' '.join(wheels)}"
+
     def mend(self) -> str:
         """What gives the machine and the environment the same toolkit."""
         if self.best:
@@ -142,11 +146,11 @@ class Examined(Where):
         return f"update the driver: this one takes no toolkit{knows}"
 
 
-def examined(where: Where, prefix: Path, driver: str | None = None, arch: str | None = None) -> Examined:
+def examined(workspace: Workspace, prefix: Path, driver: str | None = None, arch: str | None = None) -> Examined:
     """Reads an environment's records. What is no record is kept by its name; none can end the run.
 
     Args:
-        where: The checkout, whose release locks say what toolkits can do.
+        workspace: The checkout, whose release locks say what toolkits can do.
         prefix: The environment.
         driver: The machine's, as `ctk.solve.machine.machine` takes it; this machine's where it is None.
         arch: The same of its GPU.
@@ -165,17 +169,16 @@ def examined(where: Where, prefix: Path, driver: str | None = None, arch: str | 
     on = machine(next((p.subdir for p in found if p.subdir in PLATFORMS), None), driver, arch)
     here = on.subdir == this_platform() and driver is None and arch is None
     return Examined(
-        workspace=where.workspace,
         prefix=prefix,
         packages=tuple(found),
         unreadable=tuple(unreadable),
-        locks=release_locks(where.workspace),
+        locks=release_locks(workspace),
         machine=on,
         is_here=here,
     )
 
 
-def _package(record: Any) -> Package | None:
+def _package(record: Any) -> InstalledPackage | None:
     try:
         name, version, build = (str(record[key]) for key in ("name", "version", "build"))
         specs = [tuple(map(str, record.get(key) or ())) for key in ("depends", "constrains")]
@@ -188,12 +191,12 @@ def _package(record: Any) -> Package | None:
         files |= {str(e["_path"]): str(e.get("sha256_in_prefix") or e.get("sha256") or "") for e in entries}
         known = PackageRecord(name, version, BuildString(build), 0, "noarch")
         subdir = str(record.get("subdir") or "")
-        return Package(name, version, build, subdir, channel_name(channel), specs[0], specs[1], files, known)
+        return InstalledPackage(name, version, build, subdir, channel_name(channel), specs[0], specs[1], files, known)
     except Exception:  # whatever somebody wrote there, or rattler does not take as a version
         return None
 
 
-def _wheels(prefix: Path, packages: Iterable[Package]) -> Iterator[Wheel]:
+def _wheels(prefix: Path, packages: Iterable[InstalledPackage]) -> Iterator[Wheel]:
     own = {path: sha256 for package in packages for path, sha256 in package.files.items()}
     folders = {path.rpartition("/")[0] for path in own}
     for info in sorted(

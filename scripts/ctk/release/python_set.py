@@ -1,0 +1,207 @@
+"""The lock of the Python projects of a CUDA major: the newest of each, and the older ones that the others require."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from packaging.requirements import Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import Version
+
+from ctk.core.errors import NotPublished, UnknownName
+from ctk.core.platforms import NOARCH, PLATFORMS
+from ctk.index import requirements
+from ctk.index.index import Index, IndexFile
+from ctk.lock import wheels
+from ctk.lock.components import PYTHON_PROJECTS, PYTHON_ROOT
+from ctk.lock.lock import ReleaseLock
+
+VERSIONED_BY_CUDA = ("cuda-python", "cuda-bindings")
+"""Projects whose major is CUDA's."""
+_STEP = "look at what the newest versions require; a mirror may have to fetch more of them"
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a set of projects is for: a CUDA major, and the wheel tags of the Pythons that all of them must run on."""
+
+    major: str
+    tags: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ChosenProject:
+    """What is chosen of one project.
+
+    Attributes:
+        files: Version -> its wheels, newest first: the newest, and the older ones that others of the set go with.
+        older: Each of these older versions -> why it is there beside the newest, in sentences.
+        newest: The newest final version on the index, for the CUDA major where a project is versioned by it.
+        held_back: Why that one is not chosen; empty when it is.
+    """
+
+    files: Mapping[Version, list[IndexFile]]
+    older: Mapping[Version, tuple[str, ...]]
+    newest: Version
+    held_back: str
+
+
+def choose(index: Index, goal: Goal) -> dict[str, ChosenProject]:
+    """The versions of each project, with their wheels.
+
+    Of each the newest that runs on every Python of the matrix and for which the index has what it requires. What
+    another project requires does not hold it back: the version that this one goes with is chosen beside the newest.
+    So is the newest set in which all accept each other: ``cuda-python`` first, then in the order of `PYTHON_PROJECTS`.
+
+    Raises:
+        UnknownName: When no ``cuda-python`` of that major exists.
+        NotPublished: When no version of a project can be used, or none fits the others.
+    """
+    majors = sorted({v.major for v in wheels.final_versions(index.files(PYTHON_ROOT))})
+    if goal.major not in map(str, majors):
+        raise UnknownName.of("CUDA major", goal.major, [*map(str, majors)])
+    choice = _VersionChoice(index, goal)
+    alone = {name: choice.alone(name) for name in PYTHON_PROJECTS}
+    sets = [choice.together(PYTHON_PROJECTS), *(versions for versions, _ in alone.values())]
+    return {name: choice.of(name, sets, held_back) for name, (_, held_back) in alone.items()}
+
+
+def python_release(index: Index, goal: Goal) -> ReleaseLock:
+    """The lock of the Python projects for a CUDA major; its errors are those of `choose`."""
+    components = {}
+    for name, chosen in choose(index, goal).items():
+        for version, files in chosen.files.items():
+            key = f"{name}-{files[0].version}" if version in chosen.older else name
+            components[key] = wheels.component(index, name, files, _targets(files, goal.tags))
+    return ReleaseLock(f"python-{goal.major}", None, dict(sorted(components.items())))
+
+
+class _VersionChoice:
+    """The versions for one goal; what each of them requires is read once."""
+
+    def __init__(self, index: Index, goal: Goal) -> None:
+        self._index, self._goal = index, goal
+        self._reasons: dict[tuple[str, Version], str] = {}
+        self._requirements = cache(self._read_requirements)
+
+    def alone(self, name: str) -> tuple[dict[str, Version], str]:
+        """The newest version of a project that can be used, with what it requires; and why no newer one can."""
+        held_back = ""
+        for version in self._versions(name):
+            reason = self._unusable(name, version)
+            if not reason:
+                return self.together([name], {name: version}), held_back
+            held_back = held_back or f"{version}: {reason}"
+        raise NotPublished(f"the package index has no {name} that can be used; {held_back}", _STEP)
+
+    def together(self, names: Collection[str], chosen: Mapping[str, Version] | None = None) -> dict[str, Version]:
+        """The newest versions of projects, and of those that they require, that all accept each other.
+
+        Raises:
+            NotPublished: When there is none of one of them that goes with those before it.
+        """
+        chosen = dict(chosen or {})
+        while open_ := [n for n in PYTHON_PROJECTS if n not in chosen and (n in names or self._accepted(n, chosen))]:
+            name = open_[0]
+            accepted = SpecifierSet(",".join(str(need.specifier) for _, need in self._accepted(name, chosen)))
+            fitting = (v for v in self._versions(name) if v in accepted and not self._unusable(name, v))
+            version = next((v for v in fitting if not self._refused(name, v, chosen)), None)
+            if version is None:
+                fixed = ", ".join(f"{other} {v}" for other, v in chosen.items()) or "any"
+                tags = ", ".join(self._goal.tags)
+                cause = f"the package index has no {name}{accepted} for Python {tags} that goes with {fixed}"
+                raise NotPublished(cause, _STEP)
+            chosen[name] = version
+        return chosen
+
+    def of(self, name: str, sets: Sequence[Mapping[str, Version]], held_back: str) -> ChosenProject:
+        """What is chosen of a project, given the sets of versions that accept each other."""
+        newest, *older = sorted({versions[name] for versions in sets if name in versions}, reverse=True)
+        why = {
+            v: {s: None for versions in sets if versions.get(name) == v for s in self._against(name, newest, versions)}
+            for v in older
+        }
+        listed = self._index.files(name)
+        files = {version: wheels.files_of(listed, version) for version in (newest, *older)}
+        return ChosenProject(files, {v: tuple(s) for v, s in why.items()}, self._versions(name)[0], held_back)
+
+    def _against(self, name: str, version: Version, chosen: Mapping[str, Version]) -> Iterator[str]:
+        """What in a set speaks against a version of one of its projects."""
+        others = {other: v for other, v in chosen.items() if other != name}
+        for other, need in self._accepted(name, others):
+            if version not in need.specifier:
+                yield f"{other} {chosen[other]} requires {name}{need.specifier}"
+        for need in self._refused(name, version, others):
+            yield f"{name} {version} requires {need.name}{need.specifier}, and {need.name} {chosen[need.name]} is there"
+
+    def _accepted(self, name: str, chosen: Mapping[str, Version]) -> list[tuple[str, Requirement]]:
+        """What chosen projects require of another one."""
+        needs = [(other, need) for other, version in chosen.items() for need in self._requirements(other, version)]
+        return [(other, need) for other, need in needs if need.name == name]
+
+    def _refused(self, name: str, version: Version, chosen: Mapping[str, Version]) -> list[Requirement]:
+        """What a version requires that the chosen projects are not."""
+        needs = self._requirements(name, version)
+        return [need for need in needs if need.name in chosen and chosen[need.name] not in need.specifier]
+
+    def _versions(self, name: str) -> list[Version]:
+        """Every final version, newest first."""
+        of_major = SpecifierSet(f"=={self._goal.major}.*") if name in VERSIONED_BY_CUDA else None
+        found = wheels.final_versions(self._index.files(name), of_major)
+        if not found:
+            raise NotPublished(f"the package index has no {name} for CUDA {self._goal.major}", _STEP)
+        return found
+
+    def _unusable(self, name: str, version: Version) -> str:
+        """Why a version cannot be used, whatever else is; empty when it can."""
+        if (name, version) not in self._reasons:
+            self._reasons[name, version] = ""  # what it requires may require it
+            try:
+                self._reasons[name, version] = reason = self._unfit(name, version)
+                if not reason:
+                    self.together([name], {name: version})
+            except NotPublished as error:
+                self._reasons[name, version] = error.cause
+        return self._reasons[name, version]
+
+    def _unfit(self, name: str, version: Version) -> str:
+        """Why the wheels of a version are not for this matrix; empty when they are."""
+        files, tags = wheels.files_of(self._index.files(name), version), self._goal.tags
+        if not any(wheels.wheel_for(files, target) for target in _targets(files, tags)):
+            return f"it has no wheel for Python {', '.join(tags)} on {', '.join(PLATFORMS)}"
+        refused = [tag for tag in tags if not all(_runs_on(file, tag) for file in files)]
+        if refused:
+            stated = ", ".join(sorted({file.requires_python or "" for file in files} - {""}))
+            return f"it requires Python {stated}, and is to run on {', '.join(refused)} too"
+        return ""
+
+    def _read_requirements(self, name: str, version: Version) -> list[Requirement]:
+        """What a version requires of the other projects, by itself or for this CUDA major."""
+        files = wheels.files_of(self._index.files(name), version)
+        stated = requirements.read(self._index.metadata(min(files, key=lambda f: f.file)), name)
+        extras = {"", f"cu{self._goal.major}"}
+        while True:
+            environments = [p.marker_environment | {"extra": extra} for p in PLATFORMS.values() for extra in extras]
+            required = [r for r in stated if requirements.applies(r, environments)]
+            # An extra may name another one of its own project: cuda-cccl[cu13] is cuda-cccl[minimal-cu13] and more.
+            own = {extra for r in required if r.name == name for extra in r.extras}
+            if own <= extras:
+                return [r for r in required if r.name in PYTHON_PROJECTS and r.name != name]
+            extras |= own
+
+
+def _targets(files: Sequence[IndexFile], tags: Sequence[str]) -> list[str]:
+    if wheels.wheel_for(files, NOARCH):
+        return [NOARCH]
+    return [f"{subdir}-{tag}" for subdir in PLATFORMS for tag in tags]
+
+
+def _runs_on(file: IndexFile, tag: str) -> bool:
+    """Whether a file's Requires-Python accepts the Python of a tag: ``cp314t`` is 3.14."""
+    digits = tag.removeprefix("cp").removesuffix("t")
+    try:
+        return f"{digits[0]}.{digits[1:]}" in SpecifierSet(file.requires_python or "")
+    except InvalidSpecifier:
+        return False
