@@ -23,8 +23,8 @@ from typer.testing import CliRunner
 
 from conftest import ctk
 from ctk.channel import publish
-from ctk.cli.audit import audit_command
-from ctk.core import notes
+from ctk.cli.checks import audit_command
+from ctk.core.checkout import Workspace
 from ctk.core.document import DEEPEST, ENTRIES, LARGEST, Document
 from ctk.core.errors import (
     AuditFailed,
@@ -36,16 +36,16 @@ from ctk.core.errors import (
     printable,
     problems,
 )
-from ctk.core.paths import Workspace
+from ctk.core.files import listed_packages, read_json
 from ctk.core.retry import Retry
 from ctk.index import client as index_client
 from ctk.index import inside
 from ctk.index.index import Index
 from ctk.index.pip_config import parse_settings, pip_settings
-from ctk.lock import proposal
 from ctk.lock import text as lock_text
 from ctk.package import binaries, package
 from ctk.plan import project
+from ctk.release import review
 
 LAUGHS = "a: &a [x, x]\n" + "".join(f"b{n}: &b{n} [*{'a' if not n else f'b{n - 1}'}, y]\n" for n in range(30))
 
@@ -174,7 +174,7 @@ def test_what_the_index_calls_a_file_does_not_reach_a_lock(tmp_path: Path) -> No
     artefacts = {**component.artefacts, artefact.target: replace(artefact, file="$(touch x).whl")}
     lying = replace(good, components={"nvrtc": replace(component, artefacts=artefacts)})
     with pytest.raises(LockError, match="is not a plain file name"):
-        proposal.changes(tmp_path, lying)
+        review.changes(tmp_path, lying)
 
 
 def test_a_wheel_on_the_index_whose_metadata_is_a_bomb_is_an_error() -> None:
@@ -306,7 +306,7 @@ def test_a_member_without_a_name_is_an_error_of_the_index(name: bytes) -> None:
 def test_a_note_that_lies_is_none(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "build.json"
     file.write_bytes(content)
-    assert notes.packages(notes.read(file)) is None
+    assert listed_packages(read_json(file)) is None
 
 
 REPODATA: tuple[Any, ...] = (

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 
 Run = Callable[..., str]
+Have = Callable[..., dict[str, bytes]]
 
 
 def snapshot(here: Workspace) -> dict[str, bytes]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from rattler import Gateway
 from rattler.exceptions import SolverError
 
-from ctk.core.coroutines import run
+from ctk.core.process import run
 from ctk.solve.solve import Scenario, channel_url, reading, solve_records
 from ctk.verify.run import Record, SolverAnswer
 

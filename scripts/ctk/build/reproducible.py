@@ -1,29 +1,41 @@
-"""Writes a ``.conda`` archive again, so that its bytes follow from its contents alone.
+"""Writes a package again, so that its bytes follow from its inputs alone, and not from the machine or the moment.
 
-rattler-build gives every member the moment of the build as its time, and compresses on the way. Here each member gets a
-time from outside, the modes that the installer can tell apart, and one compression.
+rattler-build gives every file the time of the build, and records the working directories, channels, kernel, glibc and
+processor of the machine. That would tell every user where a package was built, and make two builds of it differ.
 """
 
 from __future__ import annotations
 
 import io
+import json
 import os
+import re
 import tarfile
 import zipfile
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
 import zstandard
 
+from ctk.build import sbom
+from ctk.core.errors import BuildFailed
+
 Edit = Callable[[Mapping[str, bytes]], Mapping[str, bytes]]
-"""The files under ``info/`` -> what the package gets instead."""
+"""Takes the files under ``info/`` and returns those of the package."""
 
 _CHUNK = 1 << 20
-_BLOCK = 512  # what a tar archive is made of
+_BLOCK = 512  # of a tar archive
 # zstd's own limit at its highest levels; what rattler-build wrote needs less.
 _WINDOW = 1 << 27
 _LARGE = 1 << 31  # bytes from which on a member is written with 64-bit sizes; zip needs them from twice that
+# What a machine's folders are called in published metadata. The prefix keeps its placeholder's shape, cut short.
+BUILD_ROOT = "/build"
+_PLACEHOLDER = re.compile(r"(?:_placehold)+(?:_[placehod]*)?")
+_INDEX, _ABOUT, _RECIPE = "info/index.json", "info/about.json", "info/recipe/rendered_recipe.yaml"
+# A rendered recipe's last part begins here; what is before it comes from the recipe alone.
+_CONFIGURATION = "\nbuild_configuration:\n"
 
 
 def rewrite(package: Path, *, time: int, level: int, edit: Edit) -> None:
@@ -33,7 +45,7 @@ def rewrite(package: Path, *, time: int, level: int, edit: Edit) -> None:
         package: A ``.conda`` file.
         time: Seconds since 1970: the modification time of every file that the package installs.
         level: zstd compression level.
-        edit: Told of the metadata; what it returns replaces it.
+        edit: Takes the files under ``info/`` and returns those of the package.
 
     Raises:
         OSError, EOFError, tarfile.TarError, zstandard.ZstdError: The disk is full, or the package is broken. It stays
@@ -108,3 +120,53 @@ def _reader(compressed: IO[bytes]) -> zstandard.ZstdDecompressionReader:
 def _writer(target: IO[bytes], level: int) -> zstandard.ZstdCompressionWriter:
     # One thread: with several, the result depends on how the work is cut.
     return zstandard.ZstdCompressor(level=level).stream_writer(target, write_size=_CHUNK, closefd=False)
+
+
+def portable(files: Mapping[str, bytes], origin: sbom.Provenance, folders: Mapping[str, str]) -> Mapping[str, bytes]:
+    """The metadata of a package as it is published, with its SBOM.
+
+    Args:
+        files: The files under ``info/``, as rattler-build wrote them.
+        origin: The provenance of the package.
+        folders: This machine's folders -> what replaces them in a package; longer names are replaced first.
+
+    Raises:
+        BuildFailed: This rattler-build writes metadata of another shape.
+    """
+    index = json.loads(files[_INDEX])
+    index["timestamp"] = origin.timestamp * 1000
+    texts = {name: _without(files[name].decode(), folders) for name in (_ABOUT, _RECIPE) if name in files}
+    if _RECIPE in texts:
+        texts[_RECIPE] = _rendered(texts[_RECIPE], origin)
+    return {
+        **files,
+        **{name: text.encode() for name, text in texts.items()},
+        _INDEX: json.dumps(index, indent=2, ensure_ascii=False).encode(),
+        sbom.place(index["name"]): sbom.write(index, origin),
+    }
+
+
+def _without(text: str, folders: Mapping[str, str]) -> str:
+    for old, new in sorted(folders.items(), key=lambda pair: -len(pair[0])):
+        text = text.replace(old, new)
+    return _PLACEHOLDER.sub("", text)
+
+
+def _rendered(text: str, origin: sbom.Provenance) -> str:
+    """A rendered recipe without the virtual packages of the machine, and with the time of the lock."""
+    before, found, configuration = text.partition(_CONFIGURATION)
+    moment = datetime.fromtimestamp(origin.timestamp, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    for pattern, number, value in (
+        (r"^    platform: .*$", 2, f"    platform: {origin.place}"),
+        (r"^    virtual_packages:(?: \[\]|(?:\n    - .*)+)$", 2, "    virtual_packages: []"),
+        (r"^  timestamp: .*$", 1, f"  timestamp: {moment}"),
+        (r"^    compression_level: .*$", 1, f"    compression_level: {origin.level}"),
+    ):
+        configuration, times = re.subn(pattern, value, configuration, flags=re.MULTILINE)
+        if not found or times != number:
+            raise BuildFailed(
+                f"rattler-build {origin.tools['rattler-build']} writes rendered recipes in another way "
+                f"({times} places look like {pattern!r}, not {number})",
+                "adapt ctk.build.reproducible to it; without that, two builds of a package would differ",
+            )
+    return before + found + configuration
