@@ -28,7 +28,7 @@ from ctk.fetch import fetch
 from ctk.index.index import Index
 from ctk.plan.plan import Plan, Request, plan
 from ctk.plan.project import published_set, python_tags
-from ctk.site.figures import RATIO, record
+from ctk.site.benchmarks import RATIO, record
 
 CORES = (2, 16, 128)
 

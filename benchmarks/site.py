@@ -18,13 +18,11 @@ from ctk.core.platforms import this_platform
 from ctk.core.report import Reporter
 from ctk.lock.lock import release_locks
 from ctk.plan.project import python_tags
-from ctk.site.alike import AlikeCatalogue
 from ctk.site.answers import answers
-from ctk.site.axes import axes
-from ctk.site.figures import RATIO, record
+from ctk.site.benchmarks import RATIO, record
+from ctk.site.questions import AlikeCatalogue, axes
 from ctk.solve.catalogue import Catalogue
-from ctk.solve.explain import explain
-from ctk.solve.unsolvable import find_cause
+from ctk.solve.why import explain, find_reason
 
 
 def main() -> None:
@@ -48,7 +46,7 @@ def main() -> None:
         alone = Catalogue(used, asked.subdir)  # as `ctk solve --explain` does it
         scenario = question.scenario(asked.subdir)
         pick = alone.pick(scenario)
-        said = tuple(explain(pick, alone)) if pick else (find_cause(scenario, alone).step,)
+        said = tuple(explain(pick, alone)) if pick else (find_reason(scenario, alone).step,)
         if said != found[question].reasons:
             sys.exit(f"{question}: {said} alone, {found[question].reasons} together")
     each = (cpu_seconds() - busy) / len(sample)

@@ -20,16 +20,14 @@ from pathlib import Path
 from ctk.core.paths import workspace
 from ctk.core.report import Reporter
 from ctk.lock.lock import release_locks
-from ctk.site.figures import RATIO, record
+from ctk.site.benchmarks import RATIO, record
 from ctk.solve.solve import Scenario
 from ctk.verify import channels, clients
-from ctk.verify.answers import Answer, Solver
-from ctk.verify.facts import facts
-from ctk.verify.matrix import Tally
+from ctk.verify.channels import pythons
+from ctk.verify.clients.rattler import RattlerSolver
 from ctk.verify.oracle import Question
-from ctk.verify.rattler_solver import RattlerSolver
-from ctk.verify.scenarios import matrix, scenario
-from ctk.verify.universe import pythons
+from ctk.verify.run import Solver, SolverAnswer, Tally
+from ctk.verify.scenarios import facts, matrix, scenario
 
 CORES = os.cpu_count() or 1
 TARGET = 20_000, 60.0
@@ -52,7 +50,7 @@ def main() -> None:
     questions = every.sample(options.count, 0)
     with tempfile.TemporaryDirectory(prefix="ctk-benchmark-") as folder:
         solved = channels.write(content, Path(folder))
-        ways: dict[str, Callable[[Sequence[Scenario]], Iterator[Answer]]] = {
+        ways: dict[str, Callable[[Sequence[Scenario]], Iterator[SolverAnswer]]] = {
             f"{jobs} at a time": partial(RattlerSolver(jobs).solve_all, channels=solved.folders)
             for jobs in (1, CORES, 2 * CORES, 8 * CORES)
         }
@@ -78,7 +76,7 @@ def recorded(measured: Sequence[tuple[str, float, float, float]]) -> Iterator[tu
 
 
 def measure(
-    name: str, solve: Callable[[Sequence[Scenario]], Iterator[Answer]], questions: Sequence[Question]
+    name: str, solve: Callable[[Sequence[Scenario]], Iterator[SolverAnswer]], questions: Sequence[Question]
 ) -> tuple[str, float, float, float]:
     """One row: a way to solve, seconds, solves a second, milliseconds of CPU time for each."""
     asked = [scenario(question) for question in questions]
@@ -103,7 +101,7 @@ def whole(tally: Tally, solver: Solver, questions: Sequence[Question], report: R
     )
 
 
-def in_processes(scenarios: Sequence[Scenario], folders: Sequence[Path]) -> Iterator[Answer]:
+def in_processes(scenarios: Sequence[Scenario], folders: Sequence[Path]) -> Iterator[SolverAnswer]:
     """The same with a process for each core, each solving one at a time."""
     parts = [scenarios[start::CORES] for start in range(CORES)]
     # Not forked: the threads of rattler's runtime would not be in the copy.
@@ -112,7 +110,7 @@ def in_processes(scenarios: Sequence[Scenario], folders: Sequence[Path]) -> Iter
             yield from answers
 
 
-def _part(scenarios: Sequence[Scenario], folders: Sequence[Path]) -> list[Answer]:
+def _part(scenarios: Sequence[Scenario], folders: Sequence[Path]) -> list[SolverAnswer]:
     return list(RattlerSolver(1).solve_all(scenarios, folders))
 
 

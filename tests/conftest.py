@@ -5,25 +5,45 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from packaging.version import Version
 
+import forked
 from ctk.core.paths import Workspace
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.lock.lock import release_locks
-from ctk.verify.facts import facts
-from ctk.verify.oracle import Facts
-from ctk.verify.scenarios import Matrix, matrix
-from ctk.verify.universe import pythons
+from ctk.verify.channels import pythons
+from ctk.verify.oracle import OracleFacts
+from ctk.verify.scenarios import Matrix, facts, matrix
 
 ROOT = Path(__file__).resolve().parents[1]
 MINORS = sorted((lock.minor for lock in release_locks(Workspace(ROOT)).values() if lock.is_ctk), key=Version)
 NEWEST = MINORS[-1]
 """The newest CTK minor that is locked: the default build has it, like the oldest and the newest of each major."""
+
+# The same examples in every run, and no deadline: a test is not about the speed of the machine.
+_STEADY = settings(
+    deadline=None,
+    derandomize=True,
+    database=None,
+    max_examples=25,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.register_profile("quick", _STEADY)
+settings.register_profile("thorough", _STEADY, max_examples=300)  # ./scripts/test --all
+settings.load_profile("quick")
+
+_LONGEST = ("environments", "faults", "docs", "recipes", "solver")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Folders with the longest files come first, so that no worker begins one of them when the others are done."""
+    order = {ROOT / "tests" / folder: number for number, folder in enumerate(_LONGEST)}
+    items.sort(key=lambda item: order.get(item.path.parent, len(order)))
 
 
 @pytest.fixture(scope="session")
@@ -33,13 +53,13 @@ def project() -> Workspace:
 
 
 @pytest.fixture(scope="session")
-def known(project: Workspace) -> Facts:
+def known(project: Workspace) -> OracleFacts:
     """What the release locks say, as the oracle has it."""
     return facts(release_locks(project).values())
 
 
 @pytest.fixture(scope="session")
-def every(known: Facts) -> Matrix:
+def every(known: OracleFacts) -> Matrix:
     """The whole matrix of scenarios."""
     return matrix(known, pythons())
 
@@ -77,14 +97,8 @@ def roomy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], 
 
 
 def ctk(where: Workspace, *arguments: str, check: bool = False, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Runs the command line as a process, the way a user does."""
-    done = subprocess.run(
-        [sys.executable, "-c", "from ctk.cli.main import main; main()", *arguments],
-        env={**os.environ, "CTK_ROOT": str(where.root), "COLUMNS": "120", **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    """Runs the command line as a process of its own; see `forked`."""
+    done = forked.run(arguments, {**os.environ, "CTK_ROOT": str(where.root), "COLUMNS": "120", **environment})
     if check and done.returncode:
         pytest.fail(
             f"ctk {' '.join(arguments)} ended with {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"

@@ -29,7 +29,7 @@ from ctk.plan.plan import Plan
 
 @dataclass(frozen=True)
 class Stage:
-    """Wall time of one station, and what it did in a few words."""
+    """Wall time of one station, and a note on what it did."""
 
     name: str
     seconds: float
@@ -38,19 +38,11 @@ class Stage:
 
 @dataclass(frozen=True)
 class Result:
-    """What a run made.
-
-    Attributes:
-        staged: The published state of the channel.
-        built: Every build of the plan.
-        audit: What the audit found.
-        tests: Outcome of every package's own tests.
-        stages: Wall times.
-    """
+    """The state of the channel that a run published, and the reports of its stations."""
 
     staged: channel.Staged
     built: build.BuildReport
-    audit: AuditReport | None
+    audit: AuditReport
     tests: tuple[package_tests.Outcome, ...]
     stages: tuple[Stage, ...]
 
@@ -73,13 +65,13 @@ class Result:
             ],
             "left_out": [{"id": x.id, "reason": x.reason} for x in plan.left_out],
             "tests": [asdict(outcome) for outcome in self.tests],
-            "audit": self.audit.as_json() if self.audit else None,
+            "audit": self.audit.as_json(),
             "stages": [asdict(stage) for stage in self.stages],
         }
 
 
 class Clock:
-    """Collects the wall times of stations."""
+    """Reports and collects the wall times of stations."""
 
     def __init__(self, report: Reporter) -> None:
         self.stages: list[Stage] = []
@@ -97,7 +89,7 @@ def make_base(workspace: Workspace, report: Reporter, *, level: int, jobs: int) 
     """Makes the base channel for this machine; returns its folder."""
     clock = Clock(report)
     planned = base.plan_base(workspace)
-    made = _fetch_and_build(planned, workspace, report, clock, "base ", level=level, jobs=jobs)
+    made = _fetch_and_build(planned, workspace, report, clock, level, jobs, prefix="base ")
     staged = channel.stage(made.built, workspace.base_channel)
     channel.commit(staged)
     clock.lap("base channel", f"{sum(staged.packages.values())} packages")
@@ -133,19 +125,27 @@ def run(
     """
     jobs = jobs or os.cpu_count() or 1
     clock = Clock(report)
-    made = _fetch_and_build(plan, workspace, report, clock, "", level=level, jobs=jobs, cluster=cluster)
+    made = _fetch_and_build(plan, workspace, report, clock, level, jobs, cluster)
     target = channel_folder or workspace.channel
     with publishing(target, report.say):  # nobody else replaces what this one is made from
         staged = channel.stage(made.built, target)
         clock.lap("index", f"{sum(staged.packages.values())} packages" + ("" if staged.changed else ", unchanged"))
-        audited = _audit(staged, workspace, base_channel, jobs)
+        audited = audit_packages(
+            channel.packages(staged.path),
+            forbidden_paths=machine_paths(workspace),
+            base=channel.packages(base_channel) if isinstance(base_channel, Path) else (),
+            jobs=jobs,
+            cache=ScanCache(workspace.cache / "audit"),
+        )
         clock.lap("audit", audited.summary())
         if not audited.ok:
             raise AuditFailed(
                 "\n".join(["the audit found:", *(f"  {f}" for f in audited.errors)]),
                 "mend the recipes; the channel in place was not changed",
             )
-        tested = _test(made, staged, base_channel, report, jobs)
+        tested = package_tests.run_tests(
+            made.built, [staged.path, base_channel], jobs=jobs, progress=lambda outcome: _say(outcome, report)
+        )
         failed = [o for o in tested if o.state == "failed"]
         counts = {s: sum(o.state == s for o in tested) for s in ("passed", "unchanged", "not run", "failed")}
         clock.lap("package tests", ", ".join(f"{n} {s}" for s, n in counts.items() if n) or "none")
@@ -164,11 +164,10 @@ def _fetch_and_build(
     workspace: Workspace,
     report: Reporter,
     clock: Clock,
-    prefix: str,
-    *,
     level: int,
     jobs: int,
     cluster: Cluster | None = None,
+    prefix: str = "",
 ) -> build.BuildReport:
     earlier = build.finished(plan, workspace, level=level, jobs=jobs, damaged=report.say)
     todo = replace(plan, builds=tuple(b for b in plan.builds if b.id not in earlier))
@@ -190,14 +189,9 @@ def _fetch_and_build(
         )
     fresh = sum(not b.cached for b in made.built)
     clock.lap(f"{prefix}build", f"{fresh} built, {len(made.built) - fresh} unchanged, {len(made.failed)} failed")
-    if made.failed or made.skipped:
-        lost = (
-            [f"{len(made.skipped)} more need what failed: {', '.join(s.id for s in made.skipped)}"]
-            if made.skipped
-            else []
-        )
+    if made.failed:
         raise BuildFailed(
-            "\n".join([*(f.message for f in made.failed), *lost]),
+            "\n".join(f.message for f in made.failed),
             "mend the recipe; what was built is kept, and the channel in place was not changed",
         )
     return made
@@ -225,28 +219,10 @@ def fetch_plan(
     return wanted
 
 
-def _audit(staged: channel.Staged, workspace: Workspace, base_channel: Path | str, jobs: int) -> AuditReport:
-    base_packages: Sequence[Path] = channel.packages(base_channel) if isinstance(base_channel, Path) else ()
-    return audit_packages(
-        channel.packages(staged.path),
-        forbidden_paths=machine_paths(workspace),
-        base=base_packages,
-        jobs=jobs,
-        cache=ScanCache(workspace.cache / "audit"),
-    )
-
-
-def _test(
-    made: build.BuildReport, staged: channel.Staged, base_channel: Path | str, report: Reporter, jobs: int
-) -> list[package_tests.Outcome]:
-    def say(outcome: package_tests.Outcome) -> None:
-        told = report.say if outcome.state in ("passed", "failed") else report.detail
-        told(
-            f"package tests: {outcome.package} {outcome.state}{': ' if outcome.state == 'not run' else ''}"
-            f"{outcome.detail if outcome.state == 'not run' else ''}"
-        )
-
-    return package_tests.run_tests(made.built, [staged.path, base_channel], jobs=jobs, progress=say)
+def _say(outcome: package_tests.Outcome, report: Reporter) -> None:
+    reason = f": {outcome.detail}" if outcome.state == "not run" else ""
+    say = report.say if outcome.state in ("passed", "failed") else report.detail
+    say(f"package tests: {outcome.package} {outcome.state}{reason}")
 
 
 def default_platforms(platforms: Sequence[str]) -> Sequence[str]:

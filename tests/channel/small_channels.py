@@ -8,13 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-sys.path += [str(Path(__file__).resolve().parents[1] / folder) for folder in ("packages", "tooling")]
-
 from crafted_packages import Draft
 
 from ctk.build import sbom
 from ctk.build.build import Built
-from ctk.build.provenance import Input, Provenance
+from ctk.build.sbom import Input, Provenance
 from ctk.channel import channel
 from ctk.core.digest import file_sha256
 from ctk.lock.lock import Artefact

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).resolve().parents[1] / "faults"))
-
 from world import NEW, OLD, RECIPES, ROOT, World, ctk, new_world, publish_release, serve
 
 from ctk.core.platforms import this_platform

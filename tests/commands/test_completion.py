@@ -21,9 +21,9 @@ from ctk.core.paths import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.lock import release_locks
 from ctk.plan.project import python_tags
+from ctk.verify.channels import pythons
 from ctk.verify.clients import NAMES
 from ctk.verify.oracle import REQUESTS
-from ctk.verify.universe import pythons
 
 HERE = Workspace(ROOT)
 LOCKS = release_locks(HERE)
@@ -114,7 +114,7 @@ def test_what_is_offered_is_what_the_command_takes(line: str, taken: set[str]) -
 
 
 def test_the_checks_of_the_lint_are_all_of_them() -> None:
-    assert sorted(offered("ctk lint --check ")) == sorted(check.id() for check in LINTS)
+    assert sorted(offered("ctk lint --check ")) == sorted(check.name for check in LINTS)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "powershell"])

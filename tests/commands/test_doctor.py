@@ -14,14 +14,15 @@ from pathlib import Path
 import pytest
 
 from conftest import ROOT, ctk
-from ctk.check import doctor
-from ctk.check.doctor import Check, Seen, State, look
-from ctk.check.doctor.check import Where, ok
+from ctk.check.doctor.look import Where, look, look_at, ok
+from ctk.check.doctor.machine import CHECKS
+from ctk.check.framework import Finding
+from ctk.cli.doctor import as_json
 from ctk.core import errors
 from ctk.core.errors import BadValue
 from ctk.core.paths import Workspace
 
-See = Callable[..., tuple[int, dict[str, dict[str, str]]]]
+See = Callable[..., dict[str, dict[str, str]]]
 
 
 @pytest.fixture
@@ -34,15 +35,15 @@ def checkout(tmp_path: Path) -> Workspace:
 
 
 @pytest.fixture
-def see(checkout: Workspace) -> See:
-    """Runs it, and returns its exit code and each check by name."""
+def see(checkout: Workspace, monkeypatch: pytest.MonkeyPatch) -> See:
+    """Looks at everything, with time enough on any machine, and returns what is said by check."""
 
-    def run(*words: str, **environment: str) -> tuple[int, dict[str, dict[str, str]]]:
-        done = ctk(checkout, "doctor", "--json", *(words or ("--offline",)), **environment)
-        found = json.loads(done.stdout)
-        assert found["ready"] is (done.returncode == 0)
-        assert "Traceback" not in done.stderr
-        return done.returncode, {check["check"]: check for check in found["checks"]}
+    def run(offline: bool = True, **environment: str) -> dict[str, dict[str, str]]:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        found = look(CHECKS, Where(checkout, offline), limit=300)
+        assert all(f.message and check.help for check, f in found)
+        return {check.name: as_json(f) for check, f in found}
 
     return run
 
@@ -55,70 +56,81 @@ def program(folder: Path, name: str, script: str) -> str:
     return f"{folder}{os.pathsep}{os.environ['PATH']}"
 
 
-def test_a_clone_that_was_set_up_is_ready(see: See) -> None:
-    code, found = see()
-    assert code == 0, found
-    assert [name for name, check in found.items() if check["needed"] and check["state"] != "ok"] == []
+def test_a_clone_that_was_set_up_is_ready(checkout: Workspace) -> None:
+    done = ctk(checkout, "doctor", "--offline", "--json")
+    document = json.loads(done.stdout)
+    found = {check["check"]: check for check in document["checks"]}
+    assert (done.returncode, document["ready"], len(found)) == (0, True, len(CHECKS)), found
+    assert {name for name, check in found.items() if check["needed"]} == {
+        "Python",
+        "packages",
+        "pip",
+        "package index",
+        "release locks",
+        "cache",
+        "free space",
+    }
     assert found["channel"]["state"] == "missing" and "build" in found["channel"]["step"]
     assert "CTK releases, 12.0 to " in found["release locks"]["found"]
 
 
 def test_what_is_not_ok_says_what_to_do_or_that_it_is_just_not_there(see: See) -> None:
-    for check in see(PATH="/nowhere")[1].values():
-        assert check["found"]
+    for check in see(PATH="/nowhere").values():
         assert check["state"] == "ok" or check["step"] or check["found"].startswith(("not on PATH", "none"))
 
 
-def test_a_lock_that_cannot_be_read_is_a_problem_with_its_name(see: See, checkout: Workspace) -> None:
+def no_lock(checkout: Workspace) -> None:
     (checkout.variants / "cuda-13.4.lock").write_text("release: [")
-    code, found = see()
-    assert code == errors.NotReady.exit_code
-    assert found["release locks"]["state"] == "problem"
-    assert "cuda-13.4" in found["release locks"]["found"]
 
 
-def test_packages_other_than_the_locked_ones_are_a_problem(see: See, checkout: Workspace) -> None:
-    text = (checkout.root / "requirements.lock").read_text()
-    (checkout.root / "requirements.lock").write_text(text.replace("typer==", "typer==999."))
-    code, found = see()
-    assert code == errors.NotReady.exit_code
-    assert "typer" in found["packages"]["found"] and "./scripts/setup" in found["packages"]["step"]
+def other_packages(checkout: Workspace) -> None:
+    file = checkout.root / "requirements.lock"
+    file.write_text(file.read_text().replace("typer==", "typer==999."))
 
 
-def test_a_cache_that_cannot_be_written_is_a_problem(see: See, checkout: Workspace) -> None:
+def no_cache(checkout: Workspace) -> None:
     checkout.cache.write_text("a file")
-    code, found = see()
-    assert code == errors.NotReady.exit_code
-    assert found["cache"]["state"] == "problem"
+
+
+@pytest.mark.parametrize(
+    ("damage", "name", "said", "step"),
+    [
+        (no_lock, "release locks", "cuda-13.4", ""),
+        (other_packages, "packages", "typer", "./scripts/setup"),
+        (no_cache, "cache", "cannot be written", "make it writable"),
+    ],
+)
+def test_what_is_broken_in_a_checkout_is_a_problem(
+    see: See, checkout: Workspace, damage: Callable[[Workspace], None], name: str, said: str, step: str
+) -> None:
+    damage(checkout)
+    seen = see()[name]
+    assert seen["state"] == "problem"
+    assert said in seen["found"] and step in seen["step"]
 
 
 def test_an_index_that_does_not_answer_is_a_problem_and_offline_it_is_not_asked(see: See) -> None:
     there = {"PIP_INDEX_URL": "http://someone:secret@127.0.0.1:1/simple", "PIP_CONFIG_FILE": os.devnull}
-    code, found = see("-v", **there)
-    assert code == errors.NotReady.exit_code
-    assert found["package index"]["state"] == "problem"
-    assert "127.0.0.1" in found["package index"]["found"]
-    assert "secret" not in json.dumps(found)
-    code, found = see("--offline", **there)
-    assert code == 0
-    assert "not asked" in found["package index"]["found"]
-    assert "secret" not in json.dumps(found)
+    online, offline = see(offline=False, **there), see(offline=True)
+    assert online["package index"]["state"] == "problem" and "127.0.0.1" in online["package index"]["found"]
+    assert offline["package index"]["state"] == "ok" and "not asked" in offline["package index"]["found"]
+    assert "secret" not in json.dumps([online, offline])
 
 
 def test_clients_are_named_with_their_versions(see: See, tmp_path: Path) -> None:
     path = program(tmp_path / "bin", "pixi", "echo pixi 0.70.1")
     program(tmp_path / "bin", "mamba", "exit 3")
-    found = see(PATH=path)[1]
+    found = see(PATH=path)
     assert found["pixi"]["state"] == "ok" and found["pixi"]["found"].startswith("0.70.1, ")
     assert found["mamba"]["state"] == "missing" and "does not say" in found["mamba"]["found"]
 
 
 def test_a_driver_is_named_as_rattler_sees_it(see: See, tmp_path: Path) -> None:
     path = program(tmp_path / "bin", "nvidia-smi", "echo 580.65.06")
-    found = see(PATH=path, CONDA_OVERRIDE_CUDA="13.0", CONDA_OVERRIDE_CUDA_ARCH="9.0")[1]
+    found = see(PATH=path, CONDA_OVERRIDE_CUDA="13.0", CONDA_OVERRIDE_CUDA_ARCH="9.0")
     assert found["driver"]["found"] == "supports CUDA 13.0; nvidia-smi: 580.65.06"
     assert found["GPU"]["found"].startswith("compute capability 9.0")
-    found = see(CONDA_OVERRIDE_CUDA="")[1]
+    found = see(CONDA_OVERRIDE_CUDA="")
     assert found["driver"]["state"] == "missing"
 
 
@@ -129,41 +141,33 @@ def test_a_channel_older_than_the_newest_lock_is_said_to_be(see: See, checkout: 
         (folder / "repodata.json").write_text(json.dumps({"packages.conda": {name: {}}}))
         (checkout.variants / "cuda-99.9.lock").unlink(missing_ok=True)
         (checkout.variants / "cuda-99.9.lock").write_text("x")
-        state = see()[1]["channel"]["state"]
+        state = see()["channel"]["state"]
         assert state == ("ok" if "99.9" in name else "missing")
 
 
 def test_a_check_that_hangs_or_fails_is_a_problem_of_its_own_only(tmp_path: Path) -> None:
     release = threading.Event()
 
-    class Hangs(Check):
-        name, needed = "hangs", True
+    @look_at(Where, "hangs", needed=True)
+    def hangs(where: Where) -> Finding:
+        release.wait()
+        return ok("late")
 
-        def look(self, where: Where) -> Seen:
-            release.wait()
-            return ok("late")
+    @look_at(Where, "breaks")
+    def breaks(where: Where) -> Finding:
+        raise ImportError("no module named https://a:b@host")
 
-    class Breaks(Check):
-        name = "breaks"
-
-        def look(self, where: Where) -> Seen:
-            raise ImportError("no module named https://a:b@host")
-
-    class Works(Check):
-        name = "works"
-
-        def look(self, where: Where) -> Seen:
-            return ok("well")
+    @look_at(Where, "works")
+    def works(where: Where) -> Finding:
+        return ok("well")
 
     try:
-        found = {
-            check.name: seen for check, seen in look([Hangs, Breaks, Works], Where(Workspace(tmp_path)), limit=0.5)
-        }
+        found = {check.name: f for check, f in look([hangs, breaks, works], Where(Workspace(tmp_path)), limit=0.5)}
     finally:
         release.set()
-    assert found["hangs"].state is State.PROBLEM and "no answer" in found["hangs"].text
-    assert found["breaks"].state is State.MISSING and "//***@host" in found["breaks"].text
-    assert found["works"] == ok("well")
+    assert found["hangs"].severity == "error" and "no answer" in found["hangs"].message
+    assert found["breaks"].severity == "hint" and "//***@host" in found["breaks"].message
+    assert (found["works"].severity, found["works"].message) == ("ok", "well")
 
 
 def test_without_what_the_tooling_is_made_of_it_still_speaks(checkout: Workspace) -> None:
@@ -178,18 +182,12 @@ def test_without_what_the_tooling_is_made_of_it_still_speaks(checkout: Workspace
     assert found["Python"]["state"] == "ok"
 
 
-def test_every_check_says_what_it_is_for_and_has_a_name_of_its_own() -> None:
-    names = [check.name for check in doctor.CHECKS]
-    assert len(names) == len(set(names))
-    assert all((check.__doc__ or check.__mro__[1].__doc__ or "").strip() for check in doctor.CHECKS)
-
-
 def test_in_words_each_problem_is_a_line_and_the_error_names_them(checkout: Workspace) -> None:
     checkout.cache.write_text("a file")
     done = ctk(checkout, "doctor", "--offline", COLUMNS="80")
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "problem  cache" in done.stdout
-    assert done.stderr.startswith("error: 1 problem: cache\nnext: ")
+    assert (done.returncode, done.stderr[:30]) == (errors.NotReady.exit_code, "error: 1 problem: cache\nnext: ")
 
 
 @pytest.mark.parametrize(

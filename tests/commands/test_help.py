@@ -87,7 +87,9 @@ def test_the_version_is_that_of_the_package() -> None:
 
 
 def test_the_list_of_commands_imports_none_of_them() -> None:
-    code = "import sys; from ctk.cli import app; app(['--help'], standalone_mode=False); print(sorted(sys.modules))"
+    code = (
+        "import sys; from ctk.cli.main import app; app(['--help'], standalone_mode=False); print(sorted(sys.modules))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = done.stdout.splitlines()[-1]
     assert "'ctk.cli.table'" in loaded

@@ -5,16 +5,12 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_list import ALL
-
-sys.path.append(str(Path(__file__).resolve().parents[1] / "faults"))
-
 from world import NEW, OLD, World, ctk
 
 from conftest import ROOT

@@ -21,7 +21,7 @@ BAD = "plan --recipe x"
 
 def shell(line: str) -> subprocess.CompletedProcess[str]:
     """A line for bash, in which `ctk` is the command."""
-    main = f"ctk() {{ {sys.executable} -c 'from ctk.start import main; main()' \"$@\"; }}"
+    main = f"ctk() {{ {sys.executable} -c 'from ctk.cli.start import main; main()' \"$@\"; }}"
     return subprocess.run(
         ["bash", "-c", f"{main}\n{line}"],
         env={**os.environ, "CTK_ROOT": str(ROOT)},

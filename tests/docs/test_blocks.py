@@ -44,7 +44,6 @@ YAMLS = {
     # First line of a block that is not a whole file of examples/ -> how it is tried.
     "# conda_build_config.yaml": "fragment",
     "# recipe.yaml, as on conda-forge": "host",
-    "# recipe.yaml, a skip": "skip",
     "# recipe.yaml": "fragment",
     "# .github/workflows/": "workflow",
     "# variants/exclusions.yaml": "exclusions",
@@ -220,11 +219,3 @@ def test_an_entry_for_the_written_list_can_be_read(block: Block, tmp_path: Path)
     here.variants.mkdir()
     (here.variants / "exclusions.yaml").write_text(block.text)
     assert load_exclusions(here).excluded
-
-
-@pytest.mark.parametrize("block", of("yaml", "skip"), ids=str)
-def test_a_rule_that_a_recipe_may_skip_is_one_of_lint_s(block: Block, project: Workspace) -> None:
-    for name, reason in YAML(typ="safe").load(block.text)["extra"]["lint-skip"].items():
-        assert reason
-        assert ctk(project, "lint", "--explain", name).returncode == 0
-    assert ctk(project, "lint", "--explain", "NoSuchRule").returncode

@@ -6,17 +6,14 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
-
-from conftest import ROOT
-
-sys.path += [str(ROOT / "tests" / "faults"), str(ROOT / "tests" / "tooling")]
 
 import world
 from fake_ctk import WHEELS_13
 from fake_index import FakeIndex
 from world import World
+
+from conftest import ROOT
 
 NEW_COMPONENT = "cccl"
 NVRTC = {"nvrtc": ("nvidia-cuda-nvrtc", ("nvrtc.h",))}

@@ -30,13 +30,15 @@ from ctk.solve.solve import Scenario, solve
 
 SOURCES = Path(__file__).with_name("nvcc")
 RECIPES = ("cuda-version", "cuda-nvcc", "cuda-crt", "cuda-nvvm", "cuda-cudart", "cuda-cccl", "libnvptxcompiler")
-# The oldest nvcc that is published, and the newest.
+# The oldest nvcc that is published, and the newest; most tests ask the newest, and the sweep both.
 RELEASES = ("oldest", "newest")
+SWEPT = [pytest.param("oldest", marks=pytest.mark.sweep), "newest"]
 SPECS = ("cuda-nvcc", "cuda-cudart-dev")
 HALVES = ("cuda-nvcc-dev_linux-aarch64", "cuda-cudart-dev_linux-aarch64")
 CROSS = "aarch64-linux-gnu-g++"
 # The oldest CMake that docs/recipe-authors.md names, and the newest.
 CMAKES = {"floor": "cmake==3.25.*", "newest": "cmake"}
+SWEPT_CMAKES = ["floor", pytest.param("newest", marks=pytest.mark.sweep)]
 # What docs/recipe-authors.md says to type, and a name for it.
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "recipe-authors.md").read_text()
 LINES = dict(zip(re.findall(r"^nvcc .*\bapp\.cu\b.*$", PAGE, re.M), ("static", "LDFLAGS", "Xlinker"), strict=True))
@@ -126,7 +128,7 @@ def environment(
     return make
 
 
-@pytest.fixture(params=RELEASES)
+@pytest.fixture(params=SWEPT)
 def compiler(request: pytest.FixtureRequest, environment: Callable[..., Compiler]) -> Compiler:
     return environment(request.param, *SPECS)
 
@@ -144,7 +146,7 @@ def cross(environment: Callable[..., Compiler]) -> Compiler:
     return environment("newest", "cuda-nvcc_linux-aarch64")
 
 
-@pytest.fixture(scope="module", params=CMAKES)
+@pytest.fixture(scope="module", params=SWEPT_CMAKES)
 def cmake(request: pytest.FixtureRequest, project: Workspace) -> str:
     """The folder of cmake and ninja, installed once from the index that pip is configured for."""
     home = project.cache / f"cmake-{request.param}"
@@ -179,6 +181,7 @@ def machine(program: Path) -> str:
         return str(ELFFile(stream)["e_machine"])
 
 
+@pytest.mark.parametrize("compiler", RELEASES, indirect=True)
 def test_a_program_with_kernels_is_built_and_runs(compiler: Compiler, tmp_path: Path) -> None:
     assert not compiler.run(tmp_path, "nvcc", "-o", "add", SOURCES / "add.cu")
     assert not any("cuda" in name for name in needed(tmp_path / "add"))  # the runtime is linked statically
@@ -195,8 +198,15 @@ def other_runtime(compiler: Compiler, environment: Callable[..., Compiler]) -> d
 
 @pytest.mark.parametrize(
     "line",
-    [*LINES, "nvcc -c -o app.o app.cu && g++ -o app app.o $LDFLAGS -lcudart"],
-    ids=[*LINES.values(), "g++"],
+    [
+        *(
+            pytest.param(line, id=name, marks=[pytest.mark.sweep] if name == "Xlinker" else [])
+            for line, name in LINES.items()
+        ),
+        pytest.param(
+            "nvcc -c -o app.o app.cu && g++ -o app app.o $LDFLAGS -lcudart", id="g++", marks=pytest.mark.sweep
+        ),
+    ],
 )
 def test_a_program_linked_as_the_page_says_takes_its_own_environment_s_runtime(
     compiler: Compiler, environment: Callable[..., Compiler], tmp_path: Path, line: str
@@ -218,6 +228,11 @@ def test_with_the_shared_runtime_and_no_rpath_a_program_takes_any(
         compiler.run(tmp_path, "nvcc", "-cudart", kind, "-o", kind, SOURCES / "add.cu")
         said = compiler.run(tmp_path, f"./{kind}", **other)
         assert (f"runtime {compiler.number}\n" in said) == own
+
+
+def test_nvcc_finds_the_headers_of_cccl(newest: Compiler, tmp_path: Path) -> None:
+    newest.run(tmp_path, "nvcc", "-ptx", "-o", "reduce.ptx", SOURCES / "reduce.cu")
+    assert "reduce" in (tmp_path / "reduce.ptx").read_text()
 
 
 def test_the_cpp_compiler_alone_finds_the_headers_of_cccl(compiler: Compiler, tmp_path: Path) -> None:
@@ -274,8 +289,17 @@ def test_ptx_and_machine_code_for_every_gpu_that_nvcc_knows(compiler: Compiler, 
     assert (tmp_path / "out.fatbin").read_bytes().count(b"\x7fELF") == len(known)
 
 
-@pytest.mark.parametrize("name", ["bin/nvcc", "targets/x86_64-linux/bin/nvcc"])
-@pytest.mark.parametrize("way", ["straight", "through a link", "with spaces"])
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [
+        ("bin/nvcc", "straight"),
+        ("targets/x86_64-linux/bin/nvcc", "with spaces"),
+        pytest.param("bin/nvcc", "with spaces", marks=pytest.mark.sweep),
+        pytest.param("bin/nvcc", "through a link", marks=pytest.mark.sweep),
+        pytest.param("targets/x86_64-linux/bin/nvcc", "straight", marks=pytest.mark.sweep),
+        pytest.param("targets/x86_64-linux/bin/nvcc", "through a link", marks=pytest.mark.sweep),
+    ],
+)
 def test_nvcc_finds_all_its_parts_by_either_name_and_by_any_path(
     compiler: Compiler, tmp_path: Path, name: str, way: str
 ) -> None:
@@ -367,7 +391,7 @@ def test_cmake_needs_no_more_than_the_prefix(newest: Compiler, cmake: str, tmp_p
     assert f"found include={newest.prefix}/targets/x86_64-linux/include" in said
 
 
-@pytest.mark.parametrize("name", ["bin/nvcc", "targets/sbsa-linux/bin/nvcc"])
+@pytest.mark.parametrize("name", ["bin/nvcc", pytest.param("targets/sbsa-linux/bin/nvcc", marks=pytest.mark.sweep)])
 def test_nvcc_makes_a_program_for_arm(cross: Compiler, tmp_path: Path, name: str) -> None:
     cross.run(tmp_path, cross.prefix / name, "-cudart=shared", "-o", "add", SOURCES / "add.cu")
     assert machine(tmp_path / "add") == "EM_AARCH64"

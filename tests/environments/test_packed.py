@@ -53,7 +53,7 @@ REQUESTS = {
 }
 
 
-@pytest.fixture(scope="module", params=REQUESTS)
+@pytest.fixture(scope="module", params=[pytest.param("cuda-core", marks=pytest.mark.sweep), "numba-cuda-12.6"])
 def unpacked(built: Workspace, roomy: Callable[[str], Path], request: pytest.FixtureRequest) -> Unpacked:
     specs, more, program = REQUESTS[request.param]
     made = roomy("made")
@@ -72,7 +72,7 @@ def unpacked(built: Workspace, roomy: Callable[[str], Path], request: pytest.Fix
 def found(unpacked: Unpacked, tmp_path_factory: pytest.TempPathFactory, project: Workspace) -> Mapping[str, object]:
     """What the environment's program found; the program is not in the checkout either."""
     program = tmp_path_factory.mktemp("program") / "program.py"
-    program.write_text((project.root / "scripts" / "ctk" / "proof" / unpacked.program).read_text())
+    program.write_text((project.root / "scripts" / "ctk" / "env" / "proof" / unpacked.program).read_text())
     done = unpacked.run("python", "-I", program)
     assert done.returncode == 0, done.stderr
     answer: Mapping[str, object] = json.loads(done.stdout.splitlines()[-1])

@@ -12,7 +12,7 @@ from ctk.core.paths import Workspace
 from ctk.core.platforms import this_platform
 from ctk.env import prove
 from ctk.env.environment import create
-from ctk.env.prove import REQUESTS, Request
+from ctk.env.prove import REQUESTS, ProofRequest
 from ctk.solve.machine import detected_driver
 from ctk.solve.solve import Scenario, solve
 
@@ -62,5 +62,5 @@ def test_an_environment_that_does_not_work_is_an_error_with_what_it_printed(buil
     pick = solve(scenario, [built.channel, built.base_channel])
     environment = create(pick, built.environments / "test-pathfinder-only", built.cache / "packages")
     with pytest.raises(ProofFailed, match="No module named") as error:
-        prove.use(Request("broken", ("cuda-pathfinder",), "cuda_core.py"), environment)
+        prove.use(ProofRequest("broken", ("cuda-pathfinder",), "cuda_core.py"), environment)
     assert str(environment.python) in error.value.step

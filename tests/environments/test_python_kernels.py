@@ -13,7 +13,7 @@ from ctk.base.interpreter import python_tag, short_version
 from ctk.core.paths import Workspace
 from ctk.core.platforms import this_platform
 from ctk.env.environment import Environment, create
-from ctk.env.prove import Request, use
+from ctk.env.prove import ProofRequest, use
 from ctk.lock.lock import release_locks
 from ctk.plan.plan import Request as Wanted
 from ctk.plan.project import small
@@ -51,7 +51,7 @@ def environment(project: Workspace, pick: Pick) -> Environment:
 
 
 def run(environment: Environment, program: str) -> Mapping[str, object]:
-    return use(Request(environment.prefix.name, (), program), environment)
+    return use(ProofRequest(environment.prefix.name, (), program), environment)
 
 
 def minor_of(environment: Environment) -> str:

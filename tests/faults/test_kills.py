@@ -7,7 +7,8 @@ import subprocess
 import time
 from pathlib import Path
 
-from job import STATIONS, Job, Undisturbed
+import pytest
+from job import STATIONS, Job, Point, Undisturbed
 from kills import points
 from whole import damaged, installed
 from world import command, ctk
@@ -28,6 +29,12 @@ def test_the_job_has_something_to_do_at_every_station(right: Undisturbed) -> Non
     assert any("pathfinder-1.9.0" in name for name in set(right.before) - set(right.after))
 
 
+def test_a_kill_between_two_renames_of_publishing_does_no_harm(job: Job, right: Undisturbed) -> None:
+    outcome = job.killed(Point("group", change=right.changes["publish"][-1]), right)
+    assert (outcome.station, outcome.complaints) == ("publish", [])
+
+
+@pytest.mark.sweep
 def test_kills_at_points_of_the_whole_run_do_no_harm(job: Job, right: Undisturbed) -> None:
     outcomes = [job.killed(point, right) for point in points(KILLS, right, random.Random(SEED))]
     assert [line for outcome in outcomes for line in outcome.complaints] == []

@@ -16,12 +16,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "tooling"))
-
 import tiny_packages
 from fake_ctk import EVERYWHERE_13, WHEELS_13, add_python_13, pins
 from fake_index import FakeIndex, Fault, serve
 
+import forked
 from ctk.core.paths import Workspace
 from ctk.core.retry import Retry
 from ctk.index.index import Index
@@ -90,6 +89,8 @@ def ctk(
     world: World, *arguments: str, prefix: Sequence[str] = (), timeout: float = 120, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """Runs a command to its end, behind the words of ``prefix`` where there are some."""
+    if not prefix:
+        return forked.run(arguments, world.environment(**environment), timeout)
     return subprocess.run(
         [*prefix, *command(arguments)],
         env=world.environment(**environment),

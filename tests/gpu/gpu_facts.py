@@ -1,7 +1,7 @@
 """The oracle's facts for machines on which the libraries that read release locks are not installed.
 
-The locks are generated in one form, of which three kinds of line are read here. `ctk.verify.facts` reads them properly;
-tests/tooling/test_gpu_tests.py holds that both read the same.
+The locks are generated in one form, of which three kinds of line are read here. `ctk.verify.scenarios` reads them
+properly; tests/tooling/test_gpu_tests.py holds that both read the same.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def oracle(root: Path) -> ModuleType:
 
 
 def facts(root: Path) -> Any:
-    """The `Facts` of all locked releases of a checkout."""
+    """The `OracleFacts` of all locked releases of a checkout."""
     rule = oracle(root)
     toolkits, python_sets = [], {}
     for lock in sorted((root / "variants").glob("*.lock")):
@@ -38,7 +38,7 @@ def facts(root: Path) -> Any:
         (block,) = re.findall(r"^cuda_arch:\n((?:  - .*\n)+)", variants, re.MULTILINE)
         archs = sorted(re.findall(r'"(.+)"', block), key=numbers)
         toolkits.append(rule.Toolkit(version, tuple(archs), published))
-    return rule.Facts(tuple(toolkits), python_sets)
+    return rule.OracleFacts(tuple(toolkits), python_sets)
 
 
 def _published(lock: str) -> dict[str, frozenset[str]]:

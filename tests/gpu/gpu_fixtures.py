@@ -54,7 +54,7 @@ def _made(name: str, gpu: Machine) -> Environment:
         from ctk.solve.catalogue import Catalogue
         from ctk.solve.machine import machine
         from ctk.solve.solve import Scenario
-        from ctk.solve.unsolvable import solve_or_say_why
+        from ctk.solve.why import solve_or_say_why
     except ImportError as error:
         pytest.skip(f"{VARIABLE} names no folder of environments, and none can be made here: {error}")
     where, on = Workspace(ROOT), machine()

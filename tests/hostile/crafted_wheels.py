@@ -5,16 +5,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import struct
-import sys
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
+
+from fake_index import record
 
 from ctk.lock.lock import Artefact
-
-sys.path.append(str(Path(__file__).resolve().parents[1] / "tooling"))
-from fake_index import record
 
 INFO = "nvidia_cuda_runtime-13.4.92.dist-info"
 METADATA = b"Metadata-Version: 2.1\nName: nvidia-cuda-runtime\nVersion: 13.4.92\n"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import sys
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterable
@@ -17,7 +16,6 @@ from email.parser import BytesParser
 from functools import cache
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "packages"))
 import crafted_binaries
 import crafted_wheels
 from crafted_packages import Draft
@@ -26,7 +24,7 @@ from ctk.core import upload_time
 from ctk.core.document import Document
 from ctk.core.errors import CtkError
 from ctk.core.platforms import PLATFORMS
-from ctk.env.packing.parts import size_in_bytes
+from ctk.env.pack import size_in_bytes
 from ctk.fetch import admission as check
 from ctk.index import inside, pip_config, requirements
 from ctk.index.index import IndexFile

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tiny
 from crafted_wheels import (
     DEFLATED,
     INFO,
@@ -41,9 +42,6 @@ from ctk.index.inside import members
 from ctk.lock.lock import Artefact
 from ctk.lock.text import dump
 from ctk.pipeline import Index
-
-sys.path.append(str(ROOT / "tests" / "tooling"))
-import tiny
 
 A, B = Entry(b"nvidia/a", b"a"), Entry(b"nvidia/b", b"bb")
 RECORD, META = f"{INFO}/RECORD".encode(), f"{INFO}/METADATA".encode()

@@ -22,8 +22,8 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from ctk.check.lint.check import VariantCheck
-from ctk.check.lint.checks import BY_NAME
+from ctk.check.lint import CHECKS
+from ctk.check.lint.tree import VariantFile
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.lock.components import CTK_COMPONENTS
 from ctk.lock.lock import Artefact, Component, Facts, ReleaseLock
@@ -50,6 +50,7 @@ LOCKS = {"12.9.2": {"cudart": "12.9.79"}, "13.4.3": {"cudart": "13.4.92"}, "pyth
 TAGS = {"linux-64": "manylinux2014_x86_64", "linux-aarch64": "manylinux2014_aarch64"}
 TAGS |= {"win-64": "win_amd64", "win-arm64": "win_arm64"}
 DISTRIBUTIONS = {c.name: c for c in CTK_COMPONENTS}
+OF_VARIANTS = {check.name for check in CHECKS if check.subject is VariantFile}
 TIME = 1_757_000_000
 
 
@@ -96,7 +97,7 @@ def read(path: Path) -> Case:
             check, path, expect.get("file", ""), expect.get("line", 0), expect.get("message", ""), also, "", "", folder
         )
     said = dict(re.findall(r"^# (as|with|expect) (.*)$", text, re.M))
-    is_variant = issubclass(BY_NAME[check], VariantCheck)
+    is_variant = check in OF_VARIANTS
     where = said.get("as") or ("conda_build_config.yaml" if is_variant else "recipes/thing/recipe.yaml")
     line, _, message = said.get("expect", "0: ").partition(": ")
     return Case(check, path, where, int(line), message, tuple(said.get("with", "").split()), text, where)

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from case_tree import Case, read, write
 
-from ctk.check.lint import CHECKS, lint, mended, tree_of
-from ctk.check.lint.check import Mending
+from ctk.check.lint import CHECKS, fixed, lint, tree_of
 from ctk.core.paths import Workspace
 
 FOLDER = Path(__file__).parent / "cases"
@@ -26,7 +25,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_every_check_has_a_passing_and_a_failing_case() -> None:
     has = {(case.check, case.fails) for case in CASES}
-    assert has == {(check.id(), fails) for check in CHECKS for fails in (True, False)}
+    assert has == {(check.name, fails) for check in CHECKS for fails in (True, False)}
 
 
 @EACH
@@ -41,17 +40,17 @@ def test_a_case_gets_what_it_says(case: Case, root: Path) -> None:
     assert case.message, "a failing case says what it expects"
     said = [(finding.line, finding.message) for finding in found]
     file = str(root.parent / "apart" / "recipe.yaml") if case.file == "feedstock" else case.file
-    assert [f for f in found if f.file == file and f.line == case.line and case.message in f.message], said
+    assert [f for f in found if f.where == file and f.line == case.line and case.message in f.message], said
 
 
 @pytest.mark.parametrize(
     "case",
-    [c for c in CASES if c.fails and any(issubclass(k, Mending) and k.id() == c.check for k in CHECKS)],
+    [c for c in CASES if c.fails and any(k.autofix and k.name == c.check for k in CHECKS)],
     ids=lambda case: f"{case.check}-{case.path.stem}",
 )
 def test_what_can_be_mended_is_clean_afterwards_and_mended_once(case: Case, root: Path) -> None:
     paths = write(case, root)
-    files = mended(tree_of(Workspace(root), paths), [case.check], paths)
+    files = fixed(tree_of(Workspace(root), paths), [case.check], paths)
     if case.path.stem == "fail-by-hand":
         assert files == []
         return
@@ -61,12 +60,12 @@ def test_what_can_be_mended_is_clean_afterwards_and_mended_once(case: Case, root
         file.write()
     # A text that is no YAML any more would have no findings of the check itself.
     assert lint(tree_of(Workspace(root), paths), [case.check, "FileIsYaml"], paths).findings == ()
-    assert mended(tree_of(Workspace(root), paths), [case.check], paths) == []
+    assert fixed(tree_of(Workspace(root), paths), [case.check], paths) == []
 
 
 def test_every_check_has_help_and_a_fix() -> None:
     for check in CHECKS:
-        assert check.help().endswith("."), check.id()
-        assert len(check.help()) > 30, check.id()
-        assert check.fix, check.id()
-        assert not check.fix.endswith("."), check.id()
+        assert check.help.endswith("."), check.name
+        assert len(check.help) > 30, check.name
+        assert check.fix, check.name
+        assert not check.fix.endswith("."), check.name

@@ -10,7 +10,8 @@ import pytest
 from case_tree import CONFIG
 
 from conftest import ctk
-from ctk.check.lint import CHECKS, Finding
+from ctk.check.framework import Finding
+from ctk.check.lint import CHECKS
 from ctk.core.paths import Workspace
 
 RECIPE = """schema_version: 1
@@ -78,7 +79,7 @@ def test_github_shows_findings_at_their_lines(checkout: Workspace) -> None:
 
 
 def test_an_annotation_cannot_be_left_by_what_a_file_says() -> None:
-    finding = Finding("a,b:c.yaml", 1, 1, "X", "100%\n::error::gotcha", "mend", "error")
+    finding = Finding("a,b:c.yaml", "100%\n::error::gotcha", line=1, column=1, check="X", fix="mend", severity="error")
     shown = "::error file=a%2Cb%3Ac.yaml,line=1,col=1,title=X::100%25%0A::error::gotcha; fix: mend"
     assert finding.as_annotation() == shown
 
@@ -96,22 +97,13 @@ def test_a_fix_is_shown_and_written_on_request(checkout: Workspace) -> None:
     assert "nothing can be mended" in ctk(checkout, "lint", "--fix", "--check", "VersionIsText").stderr
 
 
-def test_a_recipe_is_spared_of_what_it_skips_for_a_reason(checkout: Workspace) -> None:
-    file = checkout.recipes / "thing" / "recipe.yaml"
-    file.write_text(f"{RECIPE}\nextra:\n  lint-skip:\n    VersionIsText: this case shows how it is done\n")
-    done = ctk(checkout, "lint", "--check", "VersionIsText", "--check", "SkipsAreNeeded")
-    assert done.returncode == 0, done.stdout
-    assert "1 skipped" in done.stderr
-
-
 def test_the_list_has_every_check_with_its_help(checkout: Workspace) -> None:
     shown = ctk(checkout, "lint", "--list").stdout
-    assert re.findall(r"^(\w+) \[", shown, re.M) == [check.id() for check in CHECKS]
+    assert re.findall(r"^(\w+) \[", shown, re.M) == [check.name for check in CHECKS]
     assert "conda-smithy's R-002" in " ".join(shown.split())
     explained = ctk(checkout, "lint", "--explain", "VersionIsText").stdout
     assert "1.10 would be 1.1" in explained
     assert "fix: put it in quotes" in explained
-    assert "lint-skip" in explained
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ctk.check.lint.conditions import names_of, platform_names, truth
+from ctk.check.lint.expressions import names_of, platform_names, truth
 
 NAMES = {**platform_names("win-arm64"), "cuda_version": "12.9", "cuda_fit": "native"}
 

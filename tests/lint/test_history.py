@@ -8,7 +8,7 @@ import pytest
 from case_tree import LOCKS, git, release_lock
 
 from ctk.check.lint import lint, tree_of
-from ctk.check.lint.published import changes, revision
+from ctk.check.lint.history import changes, revision
 from ctk.core.errors import BadValue
 from ctk.core.paths import Workspace
 from ctk.lock.text import dump, variant_config
@@ -53,6 +53,10 @@ def found(root: Path, base: str | None = None) -> list[tuple[str, str]]:
     return [(finding.severity, finding.message) for finding in report.findings]
 
 
+def severities(root: Path, base: str | None = None) -> list[str]:
+    return [severity for severity, _ in found(root, base)]
+
+
 def test_on_the_main_branch_the_commit_before_may_be_published(root: Path) -> None:
     known = revision(root, None)
     assert known is not None
@@ -66,8 +70,7 @@ def test_what_is_not_committed_is_compared_with_what_is(root: Path) -> None:
     write(root, f"{RECIPE}about: {{summary: Other things}}\n")
     known = revision(root, None)
     assert known is not None
-    assert known.commit == git(root, "rev-parse", "HEAD")
-    assert [severity for severity, _ in found(root)] == ["hint"]
+    assert (known.commit, severities(root)) == (git(root, "rev-parse", "HEAD"), ["hint"])
 
 
 def test_a_branch_is_compared_with_where_it_left_main(root: Path) -> None:
@@ -85,15 +88,15 @@ def test_what_a_tag_says_was_published_blocks(root: Path) -> None:
     git(root, "tag", "published/1", "HEAD~1")
     known = revision(root, None)
     assert known is not None
-    assert (known.said, known.certain) == ("published/1", True)
-    assert [severity for severity, _ in found(root)] == ["error"]
+    assert (known.name, known.certain) == ("published/1", True)
+    assert severities(root) == ["error"]
     git(root, "tag", "-d", "published/1")
     git(root, "tag", "published/2", "HEAD")
     assert found(root) == []
 
 
 def test_the_revision_that_is_named_blocks(root: Path) -> None:
-    assert [severity for severity, _ in found(root, "HEAD~1")] == ["error"]
+    assert severities(root, "HEAD~1") == ["error"]
     assert found(root, "HEAD") == []
     with pytest.raises(BadValue, match="git knows no revision 'nowhere'"):
         found(root, "nowhere")
@@ -102,7 +105,7 @@ def test_the_revision_that_is_named_blocks(root: Path) -> None:
 def test_a_comment_changes_a_package_too(root: Path) -> None:
     """The recipe is in the package, and the SBOM names the commit that touched it."""
     write(root, (root / "recipes" / "thing" / "recipe.yaml").read_text() + "# The end.\n")
-    assert [severity for severity, _ in found(root, "HEAD")] == ["error"]
+    assert severities(root, "HEAD") == ["error"]
 
 
 @pytest.mark.parametrize("script", ["recipes/thing/activate.sh", "recipes/common/part.sh"])
@@ -112,7 +115,7 @@ def test_a_file_that_was_removed_changes_a_package(root: Path, script: str) -> N
         (root / name).write_text("true\n")
     commit(root, RECIPE.replace("0}", "0, script: {file: ../common/layout.sh}}"))
     (root / script).unlink()
-    assert [severity for severity, _ in found(root, "HEAD")] == ["error"]
+    assert severities(root, "HEAD") == ["error"]
 
 
 def test_a_recipe_in_another_folder_is_compared(root: Path) -> None:
@@ -148,15 +151,11 @@ def test_a_new_recipe_and_a_new_version_take_no_name(root: Path) -> None:
     assert found(root, "HEAD") == []
 
 
-def test_without_git_there_is_nothing_to_compare_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("commits", [0, 1], ids=("outside of git", "the first commit"))
+def test_there_may_be_nothing_to_compare_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commits: int) -> None:
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    if commits:
+        git(tmp_path, "init", "-q", "-b", "main")
+        git(tmp_path, "commit", "-q", "--allow-empty", "-m", "x")
     assert revision(tmp_path, None) is None
     assert found(tmp_path) == []
-
-
-def test_a_first_commit_has_nothing_before_it(tmp_path: Path) -> None:
-    git(tmp_path, "init", "-q", "-b", "main")
-    (tmp_path / "a").write_text("a")
-    git(tmp_path, "add", "--all")
-    git(tmp_path, "commit", "-qm", "x")
-    assert revision(tmp_path, None) is None

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from case_tree import release_lock
 
-from ctk.check.lint import lint, mended, tree_of
+from ctk.check.lint import fixed, lint, tree_of
 from ctk.core.document import LARGEST
 from ctk.core.paths import Workspace
 from ctk.lock.text import dump, variant_config
@@ -39,16 +39,13 @@ TEXTS = {
     "variants of nothing": "zip_keys: 3\npython: {a: b}\npython_tag: 1.10\n",
     "zips of nothing": "zip_keys: [[a, [b]], 3, null]\na: null\n",
 }
+# What is broken together: rules that look at other files as well find those sound.
 PLACES = (
-    "recipes/thing/recipe.yaml",
-    "base/thing/recipe.yaml",
-    "variants/cuda-13.4.lock",
-    "variants/cuda-13.4.yaml",
-    "variants/exclusions.yaml",
-    "conda_build_config.yaml",
-    "conda-forge.yml",
-    "recipes/thing/conda-forge.yml",
+    ("recipes/thing/recipe.yaml", "base/thing/recipe.yaml", "conda-forge.yml", "recipes/thing/conda-forge.yml"),
+    ("variants/cuda-13.4.lock",),
+    ("variants/cuda-13.4.yaml", "variants/exclusions.yaml", "conda_build_config.yaml"),
 )
+EVERY = [place for places in PLACES for place in places]
 
 
 @pytest.fixture
@@ -65,34 +62,31 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("places", PLACES, ids=("recipes", "lock", "variants"))
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
-def test_what_is_not_understood_is_a_finding(checkout: Path, place: str, text: str) -> None:
-    (checkout / place).write_text(text)
-    report = lint(tree_of(Workspace(checkout)))
-    if not place.endswith(("conda-forge.yml", "exclusions.yaml")):  # either may be empty
-        assert [finding for finding in report.findings if finding.file == place]
-    for finding in report.findings:
-        assert finding.line > 0
-        assert finding.column > 0
-        assert finding.message
-        assert finding.fix
+def test_what_is_not_understood_is_a_finding(checkout: Path, places: tuple[str, ...], text: str) -> None:
+    for place in places:
+        (checkout / place).write_text(text)
+    findings = lint(tree_of(Workspace(checkout))).findings
+    may_be_empty = {place for place in places if place.endswith(("conda-forge.yml", "exclusions.yaml"))}
+    assert {finding.where for finding in findings} >= set(places) - may_be_empty
+    assert all(f.line > 0 and f.column > 0 and f.message and f.fix for f in findings)
 
 
 def test_bytes_that_are_no_text_are_a_finding(checkout: Path) -> None:
-    for place in PLACES:
+    for place in EVERY:
         (checkout / place).write_bytes(b"\xff\xfe\x00")
-    unreadable = [f.file for f in lint(tree_of(Workspace(checkout))).findings if f.check == "FileCanBeRead"]
-    assert unreadable == sorted(PLACES)
+    unreadable = [f.where for f in lint(tree_of(Workspace(checkout))).findings if f.check == "FileCanBeRead"]
+    assert unreadable == sorted(EVERY)
 
 
 def test_what_is_too_long_is_a_finding_and_never_written(checkout: Path) -> None:
-    for place in PLACES:
+    for place in EVERY:
         (checkout / place).write_text("#" * LARGEST + " \n")
     tree = tree_of(Workspace(checkout))
-    said = {f.file: f.message for f in lint(tree).findings if f.check == "FileCanBeRead"}
-    assert said == dict.fromkeys(PLACES, f"it has more than {LARGEST} characters")
-    assert mended(tree, (), ()) == []
+    said = {f.where: f.message for f in lint(tree).findings if f.check == "FileCanBeRead"}
+    assert said == dict.fromkeys(EVERY, f"it has more than {LARGEST} characters")
+    assert fixed(tree, (), ()) == []
 
 
 def test_what_cannot_be_opened_is_a_finding(checkout: Path) -> None:

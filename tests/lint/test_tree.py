@@ -14,7 +14,7 @@ def test_this_checkout_is_clean(project: Workspace) -> None:
     tree = tree_of(project)
     report = lint(tree)
     assert [str(f) for f in report.findings if f.severity == "error" or f.check not in OF_HISTORY] == []
-    assert report.checks == len(CHECKS) > 80
+    assert len(report.checks) == len(CHECKS) > 80
     assert tree.unplanned == {}
 
 

@@ -16,16 +16,10 @@ from ctk.lock.lock import release_locks
 SAMPLE = 12
 
 
-def test_a_sample_of_the_channel_is_the_same_again(built: Workspace) -> None:
-    _same_again(built, built.channel)
-
-
-def test_so_is_one_of_all_platforms(built: Workspace, all_platforms: Path) -> None:
-    _same_again(built, all_platforms)
-
-
-def _same_again(where: Workspace, folder: Path) -> None:
-    done = ctk(where, "rebuild", "--sample", str(SAMPLE), "--channel", str(folder))
+@pytest.mark.parametrize("platforms", ["one", "all"])
+def test_a_sample_of_the_channel_is_the_same_again(built: Workspace, all_platforms: Path, platforms: str) -> None:
+    folder = built.channel if platforms == "one" else all_platforms
+    done = ctk(built, "rebuild", "--sample", str(SAMPLE), "--channel", str(folder))
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     assert f"{SAMPLE} packages rebuilt, identical" in done.stdout
 

@@ -9,8 +9,7 @@ import pytest
 from crafted_binaries import elf, pe
 
 from ctk.core.errors import MeasureFailed
-from ctk.diff.exports import read_exports
-from ctk.diff.surface import read_surface, stem
+from ctk.diff.scan import read_exports, read_surface, stem
 from ctk.package.binaries import UnreadableBinary
 
 

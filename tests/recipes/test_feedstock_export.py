@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import rattler_build
+from fake_index import FakeIndex, configure_pip, serve
 
 from conftest import NEWEST, ROOT, ctk
 from ctk.channel.channel import packages
@@ -18,9 +19,6 @@ from ctk.fetch.fetch import laid_out
 from ctk.lock.lock import release_locks
 from ctk.package.package import read_info
 from ctk.plan.recipes import platform_config
-
-sys.path.append(str(ROOT / "tests" / "tooling"))
-from fake_index import FakeIndex, configure_pip, serve
 
 PROGRAM = """
 import sys

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ctk.site.axes import Axes
-from ctk.site.solving import Work, solved
+from ctk.site.answers import Work, solved
+from ctk.site.questions import Axes
 
 
 class Endless(Work):

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-
-sys.path += [str(Path(__file__).resolve().parents[1] / folder) for folder in ("packages", "tooling")]
 
 from crafted_packages import Draft
 from tiny import lock

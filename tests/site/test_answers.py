@@ -16,8 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "solver"))
-
 import grimp
 import pytest
 from rattler import MatchSpec
@@ -28,20 +26,15 @@ from small_sites import small_site
 from ctk.core.errors import SolverFailed, UnknownName, Unsolvable
 from ctk.core.paths import workspace
 from ctk.lock.lock import ReleaseLock, release_locks
-from ctk.site import Site, solving
-from ctk.site.alike import AlikeCatalogue
-from ctk.site.answers import Answer, answer, answers
-from ctk.site.axes import Axes, Question, axes, gpu_names, installed_by_name, pin_specs
-from ctk.site.selector import Selector, front_page, pixi_line, shards
-from ctk.site.shard import look_up, safe_json, script, shard
-from ctk.site.solving import WORDS, Work, plan_work, solve_one, solved
+from ctk.site import Site
+from ctk.site.answers import CODE, SelectorAnswer, Work, answer, answers, packed, plan_work, solved
+from ctk.site.questions import AlikeCatalogue, Axes, SelectorQuestion, axes, gpu_names, installed_by_name, pin_specs
+from ctk.site.selector import Selector, front_page, pixi_line, safe_json, shards
 from ctk.solve.catalogue import Catalogue
-from ctk.solve.explain import explain, toolkit_in_words
 from ctk.solve.machine import python_specs
 from ctk.solve.solve import Scenario
-from ctk.solve.unsolvable import find_cause
-from ctk.verify.facts import facts
-from ctk.verify.scenarios import matrix
+from ctk.solve.why import explain, find_reason, toolkit_in_words
+from ctk.verify.scenarios import facts, matrix
 
 pytest_plugins = ["site_fixtures"]
 
@@ -67,29 +60,54 @@ def asked(folders: Folders, locks: list[ReleaseLock]) -> Axes:
     return axes(Catalogue(folders, "linux-64"), locks, TAGS)
 
 
-def plain(catalogue: Catalogue, scenario: Scenario) -> Answer:
+def plain(catalogue: Catalogue, scenario: Scenario) -> SelectorAnswer:
     """An answer from a catalogue that solves every question by itself."""
     pick = catalogue.pick(scenario)
     if pick is None:
-        cause = find_cause(scenario, catalogue)
-        return Answer((), "", "", cause.sentence, (cause.step,))
+        cause = find_reason(scenario, catalogue)
+        return SelectorAnswer((), "", "", cause.sentence, (cause.step,))
     words = toolkit_in_words(pick, catalogue)
-    return Answer((), pick.toolkit, pick.fit, words, tuple(explain(pick, catalogue)))
+    return SelectorAnswer((), pick.toolkit, pick.fit, words, tuple(explain(pick, catalogue)))
 
 
-def test_machines_that_are_alike_to_a_solver_get_what_each_would_get(folders: Folders, asked: Axes) -> None:
-    alike = AlikeCatalogue(folders, "linux-64", ["cuda-core", *NAMES])
-    alone, chance = Catalogue(folders, "linux-64"), random.Random(SEED)
+def look_up(axes: Axes, content: Mapping[str, Any], question: SelectorQuestion) -> SelectorAnswer:
+    """One answer from what was packed, found as the page finds it."""
+    row = content["rows"][content["grid"][question.pin][axes.drivers.index(question.driver)]]
+    by_gpu = [answer for answer, length in zip(row[::2], row[1::2], strict=True) for _ in range(length)]
+    pick, toolkit, fit, title, reasons = content["answers"][by_gpu[axes.gpus.index(question.arch)]]
+    title, *reasons = (" ".join(content["texts"][n] for n in content["lines"][place]) for place in (title, *reasons))
+    records = [content["records"][place] for place in content["picks"][pick]] if pick >= 0 else []
+    return SelectorAnswer(tuple(map(tuple, records)), toolkit, fit, title, tuple(reasons))
+
+
+@pytest.fixture(scope="module")
+def alike(folders: Folders) -> AlikeCatalogue:
+    return AlikeCatalogue(folders, "linux-64", ["cuda-core", *NAMES])
+
+
+def picky(folder: Path, depends: str) -> list[Path]:
+    """A channel with a package that depends on one thing, and a base channel."""
+    only = record("picky", "1.0", "h_0", "linux-64", depends=[depends])
+    return [write(folder / "channel", iter([only])), write(folder / "base", base())]
+
+
+def driver_scenario(driver: str) -> Scenario:
+    return Scenario(("picky",), "linux-64", driver, None)
+
+
+def test_machines_that_are_alike_to_a_solver_get_what_each_would_get(
+    folders: Folders, asked: Axes, alike: AlikeCatalogue
+) -> None:
+    alone = Catalogue(folders, "linux-64")
     questions = [q for python in asked.pythons for q in asked.questions("cuda-core", python)]
-    sample = chance.sample(questions, 150)
+    sample = random.Random(SEED).sample(questions, 100)
     for question in sample:
         scenario = question.scenario("linux-64")
         assert replace(answer(alike, scenario), packages=()) == plain(alone, scenario), question
     assert len({alike.key(q.scenario("linux-64")) for q in sample}) < len(sample), "some are one question"
 
 
-def test_machines_on_two_sides_of_a_bound_are_two_questions(folders: Folders) -> None:
-    alike = AlikeCatalogue(folders, "linux-64", ["cuda-core", *NAMES])
+def test_machines_on_two_sides_of_a_bound_are_two_questions(alike: AlikeCatalogue) -> None:
     machines = [("13.0", "9.0"), ("13.3", "9.0"), ("13.4", "9.0"), ("13.0", "7.2"), ("13.0", None), (None, None)]
     key = [alike.key(Scenario(("cuda-core",), "linux-64", driver, arch)) for driver, arch in machines]
     assert key[0] == key[1]
@@ -104,7 +122,7 @@ def test_drivers_beyond_the_ends_get_what_the_ends_get(folders: Folders, asked: 
     for end, others in ((oldest, ("10.2", "11.0", "11.7")), (newest, ("14.0", "19.4"))):
         for arch, pin in ((None, ""), ("9.0", ""), ("7.0", "13"), ("13.0", "12.9")):
             picks = [
-                alone.pick(Question("cuda-core", driver, arch, "", pin).scenario("linux-64"))
+                alone.pick(SelectorQuestion("cuda-core", driver, arch, "", pin).scenario("linux-64"))
                 for driver in (end, *others)
             ]
             assert len({pick and pick.records for pick in picks}) == 1, (end, arch, pin)
@@ -116,9 +134,7 @@ def test_drivers_beyond_the_ends_get_what_the_ends_get(folders: Folders, asked: 
 def test_drivers_beyond_the_ends_are_told_apart_where_a_rule_does(
     rule: str, older: bool, newer: bool, locks: list[ReleaseLock], tmp_path: Path
 ) -> None:
-    rules = [record("picky", "1.0", "h_0", "linux-64", depends=[f"__cuda {rule}"])]
-    made = write(tmp_path / "channel", iter(rules)), write(tmp_path / "base", base())
-    found = axes(Catalogue(made, "linux-64"), locks, TAGS)
+    found = axes(Catalogue(picky(tmp_path, f"__cuda {rule}"), "linux-64"), locks, TAGS)
     assert (found.is_older_alike, found.is_newer_alike) == (older, newer)
 
 
@@ -135,27 +151,21 @@ def test_drivers_beyond_the_ends_are_told_apart_where_a_rule_does(
     ],
 )
 def test_every_sign_cuts_where_it_should(rule: str, other: str, tmp_path: Path) -> None:
-    rules = [record("picky", "1.0", "h_0", "linux-64", depends=[f"__cuda {rule}"])]
-    made = write(tmp_path / "channel", iter(rules))
-    alike, alone = AlikeCatalogue([made], "linux-64", ["picky"]), Catalogue([made], "linux-64")
+    channels = picky(tmp_path, f"__cuda {rule}")
+    alike, alone = AlikeCatalogue(channels, "linux-64", ["picky"]), Catalogue(channels, "linux-64")
     for driver in ("12.0", "12.9", "13.0", "13.1", "13.2", "14.0", "14.1", other):
-        scenario = Scenario(("picky",), "linux-64", driver, None)
-        assert bool(alike.pick(scenario)) == bool(alone.pick(scenario)), driver
+        assert bool(alike.pick(driver_scenario(driver))) == bool(alone.pick(driver_scenario(driver))), driver
 
 
 @pytest.mark.parametrize("rule", ["__cuda>=13.1", "__cuda >=13.1", "__cuda[version='>=13.1']"])
 def test_a_rule_is_seen_however_it_is_written(rule: str, tmp_path: Path) -> None:
-    made = write(tmp_path / "channel", iter([record("picky", "1.0", "h_0", "linux-64", depends=[rule])]))
-    alike = AlikeCatalogue([made], "linux-64", ["picky"])
-    found = [bool(alike.pick(Scenario(("picky",), "linux-64", driver, None))) for driver in ("13.0", "13.4")]
-    assert found == [False, True]
+    alike = AlikeCatalogue(picky(tmp_path, rule), "linux-64", ["picky"])
+    assert [bool(alike.pick(driver_scenario(driver))) for driver in ("13.0", "13.4")] == [False, True]
 
 
 def test_a_rule_about_more_than_a_version_tells_all_machines_apart(tmp_path: Path) -> None:
-    only = record("picky", "1.0", "h_0", "linux-64", depends=["__cuda 13.* 0"])
-    alike = AlikeCatalogue([write(tmp_path / "channel", iter([only]))], "linux-64", ["picky"])
-    one, other = (alike.key(Scenario(("picky",), "linux-64", driver, None)) for driver in ("13.0", "13.1"))
-    assert one != other
+    alike = AlikeCatalogue(picky(tmp_path, "__cuda 13.* 0"), "linux-64", ["picky"])
+    assert alike.key(driver_scenario("13.0")) != alike.key(driver_scenario("13.1"))
 
 
 def test_questions_that_were_asked_together_are_answered_as_alone(folders: Folders, asked: Axes) -> None:
@@ -168,25 +178,12 @@ def test_questions_that_were_asked_together_are_answered_as_alone(folders: Folde
     assert {found.fit for found in together.values()} == {"native", "compat", ""}
 
 
-def test_an_answer_is_the_same_after_it_was_made_small(folders: Folders, asked: Axes) -> None:
-    found = list(answers(AlikeCatalogue(folders, "linux-64", ["cuda-core", *NAMES]), asked, "cuda-core", "3.13"))
-    content = json.loads(json.dumps(shard(found)))
+def test_an_answer_is_the_same_after_it_was_packed(asked: Axes, alike: AlikeCatalogue) -> None:
+    found = list(answers(alike, asked, "cuda-core", "3.13"))
+    content = json.loads(json.dumps(packed(found)))
     for question, right in found:
-        seen = look_up(asked, content, question)
-        assert (seen["toolkit"], seen["fit"], seen["title"]) == (right.toolkit, right.fit, right.title)
-        assert seen["reasons"] == list(right.reasons)
-        packages = [[p.name, p.version, p.build, p.size, p.channel] for p in right.packages]
-        assert seen["packages"] == packages
-    assert len(script("any", content)) < 25 * len(found), "few bytes for each question"
-
-
-def test_what_was_not_solved_has_no_answer(folders: Folders, asked: Axes) -> None:
-    few = replace(asked, pins=("",))
-    content = solve_one(Work(few, tuple(folders), "cuda-core", ""))
-    with pytest.raises((KeyError, ValueError, IndexError)):
-        look_up(few, content, Question("cuda-core", "13.0", "9.0", "", "13.0"))
-    with pytest.raises((KeyError, ValueError, IndexError)):
-        look_up(few, content, Question("cuda-core", "19.0", "9.0", "", ""))
+        assert look_up(asked, content, question) == right
+    assert len(safe_json(content)) < 25 * len(found), "few bytes for each question"
 
 
 def test_answers_are_kept_until_something_they_depend_on_changes(folders: Folders, asked: Axes, tmp_path: Path) -> None:
@@ -207,11 +204,14 @@ def test_answers_are_kept_until_something_they_depend_on_changes(folders: Folder
 def test_answers_are_solved_again_when_what_words_them_changes() -> None:
     graph = grimp.build_graph("ctk", cache_dir=None)
     used = {name.removeprefix("ctk.").replace(".", "/") for name in graph.find_upstream_modules("ctk.site.answers")}
-    rest = {name for name in used if not any(name == word or name.startswith(f"{word}/") for word in WORDS)}
+    rest = {name for name in used if not any(name == code or name.startswith(f"{code}/") for code in CODE)}
     # These hold values (the axes have those that matter), run things or print.
-    facts_ = {"document", "lock", "lock_schema", "lock_text", "upload_time", "verify/facts", "verify/oracle"}
-    means = {"coroutines", "errors", "output", "pace", "paths", "platforms", "report", "tables", "verify/scenarios"}
-    assert rest == facts_ | means
+    assert {name for name in rest if not name.startswith(("core", "lock"))} <= {
+        "verify",
+        "verify/facts",
+        "verify/oracle",
+        "verify/scenarios",
+    }
 
 
 def test_answers_from_an_address_are_not_kept(asked: Axes, folders: Folders, tmp_path: Path) -> None:
@@ -296,12 +296,6 @@ def test_the_front_page_says_what_can_be_chosen(small: Site, asked: Axes) -> Non
     assert all("//" not in loaded for loaded in read.loaded)
 
 
-def test_the_front_page_says_to_name_the_build_of_a_package_that_has_two_kinds(small: Site, asked: Axes) -> None:
-    """No request of the page has one, and a reader may have (docs/how-the-right-build-is-picked.md)."""
-    page = front_page(small, Selector({"linux-64": asked}, ["CHANNEL", "conda-forge"]))
-    assert all(f'<code>"pytorch=*={kind}*"</code>' in page.content.decode() for kind in ("cuda", "cpu"))
-
-
 def test_a_channel_without_packages_has_a_front_page_that_says_so(tmp_path: Path) -> None:
     page = front_page(small_site(tmp_path), Selector({}, []))
     assert "Nothing was solved for this page" in " ".join(Read(page.content).text.split())
@@ -344,4 +338,3 @@ def test_solving_leaves_no_process_behind(asked: Axes, folders: Folders, tmp_pat
     found = {one.name: content for one, content in solved(plan_work(few, folders, tmp_path), 2, lambda *_: None)}
     assert set(found) == {"linux-64/cuda-core/any", "linux-64/cuda-core/3.13"}
     assert not multiprocessing.active_children()
-    assert solving.place("linux-64", "cuda-core", "") == "linux-64/cuda-core/any"

@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from reading import Read
 from small_sites import MINORS, channel, checkout, drafts, small_site
 
@@ -15,8 +17,8 @@ from ctk.check.audit import ScanCache, audit_packages
 from ctk.core.scratch import machine_paths
 from ctk.package.package import PathEntry
 from ctk.site import Page, Site, audit, benchmarks, packages, picks, read, releases
-from ctk.site.figures import Figure, load, path, record
-from ctk.site.package_page import folders
+from ctk.site.benchmarks import Figure, load, path, record
+from ctk.site.packages import Rectangle, folders, squarify
 from ctk.site.page import bytes_text
 from ctk.verify.table import Answers
 
@@ -36,7 +38,7 @@ def test_each_cell_of_the_heat_map_is_what_the_solver_picks(small: Site) -> None
     assert cells["13.4"]["9.0"].text == "13.4" and not cells["13.4"]["9.0"].compat
     assert cells["no driver"]["9.0"].text == "13.4" and cells["no driver"]["9.0"].compat
     assert cells["13.3"]["9.0"].shade != cells["13.4"]["9.0"].shade
-    assert found.gpus[-2:] == ("newer", "unseen")
+    assert found.gpus[-2:] == ["newer", "unseen"]
 
 
 def test_the_heat_map_is_readable_without_colour_and_said_again_in_a_table(
@@ -124,14 +126,31 @@ def test_the_two_builds_of_a_toolkit_are_told_apart(small: Site) -> None:
 
 
 def test_the_picture_of_sizes_shows_every_package_or_counts_it(small: Site) -> None:
-    rows = tuple(packages._row(name, own, packages.Inside()) for name, own in small.packages.items())
-    blocks = packages.blocks(rows)
+    blocks = packages.blocks({name: own[0].size for name, own in small.packages.items()})
     assert sum(block.place.area for block in blocks) == pytest.approx(packages.WIDTH * packages.HEIGHT)
-    many = tuple(
-        replace(rows[0], name=f"p{n}", newest=replace(rows[0].newest, size=1 if n else 10**6)) for n in range(20)
-    )
-    assert [block.words for block in packages.blocks(many)] == ["p0, 1 MB", "19 smaller ones, 19 B"]
-    assert packages.blocks(()) == ()
+    many = packages.blocks({f"p{n}": 1 if n else 10**6 for n in range(20)} | {"unknown": 0})
+    assert [block.words for block in many] == ["p0, 1 MB", "19 smaller ones, 19 B"]
+    assert packages.blocks({}) == []
+
+
+@given(st.lists(st.floats(1, 1e8), min_size=1, max_size=40).map(lambda sizes: sorted(sizes, reverse=True)))
+def test_rectangles_are_in_proportion_fill_the_whole_and_do_not_overlap(sizes: list[float]) -> None:
+    whole, slack = Rectangle(0, 0, 600, 400), 1e-4
+    found = squarify(sizes, whole)
+    assert [r.area for r in found] == pytest.approx([s * whole.area / sum(sizes) for s in sizes], rel=1e-6)
+    assert sum(r.area for r in found) == pytest.approx(whole.area)
+    for number, one in enumerate(found):
+        assert one.x >= -slack and one.y >= -slack
+        assert one.x + one.width <= whole.width + slack and one.y + one.height <= whole.height + slack
+        for other in found[number + 1 :]:
+            wide = min(one.x + one.width, other.x + other.width) - max(one.x, other.x)
+            tall = min(one.y + one.height, other.y + other.height) - max(one.y, other.y)
+            assert wide <= slack or tall <= slack
+
+
+def test_rectangles_of_equal_sizes_are_near_to_squares() -> None:
+    for one in squarify([1.0] * 6, Rectangle(0, 0, 600, 400)):
+        assert max(one.width / one.height, one.height / one.width) <= 1.5
 
 
 def test_folders_are_few_and_account_for_every_file() -> None:

@@ -18,10 +18,10 @@ from ctk.core.errors import BadValue, SolverFailed, SolverMissing, UnknownName, 
 from ctk.core.paths import Workspace
 from ctk.solve.solve import Scenario, channel_url, solve
 from ctk.verify import clients
-from ctk.verify.answers import Answer
 from ctk.verify.clients import process
 from ctk.verify.clients.conda import CondaLike
-from ctk.verify.clients.pixi import Pixi, manifest
+from ctk.verify.clients.pixi import PixiSolver, manifest
+from ctk.verify.run import SolverAnswer
 
 COMMANDS = {"micromamba": LIBMAMBA, "mamba": LIBMAMBA, "conda": CONDA, "conda-classic": CONDA}
 EACH = pytest.mark.parametrize("name", COMMANDS)
@@ -106,7 +106,7 @@ def fake(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
     return made
 
 
-def answers(name: str, *scenarios: Scenario, timeout: float = 60) -> list[Answer]:
+def answers(name: str, *scenarios: Scenario, timeout: float = 60) -> list[SolverAnswer]:
     return list(CondaLike(name, timeout=timeout).solve_all(scenarios, CHANNELS))
 
 
@@ -386,7 +386,7 @@ def pixi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
 
 
 def test_pixi_locks_a_workspace_of_its_own_for_each_scenario(pixi: Fake) -> None:
-    (answer,) = Pixi().solve_all([ASKED], CHANNELS)
+    (answer,) = PixiSolver().solve_all([ASKED], CHANNELS)
     found = {name: (r.version, r.build) for name, r in answer.records.items()}
     assert found == {"cuda-version": ("13.0", "native_100"), "python": ("3.14.1", "h1_100_cp314")}
     assert answer.records["python"].channel == URLS[1]
@@ -410,7 +410,7 @@ def test_pixi_locks_a_workspace_of_its_own_for_each_scenario(pixi: Fake) -> None
 
 def test_an_older_pixi_gets_system_requirements_and_answers_without_the_gpu(pixi: Fake) -> None:
     pixi.answers(create={}, lock={"files": {"pixi.lock": LOCK}}, version={"out": "pixi 0.53.0\n"})
-    one, other = Pixi().solve_all([ASKED, Scenario(ASKED.specs, "linux-64", "13.0", "7.0")], CHANNELS)
+    one, other = PixiSolver().solve_all([ASKED, Scenario(ASKED.specs, "linux-64", "13.0", "7.0")], CHANNELS)
     assert one.scenario == other.scenario == Scenario(ASKED.specs, "linux-64", "13.0", None)
     (call,) = pixi.calls("lock")
     workspace = tomllib.loads(*call.files.values())
@@ -439,7 +439,7 @@ def test_a_workspace_says_no_more_than_the_scenario(rich: bool, subdir: str, dri
 
 def test_what_pixi_cannot_solve_is_an_answer_with_its_reason(pixi: Fake) -> None:
     pixi.answers(create={}, lock={"err": PIXI_REFUSAL, "code": 1}, version={"out": "pixi 0.75.0\n"})
-    (answer,) = Pixi().solve_all([ASKED], CHANNELS)
+    (answer,) = PixiSolver().solve_all([ASKED], CHANNELS)
     assert not answer.solved
     assert "Cannot solve the request because of: cuda-core * cannot be installed" in answer.problem
 
@@ -461,18 +461,18 @@ def test_what_pixi_cannot_solve_is_an_answer_with_its_reason(pixi: Fake) -> None
 def test_what_pixi_does_otherwise_is_an_error(pixi: Fake, lock: dict[str, Any], message: str) -> None:
     pixi.answers(create={}, lock=lock, version={"out": "pixi 0.75.0\n"})
     with pytest.raises(SolverFailed, match=message):
-        list(Pixi().solve_all([ASKED], CHANNELS))
+        list(PixiSolver().solve_all([ASKED], CHANNELS))
 
 
 def test_a_pixi_without_a_version_is_an_error(pixi: Fake) -> None:
     pixi.answers(create={}, version={"out": ""})
     with pytest.raises(SolverFailed, match="does not say its version"):
-        list(Pixi().solve_all([ASKED], CHANNELS))
+        list(PixiSolver().solve_all([ASKED], CHANNELS))
 
 
 def test_a_spec_that_pixi_could_not_be_given_is_an_error(pixi: Fake) -> None:
     with pytest.raises(BadValue, match="cannot be read"):
-        list(Pixi().solve_all([Scenario(("cuda-core>=",), "linux-64")], CHANNELS))
+        list(PixiSolver().solve_all([Scenario(("cuda-core>=",), "linux-64")], CHANNELS))
 
 
 @pytest.mark.parametrize("name", [n for n in clients.NAMES if not n.startswith("libsolv")])

@@ -26,12 +26,10 @@ from ctk.plan.plan import Request, plan
 from ctk.plan.project import published_set, python_tags
 from ctk.solve.solve import Scenario
 from ctk.verify import clients
-from ctk.verify.answers import Answer, Record
-from ctk.verify.channels import Repodata
-from ctk.verify.clients import libsolv_build
-from ctk.verify.clients.libsolv import Libsolv
-from ctk.verify.rattler_solver import RattlerSolver
-from ctk.verify.universe import universe
+from ctk.verify.channels import Repodata, universe
+from ctk.verify.clients.libsolv import Libsolv, library
+from ctk.verify.clients.rattler import RattlerSolver
+from ctk.verify.run import Record, SolverAnswer
 
 PAGE = "docs/how-the-right-build-is-picked.md"
 RELEASES = ("12.0", "12.2", "12.6", "12.8", "12.9", "13.0", "13.2", "13.3", "13.5")
@@ -150,14 +148,14 @@ def orders(project: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 @pytest.fixture
-def ask(request: pytest.FixtureRequest, project: Workspace) -> Callable[..., list[Answer]]:
+def ask(request: pytest.FixtureRequest, project: Workspace) -> Callable[..., list[SolverAnswer]]:
     """Asks one of `SOLVERS`."""
     name = request.getfixturevalue("solver")
-    if name != "rattler" and not libsolv_build.library(project).exists():
+    if name != "rattler" and not library(project).exists():
         pytest.skip("libsolv is not built here: scripts/setup-libsolv builds it where there is a C compiler")
     by = RattlerSolver() if name == "rattler" else Libsolv(project, lock=name == "libsolv")
 
-    def answers(asked: Asked, channels: Sequence[Path], drivers: Iterable[str | None] = DRIVERS) -> list[Answer]:
+    def answers(asked: Asked, channels: Sequence[Path], drivers: Iterable[str | None] = DRIVERS) -> list[SolverAnswer]:
         scenarios = [asked.scenario(driver) for driver in drivers]
         found = {answer.scenario: answer for answer in by.solve_all(scenarios, channels)}
         return [found[scenario] for scenario in scenarios]
@@ -165,7 +163,7 @@ def ask(request: pytest.FixtureRequest, project: Workspace) -> Callable[..., lis
     return answers
 
 
-def word(asked: Asked, answer: Answer) -> str:
+def word(asked: Asked, answer: SolverAnswer) -> str:
     """An answer as ``foreign_picks.txt`` writes it."""
     if not answer.solved or answer.removed:
         return "none"
@@ -178,7 +176,7 @@ def word(asked: Asked, answer: Answer) -> str:
 @pytest.mark.parametrize("order", ["alone", "second", "ours", "candidate"])
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_the_picks_are_those_that_are_written_down(
-    solver: str, order: str, ask: Callable[..., list[Answer]], orders: Orders
+    solver: str, order: str, ask: Callable[..., list[SolverAnswer]], orders: Orders
 ) -> None:
     found = {name: [word(asked, answer) for answer in ask(asked, orders[order])] for name, asked in MATRIX.items()}
     assert found == {name: asked.right(order, solver) for name, asked in MATRIX.items()}
@@ -240,7 +238,7 @@ def test_the_candidate_silently_takes_a_right_toolkit_away_from_who_has_a_cpu_bu
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_a_constraint_in_older_toolkits_only_does_the_same(
-    solver: str, ask: Callable[..., list[Answer]], orders: Orders
+    solver: str, ask: Callable[..., list[SolverAnswer]], orders: Orders
 ) -> None:
     """12.9 and newer need none for pytorch; 12.0 to 12.8 are where it does its harm."""
     asked = MATRIX["linux-64 pytorch=*=cpu* cuda-core"]
@@ -252,7 +250,7 @@ def test_a_constraint_in_older_toolkits_only_does_the_same(
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_a_second_native_build_after_compat_leaves_conda_and_mamba_with_the_cpu_build(
-    solver: str, ask: Callable[..., list[Answer]], orders: Orders
+    solver: str, ask: Callable[..., list[SolverAnswer]], orders: Orders
 ) -> None:
     """It spares who wants a CPU build; but they decide on a native cuda-core first, and go on from there."""
     unnamed, cpu = (MATRIX[f"linux-64 {request} cuda-core"] for request in ("pytorch", "pytorch=*=cpu*"))
@@ -267,7 +265,7 @@ def test_a_second_native_build_after_compat_leaves_conda_and_mamba_with_the_cpu_
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_a_package_that_the_channel_has_for_some_minors_hides_conda_forges_for_all(
-    solver: str, ask: Callable[..., list[Answer]], orders: Orders
+    solver: str, ask: Callable[..., list[SolverAnswer]], orders: Orders
 ) -> None:
     """triton needs cuda-cuobjdump, which NVIDIA's wheels have from 13.2 on; the default set leaves it out."""
     asked = MATRIX["linux-64 pytorch=*=cuda* cuda-core"]

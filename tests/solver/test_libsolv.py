@@ -16,9 +16,9 @@ from ctk.core.errors import BadValue, SolverFailed, SolverMissing, Unsolvable
 from ctk.core.paths import Workspace
 from ctk.fetch import fetch
 from ctk.solve.solve import Scenario, solve
-from ctk.verify.answers import Answer
-from ctk.verify.clients import libsolv_build
+from ctk.verify.clients import libsolv
 from ctk.verify.clients.libsolv import Libsolv
+from ctk.verify.run import SolverAnswer
 
 REQUESTS = (
     "cuda-nvrtc",
@@ -43,7 +43,7 @@ SCENARIOS = [
 
 @pytest.fixture(scope="module")
 def place(project: Workspace) -> Workspace:
-    if not libsolv_build.library(project).exists():  # rattler is held to the same rule in test_verify
+    if not libsolv.library(project).exists():  # rattler is held to the same rule in test_verify
         pytest.skip("libsolv is not built here: scripts/setup-libsolv builds it where there is a C compiler")
     return project
 
@@ -71,11 +71,11 @@ def expected(channels: list[Path]) -> dict[Scenario, dict[str, tuple[str, str]]]
     return {scenario: picked(scenario) for scenario in SCENARIOS}
 
 
-def packages(answer: Answer) -> dict[str, tuple[str, str]]:
+def packages(answer: SolverAnswer) -> dict[str, tuple[str, str]]:
     return {name: (found.version, found.build) for name, found in answer.records.items()}
 
 
-def ask(place: Workspace, folder: Path, specs: str, *records: dict[str, Any], **how: bool) -> Answer:
+def ask(place: Workspace, folder: Path, specs: str, *records: dict[str, Any], **how: bool) -> SolverAnswer:
     """libsolv's answer from a channel with these records only."""
     made = write(folder, iter(records))
     (answer,) = Libsolv(place, **how).solve_all([Scenario(tuple(specs.split()), "linux-64")], [made])
@@ -204,11 +204,11 @@ def test_without_the_library_the_error_names_the_command_that_builds_it(tmp_path
 @pytest.fixture
 def sources(project: Workspace, tmp_path: Path) -> Workspace:
     """An empty checkout whose store has libsolv's sources."""
-    have = fetch.stored(libsolv_build.SOURCES, project)
+    have = fetch.stored(libsolv.SOURCES, project)
     if not have.exists():  # a machine without a compiler is held without them, below
         pytest.skip("libsolv's sources were not fetched here: scripts/setup-libsolv does it")
     fresh = Workspace(tmp_path)
-    want = fetch.stored(libsolv_build.SOURCES, fresh)
+    want = fetch.stored(libsolv.SOURCES, fresh)
     want.parent.mkdir(parents=True)
     shutil.copy(have, want)
     return fresh
@@ -221,16 +221,16 @@ def no_index() -> Any:
 def test_it_is_built_from_the_store_alone_once_and_replaces_what_was_built_before(
     sources: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if libsolv_build.compiler() is None:  # what is said then has a test of its own
+    if libsolv.compiler() is None:  # what is said then has a test of its own
         pytest.skip("there is no C compiler here")
     old = sources.cache / "libsolv/libctksolv-0123456789abcdef.so"
     old.parent.mkdir()
     old.touch()
-    made = libsolv_build.build(sources, no_index)
+    made = libsolv.build(sources, no_index)
     assert sorted(p.name for p in made.parent.iterdir()) == [made.name, "lock"]
     assert Libsolv(sources).name == "libsolv"
     monkeypatch.setenv("CC", "no-such-compiler")
-    assert libsolv_build.build(sources, no_index) == made
+    assert libsolv.build(sources, no_index) == made
 
 
 def test_a_machine_without_a_compiler_gets_one_line(
@@ -238,10 +238,10 @@ def test_a_machine_without_a_compiler_gets_one_line(
 ) -> None:
     monkeypatch.setenv("CTK_ROOT", str(tmp_path))
     monkeypatch.setenv("CC", "no-such-compiler")
-    assert libsolv_build.main(["--if-possible"]) == 0
+    assert libsolv.main(["--if-possible"]) == 0
     *_, line = capsys.readouterr().err.splitlines()
     assert line == "without libsolv: libsolv has to be compiled, and there is no C compiler"
-    assert libsolv_build.main([]) == SolverMissing.exit_code
+    assert libsolv.main([]) == SolverMissing.exit_code
     assert "apt-get install gcc" in capsys.readouterr().err
 
 
@@ -253,7 +253,7 @@ def test_a_compiler_that_cannot_compile_it_is_quoted_and_leaves_nothing(
     broken.chmod(0o755)
     monkeypatch.setenv("CC", str(broken))
     with pytest.raises(SolverMissing, match=r"stdio\.h"):
-        libsolv_build.build(sources, no_index)
+        libsolv.build(sources, no_index)
     assert [p.name for p in (sources.cache / "libsolv").iterdir()] == ["lock"]
 
 

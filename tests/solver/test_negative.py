@@ -49,10 +49,9 @@ from ctk.lock.lock import release_locks
 from ctk.plan.plan import Request, plan
 from ctk.plan.project import published_set, python_tags
 from ctk.plan.repodata import planned
-from ctk.verify.facts import facts
+from ctk.verify.channels import pythons
 from ctk.verify.oracle import PYTHON_REQUESTS, Question, Toolkit, expected, version
-from ctk.verify.scenarios import matrix
-from ctk.verify.universe import pythons
+from ctk.verify.scenarios import facts, matrix
 
 # Every package that exists in two builds; those of `ELSEWHERE` do not exist on linux-64.
 _TWINS = """
@@ -84,6 +83,12 @@ libcurand-dev libcusolver libcusolver-dev libcusparse libcusparse-dev libnpp-dev
 libnvjpeg-dev libnvptxcompiler-dev numba-cuda numba-cuda-mlir
 """
 TWINS, FIT_HELD_TWICE, RANGE_HELD_TWICE = _TWINS.split(), set(_PINNED.split()), set(_RANGED.split())
+# One of each kind of them. The sweep has all.
+_USUAL = """
+cccl-python cuda-core cuda-cudart cuda-nvcc_<subdir> cuda-nvrtc cuda-runtime cuda-tileiras libcudla-dev
+libnvjitlink-static numba-cuda
+"""
+SWEPT = [pytest.param(name, marks=[] if name in _USUAL.split() else pytest.mark.sweep) for name in TWINS]
 ELSEWHERE = dict.fromkeys(("libnvfatbin-static", "libnvjitlink-static"), "win-64")
 ELSEWHERE |= dict.fromkeys(("libcudla", "libcudla-dev"), "linux-aarch64")
 # Of the releases in `RELEASES` only the newest has them; with the next one there is an older toolkit as well.
@@ -222,7 +227,7 @@ def allows(record: Record, minor: str) -> bool:
     return bool(found) and version(found["lower"]) <= version(minor) < version(found["upper"])
 
 
-@pytest.fixture(params=TWINS)
+@pytest.fixture(params=SWEPT)
 def twin(request: pytest.FixtureRequest, channel: Worlds, with_a_gap: Worlds, with_the_next: Worlds) -> Twin:
     subdir = ELSEWHERE.get(request.param, "linux-64")
     name = request.param.replace("<subdir>", subdir)

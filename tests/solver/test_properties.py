@@ -15,7 +15,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from negative_cases import RELEASES
 from rattler import Gateway
@@ -28,13 +28,12 @@ from ctk.lock.text import variant_config
 from ctk.plan.plan import Request, plan
 from ctk.plan.project import published_set, python_tags
 from ctk.plan.repodata import planned
-from ctk.verify.channels import Repodata
-from ctk.verify.facts import facts
+from ctk.verify.channels import Repodata, pythons
 from ctk.verify.oracle import (
     PYTHON_REQUESTS,
     REQUESTS,
     Expected,
-    Facts,
+    OracleFacts,
     PythonSet,
     Question,
     Toolkit,
@@ -42,14 +41,9 @@ from ctk.verify.oracle import (
     expected_ignoring,
     version,
 )
-from ctk.verify.scenarios import matrix
-from ctk.verify.universe import pythons
+from ctk.verify.scenarios import facts, matrix
 
-# The same examples in every run, whatever the machine's speed.
-STEADY = settings(deadline=None, derandomize=True, database=None, max_examples=300)
-SOLVED = settings(STEADY, max_examples=80)
-
-Scene = tuple[Facts, Question]
+Scene = tuple[OracleFacts, Question]
 
 SUBDIRS = ("linux-64", "linux-aarch64", "win-64", "win-arm64")
 MINORS = [*(f"12.{n}" for n in range(11)), *(f"13.{n}" for n in range(7)), "14.0", "14.1"]
@@ -66,7 +60,7 @@ PLACES = [EVERYWHERE, EVERYWHERE, EVERYWHERE, EVERYWHERE - {"win-arm64"}, frozen
 
 
 @st.composite
-def known(draw: st.DrawFn) -> Facts:
+def known(draw: st.DrawFn) -> OracleFacts:
     """Any releases; a newer one drops old GPUs and learns new ones, and never the other way round."""
     minors = sorted(draw(st.sets(st.sampled_from(MINORS), min_size=2, max_size=6)), key=version)
     ends = st.lists(st.integers(0, len(GPUS) - 2), min_size=len(minors), max_size=len(minors)).map(sorted)
@@ -87,11 +81,11 @@ def known(draw: st.DrawFn) -> Facts:
         projects = {"cuda-bindings": targets, "cuda-core": targets, "numba-cuda": numba}
         projects |= {"numba-cuda-mlir": targets, "cuda-cccl": numba}
         sets[major] = PythonSet(major, {**projects, "cuda-python": frozenset({NOARCH})})
-    return Facts(tuple(draw(st.permutations(toolkits))), sets)
+    return OracleFacts(tuple(draw(st.permutations(toolkits))), sets)
 
 
 @st.composite
-def asked(draw: st.DrawFn, anyone: bool = True) -> tuple[Facts, Question]:
+def asked(draw: st.DrawFn, anyone: bool = True) -> tuple[OracleFacts, Question]:
     """Releases, and a machine and request for them; with a driver, unless it can be anyone."""
     releases = draw(known())
     minors = [toolkit.minor for toolkit in releases.toolkits]
@@ -108,7 +102,6 @@ def newness(pick: Expected) -> tuple[int, ...]:
     return version(pick.toolkit) if pick.toolkit else ()
 
 
-@STEADY
 @given(asked(anyone=False), st.sampled_from(MINORS))
 def test_a_newer_driver_never_yields_an_older_toolkit(scene: Scene, other: str) -> None:
     """Of two drivers, on one machine: from a native pick, and from one compat pick to another.
@@ -129,7 +122,6 @@ def test_a_newer_driver_never_yields_an_older_toolkit(scene: Scene, other: str) 
         assert version(after.toolkit) > version(old)
 
 
-@STEADY
 @given(asked(anyone=False), st.sampled_from(GPUS))
 def test_a_newer_gpu_never_yields_an_older_toolkit(scene: Scene, other: str) -> None:
     """From a native pick, to whatever is picked then; and from one compat pick to another."""
@@ -140,7 +132,6 @@ def test_a_newer_gpu_never_yields_an_older_toolkit(scene: Scene, other: str) -> 
         assert newness(after) >= newness(before)
 
 
-@STEADY
 @given(asked(), st.integers(-1, 5))
 def test_adding_a_release_changes_no_native_pick_of_an_older_driver(scene: Scene, added: int) -> None:
     """Nor what a driver of an older CUDA major gets at all.
@@ -160,7 +151,6 @@ def test_adding_a_release_changes_no_native_pick_of_an_older_driver(scene: Scene
     assert after.toolkit in (before.toolkit, new.minor)
 
 
-@STEADY
 @given(asked(), st.integers(0, 5))
 def test_a_release_that_learns_newer_gpus_changes_nothing_for_the_older(scene: Scene, learning: int) -> None:
     releases, question = scene
@@ -171,7 +161,6 @@ def test_a_release_that_learns_newer_gpus_changes_nothing_for_the_older(scene: S
         assert expected(later, question) == expected(releases, question)
 
 
-@STEADY
 @given(asked())
 def test_a_pin_is_honoured_and_the_picks_own_toolkit_as_a_pin_gives_the_same_pick(scene: Scene) -> None:
     releases, question = scene
@@ -183,7 +172,6 @@ def test_a_pin_is_honoured_and_the_picks_own_toolkit_as_a_pin_gives_the_same_pic
         assert expected(releases, replace(question, pin=pick.major)) == pick
 
 
-@STEADY
 @given(asked())
 def test_native_is_picked_where_it_can_be_and_never_without_a_driver(scene: Scene) -> None:
     releases, question = scene
@@ -197,7 +185,6 @@ def test_native_is_picked_where_it_can_be_and_never_without_a_driver(scene: Scen
     assert newness(without) >= newness(pick)
 
 
-@STEADY
 @given(asked())
 def test_a_request_for_a_python_is_honoured_and_the_gil_is_the_default(scene: Scene) -> None:
     releases, question = scene
@@ -208,7 +195,6 @@ def test_a_request_for_a_python_is_honoured_and_the_gil_is_the_default(scene: Sc
         assert question.python or not pick.python.endswith("t")
 
 
-@STEADY
 @given(asked(anyone=False))
 def test_a_client_that_ignores_constraints_keeps_the_drivers_side(scene: Scene) -> None:
     """Wherever some toolkit is not newer than the driver, GPU or not; a GPU's side is what such a client loses."""
@@ -341,7 +327,6 @@ def test_the_parts_make_the_whole(channels: Channels) -> None:
     assert {s: c["packages.conda"] for s, c in together.items()} == {s: c["packages.conda"] for s, c in whole.items()}
 
 
-@SOLVED
 @given(minors=sets, seed=st.integers(0, 99), questions=st.lists(machines(), min_size=12, max_size=12))
 def test_a_solver_picks_what_is_right_from_any_releases_built_in_any_order(
     channels: Channels, minors: tuple[str, ...], seed: int, questions: list[Question]
@@ -352,7 +337,6 @@ def test_a_solver_picks_what_is_right_from_any_releases_built_in_any_order(
         assert world.fault(Ask(question)) == "", question
 
 
-@SOLVED
 @given(minors=sets, question=machines())
 def test_a_solver_gives_a_newer_driver_no_older_toolkit(
     channels: Channels, minors: tuple[str, ...], question: Question
@@ -368,7 +352,6 @@ def test_a_solver_gives_a_newer_driver_no_older_toolkit(
             assert version(after) > version(old)
 
 
-@SOLVED
 @given(minors=sets.filter(lambda minors: len(minors) > 1), left_out=st.integers(0, 5), question=machines())
 def test_a_solver_keeps_the_native_pick_of_a_driver_older_than_an_added_release(
     channels: Channels, minors: tuple[str, ...], left_out: int, question: Question
@@ -384,7 +367,6 @@ def test_a_solver_keeps_the_native_pick_of_a_driver_older_than_an_added_release(
     assert after[0] in (before[0], new)
 
 
-@SOLVED
 @given(minors=sets, question=machines())
 def test_a_solver_asked_for_the_toolkit_that_it_picked_picks_it_again(
     channels: Channels, minors: tuple[str, ...], question: Question
@@ -403,6 +385,7 @@ def picked(world: World, question: Question) -> tuple[str, str]:
     return (pick.toolkit, pick.fit) if pick else ("", "")
 
 
+@pytest.mark.sweep
 def test_no_pick_of_the_matrix_violates_a_constraint(project: Workspace, tmp_path: Path) -> None:
     """A sample of the real one, on every platform: read with match specs, by nothing that picks."""
     everything = matrix(facts(release_locks(project).values()), pythons())

@@ -17,9 +17,9 @@ from ctk.core.platforms import PLATFORMS
 from ctk.lock.lock import release_locks
 from ctk.plan.project import python_tags
 from ctk.solve.solve import Scenario
-from ctk.verify.oracle import REQUESTS, Facts, Question, version
+from ctk.verify.channels import pythons
+from ctk.verify.oracle import REQUESTS, OracleFacts, Question, version
 from ctk.verify.scenarios import Matrix, command, matrix, scenario
-from ctk.verify.universe import pythons
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def covering(every: Matrix) -> list[Question]:
     return every.covering()
 
 
-def test_drivers_are_none_one_too_old_every_minor_and_one_newer(every: Matrix, known: Facts) -> None:
+def test_drivers_are_none_one_too_old_every_minor_and_one_newer(every: Matrix, known: OracleFacts) -> None:
     newest = max((t.minor for t in known.toolkits), key=version)
     major, minor = newest.split(".")
     assert every.drivers[:2] == (None, "11.8")
@@ -54,7 +54,7 @@ def test_pythons_are_all_of_the_channel_and_those_that_it_must_refuse(every: Mat
     assert {None, "3.10"} <= set(every.pythons)
 
 
-def test_pins_are_each_major_each_locked_minor_and_one_that_is_not_locked(every: Matrix, known: Facts) -> None:
+def test_pins_are_each_major_each_locked_minor_and_one_that_is_not_locked(every: Matrix, known: OracleFacts) -> None:
     locked = {t.minor for t in known.toolkits}
     assert {None, "12", "13", *locked} < set(every.pins)
     (missing,) = set(every.pins) - {None, "12", "13", *locked}
@@ -69,7 +69,7 @@ def test_requests_and_platforms_are_the_issue_s(every: Matrix) -> None:
     assert every.subdirs == tuple(PLATFORMS)
 
 
-def test_the_matrix_has_as_many_members_as_it_says(known: Facts) -> None:
+def test_the_matrix_has_as_many_members_as_it_says(known: OracleFacts) -> None:
     small = matrix(known, ["cp312"], ["win-64"], ["cuda-core"])
     members = list(small)
     assert len(members) == len(small) == len(set(members))
@@ -112,7 +112,7 @@ def test_the_default_choice_has_every_machine_for_each_request_and_platform(
 
 
 def test_the_default_choice_has_every_pin_with_every_driver_and_every_kind_of_gpu(
-    every: Matrix, covering: list[Question], known: Facts
+    every: Matrix, covering: list[Question], known: OracleFacts
 ) -> None:
     def kind(gpu: str | None) -> object:
         """What the toolkits say of a GPU; the choice has one of each kind."""
@@ -133,7 +133,7 @@ def test_the_default_choice_has_every_pin_with_every_driver_and_every_kind_of_gp
     + [("13.4", "10.1"), ("13.5", "10.1")],
 )
 def test_the_default_choice_has_each_gpu_in_a_gap_with_a_driver_and_a_pin_of_the_toolkit(
-    minor: str, gpu: str, every: Matrix, covering: list[Question], known: Facts
+    minor: str, gpu: str, every: Matrix, covering: list[Question], known: OracleFacts
 ) -> None:
     (toolkit,) = (t for t in known.toolkits if t.minor == minor)
     assert gpu not in toolkit.architectures
@@ -151,7 +151,7 @@ def test_the_default_choice_has_every_python_with_every_request_pin_and_platform
     assert got == {(p, r, n, s) for p in every.pythons for r in REQUESTS for n in every.pins for s in every.subdirs}
 
 
-def test_the_default_choice_is_the_same_each_time(every: Matrix, covering: list[Question], known: Facts) -> None:
+def test_the_default_choice_is_the_same_each_time(every: Matrix, covering: list[Question], known: OracleFacts) -> None:
     turned = replace(known, toolkits=known.toolkits[::-1])
     assert matrix(turned, pythons()).covering() == covering == every.covering()
 
@@ -162,7 +162,7 @@ def test_a_sample_is_the_same_for_the_same_seed(every: Matrix) -> None:
     assert len(set(sample)) == 300
 
 
-def test_a_sample_can_hold_every_member(known: Facts) -> None:
+def test_a_sample_can_hold_every_member(known: OracleFacts) -> None:
     small = matrix(known, ["cp312"], ["win-64"], ["cuda-core"])
     assert small.sample(len(small), 1) == list(small)
 
@@ -174,7 +174,7 @@ def test_an_impossible_sample_is_refused_with_the_size_of_the_matrix(every: Matr
     assert str(len(every)) in error.value.step
 
 
-def test_only_some_platforms_requests_and_pythons(known: Facts) -> None:
+def test_only_some_platforms_requests_and_pythons(known: OracleFacts) -> None:
     few = matrix(known, ["cp314t"], ["win-arm64"], ["cuda-core", "cuda-nvcc"], any_python=False)
     chosen = few.covering()
     assert {q.subdir for q in chosen} == {"win-arm64"}
@@ -186,7 +186,7 @@ def test_only_some_platforms_requests_and_pythons(known: Facts) -> None:
     ("subdirs", "requests", "named"), [(["osx-64"], [], "osx-64"), ([], ["cuda-cor"], "cuda-core")]
 )
 def test_an_unknown_platform_or_request_is_named_with_what_there_is(
-    known: Facts, subdirs: list[str], requests: list[str], named: str
+    known: OracleFacts, subdirs: list[str], requests: list[str], named: str
 ) -> None:
     with pytest.raises(UnknownName) as error:
         matrix(known, [], subdirs, requests)

@@ -151,7 +151,7 @@ def test_an_override_that_cannot_be_read_is_an_error(monkeypatch: pytest.MonkeyP
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """A folder with nothing but the small channel and its base."""
-    if this_platform() != "linux-64":  # what the command prints comes from functions that test_explain holds anywhere
+    if this_platform() != "linux-64":  # what the command prints comes from functions that test_why holds anywhere
         pytest.skip("the small channel's packages without a CUDA version are for linux-64")
     where = Workspace(tmp_path_factory.mktemp("checkout"))
     write(where.channel, channel())

@@ -15,9 +15,9 @@ from ctk.plan import repodata
 from ctk.plan.project import python_tags
 from ctk.solve.machine import python_specs
 from ctk.solve.solve import Scenario
-from ctk.verify.answers import Answer
-from ctk.verify.rattler_solver import RattlerSolver
-from ctk.verify.universe import DATA, pythons, universe
+from ctk.verify.channels import UNIVERSE, pythons, universe
+from ctk.verify.clients.rattler import RattlerSolver
+from ctk.verify.run import SolverAnswer
 
 Record = dict[str, Any]
 
@@ -28,7 +28,7 @@ def records() -> list[Record]:
 
 
 @pytest.fixture(scope="module")
-def solved(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Answer]:
+def solved(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], SolverAnswer]:
     """Platform and Python -> what a solver installs of it, with numpy."""
     folder = repodata.write(universe(), tmp_path_factory.mktemp("universe"))
     kinds = [f"3.{tag.removeprefix('cp3')}" for tag in pythons()]
@@ -40,7 +40,7 @@ def test_it_has_every_python_of_the_channel_and_an_older_one(project: Workspace)
     assert {*python_tags(project.build_config), "cp310"} <= set(pythons())
 
 
-def test_every_python_installs_on_every_platform(solved: dict[tuple[str, str], Answer]) -> None:
+def test_every_python_installs_on_every_platform(solved: dict[tuple[str, str], SolverAnswer]) -> None:
     assert {place: answer.problem for place, answer in solved.items() if not answer.solved} == {}
     for (_, kind), answer in solved.items():
         tag = f"cp{kind.replace('.', '')}"
@@ -76,7 +76,7 @@ def test_no_record_takes_the_place_of_another(records: list[Record]) -> None:
     """A key of the data that is stated twice, or two builds with one file name, would lose one of them."""
     places = {(r["subdir"], r["name"], r["version"], r["build"]) for r in records}
     assert len(places) == len(records)
-    data = YAML(typ="safe").load(DATA)
+    data = YAML(typ="safe").load(UNIVERSE)
     compiled = sum(len(p["pythons"]) * len(p.get("on", PLATFORMS)) for p in data["compiled"])
     names = {p["name"] for p in data["compiled"]}
     assert sum(r["name"] in names for r in records) == compiled

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,12 +27,10 @@ from ctk.core.report import Reporter
 from ctk.plan import repodata
 from ctk.solve.solve import Scenario
 from ctk.verify import channels, table
-from ctk.verify.answers import Answer, Record
-from ctk.verify.channels import Channels, Side
-from ctk.verify.compare import wrong
-from ctk.verify.matrix import Counts, Tally
-from ctk.verify.oracle import REQUESTS, Cause, Expected, Facts, Loss, Question
-from ctk.verify.rattler_solver import RattlerSolver
+from ctk.verify.channels import Channels, TwinBuild
+from ctk.verify.clients.rattler import RattlerSolver
+from ctk.verify.oracle import REQUESTS, Cause, Expected, Loss, OracleFacts, Question
+from ctk.verify.run import Counts, Record, SolverAnswer, Tally, wrong
 from ctk.verify.scenarios import Matrix, scenario
 
 # In every test run, in each of two modes.
@@ -68,7 +66,7 @@ def spoilt(content: channels.Repodata, folder: Path) -> Path:
 # --- the matrix is right
 
 
-def test_a_sample_of_all_scenarios_is_right(known: Facts, every: Matrix, solved: Channels) -> None:
+def test_a_sample_of_all_scenarios_is_right(known: OracleFacts, every: Matrix, solved: Channels) -> None:
     tally = Tally(known, solved)
     tally.run(RattlerSolver(), every.sample(SAMPLE, 1))
     total = tally.total
@@ -84,7 +82,7 @@ def test_a_sample_of_all_scenarios_is_right(known: Facts, every: Matrix, solved:
 
 
 def test_a_sample_is_as_right_as_can_be_where_constraints_are_ignored(
-    known: Facts, every: Matrix, content: channels.Repodata, tmp_path: Path
+    known: OracleFacts, every: Matrix, content: channels.Repodata, tmp_path: Path
 ) -> None:
     ignored = channels.write(channels.without_virtual_constraints(content), tmp_path)
     tally = Tally(known, ignored, ignoring=True)
@@ -96,7 +94,7 @@ def test_a_sample_is_as_right_as_can_be_where_constraints_are_ignored(
 
 
 def test_an_ignoring_client_is_not_taken_for_one_that_honours(
-    known: Facts, every: Matrix, content: channels.Repodata, tmp_path: Path
+    known: OracleFacts, every: Matrix, content: channels.Repodata, tmp_path: Path
 ) -> None:
     """The two modes differ: what is right in one is found wrong in the other."""
     ignored = channels.write(channels.without_virtual_constraints(content), tmp_path)
@@ -145,21 +143,21 @@ RECORDS = {
     "numpy": Record("2.4.6", "py314h_0"),
 }
 SIDES = {
-    (name, record.version, record.build): Side("native", "13")
+    (name, record.version, record.build): TwinBuild("native", "13")
     for name, record in RECORDS.items()
     if not name.startswith(("python", "cuda-pathfinder", "numpy")) and not name.endswith("-files")
 }
 SIDES |= {
-    ("cuda-version", "13.4", "compat_0"): Side("compat", "13"),
-    ("cuda-nvrtc", "13.0.88", "h1_0"): Side("compat", "13"),
-    ("cuda-bindings", "12.9.10", "cuda12_py314hdef_12110"): Side("native", "12"),
+    ("cuda-version", "13.4", "compat_0"): TwinBuild("compat", "13"),
+    ("cuda-nvrtc", "13.0.88", "h1_0"): TwinBuild("compat", "13"),
+    ("cuda-bindings", "12.9.10", "cuda12_py314hdef_12110"): TwinBuild("native", "12"),
 }
 
 
 def judged(without: str = "", **changed: Record) -> str:
     records = {name: record for name, record in RECORDS.items() if name != without}
     records |= {name.replace("__", "-"): record for name, record in changed.items()}
-    return wrong(QUESTION, RIGHT, Answer(scenario(QUESTION), records), SIDES)
+    return wrong(QUESTION, RIGHT, SolverAnswer(scenario(QUESTION), records), SIDES)
 
 
 def test_a_right_answer_is_right() -> None:
@@ -199,8 +197,8 @@ def test_an_old_python_is_told_by_its_version() -> None:
         "cuda-core": Record("1.2.2", "cuda13_py311habc_13110"),
         "cuda-bindings": Record("13.4.4", "cuda13_py311hdef_13110"),
     }
-    sides = SIDES | {("cuda-core", "1.2.2", "cuda13_py311habc_13110"): Side("native", "13")}
-    assert wrong(question, right, Answer(scenario(question), records), sides) == ""
+    sides = SIDES | {("cuda-core", "1.2.2", "cuda13_py311habc_13110"): TwinBuild("native", "13")}
+    assert wrong(question, right, SolverAnswer(scenario(question), records), sides) == ""
 
 
 def test_bindings_for_cuda_12_need_a_newer_nvjitlink_than_toolkit_12_0_has() -> None:
@@ -214,101 +212,79 @@ def test_bindings_for_cuda_12_need_a_newer_nvjitlink_than_toolkit_12_0_has() -> 
         "libnvjitlink": Record("12.0.140", "h9_100"),
         "python": RECORDS["python"],
     }
-    sides = {(n, r.version, r.build): Side("native", "12") for n, r in records.items() if n.startswith("cuda")}
-    said = wrong(question, right, Answer(scenario(question), records), sides)
+    sides = {(n, r.version, r.build): TwinBuild("native", "12") for n, r in records.items() if n.startswith("cuda")}
+    said = wrong(question, right, SolverAnswer(scenario(question), records), sides)
     assert said == "libnvjitlink 12.0.140 is not of toolkit 12.3"
     records["libnvjitlink"] = Record("12.3.101", "h9_100")
-    assert wrong(question, right, Answer(scenario(question), records), sides) == ""
+    assert wrong(question, right, SolverAnswer(scenario(question), records), sides) == ""
 
 
 def test_a_pick_where_there_must_be_none_and_none_where_there_must_be_one() -> None:
-    refused = Answer(scenario(QUESTION), problem="nothing provides __cuda")
+    refused = SolverAnswer(scenario(QUESTION), problem="nothing provides __cuda")
     assert wrong(QUESTION, RIGHT, refused, SIDES) == "it can be solved, but was refused"
     assert wrong(QUESTION, Expected(cause=Cause.GPU), refused, SIDES) == ""
-    solved = Answer(scenario(QUESTION), RECORDS)
+    solved = SolverAnswer(scenario(QUESTION), RECORDS)
     assert "must be refused (GPU too old)" in wrong(QUESTION, Expected(cause=Cause.GPU), solved, SIDES)
 
 
 # --- counting
 
 
-class Canned:
-    """A solver that answers with what it was given."""
-
-    name = "canned"
-
-    def __init__(self, answers: Mapping[Scenario, Answer]) -> None:
-        self.answers = answers
-
-    def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[Answer]:
-        yield from self.answers.values()
-
-
 class Scripted:
-    """A solver that gives answers, and then ends or fails as it is told."""
+    """A solver that gives answers, or real ones but for the last, and then ends or fails as it is told."""
 
     name = "scripted"
 
-    def __init__(self, *answers: Answer, end: BaseException | None = None) -> None:
-        self.answers, self.end = answers, end
+    def __init__(self, *answers: SolverAnswer, real: bool = False, end: BaseException | None = None) -> None:
+        self.answers, self.real, self.end = answers, real, end
 
-    def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[Answer]:
-        yield from self.answers or RattlerSolver().solve_all(tuple(scenarios)[:-1], channels)
+    def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[SolverAnswer]:
+        yield from RattlerSolver().solve_all(tuple(scenarios)[:-1], channels) if self.real else self.answers
         if self.end:
             raise self.end
 
 
-def tally(known: Facts, solved: Channels, solver: Canned, *questions: Question, keep: int = 3) -> Tally:
+def tally(known: OracleFacts, solved: Channels, solver: Scripted, *questions: Question, keep: int = 3) -> Tally:
     counting = Tally(known, solved, keep=keep)
     counting.run(solver, questions)
     return counting
 
 
-def test_a_solver_that_forgets_a_scenario_has_failed(known: Facts, solved: Channels) -> None:
-    with pytest.raises(SolverFailed, match="canned answered 0 of 1"):
-        tally(known, solved, Canned({}), QUESTION)
-
-
-def test_a_solver_that_answers_one_scenario_twice_and_another_never_has_failed(known: Facts, solved: Channels) -> None:
+def test_a_solver_that_does_not_answer_every_scenario_once_has_failed(known: OracleFacts, solved: Channels) -> None:
     asked = [Question("cuda-nvrtc", "linux-64", driver) for driver in ("13.0", "12.9")]
     (answer,) = RattlerSolver().solve_all([scenario(asked[0])], solved.folders)
-    twice = Scripted(answer, answer)
-    counting = Tally(known, solved)
-    with pytest.raises(SolverFailed, match="a second one"):
-        counting.run(twice, asked)
-    assert not counting.complete
+    other = SolverAnswer(Scenario(("cuda-core",), "win-64", "13.0"))
+    for answers, said in (([], "answered 0 of 2"), ([answer, answer], "a second one"), ([other], "not asked")):
+        counting = Tally(known, solved)
+        with pytest.raises(SolverFailed, match=said):
+            counting.run(Scripted(*answers), asked)
+        assert not counting.complete
 
 
-def test_an_answer_to_another_question_is_an_error(known: Facts, solved: Channels) -> None:
-    other = Scenario(("cuda-core",), "win-64", "13.0")
-    with pytest.raises(SolverFailed, match="not asked"):
-        tally(known, solved, Canned({other: Answer(other)}), QUESTION)
-
-
-def test_a_client_that_sees_no_gpu_is_judged_for_a_machine_without(known: Facts, solved: Channels) -> None:
+def test_a_client_that_sees_no_gpu_is_judged_for_a_machine_without(known: OracleFacts, solved: Channels) -> None:
     question = Question("cuda-nvrtc", "linux-64", "13.0", "7.0")  # with its GPU, 12.9 is right
     blind = replace(scenario(question), arch=None)
     (answer,) = RattlerSolver().solve_all([blind], solved.folders)
     assert answer.records["cuda-version"].version == "13.0"
-    assert tally(known, solved, Canned({blind: answer}), question).total.right == 1
+    assert tally(known, solved, Scripted(answer), question).total.right == 1
 
 
-def test_a_solver_that_takes_the_driver_away_loses_the_refusal_and_nothing_else(known: Facts, solved: Channels) -> None:
+def test_a_solver_that_takes_the_driver_away_loses_the_refusal_only(known: OracleFacts, solved: Channels) -> None:
     (anything,) = RattlerSolver().solve_all([Scenario(("cuda-nvrtc",), "linux-64")], solved.folders)
 
     def removed(question: Question) -> Counts:
         asked = scenario(question)
         answer = replace(anything, scenario=asked, removed=("__cuda",))
-        return tally(known, solved, Canned({asked: answer}), question).total
+        return tally(known, solved, Scripted(answer), question).total
 
     assert removed(Question("cuda-nvrtc", "linux-64", "11.8")).lost == {Loss.REFUSAL: 1}
     assert removed(Question("cuda-nvrtc", "linux-64", "11.8", pin="12.7")).wrong == 1
     assert removed(Question("cuda-nvrtc", "linux-64", "13.4")).wrong == 1
 
 
-def test_only_the_first_wrong_ones_are_kept(known: Facts, every: Matrix, solved: Channels) -> None:
+def test_only_the_first_wrong_ones_are_kept(known: OracleFacts, every: Matrix, solved: Channels) -> None:
     questions = [Question("cuda-nvrtc", "linux-64", driver) for driver in every.drivers]
-    refused = Canned({scenario(q): Answer(scenario(q), problem="no") for q in questions})
+    refused = Scripted(*(SolverAnswer(scenario(q), problem="no") for q in questions))
     counting = tally(known, solved, refused, *questions, keep=1)
     assert len(counting.wrong) == 1 < counting.total.wrong
 
@@ -322,7 +298,7 @@ def test_every_package_of_one_cuda_major_says_which_of_the_two_builds_it_is(
     for subdir in content.values():
         for record in subdir["packages.conda"].values():
             ranges = [need for need in record["depends"] if need.startswith("cuda-version ")]
-            known = (record["name"], record["version"], record["build"]) in solved.sides
+            known = (record["name"], record["version"], record["build"]) in solved.twins
             # One build for both majors, or for both fits.
             once = record["name"] == "cuda-pathfinder" or record["name"].endswith("-files")
             assert known == (record["name"] == "cuda-version" or (bool(ranges) and not once)), record["name"]
@@ -366,6 +342,7 @@ def test_a_folder_without_packages_for_a_platform_is_no_channel(tmp_path: Path, 
 
 
 def run(*arguments: str) -> Any:
+    """In this process; errors come as exceptions, which `start` prints."""
     return CliRunner().invoke(app, ["verify", *arguments], env={"COLUMNS": "120"})
 
 
@@ -479,7 +456,7 @@ ENDS: dict[str, BaseException | None] = {
 def test_a_run_that_ended_early_does_not_say_that_none_is_wrong(
     small: Path, monkeypatch: pytest.MonkeyPatch, end: str, form: list[str]
 ) -> None:
-    monkeypatch.setattr(verify, "_solver", lambda name, where: Scripted(end=ENDS[end]))
+    monkeypatch.setattr(verify.clients, "solver", lambda name, where: Scripted(real=True, end=ENDS[end]))
     shown: list[str] = []
     monkeypatch.setattr(Reporter, "line", lambda self, text, style=None: shown.append(str(text)))
     monkeypatch.setattr(Reporter, "result", lambda self, **values: shown.append(json.dumps(values)))
@@ -491,17 +468,18 @@ def test_a_run_that_ended_early_does_not_say_that_none_is_wrong(
     assert not any("none wrong" in text for text in shown)
 
 
-def test_a_solver_that_fails_after_its_last_answer_has_not_answered_all(small: Path) -> None:
+def test_a_solver_that_fails_after_its_last_answer_has_not_answered_all(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As many answers as questions are no proof that the run went to its end."""
 
     class Late(Scripted):
-        def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[Answer]:
+        def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[SolverAnswer]:
             yield from RattlerSolver().solve_all(scenarios, channels)
             raise SolverFailed("micromamba crashed", "try it by hand")
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(verify, "_solver", lambda name, where: Late())
-        done = run("--channel", str(small), "--request", "cuda-nvrtc", "--sample", "50")
+    monkeypatch.setattr(verify.clients, "solver", lambda name, where: Late())
+    done = run("--channel", str(small), "--request", "cuda-nvrtc", "--sample", "50")
     assert isinstance(done.exception, SolverFailed)
     assert "stopped: 50 of " in done.output
     assert "none wrong" not in done.output

@@ -16,13 +16,11 @@ from ctk.core.errors import Unsolvable
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.plan import repodata
 from ctk.solve.solve import Pick, Scenario, solve
-from ctk.verify.answers import Answer
-from ctk.verify.answers import Record as Answered
-from ctk.verify.channels import Repodata, Side
-from ctk.verify.compare import wrong
-from ctk.verify.oracle import Expected, Facts, Question, expected
+from ctk.verify.channels import Repodata, TwinBuild, universe
+from ctk.verify.oracle import Expected, OracleFacts, Question, expected
+from ctk.verify.run import Record as Answered
+from ctk.verify.run import SolverAnswer, wrong
 from ctk.verify.scenarios import scenario
-from ctk.verify.universe import universe
 
 Record = dict[str, Any]
 Place = tuple[str, str, str, str]
@@ -172,14 +170,14 @@ class World:
         folders: This channel and the universe.
         facts: What the oracle knows.
         states: What the packages state in the channel that nothing was taken out of.
-        sides: See `ctk.verify.channels.Channels`; of that channel, too.
+        twins: See `ctk.verify.channels.Channels`; of that channel, too.
         gateway: Shared, so that the universe is read once.
     """
 
     folders: tuple[Path, Path]
-    facts: Facts
+    facts: OracleFacts
     states: Mapping[Place, Record]
-    sides: Mapping[tuple[str, str, str], Side]
+    twins: Mapping[tuple[str, str, str], TwinBuild]
     gateway: Gateway
 
     def pick(self, asked: Scenario) -> Pick | None:
@@ -204,8 +202,8 @@ class World:
         """What is wrong with the pick: by the oracle, then by what the packages state when nothing is taken out."""
         pick = self.pick(ask.scenario)
         found = {r.name.normalized: Answered(str(r.version), str(r.build)) for r in pick.records} if pick else {}
-        answer = Answer(ask.scenario, found, "" if pick else "refused")
-        if fault := wrong(ask.question, self.right(ask), answer, self.sides):
+        answer = SolverAnswer(ask.scenario, found, "" if pick else "refused")
+        if fault := wrong(ask.question, self.right(ask), answer, self.twins):
             return fault
         return next(violations(pick, self.states), "") if pick else ""
 
@@ -220,10 +218,10 @@ class Worlds:
         gateway: For all of them.
     """
 
-    def __init__(self, content: Repodata, facts: Facts, folder: Path, gateway: Gateway) -> None:
+    def __init__(self, content: Repodata, facts: OracleFacts, folder: Path, gateway: Gateway) -> None:
         self.content, self.facts = content, facts
         self.states = {_place(record): record for record in records(content)}
-        self._sides = {place[1:]: side for place, record in self.states.items() if (side := _side(record))}
+        self._twins = {place[1:]: twin for place, record in self.states.items() if (twin := _twin(record))}
         self._folder, self._gateway, self._made = folder, gateway, 0
         self._universe = repodata.write(universe(), folder / "universe")
 
@@ -232,7 +230,7 @@ class Worlds:
         content, _ = changed(self.content, changes, subdirs)
         return self.of(content, self.facts)
 
-    def of(self, content: Repodata, facts: Facts) -> World:
+    def of(self, content: Repodata, facts: OracleFacts) -> World:
         """A world of some of this channel's records, written without what no solver reads."""
         self._made += 1
         slim = {
@@ -246,7 +244,7 @@ class Worlds:
             for subdir, part in content.items()
         }
         own = repodata.write(slim, self._folder / f"world-{self._made}")
-        return World((own, self._universe), facts, self.states, self._sides, self._gateway)
+        return World((own, self._universe), facts, self.states, self._twins, self._gateway)
 
 
 def violations(pick: Pick, states: Mapping[Place, Record]) -> Iterator[str]:
@@ -295,10 +293,10 @@ def toolkits_of(states: Iterable[Record], package: str) -> list[str]:
     return list(found)
 
 
-def _side(record: Record) -> Side | None:
+def _twin(record: Record) -> TwinBuild | None:
     found = tie(record)
     lower = record["version"] if record["name"] == "cuda-version" else found["lower"] if found else ""
-    return Side(fit(record), lower.split(".")[0]) if lower else None
+    return TwinBuild(fit(record), lower.split(".")[0]) if lower else None
 
 
 def _place(record: Record) -> Place:

@@ -29,7 +29,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
 
 @pytest.fixture(scope="module")
 def made(checkout: Workspace) -> tuple[build.Built, ...]:
-    return build.run(tiny_plan(checkout), checkout).built
+    return build.run(tiny_plan(checkout), checkout).built[::-1]  # hello, follower
 
 
 def names(where: Path, subdir: str) -> set[str]:
@@ -115,7 +115,7 @@ def test_what_other_builds_made_stays_when_the_cache_is_deleted(tmp_path: Path) 
     checkout = tiny_checkout(tmp_path / "checkout")
     planned = tiny_plan(checkout)
     fetch.fetch(planned.artefacts, checkout, Index)
-    hello, follower = build.run(planned, checkout).built
+    follower, hello = build.run(planned, checkout).built
     place = tmp_path / "channel"
     channel.commit(channel.stage([follower], place))
     shutil.rmtree(follower.packages[0].parents[1])

@@ -6,17 +6,24 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ctk.core.platforms import PLATFORMS
-from ctk.diff.breaks import breaks, follows_minor
-from ctk.diff.compare import Difference, compare, wanted
-from ctk.diff.files import compare_files
-from ctk.diff.libraries import LibraryChange, pair
-from ctk.diff.markdown import LIMIT, markdown, text
-from ctk.diff.surface import File, Shown, Surface
-from ctk.diff.words import summary
+from ctk.diff.compare import (
+    FileChanges,
+    LibraryChange,
+    ReleaseDifference,
+    breaks,
+    compare,
+    compare_files,
+    follows_minor,
+    pair,
+    wanted,
+)
+from ctk.diff.render import LIMIT, markdown, summary, text
+from ctk.diff.scan import File, Shown, Surface
 from ctk.lock.lock import Artefact, Component, Facts, ReleaseLock
 
 GOLDEN = Path(__file__).with_name("golden") / "difference.md"
@@ -46,7 +53,7 @@ def made(release: str, components: Mapping[str, Surface], facts: Facts | None = 
     return ReleaseLock(release, None, dict(sorted(locked.items())), facts), surfaces
 
 
-def difference(old: Made, new: Made, only: Sequence[str] = ()) -> Difference:
+def difference(old: Made, new: Made, only: Sequence[str] = ()) -> ReleaseDifference:
     return compare(old[0], new[0], ["linux-64"], old[1] | new[1], only)
 
 
@@ -58,41 +65,39 @@ def one(release: str, *binaries: Shown) -> Made:
     return made(release, {"a": surface(*binaries)})
 
 
-def test_a_removed_symbol_within_a_major_is_flagged() -> None:
-    old, new = one("13.3.1", library(exports=["go", "stop"])), one("13.4.0", library(exports=["go", "more"]))
-    assert flagged(old, new) == [("symbols", "a: liba.so.13", ("stop",))]
+@pytest.mark.parametrize(
+    ("old", "new", "gone"),
+    [
+        pytest.param(["go", "stop"], ["go", "more"], ("stop",), id="symbol"),
+        # For the loader, a symbol of another version is another symbol.
+        pytest.param(["go@A_1"], ["go@A_2"], ("go@A_1",), id="version of a symbol"),
+        # Instances of templates and the linker's symbols are listed and not flagged.
+        pytest.param(["_ZNSt6vectorIcE4sizeEv", "_init"], [], (), id="internal"),
+    ],
+)
+def test_a_removed_symbol_is_listed_always_and_flagged_within_a_major(
+    old: list[str], new: list[str], gone: tuple[str, ...]
+) -> None:
+    before = one("13.3.1", library(exports=old))
+    flags = flagged(before, one("13.4.0", library(exports=new)))
+    assert flags == ([("symbols", "a: liba.so.13", gone)] if gone else [])
+    next_major = one("14.0.0", library(exports=new))
+    assert flagged(before, next_major) == []
+    removed = tuple(name for name in sorted(old) if name not in new)
+    assert difference(before, next_major).components[0].libraries[0].removed == removed
 
 
-def test_between_majors_nothing_is_flagged() -> None:
-    old, new = one("12.9.1", library(exports=["go", "stop"])), one("13.0.0", library(exports=["go"]))
-    assert flagged(old, new) == []
-    assert difference(old, new).components[0].libraries[0].removed == ("stop",)
-
-
-def test_a_symbol_that_lost_its_version_is_gone_for_the_loader() -> None:
-    old, new = one("13.3.1", library(exports=["go@A_1"])), one("13.4.0", library(exports=["go@A_2"]))
-    assert flagged(old, new) == [("symbols", "a: liba.so.13", ("go@A_1",))]
-
-
-def test_instances_of_templates_are_listed_and_not_flagged() -> None:
-    old, new = one("13.3.1", library(exports=["_ZNSt6vectorIcE4sizeEv", "_init"])), one("13.4.0", library())
-    assert flagged(old, new) == []
-    assert difference(old, new).components[0].libraries[0].removed == ("_ZNSt6vectorIcE4sizeEv", "_init")
-
-
-def test_a_c_plus_plus_symbol_that_a_header_names_is_flagged() -> None:
-    old = one("13.3.1", library(exports=["_Zgo"], declared=("_Zgo",)))
-    assert flagged(old, one("13.4.0", library())) == [("symbols", "a: liba.so.13", ("_Zgo",))]
-
-
-def test_a_changed_soname_within_a_major_is_flagged() -> None:
-    old, new = one("13.3.1", library(exports=["go"])), one("13.4.0", library(version="14", exports=["go"]))
-    assert flagged(old, new) == [("SONAME", "a: liba.so.13", ())]
-
-
-def test_a_library_that_is_gone_is_flagged_with_its_symbols() -> None:
-    old, new = one("13.3.1", library(), library("libb", exports=["go"])), one("13.4.0", library())
-    assert flagged(old, new) == [("library", "a: libb.so.13", ("go",))]
+@pytest.mark.parametrize(
+    ("old", "new", "flag"),
+    [
+        ([library(exports=["_Zgo"], declared=("_Zgo",))], [library()], ("symbols", "a: liba.so.13", ("_Zgo",))),
+        ([library(exports=["go"])], [library(version="14", exports=["go"])], ("SONAME", "a: liba.so.13", ())),
+        ([library(), library("libb", exports=["go"])], [library()], ("library", "a: libb.so.13", ("go",))),
+    ],
+    ids=["C++ symbol in a header", "SONAME", "library"],
+)
+def test_what_programs_use_is_flagged(old: list[Shown], new: list[Shown], flag: tuple[str, str, tuple[str]]) -> None:
+    assert flagged(one("13.3.1", *old), one("13.4.0", *new)) == [flag]
 
 
 def test_a_library_that_moved_to_another_component_is_not_gone() -> None:
@@ -101,15 +106,12 @@ def test_a_library_that_moved_to_another_component_is_not_gone() -> None:
     assert flagged(old, new) == []
 
 
-def test_a_library_that_moved_to_another_folder_is_the_same() -> None:
-    before = Shown("lib/liba.so", "x86_64", "liba.so", exports=("go",))
-    after = Shown("tool/liba.so", "x86_64", "liba.so", exports=("go",))
-    assert [change.is_changed for change in pair([before], [after])] == [False]
-
-
-def test_copies_of_a_library_that_become_one_are_no_change() -> None:
-    copies = [Shown(f"{folder}/liba.so", "x86_64", "liba.so", exports=("go",)) for folder in ("bin", "lib", "tool")]
-    assert not [c for c in pair(copies[:2], copies[2:]) if c.is_changed]
+@pytest.mark.parametrize(("old", "new"), [(["lib"], ["tool"]), (["bin", "lib"], ["tool"])])
+def test_a_library_that_moved_or_whose_copies_became_one_is_the_same(old: list[str], new: list[str]) -> None:
+    before, after = (
+        [Shown(f"{folder}/liba.so", "x86_64", "liba.so", exports=("go",)) for folder in side] for side in (old, new)
+    )
+    assert not [change for change in pair(before, after) if change.is_changed]
 
 
 def test_libraries_for_another_machine_are_others() -> None:
@@ -142,22 +144,26 @@ def test_a_gpu_architecture_that_is_gone_is_flagged() -> None:
     assert "GPU architectures: +8.0 -7.0" in lines and "PTX ISA: 9.3 -> 9.4" in lines
 
 
-def test_without_facts_the_summary_says_how_to_measure_them() -> None:
-    lines = list(summary(difference(one("13.3.1"), one("13.4.0")), ()))
-    assert "GPU architectures and PTX ISA: not measured, see `ctk release measure`" in lines
-
-
-def test_a_newer_glibc_and_a_new_need_are_said_up_front() -> None:
-    old = one("13.3.1", library(glibc="2.17", needed=("libb.so.12",)), library("libb", "13"))
-    new = one("13.4.0", library(glibc="2.28", needed=("libb.so.13", "libc.so.13")), library("libb"), library("libc"))
-    lines = list(summary(difference(old, new), ()))
-    assert "newer glibc needed: a 2.17 -> 2.28" in lines
-    assert "needs other libraries than before: a libc.so.13" in lines  # libb only has another version
-
-
-def test_an_older_version_of_a_component_is_said_up_front() -> None:
-    lines = list(summary(difference(one("13.10.0", library()), one("13.9.0", library("libb"))), ()))
-    assert "older than before: a 13.10.0.1 -> 13.9.0.1" in lines
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        (one("13.3.1"), one("13.4.0"), "GPU architectures and PTX ISA: not measured, see `ctk release measure`"),
+        (
+            one("13.3.1", library(glibc="2.17")),
+            one("13.4.0", library(glibc="2.28")),
+            "newer glibc needed: a 2.17 -> 2.28",
+        ),
+        (one("13.10.0", library()), one("13.9.0", library("libb")), "older than before: a 13.10.0.1 -> 13.9.0.1"),
+        (
+            one("13.3.1", library(needed=("libb.so.12",)), library("libb", "13")),
+            one("13.4.0", library(needed=("libb.so.13", "libc.so.13")), library("libb"), library("libc")),
+            "needs other libraries than before: a libc.so.13",  # libb only has another version
+        ),
+    ],
+    ids=["facts", "glibc", "version", "needs"],
+)
+def test_what_matters_is_said_up_front(old: Made, new: Made, line: str) -> None:
+    assert line in summary(difference(old, new), ())
 
 
 def test_components_of_one_artefact_are_compared_once_with_those_it_was_split_into() -> None:
@@ -178,25 +184,21 @@ def test_without_surfaces_the_locks_are_compared_and_the_summary_says_so() -> No
     assert "the binaries were not read: nothing is known of symbols, SONAMEs and files" in summary(found, ())
 
 
-def test_a_file_with_the_same_content_elsewhere_has_moved() -> None:
+def test_files_are_added_removed_changed_or_moved_once() -> None:
     old = {"include/a.h": File(5, 1), "include/b.h": File(6, 2), "include/c.h": File(7, 3), "empty": File(0, 0)}
     new = {"include/x/a.h": File(5, 1), "include/b.h": File(6, 9), "include/d.h": File(8, 4), "void": File(0, 0)}
     found = compare_files(old, new)
-    assert found.moved == (("include/a.h", "include/x/a.h"),)
-    assert found.changed == ("include/b.h",)
-    assert (found.removed, found.added) == (("empty", "include/c.h"), ("include/d.h", "void"))
+    assert found == FileChanges(
+        ("include/d.h", "void"), ("empty", "include/c.h"), (("include/a.h", "include/x/a.h"),), ("include/b.h",)
+    )
+    twice = compare_files({"a/x": File(5, 1), "a/y": File(5, 1)}, {"b/w": File(5, 1), "b/z": File(5, 1)})
+    assert twice.moved == (("a/x", "b/w"), ("a/y", "b/z"))
 
 
-def test_of_files_with_one_content_each_moves_once() -> None:
-    found = compare_files({"a/x": File(5, 1), "a/y": File(5, 1)}, {"b/w": File(5, 1), "b/z": File(5, 1)})
-    assert found.moved == (("a/x", "b/w"), ("a/y", "b/z"))
-
-
-def test_what_no_package_has_is_no_file() -> None:
+def test_records_of_the_wheel_and_python_markers_are_no_files_of_a_package() -> None:
     old = {"dist-info/RECORD": File(1, 1), "lib/__init__.py": File(0, 0), "dist-info/licenses/License.txt": File(1, 1)}
     new = {"dist-info/RECORD": File(1, 2), "dist-info/licenses/License.txt": File(1, 2)}
-    found = compare_files(old, new)
-    assert (found.removed, found.changed) == ((), ("dist-info/licenses/License.txt",))
+    assert compare_files(old, new) == FileChanges(changed=("dist-info/licenses/License.txt",))
 
 
 names = st.text("ab_Z?@", min_size=1, max_size=4)
@@ -262,7 +264,7 @@ def test_every_removed_symbol_is_in_the_markdown(old: dict[str, Surface], new: d
     assert set(removed) <= set(shown)
 
 
-def example() -> Difference:
+def example() -> ReleaseDifference:
     facts = (Facts(("7.5", "8.0"), "9.3", {}), Facts(("7.5", "8.0", "10.7"), "9.4", {}))
     header = {"include/a.h": File(10, 1), "include/old.h": File(11, 2)}
     old = made(

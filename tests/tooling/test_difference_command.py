@@ -17,7 +17,7 @@ from ctk.cli.main import app
 from ctk.core.errors import ArtefactRefused, BadValue, HashMismatch, Incompatible, LockError, NotPublished, UnknownName
 from ctk.core.paths import Workspace
 from ctk.core.platforms import PLATFORMS
-from ctk.diff.cache import surface_cache, surfaces
+from ctk.diff.scan import cached_surface, surface_path, surfaces
 from ctk.fetch.fetch import fetch, laid_out, stored
 from ctk.index.index import Index
 from ctk.lock.lock import Artefact, Component, ReleaseLock, load
@@ -94,11 +94,14 @@ def lock_of(here: Workspace, minor: str) -> ReleaseLock:
     return load(here.variants / f"cuda-{minor}.lock")
 
 
-def test_two_locked_minors_are_compared_by_their_files(run: Run) -> None:
+def test_two_locked_minors_are_compared_by_their_files_and_asked_of_the_index_once(run: Run, index: FakeIndex) -> None:
     shown = run("13.3", "13.4")
     assert "CTK 13.3.1 -> 13.4.0" in shown
     assert "linux-64: 1 of 1 component changed" in shown
     assert "│ -1 ~1 │" in shown
+    index.requests.clear()
+    assert run("13.3", "13.4").splitlines()[-9:] == shown.splitlines()[-9:]
+    assert index.requests == []
 
 
 def test_what_was_fetched_for_it_is_removed_and_what_was_there_stays(run: Run, here: Workspace) -> None:
@@ -109,17 +112,10 @@ def test_what_was_fetched_for_it_is_removed_and_what_was_there_stays(run: Run, h
     assert not stored(borrowed, here).exists() and not laid_out(borrowed, here).exists()
 
 
-def test_the_second_time_nothing_is_asked_of_the_index(run: Run, index: FakeIndex) -> None:
-    first = run("13.3", "13.4")
-    index.requests.clear()
-    assert run("13.3", "13.4").splitlines()[-9:] == first.splitlines()[-9:]
-    assert index.requests == []
-
-
 def test_a_damaged_surface_is_read_anew(run: Run, here: Workspace) -> None:
     run("13.3", "13.4")
     [artefact] = lock_of(here, "13.4").artefacts
-    path = surface_cache(here).path(artefact.sha256)
+    path = surface_path(artefact.sha256, here)
     for content in (b"", path.read_bytes()[:20]):
         path.write_bytes(content)
         assert "│ -1 ~1 │" in run("13.3", "13.4")
@@ -162,47 +158,44 @@ def test_markdown_alone_goes_to_the_output(run: Run, tmp_path: Path) -> None:
     assert shown.startswith("### CTK 13.3.1 -> 13.4.0\n\n- linux-64: ")
     run("13.3", "13.4", "--markdown", str(tmp_path / "diff.md"))
     assert (tmp_path / "diff.md").read_text() == shown
-    with pytest.raises(BadValue, match="cannot be written"):
-        run("13.3", "13.4", "--markdown", str(tmp_path / "no" / "diff.md"))
 
 
-def test_names_that_do_not_exist_are_errors_that_name_others(run: Run) -> None:
-    for words, near in (
+@pytest.mark.parametrize(
+    ("words", "near"),
+    [
         (["13.3", "13.44"], "13.4"),
         (["13.3", "13.4", "--component", "aa"], "did you mean a?"),
         (["13.3", "13.4", "-p", "linux-46"], "linux-64"),
-    ):
-        with pytest.raises(UnknownName) as caught:
-            run(*words)
-        assert near in caught.value.step
+    ],
+)
+def test_names_that_do_not_exist_are_errors_that_name_others(run: Run, words: list[str], near: str) -> None:
+    with pytest.raises(UnknownName) as caught:
+        run(*words)
+    assert near in caught.value.step
 
 
-def test_a_comparison_has_two_sides(run: Run) -> None:
-    with pytest.raises(BadValue, match=r"two sides, and 13\.4 is one"):
-        run("13.4")
-    with pytest.raises(BadValue, match=r"13\.3 cannot be compared with both 13\.4 and the index"):
-        run("13.3", "13.4", "--against-index")
-
-
-def test_a_file_that_cannot_be_written_is_refused_before_anything_is_compared(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "plain").touch()
-    for place in ("no/diff.md", "plain/diff.md", ""):
-        with pytest.raises(BadValue, match="cannot be written"):
-            run("13.3", "99.9", "--markdown", str(tmp_path / place))  # there is no such release
-
-
-def test_a_ctk_release_and_python_projects_are_not_compared(run: Run, here: Workspace) -> None:
+@pytest.mark.parametrize(
+    ("words", "error", "cause"),
+    [
+        (["13.4"], BadValue, r"two sides, and 13\.4 is one"),
+        (["13.3", "13.4", "--against-index"], BadValue, r"13\.3 cannot be compared with both 13\.4 and the index"),
+        (["13.4", "python-13"], UnknownName, "nothing in common"),
+        (["13.3", "bad.lock"], LockError, r"bad\.lock: \d problems"),
+        (["13.3", "absent.lock"], LockError, "cannot be read"),
+        # A place that cannot be written is refused before anything is compared: release 99.9 does not exist.
+        (["13.3", "99.9", "--markdown", "no/diff.md"], BadValue, "cannot be written"),
+        (["13.3", "99.9", "--markdown", "bad.lock/diff.md"], BadValue, "cannot be written"),
+        (["13.3", "99.9", "--markdown", "."], BadValue, "cannot be written"),
+    ],
+)
+def test_what_cannot_be_compared_or_written_is_refused(
+    run: Run, here: Workspace, monkeypatch: pytest.MonkeyPatch, words: list[str], error: type[Exception], cause: str
+) -> None:
+    monkeypatch.chdir(here.root)
     write(here, replace(lock_of(here, "13.4"), release="python-13", manifest=None))
-    with pytest.raises(UnknownName, match="nothing in common"):
-        run("13.4", "python-13")
-
-
-def test_a_file_that_is_no_lock_is_refused_with_its_lines(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "bad.lock").write_text("schema: 2\nrelease: 13\n")
-    with pytest.raises(LockError, match=r"bad\.lock: \d problems"):
-        run("13.3", str(tmp_path / "bad.lock"))
-    with pytest.raises(LockError, match="cannot be read"):
-        run("13.3", str(tmp_path / "absent.lock"))
+    (here.root / "bad.lock").write_text("schema: 2\nrelease: 13\n")
+    with pytest.raises(error, match=cause):
+        run(*words)
 
 
 def test_against_the_index_is_against_what_would_be_locked(run: Run, index: FakeIndex) -> None:
@@ -227,7 +220,7 @@ def test_a_wheel_that_is_no_archive_is_named_and_not_kept(here: Workspace, index
     with pytest.raises(ArtefactRefused, match="it is no zip"):
         surfaces(lock.artefacts, here, Index)
     assert not stored(lock.artefacts[0], here).exists()
-    assert surface_cache(here).get(lock.artefacts[0].sha256) is None
+    assert cached_surface(lock.artefacts[0].sha256, here) is None
 
 
 def test_a_wheel_that_is_not_the_locked_one_is_not_read(here: Workspace, index: FakeIndex) -> None:

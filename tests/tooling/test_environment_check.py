@@ -15,9 +15,10 @@ import pytest
 
 from conftest import ROOT, ctk
 from ctk.check.doctor import installed
-from ctk.check.doctor.check import State, Where, look
 from ctk.check.doctor.environment import ENVIRONMENT_CHECKS
 from ctk.check.doctor.installed import examined
+from ctk.check.doctor.look import look
+from ctk.cli.doctor import as_json
 from ctk.core import errors
 from ctk.core.paths import Workspace
 from ctk.lock.lock import release_locks
@@ -69,10 +70,10 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
 
 def check(made: Made, driver: str = "12.6", arch: str | None = "9.0") -> dict[str, dict[str, str]]:
     """What each check says on a machine that is described."""
-    seen = look(ENVIRONMENT_CHECKS, examined(Where(Workspace(ROOT)), made.prefix, driver, arch))
-    for check, one in seen:
-        assert one.text and check.why and (one.state is State.OK or one.step)
-    return {c.name: {"state": str(one.state), "found": one.text, "step": one.step} for c, one in seen}
+    seen = look(ENVIRONMENT_CHECKS, examined(Workspace(ROOT), made.prefix, driver, arch))
+    for check, finding in seen:
+        assert finding.message and check.help and (finding.severity == "ok" or finding.fix)
+    return {check.name: {**as_json(finding), "step": finding.fix} for check, finding in seen}
 
 
 def states(found: dict[str, dict[str, str]]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ctk.core.paths import Workspace
-from ctk.site import figures
+from ctk.site import benchmarks as figures
 
 
 @pytest.fixture

@@ -10,18 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import gpu_facts
 import pytest
+from gpu_environment import NAMES, names
+from gpu_machine import Machine, detect, refusal, right_fit, search_path
 
 from conftest import ROOT
 from ctk.core.paths import Workspace
 from ctk.lock.lock import release_locks
-from ctk.verify import facts as real_facts
-
-sys.path.append(str(ROOT / "tests" / "gpu"))
-
-import gpu_facts
-from gpu_environment import NAMES, names
-from gpu_machine import Machine, detect, refusal, right_fit, search_path
+from ctk.verify import scenarios
 
 H200 = Machine("13.0", ("9.0",), "")
 ARCHS_13 = ("7.5", "8.0", "9.0", "12.1")
@@ -137,7 +134,7 @@ def test_programs_get_the_drivers_folder_and_no_other_library_path(tmp_path: Pat
 
 
 def test_the_facts_are_those_of_the_release_locks(project: Workspace) -> None:
-    real = real_facts.facts(release_locks(project).values())
+    real = scenarios.facts(release_locks(project).values())
     read = gpu_facts.facts(project.root)
     assert read.python_sets == real.python_sets
     assert sorted(t.minor for t in read.toolkits) == sorted(t.minor for t in real.toolkits)

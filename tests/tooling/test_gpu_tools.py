@@ -13,7 +13,6 @@ import pytest
 from conftest import ROOT
 
 TOOLS = ROOT / "tests" / "gpu" / "tools"
-sys.path.append(str(TOOLS))
 
 import compare  # noqa: E402
 import cost  # noqa: E402

@@ -22,10 +22,8 @@ from conftest import ctk
 from ctk.core import errors
 from ctk.core.errors import BadValue, PackFailed
 from ctk.core.platforms import this_platform
-from ctk.env.packing.archive import public_source, write_archive
-from ctk.env.packing.pack import Order, check
-from ctk.env.packing.parts import MOST_PARTS, Part, PartWriter, size_in_bytes
-from ctk.env.packing.program import Contents, program
+from ctk.env.archive import public_source, write_archive
+from ctk.env.pack import MOST_PARTS, Contents, PackOrder, PackPart, PartWriter, check, program, size_in_bytes
 
 pytest_plugins = ["pack_fixtures"]
 pytestmark = pytest.mark.skipif(this_platform() != "linux-64", reason="the tiny packages are for linux-64")
@@ -75,7 +73,7 @@ def test_more_parts_than_three_digits_number_are_an_error(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("split", [False, True])
 def test_the_program_is_whole_and_knows_where_it_ends(tmp_path: Path, split: bool) -> None:
-    parts = [Part(tmp_path / "000", 3, hashlib.sha256(b"abc").hexdigest())]
+    parts = [PackPart(tmp_path / "000", 3, hashlib.sha256(b"abc").hexdigest())]
     about = ("asked for: a @hashes@ $(touch /tmp/ran) `id` \\ '", "END of it")
     text = program(Contents(about, "linux-64", "2.28", 4), parts, split)
     (tmp_path / "p").write_bytes(text + (b"" if split else b"abc"))
@@ -205,9 +203,9 @@ def test_what_cannot_be_packed_is_refused_and_nothing_is_written(
 
 def test_a_folder_that_is_not_there_and_a_name_that_cannot_be_listed_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadValue, match="no folder"):
-        check(Order(tmp_path / "gone" / "p.run"), "linux-64")
+        check(PackOrder(tmp_path / "gone" / "p.run"), "linux-64")
     with pytest.raises(BadValue, match="does not list"):
-        check(Order(tmp_path / "a\nb"), "linux-64")
+        check(PackOrder(tmp_path / "a\nb"), "linux-64")
 
 
 def test_another_platform_is_packed_without_running_anything_of_it(tmp_path: Path) -> None:

@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
-from tiny import artefact, tiny_checkout, tiny_plan
+from tiny import UPLOADED, artefact, tiny_checkout, tiny_plan
 
 from conftest import ROOT
-from ctk.build import provenance as origins
 from ctk.build import sbom
-from ctk.build.metadata import portable
-from ctk.build.provenance import Input, Provenance, provenance, recipe_commit, recipe_digest
+from ctk.build.reproducible import portable
+from ctk.build.sbom import Input, Provenance, provenance, recipe_commit, recipe_digest
 from ctk.core.errors import AuditFailed, BuildFailed
 from ctk.core.paths import Workspace
 from ctk.lock.lock import release_locks
@@ -67,8 +66,8 @@ def commit(folder: Path) -> str:
 
 def forget() -> None:
     """Answers of git are kept for the life of a process."""
-    origins._commit.cache_clear()
-    origins._shallow.cache_clear()
+    sbom._commit.cache_clear()
+    sbom._shallow.cache_clear()
 
 
 def recipe(where: Workspace, name: str = "hello") -> Recipe:
@@ -87,36 +86,27 @@ def test_a_shared_script_belongs_to_the_recipe(repository: Workspace) -> None:
     file = repository.recipes / "hello" / "recipe.yaml"
     file.write_text(file.read_text().replace("  number: 0\n", "  number: 0\n  # file: ../common/x.sh\n"))
     (repository.recipes / "common").mkdir()
-    (repository.recipes / "common" / "x.sh").write_text("true\n")
-    before = commit(repository.root), recipe_digest(recipe(repository))
-    (repository.recipes / "common" / "x.sh").write_text("false\n")
-    after = commit(repository.root), recipe_digest(recipe(repository))
-    assert before != after
-    assert recipe_commit(recipe(repository)) == after[0]
+    states = []
+    for text in ("true\n", "false\n"):
+        (repository.recipes / "common" / "x.sh").write_text(text)
+        states.append((commit(repository.root), recipe_digest(recipe(repository))))
+        assert recipe_commit(recipe(repository)) == states[-1][0]
+    assert states[0][1] != states[1][1]
 
 
-def test_what_is_not_committed_has_no_commit(repository: Workspace) -> None:
-    (repository.recipes / "hello" / "new.txt").write_text("new")
-    forget()
-    assert recipe_commit(recipe(repository)) == ""
-    assert recipe_commit(recipe(repository, "follower")) != ""
-
-
-def test_outside_git_there_is_no_commit(tmp_path: Path) -> None:
-    workspace = tiny_checkout(tmp_path)
-    forget()
-    assert recipe_commit(recipe(workspace)) == ""
-    assert len(recipe_digest(recipe(workspace))) == 64
-
-
-def test_a_shallow_clone_does_not_name_the_commit_at_which_it_ends(repository: Workspace, tmp_path: Path) -> None:
+def test_where_git_does_not_know_the_commit_there_is_none(repository: Workspace, tmp_path: Path) -> None:
     (repository.recipes / "follower" / "LICENSE").write_text("Or not.\n")
     newest = commit(repository.root)
     git(tmp_path, "clone", "--quiet", "--depth", "1", f"file://{repository.root}", "shallow")
+    outside = tiny_checkout(tmp_path / "outside")
+    (repository.recipes / "hello" / "new.txt").write_text("new")
     forget()
-    # To git, hello appears in the newest commit too.
+    assert recipe_commit(recipe(repository)) == "", "not committed"
+    assert recipe_commit(recipe(repository, "follower")) == newest
+    assert recipe_commit(recipe(outside)) == "", "no git"
+    # To git, hello appears in the commit at which the shallow clone ends too.
     assert git(tmp_path / "shallow", "log", "-1", "--format=%H", "--", "recipes/hello") == newest
-    assert recipe_commit(recipe(Workspace(tmp_path / "shallow"))) == ""
+    assert recipe_commit(recipe(Workspace(tmp_path / "shallow"))) == "", "beyond the end of a shallow clone"
 
 
 def test_the_digest_does_not_depend_on_where_the_checkout_lies(tmp_path: Path) -> None:
@@ -124,11 +114,11 @@ def test_the_digest_does_not_depend_on_where_the_checkout_lies(tmp_path: Path) -
     assert len(digests) == 1
 
 
-def test_a_build_without_artefacts_has_a_time_and_one_with_them_that_of_the_newest(repository: Workspace) -> None:
-    hello, follower = tiny_plan(repository).builds
+def test_a_build_without_artefacts_has_a_time_and_one_with_them_that_of_the_newest(tmp_path: Path) -> None:
+    follower, hello = tiny_plan(tiny_checkout(tmp_path)).builds
     assert provenance(hello, 3).timestamp == artefact().uploaded
-    assert provenance(follower, 3).inputs == ()
-    assert provenance(follower, 3).place == "noarch"
+    assert provenance(follower, 3).timestamp == UPLOADED
+    assert (provenance(follower, 3).inputs, provenance(follower, 3).place) == ((), "noarch")
 
 
 def test_an_sbom_says_all_of_it_and_is_valid(origin: Provenance) -> None:
@@ -157,40 +147,38 @@ def test_a_licence_comes_out_of_an_sbom_as_it_is_locked(origin: Provenance, lice
 
 
 def test_an_sbom_is_the_same_twice_and_another_for_anything_else(origin: Provenance) -> None:
-    first = sbom.write(INDEX, origin)
-    assert sbom.write(INDEX, origin) == first
-    others = [
+    texts = [
+        sbom.write(INDEX, origin),
         sbom.write({**INDEX, "build": "h1_0"}, origin),
-        sbom.write(INDEX, replace(origin, commit="")),
-        sbom.write(INDEX, replace(origin, inputs=())),
-        sbom.write(INDEX, replace(origin, timestamp=origin.timestamp + 1)),
-        sbom.write(INDEX, replace(origin, variant={})),
+        *(
+            sbom.write(INDEX, replace(origin, **other))
+            for other in ({"commit": ""}, {"inputs": ()}, {"timestamp": 1}, {"variant": {}})
+        ),
     ]
-    serials = {json.loads(text)["serialNumber"] for text in (first, *others)}
-    assert len(serials) == 6
+    assert sbom.write(INDEX, origin) == texts[0]
+    assert len({json.loads(text)["serialNumber"] for text in texts}) == 6
+
+
+def other_sbom(part: str, origin: Provenance) -> bytes:
+    """One that is none of ours, in a part."""
+    raw = json.loads(sbom.write(INDEX, origin))
+    if part == "properties":
+        del raw["metadata"]["component"]["properties"]
+    elif part == "hashes":
+        raw["components"][0]["hashes"] = []
+    else:
+        del raw["metadata"]
+    return json.dumps(raw).encode()
 
 
 @pytest.mark.parametrize(
     "text",
-    [b"", b"[]", b"{}", b"\xff", b'{"bomFormat": "CycloneDX"}', b"[" * 100_000, b'{"metadata": {"component": 1}}'],
-    ids=["empty", "a list", "nothing in it", "no text", "only its name", "deep", "wrong types"],
+    [b"", b"[]", b"{}", b"\xff", b"[" * 100_000, b'{"metadata": {"component": 1}}', "properties", "hashes", "metadata"],
+    ids=["empty", "a list", "nothing in it", "no text", "deep", "wrong types", "properties", "hashes", "metadata"],
 )
-def test_what_is_no_sbom_is_refused(text: bytes) -> None:
+def test_what_is_no_sbom_of_ours_is_refused(origin: Provenance, text: bytes | str) -> None:
     with pytest.raises(AuditFailed, match="an SBOM of ours cannot be read"):
-        sbom.read(text)
-
-
-@pytest.mark.parametrize("part", ["metadata", "components", "properties"])
-def test_an_sbom_of_somebody_else_is_refused(origin: Provenance, part: str) -> None:
-    raw = json.loads(sbom.write(INDEX, origin))
-    if part == "properties":
-        del raw["metadata"]["component"]["properties"]
-    elif part == "components":
-        raw["components"][0]["hashes"] = []
-    else:
-        del raw["metadata"]
-    with pytest.raises(AuditFailed, match="an SBOM of ours cannot be read"):
-        sbom.read(json.dumps(raw).encode())
+        sbom.read(text if isinstance(text, bytes) else other_sbom(text, origin))
 
 
 RENDERED = """recipe:

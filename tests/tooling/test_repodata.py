@@ -93,7 +93,6 @@ def test_the_indexer_writes_what_was_planned(small: Plan, tmp_path: Path) -> Non
         pytest.skip("packages are built on Linux only")
     made = build.run(small, Workspace(tmp_path), jobs=1)
     assert not made.failed
-    assert not made.skipped
     staged = channel.stage(made.built, tmp_path / "channel")
     says = planned(small)
     assert set(says) == {*PLATFORMS, NOARCH}

@@ -84,8 +84,8 @@ def test_what_a_killed_process_left_goes_and_what_a_running_one_has_stays(tmp_pa
 
 def own_temporary_folder(where: Path, **environment: str) -> Path:
     """Where a process that works for a checkout makes its temporary files."""
-    code = "import tempfile; from ctk import scratch; from ctk.paths import Workspace; from pathlib import Path\n"
-    code += f"scratch.use(Workspace(Path({str(where)!r}))); print(tempfile.mkdtemp())"
+    code = "import tempfile; from pathlib import Path; from ctk.core import paths, scratch\n"
+    code += f"scratch.use(paths.Workspace(Path({str(where)!r}))); print(tempfile.mkdtemp())"
     clean = {name: value for name, value in os.environ.items() if name != "TMPDIR"}
     done = subprocess.run(
         [sys.executable, "-c", code], env={**clean, **environment}, capture_output=True, text=True, check=True

@@ -55,8 +55,8 @@ def commands(path: Path) -> Iterator[list[str]]:
             yield [re.sub(r"\$\w+", VALUE, word) for word in shlex.split(line)]
 
 
-def test_the_three_workflows_are_there() -> None:
-    assert [path.stem for path in FILES] == ["build", "publish", "release-check"]
+def test_the_workflows_are_there() -> None:
+    assert [path.stem for path in FILES] == ["build", "nightly", "publish", "release-check"]
 
 
 def test_they_follow_the_public_schema() -> None:
@@ -72,7 +72,13 @@ def test_the_schema_finds_what_is_wrong(tmp_path: Path) -> None:
     assert "wrong.yml" in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_what_the_tests_leave_out_runs_every_night() -> None:
+    workflow = load(FOLDER / "nightly.yml")
+    assert workflow["on"]["schedule"]
+    assert "./scripts/test --all" in workflow["jobs"]["sweep"]["strategy"]["matrix"]["command"]
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if path.stem != "nightly"], ids=lambda p: p.stem)
 def test_every_command_is_one_that_ctk_has(path: Path) -> None:
     found = list(commands(path))
     assert found

@@ -1,29 +1,47 @@
-"""The build station: runs stock rattler-build for each build of a plan, and keeps the packages by content key.
+"""Makes the builds of a plan, each by itself: in processes of this machine, or on a Dask cluster.
 
-A finished build is a folder named by everything that could change it; it appears by one rename, so a killed run leaves
-whole builds or nothing. Package contents tests run here, inside rattler-build; tests that need an environment run once
-the channel exists (`ctk.channel.package_tests`).
-
-Builds run on this machine, or on the workers of a Dask cluster (`ctk.build.cluster`).
+Tests of a package's contents run here, inside rattler-build; tests that need an environment run once the channel
+exists (`ctk.channel.package_tests`).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
 
 from ctk.build.cluster import Cluster
-from ctk.build.local import LocalPool
-from ctk.build.record import BuildReport, Built, Failure, build_key, cached
-from ctk.build.schedule import Executor, Ledger, run_all
+from ctk.build.runner import Built, build_key, cached, make
 from ctk.core import scratch
 from ctk.core.disk import disk_errors
+from ctk.core.errors import BuildFailed
+from ctk.core.orphans import end_with, starting
 from ctk.core.paths import Workspace
-from ctk.plan.dag import Build
-from ctk.plan.plan import Plan
+from ctk.plan.plan import Build, Plan
 
 __all__ = ["BuildReport", "Built", "Failure", "build_key", "cached", "finished", "run"]
+
+_ON_CLUSTER = 256  # builds that a scheduler is given at once
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A build that failed, and the end of its log."""
+
+    id: str
+    message: str
+
+
+@dataclass(frozen=True)
+class BuildReport:
+    """The builds of a plan, in its order."""
+
+    built: tuple[Built, ...]
+    failed: tuple[Failure, ...]
 
 
 def finished(
@@ -32,20 +50,20 @@ def finished(
     *,
     level: int = 3,
     jobs: int | None = None,
-    damaged: Callable[[str], None] = lambda what: None,
+    damaged: Callable[[str], None] = lambda message: None,
 ) -> dict[str, Built]:
-    """What earlier runs left of a plan, by id of the build. Every package of it is read, several at once.
+    """The builds of a plan that are in the cache, by id. Every package is read.
 
     Args:
         plan: What to build.
         workspace: The checkout.
         level: zstd compression level of the packages.
-        jobs: Packages read at once; the number of cores by default.
-        damaged: Told of each package that is not what its build left; that build is not in the result.
+        jobs: Builds read at once; the number of cores by default.
+        damaged: Called with a message about each package with another sha256 than its build noted.
     """
     with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
-        found = list(pool.map(lambda build: cached(build, workspace, level, damaged), plan.builds))
-    return {built.id: built for built in found if built}
+        found = pool.map(lambda build: cached(build, workspace, level, damaged), plan.builds)
+        return {built.id: built for built in found if built}
 
 
 def run(
@@ -58,47 +76,85 @@ def run(
     cluster: Cluster | None = None,
     progress: Callable[[str, str], None] = lambda build_id, outcome: None,
 ) -> BuildReport:
-    """Builds what no earlier run has built.
+    """Makes the builds of a plan that are not in the cache.
 
     Args:
         plan: What to build; the artefacts of what is not in `earlier` must be laid out.
         workspace: The checkout.
-        earlier: What `finished` found, where it was asked before.
+        earlier: The result of `finished`, where it was called before.
         level: zstd compression level of the packages.
         jobs: Parallel builds on this machine; the number of cores by default.
         cluster: Builds there instead.
-        progress: Told of each build's id and outcome.
+        progress: Called with each build's id and outcome.
 
     Raises:
-        BuildFailed: A build process was killed. A build that fails is in the report.
+        BuildFailed: A build process was killed. A build that fails by itself is in the report.
         ClusterFailed: The cluster does not answer, or a worker does not fit.
         NoSpace: A disk is full.
     """
     jobs = jobs or os.cpu_count() or 1
-    earlier = finished(plan, workspace, level=level, jobs=jobs) if earlier is None else earlier
-    ledger = Ledger()
-    todo: dict[str, Build] = {}
-    for build in plan.builds:
-        if build.id in earlier:
-            ledger.done[build.id] = earlier[build.id]
-            progress(build.id, "unchanged")
-        else:
-            todo[build.id] = build
+    done = dict(finished(plan, workspace, level=level, jobs=jobs) if earlier is None else earlier)
+    failed: dict[str, Failure] = {}
+    for build_id in done:
+        progress(build_id, "unchanged")
+    # Large ones first, so that no core is left with one at the end.
+    todo = sorted((b for b in plan.builds if b.id not in done), key=lambda b: -sum(a.size for a in b.artefacts))
     if todo:
-        with disk_errors(workspace.builds):
-            scratch.clear(workspace)
-            executor: Executor
-            if cluster:
-                executor = cluster.executor(workspace, level)
-            else:
-                executor = LocalPool(workspace, level, jobs, min(jobs, len(todo)))
-            try:
-                run_all(todo, ledger, executor, progress)
-            finally:
-                scratch.clear(workspace)
+        with disk_errors(workspace.builds), _started(todo, workspace, level, jobs, cluster) as running:
+            for future in as_completed(running):
+                build_id = running[future]
+                try:
+                    built = done[build_id] = future.result()
+                    progress(build_id, "taken from the store" if built.cached else f"built in {built.seconds:.1f} s")
+                except BuildFailed as error:
+                    failed[build_id] = Failure(build_id, error.cause)
+                    progress(build_id, "FAILED")
+                except BrokenExecutor:
+                    raise BuildFailed(
+                        f"a build process was killed while {build_id} was at work",
+                        "run the command again: finished builds are kept (is memory short?)",
+                    ) from None
     order = [b.id for b in plan.builds]
-    return BuildReport(
-        tuple(ledger.done[i] for i in order if i in ledger.done),
-        tuple(ledger.failed[i] for i in order if i in ledger.failed),
-        tuple(ledger.skipped[i] for i in order if i in ledger.skipped),
-    )
+    return BuildReport(tuple(done[i] for i in order if i in done), tuple(failed[i] for i in order if i in failed))
+
+
+@contextmanager
+def _started(
+    todo: Sequence[Build], workspace: Workspace, level: int, jobs: int, cluster: Cluster | None
+) -> Iterator[dict[Future[Built], str]]:
+    """Futures of builds, and their ids; leaving early cancels what has not begun."""
+    scratch.clear(workspace)
+    pool: Executor
+    if cluster:
+        pool = ThreadPoolExecutor(min(_ON_CLUSTER, len(todo)))
+        running = {pool.submit(cluster.make, b, workspace, level): b.id for b in todo}
+    else:
+        pool = _processes(min(jobs, len(todo)), workspace)
+        with starting():  # the first one starts the processes
+            running = {pool.submit(make, b, workspace, level, jobs): b.id for b in todo}
+    try:
+        yield running
+    except BaseException:
+        for future in running:
+            future.cancel()
+        if cluster:
+            cluster.close()  # the threads of the pool wait for it
+        raise
+    finally:
+        pool.shutdown()
+        scratch.clear(workspace)
+
+
+def _processes(number: int, workspace: Workspace) -> ProcessPoolExecutor:
+    log = workspace.cache / "logs" / "build-processes.log"
+    # rattler-build starts threads, which do not survive a fork.
+    return ProcessPoolExecutor(number, get_context("spawn"), _begin, (log, os.getpid()))
+
+
+def _begin(log: Path, parent: int) -> None:
+    """Initializes a build process."""
+    end_with(parent)
+    # rattler-build draws progress bars on a terminal, which would run into ours.
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("a") as file:
+        os.dup2(file.fileno(), 2)

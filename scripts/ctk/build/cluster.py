@@ -1,7 +1,7 @@
-"""Builds on the workers of a Dask cluster: orders go through the scheduler, files through the store.
+"""Builds on the workers of a Dask cluster: orders and results go through the scheduler, files through the store.
 
-What makes a build finished is a note in the store, whose packages have the names that the plan promises and the hashes
-that the note states. What the store has already is taken from there, whoever made it.
+A build is finished when the store has a note of it, whose packages have the names that the plan promises and the hashes
+that the note states. A build that the store has already is taken from there.
 """
 
 from __future__ import annotations
@@ -12,34 +12,34 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Mapping
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError
 from pathlib import Path
-from threading import Lock
+from threading import Semaphore
 from typing import TYPE_CHECKING, Any
 
 from ctk.build import worker
-from ctk.build.order import Order, contents, engine, order, to_json
-from ctk.build.record import Built, build_key, keep
-from ctk.build.runner import log_file
+from ctk.build.runner import Built, build_key, keep, write_log
 from ctk.build.store import Store, missing_extra
+from ctk.core import notes
 from ctk.core.disk import disk_errors
 from ctk.core.errors import BuildFailed, ClusterFailed
 from ctk.core.paths import Workspace
 from ctk.core.retry import describe
-from ctk.plan.dag import Build
+from ctk.plan.plan import Build
 
 if TYPE_CHECKING:
     from distributed import Client
 
 _ANSWERS = 5  # seconds in which a scheduler answers
 _JOINS = 30  # seconds in which a first worker joins, and after which a cluster without any is given up
-_IN_FLIGHT = 256  # builds that the scheduler knows at once
 _UPLOADS = 4
+_SUBMISSIONS = 2  # of a build whose workers died
+_ROUNDS = 3  # in which the store may lose files before a build fails
 _STEP = "what is finished is kept: mend the cluster and run the command again, or leave --dask out"
 
 
 class Cluster:
-    """A connected cluster whose workers were asked who they are; enter it to close it.
+    """A connected cluster whose workers were checked; enter it to close it.
 
     Args:
         address: Of the scheduler, such as ``tcp://scheduler:8786``.
@@ -51,60 +51,132 @@ class Cluster:
     """
 
     def __init__(self, address: str, url: str) -> None:
-        self.address = address
-        self.store = Store(url)
+        self._address = address
+        self._store = Store(url)
         self._client = _connect(address)
+        self._uploading = Semaphore(_UPLOADS)
         try:
+            self._wait_for_a_worker(
+                f"no worker has joined the scheduler at {address} within {_JOINS} s",
+                f"start some: dask worker {address} --nthreads 1",
+            )
             self._check_workers()
         except BaseException:
-            self._client.close()
+            self.close()
             raise
 
     def __enter__(self) -> Cluster:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Gives up what is at work; `make` raises in the threads that wait for it."""
         self._client.close()
 
-    def executor(self, workspace: Workspace, level: int) -> ClusterPool:
-        """An executor (`ctk.build.schedule`) for one run."""
-        return ClusterPool(self, self._client, workspace, level)
+    def make(self, build: Build, workspace: Workspace, level: int) -> Built:
+        """Has a build made and brings its packages into the cache of this checkout.
 
-    @property
-    def workers(self) -> int:
-        """How many there are now."""
-        return len(self._client.scheduler_info(n_workers=-1)["workers"])
+        Raises:
+            BuildFailed: With the end of rattler-build's log.
+            ClusterFailed: The cluster is lost, or a worker does not fit.
+            NoSpace: The store or the disk is full.
+        """
+        if earlier := self._take(build, workspace, level, cached=True):
+            return earlier
+        order = worker.work_order(build, workspace, level, self._store.url)
+        for _ in range(_ROUNDS):
+            for name, sha256 in order.files.items():
+                with self._uploading:
+                    self._store.put(workspace.root / name, sha256)
+            result = self._result(order)
+            if result.log:
+                write_log(build.id, result.log, workspace)
+            if result.error:
+                raise BuildFailed(result.error, "mend the recipe")
+            if not result.absent and (built := self._take(build, workspace, level, cached=False)):
+                return built
+        raise BuildFailed(
+            f"{build.id}: the store {self._store.shown} does not give back what was put there",
+            "check that the store keeps what is written",
+        )
+
+    def _result(self, order: worker.WorkOrder) -> worker.WorkResult:
+        from distributed import KilledWorker
+
+        killed = ""
+        for _ in range(_SUBMISSIONS):
+            # A key of its own: Dask must not answer with an earlier result.
+            key = f"{order.build.id}-{uuid.uuid4().hex[:8]}"
+            asked = self._client.submit(worker.fulfil, order, key=key, pure=False)
+            try:
+                return self._wait(asked)
+            except KilledWorker as error:  # as many as the scheduler allows; another build of theirs may be at fault
+                killed = str(error)
+            except ClusterFailed:
+                raise
+            except Exception as error:
+                return worker.WorkResult(error=f"{order.build.id}: a worker failed: {describe(error)}")
+        return worker.WorkResult(error=f"{order.build.id}: {killed}; is memory short there?")
+
+    def _wait(self, asked: Any) -> worker.WorkResult:
+        """The result of a Dask future, or the error of its task."""
+        while True:
+            try:
+                result: worker.WorkResult = asked.result(timeout=_JOINS)
+                return result
+            except (Exception, CancelledError, asyncio.CancelledError) as error:
+                if asked.status == "error":  # it is the task's own
+                    raise
+                if asked.status != "pending" or not isinstance(error, TimeoutError):
+                    raise ClusterFailed(
+                        f"the connection to the scheduler at {self._address} was lost: {describe(error)}", _STEP
+                    ) from None
+            self._wait_for_a_worker(f"the cluster at {self._address} has no worker left", _STEP)
+
+    def _take(self, build: Build, workspace: Workspace, level: int, *, cached: bool) -> Built | None:
+        """Brings a finished build from the store into the cache; None where the store does not have all of it."""
+        key = build_key(build, level)
+        note = self._store.finished(key)
+        if note is None:
+            return None
+        packages = notes.packages(note) or {}
+        folder = workspace.builds / f".tmp-{key}-store"
+        with disk_errors(workspace.cache):
+            try:
+                promised = {f"{o.subdir}/{o.file_name}" for o in build.outputs}
+                if packages.keys() == promised and all(self._store.get(s, folder / n) for n, s in packages.items()):
+                    seconds = float(note.get("seconds", 0.0))
+                    return keep(folder, Built(build.id, key, workspace.builds / key, packages, seconds, cached))
+                self._store.forget(key)
+                return None
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _wait_for_a_worker(self, cause: str, step: str) -> None:
+        try:
+            self._client.wait_for_workers(1, timeout=_JOINS)
+        except TimeoutError:
+            raise ClusterFailed(cause, step) from None
 
     def _check_workers(self) -> None:
         with tempfile.TemporaryDirectory(prefix="ctk-probe-") as folder:
             file = Path(folder) / "probe"
             file.write_text("Can you read this?\n")
-            probe = self.store.put(file)
-        try:
-            self._client.wait_for_workers(1, timeout=_JOINS)
-        except TimeoutError:
-            raise ClusterFailed(
-                f"no worker has joined the scheduler at {self.address} within {_JOINS} s",
-                f"start some: dask worker {self.address} --nthreads 1",
-            ) from None
-        wanted = engine()
-        found: Mapping[str, Any] = self._client.run(worker.introduce, self.store.url, probe, on_error="return")
-        wrong = []
-        for address, answer in found.items():
-            if isinstance(answer, BaseException):
-                wrong.append(f"the worker {address} cannot build with this ctk: {describe(answer)}")
-                continue
-            host, has, sees_store = answer
-            name = f"{address} on {host}"
-            if has != wanted:
-                wrong.append(f"the worker {name} has {has}, and this machine has {wanted}")
-            elif not sees_store:
-                wrong.append(f"the worker {name} does not see the store {self.store.shown}")
+            probe = self._store.put(file)
+        answers: Mapping[str, Any] = self._client.run(
+            worker.unfit, worker.engine(), self._store.url, probe, on_error="return"
+        )
+        wrong = [
+            f"the worker {address} cannot build with this ctk: {describe(answer)}"
+            if isinstance(answer, BaseException)
+            else answer
+            for address, answer in answers.items()
+            if answer
+        ]
         if wrong:
-            raise ClusterFailed(
-                "\n".join(wrong),
-                "install the same revision of ctk on every worker, and name a store that they all see with --store",
-            )
+            raise ClusterFailed("\n".join(wrong), f"{worker.SAME}, and name a store that they all see with --store")
 
 
 def _connect(address: str) -> Client:
@@ -126,141 +198,3 @@ def _connect(address: str) -> Client:
             f"no Dask scheduler answers at {address}: {describe(error)}",
             "check the address, and that `dask scheduler` runs there; without --dask, builds run on this machine",
         ) from None
-
-
-class ClusterPool:
-    """One run on a cluster. Each build is a thread that waits: for uploads, for a worker, for the packages."""
-
-    def __init__(self, cluster: Cluster, client: Client, workspace: Workspace, level: int) -> None:
-        self._cluster, self._client, self._store = cluster, client, cluster.store
-        self._workspace, self._level = workspace, level
-        self._run = uuid.uuid4().hex[:12]
-        self._threads = ThreadPoolExecutor(_IN_FLIGHT)
-        self._uploads = ThreadPoolExecutor(_UPLOADS)
-        self._uploaded: dict[str, Future[str]] = {}
-        self._lock = Lock()
-        self._asked: set[Any] = set()
-        self._leaving = False
-
-    def __enter__(self) -> ClusterPool:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._leaving = True
-        for pool in (self._uploads, self._threads):
-            pool.shutdown(wait=False, cancel_futures=True)
-        if self._asked:
-            self._client.cancel(list(self._asked), force=True)
-        self._threads.shutdown()
-        self._store.end(self._run)
-
-    def submit(self, build: Build) -> Future[Built]:
-        return self._threads.submit(self._make, build)
-
-    def _make(self, build: Build) -> Built:
-        earlier = self._take(build, cached=True)
-        if earlier:
-            return earlier
-        made = order(build, self._workspace, self._level, self._run, self._store.url)
-        files = {sha: file for file, sha in contents(made, self._workspace).items()}
-        self._upload(files)
-        for _ in range(worker.TRIES):
-            answer = self._ask(made)
-            if answer.kind == "built":
-                built = self._take(build, cached=False)
-                if built:
-                    return built
-            elif answer.kind == "absent":
-                self._upload({sha: files[sha] for sha in answer.absent}, again=True)
-            else:
-                raise self._error(build, answer)
-        raise BuildFailed(
-            f"{build.id}: the store {self._store.shown} does not give back what was put there",
-            "check that the store keeps what is written",
-        )
-
-    def _error(self, build: Build, answer: worker.Answer) -> BuildFailed | ClusterFailed:
-        if answer.kind == "unfit":
-            return ClusterFailed(answer.message, "install the same revision of ctk on every worker")
-        if answer.kind == "died":
-            return BuildFailed(
-                f"{build.id}: both workers that began it died: {answer.message}", "is memory short there?"
-            )
-        if answer.log:
-            log = log_file(build.id, self._workspace)
-            log.parent.mkdir(parents=True, exist_ok=True)
-            log.write_text(answer.log, encoding="utf-8")
-        return BuildFailed(answer.message, "mend the recipe")
-
-    def _upload(self, files: Mapping[str, Path], again: bool = False) -> None:
-        with self._lock:
-            for sha, file in files.items():
-                if again or sha not in self._uploaded:
-                    self._uploaded[sha] = self._uploads.submit(self._store.put, file, sha)
-            waiting = [self._uploaded[sha] for sha in files]
-        for upload in waiting:
-            upload.result()
-
-    def _ask(self, made: Order) -> worker.Answer:
-        from distributed import KilledWorker
-
-        killed = 0
-        while True:
-            # A key of its own: Dask must not answer from what another run or try has asked.
-            key = f"{made.build.id}-{made.key[:8]}-{uuid.uuid4().hex[:8]}"
-            asked = self._client.submit(worker.fill, to_json(made), key=key, pure=False)
-            self._asked.add(asked)
-            try:
-                return worker.ANSWER.validate_json(self._wait(asked))
-            except KilledWorker:  # the scheduler has given up; the marks say how often a worker really began
-                killed += 1
-                died = self._store.marks(self._run, made.key)
-                if max(killed, len(died)) >= worker.TRIES:
-                    return worker.Answer("died", " and ".join(died.values()))
-            except (Exception, asyncio.CancelledError) as error:
-                if self._leaving:
-                    raise CancelledError from None
-                if isinstance(error, ClusterFailed):
-                    raise
-                if asked.status == "error":  # it is the worker's own
-                    return worker.Answer("failed", f"{made.build.id}: a worker failed: {describe(error)}")
-                raise ClusterFailed(
-                    f"the connection to the scheduler at {self._cluster.address} was lost: {describe(error)}", _STEP
-                ) from None
-            finally:
-                self._asked.discard(asked)
-
-    def _wait(self, asked: Any) -> str:
-        empty = 0
-        while True:
-            try:
-                answer: str = asked.result(timeout=_JOINS / 2)
-                return answer
-            except TimeoutError:
-                if asked.status == "error":
-                    raise
-                empty = 0 if self._cluster.workers else empty + 1
-                if empty == 2:
-                    raise ClusterFailed(f"the cluster at {self._cluster.address} has no worker left", _STEP) from None
-
-    def _take(self, build: Build, cached: bool) -> Built | None:
-        """Brings a finished build of the store into this checkout's cache; None where the store has none that holds."""
-        key = build_key(build, self._level)
-        note = self._store.finished(key)
-        if note is None:
-            return None
-        packages = note.get("packages")
-        folder = self._workspace.builds / f".tmp-{key}-store"
-        with disk_errors(self._workspace.cache):
-            try:
-                promised = {f"{o.subdir}/{o.file_name}" for o in build.outputs}
-                if not isinstance(packages, dict) or set(packages) != promised:
-                    self._store.forget(key)
-                    return None
-                if not all(self._store.get(sha, folder / name) for name, sha in packages.items()):
-                    self._store.forget(key)
-                    return None
-                seconds = float(note.get("seconds", 0.0))
-                return keep(folder, Built(build.id, key, self._workspace.builds / key, packages, seconds, cached))
-            finally:
-                shutil.rmtree(folder, ignore_errors=True)

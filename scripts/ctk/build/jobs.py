@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from ctk.build.build import build_key
+from ctk.build.runner import build_key
 from ctk.core.platforms import PLATFORMS
 from ctk.plan.plan import Plan, Request, Set, choose_locks, plan
 
@@ -50,11 +50,10 @@ def jobs(what: Set, request: Request, python_tags: Sequence[str], level: int = 3
         UnknownName, RecipeError: As `ctk.plan.plan.plan`.
     """
     made = []
-    whole = plan(what, request, python_tags)
     # What serves an older release comes with that one's job, and is no job of its own.
     asked = choose_locks(what.locks, request.releases)
-    releases = [name for name in what.locks if name in asked and any(b.lock == name for b in whole.builds)]
-    for release in releases:
+    planned = {b.lock for b in plan(what, request, python_tags).builds}
+    for release in (name for name in what.locks if name in asked and name in planned):
         known: set[str] = set()
         for platform in request.platforms or PLATFORMS:
             part = plan(what, replace(request, releases=[release], platforms=[platform]), python_tags)
@@ -68,13 +67,13 @@ def jobs(what: Set, request: Request, python_tags: Sequence[str], level: int = 3
 def _job(release: str, platform: str, part: Plan, level: int) -> Job:
     digest = hashlib.sha256("\n".join(sorted(build_key(b, level) for b in part.builds)).encode())
     return Job(
-        f"{release}-{platform}",
-        release,
-        platform,
-        len(part.builds),
-        sum(len(b.outputs) for b in part.builds),
-        sum(a.size for a in part.artefacts),
-        digest.hexdigest()[:32],
+        id=f"{release}-{platform}",
+        release=release,
+        platform=platform,
+        builds=len(part.builds),
+        packages=sum(len(b.outputs) for b in part.builds),
+        read=sum(a.size for a in part.artefacts),
+        key=digest.hexdigest()[:32],
     )
 
 

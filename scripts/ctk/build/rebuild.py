@@ -1,16 +1,17 @@
-"""Makes packages again from what they say of themselves, and compares them byte by byte.
+"""Makes packages again from their SBOM, and compares them byte by byte.
 
-A package's SBOM names the recipe with its commit, the variant, the artefacts by sha256 and the compression. Nothing
-else decides its bytes, so whoever has the repository and reaches a package index can check where a package came from.
+The SBOM names the recipe with its commit, the variant, the artefacts by sha256 and the compression. Nothing else
+decides the bytes of a package, so whoever has the repository and a package index can check where it came from.
 """
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import subprocess
 import tarfile
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -18,32 +19,41 @@ from pathlib import Path
 from ruamel.yaml import YAML
 
 from ctk.build import build, sbom
-from ctk.build.package_differences import Difference, differences
-from ctk.build.provenance import Provenance, recipe_digest
+from ctk.build.sbom import Provenance, recipe_digest, tools
+from ctk.core.digest import file_sha256
 from ctk.core.disk import disk_errors
 from ctk.core.errors import RecipeError
 from ctk.core.paths import Workspace
 from ctk.core.platforms import NOARCH, this_platform
 from ctk.fetch import fetch
 from ctk.index.index import Index
-from ctk.plan.dag import Build
-from ctk.plan.plan import Plan
+from ctk.package.package import Member, members
+from ctk.plan.plan import Build, Plan
 from ctk.plan.recipes import Recipe, render
 
 _BATCH = 32  # builds; their packages lie on the disk together
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What became of one package.
+class Deviation:
+    """One way in which a package and its rebuild differ.
 
     Attributes:
-        package: The file.
-        differences: Nothing for one that is identical.
+        place: ``info/...`` or ``pkg/...`` for a file of the package, ``archive`` for all of it, ``build`` when none
+            was made.
+        what: In a few words.
     """
 
+    place: str
+    what: str
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """A package that was made again, and how the two differ."""
+
     package: Path
-    differences: tuple[Difference, ...]
+    differences: tuple[Deviation, ...]
 
     @property
     def identical(self) -> bool:
@@ -55,78 +65,73 @@ def rebuild(
     workspace: Workspace,
     *,
     jobs: int | None = None,
-    progress: Callable[[Outcome], None] = lambda outcome: None,
-) -> list[Outcome]:
-    """Makes packages again; those that one build made are made together.
+    progress: Callable[[Rebuilt], None] = lambda outcome: None,
+) -> list[Rebuilt]:
+    """Makes packages again; those of one build are made together.
 
     Args:
         packages: ``.conda`` files, each in the folder of its subdir.
         workspace: The checkout: its git history has the recipes, its cache gets the artefacts.
         jobs: Parallel builds; the number of cores by default.
-        progress: Told of each package.
+        progress: Called with each result.
 
     Raises:
         AuditFailed: A file is no package, or one that carries no SBOM.
         IndexUnavailable, NotPublished, HashMismatch, NoSpace: An artefact cannot be fetched.
     """
-    groups: dict[str, list[tuple[Path, Provenance]]] = defaultdict(list)
+    groups: dict[str, list[Path]] = defaultdict(list)
+    origins: dict[str, Provenance] = {}
     for package in packages:
         origin = sbom.of(package).provenance
-        groups[repr(origin)].append((package, origin))
+        groups[repr(origin)].append(package)
+        origins[repr(origin)] = origin
+    levels: dict[int, list[_Group]] = defaultdict(list)
+    for key, origin in origins.items():
+        levels[origin.level].append((origin, groups[key]))
     home = workspace.cache / "rebuild"
-    shutil.rmtree(home, ignore_errors=True)
-    found = []
+    results = []
     try:
         with disk_errors(home):
-            for batch in _batches(list(groups.values())):
-                for outcome in _again(batch, workspace, Workspace(home), jobs):
-                    found.append(outcome)
-                    progress(outcome)
-                shutil.rmtree(home, ignore_errors=True)
+            for same in levels.values():
+                for start in range(0, len(same), _BATCH):
+                    shutil.rmtree(home, ignore_errors=True)
+                    for result in _make_again(same[start : start + _BATCH], workspace, Workspace(home), jobs):
+                        results.append(result)
+                        progress(result)
     finally:
         shutil.rmtree(home, ignore_errors=True)
-    return found
+    return results
 
 
-_Group = list[tuple[Path, Provenance]]
+_Group = tuple[Provenance, list[Path]]  # the packages of one build
 
 
-def _batches(groups: list[_Group]) -> Iterator[list[_Group]]:
-    """Groups that are built together: of one compression level, and few enough for the disk."""
-    by_level: dict[int, list[_Group]] = defaultdict(list)
-    for group in groups:
-        by_level[group[0][1].level].append(group)
-    for same in by_level.values():
-        yield from (same[i : i + _BATCH] for i in range(0, len(same), _BATCH))
-
-
-def _again(batch: list[_Group], workspace: Workspace, scratch: Workspace, jobs: int | None) -> Iterator[Outcome]:
-    """The packages of some builds, all of one compression level."""
-    builds: dict[str, Build] = {}
+def _make_again(batch: list[_Group], workspace: Workspace, scratch: Workspace, jobs: int | None) -> Iterator[Rebuilt]:
+    """Makes the packages of some builds, all of one compression level."""
+    builds: list[Build] = []
     failed: dict[str, str] = {}
-    for number, group in enumerate(batch):
-        name, origin = str(number), group[0][1]
+    for number, (origin, packages) in enumerate(batch):
         try:
             recipe = _recipe(origin, workspace, scratch.root / origin.digest)
-            builds[name] = _build(name, origin, recipe, {p.name for p, _ in group})
+            builds.append(_build(str(number), origin, recipe, {p.name for p in packages}))
         except RecipeError as error:
-            failed[name] = f"{error.cause}; {error.step}"
-    plan = Plan(tuple(builds.values()))
+            failed[str(number)] = f"{error.cause}; {error.step}"
+    plan = Plan(tuple(builds))
     fetch.fetch(plan.artefacts, workspace, Index)
-    report = build.run(plan, scratch, level=batch[0][0][1].level, jobs=jobs)
-    failed |= {failure.id: failure.message for failure in (*report.failed, *report.skipped)}
+    report = build.run(plan, scratch, level=batch[0][0].level, jobs=jobs)
+    failed |= {failure.id: failure.message for failure in report.failed}
     made = {b.id: {p.name: p for p in b.packages} for b in report.built}
-    for number, group in enumerate(batch):
+    for number, (origin, packages) in enumerate(batch):
         name = str(number)
-        for package, origin in group:
+        for package in packages:
             if name in failed:
-                yield Outcome(package, (Difference("build", failed[name]),))
+                yield Rebuilt(package, (Deviation("build", failed[name]),))
             else:
-                yield Outcome(package, tuple(differences(package, made[name].get(package.name), origin.tools)))
+                yield Rebuilt(package, tuple(_differences(package, made[name].get(package.name), origin.tools)))
 
 
 def _recipe(origin: Provenance, workspace: Workspace, folder: Path) -> Recipe:
-    """The recipe as it was, in a checkout of its own that has nothing but recipes and artefacts."""
+    """The recipe of a package's commit, in a checkout of its own that has nothing but recipes and artefacts."""
     recipe = Recipe(origin.recipe, folder / "recipes" / origin.recipe, origin.commit)
     if not folder.exists():
         (folder / ".cache").mkdir(parents=True)
@@ -183,8 +188,55 @@ def _build(name: str, origin: Provenance, recipe: Recipe, wanted: set[str]) -> B
         lock="",
         subdir=subdir,
         python="",
-        outputs=tuple(outputs.values()),  # all, also those not asked for: one SBOM speaks of what all of them saw
+        outputs=tuple(outputs.values()),  # all, also those not asked for: the SBOM has the variant of all of them
         artefacts=tuple(i.artefact for i in origin.inputs),
         timestamp=origin.timestamp,
         licenses={i.artefact.component: i.license for i in origin.inputs},
     )
+
+
+def _differences(old: Path, new: Path | None, made_with: Mapping[str, str]) -> Iterator[Deviation]:
+    """The differences between a package and its rebuild, None where it was not made."""
+    if new is None:
+        yield Deviation("archive", "is not made any more")
+        return
+    if file_sha256(old) == file_sha256(new):
+        return
+    before, after = _contents(old), _contents(new)
+    for place in sorted(before.keys() | after.keys()):
+        if place not in after:
+            yield Deviation(place, "only in the package")
+        elif place not in before:
+            yield Deviation(place, "only in the rebuild")
+        elif before[place] != after[place]:
+            yield Deviation(place, _change(before[place][0], after[place][0]))
+    if before == after:
+        yield Deviation("archive", "same files, in another order, with other times or compressed in another way")
+    for name, version in tools().items():
+        if made_with.get(name) != version:
+            yield Deviation("archive", f"made with {name} {made_with.get(name, 'unknown')}, and here is {version}")
+
+
+def _contents(package: Path) -> dict[str, tuple[Member, str]]:
+    """Each file of both halves, with its sha256."""
+    found = {}
+    for part in ("info", "pkg"):
+        for member, stream in members(package, part):
+            digest = hashlib.sha256()
+            while stream is not None and (block := stream.read(1 << 20)):
+                digest.update(block)
+            found[f"{part}/{member.path.removeprefix('info/') if part == 'info' else member.path}"] = (
+                member,
+                digest.hexdigest(),
+            )
+    return found
+
+
+def _change(old: Member, new: Member) -> str:
+    if old.kind != new.kind:
+        return f"{old.kind}, now {new.kind}"
+    if old.link != new.link:
+        return f"link to {old.link}, now to {new.link}"
+    if old.size != new.size:
+        return f"{old.size} bytes, now {new.size}"
+    return f"other content, {old.size} bytes"

@@ -1,30 +1,35 @@
-"""Makes one build with stock rattler-build, in this process."""
+"""One build: its content key, its folder in the cache, and the run of stock rattler-build that makes its packages.
+
+A finished build is a folder named by the digest of everything that could change it. It appears by one rename, so a
+killed run leaves whole builds or nothing.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
 import resource
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import rattler_build
 
-from ctk.build.archive import rewrite
-from ctk.build.metadata import BUILD_ROOT, portable
-from ctk.build.provenance import provenance
-from ctk.build.record import Built, build_key, keep
-from ctk.core import scratch
-from ctk.core.digest import file_sha256
+from ctk.build.reproducible import BUILD_ROOT, portable, rewrite
+from ctk.build.sbom import provenance, recipe_commit, tools
+from ctk.core import notes, scratch
+from ctk.core.digest import file_sha256, holds
 from ctk.core.disk import disk_errors, full_disk
 from ctk.core.errors import BuildFailed, NotReady
 from ctk.core.paths import Workspace
-from ctk.plan.dag import Build
+from ctk.plan.plan import Build
 from ctk.plan.recipes import render_variants
 from ctk.plan.rendered import rendered_outputs
 
@@ -33,8 +38,101 @@ _PASSING_LEVEL = 1
 _FILES = 256  # open at once; the largest recipes need fewer
 
 
+@dataclass(frozen=True)
+class Built:
+    """A finished build.
+
+    Attributes:
+        id: Of the build.
+        key: Content key.
+        home: Its folder in the cache.
+        sha256: Path of each ``.conda`` file below that folder -> its sha256.
+        seconds: Wall time of the run that made it.
+        cached: Whether an earlier run had made it.
+    """
+
+    id: str
+    key: str
+    home: Path
+    sha256: Mapping[str, str]
+    seconds: float
+    cached: bool
+
+    @property
+    def packages(self) -> tuple[Path, ...]:
+        return tuple(self.home / name for name in self.sha256)
+
+    @property
+    def size(self) -> int:
+        return sum(p.stat().st_size for p in self.packages)
+
+    @property
+    def note(self) -> dict[str, Any]:
+        """The content of ``build.json`` beside the packages, from which `cached` reads the build again."""
+        return {"id": self.id, "packages": dict(self.sha256), "seconds": self.seconds}
+
+
+def build_key(build: Build, level: int) -> str:
+    """Digest of everything that can change the packages of a build."""
+    digest = hashlib.sha256()
+
+    def add(*parts: str) -> None:
+        digest.update("\0".join(parts).encode() + b"\1")
+
+    add(str(level), build.subdir)
+    for file in build.recipe.files():
+        add(file.name, hashlib.sha256(file.read_bytes()).hexdigest())
+    for output in build.outputs:
+        add(output.subdir, output.file_name, json.dumps(dict(output.variant), sort_keys=True))
+    for artefact in sorted(build.artefacts, key=lambda a: a.target):
+        add(artefact.component, artefact.target, artefact.sha256, build.licenses[artefact.component])
+    # The rest of what the SBOM says.
+    add(recipe_commit(build.recipe), build.place, str(build.timestamp), json.dumps(dict(tools()), sort_keys=True))
+    return digest.hexdigest()[:32]
+
+
+def cached(
+    build: Build, workspace: Workspace, level: int, damaged: Callable[[str], None] = lambda message: None
+) -> Built | None:
+    """The build in the cache, if its packages have the sha256 that its note states: the cache may come from anywhere.
+
+    Args:
+        build: The build.
+        workspace: The checkout.
+        level: zstd compression level of the packages.
+        damaged: Called with a message about a package with another sha256.
+    """
+    key = build_key(build, level)
+    home = workspace.builds / key
+    note = notes.read(home / "build.json")
+    sha256 = notes.packages(note)
+    if not sha256 or not all(sha256.values()) or not isinstance(note.get("seconds"), int | float):
+        return None
+    for name, expected in sha256.items():
+        if not holds(home / name, expected):
+            damaged(f"{build.id}: {name.rpartition('/')[2]} in the cache is damaged; it is built again")
+            return None
+    return Built(build.id, key, home, sha256, note["seconds"], True)
+
+
+def keep(folder: Path, built: Built) -> Built:
+    """Moves the packages of a build from a scratch folder, maybe on another file system, into the cache."""
+    finished = built.home.with_name(f".tmp-finished-{built.home.name}-{os.getpid()}")
+    try:
+        for name in built.sha256:
+            (finished / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.move(folder / name, finished / name)
+        (finished / "build.json").write_text(json.dumps(built.note, indent=1))
+        if built.home.exists():  # an incomplete folder of that name: `cached` refused it
+            shutil.rmtree(built.home)
+        os.replace(finished, built.home)
+    finally:
+        shutil.rmtree(finished, ignore_errors=True)
+    return built
+
+
 def make(build: Build, workspace: Workspace, level: int, jobs: int) -> Built:
-    """Makes a build and keeps it in the cache. rattler-build holds the interpreter's lock: call it in a process apart.
+    """Makes a build and keeps it in the cache. rattler-build holds the GIL: call it in a process of its own.
 
     Args:
         build: Its artefacts must be laid out.
@@ -44,7 +142,7 @@ def make(build: Build, workspace: Workspace, level: int, jobs: int) -> Built:
 
     Raises:
         BuildFailed: With the end of rattler-build's log.
-        NotReady: This machine or checkout is not one to build on.
+        NotReady: This machine or checkout cannot build.
         NoSpace: The disk is full.
     """
     start = time.monotonic()
@@ -57,10 +155,13 @@ def make(build: Build, workspace: Workspace, level: int, jobs: int) -> Built:
         try:
             with disk_errors(folder):  # it may be elsewhere: in memory
                 packages = _run_rattler_build(build, workspace, folder)
-                origin = provenance(build, level)
-                folders = machine_folders(workspace, folder)
+                folders = {
+                    str(folder): BUILD_ROOT,
+                    folder.as_uri(): f"file://{BUILD_ROOT}",
+                    str(workspace.root): BUILD_ROOT,
+                }
+                edit = partial(portable, origin=provenance(build, level), folders=folders)
                 for package in packages:
-                    edit = partial(portable, origin=origin, folders=folders)
                     rewrite(package, time=build.timestamp, level=level, edit=edit)
                 sha256 = {p.relative_to(folder).as_posix(): file_sha256(p) for p in packages}
             seconds = round(time.monotonic() - start, 3)
@@ -75,7 +176,7 @@ def check_machine(workspace: Workspace) -> None:
     Raises:
         NotReady: With the reason.
     """
-    # It writes the path between double quotes into a script.
+    # rattler-build writes the path between double quotes into a script.
     if found := re.search(r'[$`"\\\n]', str(workspace.root)):
         raise NotReady(f"the checkout's path has {found[0]!r} in it, which a shell does not read as text", "move it")
     if not shutil.which("bash"):
@@ -85,27 +186,27 @@ def check_machine(workspace: Workspace) -> None:
         raise NotReady(f"a process may open {files} files here, and a build needs up to {_FILES}", "raise `ulimit -n`")
 
 
+def write_log(build_id: str, text: str, workspace: Workspace) -> Path:
+    """Writes the whole log of a failed build; returns its file."""
+    file = log_file(build_id, workspace)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
 def log_file(build_id: str, workspace: Workspace) -> Path:
-    """Where the whole log of a failed build is."""
     return workspace.cache / "logs" / f"{build_id}.log"
-
-
-def machine_folders(workspace: Workspace, folder: Path) -> Mapping[str, str]:
-    """This machine's folders that rattler-build may write down, and what stands for them in a package."""
-    return {
-        str(folder): BUILD_ROOT,
-        folder.as_uri(): f"file://{BUILD_ROOT}",
-        str(workspace.root): BUILD_ROOT,
-    }
 
 
 def _run_rattler_build(build: Build, workspace: Workspace, folder: Path) -> list[Path]:
     packages: list[Path] = []
-    tools = rattler_build.ToolConfiguration(test_strategy="skip", allow_symlinks_on_windows=True, compression_threads=1)
+    settings = rattler_build.ToolConfiguration(
+        test_strategy="skip", allow_symlinks_on_windows=True, compression_threads=1
+    )
     try:
         for variant in _variants(build):
             result = variant.run_build(
-                tool_config=tools,
+                tool_config=settings,
                 output_dir=folder,
                 channels=[],
                 package_format=f"conda:{_PASSING_LEVEL}",
@@ -113,13 +214,11 @@ def _run_rattler_build(build: Build, workspace: Workspace, folder: Path) -> list
             )
             packages += [Path(p) for p in result.packages]
     except rattler_build.RattlerBuildError as error:
-        log = [str(error), *getattr(error, "log", [])]
-        if (full := full_disk("\n".join(log), folder)) is not None:
+        log = "\n".join([str(error), *getattr(error, "log", [])])
+        if (full := full_disk(log, folder)) is not None:
             raise full from None
-        file = log_file(build.id, workspace)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text("\n".join(log), encoding="utf-8")
-        tail = "\n".join(f"    {line}" for line in "\n".join(log).splitlines()[-25:])
+        file = write_log(build.id, log, workspace)
+        tail = "\n".join(f"    {line}" for line in log.splitlines()[-25:])
         raise BuildFailed(
             f"{build.id}: {error}\n{tail}", f"the whole log is {file.relative_to(workspace.root)}"
         ) from None
@@ -131,7 +230,7 @@ def _run_rattler_build(build: Build, workspace: Workspace, folder: Path) -> list
 
 
 def _variants(build: Build) -> Iterator[Any]:
-    """What rattler-build runs: the outputs of one `cuda_fit` after another.
+    """The rendered variants that make the outputs of a build, those of one `cuda_fit` after another.
 
     The Python API of rattler-build resolves an exact pin to whichever variant of that name was rendered last, so the
     native and the compat packages must not be rendered together. They share the staged tree all the same.

@@ -1,21 +1,27 @@
-"""The SBOM that each package carries: CycloneDX, at ``info/sboms/<package>.cdx.json``.
+"""The provenance of a package, and the SBOM that carries it: CycloneDX, at ``info/sboms/<package>.cdx.json``.
 
 There is no convention for the place yet; this is that of PEP 770 for wheels, moved to where conda keeps metadata. It
-names the package, the artefacts that it was made of with their sha256 and licences, and the commit of the recipe. What
-CycloneDX has no word for is a property in the namespace ``cuda-feedstocks``.
+names the package, its artefacts with sha256 and licence, and the commit of the recipe: all that `ctk rebuild` needs.
+What CycloneDX has no word for is a property in the namespace ``cuda-feedstocks``.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import subprocess
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import rattler_build
+import zstandard
 from cyclonedx.contrib.license.factories import LicenseFactory
 from cyclonedx.model import HashAlgorithm, HashType, Property
 from cyclonedx.model.bom import Bom, BomMetaData
@@ -25,27 +31,131 @@ from cyclonedx.model.tool import ToolRepository
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
-from ctk.build.provenance import Input, Provenance
 from ctk.core import upload_time
 from ctk.core.errors import AuditFailed
 from ctk.lock.lock import Artefact
 from ctk.package.package import members
+from ctk.plan.plan import Build
+from ctk.plan.recipes import Recipe, variant_values
+
+REVISION = 6
+"""Raise this when the tooling itself changes what ends up in a package."""
 
 FOLDER = "info/sboms"
-_SPACE = "cuda-feedstocks"
+_SPACE, _VARIANT = "cuda-feedstocks", "variant:"
 _LIMIT = 1 << 20  # bytes; ours have a few thousand
 # A name for serial numbers: the same package has the same one.
 _SERIAL = uuid.uuid5(uuid.NAMESPACE_URL, "urn:cuda-feedstocks:sbom")
 
 
 @dataclass(frozen=True)
-class Sbom:
-    """What an SBOM says.
+class Input:
+    """An artefact of a package, with the licence that the wheels of its component declare."""
+
+    artefact: Artefact
+    license: str
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Everything that decided the bytes of the packages of one build.
 
     Attributes:
-        name, version, build, subdir: Of the package that it is about.
-        provenance: Where that comes from.
+        recipe: Name of the feedstock.
+        digest: sha256 over the names and contents of the recipe's files, shared ones too.
+        commit: The last commit that touched one of those files; "" where git does not know it.
+        place: The platform it was built for; ``noarch`` for what is the same from every platform.
+        timestamp: Seconds since 1970, from the release lock; every time in the package is this one.
+        inputs: Its artefacts; none for a package that holds metadata only.
+        variant: Every variant key that the recipe can see -> its values.
+        level: zstd compression level.
+        tools: Name -> version of the programs that wrote the package.
     """
+
+    recipe: str
+    digest: str
+    commit: str
+    place: str
+    timestamp: int
+    inputs: tuple[Input, ...]
+    variant: Mapping[str, tuple[str, ...]]
+    level: int
+    tools: Mapping[str, str]
+
+
+def provenance(build: Build, level: int) -> Provenance:
+    """The provenance that packages of a build get."""
+    return Provenance(
+        recipe=build.recipe.name,
+        digest=recipe_digest(build.recipe),
+        commit=recipe_commit(build.recipe),
+        place=build.place,
+        timestamp=build.timestamp,
+        inputs=tuple(Input(a, build.licenses[a.component]) for a in sorted(build.artefacts, key=lambda a: a.file)),
+        variant=variant_values(build.recipe, build.variant_files, build.subdir, build.outputs),
+        level=level,
+        tools=tools(),
+    )
+
+
+def tools() -> Mapping[str, str]:
+    """The programs that write packages, and their versions."""
+    return {
+        "ctk": f"revision {REVISION}",
+        "rattler-build": rattler_build.rattler_build_version(),
+        "zstd": ".".join(map(str, zstandard.ZSTD_VERSION)),
+    }
+
+
+def recipe_digest(recipe: Recipe) -> str:
+    """sha256 over the names and contents of a recipe's files, wherever the checkout lies."""
+    digest = hashlib.sha256()
+    for file in recipe.files():
+        name = os.path.relpath(file, recipe.folder)
+        digest.update(f"{name}\0{hashlib.sha256(file.read_bytes()).hexdigest()}\1".encode())
+    return digest.hexdigest()
+
+
+def recipe_commit(recipe: Recipe) -> str:
+    """The last commit that touched a recipe's files.
+
+    "" outside a git checkout, with changes that are not committed, and in a shallow clone that does not reach back to
+    that commit: a wrong commit would be worse than none.
+    """
+    if recipe.commit is not None:
+        return recipe.commit
+    return _commit(recipe.folder.resolve(), tuple(f.resolve() for f in recipe.files()))
+
+
+@lru_cache
+def _commit(folder: Path, files: tuple[Path, ...]) -> str:
+    names = [os.path.relpath(f, folder) for f in files]
+    if _git(folder, "status", "--porcelain", "--", *names) != "":
+        return ""
+    commit = _git(folder, "log", "-1", "--format=%H", "--", *names) or ""
+    return "" if commit in _shallow(folder) else commit
+
+
+@lru_cache
+def _shallow(folder: Path) -> frozenset[str]:
+    """The commits at which a shallow clone ends; git shows all files as added in them."""
+    place = _git(folder, "rev-parse", "--git-path", "shallow")
+    file = folder / place if place else None
+    return frozenset(file.read_text(encoding="ascii").split()) if file and file.is_file() else frozenset()
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """The output of git, or None where it fails."""
+    try:
+        done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip()
+
+
+@dataclass(frozen=True)
+class Sbom:
+    """The package that an SBOM is about, and its provenance."""
 
     name: str
     version: str
@@ -55,7 +165,7 @@ class Sbom:
 
 
 def place(name: str) -> str:
-    """Where a package has its SBOM."""
+    """The path of the SBOM in a package of this name."""
     return f"{FOLDER}/{name}.cdx.json"
 
 
@@ -64,7 +174,7 @@ def write(index: Mapping[str, Any], origin: Provenance) -> bytes:
 
     Args:
         index: Its ``info/index.json``.
-        origin: Where it comes from.
+        origin: Its provenance.
     """
     purl = PackageURL(
         "conda", name=index["name"], version=index["version"], qualifiers={k: index[k] for k in ("build", "subdir")}
@@ -77,7 +187,15 @@ def write(index: Mapping[str, Any], origin: Provenance) -> bytes:
         purl=purl,
         licenses=_licenses(index.get("license", "")),
         pedigree=Pedigree(commits=[Commit(uid=origin.commit)]) if origin.commit else None,
-        properties=_properties(origin),
+        properties=_properties(
+            {
+                "recipe": [origin.recipe],
+                "recipe-sha256": [origin.digest],
+                "place": [origin.place],
+                "compression-level": [str(origin.level)],
+                **{f"{_VARIANT}{key}": values for key, values in origin.variant.items()},
+            }
+        ),
     )
     inputs = [_component(i) for i in origin.inputs]
     bom = Bom(
@@ -98,17 +216,8 @@ def write(index: Mapping[str, Any], origin: Provenance) -> bytes:
     return (JsonV1Dot6(bom).output_as_string(indent=1) + "\n").encode()
 
 
-def _properties(origin: Provenance) -> list[Property]:
-    plain = {
-        "recipe": origin.recipe,
-        "recipe-sha256": origin.digest,
-        "place": origin.place,
-        "compression-level": str(origin.level),
-    }
-    found = [Property(name=f"{_SPACE}:{name}", value=value) for name, value in plain.items()]
-    for key, values in sorted(origin.variant.items()):
-        found += [Property(name=f"{_SPACE}:variant:{key}", value=value) for value in values]
-    return found
+def _properties(values: Mapping[str, Iterable[str]]) -> list[Property]:
+    return [Property(name=f"{_SPACE}:{name}", value=value) for name, several in values.items() for value in several]
 
 
 def _component(given: Input) -> Component:
@@ -116,13 +225,6 @@ def _component(given: Input) -> Component:
     purl = PackageURL(
         "pypi", name=artefact.distribution, version=artefact.version, qualifiers={"file_name": artefact.file}
     )
-    facts = {
-        "component": artefact.component,
-        "target": artefact.target,
-        "file": artefact.file,
-        "size": str(artefact.size),
-        "uploaded": upload_time.text(artefact.uploaded),
-    }
     return Component(
         name=artefact.distribution,
         type=ComponentType.LIBRARY,
@@ -131,7 +233,15 @@ def _component(given: Input) -> Component:
         purl=purl,
         hashes=[HashType(alg=HashAlgorithm.SHA_256, content=artefact.sha256)],
         licenses=_licenses(given.license),
-        properties=[Property(name=f"{_SPACE}:{name}", value=value) for name, value in facts.items()],
+        properties=_properties(
+            {
+                "component": [artefact.component],
+                "target": [artefact.target],
+                "file": [artefact.file],
+                "size": [str(artefact.size)],
+                "uploaded": [upload_time.text(artefact.uploaded)],
+            }
+        ),
     )
 
 
@@ -140,25 +250,26 @@ def _licenses(text: str) -> Iterable[Any]:
 
 
 def read(text: bytes) -> Sbom:
-    """What an SBOM of ours says.
+    """Parses an SBOM that `write` made.
 
     Raises:
-        AuditFailed: It is none.
+        AuditFailed: It is not one of them.
     """
     try:
         bom = Bom.from_json(json.loads(text))  # type: ignore[attr-defined]
         package = bom.metadata.component
         qualifiers = package.purl.qualifiers
-        said, variant = _said(package)
+        said = _said(package)
+        variant = {k.removeprefix(_VARIANT): tuple(sorted(v)) for k, v in said.items() if k.startswith(_VARIANT)}
         origin = Provenance(
-            recipe=said["recipe"],
-            digest=said["recipe-sha256"],
+            recipe=said["recipe"][0],
+            digest=said["recipe-sha256"][0],
             commit=next((c.uid for c in package.pedigree.commits), "") if package.pedigree else "",
-            place=said["place"],
+            place=said["place"][0],
             timestamp=int(bom.metadata.timestamp.timestamp()),
             inputs=tuple(sorted(map(_input, bom.components), key=lambda i: i.artefact.file)),
             variant=variant,
-            level=int(said["compression-level"]),
+            level=int(said["compression-level"][0]),
             tools={tool.name: tool.version for tool in bom.metadata.tools.components},
         )
         return Sbom(package.name, package.version, qualifiers["build"], qualifiers["subdir"], origin)
@@ -167,23 +278,18 @@ def read(text: bytes) -> Sbom:
         raise AuditFailed(f"an SBOM of ours cannot be read: {reason}", "build the package again") from error
 
 
-def _said(component: Component) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
-    """The properties of a component in our namespace: plain ones, and the variant's."""
-    plain: dict[str, str] = {}
-    variant: dict[str, list[str]] = defaultdict(list)
+def _said(component: Component) -> dict[str, list[str]]:
+    """The properties of a component in our namespace."""
+    values: dict[str, list[str]] = defaultdict(list)
     for entry in component.properties:
         space, _, name = entry.name.partition(":")
-        if space != _SPACE:
-            continue
-        if name.startswith("variant:"):
-            variant[name.removeprefix("variant:")].append(entry.value or "")
-        else:
-            plain[name] = entry.value or ""
-    return plain, {key: tuple(sorted(values)) for key, values in variant.items()}
+        if space == _SPACE:
+            values[name].append(entry.value or "")
+    return dict(values)
 
 
 def _input(component: Component) -> Input:
-    said, _ = _said(component)
+    said = {name: value for name, (value,) in _said(component).items()}
     (sha256,) = [h.content for h in component.hashes if h.alg == HashAlgorithm.SHA_256]
     artefact = Artefact(
         component=said["component"],
@@ -195,13 +301,10 @@ def _input(component: Component) -> Input:
         size=int(said["size"]),
         uploaded=upload_time.parse(said["uploaded"]),
     )
-    licence = next(iter(component.licenses), None)
-    return Input(artefact, _text(licence))
+    return Input(artefact, next(map(_text, component.licenses), ""))
 
 
-def _text(licence: License | None) -> str:
-    if licence is None:
-        return ""
+def _text(licence: License) -> str:
     return licence.value if isinstance(licence, LicenseExpression) else licence.id or licence.name or ""
 
 

@@ -2,15 +2,13 @@
 
     sha256/<xx>/<sha256>    artefacts, recipe files and packages, by content
     builds/<key>.json       a finished build: names its packages by sha256, written when they are all there
-    runs/<run>/<mark>       who is at work on which build of a run, or died at it
 
-Nobody trusts it: what is read is hashed, and what has another hash is removed and counts as absent. Everything in it
-can be made again, so any of it may be deleted at any time.
+Nobody trusts it: every file is hashed when it is read, and one with another hash is removed and counts as absent. Any
+of it may be deleted at any time.
 """
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import uuid
@@ -20,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ctk.core.digest import file_sha256
+from ctk.core.disk import FULL
 from ctk.core.errors import BadValue, ClusterFailed, NoSpace, without_credentials
 
 _STEP = "a store is a folder that every worker sees, such as file:///shared/ctk, or an object store such as s3://bucket"
@@ -57,32 +56,23 @@ class Store:
         self._renames = isinstance(self._fs, LocalFileSystem)
         self.url = f"file://{self._root}" if self._renames else url
 
-    def has(self, sha256: str, size: int) -> bool:
-        """Whether something of that name and size is there."""
-        self._fs.invalidate_cache()
-        try:
-            return bool(self._fs.info(self._blob(sha256))["size"] == size)
-        except FileNotFoundError:
-            return False
-
     def put(self, file: Path, sha256: str | None = None) -> str:
-        """Adds a file, unless it is there.
-
-        Returns:
-            Its sha256.
+        """Adds a file, unless one of its sha256 and size is there; returns its sha256.
 
         Raises:
             NoSpace: The store cannot be written.
         """
         sha256 = sha256 or file_sha256(file)
+        path = self._blob(sha256)
         with self._errors():
-            if not self.has(sha256, file.stat().st_size):
-                with self._place(self._blob(sha256)) as place:
+            self._fs.invalidate_cache()
+            if not self._fs.exists(path) or self._fs.size(path) != file.stat().st_size:
+                with self._whole(path) as place:
                     self._fs.put_file(str(file), place)
         return sha256
 
     def get(self, sha256: str, target: Path) -> bool:
-        """Reads a file; False where it is absent, or not what its name says."""
+        """Reads a file; False where it is absent, or has another sha256."""
         target.parent.mkdir(parents=True, exist_ok=True)
         with self._errors():
             try:
@@ -96,58 +86,33 @@ class Store:
             return False
 
     def publish(self, key: str, note: dict[str, Any]) -> None:
-        """Says that a build is finished; its packages must be in the store. The last of several writers wins."""
-        self._write(f"builds/{key}.json", json.dumps(note, indent=1))
+        """Marks a build as finished; its packages must be in the store. The last of several writers wins."""
+        with self._errors(), self._whole(self._note(key)) as place:
+            self._fs.pipe_file(place, json.dumps(note, indent=1).encode())
 
     def finished(self, key: str) -> dict[str, Any] | None:
-        """What `publish` said, if it did."""
+        """The note of a finished build."""
+        self._fs.invalidate_cache()
         try:
-            note = json.loads(self._read(f"builds/{key}.json"))
+            with self._errors():
+                note = json.loads(self._fs.cat_file(self._note(key)))
             return note if isinstance(note, dict) else None
         except (FileNotFoundError, ValueError):
             return None
 
     def forget(self, key: str) -> None:
-        """Makes a build absent."""
-        self._remove(f"{self._root}/builds/{key}.json")
-
-    def mark(self, run: str, name: str, text: str) -> None:
-        """Leaves a short text for the time of a run."""
-        self._write(f"runs/{run}/{name}", text)
-
-    def marks(self, run: str, prefix: str) -> dict[str, str]:
-        """The texts of a run whose names begin so, by name."""
-        self._fs.invalidate_cache()
-        try:
-            names = [path.rsplit("/", 1)[1] for path in self._fs.ls(f"{self._root}/runs/{run}", detail=False)]
-            return {n: self._read(f"runs/{run}/{n}") for n in sorted(names) if n.startswith(prefix)}
-        except FileNotFoundError:
-            return {}
-
-    def unmark(self, run: str, name: str) -> None:
-        """Removes a mark."""
-        self._remove(f"{self._root}/runs/{run}/{name}")
-
-    def end(self, run: str) -> None:
-        """Removes the marks of a run."""
-        self._remove(f"{self._root}/runs/{run}", recursive=True)
+        """Removes the note of a build."""
+        self._remove(self._note(key))
 
     def _blob(self, sha256: str) -> str:
         return f"{self._root}/sha256/{sha256[:2]}/{sha256}"
 
-    def _read(self, name: str) -> str:
-        self._fs.invalidate_cache()
-        with self._errors():
-            content: bytes = self._fs.cat_file(f"{self._root}/{name}")
-            return content.decode()
-
-    def _write(self, name: str, text: str) -> None:
-        with self._errors(), self._place(f"{self._root}/{name}") as place:
-            self._fs.pipe_file(place, text.encode())
+    def _note(self, key: str) -> str:
+        return f"{self._root}/builds/{key}.json"
 
     @contextmanager
-    def _place(self, path: str) -> Iterator[str]:
-        """Where to write what shall appear under a path."""
+    def _whole(self, path: str) -> Iterator[str]:
+        """Where to write a file that appears under its path as a whole."""
         self._fs.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
         if not self._renames:
             yield path
@@ -159,9 +124,9 @@ class Store:
         finally:
             Path(temporary).unlink(missing_ok=True)
 
-    def _remove(self, path: str, recursive: bool = False) -> None:
+    def _remove(self, path: str) -> None:
         with suppress(OSError, ValueError):  # gone, or not ours to remove: nobody trusts it anyway
-            self._fs.rm(path, recursive=recursive)
+            self._fs.rm(path)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -170,7 +135,7 @@ class Store:
         except FileNotFoundError:
             raise
         except OSError as error:
-            full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+            full = error.errno in FULL
             raise NoSpace(
                 f"the store {self.shown} {'is full' if full else 'fails'}: {without_credentials(str(error))}",
                 "free some space there" if full else "make it readable and writable for this machine and every worker",

@@ -1,165 +1,226 @@
-"""What runs on a worker of the cluster: it has the build of an order made, and puts the packages into the store.
+"""A build on a worker of a Dask cluster, which needs this package and rattler-build, and no checkout.
 
-A worker needs this package and rattler-build, and no checkout: it makes one for each order, of what the store has.
+A work order names every file that a build reads by its place in the checkout and its sha256. The worker makes a
+checkout of them, has a process of its own make the build, and puts the packages into the store.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import pickle
 import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 import uuid
-from dataclasses import dataclass
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
-from typing import Literal
 
-from pydantic import TypeAdapter
+import rattler_build
 
-from ctk.build import process
-from ctk.build.order import Engine, Order, contents, engine, from_json, placed, to_json
-from ctk.build.record import Built, build_key, cached, note
-from ctk.build.runner import log_file
+from ctk.build.runner import build_key, cached, log_file, make
+from ctk.build.sbom import recipe_commit
 from ctk.build.store import Store
 from ctk.core import scratch
+from ctk.core.digest import file_sha256
 from ctk.core.disk import disk_errors
-from ctk.core.errors import CtkError
+from ctk.core.errors import ClusterFailed, CtkError, RecipeError, without_credentials
+from ctk.core.orphans import end_with
 from ctk.core.paths import Workspace
-from ctk.plan.dag import Build
+from ctk.fetch.fetch import laid_out
+from ctk.plan.plan import Build
 
-TRIES = 2
-"""How often a build is begun in a run: a worker that dies costs one retry."""
+SAME = "install the same revision of ctk on every worker"
+_TRIES = 2
+_TASK, _FAILURE = "task.pickle", "failure.txt"
+
+
+@lru_cache
+def engine() -> str:
+    """What must be the same wherever a run builds: a digest of this package's modules, and rattler-build's version."""
+    root = Path(__file__).resolve().parents[1]
+    digest = hashlib.sha256()
+    for file in sorted(root.rglob("*.py")):
+        digest.update(f"{file.relative_to(root).as_posix()}\0{file_sha256(file)}\1".encode())
+    return f"ctk {digest.hexdigest()[:12]} with rattler-build {rattler_build.rattler_build_version()}"
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What became of an order.
+class WorkOrder:
+    """What a worker needs to know for one build.
 
     Attributes:
-        kind: ``built``, or ``failed`` with its message and log, ``absent`` with what the store lacks, ``died`` with who
-            died at it, ``unfit`` when this worker is not what the order asks for.
+        store: URL.
+        engine: Of the client; that of the worker must be the same.
+        build: Its recipe's folder and its variant files are relative to the checkout.
+        key: Of the build.
+        level: zstd compression level of the packages.
+        files: Place in the checkout -> sha256, of recipe files, shared ones too, variant files and artefacts.
+        programs: Those of them that are executable.
     """
 
-    kind: Literal["built", "failed", "absent", "died", "unfit"]
-    message: str = ""
-    log: str = ""
+    store: str
+    engine: str
+    build: Build
+    key: str
+    level: int
+    files: Mapping[str, str]
+    programs: frozenset[str]
+
+
+@dataclass(frozen=True)
+class WorkResult:
+    """The outcome of a work order; without anything in it, the packages are in the store.
+
+    Attributes:
+        absent: Hashes of files that the store lacks.
+        error: Why the build failed.
+        log: Of rattler-build.
+    """
+
     absent: tuple[str, ...] = ()
+    error: str = ""
+    log: str = ""
 
 
-ANSWER = TypeAdapter(Answer)
+def work_order(build: Build, workspace: Workspace, level: int, store: str) -> WorkOrder:
+    """The order for a build of a checkout.
 
+    Raises:
+        RecipeError: It reads a file outside the checkout.
+    """
 
-def introduce(store: str, probe: str) -> tuple[str, Engine, bool]:
-    """Host and engine of this worker, and whether it sees what the store has under a sha256."""
-    with tempfile.TemporaryDirectory(prefix="ctk-probe-") as folder:
+    def place(path: Path) -> Path:
         try:
-            seen = Store(store).get(probe, Path(folder) / "probe")
-        except CtkError:
-            seen = False
-    return socket.gethostname(), engine(), seen
+            return path.resolve().relative_to(workspace.root.resolve())
+        except ValueError:
+            raise RecipeError(
+                f"{path} is not in the checkout, so no worker can have it",
+                "keep what recipes read inside the checkout",
+            ) from None
+
+    sources = {place(f).as_posix(): f for f in (*build.recipe.files(), *build.variant_files)}
+    files = {name: file_sha256(f) for name, f in sources.items()}
+    files |= {laid_out(a, workspace).relative_to(workspace.root).as_posix(): a.sha256 for a in build.artefacts}
+    moved = replace(
+        build,
+        recipe=replace(build.recipe, folder=place(build.recipe.folder), commit=recipe_commit(build.recipe)),
+        variant_files=tuple(map(place, build.variant_files)),
+    )
+    programs = frozenset(name for name, f in sources.items() if f.stat().st_mode & 0o100)
+    return WorkOrder(store, engine(), moved, build_key(build, level), level, files, programs)
 
 
-def fill(text: str) -> str:
-    """Makes the build of an order. Order and `Answer` are JSON, so that no object of one version meets another."""
+def unfit(wanted: str, store: str, probe: str) -> str:
+    """Why this worker cannot build for a client with this engine and a file in this store; "" where it can."""
+    if engine() != wanted:
+        return f"the worker {_name()} has {engine()}, and this machine has {wanted}"
+    with tempfile.TemporaryDirectory(prefix="ctk-probe-") as folder, suppress(CtkError):
+        if Store(store).get(probe, Path(folder) / "probe"):
+            return ""
+    return f"the worker {_name()} does not see the store {without_credentials(store)}"
+
+
+def fulfil(order: WorkOrder) -> WorkResult:
+    """Makes the build of an order; runs on the worker.
+
+    Raises:
+        ClusterFailed: This worker is of another revision.
+    """
+    if engine() != order.engine:
+        raise ClusterFailed(f"the worker {_name()} has {engine()}, and this machine has {order.engine}", SAME)
+    workspace = Workspace(_home() / uuid.uuid4().hex)
     try:
-        answer = _fill(from_json(text))
+        with disk_errors(workspace.root):
+            return _make(order, workspace, Store(order.store))
+    except ClusterFailed:
+        raise
     except CtkError as error:
-        answer = Answer("failed", f"on {name()}: {error.cause}")
-    return ANSWER.dump_json(answer).decode()
+        return WorkResult(error=f"on {_name()}: {error.cause}")
+    finally:
+        scratch.clear(workspace)
+        shutil.rmtree(workspace.root, ignore_errors=True)
 
 
-def name() -> str:
-    """This worker, for people: its address and host."""
+def _make(order: WorkOrder, workspace: Workspace, store: Store) -> WorkResult:
+    root = workspace.root
+    absent = tuple(sha for name, sha in order.files.items() if not store.get(sha, root / name))
+    if absent:
+        return WorkResult(absent)
+    for name in order.files:
+        (root / name).chmod(0o755 if name in order.programs else 0o644)
+    recipe, variants = order.build.recipe, order.build.variant_files
+    build = replace(
+        order.build,
+        recipe=replace(recipe, folder=root / recipe.folder),
+        variant_files=tuple(root / f for f in variants),
+    )
+    if build_key(build, order.level) != order.key:
+        raise ClusterFailed(f"the worker {_name()} reads {build.id} in another way than this machine", SAME)
+    (root / _TASK).write_bytes(pickle.dumps((build, order.level)))
+    for _ in range(_TRIES):
+        code, output = _run_process(root)
+        if built := cached(build, workspace, order.level):
+            for name, sha256 in built.sha256.items():
+                store.put(built.home / name, sha256)
+            # Last: who reads the note finds its packages, whatever another worker does at the same time.
+            store.publish(built.key, built.note)
+            return WorkResult()
+        if code >= 0:
+            failure, log = root / _FAILURE, log_file(build.id, workspace)
+            said = "\n".join([f"{build.id}: the build process on {_name()} ended", *output.splitlines()[-10:]])
+            return WorkResult(
+                error=failure.read_text(encoding="utf-8") if failure.exists() else said,
+                log=log.read_text(encoding="utf-8") if log.exists() else "",
+            )
+        scratch.clear(workspace)
+    return WorkResult(error=f"{build.id}: its process on {_name()} was killed {_TRIES} times; is memory short there?")
+
+
+def _run_process(root: Path) -> tuple[int, str]:
+    """Runs this module in a process of its own; returns its exit code and what it wrote to stderr.
+
+    rattler-build holds the GIL, and the scheduler takes a worker that does not answer for dead. (Dask's worker
+    processes may not use multiprocessing.)
+    """
+    package = str(Path(__file__).resolve().parents[2])
+    path = os.pathsep.join(p for p in (package, os.environ.get("PYTHONPATH", "")) if p)
+    stderr = root / "stderr.txt"  # not a pipe: a script that outlives its killed process would hold it open
+    with stderr.open("wb") as file:
+        code = subprocess.run(
+            [sys.executable, "-m", "ctk.build.worker", str(root), str(os.getpid())],
+            env={**os.environ, "PYTHONPATH": path},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=file,
+            check=False,
+        ).returncode
+    return code, stderr.read_text(encoding="utf-8", errors="replace")
+
+
+def _main(root: Path, parent: int) -> None:
+    end_with(parent)  # nobody wants the build of a killed worker any more
+    build, level = pickle.loads((root / _TASK).read_bytes())
+    try:
+        make(build, Workspace(root), level, os.cpu_count() or 1)
+    except CtkError as error:
+        (root / _FAILURE).write_text(error.cause, encoding="utf-8")
+
+
+def _name() -> str:
+    """Address and host of this worker."""
     from distributed import get_worker
 
     try:
         return f"{get_worker().address} on {socket.gethostname()}"
     except ValueError:  # called without a cluster
         return f"process {os.getpid()} on {socket.gethostname()}"
-
-
-def _fill(order: Order) -> Answer:
-    me = name()
-    if engine() != order.engine:
-        return Answer("unfit", f"the worker {me} has {engine()}, and this run has {order.engine}")
-    store = Store(order.store)
-    before = store.marks(order.run, order.key)
-    if len(before) >= TRIES:
-        return Answer("died", " and ".join(before.values()))
-    mark = f"{order.key}-{len(before)}-{uuid.uuid4().hex[:8]}"
-    store.mark(order.run, mark, me)
-    root = _home() / uuid.uuid4().hex
-    workspace = Workspace(root)
-    try:
-        with disk_errors(root):
-            answer = _build(order, workspace, store)
-    finally:
-        scratch.clear(workspace)
-        shutil.rmtree(root, ignore_errors=True)
-    if answer is None:  # its process was killed, as a worker can be
-        return _fill(order)
-    store.unmark(order.run, mark)
-    return answer
-
-
-def _build(order: Order, workspace: Workspace, store: Store) -> Answer | None:
-    lacking = [sha for file, sha in contents(order, workspace).items() if not store.get(sha, file)]
-    if lacking:
-        return Answer("absent", absent=tuple(sorted(set(lacking))))
-    for place, blob in order.files.items():
-        (workspace.root / place).chmod(0o755 if blob.executable else 0o644)
-    build = placed(order, workspace)
-    if build_key(build, order.level) != order.key:
-        return Answer("unfit", f"the worker {name()} reads {build.id} in another way than this machine")
-    (workspace.root / process.ORDER).write_text(to_json(order), encoding="utf-8")
-    code, said = _run(workspace.root)
-    built = cached(build, workspace, order.level)
-    if built:
-        _publish(store, built)
-        return Answer("built")
-    return None if code < 0 else _failure(build, workspace, said)
-
-
-def _run(root: Path) -> tuple[int, str]:
-    """Makes the build in a process apart.
-
-    rattler-build holds the interpreter's lock, and the scheduler takes a worker that does not answer for dead. (Dask's
-    worker processes may not use multiprocessing.)
-    """
-    package = str(Path(__file__).resolve().parents[2])
-    path = os.pathsep.join(p for p in (package, os.environ.get("PYTHONPATH", "")) if p)
-    command = [sys.executable, "-m", process.__name__, str(root), str(os.getpid())]
-    log = root / "stderr.txt"  # not a pipe: a script that outlives its killed process would hold it open
-    with log.open("wb") as said:
-        code = subprocess.run(
-            command,
-            env={**os.environ, "PYTHONPATH": path},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=said,
-            check=False,
-        ).returncode
-    return code, log.read_text(encoding="utf-8", errors="replace")
-
-
-def _failure(build: Build, workspace: Workspace, said: str) -> Answer:
-    log = log_file(build.id, workspace)
-    try:
-        message = (workspace.root / process.FAILURE).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        message = "\n".join([f"{build.id}: the build process on {name()} ended", *said.splitlines()[-10:]])
-    return Answer("failed", message, log.read_text(encoding="utf-8") if log.exists() else "")
-
-
-def _publish(store: Store, built: Built) -> None:
-    for place, sha256 in built.sha256.items():
-        store.put(built.home / place, sha256)
-    # Last: who reads the note finds the packages of this attempt, whatever another worker does meanwhile.
-    store.publish(built.key, note(built))
 
 
 _starting = Lock()
@@ -178,3 +239,7 @@ def _new_home() -> Path:
             scratch.clear(Workspace(root))
 
     return scratch.hold(Path(tempfile.gettempdir()) / f"ctk-workers-{os.getuid()}", clear)
+
+
+if __name__ == "__main__":
+    _main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -26,7 +26,7 @@ from rattler import Subdir
 from rattler.index import index_fs
 from rattler.package_streaming import PackageArchive
 
-from ctk.build.build import Built
+from ctk.build.runner import Built
 from ctk.channel.history import History, State, listed, load, numbered, save
 from ctk.channel.steady_index import settle
 from ctk.core import notes

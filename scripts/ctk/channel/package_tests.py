@@ -18,7 +18,7 @@ import rattler_build
 from pydantic import TypeAdapter, ValidationError
 from rattler import Gateway
 
-from ctk.build.build import Built
+from ctk.build.runner import Built
 from ctk.core import notes
 from ctk.core.disk import disk_errors, full_disk
 from ctk.core.errors import Unsolvable

@@ -15,8 +15,7 @@ from ctk.core.settings import settings
 from ctk.plan.recipes import find_recipes, maker_of
 from ctk.plan.repodata import write
 from ctk.solve.catalogue import Catalogue, Maker
-from ctk.verify.channels import planned
-from ctk.verify.universe import universe
+from ctk.verify.channels import planned, universe
 
 
 def catalogue(

@@ -198,15 +198,9 @@ def _checks() -> list[str]:
 
 
 def _lints() -> list[str]:
-    """The classes that have a fix."""
-    found = []
-    for file in (_HERE / "check" / "lint").glob("*.py"):
-        for node in ast.parse(file.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.ClassDef):
-                names = (t for item in node.body if isinstance(item, ast.Assign) for t in item.targets)
-                if any(isinstance(name, ast.Name) and name.id == "fix" for name in names):
-                    found.append(node.name)
-    return found
+    """The functions that a decorator makes checks."""
+    nodes = [n for file in (_HERE / "check" / "lint").glob("*.py") for n in ast.parse(file.read_text("utf-8")).body]
+    return [n.name for n in nodes if isinstance(n, ast.FunctionDef) and n.decorator_list and n.name[0].isupper()]
 
 
 def _solvers() -> list[str]:

@@ -18,13 +18,9 @@ from ctk.core.platforms import PLATFORMS
 from ctk.core.report import Reporter
 from ctk.core.runlock import exclusive
 from ctk.diff import sources
-from ctk.diff.breaks import breaks
-from ctk.diff.cache import surfaces, unread
-from ctk.diff.compare import compare, wanted
-from ctk.diff.markdown import markdown
-from ctk.diff.surface import Surface
-from ctk.diff.table import as_json, show
-from ctk.diff.words import break_text
+from ctk.diff.compare import breaks, compare, wanted
+from ctk.diff.render import as_json, break_text, markdown, show
+from ctk.diff.scan import Surface, surfaces, unread
 from ctk.fetch.fetch import missing
 from ctk.index.index import Index
 from ctk.lock.lock import Artefact, ReleaseLock

@@ -9,13 +9,14 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from ctk.check.doctor import CHECKS, Check, Seen, State, look
-from ctk.check.doctor.check import Where
+from ctk.check.doctor.look import Where, look, state
+from ctk.check.doctor.machine import CHECKS
+from ctk.check.framework import Check, Finding
 from ctk.core.errors import NotReady
 from ctk.core.paths import checkout
 from ctk.core.report import Reporter, count
 
-_COLOURS = {State.OK: "green", State.MISSING: "yellow", State.PROBLEM: "bold red"}
+_COLOURS = {"ok": "green", "hint": "yellow", "error": "bold red"}
 
 
 def doctor_command(
@@ -31,34 +32,39 @@ def doctor_command(
     """
     report = Reporter()
     found = look(CHECKS, Where(checkout(), offline))
-    problems = [(check, seen) for check, seen in found if check.needed and seen.state is State.PROBLEM]
+    problems = [check.name for check, finding in found if finding.severity == "error"]
     report.result(
         ready=not problems,
-        checks=[{**as_json(check, seen), "needed": check.needed} for check, seen in found],
+        checks=[{**as_json(finding), "needed": check.severity == "error"} for check, finding in found],
     )
     report.console.print(table(found))
     if problems:
-        names = ", ".join(check.name for check, _ in problems)
+        names = ", ".join(problems)
         raise NotReady(f"{count(len(problems), 'problem')}: {names}", "mend each as its line says, and run it again")
     report.line("ready: ./scripts/build and ./scripts/test work here")
 
 
-def as_json(check: Check, seen: Seen) -> dict[str, Any]:
-    """What a check saw, for other programs."""
-    return {"check": check.name, "state": str(seen.state), "found": seen.text, "step": seen.step or None}
+def as_json(finding: Finding) -> dict[str, Any]:
+    """A finding for other programs."""
+    return {
+        "check": finding.check,
+        "state": state(finding.severity),
+        "found": finding.message,
+        "step": finding.fix or None,
+    }
 
 
-def table(found: Sequence[tuple[Check, Seen]], *, why: bool = False) -> Table:
-    """What checks saw; with `why`, what it matters where one is not content."""
+def table(found: Sequence[tuple[Check[Any], Finding]], *, why: bool = False) -> Table:
+    """The findings; with `why`, what it matters where one is not content."""
     table = Table.grid(padding=(0, 2))
     table.add_column()
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    for check, seen in found:
-        text = Text(seen.text)
-        if why and seen.state is not State.OK:
-            text.append(f"\nwhy: {check.why}", "dim")
-        if seen.step and seen.state is not State.OK:
-            text.append(f"\nto do: {seen.step}", "dim")
-        table.add_row(Text(seen.state, _COLOURS[seen.state]), Text(check.name, "bold"), text)
+    for check, finding in found:
+        text = Text(finding.message)
+        if why and finding.severity != "ok":
+            text.append(f"\nwhy: {check.help}", "dim")
+        if finding.fix and finding.severity != "ok":
+            text.append(f"\nto do: {finding.fix}", "dim")
+        table.add_row(Text(state(finding.severity), _COLOURS[finding.severity]), Text(check.name, "bold"), text)
     return table

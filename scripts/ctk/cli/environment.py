@@ -12,9 +12,9 @@ from typing import Annotated
 
 import typer
 
-from ctk.check.doctor.check import State, Where, look
 from ctk.check.doctor.environment import ENVIRONMENT_CHECKS
 from ctk.check.doctor.installed import examined
+from ctk.check.doctor.look import look
 from ctk.cli import channels
 from ctk.cli.command_line import VERBATIM
 from ctk.cli.doctor import as_json, table
@@ -26,8 +26,7 @@ from ctk.core.paths import given_environment, workspace
 from ctk.core.report import Reporter, count, megabytes
 from ctk.env.environment import check as check_prefix
 from ctk.env.environment import check_is_there, command_in, create
-from ctk.env.packing.pack import Order, Packed, check, pack
-from ctk.env.packing.parts import size_in_bytes
+from ctk.env.pack import Packed, PackOrder, check, pack, size_in_bytes
 from ctk.solve.machine import Machine, machine
 
 Prefix = Annotated[Path, typer.Argument(help="Folder of the environment.")]
@@ -95,14 +94,14 @@ def check_command(prefix: Prefix, driver: Driver = None, arch: Arch = None) -> N
     """
     report = Reporter()
     check_is_there(prefix)
-    found = examined(Where(workspace()), prefix.absolute(), driver, arch)
+    found = examined(workspace(), prefix.absolute(), driver, arch)
     seen, on = look(ENVIRONMENT_CHECKS, found), found.machine
-    problems = [check.name for check, one in seen if one.state is State.PROBLEM]
+    problems = [check.name for check, one in seen if one.severity == "error"]
     report.result(
         ok=not problems,
         prefix=str(found.prefix),
         machine={"platform": on.subdir, "driver": on.driver, "gpu": on.arch},
-        checks=[{**as_json(check, one), "why": check.why} for check, one in seen],
+        checks=[{**as_json(one), "why": check.help} for check, one in seen],
     )
     report.console.print(table(seen, why=True))
     if problems:
@@ -136,7 +135,7 @@ def pack_command(
     Example: ctk env pack cuda-core --driver 13.0 --arch 9.0 -o cuda-core.run --split 60M
     """
     where, report, on = workspace(), Reporter(), machine(platform, driver, arch)
-    order = Order(file.absolute(), size_in_bytes(split) if split is not None else None, force, compression)
+    order = PackOrder(file.absolute(), size_in_bytes(split) if split is not None else None, force, compression)
     check(order, on.subdir)
     asked = ask(specs, python, on, channels.installable(where, base, on.subdir))
     asked.show(report)
@@ -155,7 +154,7 @@ def _about(specs: list[str], on: Machine, asked: Solved) -> list[str]:
     ]
 
 
-def _show_packed(packed: Packed, order: Order, report: Reporter) -> None:
+def _show_packed(packed: Packed, order: PackOrder, report: Reporter) -> None:
     contents = packed.contents
     report.result(
         files=[{"file": str(path), "size": path.stat().st_size} for path in packed.files],

@@ -11,7 +11,7 @@ from ctk.cli.options import Releases
 from ctk.core.paths import checkout
 from ctk.core.report import Reporter, count
 from ctk.core.settings import settings
-from ctk.feedstock.feedstock import feedstock, public_url, write
+from ctk.feedstock.export import feedstock, public_url, write
 from ctk.index.index import Index
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.padding import Padding
 from rich.text import Text
 
-from ctk.check.lint import CHECKS, LintReport, by_name, lint, mended, tree_of
-from ctk.check.lint.check import Mending, RecipeCheck
+from ctk.check.framework import Check, chosen
+from ctk.check.lint import CHECKS, LintReport, fixed, lint, tree_of
 from ctk.check.lint.tree import Tree
 from ctk.core.errors import BadValue, LintFailed, UnknownName, printable
 from ctk.core.paths import checkout, workspace
@@ -48,7 +48,7 @@ def lint_command(
 ) -> None:
     """Hold recipes, release locks and variant files to the rules, before anything is built.
 
-    Errors block, hints advise; each names the fix. A recipe is spared of a check with extra: lint-skip:.
+    Errors block, hints advise; each names the fix.
 
     Example: ctk lint recipes/cuda-cudart --check EveryOutputIsTested
     """
@@ -87,31 +87,31 @@ def _show(found: LintReport, format_: Format) -> None:
 def _list() -> None:
     """A table has no room for this much text in a narrow terminal: a line for the name, then the help."""
     report = Reporter()
-    report.result(checks=[{"check": k.id(), "kind": _kind(k), "help": k.help(), "fix": k.fix} for k in CHECKS])
-    for kind in CHECKS:
-        report.line(f"{kind.id()} [{_kind(kind)}]", "bold")
-        report.console.print(Padding(Text(kind.help()), (0, 0, 0, 2)))
+    report.result(checks=[_as_json(check) for check in CHECKS])
+    for check in CHECKS:
+        report.line(f"{check.name} [{_kind(check)}]", "bold")
+        report.console.print(Padding(Text(check.help), (0, 0, 0, 2)))
 
 
 def _explain(name: str) -> None:
-    (kind,) = by_name([name])
+    (check,) = chosen(CHECKS, [name])
     report = Reporter()
-    report.result(check=kind.id(), kind=_kind(kind), help=kind.help(), fix=kind.fix)
-    report.line(f"{kind.id()} [{_kind(kind)}]", "bold")
-    report.console.print(Text(kind.help()))
-    report.line(f"fix: {kind.fix}")
-    if issubclass(kind, RecipeCheck):
-        report.line(f"skip: extra: lint-skip: {{{kind.id()}: the reason}} in the recipe")
+    report.result(**_as_json(check))
+    report.line(f"{check.name} [{_kind(check)}]", "bold")
+    report.console.print(Text(check.help))
+    report.line(f"fix: {check.fix}")
 
 
-def _kind(kind: type[object]) -> str:
-    homes = getattr(kind, "homes", {})
-    worst = "hint" if homes and "error" not in homes.values() else getattr(kind, "severity", "error")
-    return f"{worst}, --fix mends it" if issubclass(kind, Mending) else str(worst)
+def _as_json(check: Check[Any]) -> dict[str, str]:
+    return {"check": check.name, "kind": _kind(check), "help": check.help, "fix": check.fix}
+
+
+def _kind(check: Check[Any]) -> str:
+    return f"{check.severity}, --fix mends it" if check.autofix else str(check.severity)
 
 
 def _fix(tree: Tree, checks: Sequence[str], paths: Sequence[Path], write: bool) -> None:
-    found, report = mended(tree, checks, paths), Reporter()
+    found, report = fixed(tree, checks, paths), Reporter()
     report.result(mended=[{"file": file.name, "diff": file.diff(), "written": write} for file in found])
     for file in found:
         report.line(printable(file.diff()).removesuffix("\n"))

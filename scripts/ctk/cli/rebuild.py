@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ctk.build.rebuild import Outcome, rebuild
+from ctk.build.rebuild import Rebuilt, rebuild
 from ctk.channel import channel
 from ctk.cli.options import Jobs
 from ctk.core.errors import BadValue, NotReproduced, UnknownName
@@ -98,5 +98,5 @@ def _run(chosen: list[Path], where: Workspace, jobs: int | None, report: Reporte
     report.line(f"{count(len(outcomes), 'package')} rebuilt, identical")
 
 
-def _line(outcome: Outcome) -> str:
+def _line(outcome: Rebuilt) -> str:
     return "" if outcome.identical else f"{outcome.package.name} differs"

@@ -9,10 +9,10 @@ import typer
 
 from ctk.core.report import Reporter, count, megabytes
 from ctk.solve.catalogue import Catalogue
-from ctk.solve.explain import choices, native_instead, toolkit_in_words
+from ctk.solve.choices import choices, native_instead
 from ctk.solve.machine import Machine, python_specs
 from ctk.solve.solve import Pick, Scenario, channel_name
-from ctk.solve.unsolvable import solve_or_say_why
+from ctk.solve.why import solve_or_say_why, toolkit_in_words
 
 Specs = Annotated[list[str], typer.Argument(help="What conda would be given, such as cuda-version=12.6 numba-cuda.")]
 Platform = Annotated[

@@ -17,9 +17,9 @@ from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.core.report import Reporter, count, megabytes
 from ctk.lock.lock import release_locks
 from ctk.plan.project import python_tags
-from ctk.site.axes import Axes, axes
+from ctk.site.answers import Work, plan_work, solved
+from ctk.site.questions import Axes, axes
 from ctk.site.selector import Selector, front_page, shards
-from ctk.site.solving import Work, plan_work, solved
 from ctk.site.write import check
 
 Folder = Annotated[Path, typer.Argument(help="Where the site goes: a new folder, or one made by this command.")]

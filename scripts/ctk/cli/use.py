@@ -14,9 +14,9 @@ from ctk.core.errors import CtkError, Unsolvable
 from ctk.core.paths import workspace
 from ctk.core.report import Reporter
 from ctk.env import prove
-from ctk.solve.explain import explain
 from ctk.solve.machine import machine
 from ctk.solve.solve import Scenario
+from ctk.solve.why import explain
 
 Explain = Annotated[bool, typer.Option("--explain", help="Say why this toolkit was picked and not a newer one.")]
 Planned = Annotated[
@@ -60,14 +60,13 @@ def prove_command(base: Base = "local") -> None:
     where, report, on = workspace(), Reporter(), machine()
     catalogue = channels.catalogue(where, base, on.subdir)
     rows = []
-    for answer in prove.picks(catalogue):
-        pick = answer.pick
+    for request, scenario, pick in prove.picks(catalogue):
         cells = (
             [f"{pick.toolkit} {pick.fit}".strip(), *(pick.version(name) for name in _PROVED)]
             if pick
             else ["unsolvable", *("" for _ in _PROVED)]
         )
-        rows.append([" ".join(answer.request.specs), answer.driver or "none", answer.arch or "", *cells])
+        rows.append([" ".join(request.specs), scenario.driver or "none", scenario.arch or "", *cells])
     columns = ["request", "driver", "GPU", "toolkit", *_PROVED]
     report.table("what the solver picks", columns, rows)
     proofs: list[dict[str, Any]] = []

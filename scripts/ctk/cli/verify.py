@@ -19,13 +19,9 @@ from ctk.core.report import Reporter, count
 from ctk.lock.lock import release_locks
 from ctk.plan.project import python_tags
 from ctk.verify import channels, clients, table
-from ctk.verify.answers import Solver
-from ctk.verify.facts import facts
-from ctk.verify.matrix import Tally, Wrong
 from ctk.verify.oracle import Cause, Loss, Question
-from ctk.verify.rattler_solver import RattlerSolver
-from ctk.verify.scenarios import Matrix, command, matrix
-from ctk.verify.universe import pythons
+from ctk.verify.run import Solver, Tally, Wrong
+from ctk.verify.scenarios import Matrix, command, facts, matrix
 
 # How much of a solver's text is shown of a wrong answer: what is longer is the same said for every build.
 _SOLVER_LINES = 20
@@ -110,7 +106,7 @@ def verify_command(
         return
     if whole and sample is not None:
         raise BadValue("--all and --sample exclude each other", "give one of them")
-    by = _solver(solver, where)
+    by = clients.solver(solver, where)
     known = facts(release_locks(where).values())
     every = matrix(known, _tags(where, python), platforms or (), requests or (), any_python=not python)
     content = channels.built(channel) if channel else channels.planned(where, every.subdirs)
@@ -137,13 +133,9 @@ def verify_command(
         raise VerifyFailed(f"{tally.total.wrong} of {len(questions)} picks are wrong", step)
 
 
-def _solver(name: str, where: Workspace) -> Solver:
-    return RattlerSolver() if name == "rattler" else clients.solver(name, where)
-
-
 def _tags(where: Workspace, wanted: Sequence[str] | None) -> list[str]:
     """The Pythons of the matrix as tags: those of the channel, and others, which it must refuse."""
-    tags = list(dict.fromkeys((*pythons(), *python_tags(where.build_config))))
+    tags = list(dict.fromkeys((*channels.pythons(), *python_tags(where.build_config))))
     for python in wanted or ():
         if _tag(python) not in tags:
             raise UnknownName.of("Python", python, [f"3.{tag.removeprefix('cp3')}" for tag in tags])

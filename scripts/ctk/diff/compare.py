@@ -1,20 +1,109 @@
-"""What changed between two releases, as data: from two locks, and where they are at hand from two sets of surfaces."""
+"""What changed between two releases, as data: from two locks, and from the surfaces of their artefacts where given."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import posixpath
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
 
 from ctk.core.platforms import NOARCH
-from ctk.diff.files import FileChanges, compare_files
-from ctk.diff.libraries import LibraryChange, pair
-from ctk.diff.surface import File, Shown, Surface
-from ctk.lock.lock import Artefact, Component, ReleaseLock
+from ctk.core.report import count
+from ctk.diff.scan import File, Shown, Surface, stem
+from ctk.lock.lock import Artefact, ReleaseLock
 from ctk.package.binaries import version_key
+
+Surfaces = Mapping[str, Surface]
+"""By the artefact's sha256."""
+
+# C++ of either compiler, and what a linker adds to a library.
+_INTERNAL = re.compile(r"_Z|\?|(_init|_fini|_end|_edata|__bss_start)$")
 
 
 @dataclass(frozen=True)
-class Side:
+class FileChanges:
+    """Paths that were added, removed, moved (old and new path of the same content) or changed, sorted."""
+
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    moved: tuple[tuple[str, str], ...] = ()
+    changed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class LibraryChange:
+    """A program or library in two releases; None where a release does not have it."""
+
+    old: Shown | None
+    new: Shown | None
+
+    @property
+    def any(self) -> Shown:
+        """The new one, or the last that was published."""
+        shown = self.new or self.old
+        assert shown is not None
+        return shown
+
+    @property
+    def machines(self) -> tuple[str, str]:
+        return self._both("machine", "")
+
+    @property
+    def sonames(self) -> tuple[str, str]:
+        return self._both("soname", "")
+
+    @property
+    def glibc(self) -> tuple[str, str]:
+        return self._both("glibc", "")
+
+    @cached_property
+    def removed(self) -> tuple[str, ...]:
+        return _less(*self._both("exports", ()))
+
+    @cached_property
+    def added(self) -> tuple[str, ...]:
+        return _less(*reversed(self._both("exports", ())))
+
+    @cached_property
+    def lost(self) -> tuple[str, ...]:
+        """Removed names that programs may call: all but C++ ones that no header names, and the linker's.
+
+        Libraries leak instances of C++ templates, which come and go with the compiler. A C name counts even without a
+        header: the headers of an older minor may have named it.
+        """
+        declared = set(self.old.declared if self.old else ())
+        return tuple(name for name in self.removed if name in declared or not _INTERNAL.match(name))
+
+    @cached_property
+    def needed_removed(self) -> tuple[str, ...]:
+        return _less(*self._both("needed", ()))
+
+    @cached_property
+    def needed_added(self) -> tuple[str, ...]:
+        return _less(*reversed(self._both("needed", ())))
+
+    @property
+    def needs_newly(self) -> tuple[str, ...]:
+        """What the same program or library did not need before, under any version."""
+        before = {stem(name) for name in self.needed_removed}
+        return tuple(name for name in self.needed_added if stem(name) not in before) if self.old else ()
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether what it offers or needs differs; a file that only moved has not changed."""
+        lists = (self.removed, self.added, self.needed_removed, self.needed_added)
+        differs = any(old != new for old, new in (self.machines, self.sonames, self.glibc))
+        return differs or any(lists) or self.old is None or self.new is None
+
+    def _both(self, name: str, absent: Any) -> tuple[Any, Any]:
+        return getattr(self.old, name, absent), getattr(self.new, name, absent)
+
+
+@dataclass(frozen=True)
+class ReleaseSide:
     """A group of components in one release on one platform.
 
     Attributes:
@@ -32,7 +121,7 @@ class Side:
 
 @dataclass(frozen=True)
 class ComponentChange:
-    """What became of the components of one group of artefacts on one platform.
+    """The change of one group of components on one platform.
 
     Attributes:
         components: Their names; several where a release has them in one artefact, as CUDA 12 has nvcc, crt and nvvm.
@@ -43,8 +132,8 @@ class ComponentChange:
 
     components: tuple[str, ...]
     platform: str
-    old: Side
-    new: Side
+    old: ReleaseSide
+    new: ReleaseSide
     same: bool
     files: FileChanges | None = None
     libraries: tuple[LibraryChange, ...] = ()
@@ -56,23 +145,20 @@ class ComponentChange:
     @property
     def is_older(self) -> bool:
         """Whether the new release has an older version."""
-        return len(self.old.versions) == len(self.new.versions) == 1 and version_key(
-            self.new.versions[0]
-        ) < version_key(self.old.versions[0])
+        old, new = self.old.versions, self.new.versions
+        return len(old) == len(new) == 1 and version_key(new[0]) < version_key(old[0])
 
 
 @dataclass(frozen=True)
-class Difference:
+class ReleaseDifference:
     """What changed between two releases.
 
     Attributes:
-        old: The first release, e.g. ``13.3.1``.
-        new: The second.
+        old, new: The releases, such as ``13.3.1``.
         minors: CTK minors of both, "" for what is none.
         within_major: Whether programs made with the old one must run with the new one.
         with_binaries: Whether the artefacts were read.
-        architectures: GPU architectures of both; None where they are not measured.
-        ptx_isa: PTX ISA of both; None where it is not measured.
+        architectures, ptx_isa: GPU architectures and PTX ISA of both; None where they are not measured.
         components: Every group of components on every platform asked for.
         sonames: Platform -> every SONAME of the new release, whichever component has it.
     """
@@ -91,33 +177,55 @@ class Difference:
     def changed(self) -> tuple[ComponentChange, ...]:
         return tuple(c for c in self.components if not c.same)
 
+    @property
+    def platforms(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(c.platform for c in self.components))
+
+
+@dataclass(frozen=True)
+class Break:
+    """Something that programs made with the old release use and the new one does not have.
+
+    Attributes:
+        platform: The subdir; "" for all of them.
+        place: The component, and the library where it is one.
+        text: What is gone, in a few words.
+        names: Symbols that are gone; first those that a header named.
+    """
+
+    kind: Literal["symbols", "SONAME", "library", "component", "GPU architectures"]
+    platform: str
+    place: str
+    text: str
+    names: tuple[str, ...] = ()
+
 
 def compare(
     old: ReleaseLock,
     new: ReleaseLock,
     platforms: Sequence[str],
-    surfaces: Mapping[str, Surface] | None = None,
+    surfaces: Surfaces | None = None,
     only: Sequence[str] = (),
-) -> Difference:
+) -> ReleaseDifference:
     """Compares two releases.
 
     Args:
         old: The first release.
         new: The second.
         platforms: Subdirs; what is the same for all of them counts for each.
-        surfaces: Of every artefact of both by sha256; without them only the locks are compared.
+        surfaces: Of every artefact of both; without them only the locks are compared.
         only: Components; all of them when empty.
     """
     groups = _groups(old, new, only)
     components = [_component(group, platform, old, new, surfaces) for platform in platforms for group in groups]
-    return Difference(
+    return ReleaseDifference(
         old.release,
         new.release,
         (old.minor, new.minor),
         old.major == new.major,
         surfaces is not None,
-        (_architectures(old), _architectures(new)),
-        (_ptx_isa(old), _ptx_isa(new)),
+        (old.facts.gpu_architectures if old.facts else None, new.facts.gpu_architectures if new.facts else None),
+        (old.facts.ptx_isa if old.facts else None, new.facts.ptx_isa if new.facts else None),
         tuple(c for c in components if c is not None),
         {platform: _sonames(new, platform, surfaces) for platform in platforms} if surfaces is not None else {},
     )
@@ -131,15 +239,7 @@ def wanted(
     return tuple(a for a in (*old.artefacts, *new.artefacts) if a.component in names and _is_for(a, platforms))
 
 
-def _architectures(lock: ReleaseLock) -> tuple[str, ...] | None:
-    return lock.facts.gpu_architectures if lock.facts else None
-
-
-def _ptx_isa(lock: ReleaseLock) -> str | None:
-    return lock.facts.ptx_isa if lock.facts else None
-
-
-def _is_for(artefact: Artefact, platforms: Sequence[str]) -> bool:
+def _is_for(artefact: Artefact, platforms: Iterable[str]) -> bool:
     """Targets are a platform, a platform with a Python tag, or noarch."""
     return artefact.target == NOARCH or any(f"{artefact.target}-".startswith(f"{p}-") for p in platforms)
 
@@ -160,62 +260,185 @@ def _groups(old: ReleaseLock, new: ReleaseLock, only: Sequence[str]) -> list[tup
 
 
 def _component(
-    group: tuple[str, ...], platform: str, old: ReleaseLock, new: ReleaseLock, surfaces: Mapping[str, Surface] | None
+    group: tuple[str, ...], platform: str, old: ReleaseLock, new: ReleaseLock, surfaces: Surfaces | None
 ) -> ComponentChange | None:
     before, after = (_artefacts(lock, group, platform) for lock in (old, new))
     if not before and not after:
         return None
-    same = {a.sha256 for a in before} == {a.sha256 for a in after}
-    had = _side(old, group, platform, before, surfaces)
-    has = _side(new, group, platform, after, surfaces)
+    same = before.keys() == after.keys()
+    had = _side(old, group, platform, before.values(), surfaces)
+    has = _side(new, group, platform, after.values(), surfaces)
     if surfaces is None or same:
         return ComponentChange(group, platform, had, has, same)
     libraries = pair(_binaries(before, surfaces), _binaries(after, surfaces))
-    changed = tuple(library for library in libraries if library.is_changed)
-    files = compare_files(_files(before, surfaces), _files(after, surfaces))
-    return ComponentChange(group, platform, had, has, False, files, changed)
+    files = compare_files(_files(before.values(), surfaces), _files(after.values(), surfaces))
+    return ComponentChange(group, platform, had, has, False, files, tuple(x for x in libraries if x.is_changed))
 
 
-def _artefacts(lock: ReleaseLock, group: Iterable[str], platform: str) -> tuple[Artefact, ...]:
-    components: list[Component] = [lock.components[name] for name in group if name in lock.components]
-    found = (a for c in components for a in c.artefacts.values() if a and _is_for(a, [platform]))
-    return tuple({a.sha256: a for a in found}.values())
+def _artefacts(lock: ReleaseLock, group: Iterable[str], platform: str) -> dict[str, Artefact]:
+    """The artefacts of some components for a platform, by sha256."""
+    components = [lock.components[name] for name in group if name in lock.components]
+    return {a.sha256: a for c in components for a in c.artefacts.values() if a and _is_for(a, [platform])}
 
 
 def _side(
-    lock: ReleaseLock,
-    group: Iterable[str],
-    platform: str,
-    artefacts: Sequence[Artefact],
-    surfaces: Mapping[str, Surface] | None,
-) -> Side:
-    versions = tuple(dict.fromkeys(a.version for a in artefacts))
-    size = sum(a.size for a in artefacts)
+    lock: ReleaseLock, group: Iterable[str], platform: str, artefacts: Iterable[Artefact], surfaces: Surfaces | None
+) -> ReleaseSide:
+    artefacts = list(artefacts)
     if surfaces is None:
-        known = lock.facts.glibc.get(platform, {}) if lock.facts else {}
-        return Side(versions, size, None, _newest(known.get(name, "") for name in group))
-    glibc = _newest(shown.glibc for shown in _binaries(artefacts, surfaces))
-    return Side(versions, size, sum(surfaces[a.sha256].size for a in artefacts), glibc)
+        measured = lock.facts.glibc.get(platform, {}) if lock.facts else {}
+        unpacked, glibc = None, [measured.get(name, "") for name in group]
+    else:
+        read = [surfaces[a.sha256] for a in artefacts]
+        unpacked, glibc = sum(s.size for s in read), [shown.glibc for s in read for shown in s.binaries]
+    versions = tuple(dict.fromkeys(a.version for a in artefacts))
+    return ReleaseSide(versions, sum(a.size for a in artefacts), unpacked, max(glibc, key=version_key, default=""))
 
 
-def _newest(versions: Iterable[str]) -> str:
-    return max(versions, key=version_key, default="")
+def _binaries(sha256s: Iterable[str], surfaces: Surfaces) -> list[Shown]:
+    return [shown for sha256 in sha256s for shown in surfaces[sha256].binaries]
 
 
-def _files(artefacts: Sequence[Artefact], surfaces: Mapping[str, Surface]) -> dict[str, File]:
-    return {f"{_tag(a)}{p}": file for a in artefacts for p, file in surfaces[a.sha256].files.items()}
+def _files(artefacts: Iterable[Artefact], surfaces: Surfaces) -> dict[str, File]:
+    """Files by path; a Python tag before it tells apart those of one project for several Pythons."""
+    files: dict[str, File] = {}
+    for artefact in artefacts:
+        tag = artefact.target.rpartition("-")[2]
+        prefix = f"{tag}: " if tag.startswith("cp") else ""
+        files |= {f"{prefix}{path}": file for path, file in surfaces[artefact.sha256].files.items()}
+    return files
 
 
-def _binaries(artefacts: Sequence[Artefact], surfaces: Mapping[str, Surface]) -> list[Shown]:
-    return [shown for a in artefacts for shown in surfaces[a.sha256].binaries]
+def _sonames(lock: ReleaseLock, platform: str, surfaces: Surfaces) -> frozenset[str]:
+    read = [a.sha256 for a in lock.artefacts if _is_for(a, [platform]) and a.sha256 in surfaces]
+    return frozenset(shown.soname for shown in _binaries(read, surfaces) if shown.soname)
 
 
-def _tag(artefact: Artefact) -> str:
-    """What tells apart the files of one project for several Pythons."""
-    tag = artefact.target.rpartition("-")[2]
-    return f"{tag}: " if tag.startswith("cp") else ""
+def compare_files(old: Mapping[str, File], new: Mapping[str, File]) -> FileChanges:
+    """The changes of the files that a package may have: no Python markers, no records of the wheel itself."""
+    old, new = ({p: f for p, f in files.items() if _is_packaged(p)} for files in (old, new))
+    gone, came = sorted(old.keys() - new.keys()), sorted(new.keys() - old.keys())
+    by_content: dict[File, list[str]] = {}
+    for path in gone:
+        if old[path].size:
+            by_content.setdefault(old[path], []).append(path)
+    moved: dict[str, str] = {}
+    for path in came:
+        same = by_content.get(new[path], [])
+        # A folder that moved keeps the names in it.
+        before = next((p for p in same if posixpath.basename(p) == posixpath.basename(path)), same[0] if same else None)
+        if before:
+            moved[before] = path
+            same.remove(before)
+    arrived = set(moved.values())
+    return FileChanges(
+        tuple(path for path in came if path not in arrived),
+        tuple(path for path in gone if path not in moved),
+        tuple(sorted(moved.items())),
+        tuple(path for path in sorted(old.keys() & new.keys()) if old[path] != new[path]),
+    )
 
 
-def _sonames(lock: ReleaseLock, platform: str, surfaces: Mapping[str, Surface]) -> frozenset[str]:
-    found = (a for a in lock.artefacts if _is_for(a, [platform]) and a.sha256 in surfaces)
-    return frozenset(shown.soname for a in found for shown in surfaces[a.sha256].binaries if shown.soname)
+def _is_packaged(path: str) -> bool:
+    if path.startswith("dist-info/"):
+        return "licen" in path.lower()
+    return posixpath.basename(path) != "__init__.py"
+
+
+def pair(old: Sequence[Shown], new: Sequence[Shown]) -> tuple[LibraryChange, ...]:
+    """Every program and library of either side, by name.
+
+    Two are the same when they have the same path; else the same SONAME, then the same name without its version, where
+    only one of each side has it. CUDA 13 moved every file, and a new major renames every library. Of copies under one
+    SONAME, those that are left over are no change: the list of files has them.
+    """
+    rest_old, rest_new = list(old), list(new)
+    pairs: list[LibraryChange] = []
+    keys: tuple[Callable[[Shown], str], ...] = (
+        lambda shown: shown.path,
+        lambda shown: f"{shown.machine} {shown.soname}" if shown.soname else "",
+        lambda shown: f"{shown.machine} {shown.stem}",
+    )
+    for key in keys:
+        of_old, of_new = _unique(rest_old, key), _unique(rest_new, key)
+        matched = of_old.keys() & of_new.keys() - {""}
+        pairs += [LibraryChange(of_old[k], of_new[k]) for k in matched]
+        rest_old = [shown for shown in rest_old if key(shown) not in matched]
+        rest_new = [shown for shown in rest_new if key(shown) not in matched]
+    pairs += [LibraryChange(shown, None) for shown in _no_copies(rest_old, new)]
+    pairs += [LibraryChange(None, shown) for shown in _no_copies(rest_new, old)]
+    return tuple(sorted(pairs, key=lambda change: (change.any.path, change.new is None)))
+
+
+def _unique(shown: list[Shown], key: Callable[[Shown], str]) -> dict[str, Shown]:
+    counts = Counter(map(key, shown))
+    return {key(s): s for s in shown if counts[key(s)] == 1}
+
+
+def _no_copies(shown: Iterable[Shown], others: Iterable[Shown]) -> list[Shown]:
+    """Those whose SONAME the other side does not have anyway."""
+    known = {(other.machine, other.soname) for other in others if other.soname}
+    return [s for s in shown if (s.machine, s.soname) not in known]
+
+
+def _less(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
+    without = set(second)
+    return tuple(name for name in first if name not in without)
+
+
+def breaks(difference: ReleaseDifference) -> tuple[Break, ...]:
+    """What breaks programs within a CUDA major; nothing between two majors, where everything may change."""
+    return tuple(_breaks(difference)) if difference.within_major else ()
+
+
+def _breaks(difference: ReleaseDifference) -> Iterator[Break]:
+    old, new = difference.architectures
+    if gone := [a for a in old or () if new is not None and a not in new]:
+        yield Break("GPU architectures", "", "nvrtc", f"no longer for {', '.join(gone)}")
+    for component in difference.components:
+        if component.old.versions and not component.new.versions:
+            yield Break("component", component.platform, component.name, "not published any more")
+        for change in component.libraries:
+            yield from _library_breaks(difference, component, change)
+
+
+def _library_breaks(
+    difference: ReleaseDifference, component: ComponentChange, change: LibraryChange
+) -> Iterator[Break]:
+    if change.old is None or not (change.old.soname or change.old.exports):  # new, or a program
+        return
+    before, after = change.sonames
+    where = library_place(component, change)
+    moved = before in difference.sonames.get(component.platform, frozenset())
+    if change.new is None:
+        serves_its_minor = not change.old.declared and _without_minor(before, difference.minors[0]) != before
+        if not moved and not serves_its_minor:
+            yield Break("library", component.platform, where, "the library is gone", change.lost)
+    elif not follows_minor(before, after, difference.minors):
+        if before != after and not moved:
+            yield Break("SONAME", component.platform, where, f"is now {after or 'without a SONAME'}")
+        if change.lost:
+            named = [name for name in change.lost if name in set(change.old.declared)]
+            others = [name for name in change.lost if name not in set(named)]
+            text = f"{count(len(change.lost), 'symbol')} gone, {len(named) or 'none'} named by a header"
+            yield Break("symbols", component.platform, where, text, (*named, *others))
+
+
+def library_place(component: ComponentChange, change: LibraryChange) -> str:
+    """The component and the library as it was."""
+    shown = change.old or change.any
+    return f"{component.name}: {shown.soname or shown.name}"
+
+
+def follows_minor(old: str, new: str, minors: tuple[str, str]) -> bool:
+    """Whether a SONAME differs as the minors do: such a library serves its own release alone (nvrtc-builtins)."""
+    first, second = (_without_minor(name, minor) for name, minor in zip((old, new), minors, strict=True))
+    return old != new and first == second
+
+
+def _without_minor(name: str, minor: str) -> str:
+    if not minor:
+        return name
+    # As in libnvrtc-builtins.so.13.4, nvrtc-builtins64_134.dll
+    forms = "|".join(re.escape(form) for form in (minor, minor.replace(".", "")))
+    return re.sub(rf"(?<!\d)({forms})(?!\d)", "*", name)

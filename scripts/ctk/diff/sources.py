@@ -1,4 +1,4 @@
-"""Where the two releases of a comparison come from: this checkout, a file, a git revision, or the package index."""
+"""Finds the releases of a comparison: in this checkout, in a file, or in a git revision."""
 
 from __future__ import annotations
 
@@ -37,13 +37,12 @@ def _git_show(revision: str, file: str, workspace: Workspace) -> str:
         raise BadValue(f"{revision!r} is no git revision", "write a commit, tag or branch")
     command = ["git", "-C", str(workspace.root), "show", f"{revision}:./{file}"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
+        return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=True).stdout
     except FileNotFoundError:
         raise BadValue("git is not installed", "name a release or a file instead") from None
-    if done.returncode:
-        reason = (done.stderr.strip().splitlines() or ["git gives no reason"])[0].removeprefix("fatal: ")
-        raise BadValue(f"{revision}:{file} cannot be read: {reason}", "see `git log -- variants`")
-    return done.stdout
+    except subprocess.CalledProcessError as error:
+        reason = (error.stderr.strip().splitlines() or ["git gives no reason"])[0].removeprefix("fatal: ")
+        raise BadValue(f"{revision}:{file} cannot be read: {reason}", "see `git log -- variants`") from None
 
 
 def _parse(text: str, where: str) -> ReleaseLock:

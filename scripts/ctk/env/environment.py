@@ -1,11 +1,11 @@
-"""Creates environments from a pick, once."""
+"""Creates environments from a pick, and runs commands in them."""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,20 +20,15 @@ from ctk.core.errors import BadValue
 from ctk.core.platforms import this_platform
 from ctk.solve.solve import Pick
 
-RUNNER = Path(__file__).parent / "packing" / "run-in-environment"
-"""Runs a command in the environment that it lies in; packs have it as well."""
-_BYTECODE = Path(__file__).with_name("bytecode.py")
+PROGRAMS = Path(__file__).parent / "programs"
+"""What runs with an environment's own Python or shell; packs have it as well."""
+RUNNER = PROGRAMS / "run-in-environment"
+"""Runs a command in the environment that it lies in."""
 
 
 @dataclass(frozen=True)
 class Environment:
-    """An environment on disk.
-
-    Attributes:
-        prefix: Its folder.
-        pick: What is in it.
-        changed: Whether this run made or changed it.
-    """
+    """An environment on disk, and whether this run made or changed it."""
 
     prefix: Path
     pick: Pick
@@ -41,21 +36,11 @@ class Environment:
 
     @property
     def python(self) -> Path:
-        """Its interpreter."""
-        return python_of(self.prefix, self.pick)
-
-
-def python_of(prefix: Path, pick: Pick) -> Path:
-    """The interpreter of the environment that a pick is installed in."""
-    return prefix / ("python.exe" if pick.scenario.subdir.startswith("win-") else "bin/python")
+        return _python(self.prefix, self.pick)
 
 
 def check(prefix: Path) -> None:
-    """Refuses a place where an environment would overwrite what is somebody's own.
-
-    Raises:
-        BadValue: There is a file, or a folder that is neither empty nor an environment.
-    """
+    """Refuses a place where an environment would overwrite the user's own files."""
     step = "name a new or empty folder, or an environment"
     there = next(place for place in (prefix, *prefix.parents) if place.exists())
     if not there.is_dir():
@@ -65,11 +50,7 @@ def check(prefix: Path) -> None:
 
 
 def check_is_there(prefix: Path) -> None:
-    """Refuses what is no environment.
-
-    Raises:
-        BadValue: There is none.
-    """
+    """Refuses a place without an environment."""
     if not (prefix / "conda-meta").is_dir():
         what = "has no conda-meta" if prefix.is_dir() else "is no folder" if prefix.exists() else "is not there"
         raise BadValue(f"{prefix} is no environment: it {what}", "name one, or make it: ctk env create")
@@ -85,10 +66,10 @@ def create(pick: Pick, prefix: Path, cache: Path, say: Callable[[str], None] = l
     """Makes an environment hold exactly the packages of a pick, with bytecode, and lets shells activate it.
 
     Args:
-        pick: What to install.
-        prefix: Where.
+        pick: The packages.
+        prefix: The folder of the environment.
         cache: Where unpacked packages are kept, hard-linked into environments.
-        say: Told what the environment goes without.
+        say: Told why there is no bytecode.
 
     Raises:
         NoSpace: The disk is full; run again to continue.
@@ -98,9 +79,9 @@ def create(pick: Pick, prefix: Path, cache: Path, say: Callable[[str], None] = l
     if notes.read(note) == wanted:
         return Environment(prefix, pick, False)
     with disk_errors(prefix.parent):
-        note.parent.mkdir(parents=True, exist_ok=True)  # first of all: what a run leaves half made can be told by it
+        note.parent.mkdir(parents=True, exist_ok=True)  # first: it tells what a stopped run left for an environment
         note.unlink(missing_ok=True)
-        _forget_bytecode(prefix)
+        _remove_bytecode(prefix)
     install(pick, prefix, cache)
     if why := compile_modules(pick, prefix):
         say(f"without bytecode, so that Python starts slower: {why}")
@@ -112,23 +93,37 @@ def create(pick: Pick, prefix: Path, cache: Path, say: Callable[[str], None] = l
 
 
 def install(pick: Pick, prefix: Path, cache: Path) -> None:
-    """Installs the packages of a pick, and removes others that are there. No package's own programs are run.
-
-    Raises:
-        NoSpace: The disk is full; run again to continue.
-    """
+    """Installs the packages of a pick, and removes others that are there. No package's own programs are run."""
     with disk_errors(prefix.parent):
         run(_install(pick, prefix, cache))
 
 
+async def _install(pick: Pick, prefix: Path, cache: Path) -> None:
+    # Local rebuilds keep their file name: what is installed with other content is installed again.
+    wanted = {r.file_name: r for r in pick.records if r.sha256}
+    altered = {
+        match.name.normalized
+        for record in _installed(prefix)
+        if (match := wanted.get(str(record.get("fn")))) and match.sha256 and record.get("sha256") != match.sha256.hex()
+    }
+    await rattler.install(
+        list(pick.records),
+        target_prefix=prefix,
+        cache_dir=cache,
+        platform=Subdir(pick.scenario.subdir),
+        reinstall_packages=altered or None,
+        show_progress=False,
+    )
+
+
 def compile_modules(pick: Pick, prefix: Path) -> str:
     """Compiles what no package has compiled already, with the environment's own Python; returns why it could not."""
-    python = python_of(prefix, pick)
+    python = _python(prefix, pick)
     if not python.exists():
         return ""
     if pick.scenario.subdir != this_platform():
         return f"a Python for {pick.scenario.subdir} does not run here"
-    words: list[str | Path] = [python, "-I", "-S", "-B", "-W", "ignore", _BYTECODE, prefix]
+    words: list[str | Path] = [python, "-I", "-S", "-B", "-W", "ignore", PROGRAMS / "bytecode.py", prefix]
     try:
         done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     except OSError as error:
@@ -136,7 +131,11 @@ def compile_modules(pick: Pick, prefix: Path) -> str:
     return f"its Python says {(done.stderr.splitlines() or ['nothing'])[-1]}" if done.returncode else ""
 
 
-def _forget_bytecode(prefix: Path) -> None:
+def _python(prefix: Path, pick: Pick) -> Path:
+    return prefix / ("python.exe" if pick.scenario.subdir.startswith("win-") else "bin/python")
+
+
+def _remove_bytecode(prefix: Path) -> None:
     """Removes what an earlier run compiled: of a package that goes it would stay, and its folders with it."""
     own = {path for record in _installed(prefix) for path in map(str, record.get("files") or ())}
     for folder in [*prefix.glob("lib/python3*/**/__pycache__"), *prefix.glob("Lib/**/__pycache__")]:
@@ -148,7 +147,7 @@ def _forget_bytecode(prefix: Path) -> None:
 
 
 def _write_activation(pick: Pick, prefix: Path) -> None:
-    """The scripts that packs have: conda-pack's, which know where they are, and the one for a single command."""
+    """Writes the scripts that packs have: conda-pack's for activation, which know where they are, and `RUNNER`."""
     from conda_pack.core import _scripts
 
     if pick.record("conda"):  # it brings its own
@@ -161,36 +160,13 @@ def _write_activation(pick: Pick, prefix: Path) -> None:
         place.chmod(0o755)
 
 
-async def _install(pick: Pick, prefix: Path, cache: Path) -> None:
-    await rattler.install(
-        list(pick.records),
-        target_prefix=prefix,
-        cache_dir=cache,
-        platform=Subdir(pick.scenario.subdir),
-        reinstall_packages=_altered(pick, _installed(prefix)) or None,
-        show_progress=False,
-    )
-
-
 def _installed(prefix: Path) -> list[dict[str, Any]]:
-    """What a prefix says of its packages. Half a note, of a run that broke off, is removed: it is installed again."""
-    found = []
+    """The records of a prefix. Half a record, of a run that broke off, is removed: the package is installed again."""
+    records = []
     for file in (prefix / "conda-meta").glob("*-*.json"):
         record = notes.read(file)
         if isinstance(record, dict):
-            found.append(record)
+            records.append(record)
         else:
             file.unlink()
-    return found
-
-
-def _altered(pick: Pick, installed: Iterable[Mapping[str, Any]]) -> set[str]:
-    """Packages installed under the same file name with other content: local rebuilds keep their name."""
-    wanted = {r.file_name: r for r in pick.records}
-    altered = set()
-    for record in installed:
-        name = record.get("fn")
-        match = wanted.get(name) if isinstance(name, str) else None
-        if match is not None and match.sha256 and record.get("sha256") != match.sha256.hex():
-            altered.add(match.name.normalized)
-    return altered
+    return records

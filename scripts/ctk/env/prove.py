@@ -1,4 +1,4 @@
-"""Shows that the channel does what it is for: solves the two requests, creates both environments, and uses them."""
+"""Proves that the channel does what it is for: solves the two requests, creates both environments, and uses them."""
 
 from __future__ import annotations
 
@@ -14,58 +14,42 @@ from ctk.core.paths import Workspace
 from ctk.env.environment import Environment, create
 from ctk.solve.catalogue import Catalogue
 from ctk.solve.solve import Pick, Scenario
-from ctk.solve.unsolvable import solve_or_say_why
+from ctk.solve.why import solve_or_say_why
 
 # Driver and GPU. CUDA 13 cannot compile for the fourth one's, a V100.
 MACHINES = (("12.2", None), ("12.9", None), ("13.0", None), ("13.0", "7.0"), ("13.5", None), (None, None))
 
 
 @dataclass(frozen=True)
-class Request:
-    """One of the requests this project exists for.
+class ProofRequest:
+    """One of the requests this project exists for."""
 
-    Attributes:
-        name: Of its environment.
-        specs: What the user types.
-        program: The file of `ctk.env.proof` that uses the environment.
-    """
-
-    name: str
+    name: str  # of its environment
     specs: tuple[str, ...]
-    program: str
+    program: str  # the file of `ctk.env.proof` that uses the environment
 
 
 REQUESTS = (
-    Request("cuda-core", ("cuda-core",), "cuda_core.py"),
-    Request("numba-cuda-12.6", ("cuda-version=12.6", "numba-cuda"), "numba_cuda.py"),
+    ProofRequest("cuda-core", ("cuda-core",), "cuda_core.py"),
+    ProofRequest("numba-cuda-12.6", ("cuda-version=12.6", "numba-cuda"), "numba_cuda.py"),
 )
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What a solver says to a request on a machine: a pick, or None."""
-
-    request: Request
-    driver: str | None
-    arch: str | None
-    pick: Pick | None
-
-
-def picks(catalogue: Catalogue) -> Iterator[Answer]:
+def picks(catalogue: Catalogue) -> Iterator[tuple[ProofRequest, Scenario, Pick | None]]:
     """The pick of each request for each machine."""
     for request in REQUESTS:
         for driver, arch in MACHINES:
             scenario = Scenario(request.specs, catalogue.subdir, driver, arch)
-            yield Answer(request, driver, arch, catalogue.pick(scenario))
+            yield request, scenario, catalogue.pick(scenario)
 
 
-def make(request: Request, catalogue: Catalogue, scenario: Scenario, workspace: Workspace) -> Environment:
+def make(request: ProofRequest, catalogue: Catalogue, scenario: Scenario, workspace: Workspace) -> Environment:
     """Creates the environment of a request for a machine."""
     pick = solve_or_say_why(scenario, catalogue)
     return create(pick, workspace.environments / request.name, workspace.cache / "packages")
 
 
-def use(request: Request, environment: Environment) -> Mapping[str, object]:
+def use(request: ProofRequest, environment: Environment) -> Mapping[str, object]:
     """Runs the request's program in its environment, with nothing of this process's own environment.
 
     Raises:
@@ -79,18 +63,12 @@ def use(request: Request, environment: Environment) -> Mapping[str, object]:
         "LANG": "C.UTF-8",
         **{k: v for k, v in os.environ.items() if k in ("SYSTEMROOT", "CUDA_VISIBLE_DEVICES")},
     }
-    done = subprocess.run(
-        [environment.python, "-I", program],
-        env=clean,
-        cwd=environment.prefix,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words: list[str | Path] = [environment.python, "-I", program]
+    done = subprocess.run(words, env=clean, cwd=environment.prefix, capture_output=True, text=True, check=False)
     try:
         if done.returncode == 0:
-            said: Mapping[str, object] = json.loads(done.stdout.splitlines()[-1])
-            return said
+            findings: Mapping[str, object] = json.loads(done.stdout.splitlines()[-1])
+            return findings
     except (IndexError, json.JSONDecodeError):
         pass
     raise ProofFailed(

@@ -290,8 +290,11 @@ def variant_keys(lock: ReleaseLock) -> dict[str, list[str]]:
 
     That is one, but for ``cuda_arch``, and for a Python project that is locked in several versions.
     """
-    ctk = {"cuda_version": [lock.minor], "cuda_release": [lock.release]}
-    keys = ctk if lock.is_ctk else {"cuda_major": [lock.major]} if lock.major else {}
+    keys = {"cuda_major": [lock.major]} if lock.major else {}
+    if lock.is_ctk:
+        next_minor = f"{lock.major}.{int(lock.minor.partition('.')[2]) + 1}"
+        cuda_range = f">={lock.minor},<{next_minor}.0a0"
+        keys = {"cuda_version": [lock.minor], "cuda_range": [cuda_range], "cuda_release": [lock.release]}
     for component in lock.components.values():
         keys.setdefault(component.variant_key, []).append(component.version)
     if lock.facts:

@@ -1,4 +1,4 @@
-"""The plan station: recipes x release locks x platforms -> a DAG of builds.
+"""The plan station: recipes x release locks x platforms -> builds.
 
 A *build* is one run of one recipe for one platform and one variant; it makes all outputs of that recipe. What NVIDIA
 did not publish is not planned; the plan keeps the reason.
@@ -16,14 +16,59 @@ from typing import Any, TypeVar
 from packaging.version import Version
 
 from ctk.core.errors import RecipeError, UnknownName
-from ctk.core.platforms import PLATFORMS
+from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.lock.exclusions import Exclusion
 from ctk.lock.lock import Artefact, ReleaseLock
-from ctk.plan.dag import Build, in_order
 from ctk.plan.recipes import Recipe, render
 from ctk.plan.rendered import Rendered
 
 Named = TypeVar("Named")
+
+
+@dataclass(frozen=True)
+class Build:
+    """One run of one recipe. No build reads what another made, so a plan is a set of them.
+
+    Attributes:
+        id: Stable name, e.g. ``cuda-core-cuda13-py312-linux-64``; the same in logs, tests and CI.
+        recipe: The feedstock.
+        variant_files: What rattler-build is given, later files taking precedence.
+        lock: Name of the release lock, e.g. ``cuda-13.4``.
+        subdir: The target platform (noarch outputs are built for it too).
+        python: Tag of the Python (``cp312``), or "" when the recipe has none.
+        outputs: The packages it makes.
+        artefacts: What must have been fetched.
+        arch: GPU architecture that the packages are named for (``9.0``), or "" for all others.
+        timestamp: Seconds since 1970: when the newest of its artefacts was published, or, for metadata alone, the
+            manifest of its release. Every time in its packages is this one.
+        versions: Variant key -> value, of the keys that have several in the release: a project's newest version, or an
+            older one.
+        licenses: Component -> licence, as the publisher of its artefact declares it.
+    """
+
+    id: str
+    recipe: Recipe
+    variant_files: tuple[Path, ...]
+    lock: str
+    subdir: str
+    python: str
+    outputs: tuple[Rendered, ...]
+    artefacts: tuple[Artefact, ...]
+    arch: str = ""
+    timestamp: int = 0
+    versions: Mapping[str, str] = field(default_factory=dict)
+    licenses: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def place(self) -> str:
+        """The platform its packages are for; ``noarch`` for those that are the same, made on any of them."""
+        return NOARCH if all(o.subdir == NOARCH and self.subdir not in o.name for o in self.outputs) else self.subdir
+
+    @property
+    def narrow(self) -> Mapping[str, str]:
+        """The variant keys that single out this build among those of its recipe and lock."""
+        named = (("python_tag", self.python), ("cuda_arch", self.arch), *self.versions.items())
+        return {key: value for key, value in named if value}
 
 
 @dataclass(frozen=True)
@@ -36,7 +81,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to build, in an order in which nothing precedes what it needs."""
+    """What to build, in the order of releases and recipes, and what is left out."""
 
     builds: tuple[Build, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
@@ -72,7 +117,7 @@ class Plan:
                     "python": b.python or None,
                     "packages": [f"{o.subdir}/{o.file_name}" for o in b.outputs],
                     "artefacts": [{"file": a.file, "sha256": a.sha256, "size": a.size} for a in b.artefacts],
-                    "needs": list(b.needs),
+                    "needs": [],
                 }
                 for b in self.builds
             ],
@@ -147,7 +192,7 @@ def plan(what: Set, request: Request, python_tags: Sequence[str]) -> Plan:
                         continue
                     made[group.id] = group
                     packages.update({f"{o.subdir}/{o.file_name}": group.id for o in group.outputs})
-    return Plan(tuple(in_order(made)), tuple(left_out.values()))
+    return Plan(tuple(made.values()), tuple(left_out.values()))
 
 
 def _not_there(lock: ReleaseLock, exclusions: Iterable[Exclusion]) -> Iterator[LeftOut]:

@@ -1,7 +1,6 @@
 """The site of a channel: static pages that work from a folder, without a server and without any outside host.
 
-A part of the site is a function ``pages(site) -> Iterator[Page]``. `read` reads what they are made of, `write` puts
-them in place.
+A part of the site is a function ``pages(site) -> Iterator[Page]``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The page of the audit: what every check found in the packages of the channel."""
+"""The page of the audit: the findings of every check in the packages of the channel."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.specifiers import SpecifierSet
@@ -21,25 +20,8 @@ from ctk.site.page import Page, render
 SHOWN = 200  # findings; more are counted
 
 
-@dataclass(frozen=True)
-class Row:
-    """A check.
-
-    Attributes:
-        scope: What it looks at.
-        help: Its docstring, as one line.
-        found: Findings; None where no audit is known.
-    """
-
-    name: str
-    scope: str
-    help: str
-    blocks: bool
-    found: int | None
-
-
 def pages(site: Site) -> Iterator[Page]:
-    """The page; without findings where no audit of these very packages is known."""
+    """The page; without findings where these very packages were not audited."""
     files = [entry.path for entry in site.entries if entry.path.is_file()]
     missing = [entry.file for entry in site.entries if not entry.path.is_file()]
     unread = unaudited(site, files)
@@ -90,11 +72,12 @@ def _releases(specifier: SpecifierSet) -> str:
     return ", ".join(f"{words.get(part.operator, part.operator)} {part.version}".strip() for part in ordered) or "all"
 
 
-def _row(check: type[Check], report: AuditReport | None) -> Row:
-    return Row(
-        check.id(),
-        "each package" if check in PACKAGE_CHECKS else "all together",
-        " ".join(check.help().replace("``", "").split()),
-        check.severity == "error",
-        report.checks.get(check.id(), 0) if report else None,
-    )
+def _row(check: type[Check], report: AuditReport | None) -> dict[str, object]:
+    """A check, with the number of its findings; None without a report."""
+    return {
+        "name": check.id(),
+        "scope": "each package" if check in PACKAGE_CHECKS else "all together",
+        "help": " ".join(check.help().replace("``", "").split()),
+        "blocks": check.severity == "error",
+        "found": report.checks.get(check.id(), 0) if report else None,
+    }

@@ -1,79 +1,154 @@
-"""The page of benchmarks: figures that were measured, with their history as lines."""
+"""The page of benchmarks, and its figures: a JSON line for each in ``benchmarks/history.jsonl``, in git.
+
+A figure is comparable with those of the same row on the same kind of machine. A ratio of two things that were measured
+side by side says more than seconds do: what else the machine did is in both.
+"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import json
+import os
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, NamedTuple
 
-from ctk.site import figures
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+
+from ctk.core.disk import disk_errors
+from ctk.core.paths import Workspace
+from ctk.core.report import count
 from ctk.site.content import Site
-from ctk.site.figures import Figure
 from ctk.site.page import Page, render
 
+RATIO = "ratio"
+"""The unit of what is measured against something else in the same run."""
+
 WIDTH, HEIGHT, MARGIN = 320, 96, 12  # of a line, and what is free around it
+_Word = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 @dataclass(frozen=True)
-class Series:
-    """The figures of one row on one kind of machine, oldest first.
+class Figure:
+    """One measurement.
 
     Attributes:
-        points: Their places in the picture; fewer than two make no line.
+        date: Day, as ``2026-11-22`` (UTC).
+        commit: Of the checkout, with ``+`` when it was changed; "" where git does not say.
+        benchmark: File name below ``benchmarks`` without ``.py``.
+        row: What was measured.
+        unit: ``s``, ``solves/s``, ``ms``, `RATIO`.
+        machine: In words that let others compare: ``2 cores``.
     """
+
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
+
+    date: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]
+    commit: Annotated[str, Field(max_length=60)]
+    benchmark: Annotated[str, Field(pattern=r"^[a-z_]+$")]
+    row: _Word
+    value: Annotated[float, Field(allow_inf_nan=False)]
+    unit: _Word
+    machine: _Word
+
+
+class Series(NamedTuple):
+    """The figures of one row on one kind of machine, oldest first, and their places in the picture."""
 
     row: str
     unit: str
     machine: str
-    figures: tuple[Figure, ...]
-    points: tuple[tuple[float, float], ...]
+    figures: Sequence[Figure]
+    points: Sequence[tuple[float, float]]
 
     @property
     def last(self) -> Figure:
         return self.figures[-1]
 
 
-@dataclass(frozen=True)
-class Benchmark:
-    """A benchmark with what it measured.
+_FIGURES = TypeAdapter(Figure)
 
-    Attributes:
-        about: The first paragraph of its own text; "" where it is gone.
+
+def path(workspace: Workspace) -> Path:
+    return workspace.root / "benchmarks" / "history.jsonl"
+
+
+def record(workspace: Workspace, benchmark: str, rows: Iterable[tuple[str, float, str]]) -> int:
+    """Appends what a benchmark measured just now, as row, value and unit; how many figures that are.
+
+    Raises:
+        NoSpace: The disk is full or may not be written.
     """
+    today, commit, machine = f"{datetime.now(UTC):%Y-%m-%d}", _commit(workspace), count(os.cpu_count() or 1, "core")
+    figures = [Figure(today, commit, benchmark, row, float(f"{value:.4g}"), unit, machine) for row, value, unit in rows]
+    with disk_errors(workspace.root), path(workspace).open("a", encoding="utf-8") as file:
+        file.write("".join(json.dumps(asdict(figure)) + "\n" for figure in figures))
+    return len(figures)
 
-    name: str
-    about: str
-    series: tuple[Series, ...]
+
+def load(workspace: Workspace) -> tuple[list[Figure], int]:
+    """Every figure, oldest first as the file has them, and how many lines are none. Without a file there are none."""
+    try:
+        lines = path(workspace).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return [], 0
+    figures, wrong = [], 0
+    for line in filter(str.strip, lines):
+        try:
+            figures.append(_FIGURES.validate_json(line))
+        except ValidationError:
+            wrong += 1
+    return figures, wrong
+
+
+def _commit(workspace: Workspace) -> str:
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(workspace.root), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    # What was recorded a minute ago is no change of what is measured now.
+    others = f":(exclude){path(workspace).relative_to(workspace.root).as_posix()}"
+    try:
+        commit = git("rev-parse", "--short=9", "HEAD")
+        return f"{commit}+" if git("status", "--porcelain", "--untracked-files=no", "--", ".", others) else commit
+    except (OSError, subprocess.CalledProcessError):
+        return ""
 
 
 def pages(site: Site) -> Iterator[Page]:
     """The page, with a sentence instead of pictures where nothing was recorded."""
-    found, wrong = figures.load(site.workspace)
+    figures, wrong = load(site.workspace)
+    names = sorted({figure.benchmark for figure in figures})
     yield render(
         site,
         "benchmarks.html",
         "benchmarks.html",
         title="Benchmarks",
         description="How long things take, measured and kept over time.",
-        benchmarks=[_benchmark(site, name, found) for name in sorted({figure.benchmark for figure in found})],
+        benchmarks=[
+            {"name": name, "about": _about(site, name), "series": _series(f for f in figures if f.benchmark == name)}
+            for name in names
+        ],
         wrong=wrong,
-        ratio=figures.RATIO,
+        ratio=RATIO,
         width=WIDTH,
         height=HEIGHT,
     )
 
 
-def _benchmark(site: Site, name: str, found: Sequence[Figure]) -> Benchmark:
+def _series(figures: Iterable[Figure]) -> list[Series]:
     groups: dict[tuple[str, str, str], list[Figure]] = {}
-    for figure in found:
-        if figure.benchmark == name:
-            groups.setdefault((figure.row, figure.unit, figure.machine), []).append(figure)
-    ordered = sorted(groups.items(), key=lambda item: item[0][1] != figures.RATIO)  # what is comparable comes first
-    series = tuple(Series(*key, tuple(own), line([f.value for f in own])) for key, own in ordered)
-    return Benchmark(name, _about(site, name), series)
+    for figure in figures:
+        groups.setdefault((figure.row, figure.unit, figure.machine), []).append(figure)
+    series = [Series(*key, own, line([figure.value for figure in own])) for key, own in groups.items()]
+    return sorted(series, key=lambda one: one.unit != RATIO)  # what is comparable comes first
 
 
 def _about(site: Site, name: str) -> str:
+    """The first paragraph of a benchmark's docstring; "" where it is gone."""
     try:
         text = (site.workspace.root / "benchmarks" / f"{name}.py").read_text(encoding="utf-8")
         return " ".join((ast.get_docstring(ast.parse(text)) or "").partition("\n\n")[0].split())
@@ -81,10 +156,10 @@ def _about(site: Site, name: str) -> str:
         return ""
 
 
-def line(values: Sequence[float]) -> tuple[tuple[float, float], ...]:
+def line(values: Sequence[float]) -> list[tuple[float, float]]:
     """Places of values in the picture, from left to right; 0 is at its foot, unless a value is below."""
     low, high = min(0.0, *values), max(0.0, *values)
     room, across = HEIGHT - 2 * MARGIN, WIDTH - 2 * MARGIN
     step = across / max(len(values) - 1, 1)
     tall = high - low or 1.0
-    return tuple((MARGIN + step * n, HEIGHT - MARGIN - room * (v - low) / tall) for n, v in enumerate(values))
+    return [(MARGIN + step * n, HEIGHT - MARGIN - room * (v - low) / tall) for n, v in enumerate(values)]

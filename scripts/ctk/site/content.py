@@ -1,4 +1,4 @@
-"""What a site is made of: a channel's index, the files it names, and the release locks, read once."""
+"""The input of a site: a channel's index, the files it names, and the release locks, read once."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -33,15 +34,10 @@ _EMPTY = "The channel has no packages yet. Run ctk build, then ctk site build ag
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A package that the channel's index lists.
+class IndexedPackage:
+    """A package file that the channel's index lists, and which may be missing.
 
-    Attributes:
-        file: Its file name.
-        index: What a solver sees of it.
-        size: Bytes of the file; 0 where the index does not say.
-        sha256: Of the file; "" where the index does not say.
-        path: Where the file should be; it may be missing.
+    Size is in bytes, 0 where the index does not state it; so is sha256 "".
     """
 
     file: str
@@ -57,41 +53,35 @@ class Entry:
 
 @dataclass(frozen=True)
 class Site:
-    """What was read of the channel and the checkout. Pages of audits, benchmarks and binaries read caches as well.
+    """The channel and the checkout. Pages of audits, benchmarks and binaries read caches as well.
 
     Attributes:
-        workspace: The checkout.
         channel: The channel's folder: one state of it, which stays as it is.
-        name: What the channel is called on the pages.
-        repodata: Subdir -> content of its ``repodata.json``, as it is; without those that cannot be read.
-        entries: Every package that they list, by name, then newest version first, then native before compat.
+        name: Of the channel on the pages.
+        entries: Every package of its index, by name, then newest version first, then native before compat.
         locks: Every release of the checkout by name, CTK releases first, oldest first.
-        problems: A sentence for each thing that should be there and cannot be read.
+        problems: A sentence for each thing that should exist and cannot be read.
         planned: Whether nothing of it is built, so that no package can be opened.
     """
 
     workspace: Workspace
     channel: Path
     name: str
-    repodata: Mapping[str, Mapping[str, Any]]
-    entries: tuple[Entry, ...]
+    entries: tuple[IndexedPackage, ...]
     locks: Mapping[str, ReleaseLock]
     problems: tuple[str, ...] = ()
     planned: bool = False
 
     @cached_property
-    def packages(self) -> Mapping[str, tuple[Entry, ...]]:
+    def packages(self) -> Mapping[str, tuple[IndexedPackage, ...]]:
         """Package name -> its entries, newest first."""
-        found: dict[str, list[Entry]] = {}
-        for entry in self.entries:
-            found.setdefault(entry.name, []).append(entry)
-        return {name: tuple(found[name]) for name in sorted(found)}
+        return {name: tuple(group) for name, group in groupby(self.entries, key=lambda entry: entry.name)}
 
     @property
     def platforms(self) -> tuple[str, ...]:
         """The platforms that the channel has packages for."""
-        found = {entry.index.subdir for entry in self.entries}
-        return tuple(subdir for subdir in PLATFORMS if subdir in found)
+        subdirs = {entry.index.subdir for entry in self.entries}
+        return tuple(subdir for subdir in PLATFORMS if subdir in subdirs)
 
     @property
     def releases(self) -> tuple[ReleaseLock, ...]:
@@ -110,17 +100,16 @@ def read(workspace: Workspace, channel: Path, *, planned: bool = False) -> Site:
     Args:
         workspace: The checkout.
         channel: The channel's folder.
-        planned: Whether it is metadata without packages, of what recipes and release locks say.
+        planned: Whether it is metadata without packages, from recipes and release locks.
 
     Raises:
-        UnknownName: There is no such folder.
+        UnknownName: The folder does not exist.
         LockError: A release lock of the checkout is not valid.
     """
     if not channel.is_dir():
         raise UnknownName(f"there is no channel in {channel}", "make one with `ctk build`, or name another folder")
     state = channel.resolve()  # a run that builds meanwhile makes another state
-    repodata: dict[str, Mapping[str, Any]] = {}
-    entries: list[Entry] = []
+    entries: list[IndexedPackage] = []
     problems = []
     for file in sorted(state.glob("*/repodata.json")):
         try:
@@ -129,7 +118,6 @@ def read(workspace: Workspace, channel: Path, *, planned: bool = False) -> Site:
         except (OSError, ValueError, AttributeError, RecursionError):
             problems.append(_UNREADABLE.format(file.parent.name))
             continue
-        repodata[file.parent.name] = content
         read = [_entry(file.parent, name, record) for name, record in records]
         entries += (entry for entry in read if entry is not None)
         if left := read.count(None):
@@ -138,26 +126,22 @@ def read(workspace: Workspace, channel: Path, *, planned: bool = False) -> Site:
         problems.append(_EMPTY)
     elif planned:
         problems.append(_PLANNED)
-    locks = release_locks(workspace)
-    return Site(workspace, state, channel.name, repodata, _sorted(entries), locks, tuple(problems), planned)
+    entries.sort(key=lambda entry: (entry.index.subdir, entry.file))  # each sort keeps the order before
+    entries.sort(key=lambda entry: (_version_key(entry.index.version), entry.index.build_number), reverse=True)
+    entries.sort(key=lambda entry: entry.name)
+    return Site(workspace, state, channel.name, tuple(entries), release_locks(workspace), tuple(problems), planned)
 
 
-def version_of(text: str) -> tuple[bool, Version | str]:
-    """A key that sorts versions; what is no version of Python's comes first, by its letters."""
+def _version_key(text: str) -> tuple[bool, Version | str]:
+    """Sorts versions; what is no version of Python's comes first, by its letters."""
     try:
         return True, Version(text)
     except InvalidVersion:
         return False, text
 
 
-def _sorted(entries: list[Entry]) -> tuple[Entry, ...]:
-    found = sorted(entries, key=lambda entry: (entry.index.subdir, entry.file))  # each sort keeps the order before
-    found.sort(key=lambda entry: (version_of(entry.index.version), entry.index.build_number), reverse=True)
-    return tuple(sorted(found, key=lambda entry: entry.name))
-
-
-def _entry(folder: Path, file: str, record: Any) -> Entry | None:
-    """A record of the index; None for one that is no package: pages and links are named after what it says."""
+def _entry(folder: Path, file: str, record: Any) -> IndexedPackage | None:
+    """A record of the index; None for one that is no package: pages and links are named after it."""
     try:
         index = index_of(record)
         size, sha256 = int(record.get("size") or 0), str(record.get("sha256") or "")
@@ -168,4 +152,4 @@ def _entry(folder: Path, file: str, record: Any) -> Entry | None:
     names = _NAME.fullmatch(str(index.name)), _FILE.fullmatch(file)
     if not all(names) or not all(isinstance(text, str) for text in texts) or ordered < 0 or size < 0:
         return None
-    return Entry(file, replace(index, subdir=folder.name), size, sha256, folder / file)
+    return IndexedPackage(file, replace(index, subdir=folder.name), size, sha256, folder / file)

@@ -1,47 +1,96 @@
-"""The pages of packages: all of them as a picture and a list, and one page for each name."""
+"""The pages of packages: all of them as a picture and a list, one page for each name, SBOMs and licence texts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+import hashlib
+import json
+import posixpath
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from ctk.site.content import Entry, Site
-from ctk.site.inside import Inside, LicenceText, read_inside
-from ctk.site.package_page import package_page, sbom_path
+from ctk.core.errors import AuditFailed
+from ctk.package.package import PathEntry, members, run_exports_of
+from ctk.site.content import IndexedPackage, Site
 from ctk.site.page import Page, bytes_text, render
-from ctk.site.treemap import Rectangle, squarify
 
 WIDTH, HEIGHT = 1100, 520  # of the picture
 SMALLEST = 0.003  # share of the picture; what is smaller is shown together
+FOLDERS = 12  # at most, in the summary of a package's files
 _LETTER, _LINE = 8.6, 17  # width and height of text in the picture, of its own units
+_FIT = re.compile(r"^cuda-version .*\b(native|compat)_\*$")
 
 
-@dataclass(frozen=True)
-class Row:
-    """A package in the list.
-
-    Attributes:
-        newest: Its newest build, native before compat.
-        platforms: What there are builds for.
-        summary: In the package's own words.
-    """
+class LicenceText(NamedTuple):
+    """A text under ``info/licenses``, by its path there."""
 
     name: str
-    newest: Entry
-    platforms: tuple[str, ...]
-    summary: str
+    content: bytes
+
+    @property
+    def path(self) -> str:
+        """Of the copy in the site: one for each content."""
+        return f"licences/{hashlib.sha256(self.content).hexdigest()[:16]}.txt"
 
 
 @dataclass(frozen=True)
-class Block:
-    """A rectangle of the picture.
+class PackageMetadata:
+    """The metadata inside one package file.
 
     Attributes:
-        link: Where it leads, from the site's folder.
-        label, more: Two lines of text in it; "" where there is no room.
-        words: What it says to a screen reader, and beside the mouse.
+        home: Address of the project, "" without one.
+        files: What it installs.
+        run_exports: Specs by kind.
+        sbom: The bytes of its SBOM; empty without one.
+        problem: Why nothing could be read, a sentence; "" when all is well.
     """
+
+    summary: str = ""
+    home: str = ""
+    files: tuple[PathEntry, ...] = ()
+    run_exports: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    licences: tuple[LicenceText, ...] = ()
+    sbom: bytes = field(default=b"", repr=False)
+    problem: str = ""
+
+    @property
+    def installed(self) -> int:
+        """Bytes of the files."""
+        return sum(file.size for file in self.files)
+
+
+class PackageBuild(NamedTuple):
+    """One file of a package.
+
+    Attributes:
+        entry: Its record in the index.
+        inside: Its own metadata.
+        fit: ``native`` or ``compat``; "" for what exists in one build only.
+        sbom: Path of its SBOM in the site, "" without one.
+    """
+
+    entry: IndexedPackage
+    inside: PackageMetadata
+    fit: str
+    sbom: str
+
+
+class Rectangle(NamedTuple):
+    """A rectangle, its corner nearest to the origin first."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+    @property
+    def area(self) -> float:
+        return self.width * self.height
+
+
+class TreemapBlock(NamedTuple):
+    """A rectangle of the picture: its link, two lines of text, "" where there is no room, and a description."""
 
     place: Rectangle
     link: str
@@ -52,69 +101,182 @@ class Block:
 
 def pages(site: Site) -> Iterator[Page]:
     """The list, a page for each name, and beside them SBOMs and licence texts."""
-    insides = {entry.path: read_inside(entry) for entry in site.entries}
-    rows = tuple(_row(name, entries, insides[entries[0].path]) for name, entries in site.packages.items())
+    insides = {entry.path: read_metadata(entry) for entry in site.entries}
     yield render(
         site,
         "packages.html",
         "packages.html",
         title="Packages",
         description="Every package of the channel: versions, sizes, files, dependencies, licences and SBOMs.",
-        rows=rows,
-        blocks=blocks(rows),
+        rows=[
+            (name, own[0], sorted({entry.index.subdir for entry in own}), insides[own[0].path].summary)
+            for name, own in site.packages.items()
+        ],
+        blocks=blocks({name: own[0].size for name, own in site.packages.items()}),
         total=sum(entry.size for entry in site.entries),
         width=WIDTH,
         height=HEIGHT,
         missing=[inside.problem for inside in insides.values() if inside.problem],
     )
-    users = _users(site)
-    for name, entries in site.packages.items():
-        yield package_page(site, name, {entry: insides[entry.path] for entry in entries}, users.get(name, ()))
-    yield from _beside(site, insides)
-
-
-def _beside(site: Site, insides: Mapping[Path, Inside]) -> Iterator[Page]:
-    texts: dict[str, LicenceText] = {}
-    for entry in site.entries:
-        inside = insides[entry.path]
-        texts |= {text.path: text for text in inside.licences}
-        if inside.sbom:
-            yield Page(sbom_path(entry), inside.sbom)
-    for path, text in sorted(texts.items()):
-        yield Page(path, text.content)
-
-
-def _row(name: str, entries: tuple[Entry, ...], inside: Inside) -> Row:
-    platforms = tuple(dict.fromkeys(sorted(entry.index.subdir for entry in entries)))
-    return Row(name, entries[0], platforms, inside.summary)
-
-
-def _users(site: Site) -> dict[str, tuple[str, ...]]:
-    """Package -> names of those that depend on it, in any build."""
-    found: dict[str, set[str]] = {}
+    users: dict[str, set[str]] = {}
     for entry in site.entries:
         for spec in entry.index.depends:
-            found.setdefault(spec.partition(" ")[0], set()).add(entry.name)
-    return {name: tuple(sorted(users - {name})) for name, users in found.items()}
+            users.setdefault(spec.partition(" ")[0], set()).add(entry.name)
+    for name, own in site.packages.items():
+        builds = [_build(entry, insides[entry.path]) for entry in own]
+        yield _package_page(site, name, builds, sorted(users.get(name, set()) - {name}))
+    texts: dict[str, bytes] = {}
+    for entry in site.entries:
+        inside = insides[entry.path]
+        texts |= {text.path: text.content for text in inside.licences}
+        if inside.sbom:
+            yield Page(_sbom_path(entry), inside.sbom)
+    yield from (Page(path, text) for path, text in sorted(texts.items()))
 
 
-def blocks(rows: tuple[Row, ...]) -> tuple[Block, ...]:
-    """The picture: an area for the newest build of each package."""
-    sized = sorted((row for row in rows if row.newest.size > 0), key=lambda row: (-row.newest.size, row.name))
-    total = sum(row.newest.size for row in sized)
-    large = [row for row in sized if row.newest.size >= SMALLEST * total]
-    small = sized[len(large) :]
-    shown = [(row.newest.size, f"packages/{row.name}.html", row.name) for row in large]
+def _package_page(site: Site, name: str, builds: Sequence[PackageBuild], users: Sequence[str]) -> Page:
+    """The page of a package, of its builds, newest first, and the packages that depend on it."""
+    newest = builds[0]
+    by_subdir: dict[str, PackageBuild] = {}
+    for build in builds:
+        if not build.inside.problem:
+            by_subdir.setdefault(build.entry.index.subdir, build)
+    return render(
+        site,
+        f"packages/{name}.html",
+        "package.html",
+        title=name,
+        description=newest.inside.summary or f"Builds, files and dependencies of {name}.",
+        builds=builds,
+        newest=newest,
+        platforms=sorted({build.entry.index.subdir for build in builds}),
+        users=users,
+        licences=list({text.path: text for text in newest.inside.licences}.values()),
+        holdings=[(build, folders(build.inside.files)) for build in by_subdir.values()],
+        problems=[build.inside.problem for build in builds if build.inside.problem and not site.planned],
+    )
+
+
+def _build(entry: IndexedPackage, inside: PackageMetadata) -> PackageBuild:
+    fit = next((match[1] for spec in entry.index.depends if (match := _FIT.match(spec))), "")
+    if entry.name == "cuda-version":
+        fit = entry.index.build.partition("_")[0]
+    return PackageBuild(entry, inside, fit, _sbom_path(entry) if inside.sbom else "")
+
+
+def _sbom_path(entry: IndexedPackage) -> str:
+    """Of the copy in the site."""
+    return f"sboms/{entry.index.subdir}/{entry.file.removesuffix('.conda')}.cdx.json"
+
+
+def folders(files: Sequence[PathEntry]) -> list[tuple[str, int, int]]:
+    """Folders with the number and bytes of the files below them, as deep as a short list allows, the fullest first."""
+    sums: dict[str, tuple[int, int]] = {}
+    for depth in range(8, 0, -1):
+        sums = {}
+        for file in files:
+            folder = "/".join(posixpath.dirname(file.path).split("/")[:depth])
+            count, size = sums.get(folder, (0, 0))
+            sums[folder] = count + 1, size + file.size
+        if len(sums) <= FOLDERS:
+            break
+    rows = sorted(((folder or ".", *both) for folder, both in sums.items()), key=lambda row: (-row[1], row[0]))
+    if len(rows) > FOLDERS:
+        others = rows[FOLDERS - 1 :]
+        rows[FOLDERS - 1 :] = [("other folders", sum(row[1] for row in others), sum(row[2] for row in others))]
+    return rows
+
+
+def read_metadata(entry: IndexedPackage) -> PackageMetadata:
+    """The metadata inside a package; what cannot be read is a sentence in it."""
+    if not entry.path.is_file():
+        return PackageMetadata(problem=f"{entry.file} is listed in the index and is not in the channel's folder.")
+    try:
+        texts = {m.path: stream.read() for m, stream in members(entry.path, "info") if stream is not None}
+        about = json.loads(texts.get("info/about.json", b"{}"))
+        home = _text(about.get("home")) or _text(about.get("dev_url"))
+        paths = json.loads(texts.get("info/paths.json", b'{"paths": []}'))["paths"]
+        licences, sboms = (sorted(p for p in texts if p.startswith(f"info/{f}/")) for f in ("licenses", "sboms"))
+        return PackageMetadata(
+            summary=_text(about.get("summary")),
+            home=home if home.startswith(("https://", "http://")) else "",  # a package may write anything
+            files=tuple(
+                PathEntry(str(p["_path"]), str(p["path_type"]), size=int(p.get("size_in_bytes") or 0)) for p in paths
+            ),
+            run_exports=run_exports_of(json.loads(texts.get("info/run_exports.json", b"{}"))),
+            licences=tuple(LicenceText(path.removeprefix("info/licenses/"), texts[path]) for path in licences),
+            sbom=texts[sboms[0]] if sboms else b"",
+        )
+    except AuditFailed as error:
+        return PackageMetadata(problem=f"{error.cause}.")
+    except (ValueError, OverflowError, KeyError, TypeError, AttributeError, RecursionError):
+        return PackageMetadata(problem=f"{entry.file} has metadata that cannot be read.")
+
+
+def _text(value: object) -> str:
+    """A line of a package's own words; some have several texts, or none."""
+    first = value[0] if isinstance(value, list) and value else value
+    return " ".join(first.split()) if isinstance(first, str) else ""
+
+
+def blocks(sizes: Mapping[str, int]) -> list[TreemapBlock]:
+    """The picture: an area for each package by the bytes of its newest build."""
+    total = sum(sizes.values())
+    large = {name: size for name, size in sizes.items() if size > 0 and size >= SMALLEST * total}
+    small = [size for name, size in sizes.items() if size > 0 and name not in large]
+    shown = [(size, f"packages/{name}.html", name) for name, size in sorted(large.items())]
     if small:
-        text = f"{len(small)} smaller ones"
-        shown.append((sum(row.newest.size for row in small), "packages.html#list", text))
+        shown.append((sum(small), "packages.html#list", f"{len(small)} smaller ones"))
     shown.sort(key=lambda item: -item[0])
     places = squarify([size for size, _, _ in shown], Rectangle(0, 0, WIDTH, HEIGHT))
-    return tuple(_block(place, *item) for place, item in zip(places, shown, strict=True))
+    return [_block(place, *item) for place, item in zip(places, shown, strict=True)]
 
 
-def _block(place: Rectangle, size: int, link: str, label: str) -> Block:
+def _block(place: Rectangle, size: int, link: str, label: str) -> TreemapBlock:
     words = f"{label}, {bytes_text(size)}"
     if place.width < len(label) * _LETTER + 10 or place.height < _LINE + 4:
-        return Block(place, link, "", "", words)
-    return Block(place, link, label, bytes_text(size) if place.height >= 2 * _LINE + 6 else "", words)
+        return TreemapBlock(place, link, "", "", words)
+    return TreemapBlock(place, link, label, bytes_text(size) if place.height >= 2 * _LINE + 6 else "", words)
+
+
+def squarify(sizes: Sequence[float], whole: Rectangle) -> list[Rectangle]:
+    """Rectangles of areas in proportion to sizes, the largest first, that fill the whole, each nearly a square.
+
+    The squarified layout of Bruls, Huizing and van Wijk, "Squarified Treemaps" (2000).
+    """
+    rectangles: list[Rectangle] = []
+    left, sizes = whole, list(sizes)
+    while sizes:
+        # Each time anew, of what is really left: rounding never adds up to a step outside.
+        rest = [size * left.area / sum(sizes) for size in sizes]
+        side = min(left.width, left.height)
+        taken = 1
+        while taken < len(rest) and _worst(rest[: taken + 1], side) <= _worst(rest[:taken], side):
+            taken += 1
+        strip, left = _split(rest[:taken], left)
+        rectangles += strip
+        sizes = sizes[taken:]
+    return rectangles
+
+
+def _worst(areas: Sequence[float], side: float) -> float:
+    """The longer by the shorter side of the rectangle in a strip that is least a square."""
+    depth = sum(areas) / side
+    return max(max(depth * depth / area, area / (depth * depth)) for area in areas)
+
+
+def _split(areas: Sequence[float], room: Rectangle) -> tuple[list[Rectangle], Rectangle]:
+    """A strip along the shorter side of the room, and what is left of the room."""
+    x, y, width, height = room
+    depth = sum(areas) / min(width, height)
+    strip, place = [], 0.0
+    for area in areas:
+        length = area / depth
+        if width >= height:
+            strip.append(Rectangle(x, y + place, depth, length))
+        else:
+            strip.append(Rectangle(x + place, y, length, depth))
+        place += length
+    if width >= height:
+        return strip, Rectangle(x + depth, y, width - depth, height)
+    return strip, Rectangle(x, y + depth, width, height - depth)

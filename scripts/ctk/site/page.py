@@ -1,12 +1,11 @@
-"""Pages of the site: a template with what it shows, as bytes below the site's folder."""
+"""Pages of the site: a template with its values, as bytes below the site's folder."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -14,7 +13,7 @@ from ctk.core.report import count
 from ctk.site.content import Site
 
 _HERE = Path(__file__).parent
-NAVIGATION = (
+_NAVIGATION = (
     ("index.html", "Install"),
     ("picks.html", "Picks"),
     ("releases.html", "Releases"),
@@ -24,14 +23,8 @@ NAVIGATION = (
 )
 
 
-@dataclass(frozen=True)
-class Page:
-    """One file of the site.
-
-    Attributes:
-        path: Below the site's folder, with ``/``.
-        content: Its bytes.
-    """
+class Page(NamedTuple):
+    """One file of the site: its path below the folder, with ``/``, and its bytes."""
 
     path: str
     content: bytes
@@ -41,27 +34,24 @@ def render(site: Site, path: str, template: str, *, title: str, description: str
     """A page from a template that extends ``base.html``. Every value is escaped, unless it is `markupsafe.Markup`.
 
     Args:
-        site: What the footer says where the page comes from.
+        site: For the footer.
         path: Of the page. Templates reach other files of the site with ``{{ root }}picks.html``.
         template: File name below ``templates``.
         title: Of the page, without the site's name.
         description: One line, for search engines and previews.
-        values: What the template shows.
+        values: For the template.
     """
-    text = (
-        environment()
-        .get_template(template)
-        .render(
-            site=site,
-            root="../" * path.count("/"),
-            navigation=NAVIGATION,
-            path=path,
-            section=_section(path),
-            title=title,
-            description=description,
-            **values,
-        )
-    )
+    first, slash, _ = path.partition("/")
+    own = {
+        "site": site,
+        "root": "../" * path.count("/"),
+        "navigation": _NAVIGATION,
+        "path": path,
+        "section": f"{first}.html" if slash else path,  # packages/cuda-core.html belongs to packages.html
+        "title": title,
+        "description": description,
+    }
+    text = _environment().get_template(template).render(**own, **values)
     # What packages say of themselves may be no text at all: half a pair of surrogates.
     return Page(path, (text.rstrip() + "\n").encode(errors="replace"))
 
@@ -74,22 +64,22 @@ def assets() -> Iterator[Page]:
 
 
 @cache
-def environment() -> Environment:
+def _environment() -> Environment:
     """Templates with autoescape; a name that they use and do not get is an error."""
-    found = Environment(
+    environment = Environment(
         loader=FileSystemLoader(_HERE / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters |= {
+    environment.filters |= {
         "count": count,
         "bytes": bytes_text,
         "thousands": lambda number: f"{number:,}",
         "arrows": lambda text: text.replace(" -> ", " → "),  # as the terminal has them, and as a page does
     }
-    return found
+    return environment
 
 
 def bytes_text(size: float) -> str:
@@ -99,9 +89,3 @@ def bytes_text(size: float) -> str:
         size /= 1000
         units.pop(0)
     return f"{size:.3g} {units[0]}"
-
-
-def _section(path: str) -> str:
-    """The entry of the navigation that a page belongs to: ``packages/cuda-core.html`` to ``packages.html``."""
-    first, slash, _ = path.partition("/")
-    return f"{first}.html" if slash else path

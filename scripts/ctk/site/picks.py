@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from itertools import cycle, groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 from packaging.version import Version
 
@@ -19,9 +20,8 @@ SHADES = 6  # of each CUDA major in the style sheet
 _NOTHING = "-"  # as `ctk.verify.table` writes it
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One driver and GPU.
+class Cell(NamedTuple):
+    """The toolkit of one driver and GPU.
 
     Attributes:
         text: ``13.0``, or ``none`` where nothing can be installed.
@@ -34,25 +34,22 @@ class Cell:
     compat: bool
 
 
-@dataclass(frozen=True)
-class HeatMap:
+class HeatMap(NamedTuple):
     """The answers for one platform, ready to be drawn.
 
     Attributes:
-        platform: The subdir.
         gpus: Headings of the columns.
         rows: Heading and cells of each driver.
-        heads: Headings of the table that says the same in words.
-        lines: Its rows.
-        toolkits: What the cells say, each once, oldest first.
+        heads, lines: The table that says the same in words.
+        toolkits: Those of the cells, each once, oldest first.
     """
 
     platform: str
-    gpus: tuple[str, ...]
-    rows: tuple[tuple[str, tuple[Cell, ...]], ...]
-    heads: tuple[str, ...]
-    lines: Sequence[tuple[str, ...]]
-    toolkits: tuple[Cell, ...]
+    gpus: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[Cell]]]
+    heads: Sequence[str]
+    lines: Sequence[Sequence[str]]
+    toolkits: Sequence[Cell]
 
 
 def pages(site: Site) -> Iterator[Page]:
@@ -97,27 +94,19 @@ def heat_map(platform: str, answers: Answers) -> HeatMap:
         toolkit, _, fit = text.partition(" ")
         return Cell("none" if toolkit == _NOTHING else toolkit, shades.get(toolkit, "nothing"), fit == "compat")
 
+    heads = {driver: driver or "no driver" for driver in answers.drivers}
+    heads[answers.drivers[-1]] += " or newer"
+    rows = [(heads[d], [cell(answers.cells[d, g]) for g in answers.gpus]) for d in answers.drivers]
     *known, _newer, _unknown = answers.gpus
-    rows = tuple((_driver(d, answers), tuple(cell(answers.cells[d, g]) for g in answers.gpus)) for d in answers.drivers)
-    heads, lines = merged(answers)
-    gpus = (*(str(gpu) for gpu in known), "newer", "unseen")
-    return HeatMap(platform, gpus, rows, heads, lines, tuple(cell(toolkit) for toolkit in toolkits))
-
-
-def _driver(driver: str | None, answers: Answers) -> str:
-    if driver is None:
-        return "no driver"
-    return f"{driver} or newer" if driver == answers.drivers[-1] else driver
+    return HeatMap(platform, [*map(str, known), "newer", "unseen"], rows, *merged(answers), [*map(cell, toolkits)])
 
 
 def _shades(toolkits: Sequence[str]) -> dict[str, str]:
     """Toolkit -> class: the majors take turns with two colours, the minors go from light to strong."""
-    majors: dict[str, list[str]] = {}
-    for toolkit in toolkits:
-        majors.setdefault(toolkit.partition(".")[0], []).append(toolkit)
-    found = {}
-    for number, minors in enumerate(majors.values()):
+    shades: dict[str, str] = {}
+    majors = groupby(toolkits, key=lambda toolkit: toolkit.partition(".")[0])
+    for letter, (_, group) in zip(cycle("ab"), majors, strict=False):
+        minors = list(group)
         steps = max(len(minors) - 1, 1)
-        for place, toolkit in enumerate(minors):
-            found[toolkit] = f"{'ab'[number % 2]}{1 + round(place * (SHADES - 1) / steps)}"
-    return found
+        shades |= {t: f"{letter}{1 + round(place * (SHADES - 1) / steps)}" for place, t in enumerate(minors)}
+    return shades

@@ -9,10 +9,9 @@ from typing import Any
 
 from markupsafe import Markup
 
-from ctk.site.axes import Axes, gpu_names, pin_specs
 from ctk.site.content import Site
 from ctk.site.page import Page, render
-from ctk.site.shard import safe_json, script
+from ctk.site.questions import Axes, gpu_names, pin_specs
 from ctk.solve.machine import python_specs
 
 _FIRST = ("cuda-core", "numba-cuda", "cuda-nvcc")
@@ -36,7 +35,7 @@ class Selector:
 
 
 def front_page(site: Site, selector: Selector) -> Page:
-    """``index.html``. Where nothing was solved it says so, and what to do."""
+    """``index.html``. Where nothing was solved it says so, and the next step."""
     return render(
         site,
         "index.html",
@@ -44,18 +43,26 @@ def front_page(site: Site, selector: Selector) -> Page:
         title="Which CUDA packages does this machine get?",
         description="Say which driver and which GPU there is: here is what to type, and what a solver picks for it.",
         selector=selector if any(axes.packages for axes in selector.axes.values()) else None,
-        data=Markup(safe_json(offered(selector))),  # safe_json leaves nothing that ends a script
+        data=Markup(safe_json(_offered(selector))),  # safe_json leaves nothing that ends a script
     )
 
 
-def shards(found: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Page]:
-    """The scripts with the answers, from the name of each and what it holds."""
-    for name, content in found:
-        yield Page(f"answers/{name}.js", script(name, content))
+def shards(answers: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Page]:
+    """A script for the packed answers of each package and Python.
+
+    Scripts and not JSON: a page opened from a folder may load the one and not the other.
+    """
+    for name, content in answers:
+        yield Page(f"answers/{name}.js", f"ctkAnswers({safe_json(name)},{safe_json(content)});\n".encode())
 
 
-def offered(selector: Selector) -> dict[str, Any]:
-    """What the page chooses from, and the words that requests are put together from.
+def safe_json(content: object) -> str:
+    """JSON that may stand in a script: nothing in it ends one, whatever a package is called."""
+    return json.dumps(content, separators=(",", ":"), ensure_ascii=True).replace("<", "\\u003c")
+
+
+def _offered(selector: Selector) -> dict[str, Any]:
+    """The choices of the page, and the words that requests are put together from.
 
     Returns:
         ``platforms``: each with the values of its questions, and whether drivers ``older`` than the first or ``newer``
@@ -94,11 +101,7 @@ def _request(specs: Sequence[str]) -> dict[str, list[str]]:
 
 
 def pixi_line(spec: str) -> str:
-    """A spec of conda's as a line of a ``pixi.toml``: ``python = "3.13.*"`` of ``python=3.13``.
-
-    Args:
-        spec: ``name``, ``name=version`` or ``name=version=build``.
-    """
+    """A conda spec, ``name``, ``name=version`` or ``name=version=build``, as a line of a ``pixi.toml``."""
     name, _, rest = spec.partition("=")
     version, _, build = rest.partition("=")
     if not build:

@@ -20,14 +20,11 @@ _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # linux/fcntl.h, linux/fs.h
 
 
 def write(pages: Iterable[Page], folder: Path) -> int:
-    """Writes every page beside the folder, then takes its place.
+    """Writes every page into a new folder, which then takes the place of the one given; returns how many files.
 
     Args:
         pages: Each path once. When one cannot be made, the error passes and nothing was changed.
-        folder: Made when it is not there; else an empty folder, or a site that was written before.
-
-    Returns:
-        How many files the site has.
+        folder: A new or an empty folder, or a site that was written before.
 
     Raises:
         BadValue: The folder holds something that is no site of ours, or is no folder.
@@ -108,6 +105,6 @@ def _runs(process: int) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except OSError:
+    except OSError:  # of another user
         return True
     return True

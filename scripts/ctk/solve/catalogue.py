@@ -1,4 +1,4 @@
-"""What channels hold, and what a solver makes of it: the questions that an explanation asks, each answered once."""
+"""The records of channels for one platform, and the solver's answers to what is asked of them, each solved once."""
 
 from __future__ import annotations
 
@@ -16,44 +16,32 @@ from ctk.core.platforms import NOARCH
 from ctk.solve.machine import driver_version
 from ctk.solve.solve import Pick, Scenario, channel_url, reading, solve
 
-# Newer than any: a machine with it refuses nothing for its driver.
-ANY_DRIVER = "99.0"
+ANY_DRIVER = "99.0"  # newer than any: a machine with it refuses nothing for its driver
 PYTHON = ("python", "python_abi")
 
 
 @dataclass(frozen=True)
-class Toolkit:
-    """What the records of one cuda-version say of the machines it is for.
-
-    Attributes:
-        version: ``13.0``.
-        driver: The oldest driver of the native build; None where the channel has no native build.
-        compat_driver: The oldest driver of the compat build; None where nothing says it.
-        gpus: Compute capabilities of the GPUs that it compiles for, oldest first; none where nothing says it.
-    """
+class ChannelToolkit:
+    """The machines that one cuda-version of a channel is for, as its records have it."""
 
     version: str
-    driver: str | None = None
-    compat_driver: str | None = None
-    gpus: tuple[str, ...] = ()
+    driver: str | None = None  # the oldest of the native build; None without a native build
+    compat_driver: str | None = None  # the oldest of the compat build; None where no record states one
+    gpus: tuple[str, ...] = ()  # compute capabilities that it compiles for, oldest first; empty where none is stated
 
     def knows(self, gpu: str) -> bool:
-        """Whether it compiles for a GPU; also where nothing says for which ones it does."""
+        """Whether it compiles for a GPU; true as well where no record states for which ones."""
         return not self.gpus or Version(gpu) in map(Version, self.gpus)
 
     def beside(self, gpu: str) -> tuple[str, str]:
-        """The nearest older and the nearest newer GPU that it compiles for; "" where there is none."""
+        """The nearest older and the nearest newer GPU that it compiles for; "" for none."""
         below, above = [g for g in self.gpus if older(g, gpu)], [g for g in self.gpus if older(gpu, g)]
         return below[-1] if below else "", above[0] if above else ""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """One spec of a request.
-
-    Attributes:
-        text: As the user wrote it.
-    """
+    """One spec of a request, as the user wrote it."""
 
     text: str
 
@@ -63,7 +51,6 @@ class Asked:
 
     @property
     def name(self) -> str:
-        """The name of the package, normalized."""
         return str(self.match.name.normalized)
 
     @property
@@ -71,28 +58,33 @@ class Asked:
         """Whether it asks for more than a name."""
         return self.match.version is not None or self.match.build is not None
 
+    @property
+    def version(self) -> str:
+        """The version as a person writes it: ``13.7`` of ``==13.7`` and ``13.7.*``."""
+        return re.sub(r"^==|\.\*$", "", self.match.version or "")
+
+    @property
+    def constraint(self) -> str:
+        """Version and build."""
+        return " ".join(part for part in (self.version, str(self.match.build or "")) if part)
+
 
 @dataclass(frozen=True)
 class Maker:
-    """What makes a package.
-
-    Attributes:
-        recipe: The feedstock of this checkout.
-        by_default: Whether `ctk build` without options builds it.
-    """
+    """The recipe of this checkout that makes a package, and whether `ctk build` without options builds it."""
 
     recipe: str
     by_default: bool
 
 
 class Catalogue:
-    """Channels, for one platform.
+    """Channels for one platform.
 
     Args:
         channels: Channel folders or URLs, the most important first.
         subdir: The platform.
         gateway: Kept by callers that ask often, so that repodata is read once.
-        maker: Says what makes a package of a name that no channel has; None for one that this checkout does not make.
+        maker: Gives the recipe of a package that no channel has; None where this checkout has none.
     """
 
     def __init__(
@@ -111,7 +103,7 @@ class Catalogue:
         self._names: dict[tuple[tuple[str, ...], tuple[str, ...]], set[str]] = {}
 
     def pick(self, scenario: Scenario) -> Pick | None:
-        """What a solver picks, or None when it finds nothing.
+        """The solver's pick, or None without a solution.
 
         Raises:
             Unsolvable: A channel or the request cannot be read.
@@ -126,46 +118,41 @@ class Catalogue:
         return self._picks[scenario]
 
     def records(self, name: str) -> list[RepoDataRecord]:
-        """Every record of a package, newest first, from the first channel that has it: solvers look no further."""
+        """The records of a package, newest first, from the first channel that has it: solvers look no further."""
         if name not in self._records:
             with reading(self.channels):
                 subdirs = [Subdir(self.subdir), Subdir(NOARCH)]
-                found = run(self.gateway.query(self.sources, subdirs, [f"{name} *"], recursive=False))
-            records = next((list(records) for records in found if records), [])
+                by_channel = run(self.gateway.query(self.sources, subdirs, [f"{name} *"], recursive=False))
+            records = next((list(records) for records in by_channel if records), [])
             self._records[name] = sorted(records, key=lambda r: (r.version, r.build_number), reverse=True)
         return self._records[name]
 
     def names(self, subdirs: Iterable[str], channels: Sequence[Path | str] | None = None) -> set[str]:
-        """The names of all packages."""
+        """The names of all packages of some platforms, in all channels or some."""
         sources = self.sources if channels is None else [channel_url(c) for c in channels]
-        place = (tuple(sources), tuple(subdirs))
-        if place not in self._names:
+        key = (tuple(sources), tuple(subdirs))
+        if key not in self._names:
             with reading(self.channels):
-                found = run(self.gateway.names(sources, [Subdir(name) for name in place[1]]))
-            self._names[place] = {name.normalized for name in found}
-        return self._names[place]
+                names = run(self.gateway.names(sources, [Subdir(name) for name in key[1]]))
+            self._names[key] = {name.normalized for name in names}
+        return self._names[key]
 
     @cached_property
-    def toolkits(self) -> tuple[Toolkit, ...]:
+    def toolkits(self) -> tuple[ChannelToolkit, ...]:
         """The toolkits, newest first."""
-        found: dict[str, Toolkit] = {}
+        toolkits: dict[str, ChannelToolkit] = {}
         for record in self.records("cuda-version"):
-            known = found.setdefault(str(record.version), Toolkit(str(record.version)))
-            rules = [*record.depends, *record.constrains]
-            native = any(rule.startswith("__cuda ") for rule in record.depends)
-            driver = _bound(rules, "__cuda", ">=")
-            bound = driver and driver_version(driver)
-            known = replace(
-                known,
-                driver=bound if native else known.driver,
-                compat_driver=known.compat_driver if native else bound,
-                gpus=_gpus(rules) if native else known.gpus,
-            )
-            found[known.version] = known
-        return tuple(found.values())
+            version, rules = str(record.version), [*record.depends, *record.constrains]
+            toolkit = toolkits.get(version, ChannelToolkit(version))
+            bound = next((m[1] for rule in rules if (m := re.match(r"__cuda .*?>=(\d+(?:\.\d+)*)", rule))), None)
+            driver = bound and driver_version(bound)
+            if any(rule.startswith("__cuda ") for rule in record.depends):  # the native build
+                toolkits[version] = replace(toolkit, driver=driver, gpus=_gpus(rules))
+            else:
+                toolkits[version] = replace(toolkit, compat_driver=driver)
+        return tuple(toolkits.values())
 
-    def toolkit(self, version: str) -> Toolkit | None:
-        """The toolkit of that version."""
+    def toolkit(self, version: str) -> ChannelToolkit | None:
         return next((t for t in self.toolkits if t.version == version), None)
 
     @cached_property
@@ -176,15 +163,6 @@ class Catalogue:
 def _gpus(rules: Iterable[str]) -> tuple[str, ...]:
     """The versions that ``__cuda_arch ==7.5|==8.0`` names."""
     return tuple(gpu for rule in rules if rule.startswith("__cuda_arch ") for gpu in re.findall(r"==([\d.]+)", rule))
-
-
-def _bound(rules: Iterable[str], name: str, sign: str) -> str | None:
-    """The version after a sign in the rule on a package: ``12.6`` of ``__cuda >=12.6`` and ``>=``."""
-    for rule in rules:
-        match = re.match(rf"{name} .*?{sign}(\d+(?:\.\d+)*)", rule)
-        if match:
-            return match[1]
-    return None
 
 
 def older(left: str, right: str) -> bool:

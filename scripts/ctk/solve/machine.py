@@ -1,4 +1,4 @@
-"""The machine that a pick is for: what options describe, and what is detected where they say nothing."""
+"""The machine that a request is for: as options state it, and as it is detected where they do not."""
 
 from __future__ import annotations
 
@@ -26,23 +26,16 @@ _ARCHSPEC = {"64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
 
 @dataclass(frozen=True)
 class Machine:
-    """What decides a pick apart from the request.
-
-    Attributes:
-        subdir: The platform.
-        driver: The newest CUDA version that the driver supports (``13.0``), or None without a driver.
-        arch: Compute capability of the oldest GPU (``9.0``), or None where none is known. None without a driver.
-        words: Driver and GPU for people, with how they are known.
-    """
+    """The part of a scenario that is not the request."""
 
     subdir: str
-    driver: str | None
-    arch: str | None
-    words: str
+    driver: str | None  # the newest CUDA version that it supports (13.0); None without a driver
+    arch: str | None  # compute capability of the oldest GPU (9.0); None where it is unknown, or without a driver
+    words: str  # driver and GPU for people, with how they are known
 
 
 def machine(platform: str | None = None, driver: str | None = None, arch: str | None = None) -> Machine:
-    """The machine that the options describe; what they leave open is detected, if it is this one.
+    """The machine that the options state; what they leave open is detected, if it is this one.
 
     A driver given by hand comes with the GPU given by hand: this machine's GPU would say nothing about another's
     driver. On a foreign platform nothing is detected, but what ``CONDA_OVERRIDE_CUDA`` states holds there too.
@@ -75,11 +68,7 @@ def machine(platform: str | None = None, driver: str | None = None, arch: str | 
 
 
 def detected(subdir: str) -> tuple[str | None, str | None]:
-    """Driver and compute capability as rattler detects them on this machine, or as the overrides of CEP 30 and 46 say.
-
-    Raises:
-        BadValue: An override that cannot be read.
-    """
+    """The driver and GPU of this machine as rattler detects them, or as the overrides of CEP 30 and 46 state them."""
     if subdir != this_platform():
         driver, arch = (os.environ.get(f"CONDA_OVERRIDE_{name}") for name in ("CUDA", "CUDA_ARCH"))
         return (driver_version(driver), compute_capability(arch) if arch else None) if driver else (None, None)
@@ -99,11 +88,7 @@ def detected_driver() -> str | None:
 
 
 def driver_version(text: str) -> str:
-    """``12.4`` of ``12.4``, ``13.0`` of ``13``, as conda's ``__cuda`` has it.
-
-    Raises:
-        BadValue: Anything else; for a driver's own version, such as 580.65, with a hint.
-    """
+    """``12.4`` of ``12.4``, ``13.0`` of ``13``, as conda's ``__cuda`` has it."""
     match = re.fullmatch(r"(\d{1,2})(?:\.(\d{1,2}))?", text.strip())
     if match:
         return f"{int(match[1])}.{int(match[2] or 0)}"
@@ -113,10 +98,9 @@ def driver_version(text: str) -> str:
 
 
 def compute_capability(text: str) -> str:
-    """``9.0`` of ``9.0``, ``90``, ``sm_90`` or ``sm_90a``: the letters name instruction sets, not another GPU (CEP 46).
+    """``9.0`` of ``9.0``, ``90``, ``sm_90`` or ``sm_90a``; ``12`` is refused, as it could be 1.2 or 12.0.
 
-    Raises:
-        BadValue: Anything else. ``12`` is refused: it could be 1.2 or 12.0.
+    The letters name instruction sets, not another GPU (CEP 46).
     """
     match = re.fullmatch(r"(\d{1,2})\.(\d)[af]?|(?:sm_|compute_)?([3-9]|\d\d)(\d)[af]?", text.strip().lower())
     major, minor = (match[1] or match[3], match[2] or match[4]) if match else (None, None)
@@ -126,11 +110,7 @@ def compute_capability(text: str) -> str:
 
 
 def python_specs(text: str) -> tuple[str, ...]:
-    """What a solver is asked for so that the Python is ``3.13``, ``3.13.2``, or free-threaded ``3.14t``.
-
-    Raises:
-        BadValue: Anything else.
-    """
+    """The specs for Python ``3.13``, ``3.13.2``, or free-threaded ``3.14t``."""
     match = re.fullmatch(r"(\d+\.\d+)((?:\.\d+)?)(t?)", text.strip())
     if not match:
         raise BadValue(f"{text!r} is not a version of Python", "write --python 3.13, or 3.14t for free-threaded Python")
@@ -141,7 +121,7 @@ def python_specs(text: str) -> tuple[str, ...]:
 
 
 def virtual_packages(subdir: str, driver: str | None, arch: str | None) -> list[GenericVirtualPackage]:
-    """What a client would detect on a machine of that kind."""
+    """The virtual packages that a client would detect on such a machine."""
     system, architecture = subdir.split("-")
     base = list(_FOREIGN[system])
     if subdir == this_platform() and system == "linux":
@@ -151,12 +131,7 @@ def virtual_packages(subdir: str, driver: str | None, arch: str | None) -> list[
         base.append(("__cuda", driver, "0"))
         if arch:
             base.append(("__cuda_arch", arch, "0"))
-    return [virtual_package(*parts) for parts in base]
-
-
-def virtual_package(name: str, version: str, build: str = "0") -> GenericVirtualPackage:
-    """One virtual package, e.g. ``__cuda`` 13.0."""
-    return GenericVirtualPackage(PackageName(name), Version(version), BuildString(build))
+    return [GenericVirtualPackage(PackageName(n), Version(v), BuildString(build)) for n, v, build in base]
 
 
 _DRIVER_STEP = "write it as 12.4 or none; nvidia-smi shows it as CUDA Version"

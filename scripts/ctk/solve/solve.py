@@ -1,4 +1,4 @@
-"""Asks a solver what a machine would get: the pick for a scenario."""
+"""Solves a request for a machine: the scenario, and the pick of rattler's solver for it."""
 
 from __future__ import annotations
 
@@ -19,44 +19,30 @@ from ctk.solve.machine import virtual_packages
 
 @dataclass(frozen=True)
 class Scenario:
-    """A machine and what is asked of it.
-
-    Attributes:
-        specs: What the user types.
-        subdir: The platform.
-        driver: The newest CUDA version the driver supports (``13.0``), or None without a driver.
-        arch: Compute capability of the GPU (``9.0``), or None where no client detects one.
-    """
+    """A machine and a request."""
 
     specs: tuple[str, ...]
     subdir: str
-    driver: str | None = None
-    arch: str | None = None
+    driver: str | None = None  # the newest CUDA version that it supports (13.0); None without a driver
+    arch: str | None = None  # compute capability of the GPU (9.0); None where no client detects one
 
     @property
     def virtual_packages(self) -> list[GenericVirtualPackage]:
-        """What a client would detect on that machine."""
         return virtual_packages(self.subdir, self.driver, self.arch)
 
 
 @dataclass(frozen=True)
 class Pick:
-    """What the solver answers.
-
-    Attributes:
-        scenario: What was asked.
-        records: Every package, by name.
-    """
+    """The packages that a solver picks for a scenario, by name."""
 
     scenario: Scenario
     records: tuple[RepoDataRecord, ...]
 
     def record(self, name: str) -> RepoDataRecord | None:
-        """The record of one package, or None when the pick has none of that name."""
         return next((r for r in self.records if r.name.normalized == name), None)
 
     def version(self, name: str) -> str:
-        """Its version, or ""."""
+        """The version of a package, or ""."""
         record = self.record(name)
         return str(record.version) if record else ""
 
@@ -89,7 +75,6 @@ def solve(scenario: Scenario, channels: Sequence[Path | str], gateway: Gateway |
     Raises:
         UnknownName: No such platform.
         Unsolvable: With the solver's own text in `solver`, or without when a channel or the request cannot be read.
-            `ctk.solve.unsolvable` finds the cause.
     """
     if scenario.subdir not in PLATFORMS:
         raise UnknownName.of("platform", scenario.subdir, PLATFORMS)
@@ -112,11 +97,7 @@ def solve(scenario: Scenario, channels: Sequence[Path | str], gateway: Gateway |
 
 @contextmanager
 def reading(channels: Sequence[Path | str]) -> Iterator[None]:
-    """Turns what rattler says of a channel that it cannot read into an error of ours.
-
-    Raises:
-        Unsolvable: Naming the folder that is not there, or with rattler's first line.
-    """
+    """Turns rattler's error for a channel that cannot be read into `Unsolvable`."""
     for channel in channels:
         if isinstance(channel, Path) and not channel.is_dir():
             raise Unsolvable(f"there is no channel in {channel}", "run `ctk build` first")
@@ -130,11 +111,7 @@ def reading(channels: Sequence[Path | str]) -> Iterator[None]:
 
 
 async def solve_records(scenario: Scenario, sources: Sequence[str], gateway: Gateway) -> list[RepoDataRecord]:
-    """The packages that rattler's solver picks, for callers with an event loop of their own.
-
-    Raises:
-        SolverError, GatewayError, InvalidMatchSpecError: Rattler's own.
-    """
+    """The records that rattler's solver picks, with rattler's own errors, for callers with an event loop."""
     return await rattler.solve(
         sources=sources,
         # As MatchSpec reads them: rattler's own reading of strings refuses conda's name=version=build.

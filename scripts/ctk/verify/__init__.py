@@ -1,5 +1,5 @@
-"""Verify: solves a matrix of scenarios and compares each pick with the expected one.
+"""Verify: solves a matrix of scenarios and compares each pick with the right one.
 
-``oracle`` says what is right, from facts alone; ``scenarios`` is the matrix; ``universe`` is what conda-forge would
-provide; a `answers.Solver` answers; ``compare`` judges one answer; ``matrix`` runs them all and counts.
+``oracle`` gives the right pick, from facts alone; ``scenarios`` is the matrix; ``channels`` writes the repodata; a
+solver of ``clients`` answers; ``run`` judges each answer and counts.
 """

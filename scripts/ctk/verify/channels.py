@@ -1,7 +1,11 @@
-"""What scenarios are solved from: this channel, planned or built, above the universe. Metadata only."""
+"""The repodata that scenarios are solved from: this channel, planned or built, above the universe.
+
+The universe stands in for conda-forge: ``universe.yaml`` made into repodata, always the same, and without a network.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,13 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ruamel.yaml import YAML
+
 from ctk.core.errors import Unsolvable
 from ctk.core.paths import Workspace
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.plan import repodata
 from ctk.plan.plan import Request, plan
 from ctk.plan.project import published_set, python_tags
-from ctk.verify.universe import universe
+
+UNIVERSE = Path(__file__).with_name("universe.yaml")
 
 Repodata = Mapping[str, Mapping[str, Any]]
 """Subdir -> content of its ``repodata.json``."""
@@ -27,13 +34,8 @@ _SOME_DAY = 1_790_000_000_000
 
 
 @dataclass(frozen=True)
-class Side:
-    """What a package says of itself: which of the two builds it is, and of which CUDA major.
-
-    Attributes:
-        fit: ``native`` or ``compat``.
-        major: ``13``.
-    """
+class TwinBuild:
+    """Which of a package's two builds one is, ``native`` or ``compat``, and for which CUDA major."""
 
     fit: str
     major: str
@@ -41,17 +43,11 @@ class Side:
 
 @dataclass(frozen=True)
 class Channels:
-    """Channel folders, ready for a solver.
+    """Channel folders, ready for a solver."""
 
-    Attributes:
-        folders: This channel, then the universe.
-        subdirs: The platforms that this channel is for.
-        sides: Name, version and build of each package of this channel that exists in two builds -> which it is.
-    """
-
-    folders: tuple[Path, Path]
-    subdirs: tuple[str, ...]
-    sides: Mapping[tuple[str, str, str], Side]
+    folders: tuple[Path, Path]  # this channel, then the universe
+    subdirs: tuple[str, ...]  # the platforms that this channel is for
+    twins: Mapping[tuple[str, str, str], TwinBuild]  # by name, version and build
 
 
 def planned(workspace: Workspace, subdirs: Sequence[str] = ()) -> Repodata:
@@ -95,7 +91,7 @@ def built(folder: Path) -> Repodata:
 
 
 def without_virtual_constraints(content: Repodata) -> Repodata:
-    """A copy without any constraint on a virtual package: what those clients see that ignore them."""
+    """A copy without constraints on virtual packages, as clients see it that ignore them."""
     copy: dict[str, dict[str, Any]] = json.loads(json.dumps(content))
     for subdir in copy.values():
         for record in _records(subdir):
@@ -110,20 +106,122 @@ def write(content: Repodata, folder: Path) -> Channels:
     own = repodata.write(with_noarch, folder / "channel")
     base = repodata.write(universe(), folder / "universe")
     subdirs = tuple(s for s in PLATFORMS if s in content and any(_records(content[s])))
-    return Channels((own, base), subdirs, dict(_sides(content)))
+    return Channels((own, base), subdirs, dict(_twins(content)))
 
 
-def _sides(content: Repodata) -> Iterator[tuple[tuple[str, str, str], Side]]:
+def _twins(content: Repodata) -> Iterator[tuple[tuple[str, str, str], TwinBuild]]:
     for subdir in content.values():
         for record in _records(subdir):
-            place = (record["name"], record["version"], record["build"])
+            key = (record["name"], record["version"], record["build"])
             if record["name"] == "cuda-version":
-                yield place, Side(record["build"].split("_")[0], record["version"].split(".")[0])
+                yield key, TwinBuild(record["build"].split("_")[0], record["version"].split(".")[0])
             for need in record["depends"]:
                 if match := _CUDA_VERSION.match(need):
-                    yield place, Side(match["fit"], match["major"])
+                    yield key, TwinBuild(match["fit"], match["major"])
 
 
 def _records(content: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for kind in ("packages", "packages.conda"):
         yield from content.get(kind, {}).values()
+
+
+# --- the universe
+
+
+def universe() -> dict[str, dict[str, Any]]:
+    """The universe's repodata, by subdir."""
+    by_subdir: dict[str, dict[str, Any]] = {subdir: {} for subdir in (*PLATFORMS, NOARCH)}
+    for record in _universe_records(YAML(typ="safe").load(UNIVERSE)):
+        file = f"{record['name']}-{record['version']}-{record['build']}.conda"
+        by_subdir[record["subdir"]][file] = record
+    return {
+        subdir: {"info": {"subdir": subdir}, "packages": {}, "packages.conda": records, "repodata_version": 1}
+        for subdir, records in by_subdir.items()
+    }
+
+
+def pythons() -> tuple[str, ...]:
+    """The tags of every Python of the universe, oldest first: ``cp310`` to ``cp315t``."""
+    return tuple(YAML(typ="safe").load(UNIVERSE)["pythons"])
+
+
+def _universe_records(data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    kinds = {tag: _placeholders(tag, python) for tag, python in data["pythons"].items()}
+    for package in data["packages"]:
+        tags = kinds if package.get("pythons") == "all" else package.get("pythons", [""])
+        versions = package["version"] if isinstance(package["version"], list) else [package["version"]]
+        for subdir in _subdirs(package):
+            for tag in tags:
+                for version in versions:
+                    yield _record(package, subdir, {"version": version, **kinds.get(tag, {})})
+    for subdir in PLATFORMS:
+        for tag, words in kinds.items():
+            yield _python(data["python"], subdir, words, data["pythons"][tag].get("free_threaded", False))
+    for package in data["compiled"]:
+        for subdir in _subdirs(package):
+            for tag in package["pythons"]:
+                words = {**kinds[tag], "version": package["version"]}
+                needs = ["python >={minor},<{next}.0a0", "python_abi {minor}.* *_{tag}"]
+                if words["python"] != "cpython":  # since 3.13 python's own build tells its two kinds apart as well
+                    needs.append(f"{needs[0]} *_{{tag}}")
+                yield _record(package, subdir, words, needs, prefix=f"py{tag.removeprefix('cp')}")
+
+
+def _placeholders(tag: str, python: Mapping[str, Any]) -> dict[str, str]:
+    major, minor, _ = python["version"].split(".")
+    return {
+        "tag": tag,
+        "version": python["version"],
+        "minor": f"{major}.{minor}",
+        "next": f"{major}.{int(minor) + 1}",
+        "python": python.get("python", tag),
+    }
+
+
+def _subdirs(package: Mapping[str, Any]) -> list[str]:
+    on = package.get("on")
+    if on == [NOARCH]:
+        return [NOARCH]
+    return [s for s in PLATFORMS if on is None or s in on or s.split("-")[0] in on]
+
+
+def _python(package: Mapping[str, Any], subdir: str, words: Mapping[str, str], free_threaded: bool) -> dict[str, Any]:
+    """python itself: its build with the GIL is the default."""
+    since_313 = words["python"] == words["tag"]
+    abi = ["python_abi {minor}.* *_{tag}"]
+    whole = {**package, "name": "python", "version": "{version}", "number": 0 if free_threaded else 100}
+    whole |= {"track_features": "py_freethreading"} if free_threaded else {}
+    whole |= {} if since_313 else {"constrains": abi}
+    return _record(whole, subdir, words, abi if since_313 else [], suffix=f"_{words['python']}")
+
+
+def _record(
+    package: Mapping[str, Any],
+    subdir: str,
+    words: Mapping[str, str],
+    needs: Sequence[str] = (),
+    prefix: str = "",
+    suffix: str = "",
+) -> dict[str, Any]:
+    """One record; its build is ``<prefix>h<digest>_<number><suffix>`` where the data does not state one."""
+    words = {"subdir": subdir, **words}
+    own = package.get(subdir.split("-")[0], [])
+    depends = [text.format(**words) for text in (*package.get("depends", ()), *own, *needs)]
+    constrains = [text.format(**words) for text in package.get("constrains", ())]
+    number = package.get("number", 0)
+    name, version = package["name"].format(**words), words["version"]
+    if isinstance(package["version"], str):
+        version = package["version"].format(**words)
+    digest = hashlib.sha256(json.dumps([name, version, depends, constrains]).encode()).hexdigest()[:7]
+    build = package["build"].format(**words) if "build" in package else f"{prefix}h{digest}_{number}{suffix}"
+    record: dict[str, Any] = {
+        "name": name,
+        "version": version,
+        "build": build,
+        "build_number": number,
+        "depends": depends,
+        "subdir": subdir,
+    }
+    record |= {"constrains": constrains} if constrains else {}
+    record |= {"track_features": package["track_features"]} if "track_features" in package else {}
+    return record | ({"noarch": "generic"} if subdir == NOARCH else {})

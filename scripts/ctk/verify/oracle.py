@@ -1,7 +1,7 @@
 """The oracle: facts in, the right pick out. A plain function that knows nothing of recipes, repodata or solvers.
 
 It states the rule that users are promised, in its own words, so that it can contradict whatever the packages say. It
-imports nothing of this project; ``facts.py`` reads its facts from the release locks.
+imports nothing of this project; `ctk.verify.scenarios` reads its facts from the release locks.
 
 A toolkit is *native* for a machine whose driver is as new as it, and whose GPU its NVRTC can target: the PTX that it
 writes loads there. It is *compatible* where there is no driver at all, or where the driver has its CUDA major or a
@@ -39,17 +39,11 @@ class Loss(StrEnum):
 
 @dataclass(frozen=True)
 class Toolkit:
-    """What one CTK release is.
+    """One CTK release."""
 
-    Attributes:
-        minor: ``13.4``.
-        architectures: The compute capabilities that its NVRTC can target, oldest first. There are gaps.
-        published: Component -> the subdirs it is published for. ``compiler`` is the whole of nvcc.
-    """
-
-    minor: str
-    architectures: tuple[str, ...]
-    published: Mapping[str, frozenset[str]]
+    minor: str  # 13.4
+    architectures: tuple[str, ...]  # compute capabilities that its NVRTC can target, oldest first; there are gaps
+    published: Mapping[str, frozenset[str]]  # component -> its subdirs; `compiler` is the whole of nvcc
 
     @property
     def major(self) -> str:
@@ -58,25 +52,15 @@ class Toolkit:
 
 @dataclass(frozen=True)
 class PythonSet:
-    """The Python projects for one CUDA major.
-
-    Attributes:
-        major: ``13``.
-        published: Project -> the ``<subdir>-<tag>`` it is published for, or ``noarch``.
-    """
+    """The Python projects for one CUDA major."""
 
     major: str
-    published: Mapping[str, frozenset[str]]
+    published: Mapping[str, frozenset[str]]  # project -> ``<subdir>-<tag>`` that it is published for, or ``noarch``
 
 
 @dataclass(frozen=True)
-class Facts:
-    """Everything the oracle knows.
-
-    Attributes:
-        toolkits: In any order.
-        python_sets: By CUDA major.
-    """
+class OracleFacts:
+    """Everything the oracle knows: the toolkits in any order, and the Python projects by CUDA major."""
 
     toolkits: tuple[Toolkit, ...]
     python_sets: Mapping[str, PythonSet]
@@ -84,39 +68,23 @@ class Facts:
 
 @dataclass(frozen=True)
 class Question:
-    """A machine and what is asked of it.
+    """A machine and what is asked of it."""
 
-    Attributes:
-        request: A package, e.g. ``cuda-core``.
-        subdir: The platform.
-        driver: The newest CUDA version the driver supports, or None without a driver.
-        arch: Compute capability of the GPU, or None where none is detected. None without a driver.
-        python: ``3.13``, ``3.14t``, or None when it is left to the solver.
-        pin: What ``cuda-version`` is pinned to, a major or a minor, or None.
-    """
-
-    request: str
+    request: str  # a package, e.g. cuda-core
     subdir: str
-    driver: str | None = None
-    arch: str | None = None
-    python: str | None = None
-    pin: str | None = None
+    driver: str | None = None  # the newest CUDA version that it supports; None without a driver
+    arch: str | None = None  # compute capability of the GPU; None where none is detected, or without a driver
+    python: str | None = None  # 3.13 or 3.14t; None leaves it to the solver
+    pin: str | None = None  # the major or minor that cuda-version is pinned to
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What is right.
+    """The right pick, or why the request must be refused."""
 
-    Attributes:
-        toolkit: The CTK minor, or "" when the request must be refused.
-        fit: ``native`` or ``compat``, or "".
-        python: Tag of the Python in the environment, e.g. ``cp314t``; "" when there is none.
-        cause: Why it must be refused, or None.
-    """
-
-    toolkit: str = ""
-    fit: str = ""
-    python: str = ""
+    toolkit: str = ""  # the CTK minor; "" when it must be refused
+    fit: str = ""  # native, compat or ""
+    python: str = ""  # tag of the Python in the environment, e.g. cp314t; "" without one
     cause: Cause | None = None
 
     @property
@@ -167,16 +135,13 @@ PTX_WRITERS = tuple(_PTX_WRITERS)
 def minors_of(writer: str, toolkit: str, for_python: bool) -> tuple[str, ...]:
     """The minors that a writer of PTX may be of, in an environment with a toolkit; the best one comes first.
 
-    Args:
-        writer: One of `PTX_WRITERS`.
-        toolkit: The minor that is picked.
-        for_python: Whether Python uses it. What else does so can also do with the toolkit's own.
+    What Python does not use can also be the toolkit's own.
     """
     usable = max(toolkit, _PTX_WRITERS[writer], key=version)
     return (usable,) if for_python else tuple(dict.fromkeys((toolkit, usable)))
 
 
-def expected(facts: Facts, question: Question) -> Expected:
+def expected(facts: OracleFacts, question: Question) -> Expected:
     """The right pick, for a client that heeds every constraint."""
     candidates, cause = _candidates(facts, question)
     native = [t for t in candidates if _driver_loads(t, question) and _knows_gpu(t, question)]
@@ -188,7 +153,7 @@ def expected(facts: Facts, question: Question) -> Expected:
     return Expected(cause=cause)
 
 
-def expected_ignoring(facts: Facts, question: Question) -> Expected:
+def expected_ignoring(facts: OracleFacts, question: Question) -> Expected:
     """What a client picks that ignores constraints on virtual packages: only the native build's dependency is left."""
     candidates, cause = _candidates(facts, question)
     if not candidates:
@@ -196,7 +161,7 @@ def expected_ignoring(facts: Facts, question: Question) -> Expected:
     return _pick(facts, question, [t for t in candidates if _driver_loads(t, question)], candidates)
 
 
-def loss(facts: Facts, question: Question) -> Loss | None:
+def loss(facts: OracleFacts, question: Question) -> Loss | None:
     """What such a client gets wrong, or None where it gets the right toolkit, or rightly refuses."""
     right, got = expected(facts, question), expected_ignoring(facts, question)
     if right.toolkit == got.toolkit:
@@ -207,7 +172,7 @@ def loss(facts: Facts, question: Question) -> Loss | None:
     return Loss.GPU if without_gpu.toolkit == got.toolkit else Loss.MAJOR
 
 
-def _candidates(facts: Facts, question: Question) -> tuple[list[Toolkit], Cause | None]:
+def _candidates(facts: OracleFacts, question: Question) -> tuple[list[Toolkit], Cause | None]:
     """The toolkits that could be meant, whatever the machine's driver and GPU; or why there is none."""
     pinned = [t for t in facts.toolkits if question.pin in (None, t.minor, t.major)]
     if not pinned:
@@ -221,13 +186,13 @@ def _candidates(facts: Facts, question: Question) -> tuple[list[Toolkit], Cause 
     return wanted, None if wanted else Cause.PYTHON
 
 
-def _pick(facts: Facts, question: Question, native: list[Toolkit], compatible: list[Toolkit]) -> Expected:
+def _pick(facts: OracleFacts, question: Question, native: list[Toolkit], compatible: list[Toolkit]) -> Expected:
     best = max(native or compatible, key=lambda t: version(t.minor))
     python = _python(facts, question, best.major) if question.request in _PROJECTS else tag(question.python)
     return Expected(best.minor, "native" if native else "compat", python)
 
 
-def _python(facts: Facts, question: Question, major: str) -> str:
+def _python(facts: OracleFacts, question: Question, major: str) -> str:
     """The Python that the pick has: the one asked for, else the newest with the GIL; "" when there is none."""
     known = tags(facts, question, major)
     if question.python is not None:
@@ -235,7 +200,7 @@ def _python(facts: Facts, question: Question, major: str) -> str:
     return max((t for t in known if not t.endswith("t")), key=_tag_order, default="")
 
 
-def tags(facts: Facts, question: Question, major: str) -> frozenset[str]:
+def tags(facts: OracleFacts, question: Question, major: str) -> frozenset[str]:
     """The Pythons that every project of the request is published for, on the platform and for the major."""
     if major not in facts.python_sets:
         return frozenset()

@@ -8,40 +8,60 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 
-from ctk.core.errors import BadValue, UnknownName
+from ctk.core.errors import BadValue, LockError, UnknownName
 from ctk.core.platforms import PLATFORMS
+from ctk.lock.lock import ReleaseLock
 from ctk.solve.machine import python_specs
 from ctk.solve.solve import Scenario
-from ctk.verify.oracle import REQUESTS, Facts, Question, version
+from ctk.verify.oracle import REQUESTS, OracleFacts, PythonSet, Question, Toolkit, version
 
 Machine = tuple[str | None, str | None]
-"""Driver and GPU; a GPU that no driver shows is none."""
+"""Driver and GPU; no client sees a GPU without a driver."""
 
 # The last driver before the oldest CUDA major of this channel.
 _TOO_OLD = "11.8"
+# The wheel that is called nvcc holds all of the compiler since CUDA 13. Before, it holds ptxas and headers.
+_WHOLE_COMPILER = 13
+
+
+def facts(locks: Iterable[ReleaseLock]) -> OracleFacts:
+    """The oracle's facts, read from the release locks.
+
+    Raises:
+        LockError: Nothing is locked, or a CTK release has not been measured.
+    """
+    toolkits, python_sets = [], {}
+    for lock in locks:
+        published: dict[str, frozenset[str]] = {}
+        for component in lock.components.values():  # of a project in several versions, the targets of all of them
+            targets = {target for target, artefact in component.artefacts.items() if artefact is not None}
+            published[component.name] = published.get(component.name, frozenset()) | targets
+        if not lock.is_ctk:
+            python_sets[lock.major] = PythonSet(lock.major, published)
+            continue
+        if lock.facts is None:
+            raise LockError(
+                f"release {lock.minor} has not been measured", f"run `ctk release measure {lock.minor} --write`"
+            )
+        if int(lock.major) >= _WHOLE_COMPILER:
+            published["compiler"] = published.get("nvcc", frozenset())
+        toolkits.append(Toolkit(lock.minor, tuple(_in_order(lock.facts.gpu_architectures)), published))
+    if not toolkits:
+        raise LockError("there is no release lock", "run `ctk release add 13.4 --write`, or any other release")
+    return OracleFacts(tuple(toolkits), python_sets)
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """Every value of every dimension. Its members are all combinations, in a fixed order.
+    """Every value of every dimension; its members are all combinations, in a fixed order."""
 
-    Attributes:
-        drivers: None, then what drivers support, oldest first.
-        gpus: None, then compute capabilities, oldest first; the last is newer than every toolkit.
-        subdirs: Platforms.
-        pythons: None, then ``3.10``, ``3.14t`` ...
-        requests: Packages.
-        pins: None, then CUDA majors, then minors; one minor of them is not locked.
-        facts: What the values were made of.
-    """
-
-    drivers: tuple[str | None, ...]
-    gpus: tuple[str | None, ...]
+    drivers: tuple[str | None, ...]  # None, then CUDA versions, oldest first
+    gpus: tuple[str | None, ...]  # None, then compute capabilities, oldest first; the last is newer than every toolkit
     subdirs: tuple[str, ...]
-    pythons: tuple[str | None, ...]
+    pythons: tuple[str | None, ...]  # None, then 3.10, 3.14t ...
     requests: tuple[str, ...]
-    pins: tuple[str | None, ...]
-    facts: Facts
+    pins: tuple[str | None, ...]  # None, then CUDA majors, then minors; one of the minors is not locked
+    facts: OracleFacts
 
     @property
     def machines(self) -> list[Machine]:
@@ -56,7 +76,6 @@ class Matrix:
         return prod(len(axis) for axis in self._axes)
 
     def __iter__(self) -> Iterator[Question]:
-        """All of them."""
         return _questions(self.subdirs, self.requests, self.pins, self.pythons, self.machines)
 
     def on(self, subdirs: Sequence[str]) -> Matrix:
@@ -64,27 +83,22 @@ class Matrix:
         return replace(self, subdirs=tuple(s for s in self.subdirs if s in subdirs))
 
     def sample(self, size: int, seed: int) -> list[Question]:
-        """So many of them, different ones, the same for the same seed, in the matrix's order.
-
-        Raises:
-            BadValue: A size that is not positive, or larger than the matrix.
-        """
+        """A number of different members, the same for the same seed, in the matrix's order."""
         if not 0 < size <= len(self):
             raise BadValue(f"a sample of {size} is not possible", f"there are {len(self)} scenarios to choose from")
-        chosen = sorted(random.Random(seed).sample(range(len(self)), size))
-        axes, machines, found = self._axes, self.machines, []
-        for index in chosen:
+        axes, machines, chosen = self._axes, self.machines, []
+        for index in sorted(random.Random(seed).sample(range(len(self)), size)):
             places = []
             for axis in reversed(axes):
                 index, place = divmod(index, len(axis))
                 places.append(place)
-            subdir, request, pin, python, machine = reversed(places)
+            machine, python, pin, request, subdir = places
             asked, where = self.requests[request], self.subdirs[subdir]
-            found.append(Question(asked, where, *machines[machine], self.pythons[python], self.pins[pin]))
-        return found
+            chosen.append(Question(asked, where, *machines[machine], self.pythons[python], self.pins[pin]))
+        return chosen
 
     def covering(self) -> list[Question]:
-        """Those that ``ctk verify`` solves by default: each dimension in full where it can change the answer.
+        """The members that ``ctk verify`` solves by default: each dimension in full where it can change the answer.
 
         Without a pin and with any Python, every machine. With a pin, every driver with one GPU of each kind that the
         facts tell apart. With a Python, the machines at the edges; and each pin on two machines.
@@ -122,15 +136,15 @@ class Matrix:
     @property
     def _edge_drivers(self) -> list[str]:
         """The oldest driver, the oldest and newest of each CUDA major, and the one newer than all toolkits."""
-        drivers = [d for d in self.drivers if d]
         by_major: dict[str, list[str]] = {}
-        for driver in drivers:
-            by_major.setdefault(driver.split(".")[0], []).append(driver)
+        for driver in self.drivers:
+            if driver:
+                by_major.setdefault(driver.split(".")[0], []).append(driver)
         return _in_order(end for same in by_major.values() for end in (same[0], same[-1]))
 
 
 def matrix(
-    facts: Facts,
+    facts: OracleFacts,
     tags: Iterable[str],
     subdirs: Iterable[str] = (),
     requests: Iterable[str] = (),
@@ -152,13 +166,15 @@ def matrix(
         for name in given:
             if name not in known:
                 raise UnknownName.of(kind, name, known)
+    minors = _in_order(t.minor for t in facts.toolkits)
+    gpus = _in_order(gpu for t in facts.toolkits for gpu in t.architectures)
     return Matrix(
-        drivers=(None, *_drivers(facts)),
-        gpus=(None, *_gpus(facts)),
+        drivers=(None, *_drivers(minors)),
+        gpus=(None, *gpus, f"{version(gpus[-1])[0] + 1}.0"),
         subdirs=tuple(s for s in PLATFORMS if not subdirs or s in set(subdirs)),
         pythons=(*((None,) if any_python else ()), *(f"3.{tag.removeprefix('cp3')}" for tag in tags)),
         requests=tuple(r for r in REQUESTS if not requests or r in set(requests)),
-        pins=(None, *_pins(facts)),
+        pins=(None, *_pins(minors)),
         facts=facts,
     )
 
@@ -189,24 +205,18 @@ def _questions(
         yield Question(request, subdir, driver, gpu, python, pin)
 
 
-def _drivers(facts: Facts) -> list[str]:
+def _drivers(minors: list[str]) -> list[str]:
     """One that is too old for everything, every minor of the locked majors, and one that is newer than all."""
-    minors = _in_order(t.minor for t in facts.toolkits)
-    found = [_TOO_OLD]
-    newest = {int(m.split(".")[0]): int(m.split(".")[1]) for m in minors}
-    for major, last in newest.items():
-        found += [f"{major}.{minor}" for minor in range(last + 1 + (major == max(newest)))]
-    return _in_order(found)
+    newest: dict[int, int] = {}
+    for major, minor in map(version, minors):
+        newest[major] = minor
+    last = max(newest)
+    newest[last] += 1
+    return [_TOO_OLD, *(f"{major}.{minor}" for major in newest for minor in range(newest[major] + 1))]
 
 
-def _gpus(facts: Facts) -> list[str]:
-    known = _in_order(gpu for t in facts.toolkits for gpu in t.architectures)
-    return [*known, f"{version(known[-1])[0] + 1}.0"]
-
-
-def _pins(facts: Facts) -> list[str]:
+def _pins(minors: list[str]) -> list[str]:
     """Every major, every locked minor, and the oldest minor in between that is not locked."""
-    minors = _in_order(t.minor for t in facts.toolkits)
     majors = list(dict.fromkeys(m.split(".")[0] for m in minors))
     between = (f"{major}.{minor}" for major in majors for minor in range(100))
     missing = next(m for m in between if m not in minors and version(m) > version(minors[0]))

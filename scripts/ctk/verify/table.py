@@ -8,15 +8,15 @@ from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from packaging.version import Version
 from rattler import Gateway
 
 from ctk.core.errors import Unsolvable
 from ctk.core.marked import Marked, markdown
 from ctk.core.paths import Workspace
 from ctk.lock.lock import ReleaseLock, release_locks
-from ctk.solve.solve import Pick, Scenario, solve
+from ctk.solve.solve import Scenario, solve
 from ctk.verify import channels
+from ctk.verify.scenarios import facts, matrix
 
 SUBDIR = "linux-64"
 REQUEST = "cuda-core"
@@ -28,35 +28,23 @@ _TABLES = Marked("table of drivers and GPUs", COMMAND, PAGES, "what a solver pic
 
 @dataclass(frozen=True)
 class Answers:
-    """What a solver picks for each driver and GPU.
+    """A solver's picks for each driver and GPU."""
 
-    Attributes:
-        drivers: CUDA versions that drivers support, oldest first; None is a machine without one, and comes first.
-        gpus: Compute capabilities, oldest first, the last one newer than any that a toolkit knows; None, where a driver
-            is there but the client detects no GPU, is the very last.
-        cells: Driver and GPU -> ``13.0``, ``12.9 compat``, or ``-`` where nothing can be installed.
-    """
-
-    drivers: tuple[str | None, ...]
-    gpus: tuple[str | None, ...]
-    cells: Mapping[tuple[str | None, str | None], str]
+    drivers: tuple[str | None, ...]  # None, then CUDA versions, oldest first
+    gpus: tuple[str | None, ...]  # compute capabilities, oldest first; one that no toolkit knows; None: not detected
+    cells: Mapping[tuple[str | None, str | None], str]  # 13.0, 12.9 compat, or - where nothing can be installed
 
 
 def ask(folders: Sequence[Path | str], locks: Iterable[ReleaseLock], subdir: str = SUBDIR) -> Answers:
-    """Solves `REQUEST` for every driver and GPU.
-
-    Args:
-        folders: Channels, the most important first; metadata is enough.
-        locks: The release locks that the channels were made of. They say which drivers and GPUs there are.
-        subdir: The platform.
-    """
-    releases = [lock for lock in locks if lock.is_ctk]
-    drivers, gpus = known_drivers(releases), known_gpus(releases)
+    """Solves `REQUEST` for every driver and GPU that the release locks of the channels know."""
+    known = matrix(facts(locks), ())
+    drivers, gpus = (None, *known.drivers[2:]), (*known.gpus[1:], None)  # without the driver that is too old for all
     gateway = Gateway()
 
     def cell(driver: str | None, gpu: str | None) -> str:
         try:
-            return _cell(solve(Scenario((REQUEST,), subdir, driver, gpu), folders, gateway))
+            pick = solve(Scenario((REQUEST,), subdir, driver, gpu), folders, gateway)
+            return f"{pick.toolkit} {pick.fit}" if pick.fit == "compat" else pick.toolkit
         except Unsolvable as error:
             if not error.solver:  # a channel that cannot be read is no answer
                 raise
@@ -66,31 +54,10 @@ def ask(folders: Sequence[Path | str], locks: Iterable[ReleaseLock], subdir: str
 
 
 def ask_planned(workspace: Workspace) -> Answers:
-    """The same of what recipes and release locks say, whatever was built. Takes a few seconds."""
+    """The same for the planned channel, whatever was built. Takes a few seconds."""
     with TemporaryDirectory(prefix="ctk-table-") as folder:
         solved = channels.write(channels.planned(workspace, [SUBDIR]), Path(folder))
         return ask(solved.folders, release_locks(workspace).values())
-
-
-def known_drivers(releases: Iterable[ReleaseLock]) -> tuple[str | None, ...]:
-    """None, every minor from X.0 to the newest locked one of each CUDA major X, and one that is newer than all."""
-    newest: dict[int, int] = {}
-    for major, minor in (map(int, lock.minor.split(".")) for lock in releases):
-        newest[major] = max(minor, newest.get(major, 0))
-    last = max(newest)
-    newest[last] += 1
-    return None, *(f"{major}.{minor}" for major in sorted(newest) for minor in range(newest[major] + 1))
-
-
-def known_gpus(releases: Iterable[ReleaseLock]) -> tuple[str | None, ...]:
-    """Every compute capability of the releases' facts, one that is newer, and None."""
-    known = {gpu for lock in releases if lock.facts for gpu in lock.facts.gpu_architectures}
-    ordered = sorted(known, key=Version)
-    return *ordered, f"{Version(ordered[-1]).major + 1}.0", None
-
-
-def _cell(pick: Pick) -> str:
-    return f"{pick.toolkit} {pick.fit}" if pick.fit == "compat" else pick.toolkit
 
 
 def table(answers: Answers, form: str = "full") -> str:
@@ -99,11 +66,9 @@ def table(answers: Answers, form: str = "full") -> str:
 
 
 def merged(answers: Answers, form: str = "full") -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """The answers as headings and rows; rows, and columns, that say the same are one.
+    """The answers as headings and rows; rows, and columns, that are equal are one.
 
-    Args:
-        answers: What was asked.
-        form: ``full``, or ``short`` without the GPUs that are newer than all toolkits.
+    The ``short`` form is without the GPUs that are newer than all toolkits.
     """
     columns = _columns(answers, with_newer=form == "full")
     rows = [
@@ -145,16 +110,12 @@ def _drivers_label(group: Sequence[str | None], newest: str | None) -> str:
 
 
 def update(page: str, answers: Answers) -> str:
-    """The text of a page with its tables as they should be. A page without the marker comments stays as it is."""
+    """The text of a page with its tables as they should be."""
     return _TABLES.update(page, lambda form: table(answers, form))
 
 
 def check(workspace: Workspace, answers: Answers) -> None:
-    """Holds the pages against the answers.
-
-    Raises:
-        OutOfDate: Naming each page whose table a solver would answer otherwise, or that has lost its marker comments.
-    """
+    """Refuses pages whose table is not what a solver answers, or that have lost their marker comments."""
     _TABLES.check(workspace, lambda form: table(answers, form))
 
 

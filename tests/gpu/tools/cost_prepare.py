@@ -15,7 +15,7 @@ from ctk.core.platforms import this_platform
 from ctk.solve.catalogue import Catalogue
 from ctk.solve.machine import virtual_packages
 from ctk.solve.solve import Pick, Scenario
-from ctk.solve.unsolvable import solve_or_say_why
+from ctk.solve.why import solve_or_say_why
 
 REQUESTS = ("cuda-core", "numba-cuda")
 # What pip is held to, so that both install the same.

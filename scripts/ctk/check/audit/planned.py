@@ -23,8 +23,7 @@ from ctk.core.paths import Workspace
 from ctk.lock.lock import Artefact
 from ctk.package.package import Index, PackageInfo
 from ctk.package.scan import PackageScan, ScannedFile
-from ctk.plan.dag import Build
-from ctk.plan.plan import Plan
+from ctk.plan.plan import Build, Plan
 from ctk.plan.rendered import Rendered
 
 # Stands for patchelf: in wheels a library is called by its SONAME, but for libNVVM of CUDA 12.
@@ -78,7 +77,7 @@ def _tree(build: Build, script: Path, folder: Path, names: Names) -> list[str]:
         return []
     (artefact,) = build.artefacts
     minor = next(output.variant["cuda_version"] for output in build.outputs if "cuda_version" in output.variant)
-    environment = {"VERSION": artefact.version, "CUDA_VERSION": minor, "target_platform": build.subdir}
+    environment = {"CUDA_VERSION": minor, "target_platform": build.subdir}
     said = json.dumps([artefact.sha256, environment, hashlib.sha256(script.read_bytes()).hexdigest()])
     kept = folder / f"{hashlib.sha256(said.encode()).hexdigest()[:32]}.json"
     if not kept.exists():

@@ -1,29 +1,30 @@
-"""What `ctk env check` looks at: an environment, and the machine that it is used on."""
+"""The checks of `ctk env check`: an environment, and the machine that it is used on."""
 
 from __future__ import annotations
 
 import os
 import re
 import shlex
-from abc import abstractmethod
+import sys
+from collections import defaultdict
 from collections.abc import Sequence
-from typing import cast
 
 from rattler import MatchSpec, PackageRecord
 from rattler.package.build_string import BuildString
 
-from ctk.check.doctor.check import Check, Seen, Where, first_line, missing, ok, problem
 from ctk.check.doctor.installed import Examined, Package, Wheel
+from ctk.check.doctor.look import first_line, look_at, missing, ok, problem
+from ctk.check.framework import Finding, checks_of
 from ctk.core.report import count
 from ctk.solve.catalogue import listing, older
 
 _SHOWN = 4  # of many
 
 
-def _holds(spec: str, package: Package) -> bool:
+def _holds(spec: str, record: PackageRecord) -> bool:
     """Whether a package is what a spec asks for; what is no spec asks for nothing."""
     try:
-        return MatchSpec(spec).matches(package.record)
+        return MatchSpec(spec).matches(record)
     except Exception:  # rattler's own, of many kinds
         return True
 
@@ -39,78 +40,52 @@ def _some(texts: Sequence[str]) -> str:
     return listing([*texts[:_SHOWN], *more])
 
 
-class EnvironmentCheck(Check):
-    """A check of an environment; its docstring says why it matters."""
-
-    def look(self, where: Where) -> Seen:
-        return self.see(cast(Examined, where))
-
-    @abstractmethod
-    def see(self, on: Examined) -> Seen: ...
-
-
-class Records(EnvironmentCheck):
+@look_at(Examined, "records")
+def _records(on: Examined) -> Finding:
     """A package whose record is broken, or there twice, is neither updated nor removed by any client."""
-
-    name = "records"
-
-    def see(self, on: Examined) -> Seen:
-        names = [package.name for package in on.packages]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if on.unreadable:
-            files = [shlex.quote(str(on.prefix / "conda-meta" / name)) for name in on.unreadable]
-            lost = [name.rsplit("-", 2)[0] for name in on.unreadable]
-            step = f"rm {' '.join(files)} && {on.install('--force-reinstall', *lost)}"
-            return problem(f"no records: {_some([ascii(name)[1:-1] for name in on.unreadable])}", step)
-        if twice:
-            return problem(f"installed twice: {_some(twice)}", on.install("--force-reinstall", *twice))
-        channels = sorted({package.channel or "an unknown channel" for package in on.packages})
-        return ok(f"{count(len(names), 'package')}{f', of {listing(channels)}' if channels else ''}")
+    names = [package.name for package in on.packages]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if on.unreadable:
+        files = [shlex.quote(str(on.prefix / "conda-meta" / name)) for name in on.unreadable]
+        lost = [name.rsplit("-", 2)[0] for name in on.unreadable]
+        step = f"rm {' '.join(files)} && {on.install('--force-reinstall', *lost)}"
+        return problem(f"no records: {_some([ascii(name)[1:-1] for name in on.unreadable])}", step)
+    if twice:
+        return problem(f"installed twice: {_some(twice)}", on.install("--force-reinstall", *twice))
+    channels = sorted({package.channel or "an unknown channel" for package in on.packages})
+    return ok(f"{count(len(names), 'package')}{f', of {listing(channels)}' if channels else ''}")
 
 
-class Wheels(EnvironmentCheck):
+@look_at(Examined, "wheels of pip")
+def _wheels(on: Examined) -> Finding:
     """cuda.pathfinder looks into pip's wheels first: their libraries are loaded in place of conda's."""
-
-    name = "wheels of pip"
-
-    def see(self, on: Examined) -> Seen:
-        wheels = on.nvidia_wheels
-        if not wheels:
-            return ok("none of NVIDIA's")
-        if not any(name == "cuda-version" or name.startswith("cuda") for name in on.by_name):
-            return ok(f"{count(len(wheels), 'wheel')} of NVIDIA's, and no CUDA of conda's beside them")
-        names = [wheel.name for wheel in wheels]
-        step = f"ctk env run {on.place} -- python -m pip uninstall --yes {' '.join(names)}"
-        if both := [name for name in names if name in on.by_name]:
-            step += f" && {on.install('--force-reinstall', *both)}"
-        return problem(f"beside conda's CUDA: {_some([str(wheel) for wheel in wheels])}", step)
+    wheels = on.nvidia_wheels
+    if not wheels:
+        return ok("none of NVIDIA's")
+    if not any(name == "cuda-version" or name.startswith("cuda") for name in on.by_name):
+        return ok(f"{count(len(wheels), 'wheel')} of NVIDIA's, and no CUDA of conda's beside them")
+    names = [wheel.name for wheel in wheels]
+    step = on.uninstall(*names)
+    if both := [name for name in names if name in on.by_name]:
+        step += f" && {on.install('--force-reinstall', *both)}"
+    return problem(f"beside conda's CUDA: {_some([str(wheel) for wheel in wheels])}", step)
 
 
-class OneMajor(EnvironmentCheck):
+@look_at(Examined, "CUDA major")
+def _one_major(on: Examined) -> Finding:
     """No program can use libraries of two CUDA majors together: their interfaces differ."""
-
-    name = "CUDA major"
-
-    def see(self, on: Examined) -> Seen:
-        found: dict[str, list[str]] = {}
-        for package in on.packages:
-            if major := _major(package):
-                found.setdefault(major, []).append(f"{package.name} {package.version}")
-        wheels: dict[str, list[Wheel]] = {}
-        for wheel in on.nvidia_wheels:
-            if major := _major_of_wheel(wheel):
-                wheels.setdefault(major, []).append(wheel)
-                found.setdefault(major, []).append(f"{wheel} of pip")
-        if len(found) < 2:
-            return ok(next(iter(found), "none"))
-        own = on.toolkit.version.partition(".")[0] if on.toolkit else max(found, key=lambda major: len(found[major]))
-        strange = [w.name for major, there in wheels.items() if major != own for w in there]
-        packages = [p.name for p in on.packages if _major(p) not in (own, "")]
-        steps = [f"ctk env run {on.place} -- python -m pip uninstall --yes {' '.join(strange)}"] if strange else []
-        steps += [on.install(f"cuda-version={own}", *packages)] if packages else []
-        return problem(
-            "; ".join(f"{major}: {_some(texts)}" for major, texts in sorted(found.items())), " && ".join(steps)
-        )
+    packages = [(major, p.name, f"{p.name} {p.version}") for p in on.packages if (major := _major(p))]
+    wheels = [(major, w.name, f"{w} of pip") for w in on.nvidia_wheels if (major := _major_of_wheel(w))]
+    found: dict[str, list[str]] = defaultdict(list)
+    for major, _, text in (*packages, *wheels):
+        found[major].append(text)
+    if len(found) < 2:
+        return ok(next(iter(found), "none"))
+    own = on.toolkit.version.partition(".")[0] if on.toolkit else max(found, key=lambda major: len(found[major]))
+    strange, others = ([name for major, name, _ in rows if major != own] for rows in (wheels, packages))
+    steps = [on.uninstall(*strange)] if strange else []
+    steps += [on.install(f"cuda-version={own}", *others)] if others else []
+    return problem("; ".join(f"{major}: {_some(texts)}" for major, texts in sorted(found.items())), " && ".join(steps))
 
 
 _BUILT_FOR = re.compile(r"(?:^|_)cuda_?(1\d)\d?(?:_|py|h|$)")
@@ -144,124 +119,91 @@ def _major_of_wheel(wheel: Wheel) -> str:
     return ""
 
 
-class Agreement(EnvironmentCheck):
+@look_at(Examined, "packages agree")
+def _agreement(on: Examined) -> Finding:
     """A package was made for what it asks for; with something else it fails when it is imported, or later."""
-
-    name = "packages agree"
-
-    def see(self, on: Examined) -> Seen:
-        unmet, names = [], set()
-        for package in on.packages:
-            needed = [(spec, True) for spec in package.depends] + [(spec, False) for spec in package.constrains]
-            for spec, is_needed in needed:
-                name = _subject(spec)
-                if name.startswith("__"):
-                    continue
-                other = on.by_name.get(name)
-                if other is None and is_needed and not on.unreadable:
-                    unmet.append(f"{package} needs {spec}, which is not there")
-                elif other is not None and not _holds(spec, other):
-                    unmet.append(f"{package} needs {spec}, and there is {other}")
-                else:
-                    continue
-                names |= {package.name, name}
-        if unmet:
-            return problem("; ".join([*unmet[:_SHOWN], *_more(unmet)]), on.install(*sorted(names)[:12]))
-        return ok(f"what {count(len(on.packages), 'package')} ask for is there")
+    unmet, names = [], set()
+    for package in on.packages:
+        for spec in (*package.depends, *package.constrains):
+            name, is_needed = _subject(spec), spec in package.depends
+            if name.startswith("__"):
+                continue
+            other = on.by_name.get(name)
+            if other is None and is_needed and not on.unreadable:
+                unmet.append(f"{package} needs {spec}, which is not there")
+            elif other is not None and not _holds(spec, other.record):
+                unmet.append(f"{package} needs {spec}, and there is {other}")
+            else:
+                continue
+            names |= {package.name, name}
+    if unmet:
+        more = [f"and {len(unmet) - _SHOWN} more"] if len(unmet) > _SHOWN else []
+        return problem("; ".join([*unmet[:_SHOWN], *more]), on.install(*sorted(names)[:12]))
+    return ok(f"what {count(len(on.packages), 'package')} ask for is there")
 
 
-def _more(texts: Sequence[str]) -> list[str]:
-    return [f"and {len(texts) - _SHOWN} more"] if len(texts) > _SHOWN else []
-
-
-class DriverFits(EnvironmentCheck):
+@look_at(Examined, "driver")
+def _driver_fits(on: Examined) -> Finding:
     """A driver older than packages ask for does not load their code: errors 35 and 222."""
-
-    name = "driver"
-
-    def see(self, on: Examined) -> Seen:
-        driver = on.machine.driver
-        bounds = [
-            (p, s, s in p.depends) for p in on.packages for s in (*p.depends, *p.constrains) if _subject(s) == "__cuda"
-        ]
-        if not driver:
-            wanted = [f"{p.name} {p.version} needs {s}" for p, s, is_needed in bounds if is_needed]
-            if wanted:
-                return missing(
-                    f"{on.machine.words}, and {_some(wanted)}", "ctk doctor; --driver describes another machine"
-                )
-            return ok(on.machine.words)
-        there = PackageRecord("__cuda", driver, BuildString("0"), 0, "noarch")
-        unmet = [f"{p.name} {p.version} needs {s}" for p, s, _ in bounds if not _matches(s, there)]
-        if unmet:
-            return problem(f"it supports CUDA {driver}, and {_some(unmet)}", on.mend())
-        return ok(f"it supports CUDA {driver}")
+    driver = on.machine.driver
+    bounds = [
+        (p, s, s in p.depends) for p in on.packages for s in (*p.depends, *p.constrains) if _subject(s) == "__cuda"
+    ]
+    if not driver:
+        wanted = [f"{p.name} {p.version} needs {s}" for p, s, is_needed in bounds if is_needed]
+        if wanted:
+            return missing(f"{on.machine.words}, and {_some(wanted)}", "ctk doctor; --driver describes another machine")
+        return ok(on.machine.words)
+    there = PackageRecord("__cuda", driver, BuildString("0"), 0, "noarch")
+    unmet = [f"{p.name} {p.version} needs {s}" for p, s, _ in bounds if not _holds(s, there)]
+    if unmet:
+        return problem(f"it supports CUDA {driver}, and {_some(unmet)}", on.mend())
+    return ok(f"it supports CUDA {driver}")
 
 
-def _matches(spec: str, record: PackageRecord) -> bool:
-    try:
-        return MatchSpec(spec).matches(record)
-    except Exception:  # as in `_holds`
-        return True
-
-
-class NativeToolkit(EnvironmentCheck):
+@look_at(Examined, "native toolkit")
+def _native_toolkit(on: Examined) -> Finding:
     """A driver refuses PTX of a toolkit newer than itself (error 222); a native toolkit never is."""
-
-    name = "native toolkit"
-
-    def see(self, on: Examined) -> Seen:
-        toolkit, driver, arch = on.toolkit, on.machine.driver, on.machine.arch
-        if toolkit is None:
-            return ok("no CUDA toolkit in it")
-        text = f"toolkit {toolkit.version}{' ' if on.fit else ''}{on.fit}"
-        if not driver or on.fit == "native":
-            return ok(text)
-        if older(driver, toolkit.version):
-            found = f"{text} is newer than the driver, which supports CUDA {driver}"
-            return problem(found, on.mend()) if on.best else missing(found, on.mend())
-        if on.fit == "compat" and (not arch or arch in on.targets(toolkit.version)):
-            step = on.install(f"cuda-version={toolkit.version}=native_*")
-            return missing(f"{text}, where the driver takes it native: an update may bring a newer one", step)
+    toolkit, driver, arch = on.toolkit, on.machine.driver, on.machine.arch
+    if toolkit is None:
+        return ok("no CUDA toolkit in it")
+    text = f"toolkit {toolkit.version}{' ' if on.fit else ''}{on.fit}"
+    if not driver or on.fit == "native":
         return ok(text)
-
-
-class GpuKnown(EnvironmentCheck):
-    """A client that does not see the GPU picks as if there were none; a toolkit compiles for those that it knows."""
-
-    name = "GPU"
-
-    def see(self, on: Examined) -> Seen:
-        toolkit, arch = on.toolkit, on.machine.arch
-        if not arch:
-            return self._unseen(on)
-        known = on.targets(toolkit.version) if toolkit else ()
-        if toolkit is None or not known or arch in known:
-            return ok(f"compute capability {arch}")
-        found = f"toolkit {toolkit.version} does not know compute capability {arch}; it knows {listing(known)}"
+    if older(driver, toolkit.version):
+        found = f"{text} is newer than the driver, which supports CUDA {driver}"
         return problem(found, on.mend()) if on.best else missing(found, on.mend())
-
-    @staticmethod
-    def _unseen(on: Examined) -> Seen:
-        said = first_line("nvidia-smi", "--query-gpu=name,compute_cap", "--format=csv,noheader") if on.is_here else None
-        if not said:
-            return ok(on.machine.words)
-        hidden = "CUDA_VISIBLE_DEVICES" in os.environ
-        capability = re.search(r"\d+\.\d$", said)
-        return missing(
-            f"nvidia-smi has {said}, and clients see none{': CUDA_VISIBLE_DEVICES hides it' if hidden else ''}",
-            "unset CUDA_VISIBLE_DEVICES"
-            if hidden
-            else f"export CONDA_OVERRIDE_CUDA_ARCH={capability[0] if capability else '9.0'}",
-        )
+    if on.fit == "compat" and (not arch or arch in on.targets(toolkit.version)):
+        step = on.install(f"cuda-version={toolkit.version}=native_*")
+        return missing(f"{text}, where the driver takes it native: an update may bring a newer one", step)
+    return ok(text)
 
 
-ENVIRONMENT_CHECKS: tuple[type[Check], ...] = (
-    Records,
-    Wheels,
-    OneMajor,
-    Agreement,
-    DriverFits,
-    NativeToolkit,
-    GpuKnown,
-)
+@look_at(Examined, "GPU")
+def _gpu_known(on: Examined) -> Finding:
+    """A client that does not see the GPU picks as if there were none; a toolkit compiles for those that it knows."""
+    toolkit, arch = on.toolkit, on.machine.arch
+    if not arch:
+        return _unseen(on)
+    known = on.targets(toolkit.version) if toolkit else ()
+    if toolkit is None or not known or arch in known:
+        return ok(f"compute capability {arch}")
+    found = f"toolkit {toolkit.version} does not know compute capability {arch}; it knows {listing(known)}"
+    return problem(found, on.mend()) if on.best else missing(found, on.mend())
+
+
+def _unseen(on: Examined) -> Finding:
+    said = first_line("nvidia-smi", "--query-gpu=name,compute_cap", "--format=csv,noheader") if on.is_here else None
+    if not said:
+        return ok(on.machine.words)
+    hidden = "CUDA_VISIBLE_DEVICES" in os.environ
+    capability = re.search(r"\d+\.\d$", said)
+    return missing(
+        f"nvidia-smi has {said}, and clients see none{': CUDA_VISIBLE_DEVICES hides it' if hidden else ''}",
+        "unset CUDA_VISIBLE_DEVICES"
+        if hidden
+        else f"export CONDA_OVERRIDE_CUDA_ARCH={capability[0] if capability else '9.0'}",
+    )
+
+
+ENVIRONMENT_CHECKS = checks_of(sys.modules[__name__])

@@ -14,8 +14,8 @@ from typing import Any
 from rattler import PackageRecord
 from rattler.package.build_string import BuildString
 
-from ctk.check.doctor.check import Where
 from ctk.core import notes
+from ctk.core.paths import Workspace
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.lock.lock import ReleaseLock, release_locks
 from ctk.solve.catalogue import older
@@ -66,8 +66,8 @@ class Wheel:
         return f"{self.name} {self.version}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Examined(Where):
+@dataclass(frozen=True)
+class Examined:
     """An environment on a machine.
 
     Attributes:
@@ -133,6 +133,10 @@ class Examined(Where):
         """The command that installs something in it."""
         return f"conda install -p {self.place} {shlex.join(specs)}"
 
+    def uninstall(self, *wheels: str) -> str:
+        """The command that removes wheels from it."""
+        return f"ctk env run {self.place} -- python -m pip uninstall --yes {' '.join(wheels)}"
+
     def mend(self) -> str:
         """What gives the machine and the environment the same toolkit."""
         if self.best:
@@ -142,11 +146,11 @@ class Examined(Where):
         return f"update the driver: this one takes no toolkit{knows}"
 
 
-def examined(where: Where, prefix: Path, driver: str | None = None, arch: str | None = None) -> Examined:
+def examined(workspace: Workspace, prefix: Path, driver: str | None = None, arch: str | None = None) -> Examined:
     """Reads an environment's records. What is no record is kept by its name; none can end the run.
 
     Args:
-        where: The checkout, whose release locks say what toolkits can do.
+        workspace: The checkout, whose release locks say what toolkits can do.
         prefix: The environment.
         driver: The machine's, as `ctk.solve.machine.machine` takes it; this machine's where it is None.
         arch: The same of its GPU.
@@ -165,11 +169,10 @@ def examined(where: Where, prefix: Path, driver: str | None = None, arch: str | 
     on = machine(next((p.subdir for p in found if p.subdir in PLATFORMS), None), driver, arch)
     here = on.subdir == this_platform() and driver is None and arch is None
     return Examined(
-        workspace=where.workspace,
         prefix=prefix,
         packages=tuple(found),
         unreadable=tuple(unreadable),
-        locks=release_locks(where.workspace),
+        locks=release_locks(workspace),
         machine=on,
         is_here=here,
     )

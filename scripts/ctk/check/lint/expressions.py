@@ -1,176 +1,125 @@
-"""Checks of variables and conditions."""
+"""Rules on the variables and conditions of recipes, and the evaluation of conditions without rendering.
+
+Conditions are Jinja expressions; those that recipes use (names, comparisons, `match`) are Python expressions as well,
+so that Python's own parser reads them. What is not (filters, tests with ``is``) is unknown.
+"""
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ctk.check.lint.check import OURS, PUBLISHED, Mending, RecipeCheck, TreeCheck
-from ctk.check.lint.conditions import names_of, platform_names, truth
-from ctk.check.lint.finding import Problem
-from ctk.check.lint.recipe import EXPRESSION, RecipeFile
-from ctk.check.lint.source import SourceFile
+from rattler import Version, VersionSpec
+from rattler.exceptions import InvalidVersionError, InvalidVersionSpecError
+
+from ctk.check.framework import Finding, check
+from ctk.check.lint.tree import EXPRESSION, OURS, PUBLISHED, RecipeFile, Tree, recipe_rule
 from ctk.core.platforms import PLATFORMS
 
-if TYPE_CHECKING:
-    from ctk.check.lint.tree import Tree
-
-# What an expression is made of: text, a name, and what says that a name is none of ours.
+# The parts of an expression: text, a name, and what says that a name is no variable.
 _STRING = re.compile(r"\"[^\"]*\"|'[^']*'")
 _NAME = re.compile(r"(?<![\w.])([a-zA-Z_]\w*)(\s*[(=](?!=))?")
 _FILTER = re.compile(r"\|\s*[a-z_]\w*|\bis\s+(not\s+)?[a-z_]\w*")
 _COMPILER = re.compile(r"\b(compiler|stdlib)\(\s*[\"'](\w+)")
 _ASKED = re.compile(r"\b([a-z_]\w*)\s+is\s+defined")
-_WORDS = frozenset(
-    [
-        "and",
-        "or",
-        "not",
-        "in",
-        "is",
-        "if",
-        "else",
-        "true",
-        "false",
-        "none",
-        "True",
-        "False",
-        "None",
-        "defined",
-        "undefined",
-        "for",
-    ]
-)
-_GIVEN = frozenset(
-    [
-        "build_platform",
-        "target_platform",
-        "host_platform",
-        "hash",
-        "build_number",
-        "linux",
-        "win",
-        "osx",
-        "unix",
-        "x86_64",
-        "x86",
-        "aarch64",
-        "arm64",
-        "ppc64le",
-        "s390x",
-        "riscv64",
-        "wasm",
-        "emscripten",
-        "env",
-        "git",
-        "cdt",
-        "PYTHON",
-        "PREFIX",
-        "SRC_DIR",
-        "RECIPE_DIR",
-    ]
+_WORD = re.compile(r"and|or|not|in|is|if|else|for|true|false|none|True|False|None|defined|undefined")
+# The variables of rattler-build.
+_GIVEN = re.compile(
+    r"(build|target|host)_platform|hash|build_number|linux|win|osx|unix|x86(_64)?|aarch64|arm64|ppc64le|s390x|riscv64"
+    r"|wasm|emscripten|env|git|cdt|PYTHON|PREFIX|SRC_DIR|RECIPE_DIR"
 )
 
 
-class NamesAreDefined(RecipeCheck):
+@recipe_rule("define it in context, or add it to conda_build_config.yaml", PUBLISHED)
+def NamesAreDefined(recipe: RecipeFile) -> Iterator[Finding]:
     """Every variable of an expression is one of the context, a key of some variant file, or given by rattler-build.
     A key that no variant file has is a slip, or a recipe that is never built.
     """
-
-    fix = "define it in context, or add it to conda_build_config.yaml"
-    homes = PUBLISHED  # the base channel has keys that are measured when it is made
-
-    def check(self, recipe: RecipeFile, tree: Tree) -> Iterator[Problem]:
-        keys = tree.variant_keys(recipe.home)
-        optional = set(_ASKED.findall(recipe.text))
-        seen: set[str] = set()
-        for line, name in _names(recipe):
-            known = name in recipe.context or name in keys or name in _GIVEN or name in optional
-            if not known and name not in seen:
-                seen.add(name)
-                yield recipe.line_problem(line, f"{name} is neither in context nor a variant key")
+    # Not in the base channel, which has keys that are measured when it is made.
+    keys = {key for file in (*recipe.tree.variants_of("recipes"), *recipe.tree.config) for key in file.top}
+    known = {*recipe.context, *keys, *_ASKED.findall(recipe.text)}
+    first = {name: line for line, name in reversed(list(_names(recipe)))}
+    for name in first.keys() - known:
+        if not _GIVEN.fullmatch(name):
+            yield recipe.at_line(first[name], f"{name} is neither in context nor a variant key")
 
 
-class ContextIsUsed(RecipeCheck):
+@recipe_rule("take it out of context")
+def ContextIsUsed(recipe: RecipeFile) -> Iterator[Finding]:
     """Every variable of the context is used."""
-
-    fix = "take it out of context"
-
-    def check(self, recipe: RecipeFile, tree: Tree) -> Iterator[Problem]:
-        for key in recipe.context:
-            own = recipe.line(("context", key))
-            used = any(name == key and line != own for line, name in _names(recipe))
-            if not used:
-                yield recipe.problem(("context", key), f"{key} is used nowhere")
+    for key in recipe.context:
+        own = recipe.line(("context", key))
+        if not any(name == key and line != own for line, name in _names(recipe)):
+            yield recipe.at(("context", key), f"{key} is used nowhere")
 
 
-class ExpressionsAreSpaced(RecipeCheck, Mending):
+def _spaced(recipe: RecipeFile) -> str:
+    return re.sub(r"\$\{\{[ \t]*(\S(?:[^\n]*?\S)?)[ \t]*\}\}", r"${{ \1 }}", recipe.text)
+
+
+@recipe_rule("ctk lint --fix --write", autofix=_spaced)
+def ExpressionsAreSpaced(recipe: RecipeFile) -> Iterator[Finding]:
     """An expression has a space inside of each brace: ${{ version }}, as conda-smithy hints."""
-
-    fix = "ctk lint --fix --write"
-
-    def check(self, recipe: RecipeFile, tree: Tree) -> Iterator[Problem]:
-        for number, line in recipe.code():
-            for match in re.finditer(r"\$\{\{.*?\}\}", line):
-                if not re.fullmatch(r"\$\{\{\s.*\s\}\}", match[0]):
-                    yield recipe.line_problem(number, f"{match[0]} lacks a space", match.start() + 1)
-
-    def mend(self, file: SourceFile) -> str:
-        if not isinstance(file, RecipeFile):
-            return file.text
-        return re.sub(r"\$\{\{[ \t]*(\S(?:[^\n]*?\S)?)[ \t]*\}\}", r"${{ \1 }}", file.text)
+    for number, line in recipe.code():
+        for match in re.finditer(r"\$\{\{.*?\}\}", line):
+            if not re.fullmatch(r"\$\{\{\s.*\s\}\}", match[0]):
+                yield recipe.at_line(number, f"{match[0]} lacks a space", match.start() + 1)
 
 
-class ConditionsCanHold(RecipeCheck):
+@recipe_rule("mend the condition, or take what depends on it out", OURS)
+def ConditionsCanHold(recipe: RecipeFile) -> Iterator[Finding]:
     """Every condition holds for some platform and release that the recipe is built for, together with the conditions
     and the `skip` around it. What can never be true is a slip in a name, or for a release that is gone.
     """
-
-    fix = "mend the condition, or take what depends on it out"
-    homes = OURS
-
-    def check(self, recipe: RecipeFile, tree: Tree) -> Iterator[Problem]:
-        worlds = _worlds(recipe, tree)
-        for condition, place, around in recipe.conditions:
-            if worlds and not any(_holds((condition, *around), world) for world in worlds):
-                where = " where it stands" if around else ""
-                yield recipe.problem(place, f"{condition!r} is never true{where}")
+    worlds = _worlds(recipe)
+    for condition, place, around in recipe.conditions:
+        if worlds and not any(_may_hold((condition, *around), world) for world in worlds):
+            where = " where it stands" if around else ""
+            yield recipe.at(place, f"{condition!r} is never true{where}")
 
 
-class ConditionsSaySomething(RecipeCheck):
+@recipe_rule("take the condition out, and keep what depends on it", OURS)
+def ConditionsSaySomething(recipe: RecipeFile) -> Iterator[Finding]:
     """No condition always holds where it stands, with the conditions and the `skip` around it."""
-
-    fix = "take the condition out, and keep what depends on it"
-    homes = OURS
-
-    def check(self, recipe: RecipeFile, tree: Tree) -> Iterator[Problem]:
-        worlds = _worlds(recipe, tree)
-        for condition, place, around in recipe.conditions:
-            here = [world for world in worlds if _holds(around, world)]
-            if here and all(truth(condition, world) is True for world in here):
-                yield recipe.problem(place, f"{condition!r} always holds where it stands")
+    worlds = _worlds(recipe)
+    for condition, place, around in recipe.conditions:
+        here = [world for world in worlds if _may_hold(around, world)]
+        if here and all(truth(condition, world) for world in here):
+            yield recipe.at(place, f"{condition!r} always holds where it stands")
 
 
-class VariantKeysAreUsed(TreeCheck):
+@check(Tree, fix="mend what rattler-build names")
+def RecipesRender(tree: Tree) -> Iterator[Finding]:
+    """Every recipe renders for every release and platform that it is for, and reads artefacts that a lock has."""
+    _ = tree.builds
+    for name, cause in tree.unplanned.items():
+        if recipe := tree.recipe(name):
+            yield recipe.at((), " ".join(cause.split())[:300])
+
+
+@check(Tree, fix="use it in a recipe, write the component into variants/exclusions.yaml, or take the key out")
+def VariantKeysAreUsed(tree: Tree) -> Iterator[Finding]:
     """Every key of a variant file is used by a recipe: a version that nobody reads is a component that nobody packages,
     and a key of the matrix that nobody reads makes builds that do not differ.
     """
-
-    fix = "use it in a recipe, write the component into variants/exclusions.yaml, or take the key out"
-
-    def check(self, tree: Tree) -> Iterator[Problem]:
-        for recipes, files in (
-            (tree.recipes, (*tree.published_variants, *tree.config)),
-            (tree.base, tree.base_variants),
-        ):
-            used = {name for recipe in recipes for name in _used(recipe)}
-            for file in files if recipes else ():
-                excluded = tree.excluded(file.release) if file.release else frozenset()
-                for key in file.top:
-                    if key not in used and key != "zip_keys" and key not in excluded:
-                        yield file.problem((key,), f"no recipe uses the key {key}")
+    excluded = tree.excluded.excluded if tree.excluded else ()
+    for recipes, files in (
+        (tree.recipes, (*tree.variants_of("recipes"), *tree.config)),
+        (tree.base, tree.variants_of("base")),
+    ):
+        used = {"zip_keys"} | {name for recipe in recipes for name in _used(recipe)}
+        for file in files if recipes else ():
+            lock = file.release if file.release and file.release.is_ctk else None
+            left_out = (
+                {lock.components[e.component].variant_key for e in excluded if e.applies_to(lock)} if lock else ()
+            )
+            for key in file.top:
+                if key not in used and key not in left_out:
+                    yield file.at((key,), f"no recipe uses the key {key}")
 
 
 def _used(recipe: RecipeFile) -> Iterator[str]:
@@ -199,35 +148,98 @@ def _names_in(code: str) -> Iterator[tuple[int, str]]:
     blank = _STRING.sub(lambda m: " " * len(m[0]), code)
     blank = _FILTER.sub(lambda m: "|" * len(m[0]), blank)
     for name in _NAME.finditer(blank):
-        if name[1] not in _WORDS and not name[2]:
+        if not name[2] and not _WORD.fullmatch(name[1]):
             yield name.start(), name[1]
 
 
-def _worlds(recipe: RecipeFile, tree: Tree) -> list[dict[str, Any]]:
+def _worlds(recipe: RecipeFile) -> list[dict[str, Any]]:
     """The values that conditions can see, one for each platform, release and row of the matrix that they tell apart."""
     used = frozenset(name for condition, _, _ in recipe.conditions for name in names_of(condition))
-    releases = tree.variants_for(recipe)
-    found: list[dict[str, Any]] = []
-    for values in releases:
+    worlds: list[dict[str, Any]] = []
+    for values in recipe.tree.variants_for(recipe):
         keys = sorted(key for key in used if key in values)
         for row in product(*(values[key] for key in keys)):
-            found += [{**platform_names(subdir), **dict(zip(keys, row, strict=True))} for subdir in PLATFORMS]
-    return found
+            worlds += [platform_names(subdir) | dict(zip(keys, row, strict=True)) for subdir in PLATFORMS]
+    return worlds
 
 
-def _holds(conditions: tuple[str, ...], world: dict[str, Any]) -> bool:
-    """Whether they may all hold; what is not known may."""
+def _may_hold(conditions: tuple[str, ...], world: Mapping[str, Any]) -> bool:
     return all(truth(condition, world) is not False for condition in conditions)
 
 
-class RecipesRender(TreeCheck):
-    """Every recipe renders for every release and platform that it is for, and reads artefacts that a lock has."""
+def platform_names(subdir: str) -> dict[str, Any]:
+    """What a condition can say of the platform that a package is for, such as ``win-arm64``."""
+    system, _, machine = subdir.partition("-")
+    machine = "x86_64" if machine == "64" else machine
+    systems = {name: name == system for name in ("linux", "win", "osx")}
+    machines = {name: name == machine for name in ("x86_64", "aarch64", "arm64", "ppc64le")}
+    return {"target_platform": subdir, "unix": system != "win", **systems, **machines}
 
-    fix = "mend what rattler-build names"
 
-    def check(self, tree: Tree) -> Iterator[Problem]:
-        _ = tree.builds
-        for name, cause in tree.unplanned.items():
-            recipe = tree.recipe(name)
-            if recipe is not None:
-                yield recipe.problem((), " ".join(cause.split())[:300])
+def truth(condition: str, names: Mapping[str, Any]) -> bool | None:
+    """Whether a condition holds, given the values of names that are known; None where that is unknown."""
+    tree = _parsed(condition)
+    value = None if tree is None else _value(tree, names)
+    return None if value is None else bool(value)
+
+
+def names_of(condition: str) -> frozenset[str]:
+    """The names that a condition asks for; nothing where Python does not read it."""
+    tree = _parsed(condition)
+    return frozenset(n.id for n in ast.walk(tree) if isinstance(n, ast.Name)) if tree is not None else frozenset()
+
+
+@lru_cache(maxsize=4096)
+def _parsed(condition: str) -> ast.expr | None:
+    try:
+        return ast.parse(condition.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
+    """The value of an expression, None for unknown."""
+    match node:
+        case ast.Constant(value=value):
+            return value
+        case ast.Name(id=name):
+            return names.get(name)
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            value = _value(operand, names)
+            return None if value is None else not value
+        case ast.BoolOp(op=op, values=operands):
+            values = [_value(operand, names) for operand in operands]
+            decides = isinstance(op, ast.Or)
+            if any(value is not None and bool(value) is decides for value in values):
+                return decides
+            return None if None in values else not decides
+        case ast.List(elts=elements) | ast.Tuple(elts=elements):
+            values = [_value(element, names) for element in elements]
+            return None if None in values else values
+        case ast.Compare(left=left, ops=[op], comparators=[right]):
+            return _compared(_value(left, names), op, _value(right, names))
+        case ast.Call(func=ast.Name(id="match"), args=[version, spec], keywords=[]):
+            return _matched(_value(version, names), _value(spec, names))
+    return None
+
+
+def _compared(left: Any, op: ast.cmpop, right: Any) -> bool | None:
+    if left is None or right is None:
+        return None
+    if isinstance(op, (ast.Eq, ast.NotEq)):
+        return bool(left == right) is isinstance(op, ast.Eq)
+    if isinstance(op, (ast.In, ast.NotIn)) and (
+        isinstance(right, list) or (isinstance(left, str) and isinstance(right, str))
+    ):
+        return (left in right) is isinstance(op, ast.In)
+    return None
+
+
+@lru_cache(maxsize=4096)
+def _matched(version: Any, spec: Any) -> bool | None:
+    if not isinstance(version, str) or not isinstance(spec, str):
+        return None
+    try:
+        return VersionSpec(spec).matches(Version(version))
+    except (InvalidVersionError, InvalidVersionSpecError):
+        return None

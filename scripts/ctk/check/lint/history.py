@@ -1,83 +1,246 @@
-"""The packages of a checkout beside those that an earlier revision planned, as far as they can differ."""
+"""Rules on build numbers: the packages of a checkout compared with those that an earlier revision planned, by git."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cached_property
+import io
+import subprocess
+import tarfile
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from ctk.check.lint.published import Made, Revision, changes, checkout, packages, revision
+from ctk.build.sbom import recipe_digest
+from ctk.check.framework import Finding, check
+from ctk.check.lint.tree import Tree
+from ctk.core.errors import BadValue, CtkError
 from ctk.core.paths import Workspace
-from ctk.plan.recipes import Recipe
+from ctk.core.platforms import PLATFORMS
+from ctk.core.report import count
+from ctk.plan.plan import Build, Request, plan
+from ctk.plan.project import published_set, python_tags
+from ctk.plan.recipes import Recipe, variant_values
+
+TAG = "published/*"
+"""The tags of what was published."""
+_PARTS = ("recipes", "variants", "conda_build_config.yaml")
+_MAIN = ("origin/HEAD", "origin/main", "main")
 
 
-class History:
-    """What is planned now and what was planned then.
+@dataclass(frozen=True)
+class Revision:
+    """The revision to compare with.
 
-    Args:
-        workspace: The checkout.
-        asked: The git revision that was published, where the user names it.
-        recipes: The folders of the recipes that can be read.
+    Attributes:
+        commit: Its hash.
+        name: How it is named to a person.
+        certain: Whether it is known to be published; else it is what the main branch has, which may be.
     """
 
-    def __init__(self, workspace: Workspace, asked: str | None, recipes: Sequence[Path]) -> None:
-        self._workspace, self._asked, self._recipes = workspace, asked, recipes
+    commit: str
+    name: str
+    certain: bool
 
-    @cached_property
-    def _revision(self) -> Revision | None:
-        return revision(self._workspace.root, self._asked)
 
-    @property
-    def compared(self) -> str:
-        """The revision that is compared with, for a person."""
-        return self._revision.said if self._revision else ""
+@dataclass(frozen=True)
+class PlannedPackage:
+    """A package, and what decides its bytes.
 
-    @property
-    def certain(self) -> bool:
-        """Whether that revision is known to be published."""
-        return self._revision is not None and self._revision.certain
+    Attributes:
+        recipe: Name of its feedstock.
+        key: What it has in common with builds that replace it: subdir, name, version, variant.
+        number: The build number.
+        inputs: What decides its bytes, by how it is called.
+    """
 
-    @cached_property
-    def _changed(self) -> frozenset[str]:
-        """The recipes whose packages can differ from those of that revision."""
-        if self._revision is None:
-            return frozenset()
-        root = self._workspace.root
-        files = changes(root, self._revision.commit)
-        if any(not file.startswith("recipes/") for file in files):
-            return frozenset(folder.name for folder in self._recipes)
+    recipe: str
+    key: tuple[str, str, str, frozenset[tuple[str, str]]]
+    number: int
+    inputs: Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class History:
+    """The packages that can differ from those of an earlier revision; nothing where there is no such revision.
+
+    Attributes:
+        revision: The one that is compared with.
+        now: ``subdir/file`` -> the package as it is planned in this checkout.
+        before: The same of that revision.
+        unplanned: Recipe -> why this tool cannot plan what that revision has of it; "" for all recipes.
+    """
+
+    revision: Revision | None
+    now: Mapping[str, PlannedPackage] = field(default_factory=dict)
+    before: Mapping[str, PlannedPackage] = field(default_factory=dict)
+    unplanned: Mapping[str, str] = field(default_factory=dict)
+
+
+@check(Tree, fix="raise the first term of build: number by one")
+def BuildNumberIsRaised(tree: Tree) -> Iterator[Finding]:
+    """A package that changes gets another file name. What decides its bytes (the recipe and its scripts down to a
+    comment, the artefacts, the variant keys that it reads) is compared with what was published: the revision of --base,
+    else the newest tag published/*. Without both it is compared with the main branch, and only a hint, since what is
+    there need not be published. `ctk publish` would refuse such a package.
+    """
+    history = _history(tree)
+    if (then := history.revision) is None:
+        return
+    for recipe, cause in history.unplanned.items():
+        said = f"{then.name} cannot be compared with: {' '.join(cause.split())[:300]}"
+        yield _at_number(tree, recipe, then, said)
+    changed: dict[str, dict[str, list[str]]] = defaultdict(dict)
+    for file in sorted(history.before.keys() & history.now.keys()):
+        old, new = history.before[file].inputs, history.now[file].inputs
+        if words := [word for word in new if new[word] != old[word]]:
+            changed[history.now[file].recipe][file] = words
+    for recipe, files in sorted(changed.items()):
+        what = " and ".join(dict.fromkeys(word for words in files.values() for word in words))
+        said = f"since {then.name} {what} changed, and {count(len(files), 'package')} would keep the file name"
+        yield _at_number(tree, recipe, then, f"{said}, such as {next(iter(files))}")
+
+
+@check(Tree, fix="give it the number that it had, and one more where the package changes")
+def BuildNumberNeverFalls(tree: Tree) -> Iterator[Finding]:
+    """The build number of a version never falls: a solver takes the highest, which would be the older package."""
+    history = _history(tree)
+    if (then := history.revision) is None:
+        return
+    highest: dict[object, int] = {}
+    for package in history.before.values():
+        highest[package.key] = max(package.number, highest.get(package.key, 0))
+    fallen: dict[str, PlannedPackage] = {}
+    for package in history.now.values():
+        if package.number < highest.get(package.key, 0):
+            fallen.setdefault(package.recipe, package)
+    for recipe, package in sorted(fallen.items()):
+        numbers = f"from build number {highest[package.key]} to {package.number}"
+        said = f"since {then.name} {' '.join(package.key[1:3])} fell {numbers}"
+        yield _at_number(tree, recipe, then, said)
+
+
+def _at_number(tree: Tree, recipe: str, then: Revision, message: str) -> Finding:
+    file = tree.recipe(recipe)
+    if file is None:
+        where = f"recipes/{recipe}/recipe.yaml" if recipe else "recipes"
+        finding = Finding(where, message, line=1, column=1)
+    else:
+        block = next((b for b in file.blocks if "number" in b.section("build")), file.shared)
+        finding = file.at((*block.place, "build", "number"), message)
+    return finding if then.certain else replace(finding, severity="hint")
+
+
+@lru_cache(maxsize=1)
+def _history(tree: Tree) -> History:
+    """The packages of the recipes that changed since the revision to compare with."""
+    root = tree.workspace.root
+    then = revision(root, tree.revision)
+    if then is None:
+        return History(None)
+    files = changes(root, then.commit)
+    folders = {recipe.folder.resolve() for recipe in tree.recipes if not recipe.unreadable}
+    if all(file.startswith("recipes/") for file in files):
         # By folder: a file that was removed is in no list of a recipe's files any more.
         touched = {root.resolve() / "recipes" / Path(file).parts[1] for file in files}
-        found = (folder.resolve() for folder in self._recipes)
-        return frozenset(f.name for f in found if touched & {f, *Recipe(f.name, f).shared_folders()})
+        folders = {f for f in folders if touched & {f, *Recipe(f.name, f).shared_folders()}}
+    changed = frozenset(folder.name for folder in folders)
+    if not changed:
+        return History(then)
+    # Folders that are no recipe any more: another one may make their packages now.
+    names = {Path(file).parts[1] for file in files if file.startswith("recipes/")}
+    gone = {name for name in names if not (tree.workspace.recipes / name / "recipe.yaml").exists()}
+    with _checkout(root, then.commit) as there:
+        return History(then, _packages(tree.workspace, changed)[0], *_packages(there, changed | gone))
 
-    @cached_property
-    def _gone(self) -> frozenset[str]:
-        """The folders of that revision that are no recipe here: another one may make their packages now."""
-        if self._revision is None:
-            return frozenset()
-        files = changes(self._workspace.root, self._revision.commit)
-        names = {Path(file).parts[1] for file in files if file.startswith("recipes/")}
-        return frozenset(name for name in names if not (self._workspace.recipes / name / "recipe.yaml").exists())
 
-    @cached_property
-    def planned(self) -> dict[str, Made]:
-        """The packages of the recipes that changed since that revision, as they would be made now."""
-        return packages(self._workspace, self._changed)[0] if self._changed else {}
+def revision(root: Path, asked: str | None) -> Revision | None:
+    """The revision to compare with; None where there is none, as outside of git.
 
-    @property
-    def published(self) -> dict[str, Made]:
-        """The same as they were planned there, with those of folders that have another name now."""
-        return self._then[0]
+    That which was asked for; else the newest tag `TAG` behind this commit; else where this branch left the main one. On
+    the main branch itself that is this commit when files are changed, and the one before when none is.
 
-    @property
-    def unplanned(self) -> dict[str, str]:
-        """Recipe -> why this revision of the tools cannot plan what that revision has of it; "" for all of them."""
-        return self._then[1]
+    Raises:
+        BadValue: The one that was asked for does not exist.
+    """
+    if asked is not None:
+        commit = _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{asked}^{{commit}}")
+        if not commit:
+            raise BadValue(f"git knows no revision {asked!r} here", "name a commit, a branch or a tag with --base")
+        return Revision(commit, asked, True)
+    if tags := _git(root, "tag", "--merged", "HEAD", "--list", TAG, "--sort=-creatordate").splitlines():
+        return Revision(_git(root, "rev-parse", f"{tags[0]}^{{commit}}"), tags[0], True)
+    head = _git(root, "rev-parse", "--verify", "--quiet", "HEAD")
+    main = next((c for name in _MAIN if (c := _git(root, "merge-base", "HEAD", name))), head)
+    if main == head and not changes(root, head):
+        main = _git(root, "rev-parse", "--verify", "--quiet", "HEAD~1")
+    return Revision(main, main[:9], False) if main else None
 
-    @cached_property
-    def _then(self) -> tuple[dict[str, Made], dict[str, str]]:
-        if self._revision is None or not self._changed:
-            return {}, {}
-        with checkout(self._workspace.root, self._revision.commit) as there:
-            return packages(there, self._changed | self._gone)
+
+def changes(root: Path, commit: str) -> frozenset[str]:
+    """The files that differ from a commit, committed or not, of those that can change a package."""
+    if not commit:
+        return frozenset()
+    names = _git(root, "diff", "--name-only", "--no-renames", "--relative", commit, "--", *_PARTS)
+    new = _git(root, "ls-files", "--others", "--exclude-standard", "--", *_PARTS)
+    return frozenset([*names.splitlines(), *new.splitlines()])
+
+
+@contextmanager
+def _checkout(root: Path, commit: str) -> Iterator[Workspace]:
+    """The files of a commit that decide what is planned, in a folder of their own."""
+    there = _git(root, "ls-tree", "--name-only", commit).splitlines()
+    parts = [part for part in _PARTS if part in there]
+    with TemporaryDirectory(prefix="ctk-lint-") as folder:
+        if parts:
+            command = ["git", "-C", str(root), "archive", "--format=tar", commit, "--", *parts]
+            packed = subprocess.run(command, capture_output=True, check=True).stdout
+            with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+                archive.extractall(folder, filter="data")
+        yield Workspace(Path(folder))
+
+
+def _packages(workspace: Workspace, recipes: frozenset[str]) -> tuple[dict[str, PlannedPackage], dict[str, str]]:
+    """The planned packages of recipes, for every release and platform; and of each that cannot be planned, why.
+
+    What is wrong with all of them, such as a lock, is said of "".
+    """
+    try:
+        everything, tags = published_set(workspace), python_tags(workspace.build_config)
+    except CtkError as error:
+        return {}, {"": error.cause}
+    found: dict[str, PlannedPackage] = {}
+    unplanned = {}
+    for name in sorted(recipes & everything.recipes.keys()):
+        try:
+            for build in plan(everything, Request(recipes=(name,), platforms=tuple(PLATFORMS)), tags).builds:
+                found |= _planned(build)
+        except CtkError as error:
+            unplanned[name] = error.cause
+    return found, unplanned
+
+
+def _planned(build: Build) -> dict[str, PlannedPackage]:
+    artefacts = sorted(((a, build.licenses[a.component]) for a in build.artefacts), key=lambda pair: pair[0].file)
+    inputs = {
+        "its recipe or script": recipe_digest(build.recipe),
+        "an artefact": artefacts,
+        "a variant key": variant_values(build.recipe, build.variant_files, build.subdir, build.outputs),
+        "its time": build.timestamp,
+    }
+    keys = [(o.subdir, o.name, o.version, frozenset(o.variant.items())) for o in build.outputs]
+    return {
+        f"{o.subdir}/{o.file_name}": PlannedPackage(build.recipe.name, key, o.build_number, inputs)
+        for o, key in zip(build.outputs, keys, strict=True)
+    }
+
+
+def _git(root: Path, *arguments: str) -> str:
+    """What git prints, or "" where it cannot answer."""
+    try:
+        done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return done.stdout.strip()

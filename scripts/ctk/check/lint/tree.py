@@ -1,29 +1,359 @@
-"""The files of a checkout as a lint sees them, each read once, and what can be planned of them."""
+"""The files of a checkout as rules see them: each read once, with the line and column of every entry."""
 
 from __future__ import annotations
 
+import copy
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Self
 
-from ctk.check.lint.history import History
-from ctk.check.lint.locks import LockFile
-from ctk.check.lint.recipe import Home, RecipeFile
-from ctk.check.lint.scripts import ScriptFile
-from ctk.check.lint.source import SourceFile, YamlFile, listed, mapping, text_of
-from ctk.check.lint.variants import VariantFile
+import rattler_build
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
+
+from ctk.check.framework import Check, Finding, Severity
+from ctk.core.document import LARGEST, Document, PlainComposer
 from ctk.core.errors import CtkError
 from ctk.core.paths import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.lock import exclusions
-from ctk.lock.exclusions import Classes
-from ctk.lock.lock import ReleaseLock, in_order, variant_keys
-from ctk.plan.dag import Build
-from ctk.plan.plan import Request, Set, plan
+from ctk.lock.exclusions import Classes, Exclusions
+from ctk.lock.lock import ReleaseLock, in_order, parse_lock, variant_keys
+from ctk.lock.text import dump, variant_config
+from ctk.plan.plan import Build, Request, Set, plan
 from ctk.plan.project import classified, python_tags
 from ctk.plan.recipes import Recipe, find_recipes
+
+Place = tuple[str | int, ...]
+"""The keys and indices that lead to an entry of a YAML file."""
+Home = Literal["recipes", "base", "feedstock"]
+"""Whose recipe it is: of the published set, of the base channel, or of a feedstock that stands alone."""
+
+EXPRESSION = re.compile(r"\$\{\{.*?\}\}", re.DOTALL)
+REQUIREMENTS = ("build", "host", "run", "run_constraints", "run_exports")
+_LINE = re.compile(r"line (\d+): (.*)", re.DOTALL)
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """The value, or nothing where a file has something else than a mapping there."""
+    return value if isinstance(value, dict) else {}
+
+
+def listed(value: Any) -> list[Any]:
+    """A list as it is, nothing as an empty one, and anything else as a list of it."""
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def text_of(value: Any) -> str:
+    """The value, or "" where a file has something else than text there."""
+    return value if isinstance(value, str) else ""
+
+
+class SourceFile:
+    """A text file. One that cannot be read is empty, and `unreadable` says why."""
+
+    def __init__(self, tree: Tree, path: Path) -> None:
+        self.tree, self.path, self.name = tree, path, tree.shown(path)
+        self.unreadable = text = ""
+        try:
+            with path.open(encoding="utf-8", newline="") as file:
+                text = file.read(LARGEST + 1)
+        except UnicodeDecodeError:
+            self.unreadable = "it is not UTF-8 text"
+        except OSError as error:
+            self.unreadable = f"it cannot be read: {error.strerror}"
+        if len(text) > LARGEST:  # a part of it would be written back as the whole
+            self.unreadable = f"it has more than {LARGEST} characters"
+        self.parse("" if self.unreadable else text)
+
+    def parse(self, text: str) -> None:
+        self.text = text
+
+    def with_text(self, text: str) -> Self:
+        """The file as it would be with another text."""
+        new = copy.copy(self)
+        for name in [name for name in vars(new) if isinstance(getattr(type(new), name, None), cached_property)]:
+            delattr(new, name)
+        new.parse(text)
+        return new
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """Without their ends; the line of a finding is the index here plus one."""
+        return self.text.split("\n")
+
+    def code(self) -> Iterator[tuple[int, str]]:
+        """The lines, numbered from 1, without those that are comments."""
+        yield from ((n, line) for n, line in enumerate(self.lines, 1) if not line.lstrip().startswith("#"))
+
+    def at_line(self, line: int, message: str, column: int = 1, fix: str = "") -> Finding:
+        return Finding(self.name, message, line=line, column=column, fix=fix)
+
+    def at_lines(self, problems: Sequence[str]) -> Iterator[Finding]:
+        """Findings that a parser wrote as ``line 3: message``."""
+        for problem in problems:
+            match = _LINE.fullmatch(problem)
+            yield self.at_line(int(match[1]) if match else 1, match[2] if match else problem)
+
+    def first_difference(self, wanted: str) -> Iterator[Finding]:
+        """The first line at which the text is not the wanted one, if there is one."""
+        if self.text == wanted:
+            return
+        lines = wanted.split("\n")
+        for number, line in enumerate(self.lines, 1):
+            expected = repr(_cut(lines[number - 1])) if number <= len(lines) else "nothing here"
+            if number > len(lines) or line != lines[number - 1]:
+                yield self.at_line(number, f"the tool writes {expected}, not {_cut(line)!r}")
+                return
+        yield self.at_line(len(self.lines), "lines are missing at the end")
+
+
+def _cut(text: str) -> str:
+    text = text.strip()
+    return text if len(text) <= 60 else f"{text[:60]}..."
+
+
+class _Composer(PlainComposer):
+    deepest = 30  # a recipe has 14
+
+
+class _MarkedDocument(Document):
+    """A document that keeps where each entry begins, and how each scalar is written."""
+
+    composer = _Composer
+
+    def __init__(self, text: str) -> None:
+        self.columns: dict[Place, int] = {}
+        self.scalars: dict[Place, ScalarNode] = {}
+        super().__init__(text)
+
+    def _plain(self, node: Node, place: Place) -> Any:
+        self.columns.setdefault(place, node.start_mark.column + 1)
+        if isinstance(node, ScalarNode):
+            self.scalars[place] = node
+        if isinstance(node, MappingNode):
+            keys = [key for key, _ in node.value if isinstance(key, ScalarNode)]
+            self.columns.update({(*place, key.value): key.start_mark.column + 1 for key in keys})
+        return super()._plain(node, place)
+
+
+class YamlFile(SourceFile):
+    """A YAML file. Its data is None when the text is not YAML; `broken` says where, each as ``line 3: message``."""
+
+    def parse(self, text: str) -> None:
+        super().parse(text)
+        self.document = _MarkedDocument(text)
+        self.broken, self.data = self.document.problems, self.document.data
+        self.top = mapping(self.data)
+        self.scalars = self.document.scalars
+
+    def line(self, place: Place) -> int:
+        """The line of an entry, or of the nearest one around it that is there."""
+        return self.document.line(place)
+
+    def at(self, place: Place, message: str) -> Finding:
+        """A finding at an entry, or at the nearest one around it that is there."""
+        while place and place not in self.document.columns:
+            place = place[:-1]
+        return self.at_line(self.line(place), message, self.document.columns.get(place, 1))
+
+    def commented(self, place: Place) -> bool:
+        """Whether a comment says something of an entry: on its line, or in the lines right above it."""
+        while True:
+            line = self.line(place) - 1
+            if " #" in self.lines[line] or (line > 0 and self.lines[line - 1].lstrip().startswith("#")):
+                return True
+            # What depends on a condition is explained above the condition.
+            if not any(part in ("then", "else") for part in place[-2:]):
+                return False
+            place = place[:-1]
+
+    def quoted(self, places: Sequence[Place]) -> str:
+        """The text with these scalars in quotes."""
+        lines = list(self.lines)
+        # From the end, so that the columns of what comes before stay right.
+        for node in reversed([self.scalars[place] for place in places]):
+            row, start, end = node.start_mark.line, node.start_mark.column, node.end_mark.column
+            lines[row] = f'{lines[row][:start]}"{node.value}"{lines[row][end:]}'
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One value of a list, where it is, and the conditions that it depends on, the inner ones last."""
+
+    value: Any
+    place: Place
+    conditions: tuple[str, ...] = ()
+
+
+def entries(values: Any, place: Place, conditions: tuple[str, ...] = ()) -> Iterator[Entry]:
+    """Every value of a list, those of both branches of a condition too."""
+    pairs = [((*place, i), v) for i, v in enumerate(values)] if isinstance(values, list) else [(place, values)]
+    for where, value in pairs:
+        if isinstance(value, dict) and "if" in value:
+            for branch, condition in _branches(value):
+                if branch in value:
+                    yield from entries(value[branch], (*where, branch), (*conditions, condition))
+        elif value is not None:
+            yield Entry(value, where, conditions)
+
+
+def _branches(value: Mapping[str, Any]) -> tuple[tuple[str, str], tuple[str, str]]:
+    """The branches of a condition, each with what holds in it."""
+    return ("then", str(value["if"])), ("else", f"not ({value['if']})")
+
+
+@dataclass(frozen=True)
+class Block:
+    """An output of a recipe, or the recipe itself: the only output, or what all outputs share."""
+
+    data: Mapping[str, Any]
+    place: Place
+
+    def section(self, name: str) -> Mapping[str, Any]:
+        return mapping(self.data.get(name))
+
+    @property
+    def name(self) -> str:
+        """The name of its package, unrendered; "" for a block that makes none."""
+        return text_of(self.section("package").get("name"))
+
+    @property
+    def sources(self) -> list[Entry]:
+        return [e for e in entries(self.data.get("source"), (*self.place, "source")) if isinstance(e.value, dict)]
+
+    @property
+    def script(self) -> tuple[Any, str]:
+        """The build script as it is written, and the file that it names; "" for none."""
+        script = self.section("build").get("script")
+        return script, text_of(mapping(script).get("file"))
+
+    def requirements(self, *sections: str) -> Iterator[Entry]:
+        """The requirements of these sections, all of them for none; run exports of every kind are ``run_exports``."""
+        for section in sections or REQUIREMENTS:
+            found = self.section("requirements").get(section)
+            place = (*self.place, "requirements", section)
+            kinds = [((*place, k), v) for k, v in found.items()] if isinstance(found, dict) else [(place, found)]
+            for where, values in kinds:
+                yield from (e for e in entries(values, where) if isinstance(e.value, str))
+
+
+class RecipeFile(YamlFile):
+    """One ``recipe.yaml``."""
+
+    def __init__(self, tree: Tree, path: Path, home: Home) -> None:
+        super().__init__(tree, path)
+        self.home: Home = home
+        self.folder = path.parent
+
+    def parse(self, text: str) -> None:
+        super().parse(text)
+        self.shared = Block(self.top, ())
+        inner = enumerate(listed(self.top.get("outputs")))
+        self.blocks = [self.shared, *(Block(o, ("outputs", i)) for i, o in inner if isinstance(o, dict))]
+        """The recipe, and each of its outputs, packages or not."""
+        self.outputs = [block for block in self.blocks if "package" in block.data]
+        self.context = self.shared.section("context")
+
+    @property
+    def package(self) -> str:
+        """The name of the feedstock as the recipe says it."""
+        return text_of(self.shared.section("recipe").get("name")) or self.shared.name
+
+    def requirements(self, *sections: str) -> Iterator[Entry]:
+        """The requirements of all blocks, in these sections or in all of them."""
+        return (entry for block in self.blocks for entry in block.requirements(*sections))
+
+    def inherited(self, output: Block, section: str) -> Mapping[str, Any]:
+        """A section of an output, with what it does not state from the recipe."""
+        return {**self.shared.section(section), **output.section(section)}
+
+    @cached_property
+    def conditions(self) -> list[tuple[str, Place, tuple[str, ...]]]:
+        """Every condition, where it is, and those around it; that of ``skip`` holds, negated, for its whole output."""
+        return list(_conditions(self.top, (), ()))
+
+    @cached_property
+    def settings(self) -> Mapping[str, Any]:
+        """The recipe's own ``conda-forge.yml``."""
+        folder = self.folder.parent if self.home == "feedstock" else self.folder
+        path = folder / "conda-forge.yml"
+        return YamlFile(self.tree, path).top if path.exists() else {}
+
+    @cached_property
+    def scripts(self) -> list[ScriptFile]:
+        """The scripts that the recipe runs, and those in its folder that it installs."""
+        scripts = [(text_of(script), file) for script, file in (block.script for block in self.blocks)]
+        # A script may be a name alone, and build.sh runs without being named.
+        names = [file or (name if name.endswith((".sh", ".bat")) else "") for name, file in scripts]
+        runs = {(self.folder / name).resolve() for name in (*filter(None, names), "build.sh", "build.bat")}
+        there = {p.resolve() for p in self.folder.glob("*") if p.suffix in (".sh", ".bat")}
+        # Unlike that of a Path, this answers for any text: a recipe may name a script that no system could have.
+        found = [path for path in sorted(runs | there) if os.path.isfile(path)]
+        return [ScriptFile(self.tree, path, path in runs) for path in found]
+
+
+def _conditions(value: Any, place: Place, around: tuple[str, ...]) -> Iterator[tuple[str, Place, tuple[str, ...]]]:
+    if isinstance(value, list):
+        for i, item in enumerate(value):
+            yield from _conditions(item, (*place, i), around)
+    elif isinstance(value, dict) and "if" in value:
+        yield str(value["if"]), (*place, "if"), around
+        for branch, condition in _branches(value):
+            yield from _conditions(value.get(branch), (*place, branch), (*around, condition))
+    elif isinstance(value, dict):
+        skips = [s for s in listed(mapping(value.get("build")).get("skip")) if isinstance(s, str)]
+        yield from ((s, (*place, "build", "skip"), around) for s in skips)
+        for key, item in value.items():
+            yield from _conditions(item, (*place, key), (*around, *(f"not ({s})" for s in skips)))
+
+
+class ScriptFile(SourceFile):
+    """A script of a recipe, which runs it to build; else it is sourced when an environment is activated."""
+
+    def __init__(self, tree: Tree, path: Path, builds: bool) -> None:
+        super().__init__(tree, path)
+        self.builds = builds
+        self.is_shell = path.suffix in (".sh", "")
+
+
+class LockFile(YamlFile):
+    """A release lock; `problems` are those of the YAML too."""
+
+    def parse(self, text: str) -> None:
+        super().parse(text)
+        self.lock, self.problems = parse_lock(text, self.path.stem, self.document)
+
+    @cached_property
+    def canonical(self) -> str:
+        """The text as the tool writes it."""
+        return dump(self.lock) if self.lock else self.text
+
+
+class VariantFile(YamlFile):
+    """A file of variants; `release` is that of the lock beside it, None for the matrix and without a valid lock."""
+
+    def __init__(self, tree: Tree, path: Path, release: ReleaseLock | None = None) -> None:
+        super().__init__(tree, path)
+        self.release = release
+
+    @cached_property
+    def canonical(self) -> str:
+        """The text as the tool writes it."""
+        return variant_config(self.release) if self.release else self.text
+
+    @cached_property
+    def refused(self) -> str:
+        """Why rattler-build cannot read the file; "" when it can."""
+        try:
+            rattler_build.VariantConfig.from_file(self.path)
+        except Exception as error:  # whatever its parser says
+            return " ".join(str(error).split())[:300]
+        return ""
 
 
 class Tree:
@@ -31,22 +361,15 @@ class Tree:
 
     Args:
         workspace: The checkout.
-        check_names: The names of all checks.
         feedstocks: Recipes elsewhere.
-        asked: The git revision that was published, where the user names it.
+        base: The git revision that was published, where the user names it.
     """
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        check_names: Iterable[str] = (),
-        feedstocks: Sequence[Path] = (),
-        asked: str | None = None,
-    ) -> None:
-        self.workspace = workspace
-        self.check_names = frozenset(check_names)
-        self.feedstocks = [RecipeFile(path, self.shown(path), "feedstock") for path in feedstocks]
-        self._asked = asked
+    def __init__(self, workspace: Workspace, feedstocks: Sequence[Path] = (), base: str | None = None) -> None:
+        self.workspace, self.revision = workspace, base
+        self.unplanned: dict[str, str] = {}
+        """Recipe -> why nothing can be planned of it, once `builds` was asked for."""
+        self.feedstocks = [RecipeFile(self, path, "feedstock") for path in feedstocks]
 
     def shown(self, path: Path) -> str:
         """A path as a finding names it: below the checkout, or whole."""
@@ -55,14 +378,11 @@ class Tree:
 
     @cached_property
     def recipes(self) -> list[RecipeFile]:
-        return self._recipes(self.workspace.recipes, "recipes")
+        return [RecipeFile(self, path, "recipes") for path in sorted(self.workspace.recipes.glob("*/recipe.yaml"))]
 
     @cached_property
     def base(self) -> list[RecipeFile]:
-        return self._recipes(self.workspace.base_recipes, "base")
-
-    def _recipes(self, folder: Path, home: Home) -> list[RecipeFile]:
-        return [RecipeFile(p, self.shown(p), home) for p in sorted(folder.glob("*/recipe.yaml"))]
+        return [RecipeFile(self, path, "base") for path in sorted(self.workspace.base_recipes.glob("*/recipe.yaml"))]
 
     @property
     def every_recipe(self) -> list[RecipeFile]:
@@ -75,83 +395,59 @@ class Tree:
     @cached_property
     def locks(self) -> list[LockFile]:
         """The release locks, that of the base channel, and that of the packages which the tests build."""
-        root = self.workspace.root
-        folders = (self.workspace.variants, self.workspace.base_recipes, root / "tests" / "downstream")
-        return [LockFile(p, self.shown(p)) for folder in folders for p in sorted(folder.glob("*.lock"))]
+        folders = self.workspace.variants, self.workspace.base_recipes, self.workspace.root / "tests" / "downstream"
+        return [LockFile(self, path) for folder in folders for path in sorted(folder.glob("*.lock"))]
+
+    def locks_of(self, home: Home) -> list[LockFile]:
+        """Those that the recipes of the base channel, or all others, are built with."""
+        folder = self.workspace.base_recipes if home == "base" else self.workspace.variants
+        return [file for file in self.locks if file.path.parent == folder]
 
     @cached_property
     def locks_by_name(self) -> dict[str, ReleaseLock]:
         """Those of ``variants/`` that are valid."""
-        return {f.path.stem: f.lock for f in self.locks if f.lock and f.path.parent == self.workspace.variants}
+        return {file.path.stem: file.lock for file in self.locks_of("recipes") if file.lock}
 
     @cached_property
     def variants(self) -> list[VariantFile]:
         """The other halves of all locks."""
         pairs = [(lock, lock.path.with_suffix(".yaml")) for lock in self.locks]
-        return [VariantFile(path, self.shown(path), lock.lock) for lock, path in pairs if path.exists()]
+        return [VariantFile(self, path, lock.lock) for lock, path in pairs if path.exists()]
 
-    @property
-    def published_variants(self) -> list[VariantFile]:
-        return [file for file in self.variants if file.path.parent == self.workspace.variants]
-
-    @property
-    def base_variants(self) -> list[VariantFile]:
-        return [file for file in self.variants if file.path.parent == self.workspace.base_recipes]
+    def variants_of(self, home: Home) -> list[VariantFile]:
+        """Those that the recipes of the base channel, or all others, are built with."""
+        folder = self.workspace.base_recipes if home == "base" else self.workspace.variants
+        return [file for file in self.variants if file.path.parent == folder]
 
     @cached_property
     def config(self) -> list[VariantFile]:
         """The matrix that all recipes share; nothing where there is none."""
         path = self.workspace.build_config
-        return [VariantFile(path, self.shown(path))] if path.exists() else []
+        return [VariantFile(self, path)] if path.exists() else []
 
     @cached_property
     def settings(self) -> list[YamlFile]:
-        """What conda-smithy reads: first for all recipes, then of one each."""
+        """The files that conda-smithy reads: first that of all recipes, then those of one each."""
         paths = [self.workspace.root / "conda-forge.yml", *sorted(self.workspace.recipes.glob("*/conda-forge.yml"))]
-        return [YamlFile(path, self.shown(path)) for path in paths if path.exists()]
-
-    def settings_of(self, recipe: RecipeFile) -> Mapping[str, Any]:
-        """What conda-smithy reads of one recipe."""
-        folder = recipe.folder.parent if recipe.home == "feedstock" else recipe.folder
-        path = folder / "conda-forge.yml"
-        return YamlFile(path, self.shown(path)).top if path.exists() else {}
+        return [YamlFile(self, path) for path in paths if path.exists()]
 
     @cached_property
-    def exclusion_file(self) -> YamlFile | None:
+    def exclusions(self) -> list[YamlFile]:
+        """The list of what is not packaged; nothing where there is none."""
         path = self.workspace.variants / exclusions.FILE
-        return YamlFile(path, self.shown(path)) if path.exists() else None
+        return [YamlFile(self, path)] if path.exists() else []
 
     @cached_property
     def scripts(self) -> list[ScriptFile]:
         """Each script of a recipe, once."""
-        found = {script.path: script for recipe in self.every_recipe for script in self.scripts_of(recipe)}
+        found = {script.path: script for recipe in self.every_recipe for script in recipe.scripts}
         return [found[path] for path in sorted(found)]
-
-    def scripts_of(self, recipe: RecipeFile) -> list[ScriptFile]:
-        """The scripts that a recipe runs, and those in its folder that it installs."""
-        scripts = [block.section("build").get("script") for block in recipe.blocks]
-        # A script may be a name alone, and build.sh runs without being named.
-        stated = [text_of(s) if text_of(s).endswith((".sh", ".bat")) else mapping(s).get("file") for s in scripts]
-        names = [*filter(None, map(text_of, stated)), "build.sh", "build.bat"]
-        runs = {(recipe.folder / name).resolve() for name in names}
-        there = {p.resolve() for p in recipe.folder.glob("*") if p.suffix in (".sh", ".bat")}
-        # Unlike that of a Path, this answers for any text: a recipe may name a script that no system could have.
-        found = [path for path in sorted(runs | there) if os.path.isfile(path)]
-        return [ScriptFile(path, self.shown(path), path in runs) for path in found]
 
     @property
     def files(self) -> list[SourceFile]:
         """Everything that is linted."""
-        written = [self.exclusion_file] if self.exclusion_file else []
-        return [
-            *self.every_recipe,
-            *self.locks,
-            *self.variants,
-            *self.config,
-            *self.settings,
-            *written,
-            *self.scripts,
-        ]
+        yaml = (*self.every_recipe, *self.locks, *self.variants, *self.config, *self.settings, *self.exclusions)
+        return [*yaml, *self.scripts]
 
     @cached_property
     def python_tags(self) -> tuple[str, ...]:
@@ -161,16 +457,11 @@ class Tree:
         except CtkError:
             return ()
 
-    def variant_keys(self, home: Home) -> frozenset[str]:
-        """Every key that a recipe can ask for."""
-        own = self.base_variants if home == "base" else self.published_variants
-        return frozenset(key for file in (*own, *self.config) for key in file.top)
-
     def variants_for(self, recipe: RecipeFile) -> list[dict[str, list[Any]]]:
         """The values of the variant keys, for each release that the recipe is built for."""
         shared = {key: listed(values) for file in self.config for key, values in file.top.items()}
         if recipe.home == "base":
-            return [shared | {k: listed(v) for file in self.base_variants for k, v in file.top.items()}]
+            return [shared | {k: listed(v) for file in self.variants_of("base") for k, v in file.top.items()}]
         if recipe.unreadable:
             return []
         keys = {name: variant_keys(lock) for name, lock in self.locks_by_name.items()}
@@ -178,68 +469,46 @@ class Tree:
         wanted = Recipe(recipe.folder.name, recipe.folder).names_needed & known
         return [shared | of for of in keys.values() if wanted <= of.keys()]
 
-    def locked_versions(self, home: Home) -> dict[str, str]:
-        """Version -> the component and release that have it."""
-        folder = self.workspace.base_recipes if home == "base" else self.workspace.variants
-        locks = [file.lock for file in self.locks if file.lock and file.path.parent == folder]
-        return {c.version: f"{c.name} in {lock.name}" for lock in locks for c in lock.components.values()}
-
     @cached_property
-    def open_texts(self) -> frozenset[str]:
-        """The licence texts of components that declare an open licence somewhere."""
-        components = [c for lock in self.locks_by_name.values() for c in lock.components.values()]
-        return frozenset(t for c in components if "nvidia" not in c.license.lower() for t in c.license_texts)
-
-    def excluded(self, lock: ReleaseLock) -> frozenset[str]:
-        """The variant keys of the components that are left out of a release on purpose."""
+    def excluded(self) -> Exclusions | None:
+        """What is not packaged on purpose; None where the list cannot be read, which is a finding of its own."""
         try:
-            listed_ = exclusions.load(self.workspace).excluded
+            return exclusions.load(self.workspace)
         except CtkError:
-            return frozenset()
-        names = {e.component for e in listed_ if lock.is_ctk and e.applies_to(lock)}
-        return frozenset(lock.components[name].variant_key for name in names)
+            return None
 
     @cached_property
     def _set(self) -> Set | None:
-        """The recipes with the locks; None where the checks of locks say why not."""
-        own = [lock for lock in self.locks if lock.path.parent == self.workspace.variants]
-        try:
-            excluded = exclusions.load(self.workspace).excluded
-        except CtkError:
+        """The recipes with the locks; None where the rules of locks say why not."""
+        own, folder = self.locks_of("recipes"), self.workspace.variants
+        variants = [file for file in (*self.variants_of("recipes"), *self.config) if not file.refused]
+        if self.excluded is None or any(file.lock is None or file.problems for file in own):
             return None
-        if any(lock.lock is None or lock.problems for lock in own):
-            return None
-        ordered = in_order(self.locks_by_name.values())
-        locks = {lock.name: (lock, self.workspace.variants / f"{lock.name}.yaml") for lock in ordered}
-        variants = [file for file in (*self.published_variants, *self.config) if not file.refused]
+        locks = {lock.name: (lock, folder / f"{lock.name}.yaml") for lock in in_order(self.locks_by_name.values())}
         if len(variants) != len(locks) + 1:
             return None
         readable = {recipe.folder.name for recipe in self.recipes if not recipe.unreadable}
         recipes = {n: r for n, r in find_recipes(self.workspace.recipes).items() if n in readable}
-        return Set(recipes, locks, (self.workspace.build_config,), excluded)
+        return Set(recipes, locks, (self.workspace.build_config,), self.excluded.excluded)
 
     @cached_property
     def builds(self) -> tuple[Build, ...]:
         """Every build of every release and platform, as far as it can be planned; `unplanned` has the rest."""
-        what = self._set
-        if what is None:
+        if self._set is None:
             return ()
-        request = Request(platforms=tuple(PLATFORMS))
         try:
-            return plan(what, request, self.python_tags).builds
+            return self._planned(self._set)
         except CtkError:
             found: list[Build] = []
-            for name in what.recipes:
+            for name in self._set.recipes:
                 try:
-                    found += plan(what, Request(recipes=(name,), platforms=tuple(PLATFORMS)), self.python_tags).builds
+                    found += self._planned(self._set, name)
                 except CtkError as error:
                     self.unplanned[name] = error.cause
             return tuple(found)
 
-    @cached_property
-    def unplanned(self) -> dict[str, str]:
-        """Recipe -> why nothing can be planned of it, once `builds` was asked for."""
-        return {}
+    def _planned(self, what: Set, *recipes: str) -> tuple[Build, ...]:
+        return plan(what, Request(recipes=recipes, platforms=tuple(PLATFORMS)), self.python_tags).builds
 
     @cached_property
     def classes(self) -> dict[str, Classes]:
@@ -249,8 +518,29 @@ class Tree:
         except CtkError:
             return {}
 
-    @cached_property
-    def history(self) -> History:
-        """What may be published already."""
-        readable = [recipe.folder for recipe in self.recipes if not recipe.unreadable]
-        return History(self.workspace, self._asked, readable)
+
+EVERYWHERE: Mapping[Home, Severity] = {"recipes": "error", "base": "error", "feedstock": "error"}
+OURS: Mapping[Home, Severity] = {"recipes": "error", "base": "error"}
+PUBLISHED: Mapping[Home, Severity] = {"recipes": "error"}
+PUBLIC: Mapping[Home, Severity] = {"recipes": "error", "base": "hint", "feedstock": "error"}
+ALONE: Mapping[Home, Severity] = {"feedstock": "error"}
+ADVICE: Mapping[Home, Severity] = {"recipes": "hint", "base": "hint", "feedstock": "hint"}
+
+
+def recipe_rule(
+    fix: str, homes: Mapping[Home, Severity] = EVERYWHERE, autofix: Callable[[RecipeFile], str] | None = None
+) -> Callable[[Callable[[RecipeFile], Iterator[Finding]]], Check[RecipeFile]]:
+    """Makes a check of a function, for recipes of some homes, and whether it blocks there.
+
+    Recipes of the base channel, which is never published, and feedstocks that stand alone differ from ours on purpose.
+    """
+
+    def make(run: Callable[[RecipeFile], Iterator[Finding]]) -> Check[RecipeFile]:
+        def run_at_home(recipe: RecipeFile) -> Iterator[Finding]:
+            if recipe.home in homes:
+                yield from (replace(f, severity=f.severity or homes[recipe.home]) for f in run(recipe))
+
+        worst: Severity = "error" if "error" in homes.values() else "hint"
+        return Check(run.__name__, RecipeFile, wraps(run)(run_at_home), fix, worst, autofix)
+
+    return make

@@ -1,7 +1,6 @@
-"""Second and third solvers: the clients that users have, and libsolv, the solver inside most of them.
+"""Solvers: rattler's, the clients that users have, and libsolv, the solver inside most of them.
 
-Each is a `ctk.verify.answers.Solver`. libsolv takes a millisecond a scenario, a client a second: `SAMPLE` is
-how many scenarios are a sensible default for each.
+libsolv takes a millisecond a scenario, a client a second: `SAMPLE` is how many scenarios are a sensible default.
 """
 
 from __future__ import annotations
@@ -11,27 +10,29 @@ from collections.abc import Callable
 
 from ctk.core.errors import UnknownName
 from ctk.core.paths import Workspace
-from ctk.verify.answers import Solver
 from ctk.verify.clients.conda import CondaLike
-from ctk.verify.clients.libsolv import Libsolv
-from ctk.verify.clients.libsolv_build import library
-from ctk.verify.clients.pixi import Pixi
+from ctk.verify.clients.libsolv import Libsolv, library
+from ctk.verify.clients.pixi import PixiSolver
+from ctk.verify.clients.rattler import RattlerSolver
+from ctk.verify.run import Solver
 
 _MAKERS: dict[str, Callable[[Workspace], Solver]] = {
-    "libsolv": lambda place: Libsolv(place),
-    "libsolv-2.8.1": lambda place: Libsolv(place, lock=False),
-    "micromamba": lambda place: CondaLike("micromamba"),
-    "mamba": lambda place: CondaLike("mamba"),
-    "conda": lambda place: CondaLike("conda"),
-    "conda-classic": lambda place: CondaLike("conda-classic"),
-    "pixi": lambda place: Pixi(),
+    "rattler": lambda where: RattlerSolver(),
+    "libsolv": lambda where: Libsolv(where),
+    "libsolv-2.8.1": lambda where: Libsolv(where, lock=False),
+    "micromamba": lambda where: CondaLike("micromamba"),
+    "mamba": lambda where: CondaLike("mamba"),
+    "conda": lambda where: CondaLike("conda"),
+    "conda-classic": lambda where: CondaLike("conda-classic"),
+    "pixi": lambda where: PixiSolver(),
 }
-NAMES = tuple(_MAKERS)
+NAMES = tuple(_MAKERS)[1:]
+"""The second solvers, beside rattler."""
 # Scenarios that `ctk verify --solver` asks by default; None is all of them.
 SAMPLE: dict[str, int | None] = {name: None if name.startswith("libsolv") else 200 for name in NAMES}
 
 
-def solver(name: str, place: Workspace) -> Solver:
+def solver(name: str, where: Workspace) -> Solver:
     """A solver by its name.
 
     Raises:
@@ -39,14 +40,14 @@ def solver(name: str, place: Workspace) -> Solver:
         SolverMissing: It is not installed or built here.
     """
     if name not in _MAKERS:
-        raise UnknownName.of("solver", name, ["rattler", *NAMES])
-    return _MAKERS[name](place)
+        raise UnknownName.of("solver", name, _MAKERS)
+    return _MAKERS[name](where)
 
 
-def installed(place: Workspace) -> tuple[str, ...]:
-    """The names of the solvers that are here."""
+def installed(where: Workspace) -> tuple[str, ...]:
+    """The names of the second solvers that are on this machine."""
     return tuple(
         name
         for name in NAMES
-        if (library(place).exists() if name.startswith("libsolv") else shutil.which(name.removesuffix("-classic")))
+        if (library(where).exists() if name.startswith("libsolv") else shutil.which(name.removesuffix("-classic")))
     )

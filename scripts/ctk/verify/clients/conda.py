@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from ctk.solve.solve import Scenario, channel_url
-from ctk.verify.answers import Answer, Record
 from ctk.verify.clients import process
 from ctk.verify.clients.process import Ran
+from ctk.verify.run import Record, SolverAnswer
 
 # How the exceptions are called that say "there is no solution": UnsatisfiableError, LibMambaUnsatisfiableError,
 # PackagesNotFoundError, PackagesNotFoundInChannelsError, ResolvePackageNotFound, SpecsConfigurationConflictError.
@@ -46,30 +46,19 @@ _CLASSIC = ("--solver", "classic")  # add_parser_solver
 
 
 class CondaLike:
-    """conda, mamba or micromamba as a `ctk.verify.answers.Solver`. A solve takes about a second.
+    """conda, mamba, micromamba, or conda with its classic solver: ``conda-classic``. A solve takes about a second.
 
     Clients that know nothing of GPUs (no ``__cuda_arch``) answer for the machine as they see it: their answers name the
     scenario without the GPU.
-
-    Args:
-        name: The program; ``conda-classic`` is conda with its classic solver.
-        timeout: Seconds for one solve.
-
-    Raises:
-        SolverMissing: The program is not on PATH.
     """
 
     def __init__(self, name: str, *, timeout: float = 300) -> None:
         self.name, self._timeout = name, timeout
         self._program = process.find(name.removesuffix("-classic"))
 
-    def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[Answer]:
-        """Solves scenarios in the order given, each with a process of its own; the same question once.
-
-        Raises:
-            SolverFailed: The client crashed, did not end, or answered what cannot be read.
-        """
-        known: dict[Scenario, Answer] = {}
+    def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[SolverAnswer]:
+        """Solves scenarios in the order given, each with a process of its own; the same question once."""
+        known: dict[Scenario, SolverAnswer] = {}
         with tempfile.TemporaryDirectory(prefix="ctk-client-") as folder:
             home = Path(folder)
             sees_gpus = self._sees_gpus(home)
@@ -93,7 +82,7 @@ class CondaLike:
         machine = {"CONDA_OVERRIDE_CUDA": "13.0", "CONDA_OVERRIDE_CUDA_ARCH": "9.0"}
         return "__cuda_arch" in self._run(home, ["info", "--json"], machine).out
 
-    def _solve(self, scenario: Scenario, channels: Sequence[Path], home: Path) -> Answer:
+    def _solve(self, scenario: Scenario, channels: Sequence[Path], home: Path) -> SolverAnswer:
         flags = (_ROOT, str(home / "root"), _PLATFORM, scenario.subdir) if self._own_cli else _CONDA
         solver = _CLASSIC if self.name.endswith("-classic") else ()
         named = [word for channel in channels for word in (_CHANNEL, channel_url(channel))]
@@ -128,17 +117,13 @@ def asked(scenario: Scenario) -> tuple[str, ...]:
     return (*scenario.specs, DRIVER) if scenario.driver else scenario.specs
 
 
-def answer(scenario: Scenario, ran: Ran) -> Answer:
-    """Reads what a dry run of `create` wrote.
-
-    Raises:
-        SolverFailed: It is no answer.
-    """
+def answer(scenario: Scenario, ran: Ran) -> SolverAnswer:
+    """Reads what a dry run of `create` wrote."""
     document = process.read_json(ran)
     if not isinstance(document, dict):
         raise process.failure(ran, f"ended with {ran.code} and wrote no JSON object")
     if problem := _problem(document):
-        return Answer(scenario, problem=problem)
+        return SolverAnswer(scenario, problem=problem)
     if ran.code or not document.get("success"):
         raise process.failure(ran, f"ended with {ran.code} and does not say why there is no solution")
     try:
@@ -146,7 +131,7 @@ def answer(scenario: Scenario, ran: Ran) -> Answer:
         records = {link["name"]: _record(link) for link in links}
     except (KeyError, TypeError, AttributeError) as error:
         raise process.failure(ran, f"wrote a transaction that cannot be read ({error!r})") from None
-    return Answer(scenario, records)
+    return SolverAnswer(scenario, records)
 
 
 def _record(link: Mapping[str, Any]) -> Record:

@@ -1,4 +1,4 @@
-/* How conda's clients order the candidates of a name; libsolv_build.py compiles it with libsolv's sources.
+/* How conda's clients order the candidates of a name; libsolv.py compiles it with libsolv's sources.
  *
  * libsolv leaves that to prune_to_best_version(). The libsolv that conda, mamba and micromamba ship is conda-forge's,
  * and orders them otherwise, so the function below takes the place of libsolv's own, which is compiled under the name

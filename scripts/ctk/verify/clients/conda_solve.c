@@ -1,4 +1,4 @@
-/* What conda's clients do with libsolv, as a small C interface; libsolv_build.py compiles it with libsolv's sources. */
+/* What conda's clients do with libsolv, as a small C interface; libsolv.py compiles it with libsolv's sources. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,52 +4,86 @@ What libmamba does, from its sources (libmamba/src/solver/libsolv, libmamba/src/
 virtual packages are the installed repository, each channel has a priority of its own, specs are install jobs sorted by
 name, downgrades and removals are allowed. Until 2.8.1 the solver could therefore "remove" a virtual package from the
 machine, and with it what constraints say of it (mamba#4311); since then each is locked (mamba#4312).
+
+The distribution `solv` brings libsolv's sources as an sdist; its wheels are built without the support for conda. A C
+compiler is all that is needed to build them: neither CMake nor SWIG, because we call a small C interface of our own.
 """
 
 from __future__ import annotations
 
+import argparse
 import ctypes
+import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
-from ctk.core.errors import BadValue, SolverFailed, SolverMissing
-from ctk.core.paths import Workspace
-from ctk.core.platforms import NOARCH
-from ctk.solve.solve import Scenario
-from ctk.verify.answers import Answer, Record
-from ctk.verify.clients.libsolv_build import COMMAND, library
-from ctk.verify.clients.request import parts
+from filelock import FileLock
 
+from ctk.core.disk import disk_errors
+from ctk.core.errors import BadValue, CtkError, SolverFailed, SolverMissing
+from ctk.core.paths import Workspace, workspace
+from ctk.core.platforms import NOARCH
+from ctk.fetch import fetch
+from ctk.index.index import Index
+from ctk.lock.lock import Artefact
+from ctk.solve.solve import Scenario
+from ctk.verify.clients.process import spec_parts
+from ctk.verify.run import Record, SolverAnswer
+
+SOURCES = Artefact(
+    component="libsolv",
+    distribution="solv",
+    version="0.7.39.post1",
+    target="source",
+    file="solv-0.7.39.post1.tar.gz",
+    sha256="6f9bb51f2bac747b494783a1c940fd6df58c3cc8ee2e61cc6a53256b0c4958eb",
+    size=775793,
+)
+COMMAND = "scripts/setup-libsolv"
+OURS = tuple(Path(__file__).with_name(name) for name in ("conda_solve.c", "conda_order.c"))
+
+_VERSION = "0.7.39"
+# What the sources' own build adds for ENABLE_CONDA, and what it finds out about Linux. -Og: it compiles in half the
+# time of -O2 and solves as fast.
+_DEFINED = ("_FILE_OFFSET_BITS=64", "ENABLE_CONDA=1", "MULTI_SEMANTICS=1", "LIBSOLV_INTERNAL=1", "WITHOUT_COOKIEOPEN=1")
+_FLAGS = ["-Og", "-fPIC", "-w", "-std=gnu99", *(f"-D{name}" for name in _DEFINED)]
+_LINUX = ["-DHAVE_STRCHRNUL=1", "-DHAVE_QSORT_R=1"]
+_READERS = ("repo_conda.c", "solv_jsonparser.c", "solv_xfopen.c")
+_INCLUDED = "qsort_r.c"  # part of util.c where the C library has no qsort_r
+# The one function that conda-forge's libsolv replaces, and so do we; see conda_order.c.
+_REPLACED = re.compile(r"^prune_to_best_version(?=\(Pool \*pool, Queue \*plist\)\n\{)", re.M)
 _SECTIONS = ("packages.conda", "packages")
 
 
 class Libsolv:
-    """libsolv as a `ctk.verify.answers.Solver`; for one thread at a time.
+    """libsolv, for one thread at a time.
 
     Args:
-        place: The checkout with the library.
+        where: The checkout with the library.
         lock: Whether virtual packages are locked, as libmamba does since mamba#4312.
         conda_forge: Whether candidates are ordered as in conda-forge's libsolv, which all clients ship, or as in
             libsolv's own.
-
-    Raises:
-        SolverMissing: The library was not built.
     """
 
-    def __init__(self, place: Workspace, *, lock: bool = True, conda_forge: bool = True) -> None:
+    def __init__(self, where: Workspace, *, lock: bool = True, conda_forge: bool = True) -> None:
         self.name = "libsolv" if lock else "libsolv-2.8.1"
         self._lock, self._conda_forge = lock, conda_forge
-        self._solver = _load(library(place))
+        self._solver = _load(library(where))
 
-    def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[Answer]:
-        """Solves scenarios in the order given, about a millisecond each.
-
-        Raises:
-            BadValue: A channel that is not a folder with repodata, or a spec that cannot be read.
-            SolverFailed: Repodata that libsolv cannot read.
-        """
+    def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[SolverAnswer]:
+        """Solves scenarios in the order given, about a millisecond each."""
         for channel in channels:
             if not any(Path(channel).glob("*/repodata.json")):
                 raise BadValue(
@@ -90,17 +124,17 @@ class _Pool:
                 found = Record(record["version"], record["build"], channel)
                 self._records[repository, file] = record["name"], found
 
-    def solve(self, scenario: Scenario, lock: bool) -> Answer:
+    def solve(self, scenario: Scenario, lock: bool) -> SolverAnswer:
         machine = [f"{p.name.normalized} {p.version} {p.build_string}" for p in scenario.virtual_packages]
         jobs = sorted(map(_job, scenario.specs))
         text = self._solver.ctk_solve(self._pool, "\n".join(machine).encode(), "\n".join(jobs).encode(), lock, True)
         verdict, *lines = text.decode().splitlines()
         if verdict != "ok":
-            return Answer(scenario, problem="\n".join(lines) or "libsolv gives no reason")
+            return SolverAnswer(scenario, problem="\n".join(lines) or "libsolv gives no reason")
         places = [line[1:].split(" ", 1) for line in lines if line.startswith("+")]
         records = dict(self._records[repository, place.rpartition("/")[2]] for repository, place in places)
         removed = tuple(sorted(line[1:] for line in lines if line.startswith("-")))
-        return Answer(scenario, records, removed=removed)
+        return SolverAnswer(scenario, records, removed=removed)
 
     def close(self) -> None:
         self._solver.ctk_free(self._pool)
@@ -122,5 +156,126 @@ def _load(path: Path) -> ctypes.CDLL:
 
 def _job(spec: str) -> str:
     """``name version build``: the one form that libsolv reads as the clients' own parsers do."""
-    name, version, build = parts(spec)
+    name, version, build = spec_parts(spec)
     return " ".join([name, version or "*", build]).strip() if version or build else name
+
+
+# --- the library
+
+
+def library(where: Workspace) -> Path:
+    """The path of the library; its name has a hash of its sources and flags."""
+    ours = [path.read_text(encoding="utf-8") for path in OURS]
+    parts = [SOURCES.sha256, *_flags(), *ours, sys.platform, platform.machine()]
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+    return where.cache / "libsolv" / f"libctksolv-{key}.so"
+
+
+def compiler() -> list[str] | None:
+    """The command of a C compiler: CC, else the first of cc, gcc and clang on PATH; None without one."""
+    stated = shlex.split(os.environ.get("CC", ""))
+    for command in [stated] if stated else [["cc"], ["gcc"], ["clang"]]:
+        if shutil.which(command[0]):
+            return command
+    return None
+
+
+def build(where: Workspace, index: Callable[[], Index] = Index) -> Path:
+    """The library, built when it is missing, which takes some seconds; the index is opened for sources not stored."""
+    target = library(where)
+    if target.exists():
+        return target
+    cc = compiler()
+    if cc is None:
+        raise SolverMissing(
+            "libsolv has to be compiled, and there is no C compiler",
+            "install one (Debian and Ubuntu: apt-get install gcc libc6-dev), or name it: CC=clang",
+        )
+    with disk_errors(where.cache):
+        target.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(target.with_name("lock")):
+        if target.exists():
+            return target
+        fetch.fetch([SOURCES], where, index)
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix="build-") as folder:
+            unpacked = _unpack(fetch.stored(SOURCES, where), Path(folder))
+            os.replace(_compile(cc, unpacked), target)
+        for old in target.parent.glob("libctksolv-*.so"):
+            if old != target:
+                old.unlink()
+    return target
+
+
+def _flags() -> list[str]:
+    return [*_FLAGS, *(_LINUX if sys.platform == "linux" else [])]
+
+
+def _unpack(archive: Path, folder: Path) -> Path:
+    """The sources as they are compiled: with the version header that CMake would write, and room for our function."""
+    with tarfile.open(archive) as tar:
+        tar.extractall(folder, filter="data")
+    root = folder / f"solv-{SOURCES.version}"
+    header = (root / "src/solvversion.h.in").read_text()
+    major, minor, patch = _VERSION.split(".")
+    values = {"VERSION": _VERSION, "LIBSOLV_MAJOR": major, "LIBSOLV_MINOR": minor, "LIBSOLV_PATCH": patch}
+    header = re.sub(r"@(\w+)@", lambda m: values[m[1]], header)
+    header = re.sub(r"^#cmakedefine (LIBSOLV_FEATURE_(?:CONDA|MULTI_SEMANTICS))$", r"#define \1", header, flags=re.M)
+    (root / "src/solvversion.h").write_text(re.sub(r"^#cmakedefine .*$", "", header, flags=re.M))
+    policy = root / "src/policy.c"
+    text, count = _REPLACED.subn("prune_to_best_version_upstream", policy.read_text())
+    assert count == 1, "the sources have a sha256: this cannot change"
+    policy.write_text(text)
+    return root
+
+
+def _compile(cc: list[str], root: Path) -> Path:
+    core = [path for path in sorted((root / "src").glob("*.c")) if path.name != _INCLUDED]
+    sources = [*OURS, *core, *(root / "ext" / name for name in _READERS)]
+    include = [f"-I{root / 'src'}", f"-I{root / 'ext'}"]
+
+    def compiled(source: Path) -> Path:
+        target = root / f"{source.stem}.o"
+        _call([*cc, *_flags(), *include, "-c", str(source), "-o", str(target)])
+        return target
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        objects = list(pool.map(compiled, sources))
+    target = root / "libctksolv.so"
+    # Without undefined symbols, or a missing function would show only when it is called.
+    no_undefined = ["-Wl,--no-undefined"] if sys.platform == "linux" else []
+    _call([*cc, "-shared", *no_undefined, "-o", str(target), *map(str, objects)])
+    return target
+
+
+def _call(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or ["it says nothing"]
+        raise SolverMissing(
+            f"{command[0]} cannot compile libsolv: {lines[0]}",
+            "check the compiler (Debian and Ubuntu: apt-get install gcc libc6-dev), or name another one: CC=clang",
+        )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The program `scripts/setup-libsolv`: builds the library where it is missing."""
+    parser = argparse.ArgumentParser(prog=COMMAND, description="Builds libsolv for `ctk verify --solver libsolv`.")
+    parser.add_argument("--if-possible", action="store_true", help="succeed, with a line, where it cannot be built")
+    options = parser.parse_args(arguments)
+    where = workspace()
+    if library(where).exists():
+        return 0
+    print("building libsolv, the second solver ...", file=sys.stderr)
+    try:
+        build(where)
+    except CtkError as error:
+        if options.if_possible:
+            print(f"without libsolv: {error.cause.splitlines()[0]}", file=sys.stderr)
+            return 0
+        print(f"error: {error.cause}\nnext: {error.step}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -20,9 +20,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from ctk.solve.solve import Scenario, channel_url
-from ctk.verify.answers import Answer, Record
 from ctk.verify.clients import process
-from ctk.verify.clients.request import parts
+from ctk.verify.run import Record, SolverAnswer
 
 # The first whose documentation states a platform's virtual packages in place of [system-requirements], and GPUs at all.
 _RICH_PLATFORMS = Version("0.71.3")
@@ -32,17 +31,8 @@ _DRAWN = re.compile(r"[\s│├╰╭─▶×·]+")
 _KEYS = {"linux": "linux", "glibc": "glibc", "win": "windows", "archspec": "archspec"}
 
 
-class Pixi:
-    """pixi as a `ctk.verify.answers.Solver`. A solve takes about a second.
-
-    Before 0.71 pixi knows nothing of GPUs: the answers name the scenario without the GPU.
-
-    Args:
-        timeout: Seconds for one solve.
-
-    Raises:
-        SolverMissing: It is not on PATH.
-    """
+class PixiSolver:
+    """pixi, a second a solve; before 0.71 it knows no GPUs, and answers name the scenario without the GPU."""
 
     name = "pixi"
 
@@ -50,14 +40,9 @@ class Pixi:
         self._timeout = timeout
         self._program = process.find("pixi")
 
-    def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[Answer]:
-        """Solves scenarios in the order given, each with a process of its own; the same question once.
-
-        Raises:
-            BadValue: A spec that cannot be read.
-            SolverFailed: pixi crashed, did not end, or wrote a lock that cannot be read.
-        """
-        known: dict[Scenario, Answer] = {}
+    def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[SolverAnswer]:
+        """Solves scenarios in the order given, each with a process of its own; the same question once."""
+        known: dict[Scenario, SolverAnswer] = {}
         for scenario in scenarios:
             seen = scenario if self._rich else replace(scenario, arch=None)
             if seen not in known:
@@ -76,7 +61,7 @@ class Pixi:
         except (IndexError, InvalidVersion):
             raise process.failure(ran, "does not say its version") from None
 
-    def _solve(self, scenario: Scenario, channels: Sequence[Path], folder: Path) -> Answer:
+    def _solve(self, scenario: Scenario, channels: Sequence[Path], folder: Path) -> SolverAnswer:
         (folder / "pixi.toml").write_text(manifest(scenario, channels, rich=self._rich), encoding="utf-8")
         own = {name: str(folder / "pixi") for name in ("PIXI_HOME", "PIXI_CACHE_DIR", "RATTLER_CACHE_DIR")}
         environment = process.environment(
@@ -87,22 +72,16 @@ class Pixi:
         if ran.code:
             said = _DRAWN.sub(" ", ran.err).strip()
             if _NO_SOLUTION.search(said):
-                return Answer(scenario, problem=said)
+                return SolverAnswer(scenario, problem=said)
             raise process.failure(ran, f"ended with {ran.code}")
         try:
-            return Answer(scenario, locked(folder / "pixi.lock"))
+            return SolverAnswer(scenario, locked(folder / "pixi.lock"))
         except (OSError, YAMLError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise process.failure(ran, f"wrote a lock that cannot be read ({error!r})") from None
 
 
 def manifest(scenario: Scenario, channels: Sequence[Path], *, rich: bool) -> str:
-    """The workspace that asks for a scenario.
-
-    Args:
-        scenario: What is asked.
-        channels: The most important first.
-        rich: Whether pixi knows virtual packages of a platform; else the same goes into [system-requirements].
-    """
+    """The workspace that asks for a scenario; without `rich` platforms, the machine is in [system-requirements]."""
     lines = [
         "[workspace]",
         'name = "scenario"',
@@ -121,10 +100,7 @@ def manifest(scenario: Scenario, channels: Sequence[Path], *, rich: bool) -> str
 def locked(path: Path) -> dict[str, Record]:
     """The packages of a pixi.lock with one environment and one platform.
 
-    ``pixi list --json`` says the same, but how it wants a platform named differs between versions.
-
-    Raises:
-        KeyError, TypeError, ValueError, YAMLError: It has another form.
+    ``pixi list --json`` has the same, but how it wants a platform named differs between versions.
     """
     document = YAML(typ="safe").load(path)
     (platforms,) = (environment["packages"] for environment in document["environments"].values())
@@ -168,7 +144,7 @@ def _system(scenario: Scenario) -> dict[str, str]:
 
 
 def _dependency(spec: str) -> str:
-    name, version, build = parts(spec)
+    name, version, build = process.spec_parts(spec)
     wanted = {"version": version or "*", "build": build}
     return f"{_toml(name)} = {{ {', '.join(f'{key} = {_toml(value)}' for key, value in wanted.items() if value)} }}"
 

@@ -1,4 +1,4 @@
-"""Runs a client as a program: with an environment of its own, a time limit, and errors that say what it did."""
+"""Runs a client as a program: with an environment of its own, a time limit, and errors with its own words."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ctk.core.errors import SolverFailed, SolverMissing
+from rattler import MatchSpec
+from rattler.exceptions import InvalidMatchSpecError
+
+from ctk.core.errors import BadValue, SolverFailed, SolverMissing
 from ctk.solve.solve import Scenario
 
 # What a program needs of the machine; all else could change what a client does (CONDA_*, MAMBA_*, PIXI_*, proxies).
@@ -27,14 +31,7 @@ _INSTALL = {
 
 @dataclass(frozen=True)
 class Ran:
-    """What a program did.
-
-    Attributes:
-        command: The program and its arguments.
-        code: Exit status.
-        out: What it wrote to standard output.
-        err: What it wrote to standard error.
-    """
+    """A program that ended: its command line, exit status and output."""
 
     command: tuple[str, ...]
     code: int
@@ -48,12 +45,12 @@ def find(name: str) -> Path:
     Raises:
         SolverMissing: It is not there.
     """
-    found = shutil.which(name)
-    if found is None:
+    program = shutil.which(name)
+    if program is None:
         raise SolverMissing(
             f"there is no {name} on PATH", f"{_INSTALL[name]}, or verify with another solver: --solver libsolv"
         )
-    return Path(found)
+    return Path(program)
 
 
 def environment(home: Path, **extra: str) -> dict[str, str]:
@@ -79,25 +76,17 @@ def overrides(scenario: Scenario) -> dict[str, str]:
     without a GPU (CEP 30, CEP 46). For ``__archspec`` it is the build string that is given. That of ``__unix`` has no
     effect: it follows the platform.
     """
-    found = {"CONDA_SUBDIR": scenario.subdir, "CONDA_OVERRIDE_CUDA": "", "CONDA_OVERRIDE_CUDA_ARCH": ""}
+    variables = {"CONDA_SUBDIR": scenario.subdir, "CONDA_OVERRIDE_CUDA": "", "CONDA_OVERRIDE_CUDA_ARCH": ""}
     for package in scenario.virtual_packages:
         name = package.name.normalized.removeprefix("__").upper()
-        value = package.build_string if name == "ARCHSPEC" else package.version
-        found[f"CONDA_OVERRIDE_{name}"] = str(value)
-    return found
+        variables[f"CONDA_OVERRIDE_{name}"] = str(package.build_string if name == "ARCHSPEC" else package.version)
+    return variables
 
 
 def run(
     program: Path, arguments: Sequence[str], environment: Mapping[str, str], *, folder: Path, timeout: float
 ) -> Ran:
-    """Runs a client to its end.
-
-    Args:
-        program: The client.
-        arguments: Its arguments.
-        environment: All of its environment.
-        folder: Where it runs.
-        timeout: Seconds after which it, and what it started, is ended.
+    """Runs a client in a folder to its end, or kills it and what it started after so many seconds.
 
     Raises:
         SolverFailed: It does not start, does not end in time, or is ended by a signal.
@@ -121,7 +110,10 @@ def run(
         try:
             out, err = child.communicate(timeout=timeout)
         except BaseException as error:
-            _end(child)
+            if hasattr(os, "killpg"):
+                os.killpg(child.pid, signal.SIGKILL)  # start_new_session made it the leader of its group
+            else:
+                child.kill()
             if not isinstance(error, subprocess.TimeoutExpired):
                 raise
             raise SolverFailed(
@@ -134,11 +126,7 @@ def run(
 
 
 def read_json(ran: Ran) -> Any:
-    """What a client wrote to standard output, as JSON.
-
-    Raises:
-        SolverFailed: It is none.
-    """
+    """The JSON document that a client wrote to standard output."""
     try:
         return json.loads(ran.out)
     except json.JSONDecodeError:
@@ -154,9 +142,14 @@ def failure(ran: Ran, what: str) -> SolverFailed:
     )
 
 
-def _end(child: subprocess.Popen[str]) -> None:
-    """Ends a program and everything it started."""
-    if hasattr(os, "killpg"):
-        os.killpg(child.pid, signal.SIGKILL)  # start_new_session made it the leader of its group
-    else:
-        child.kill()
+@cache
+def spec_parts(spec: str) -> tuple[str, str, str]:
+    """Name, version and build that a spec asks for, "" for any: clients write these in different ways."""
+    try:
+        asked = MatchSpec(spec)
+    except InvalidMatchSpecError as error:
+        raise BadValue(
+            f"{spec!r} cannot be read: {error}", "write it as for conda: name, name=1.2 or name>=1.2"
+        ) from None
+    version = "" if asked.version is None else str(asked.version)
+    return asked.name.normalized, version, "" if asked.build is None else str(asked.build)

@@ -1,0 +1,319 @@
+"""A difference as lines and tables for a terminal, as JSON, and as Markdown for a pull request."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+from ctk.core.report import Reporter, count, megabytes
+from ctk.diff.compare import Break, ComponentChange, LibraryChange, ReleaseDifference, library_place
+from ctk.package.binaries import version_key
+
+COLUMNS = ("component", "version", "MB", "files", "symbols", "glibc", "recipes")
+LIBRARY_COLUMNS = ("component", "file", "what")
+LIMIT = 60_000
+"""Characters of Markdown; GitHub refuses a description of more than 65,536."""
+
+_LEGEND = "MB: download. + new, - gone, > moved, ~ changed. Internal: C++ names that no header has, and the linker's."
+_SYMBOLS = 12  # names of gone symbols on a terminal; Markdown and JSON have all
+_ADDED = 40  # names; what is new breaks nothing
+_FILES = 40  # paths of each kind
+_SPECIAL = re.compile(r"([\\`*_\[\]<|~&])")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+Recipes = Mapping[str, Sequence[str]]
+"""Component -> the recipes that use it."""
+
+
+class PlatformTables(NamedTuple):
+    """A difference on one platform: rows of the components and of the libraries that changed, and names of the rest."""
+
+    platform: str
+    components: Sequence[tuple[str, ...]]
+    libraries: Sequence[tuple[str, ...]]
+    same: Sequence[str]
+
+
+def title(difference: ReleaseDifference) -> str:
+    kind = "CTK " if difference.minors[1] else ""
+    return f"{kind}{difference.old} -> {difference.new}"
+
+
+def summary(difference: ReleaseDifference, broken: Sequence[Break]) -> Iterator[str]:
+    """What matters most, a line each."""
+    for platform in difference.platforms:
+        here = [c for c in difference.components if c.platform == platform]
+        changed = sum(not c.same for c in here)
+        size = _sizes(sum(c.old.size for c in here), sum(c.new.size for c in here))
+        yield f"{platform}: {changed} of {count(len(here), 'component')} changed; download in MB: {size}"
+    yield from _facts(difference)
+    yield from _notices(difference)
+    if not difference.within_major:
+        yield "another CUDA major: whatever is gone may be gone"
+    elif broken:
+        yield f"gone within the major: flagged in {count(len(broken), 'place')}"
+    elif difference.with_binaries:
+        yield "gone within the major: nothing that programs use"
+    else:
+        yield "the binaries were not read: nothing is known of symbols, SONAMEs and files"
+
+
+def _facts(difference: ReleaseDifference) -> Iterator[str]:
+    old, new = difference.architectures
+    if difference.minors == ("", ""):
+        return
+    if old is None or new is None:
+        yield "GPU architectures and PTX ISA: not measured, see `ctk release measure`"
+        return
+    changes = [f"+{a}" for a in new if a not in old] + [f"-{a}" for a in old if a not in new]
+    yield f"GPU architectures: {' '.join(changes) or f'the same, {new[0]} to {new[-1]}'}"
+    first, second = difference.ptx_isa
+    yield f"PTX ISA: {first} -> {second}" if first != second else f"PTX ISA: the same, {second}"
+
+
+def _notices(difference: ReleaseDifference) -> Iterator[str]:
+    several = len(difference.platforms) > 1
+    notices: dict[str, list[str]] = {}
+    for change in difference.components:
+        old, new = change.old, change.new
+        sonames = difference.sonames.get(change.platform, frozenset())
+        needs = sorted({name for library in change.libraries for name in library.needs_newly if name in sonames})
+        newer = old.glibc and version_key(new.glibc) > version_key(old.glibc)
+        for notice, applies, text in (
+            ("new components", new.versions and not old.versions, ""),
+            ("components that are gone", old.versions and not new.versions, ""),
+            ("older than before", change.is_older, f" {_versions(change)}"),
+            ("newer glibc needed", newer, f" {_arrow(old.glibc, new.glibc)}"),
+            ("needs other libraries than before", needs, f" {' '.join(needs)}"),
+        ):
+            names = notices.setdefault(notice, [])
+            if applies:
+                names.append(f"{change.name}{f' ({change.platform})' if several else ''}{text}")
+    return (f"{notice}: {', '.join(names)}" for notice, names in notices.items() if names)
+
+
+def columns(difference: ReleaseDifference) -> tuple[str, ...]:
+    """The columns of the table of components."""
+    unknown = () if difference.with_binaries else ("files", "symbols")
+    return tuple(column for column in COLUMNS if column not in unknown)
+
+
+def tables(difference: ReleaseDifference, recipes: Recipes, shown: Sequence[str]) -> Iterator[PlatformTables]:
+    """The tables of each platform; `shown` are the columns of components."""
+    for platform in difference.platforms:
+        here = [c for c in difference.components if c.platform == platform]
+        changed = [c for c in here if not c.same]
+        libraries = [(c.name, x.any.path, library_text(x)) for c in changed for x in c.libraries]
+        rows = [_cells(change, recipes, shown) for change in changed]
+        yield PlatformTables(platform, rows, libraries, [c.name for c in here if c.same])
+
+
+def _cells(change: ComponentChange, recipes: Recipes, shown: Sequence[str]) -> tuple[str, ...]:
+    files = change.files
+    counts = {} if files is None else {"+": files.added, "-": files.removed, ">": files.moved, "~": files.changed}
+    symbols = {"+": sum(len(x.added) for x in change.libraries), "-": sum(len(x.removed) for x in change.libraries)}
+    row = (
+        change.name,
+        _versions(change),
+        _sizes(change.old.size, change.new.size),
+        _signs({sign: len(paths) for sign, paths in counts.items()}),
+        _signs(symbols),
+        _arrow(change.old.glibc, change.new.glibc),
+        ", ".join(_users(change, recipes)) or "none",
+    )
+    return tuple(cell for column, cell in zip(COLUMNS, row, strict=True) if column in shown)
+
+
+def _users(change: ComponentChange, recipes: Recipes) -> list[str]:
+    return sorted({recipe for name in change.components for recipe in recipes.get(name, ())})
+
+
+def _versions(change: ComponentChange) -> str:
+    return _arrow(", ".join(change.old.versions), ", ".join(change.new.versions))
+
+
+def _signs(counts: Mapping[str, int]) -> str:
+    return " ".join(f"{sign}{number}" for sign, number in counts.items() if number)
+
+
+def _arrow(old: str, new: str) -> str:
+    """``2.17 -> 2.27``; one of them when they are the same."""
+    return new if old == new else f"{old or 'none'} -> {new or 'none'}"
+
+
+def _sizes(old: int, new: int) -> str:
+    """Bytes as megabytes, and the change in percent."""
+    percent = f" ({(new - old) / old:+.0%})" if old and new and abs(new - old) >= old / 200 else ""
+    return _arrow(megabytes(old) if old else "", megabytes(new) if new else "") + percent
+
+
+def library_text(change: LibraryChange) -> str:
+    """What changed in one program or library."""
+    if change.new is None or change.old is None:
+        kind = "gone" if change.new is None else "new"
+        exports = len(change.any.exports)
+        return f"{kind}, {count(exports, 'symbol')}" if exports else kind
+    parts = []
+    if change.sonames[0] != change.sonames[1]:
+        parts.append(f"SONAME {_arrow(*change.sonames)}")
+    if change.machines[0] != change.machines[1]:
+        parts.append(f"machine {_arrow(*change.machines)}")
+    if change.added or change.removed:
+        internal = len(change.removed) - len(change.lost)
+        note = f" ({internal} internal gone)" if internal else ""
+        parts.append(f"symbols {_signs({'+': len(change.added), '-': len(change.removed)})}{note}")
+    if needs := [f"+{n}" for n in change.needed_added] + [f"-{n}" for n in change.needed_removed]:
+        parts.append(f"needs {' '.join(needs)}")
+    if change.glibc[0] != change.glibc[1]:
+        parts.append(f"glibc {_arrow(*change.glibc)}")
+    return "; ".join(parts)
+
+
+def break_text(entry: Break) -> str:
+    where = f"{entry.platform}: " if entry.platform else ""
+    return f"{where}{entry.place}: {entry.text}"
+
+
+def show(difference: ReleaseDifference, broken: Sequence[Break], recipes: Recipes, reporter: Reporter) -> None:
+    """Shows the summary, the breaks, and two tables for each platform on a terminal."""
+    say = reporter.line
+    say(title(difference), "bold")
+    for line in summary(difference, broken):
+        say(f"  {line}")
+    for entry in broken:
+        say(f"  gone: {break_text(entry)}", "red")
+        if entry.names:
+            more = f" and {len(entry.names) - _SYMBOLS} more" if len(entry.names) > _SYMBOLS else ""
+            say(f"    {', '.join(entry.names[:_SYMBOLS])}{more}")
+    heads = columns(difference)
+    for platform, components, libraries, same in tables(difference, recipes, heads):
+        if components:
+            reporter.table(f"components for {platform}", heads, components)
+        if same:
+            say(f"the same files: {', '.join(same)}")
+        if libraries:
+            head = f"programs and libraries for {platform} that show something else"
+            reporter.table(head, LIBRARY_COLUMNS, libraries)
+    if difference.changed and difference.with_binaries:
+        say(_LEGEND)
+
+
+def as_json(difference: ReleaseDifference, broken: Sequence[Break], recipes: Recipes) -> dict[str, Any]:
+    """The difference for other programs; sizes in bytes, names of files and symbols whole."""
+    return {
+        "old": difference.old,
+        "new": difference.new,
+        "within_major": difference.within_major,
+        "with_binaries": difference.with_binaries,
+        "gpu_architectures": dict(zip(("old", "new"), difference.architectures, strict=True)),
+        "ptx_isa": dict(zip(("old", "new"), difference.ptx_isa, strict=True)),
+        "components": [
+            {
+                "components": change.components,
+                "platform": change.platform,
+                "same": change.same,
+                "old": asdict(change.old),
+                "new": asdict(change.new),
+                "files": asdict(change.files) if change.files else None,
+                "libraries": [
+                    {"file": x.any.path, "added": x.added, "removed": x.removed, "what": library_text(x)}
+                    for x in change.libraries
+                ],
+                "recipes": _users(change, recipes),
+            }
+            for change in difference.components
+        ],
+        "gone": [asdict(entry) for entry in broken],
+    }
+
+
+def markdown(difference: ReleaseDifference, broken: Sequence[Break], recipes: Recipes, limit: int = LIMIT) -> str:
+    """Summary, breaks, tables, and folded lists of symbols and files as Markdown.
+
+    Folded lists for which the limit (in characters) leaves no room are left out, and a line says how many.
+    """
+    parts = [f"### {text(title(difference))}\n", _bullets(summary(difference, broken))]
+    if broken:
+        parts.append("#### Gone within the major\n\n" + _bullets(map(break_text, broken)))
+        named = (b for b in broken if b.names)
+        parts += [_details(f"{b.platform}: {b.place}: symbols gone ({len(b.names)})", b.names) for b in named]
+    heads = columns(difference)
+    for platform, components, libraries, same in tables(difference, recipes, heads):
+        parts.append(f"#### {platform}\n")
+        if components:
+            parts.append(_table(heads, components))
+            if difference.with_binaries:
+                parts.append(f"{text(_LEGEND)}\n")
+        if same:
+            parts.append(f"The same files: {text(', '.join(same))}\n")
+        if libraries:
+            parts.append(_table(LIBRARY_COLUMNS, libraries))
+    return "\n".join(_fitting([*parts, *_folded(difference, broken)], limit))
+
+
+def _fitting(parts: Sequence[str], limit: int) -> list[str]:
+    """The parts without the folded ones for which there is no room."""
+    folded = [part.startswith("<details>") for part in parts]
+    room = limit - 100 - sum(len(part) + 1 for part, is_folded in zip(parts, folded, strict=True) if not is_folded)
+    kept = []
+    for part, is_folded in zip(parts, folded, strict=True):
+        size = len(part) + 1 if is_folded else 0
+        if size <= max(room, 0):
+            kept.append(part)
+            room -= size
+    if len(kept) < len(parts):
+        kept.append(f"No room for {count(len(parts) - len(kept), 'more list')}.\n")
+    return kept
+
+
+def text(plain: str) -> str:
+    """Plain text as Markdown shows it unchanged, in a table too; code spans of ours stay."""
+    parts = re.split(r"(`[^`|\\]*`)", _CONTROL.sub("?", plain))
+    return "".join(part if part.startswith("`") else _SPECIAL.sub(r"\\\1", part) for part in parts)
+
+
+def _bullets(lines: Iterable[str]) -> str:
+    return "".join(f"- {text(line)}\n" for line in lines)
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    head = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
+    return "\n".join([*head, *(f"| {' | '.join(text(cell) for cell in row)} |" for row in rows)]) + "\n"
+
+
+def _folded(difference: ReleaseDifference, broken: Sequence[Break]) -> Iterator[str]:
+    """Lists that a reader opens: removed names first, for they matter most. Flagged ones were listed before."""
+    flagged = {(b.platform, b.place): set(b.names) for b in broken if b.names}
+    places = [(c, change) for c in difference.changed for change in c.libraries]
+    for component, change in places:
+        where = library_place(component, change)
+        listed = flagged.get((component.platform, where), set())
+        others = tuple(name for name in change.removed if name not in listed)
+        if others:
+            what = "other symbols removed" if listed else "symbols removed"
+            yield _details(f"{component.platform}: {where}: {what} ({len(others)})", others)
+    for component, change in places:
+        if change.added:
+            head = f"{component.platform}: {component.name}: {change.any.name}: symbols added ({len(change.added)})"
+            yield _details(head, change.added, _ADDED)
+    for component in difference.changed:
+        if files := component.files:
+            moved = tuple(f"{old} -> {new}" for old, new in files.moved)
+            for what, paths in (("removed", files.removed), ("added", files.added), ("moved", moved)):
+                if paths:
+                    head = f"{component.platform}: {component.name}: files {what} ({len(paths)})"
+                    yield _details(head, paths, _FILES)
+
+
+def _details(head: str, names: Sequence[str], most: int | None = None) -> str:
+    shown = [_CONTROL.sub("?", name) for name in names[:most]]
+    more = [f"... and {len(names) - len(shown)} more"] if len(names) > len(shown) else []
+    # A name from a file may hold what would end the block.
+    longest = max((len(run) for name in shown for run in re.findall(r"`+", name)), default=0)
+    fence = "`" * max(3, longest + 1)
+    lines = "\n".join([fence, *shown, *more, fence])
+    label = html.escape(_CONTROL.sub("?", head), quote=False).replace("_", "&#95;")
+    return f"<details><summary>{label}</summary>\n\n{lines}\n\n</details>\n"
