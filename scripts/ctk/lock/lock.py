@@ -365,8 +365,8 @@ def _parse(document: Document, stem: str | None) -> tuple[ReleaseLock | None, li
         # What is wrong with the name or version of a component would be wrong with each of its artefacts, too.
         first = [e for e in error.errors() if "artefacts" not in e["loc"][2:3] or e["loc"][-1] not in _OF_THE_COMPONENT]
         return None, document.problems + [problem_line(document, e) for e in first]
-    found = _contradictions(lock, data, stem)
-    wrong = document.problems + [f"line {document.line(at)}: {place_text(at)}: {text}" for at, text in found]
+    contradictions = _contradictions(lock, data, stem)
+    wrong = document.problems + [f"line {document.line(at)}: {place_text(at)}: {text}" for at, text in contradictions]
     return None if wrong else lock, wrong
 
 
