@@ -20,9 +20,9 @@ import zstandard
 from ctk import pipeline
 from ctk.build import build
 from ctk.channel import channel
-from ctk.core.paths import Workspace, workspace
+from ctk.core.checkout import Workspace, workspace
+from ctk.core.console import Reporter, megabytes
 from ctk.core.platforms import this_platform
-from ctk.core.report import Reporter, megabytes
 from ctk.fetch import fetch
 from ctk.index.index import Index
 from ctk.plan.plan import Plan, Request, plan

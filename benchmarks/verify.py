@@ -17,8 +17,8 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
-from ctk.core.paths import workspace
-from ctk.core.report import Reporter
+from ctk.core.checkout import workspace
+from ctk.core.console import Reporter
 from ctk.lock.lock import release_locks
 from ctk.site.benchmarks import RATIO, record
 from ctk.solve.solve import Scenario

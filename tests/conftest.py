@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from packaging.version import Version
 
 import forked
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.lock.lock import release_locks
 from ctk.verify.channels import pythons

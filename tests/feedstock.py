@@ -14,7 +14,7 @@ import rattler_build
 from rattler import Gateway
 from ruamel.yaml import YAML
 
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
 from ctk.package.package import Index, read_info
 from ctk.plan.recipes import Recipe, render_variants

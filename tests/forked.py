@@ -78,12 +78,11 @@ def _server() -> str:
 
 def serve(address: str) -> None:
     """Answers each connection with the exit code of the command that it names."""
-    from ctk.core.paths import workspace
+    from ctk.core.checkout import workspace
     from ctk.lock.lock import release_locks
 
     for module in pkgutil.walk_packages(ctk.cli.__path__, "ctk.cli."):
-        if module.name != "ctk.cli.start":  # it ends the process at Ctrl-C
-            importlib.import_module(module.name)
+        importlib.import_module(module.name)
     release_locks(workspace())  # of this checkout; parsed once, they are kept by their text
     assert len(os.listdir("/proc/self/task")) == 1, "a process with threads cannot be forked"
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children of this process

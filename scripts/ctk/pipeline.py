@@ -15,12 +15,11 @@ from ctk.build.cluster import Cluster
 from ctk.build.runner import check_machine
 from ctk.channel import channel, package_tests
 from ctk.check.audit import AuditReport, ScanCache, audit_packages
+from ctk.core.checkout import Workspace
+from ctk.core.console import Reporter, megabytes
 from ctk.core.errors import AuditFailed, BuildFailed
-from ctk.core.paths import Workspace
+from ctk.core.files import machine_paths, publishing
 from ctk.core.platforms import this_platform
-from ctk.core.report import Reporter, megabytes
-from ctk.core.runlock import publishing
-from ctk.core.scratch import machine_paths
 from ctk.fetch import fetch
 from ctk.index.index import Index
 from ctk.lock.lock import Artefact

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from browsing import AXE, ROOT, SCHEMES, WIDTHS, Open, Watched, launch, watched
 from playwright.sync_api import Browser, sync_playwright
 
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from tiny import tiny_checkout
 from typer.testing import CliRunner, Result
 
 from ctk.cli.main import app
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 
 
 @pytest.fixture

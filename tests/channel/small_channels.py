@@ -14,7 +14,7 @@ from ctk.build import sbom
 from ctk.build.build import Built
 from ctk.build.sbom import Input, Provenance
 from ctk.channel import channel
-from ctk.core.digest import file_sha256
+from ctk.core.files import file_sha256
 from ctk.lock.lock import Artefact
 
 __all__ = ["Draft", "build", "digit", "serve", "sound"]

@@ -20,8 +20,8 @@ from ctk.channel.cleaning import HISTORY, NAMES, STATES, TIMES, UNUSED
 from ctk.channel.folder import Folder
 from ctk.channel.index_files import read_index
 from ctk.check.channel import check_channel
+from ctk.core.checkout import Workspace
 from ctk.core.errors import ChannelBroken
-from ctk.core.paths import Workspace
 
 pytest_plugins = ["channel_fixtures"]
 

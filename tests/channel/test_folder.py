@@ -21,9 +21,8 @@ from small_channels import Draft, build, digit
 from ctk.channel.cleaning import HISTORY, TIMES, Keep
 from ctk.channel.folder import Folder, Published
 from ctk.channel.index_files import FILES, read_index, write_index
-from ctk.core import durable
-from ctk.core.coroutines import run
 from ctk.core.errors import Busy, NoSpace, PublishFailed
+from ctk.core.process import run
 from ctk.plan.repodata import FROM_BUILD
 
 
@@ -240,7 +239,7 @@ def test_two_at_once_do_not_meet(folder: Folder, tmp_path: Path) -> None:
 def test_a_full_disk_leaves_what_readers_see(folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.publish(build(tmp_path / "one", digit(1)))
     two = build(tmp_path / "two", digit(1), digit(2))
-    monkeypatch.setattr(durable.os, "fsync", lambda handle: os.write(os.open("/dev/full", os.O_WRONLY), b"x"))
+    monkeypatch.setattr(os, "fsync", lambda handle: os.write(os.open("/dev/full", os.O_WRONLY), b"x"))
     with pytest.raises(NoSpace, match="no space left"):
         folder.publish(two)
     assert indexed(folder.path) == {"digit1"}
@@ -275,13 +274,13 @@ def test_a_run_that_dies_before_or_after_any_rename_leaves_whole_indexes_and_the
     for at in range(1, 200):
         folder, calls = on(Folder(tmp_path / f"www{at}", tmp_path), 0), [0]
         folder.publish(one)
-        monkeypatch.setattr(durable.os, "replace", dies(rename, at, calls))
+        monkeypatch.setattr(os, "replace", dies(rename, at, calls))
         try:
             on(folder, 1).publish(two, exact=True)
             ended = True
         except Killed:
             ended = False
-        monkeypatch.setattr(durable.os, "replace", rename)
+        monkeypatch.setattr(os, "replace", rename)
         shown = set()
         for form in ("repodata.json", "repodata.json.zst"):
             for file in folder.path.glob(f"*/{form}"):

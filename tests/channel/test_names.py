@@ -20,8 +20,8 @@ from ctk.channel.folder import Folder
 from ctk.channel.index_files import read_index
 from ctk.channel.names import clashes, on_server
 from ctk.check.channel import check_channel
+from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, NameReused, PublishFailed
-from ctk.core.paths import Workspace
 from ctk.plan.recipes import find_recipes, maker_of
 
 pytest_plugins = ["channel_fixtures"]

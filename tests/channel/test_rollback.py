@@ -13,8 +13,8 @@ from typer.testing import Result
 from ctk.channel import channel
 from ctk.channel.cleaning import HISTORY, Keep
 from ctk.channel.folder import Folder
+from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, ChannelBroken, UnknownName
-from ctk.core.paths import Workspace
 
 pytest_plugins = ["channel_fixtures"]
 

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 import typer
 
-from ctk.cli.command_line import Folder
-from ctk.cli.main import app
-from ctk.cli.table import COMMANDS
+from ctk.cli.main import COMMANDS, app
 
-
-def names(table: Mapping[str, str | Folder] = COMMANDS, before: str = "") -> Iterator[str]:
-    """``plan``, ``release list`` and so on."""
-    for name, entry in table.items():
-        if isinstance(entry, Folder):
-            yield from names(entry.commands, f"{before}{name} ")
-        else:
-            yield f"{before}{name}"
-
-
-ALL = sorted(names())
+ALL = sorted(
+    f"{name} {inner}".strip()
+    for name, entry in COMMANDS.items()
+    for inner in (entry[1] if isinstance(entry, tuple) else [""])
+)
+"""``plan``, ``release list`` and so on."""
 
 
 def command(name: str) -> Any:

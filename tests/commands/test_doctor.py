@@ -19,8 +19,8 @@ from ctk.check.doctor.machine import CHECKS
 from ctk.check.framework import Finding
 from ctk.cli.doctor import as_json
 from ctk.core import errors
+from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue
-from ctk.core.paths import Workspace
 
 See = Callable[..., dict[str, dict[str, str]]]
 

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -41,10 +41,10 @@ LONG: dict[str, Words] = {
     "site build": lambda world, folder: ["site", "build", str(folder / "site"), "--base", str(world.base)],
     "verify": lambda world, folder: ["verify", "--channel", str(world.workspace.channel), "--all"],
     "env create": lambda world, folder: [
-        *["env", "create", "cuda-crt", "python", "--prefix", str(folder / "env"), "--base", str(world.base)]
+        *f"env create cuda-crt python --prefix {folder / 'env'} --base {world.base}".split()
     ],
     "env pack": lambda world, folder: [
-        *["env", "pack", "cuda-crt", "python", "-o", str(folder / "crt.run"), "--base", str(world.base), "--force"]
+        *f"env pack cuda-crt python -o {folder / 'crt.run'} --base {world.base} --force".split()
     ],
     "release check": lambda world, folder: ["release", "check"],
     "release add": lambda world, folder: ["release", "add", OLD],
@@ -66,10 +66,10 @@ def slow(world: World) -> Iterator[World]:
     world.index.faults.clear()
 
 
-def start(world: World, words: Sequence[str], **environment: str) -> subprocess.Popen[str]:
+def popen(words: Sequence[str], environment: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        command_line(words),
-        env=world.environment(**environment),
+        words,
+        env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -77,6 +77,19 @@ def start(world: World, words: Sequence[str], **environment: str) -> subprocess.
         # A run in the background of a shell has interrupts switched off, and would hand that on.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
+
+
+def start(world: World, words: Sequence[str], **environment: str) -> subprocess.Popen[str]:
+    return popen(command_line(words), world.environment(**environment))
+
+
+def start_code(code: str, *words: str) -> subprocess.Popen[str]:
+    """A Python program, which has said that it has begun."""
+    clean = {name: value for name, value in os.environ.items() if name != "TMPDIR"}
+    run = popen([sys.executable, "-c", code, *words], clean)
+    assert run.stdout is not None
+    assert run.stdout.readline() == "begun\n"
+    return run
 
 
 def interrupt(run: subprocess.Popen[str], whom: str) -> None:
@@ -157,19 +170,10 @@ def test_an_interrupt_is_an_error_of_the_document(slow: World) -> None:
     assert (error["kind"], error["exit_code"]) == ("Stopped", Stopped.exit_code)
 
 
-@pytest.mark.parametrize("seconds", [0.02, 0.1, 0.2, 0.3])
+@pytest.mark.parametrize("seconds", [0.02, 0.1, 0.3])
 def test_an_interrupt_while_modules_are_imported_is_no_traceback(seconds: float) -> None:
-    """`ctk.cli.start`, where the installed program begins: as long as nothing can be said, nothing is."""
-    code = "from ctk.cli.start import main; print('begun', flush=True); main()"
-    run = subprocess.Popen(
-        [sys.executable, "-c", code, "verify", "--all"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
-    assert run.stdout is not None
-    assert run.stdout.readline() == "begun\n"
+    """`ctk.cli.run`, where the installed program begins: as long as nothing can be said, nothing is."""
+    run = start_code("from ctk.cli import run; print('begun', flush=True); run()", "verify", "--all")
     time.sleep(seconds)
     run.send_signal(signal.SIGINT)
     out, err = run.communicate(timeout=PATIENCE)
@@ -179,29 +183,19 @@ def test_an_interrupt_while_modules_are_imported_is_no_traceback(seconds: float)
 
 def test_a_main_thread_that_takes_no_notice_is_ended_and_its_temporary_files_go(tmp_path: Path) -> None:
     (tmp_path / "recipes").mkdir()
-    code = f"""
+    run = start_code(f"""
 import tempfile, threading
 from pathlib import Path
 from ctk.cli import interrupt
-from ctk.core import scratch
-from ctk.core.paths import Workspace
-scratch.use(Workspace(Path({str(tmp_path)!r})))
+from ctk.core.checkout import Workspace
+from ctk.core.files import use_temporary_folder
+use_temporary_folder(Workspace(Path({str(tmp_path)!r})))
 interrupt.install()
 open(tempfile.mkdtemp() + "/file", "w").close()
 print("begun", flush=True)
 while True:
     threading.Event().wait()
-"""
-    run = subprocess.Popen(
-        [sys.executable, "-c", code],
-        env={name: value for name, value in os.environ.items() if name != "TMPDIR"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
-    assert run.stdout is not None
-    assert run.stdout.readline() == "begun\n"
+""")
     assert len(list(tmp_path.rglob("file"))) == 1
     run.send_signal(signal.SIGINT)
     try:
@@ -213,25 +207,14 @@ while True:
     assert list((tmp_path / ".cache").iterdir()) == []
 
 
-def test_what_a_started_process_has_started_ends_as_well(tmp_path: Path) -> None:
-    code = f"""
-import subprocess, sys, time
-from ctk import interrupt
+def test_what_a_started_process_has_started_ends_as_well() -> None:
+    run = start_code("""
+import subprocess, sys
+from ctk.cli import interrupt
 interrupt.install()
-inner = "import subprocess, sys, time; subprocess.Popen(['sleep', '600']); print('begun', flush=True); time.sleep(600)"
-child = subprocess.Popen([sys.executable, "-c", inner], stdout=subprocess.PIPE)
-child.stdout.readline()
-open({str(tmp_path / "file")!r}, "w").close()
-child.wait()
-"""
-    run = subprocess.Popen(
-        [sys.executable, "-c", code],
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
-    while not (tmp_path / "file").exists():
-        time.sleep(0.01)
+inner = "import subprocess, time; subprocess.Popen(['sleep', '600']); print('begun', flush=True); time.sleep(600)"
+subprocess.Popen([sys.executable, "-c", inner]).wait()
+""")
     assert len(group_of(run.pid)) == 3
     os.kill(run.pid, signal.SIGINT)
     run.communicate(timeout=PATIENCE)
@@ -241,7 +224,7 @@ child.wait()
 def test_in_the_background_of_a_shell_interrupts_stay_switched_off() -> None:
     code = """
 import signal
-from ctk import interrupt
+from ctk.cli import interrupt
 interrupt.install()
 print(signal.getsignal(signal.SIGINT) is signal.SIG_IGN, signal.set_wakeup_fd(-1))
 """

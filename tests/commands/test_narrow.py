@@ -15,45 +15,57 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from conftest import ROOT, ctk
-from ctk.core.pace import Pace
-from ctk.core.paths import Workspace
-from ctk.core.tables import fitting
+from ctk.core import console
+from ctk.core.checkout import Workspace
+from ctk.core.console import Reporter, fitting
 
 ESCAPES = re.compile(r"\x1b\[[\d;?]*[a-zA-Z]")
 COLOUR = re.compile(r"\x1b\[[\d;]*(3|4|9|10)\d(?=[;m])")  # bold is none
-WORDS = st.text(st.sampled_from("abc-. "), max_size=30)
+NAMES = st.text(st.sampled_from("abc-."), max_size=20)
+SENTENCES = st.text(st.sampled_from("abc-. "), max_size=60)
 
 
-def shown(columns: Sequence[str], rows: Sequence[Sequence[object]], width: int, right: Sequence[str] = ()) -> list[str]:
-    file = io.StringIO()
-    Console(file=file, width=width).print(fitting(columns, rows, right, width))
-    return file.getvalue().splitlines()
+def shown(columns: Sequence[str], rows: Sequence[Sequence[object]], width: int) -> list[str]:
+    console = Console(file=io.StringIO(), width=width)
+    console.print(fitting(columns, rows, (), console))
+    return console.file.getvalue().splitlines()  # type: ignore[attr-defined,no-any-return]
 
 
-@given(st.integers(1, 8).flatmap(lambda n: st.lists(st.lists(WORDS, min_size=n, max_size=n), min_size=1, max_size=4)))
-def test_no_line_of_a_table_is_longer_than_the_terminal_and_no_word_is_folded_that_fits(rows: list[list[str]]) -> None:
-    columns = [f"heading {n}" for n in range(len(rows[0]))]
-    lines = shown(columns, rows, 60)
-    assert max(map(len, lines), default=0) <= 60
-    found = set(" ".join(lines).split())
-    for row in rows:
-        for cell in row:
-            assert {word for word in cell.split() if len(word) < 30} <= found
+@given(st.lists(st.tuples(NAMES, SENTENCES, NAMES), min_size=1, max_size=4), st.sampled_from([40, 60, 120]))
+def test_no_line_of_a_table_is_longer_than_the_terminal_and_no_name_is_folded(
+    rows: list[tuple[str, str, str]], width: int
+) -> None:
+    lines = shown(["a name", "what", "another-name"], rows, width)
+    assert max(map(len, lines)) <= width
+    words = set(" ".join(lines).split())
+    assert {name for first, _, last in rows for name in (first, last) if name} <= words
+    letters = "".join(re.sub(r"[\s│┃─━]", "", line) for line in lines)
+    assert sum(letters.count(c) for c in "abc") >= sum(cell.count(c) for row in rows for cell in row for c in "abc")
 
 
-def test_a_table_that_fits_has_its_frame_and_a_wider_one_goes_without() -> None:
+def test_a_table_that_fits_has_its_frame_a_wider_one_goes_without_and_then_it_is_records() -> None:
     rows = [["cuda-version", "13.5", "native_100", "channel"]]
     columns = ["package", "version", "build", "channel"]
     assert shown(columns, rows, 80)[0].startswith("┏")
     close = shown(columns, rows, 42)
     assert close[-1].split() == rows[0] and "│" not in "".join(close)
-
-
-def test_what_fits_in_no_way_is_a_record_for_each_row() -> None:
     rows = [["a" * 30, "b" * 30, ""], ["c" * 30, "", "d" * 70]]
     lines = shown(["one", "two", "three"], rows, 50)
     assert [line.split()[0] for line in lines if line.strip()][:4] == ["one", "two", "one", "three"]
     assert max(map(len, lines)) <= 50
+
+
+def test_in_a_log_progress_is_a_line_with_each_note(capsys: pytest.CaptureFixture[str]) -> None:
+    console.begin()
+    with Reporter().task("fetching", 5e6, bytes_=True) as task:
+        task.advance(1e6)
+        task.advance(1e6, "a [file]")
+    with Reporter().task("builds", 3) as task:
+        task.advance(1, "done")
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 2
+    assert re.fullmatch(r"\d\d:\d\d:\d\d fetching 2/5 MB( \(.* left\))?: a \[file\]", said[0])
+    assert said[1].endswith(" builds 1/3: done")
 
 
 def in_terminal(*words: str, columns: int = 80, **environment: str) -> tuple[int, str]:
@@ -78,10 +90,9 @@ def in_terminal(*words: str, columns: int = 80, **environment: str) -> tuple[int
 
 
 PLAN = ("plan", "--release", "13.5", "--recipe", "cuda-cudart")
-LOOKED_AT = (("release", "list"), PLAN, ("audit", "--list"), ("solve", "no-such-package", "--planned"))
 
 
-@pytest.mark.parametrize("words", LOOKED_AT, ids=" ".join)
+@pytest.mark.parametrize("words", [PLAN, ("audit", "--list"), ("solve", "no-such-package", "--planned")], ids=" ".join)
 def test_a_terminal_of_80_columns_folds_nothing_by_itself(words: tuple[str, ...]) -> None:
     _, said = in_terminal(*words)
     lines = ESCAPES.sub("", said).splitlines()
@@ -97,53 +108,7 @@ def test_colours_are_for_terminals_that_want_them() -> None:
     assert ESCAPES.search(ctk(Workspace(ROOT), "no-such-command", FORCE_COLOR="1").stderr)
 
 
-@pytest.mark.parametrize("name", ["build", "release add", "env pack"])
-def test_the_help_is_the_same_text_in_a_terminal_and_in_a_pipe(name: str) -> None:
-    code, said = in_terminal(*name.split(), "--help")
+def test_the_help_is_the_same_text_in_a_terminal_and_in_a_pipe() -> None:
+    code, said = in_terminal("env", "pack", "--help")
     assert code == 0
-    assert ESCAPES.sub("", said) == ctk(Workspace(ROOT), *name.split(), "--help", COLUMNS="80").stdout
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def test_the_pace_is_told_once_it_can_be_known_and_not_before() -> None:
-    clock = Clock()
-    pace = Pace(100, clock=clock)
-    assert (str(pace), pace.position) == ("", "0/100")
-    clock.now = 10.0
-    assert str(pace) == ""  # nothing was done
-    pace.advance(10)
-    assert str(pace) == ""  # one piece says nothing of the next
-    clock.now = 20.0
-    pace.advance(10)
-    assert str(pace) == "1.0/s, 1:20 left"
-    clock.now = 100.0
-    pace.advance(80)
-    assert (str(pace), pace.position) == ("", "100/100")  # nothing is left
-
-
-def test_the_pace_forgets_what_was_long_ago() -> None:
-    clock = Clock()
-    pace = Pace(1e9, bytes_=True, clock=clock)
-    for second in range(1, 100):
-        clock.now = float(second)
-        pace.advance(1e6)
-    for second in range(100, 200):
-        clock.now = float(second)
-        pace.advance(2e6)
-    assert str(pace) == "2.0 MB/s, 5:50 left"
-    assert pace.position == "299/1000 MB"
-
-
-def test_the_time_left_of_slow_work_has_hours() -> None:
-    clock = Clock()
-    pace = Pace(100, clock=clock)
-    for _ in range(3):
-        clock.now += 20.0
-        pace.advance(0.1)
-    assert str(pace) == "0.3/min, 5:32:20 left"
+    assert ESCAPES.sub("", said) == ctk(Workspace(ROOT), "env", "pack", "--help", COLUMNS="80").stdout

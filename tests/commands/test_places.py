@@ -9,8 +9,8 @@ import pytest
 
 from conftest import ctk
 from ctk.core import errors
-from ctk.core.disk import disk_errors
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
+from ctk.core.files import disk_errors
 from ctk.env import environment
 
 pytest_plugins = ["command_fixtures"]

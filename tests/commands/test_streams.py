@@ -11,7 +11,7 @@ import pytest
 
 from conftest import ROOT, ctk
 from ctk.core import errors
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 
 FULL = "error: standard output cannot be written: No space left on device\nnext: "
 CLOSED = "error: standard output cannot be written: Bad file descriptor\nnext: "
@@ -21,7 +21,7 @@ BAD = "plan --recipe x"
 
 def shell(line: str) -> subprocess.CompletedProcess[str]:
     """A line for bash, in which `ctk` is the command."""
-    main = f"ctk() {{ {sys.executable} -c 'from ctk.cli.start import main; main()' \"$@\"; }}"
+    main = f"ctk() {{ {sys.executable} -c 'from ctk.cli import run; run()' \"$@\"; }}"
     return subprocess.run(
         ["bash", "-c", f"{main}\n{line}"],
         env={**os.environ, "CTK_ROOT": str(ROOT)},

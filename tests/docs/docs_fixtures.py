@@ -11,7 +11,7 @@ import pytest
 from doc_clients import Solve
 from rattler import Gateway
 
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 from ctk.solve.solve import solve
 from ctk.verify import channels
 

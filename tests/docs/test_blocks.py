@@ -17,7 +17,7 @@ from doc_pages import PAGES, Block, blocks
 from ruamel.yaml import YAML
 
 from conftest import NEWEST, ROOT, ctk
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
 from ctk.env.environment import create
 from ctk.lock.exclusions import load as load_exclusions

@@ -7,19 +7,17 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
-import click
 import pytest
 from doc_choices import CLIENTS, NOT_RUN, OTHERS
 from doc_commands import Command, commands, parse_ctk
 from doc_pages import blocks
 
 from conftest import ROOT, ctk
-from ctk.core.errors import CtkError
-from ctk.core.paths import Workspace
+from ctk.cli.main import COMMANDS
+from ctk.core.checkout import Workspace
 
 pytest_plugins = ["docs_fixtures"]
 
@@ -53,23 +51,6 @@ def test_every_program_is_one_whose_lines_are_tried() -> None:
 @pytest.mark.parametrize("command", CTK, ids=str)
 def test_ctk_knows_every_option_and_argument(command: Command) -> None:
     parse_ctk(command.words)
-
-
-@pytest.mark.parametrize(
-    ("line", "error"),
-    [
-        ("plan --relase 13.4", click.NoSuchOption),
-        ("plann", CtkError),
-        ("release measure 13.4 --write=yes", click.BadOptionUsage),
-        ("solve", click.MissingParameter),
-        ("channel history a b", click.UsageError),
-        ("rebuild --sample some", click.BadParameter),
-    ],
-)
-def test_a_line_that_ctk_does_not_know_is_found(line: str, error: type[Exception]) -> None:
-    with pytest.raises(Exception, match=r".") as found:  # typer has classes of its own, named as click's are
-        parse_ctk(line.split())
-    assert error.__name__ in {base.__name__ for base in type(found.value).__mro__}
 
 
 def test_what_is_not_run_says_why_and_where_it_is() -> None:
@@ -131,11 +112,6 @@ def knows(program: Path, words: tuple[str, ...]) -> None:
     assert {word for word in words if word.startswith("-")} <= options
 
 
-def test_an_option_that_a_program_does_not_have_is_found() -> None:
-    with pytest.raises(AssertionError):
-        knows(ROOT / "tests/gpu/tools/cost.py", ("measure", "COST", "--round", "5"))
-
-
 @pytest.mark.parametrize("command", [c for c in ALL if c.program == "rattler-build"], ids=str)
 def test_what_rattler_build_is_given_is_there(command: Command) -> None:
     for before, word in zip(command.words, command.words[1:], strict=False):
@@ -159,14 +135,8 @@ def test_the_line_that_hashes_a_licence_gives_the_hash_of_its_text(tmp_path: Pat
 
 def test_inline_commands_of_ctk_are_ones_that_it_has() -> None:
     """In the text between the blocks: `ctk release list` and the like."""
-    app = subprocess.run(
-        [sys.executable, "-c", "from ctk.cli.main import main; main()", "--help"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
     found = set()
     for page in {block.page for block in blocks()} | {"docs/errors.md"}:
         text = re.sub(r"^```.*?^```$", "", (ROOT / page).read_text(), flags=re.MULTILINE | re.DOTALL)
         found |= {shlex.split(m)[0] for m in re.findall(r"`ctk ([a-z][^`]*)`", text)}
-    assert found and {name for name in found if not re.search(rf"\b{name}\b", app)} == set()
+    assert found and found <= COMMANDS.keys()

@@ -14,8 +14,8 @@ from ruamel.yaml import YAML
 
 from conftest import MINORS, NEWEST, ROOT
 from ctk.base import compilers
+from ctk.core.checkout import Workspace
 from ctk.core.errors import Unsolvable
-from ctk.core.paths import Workspace
 from ctk.core.platforms import this_platform
 from ctk.env.environment import Environment, create
 from ctk.plan.recipes import Recipe

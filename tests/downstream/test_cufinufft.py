@@ -20,10 +20,9 @@ from conftest import MINORS, ctk
 from ctk.base import compilers
 from ctk.build import build as builds
 from ctk.channel import channel
+from ctk.core.checkout import Workspace, settings
 from ctk.core.errors import Unsolvable
-from ctk.core.paths import Workspace
 from ctk.core.platforms import this_platform
-from ctk.core.settings import settings
 from ctk.env.environment import Environment, create
 from ctk.fetch.fetch import fetch
 from ctk.index.index import Index

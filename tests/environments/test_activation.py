@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from conftest import ctk
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
 
 pytestmark = pytest.mark.skipif(

@@ -17,8 +17,8 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from ctk.base import base, compilers, interpreter
+from ctk.core.checkout import Workspace
 from ctk.core.errors import NotPublished
-from ctk.core.paths import Workspace
 from ctk.core.platforms import NOARCH, this_platform
 from ctk.env import environment
 from ctk.fetch.fetch import fetch, stored

@@ -17,8 +17,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from conftest import NEWEST
+from ctk.core.checkout import Workspace
 from ctk.core.errors import Unsolvable
-from ctk.core.paths import Workspace
 from ctk.core.platforms import NOARCH, this_platform
 from ctk.env.environment import Environment, create
 from ctk.plan.recipes import Recipe, render

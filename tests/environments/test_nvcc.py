@@ -22,7 +22,7 @@ from rattler import Subdir
 from rattler.shell import ActivationVariables, Shell, activate
 
 from conftest import ctk
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
 from ctk.env.environment import create
 from ctk.lock.lock import release_locks

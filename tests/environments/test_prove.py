@@ -7,8 +7,8 @@ import re
 import pytest
 
 from conftest import ctk
+from ctk.core.checkout import Workspace
 from ctk.core.errors import ProofFailed
-from ctk.core.paths import Workspace
 from ctk.core.platforms import this_platform
 from ctk.env import prove
 from ctk.env.environment import create

@@ -10,7 +10,7 @@ import pytest
 
 from conftest import ctk
 from ctk.base.interpreter import python_tag, short_version
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
 from ctk.env.environment import Environment, create
 from ctk.env.prove import ProofRequest, use

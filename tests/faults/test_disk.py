@@ -13,7 +13,7 @@ from whole import damaged, problems, state
 from world import NEW, OLD, ctk
 
 from ctk.core.errors import NoSpace
-from ctk.core.scratch import MEMORY
+from ctk.core.files import MEMORY
 
 pytest_plugins = ["fault_fixtures"]
 

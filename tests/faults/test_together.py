@@ -14,7 +14,7 @@ from job import Job, Undisturbed
 from whole import problems, state
 from world import NEW, OLD, World, command, ctk
 
-from ctk.core.runlock import publishing
+from ctk.core.files import publishing
 
 pytest_plugins = ["fault_fixtures"]
 

@@ -21,7 +21,7 @@ from fake_ctk import EVERYWHERE_13, WHEELS_13, add_python_13, pins
 from fake_index import FakeIndex, Fault, serve
 
 import forked
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 from ctk.core.retry import Retry
 from ctk.index.index import Index
 from ctk.index.pip_config import IndexSettings

@@ -49,7 +49,7 @@ def _given(folder: Path, name: str) -> Environment:
 def _made(name: str, gpu: Machine) -> Environment:
     """One made of this checkout's channel, for the machine as a client detects it."""
     try:
-        from ctk.core.paths import Workspace
+        from ctk.core.checkout import Workspace
         from ctk.env.environment import create
         from ctk.solve.catalogue import Catalogue
         from ctk.solve.machine import machine

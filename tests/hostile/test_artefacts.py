@@ -33,8 +33,8 @@ from crafted_wheels import (
 )
 
 from conftest import ROOT, ctk
+from ctk.core.checkout import Workspace
 from ctk.core.errors import ArtefactRefused, CtkError, LockError, MeasureFailed
-from ctk.core.paths import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.fetch import fetch
 from ctk.fetch.admission import check

@@ -23,8 +23,8 @@ from typer.testing import CliRunner
 
 from conftest import ctk
 from ctk.channel import publish
-from ctk.cli.audit import audit_command
-from ctk.core import notes
+from ctk.cli.checks import audit_command
+from ctk.core.checkout import Workspace
 from ctk.core.document import DEEPEST, ENTRIES, LARGEST, Document
 from ctk.core.errors import (
     AuditFailed,
@@ -36,7 +36,7 @@ from ctk.core.errors import (
     printable,
     problems,
 )
-from ctk.core.paths import Workspace
+from ctk.core.files import listed_packages, read_json
 from ctk.core.retry import Retry
 from ctk.index import client as index_client
 from ctk.index import inside
@@ -306,7 +306,7 @@ def test_a_member_without_a_name_is_an_error_of_the_index(name: bytes) -> None:
 def test_a_note_that_lies_is_none(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "build.json"
     file.write_bytes(content)
-    assert notes.packages(notes.read(file)) is None
+    assert listed_packages(read_json(file)) is None
 
 
 REPODATA: tuple[Any, ...] = (

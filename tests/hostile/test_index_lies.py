@@ -18,8 +18,8 @@ import crafted_wheels  # noqa: F401 - first: it knows where the other layers' he
 import pytest
 from fake_index import FakeIndex, Fault, serve
 
+from ctk.core.checkout import Workspace
 from ctk.core.errors import HashMismatch, IndexUnavailable, MeasureFailed, NotPublished
-from ctk.core.paths import Workspace
 from ctk.core.retry import Retry
 from ctk.fetch import fetch
 from ctk.index import client as index_client

@@ -8,7 +8,7 @@ import pytest
 from case_tree import Case, read, write
 
 from ctk.check.lint import CHECKS, fixed, lint, tree_of
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 
 FOLDER = Path(__file__).parent / "cases"
 CASES = [read(path) for path in sorted(FOLDER.glob("*/*")) if path.is_file()]

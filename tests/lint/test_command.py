@@ -12,7 +12,7 @@ from case_tree import CONFIG
 from conftest import ctk
 from ctk.check.framework import Finding
 from ctk.check.lint import CHECKS
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 
 RECIPE = """schema_version: 1
 

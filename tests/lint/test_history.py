@@ -9,8 +9,8 @@ from case_tree import LOCKS, git, release_lock
 
 from ctk.check.lint import lint, tree_of
 from ctk.check.lint.history import changes, revision
+from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue
-from ctk.core.paths import Workspace
 from ctk.lock.text import dump, variant_config
 
 RECIPE = """schema_version: 1

@@ -8,8 +8,8 @@ import pytest
 from case_tree import release_lock
 
 from ctk.check.lint import fixed, lint, tree_of
+from ctk.core.checkout import Workspace
 from ctk.core.document import LARGEST
-from ctk.core.paths import Workspace
 from ctk.lock.text import dump, variant_config
 
 TEXTS = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ctk.check.lint import CHECKS, lint, tree_of
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 from ctk.core.platforms import PLATFORMS
 
 # It compares with what may be published, and advises until a tag says so: a branch that changes packages has hints.

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from conftest import NEWEST, ctk
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.plan.plan import Request, plan
 from ctk.plan.project import published_set, python_tags, small

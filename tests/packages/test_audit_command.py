@@ -10,7 +10,7 @@ from crafted_packages import good_set
 from typer.testing import CliRunner, Result
 
 from ctk.check.audit import CHECKS, AuditReport
-from ctk.cli import audit as command
+from ctk.cli import checks as command
 from ctk.cli.main import app
 from ctk.core.errors import AuditFailed, UnknownName
 

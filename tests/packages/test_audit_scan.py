@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from ctk.check.audit import ScanCache, audit_package, audit_packages
 from ctk.check.audit import run as running
-from ctk.core.digest import file_sha256
 from ctk.core.errors import UnknownName
+from ctk.core.files import file_sha256
 from ctk.package.cache import dump_scan, load_scan, scan_key
 from ctk.package.scan import scan_package
 from ctk.package.search import Search, outermost

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rattler.package_streaming import extract
 
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
 from ctk.lock.facts import compiler_facts
 from ctk.lock.lock import release_locks

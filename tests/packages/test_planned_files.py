@@ -12,7 +12,7 @@ from ctk.check.audit.check import Finding
 from ctk.check.audit.environment import FilesHaveOneOwner
 from ctk.check.audit.packages import PackageSet
 from ctk.check.audit.planned import planned_scans
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
 from ctk.fetch.fetch import laid_out
 from ctk.lock.lock import Artefact

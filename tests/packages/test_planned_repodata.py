@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from conftest import NEWEST
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
 from ctk.plan.plan import Request, plan
 from ctk.plan.project import published_set, python_tags, small

@@ -10,7 +10,7 @@ import pytest
 from conftest import ctk
 from ctk.build import sbom
 from ctk.channel import channel
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 from ctk.lock.lock import release_locks
 
 SAMPLE = 12

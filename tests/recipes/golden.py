@@ -17,7 +17,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.package.package import read_info
 from ctk.plan.plan import Build, Request, plan

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 from ctk.package.package import read_info
 
 PROGRAM = """

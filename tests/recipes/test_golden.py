@@ -10,7 +10,7 @@ import difflib
 import golden
 import pytest
 
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 
 UPDATE = "if this is meant: python tests/recipes/update_golden.py"
 

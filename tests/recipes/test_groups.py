@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.lock import ReleaseLock, release_locks
 from ctk.plan.plan import Plan, Request, plan

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 import pytest
 
+from ctk.core.checkout import Workspace
 from ctk.core.errors import IndexUnavailable
-from ctk.core.paths import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.fetch.fetch import laid_out
 from ctk.index.index import Index

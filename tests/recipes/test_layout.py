@@ -13,8 +13,8 @@ import pytest
 import zstandard
 from elftools.elf.elffile import ELFFile
 
+from ctk.core.checkout import Workspace
 from ctk.core.errors import UnknownName
-from ctk.core.paths import Workspace
 from ctk.package.layout import LAYOUTS, Layout, layout
 
 VERSIONS = {12: ("12.6", "12.6.77"), 13: ("13.4", "13.4.92")}

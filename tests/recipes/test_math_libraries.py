@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.lock import ReleaseLock, release_locks
 from ctk.package.binaries import version_key

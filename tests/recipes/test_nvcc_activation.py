@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from conftest import NEWEST
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 from ctk.fetch.fetch import laid_out
 from ctk.lock.lock import Artefact, ReleaseLock, release_locks
 

@@ -14,7 +14,7 @@ from packaging.specifiers import Specifier
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from ctk.core.paths import Workspace, workspace
+from ctk.core.checkout import Workspace, workspace
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.fetch.fetch import fetch
 from ctk.index.index import Index

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from ctk.core.paths import Workspace, workspace
+from ctk.core.checkout import Workspace, workspace
 
 _MANY = 8  # recipes
 _ALLOWED = 1200

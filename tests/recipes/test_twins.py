@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.lock import release_locks
 from ctk.package.package import read_info

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import golden
 
-from ctk.core.paths import workspace
+from ctk.core.checkout import workspace
 
 
 def updated(folders: list[Path]) -> Iterator[tuple[Path, str]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from crafted_packages import Draft
 from tiny import lock
 
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 from ctk.lock.lock import Facts, ReleaseLock
 from ctk.lock.text import dump, variant_config
 from ctk.site import Site, read

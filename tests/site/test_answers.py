@@ -23,8 +23,8 @@ from reading import Read
 from small_channel import base, channel, record, write
 from small_sites import small_site
 
+from ctk.core.checkout import workspace
 from ctk.core.errors import SolverFailed, UnknownName, Unsolvable
-from ctk.core.paths import workspace
 from ctk.lock.lock import ReleaseLock, release_locks
 from ctk.site import Site
 from ctk.site.answers import CODE, SelectorAnswer, Work, answer, answers, packed, plan_work, solved

@@ -9,7 +9,7 @@ import pytest
 from small_sites import channel, checkout, drafts
 
 from conftest import ROOT, ctk
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 from ctk.site.page import assets
 
 CSS = next(page.content.decode() for page in assets() if page.path.endswith("style.css"))

@@ -14,8 +14,8 @@ import pytest
 from fake_client import CONDA, LIBMAMBA, PIXI, Fake, install
 from small_channel import base, channel, write
 
+from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, SolverFailed, SolverMissing, UnknownName, Unsolvable
-from ctk.core.paths import Workspace
 from ctk.solve.solve import Scenario, channel_url, solve
 from ctk.verify import clients
 from ctk.verify.clients import process

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ctk.core.checkout import Workspace
 from ctk.core.errors import OutOfDate
-from ctk.core.paths import Workspace
 from ctk.lock.lock import release_locks
 from ctk.verify import table
 from ctk.verify.oracle import version

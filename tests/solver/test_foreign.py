@@ -18,9 +18,8 @@ from packaging.version import Version
 from small_channel import write
 from worlds import records
 
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace, settings
 from ctk.core.platforms import NOARCH
-from ctk.core.settings import settings
 from ctk.plan import repodata
 from ctk.plan.plan import Request, plan
 from ctk.plan.project import published_set, python_tags

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from rattler import Gateway
 
+from ctk.core.checkout import Workspace
 from ctk.core.errors import Unsolvable
-from ctk.core.paths import Workspace
 from ctk.lock.lock import release_locks
 from ctk.solve.solve import Pick, Scenario, solve
 from ctk.verify import channels

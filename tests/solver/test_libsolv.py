@@ -12,8 +12,8 @@ import pytest
 from rattler import Gateway
 from small_channel import base, channel, record, write
 
+from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, SolverFailed, SolverMissing, Unsolvable
-from ctk.core.paths import Workspace
 from ctk.fetch import fetch
 from ctk.solve.solve import Scenario, solve
 from ctk.verify.clients import libsolv

@@ -43,7 +43,7 @@ from worlds import (
     toolkits_of,
 )
 
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.lock import release_locks
 from ctk.plan.plan import Request, plan

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from ctk.core.checkout import Workspace
 from ctk.core.errors import LockError
-from ctk.core.paths import Workspace
 from ctk.lock.lock import release_locks
 from ctk.verify import oracle
 from ctk.verify.oracle import (

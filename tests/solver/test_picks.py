@@ -8,8 +8,8 @@ import pytest
 from rattler import Gateway
 
 from conftest import NEWEST
+from ctk.core.checkout import Workspace
 from ctk.core.errors import Unsolvable
-from ctk.core.paths import Workspace
 from ctk.core.platforms import this_platform
 from ctk.solve.solve import Pick, Scenario, solve
 

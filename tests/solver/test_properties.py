@@ -21,7 +21,7 @@ from negative_cases import RELEASES
 from rattler import Gateway
 from worlds import Ask, World, Worlds, violations
 
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 from ctk.core.platforms import NOARCH
 from ctk.lock.lock import ReleaseLock, release_locks
 from ctk.lock.text import variant_config

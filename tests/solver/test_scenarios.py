@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from ctk.cli import request, use
+from ctk.cli import solve
 from ctk.cli.main import app
+from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, UnknownName, Unsolvable
-from ctk.core.paths import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.lock import release_locks
 from ctk.plan.project import python_tags
@@ -211,8 +211,8 @@ def test_the_printed_command_asks_the_same(every: Matrix, monkeypatch: pytest.Mo
         asked.append(understood)
         raise Unsolvable("enough")
 
-    monkeypatch.setattr(request, "solve_or_say_why", remember)
-    monkeypatch.setattr(use.channels, "catalogue", lambda *_: None)
+    monkeypatch.setattr(solve, "solve_or_say_why", remember)
+    monkeypatch.setattr(solve, "catalogue", lambda *_: None)
     questions = every.sample(100, 3)
     for question in questions:
         program, *words = shlex.split(command(question))

@@ -12,9 +12,9 @@ import pytest
 from small_channel import base, channel, write
 
 from conftest import NEWEST, ctk
-from ctk.cli.channels import catalogue
+from ctk.cli.solve import catalogue
+from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, UnknownName
-from ctk.core.paths import Workspace
 from ctk.core.platforms import this_platform
 from ctk.solve.machine import compute_capability, detected, driver_version, machine, python_specs
 from ctk.solve.solve import Scenario

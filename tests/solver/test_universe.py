@@ -9,7 +9,7 @@ from rattler import MatchSpec, PackageRecord
 from rattler.package.build_string import BuildString
 from ruamel.yaml import YAML
 
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.plan import repodata
 from ctk.plan.project import python_tags

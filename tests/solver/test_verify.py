@@ -20,10 +20,10 @@ from typer.testing import CliRunner
 from conftest import ROOT, ctk
 from ctk.cli import verify
 from ctk.cli.main import app
+from ctk.core.checkout import Workspace
+from ctk.core.console import Reporter
 from ctk.core.errors import SolverFailed, Unsolvable, VerifyFailed
-from ctk.core.paths import Workspace
 from ctk.core.platforms import NOARCH, PLATFORMS
-from ctk.core.report import Reporter
 from ctk.plan import repodata
 from ctk.solve.solve import Scenario
 from ctk.verify import channels, table

@@ -11,9 +11,9 @@ import foreign_channel
 import pytest
 from small_channel import base, channel, pair, record, toolkit, write
 
-from ctk.cli.channels import installable
+from ctk.cli.solve import installable
+from ctk.core.checkout import Workspace
 from ctk.core.errors import Unsolvable
-from ctk.core.paths import Workspace
 from ctk.core.platforms import this_platform
 from ctk.solve.catalogue import Catalogue, Maker
 from ctk.solve.choices import choices, native_instead

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 
 Run = Callable[..., str]
 Have = Callable[..., dict[str, bytes]]

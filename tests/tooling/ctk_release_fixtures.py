@@ -12,7 +12,7 @@ from fake_ctk import add_ctk_12, add_ctk_13, add_python_13
 from fake_index import FakeIndex, configure_pip, serve
 
 from ctk.cli.main import app
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 
 
 def checkout(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:

@@ -11,7 +11,7 @@ from pathlib import Path
 from tiny_packages import Tiny, python, write_channel
 
 from conftest import ctk
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 
 CLEAN = {"PATH": "/usr/bin:/bin"}
 

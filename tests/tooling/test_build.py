@@ -10,8 +10,8 @@ import pytest
 from tiny import tiny_checkout, tiny_plan
 
 from ctk.build import build
+from ctk.core.checkout import Workspace
 from ctk.core.errors import NotReady
-from ctk.core.paths import Workspace
 from ctk.fetch import fetch
 from ctk.index.index import Index
 from ctk.package.package import members

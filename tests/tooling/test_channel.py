@@ -14,7 +14,7 @@ from tiny import tiny_checkout, tiny_plan
 
 from ctk.build import build
 from ctk.channel import channel
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 from ctk.fetch import fetch
 from ctk.index.index import Index
 from ctk.solve.solve import Scenario, solve

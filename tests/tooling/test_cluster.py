@@ -17,8 +17,8 @@ from conftest import ROOT, ctk
 from ctk.build import build, worker
 from ctk.build.cluster import Cluster
 from ctk.build.store import Store
+from ctk.core.checkout import Workspace
 from ctk.core.errors import ClusterFailed
-from ctk.core.paths import Workspace
 from ctk.plan.plan import Build
 
 ALLOWED = "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES"

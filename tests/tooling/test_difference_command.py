@@ -14,8 +14,8 @@ from fake_index import FakeIndex, configure_pip, serve
 from fake_index import wheel as made_wheel
 
 from ctk.cli.main import app
+from ctk.core.checkout import Workspace
 from ctk.core.errors import ArtefactRefused, BadValue, HashMismatch, Incompatible, LockError, NotPublished, UnknownName
-from ctk.core.paths import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.diff.scan import cached_surface, surface_path, surfaces
 from ctk.fetch.fetch import fetch, laid_out, stored

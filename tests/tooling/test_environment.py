@@ -16,7 +16,7 @@ from packs import CLEAN, checkout, pack, pretend, unpack
 from tiny_packages import PLACEHOLDER, Tiny, application, pure
 
 from conftest import ROOT, ctk
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
 
 pytestmark = pytest.mark.skipif(this_platform() != "linux-64", reason="the tiny packages are for linux-64")

@@ -20,7 +20,7 @@ from ctk.check.doctor.installed import examined
 from ctk.check.doctor.look import look
 from ctk.cli.doctor import as_json
 from ctk.core import errors
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 from ctk.lock.lock import release_locks
 
 LOCKS = release_locks(Workspace(ROOT))

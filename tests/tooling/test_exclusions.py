@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from packaging.specifiers import SpecifierSet
 
+from ctk.core.checkout import Workspace
 from ctk.core.errors import LockError
-from ctk.core.paths import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.exclusions import Classes, Exclusion, Exclusions, Unpublished, classify, load, needless
 from ctk.lock.lock import Artefact, Component, ReleaseLock

@@ -15,8 +15,8 @@ import pytest
 from ctk_release import Have, Run
 from fake_index import FakeIndex
 
+from ctk.core.checkout import Workspace
 from ctk.core.errors import LockError, UnknownName
-from ctk.core.paths import Workspace
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.lock import facts
 from ctk.lock.facts import (

@@ -15,9 +15,9 @@ import tiny
 from fake_index import FakeIndex, Fault, configure_pip, serve, wheel
 
 from ctk import pipeline
+from ctk.core.checkout import Workspace
+from ctk.core.console import Reporter
 from ctk.core.errors import HashMismatch, IndexUnavailable, NoSpace, NotPublished
-from ctk.core.paths import Workspace
-from ctk.core.report import Reporter
 from ctk.core.retry import Retry
 from ctk.fetch import fetch
 from ctk.index.index import Index

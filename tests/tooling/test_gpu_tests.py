@@ -16,7 +16,7 @@ from gpu_environment import NAMES, names
 from gpu_machine import Machine, detect, refusal, right_fit, search_path
 
 from conftest import ROOT
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 from ctk.lock.lock import release_locks
 from ctk.verify import scenarios
 

@@ -10,10 +10,9 @@ import pytest
 
 from conftest import ctk
 from ctk.build.jobs import github_matrix, jobs
+from ctk.core.checkout import Settings, Workspace, settings
 from ctk.core.errors import BadValue
-from ctk.core.paths import Workspace
 from ctk.core.platforms import PLATFORMS
-from ctk.core.settings import Settings, settings
 from ctk.plan.plan import Request, plan
 from ctk.plan.project import published_set, python_tags, small
 

@@ -15,8 +15,8 @@ from ctk_release import Have, Run, cells, snapshot
 from fake_ctk import WHEELS_13, manifest_13
 from fake_index import LICENCE, FakeIndex, serve
 
+from ctk.core.checkout import Workspace
 from ctk.core.errors import LicenceChanged, MeasureFailed, OutOfDate, UnknownName
-from ctk.core.paths import Workspace
 from ctk.index.index import Index, IndexSettings, Retry
 from ctk.lock import licences
 from ctk.lock.licences import Licence

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctk.core import upload_time
+from ctk.core.checkout import Workspace
 from ctk.core.errors import LockError, UnknownName
-from ctk.core.paths import Workspace
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.lock.lock import UNDECLARED, Artefact, Component, Facts, ReleaseLock, find_release, load, release_locks
 from ctk.lock.text import dump, variant_config

@@ -9,8 +9,8 @@ from ctk_release import Run, snapshot
 from fake_ctk import EVERYWHERE_12, EVERYWHERE_13, ON_LINUX, manifest_13
 from fake_index import FakeIndex
 
+from ctk.core.checkout import Workspace
 from ctk.core.errors import LockError
-from ctk.core.paths import Workspace
 from ctk.release.release import read_manifest
 
 pytest_plugins = ["ctk_release_fixtures"]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from test_lock import ctk_lock, write
 
+from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue
-from ctk.core.paths import Workspace
 from ctk.lock.lock import ReleaseLock
 from ctk.plan.plan import Request
 from ctk.plan.project import published_set, small

@@ -16,8 +16,8 @@ from conftest import ROOT
 from ctk.build import sbom
 from ctk.build.reproducible import portable
 from ctk.build.sbom import Input, Provenance, provenance, recipe_commit, recipe_digest
+from ctk.core.checkout import Workspace
 from ctk.core.errors import AuditFailed, BuildFailed
-from ctk.core.paths import Workspace
 from ctk.lock.lock import release_locks
 from ctk.plan.recipes import Recipe
 

@@ -20,8 +20,8 @@ from conftest import ctk
 from ctk.build import build, rebuild, sbom
 from ctk.build.rebuild import Deviation
 from ctk.build.reproducible import rewrite
+from ctk.core.checkout import Workspace
 from ctk.core.errors import AuditFailed
-from ctk.core.paths import Workspace
 from ctk.fetch import fetch
 from ctk.index.index import Index
 
@@ -60,7 +60,7 @@ def test_two_checkouts_at_two_times_with_two_umasks_give_the_same_bytes(reposito
     shutil.copytree(repository.store, there.store)
     program = (
         "import os, sys; os.umask(0o077); sys.path[:0] = sys.argv[3:];"
-        "from pathlib import Path; from ctk.core.paths import Workspace; from test_rebuild import built;"
+        "from pathlib import Path; from ctk.core.checkout import Workspace; from test_rebuild import built;"
         "built(Workspace(Path(sys.argv[1])), Path(sys.argv[2]), jobs=3) if __name__ == '__main__' else None"
     )
     script = tmp_path / "build.py"  # a file: processes that are spawned import it

@@ -13,8 +13,8 @@ from ctk_release import Have, Run, cells, snapshot
 from fake_ctk import WHEELS_13, add_component, add_extension, manifest_13
 from fake_index import FakeIndex, Fault
 
+from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, IndexUnavailable, NotPublished, OutOfDate, UnknownName
-from ctk.core.paths import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.index.index import IndexFile
 from ctk.lock import wheels

@@ -9,8 +9,8 @@ from ctk_release import Have, Run, cells, snapshot
 from fake_ctk import EVERYWHERE_13, WHEELS_13, add_component, manifest_13
 from fake_index import FakeIndex
 
+from ctk.core.checkout import Workspace
 from ctk.core.errors import Incomplete
-from ctk.core.paths import Workspace
 from ctk.lock.lock import load
 from ctk.plan.plan import Request, Set, plan
 

@@ -12,8 +12,8 @@ from tiny import lock
 
 from ctk.build import build
 from ctk.channel import channel
+from ctk.core.checkout import Workspace
 from ctk.core.errors import RecipeError
-from ctk.core.paths import Workspace
 from ctk.core.platforms import NOARCH, this_platform
 from ctk.plan.plan import Plan, Request, Set, plan
 from ctk.plan.recipes import find_recipes

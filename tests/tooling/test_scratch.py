@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from ctk.core import scratch
-from ctk.core.paths import Workspace
+from ctk.core import files
+from ctk.core.checkout import Workspace
+from ctk.core.files import clear_build_folders, hold_folder, machine_paths, new_build_folder, release_folder
 
 
 @pytest.fixture
@@ -19,15 +20,15 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that stands for the file system in memory."""
     folder = tmp_path / "shm"
     folder.mkdir()
-    monkeypatch.setattr(scratch, "MEMORY", folder)
+    monkeypatch.setattr(files, "MEMORY", folder)
     return folder
 
 
 def test_a_build_works_in_memory_where_there_is_room(
     memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scratch, "_room", lambda: 8 << 30)
-    folder = scratch.new_folder(Workspace(tmp_path / "a"), "key", 1 << 20, 2)
+    monkeypatch.setattr(files, "_room", lambda: 8 << 30)
+    folder = new_build_folder(Workspace(tmp_path / "a"), "key", 1 << 20, 2)
     assert folder.is_relative_to(memory)
 
 
@@ -35,27 +36,27 @@ def test_a_build_works_in_memory_where_there_is_room(
 def test_a_build_works_on_disk_where_there_is_not(
     memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, artefact_bytes: int, jobs: int
 ) -> None:
-    monkeypatch.setattr(scratch, "_room", lambda: 8 << 30)
+    monkeypatch.setattr(files, "_room", lambda: 8 << 30)
     workspace = Workspace(tmp_path / "a")
-    assert scratch.new_folder(workspace, "key", artefact_bytes, jobs).is_relative_to(workspace.builds)
+    assert new_build_folder(workspace, "key", artefact_bytes, jobs).is_relative_to(workspace.builds)
 
 
 def test_without_such_a_file_system_builds_work_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scratch, "MEMORY", tmp_path / "nothing")
+    monkeypatch.setattr(files, "MEMORY", tmp_path / "nothing")
     workspace = Workspace(tmp_path / "a")
-    assert scratch.new_folder(workspace, "key", 1, 1).is_relative_to(workspace.builds)
+    assert new_build_folder(workspace, "key", 1, 1).is_relative_to(workspace.builds)
 
 
 def test_what_killed_runs_left_goes_and_other_checkouts_keep_theirs(
     memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, other = Workspace(tmp_path / "a"), Workspace(tmp_path / "b")
-    monkeypatch.setattr(scratch, "_room", lambda: 8 << 30)
-    kept = scratch.new_folder(other, "key", 1, 1)
-    gone = [scratch.new_folder(one, "key", 1, 1)]
-    monkeypatch.setattr(scratch, "_room", lambda: 0)
-    gone.append(scratch.new_folder(one, "key", 1, 1))
-    scratch.clear(one)
+    monkeypatch.setattr(files, "_room", lambda: 8 << 30)
+    kept = new_build_folder(other, "key", 1, 1)
+    gone = [new_build_folder(one, "key", 1, 1)]
+    monkeypatch.setattr(files, "_room", lambda: 0)
+    gone.append(new_build_folder(one, "key", 1, 1))
+    clear_build_folders(one)
     assert kept.exists()
     assert not any(folder.exists() for folder in gone)
     assert list(memory.iterdir()) == [kept.parent]
@@ -63,7 +64,7 @@ def test_what_killed_runs_left_goes_and_other_checkouts_keep_theirs(
 
 def test_no_package_may_name_where_builds_work(memory: Path, tmp_path: Path) -> None:
     workspace = Workspace(tmp_path / "a")
-    named = scratch.machine_paths(workspace)
+    named = machine_paths(workspace)
     assert str(tmp_path / "a") in named
     assert any(path.startswith(str(memory)) for path in named)
 
@@ -75,17 +76,18 @@ def test_what_a_killed_process_left_goes_and_what_a_running_one_has_stays(tmp_pa
     (tmp_path / "dead.done").mkdir()  # killed while it removed its own
     left = []
     with FileLock(tmp_path / "alive.lock"):
-        folder = scratch.hold(tmp_path, left.append)
+        folder = hold_folder(tmp_path, left.append)
         assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"alive", folder.name}
     assert left == [tmp_path / "dead"]
-    scratch.release(folder)
+    release_folder(folder)
     assert {path.name for path in tmp_path.iterdir()} == {"alive", "alive.lock"}
 
 
 def own_temporary_folder(where: Path, **environment: str) -> Path:
     """Where a process that works for a checkout makes its temporary files."""
-    code = "import tempfile; from pathlib import Path; from ctk.core import paths, scratch\n"
-    code += f"scratch.use(paths.Workspace(Path({str(where)!r}))); print(tempfile.mkdtemp())"
+    code = "import tempfile; from pathlib import Path; from ctk.core.files import use_temporary_folder\n"
+    code += "from ctk.core.checkout import Workspace\n"
+    code += f"use_temporary_folder(Workspace(Path({str(where)!r}))); print(tempfile.mkdtemp())"
     clean = {name: value for name, value in os.environ.items() if name != "TMPDIR"}
     done = subprocess.run(
         [sys.executable, "-c", code], env={**clean, **environment}, capture_output=True, text=True, check=True
@@ -110,4 +112,4 @@ def test_temporary_files_lie_in_the_cache_or_where_the_user_wants_them(
 def test_a_folder_of_somebody_else_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getuid", lambda: 12345)
     with pytest.raises(PermissionError):
-        scratch.hold(tmp_path)
+        hold_folder(tmp_path)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ctk.build.store import Store
-from ctk.core.digest import file_sha256
 from ctk.core.errors import BadValue, ClusterFailed, NoSpace
+from ctk.core.files import file_sha256
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctk.core import upload_time
+from ctk.core.checkout import Workspace
 from ctk.core.errors import IndexUnavailable, MeasureFailed
-from ctk.core.paths import Workspace
 from ctk.index.index import Index, IndexSettings, Retry
 from ctk.lock.lock import load
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fake_index import record
 
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.fetch.fetch import stored
 from ctk.lock.lock import Artefact, Component, ReleaseLock

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from conda_build import selector
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
 
 
 def files(root: Path) -> list[Path]:

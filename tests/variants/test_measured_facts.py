@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace
+from ctk.core.files import exclusive
 from ctk.core.platforms import this_platform
-from ctk.core.runlock import exclusive
 from ctk.fetch.fetch import fetch, laid_out, missing
 from ctk.index.index import Index
 from ctk.lock.facts import compiler_facts, needed_glibc

@@ -10,8 +10,8 @@ from packaging.version import Version
 from rattler_build import VariantConfig
 from ruamel.yaml import YAML
 
+from ctk.core.checkout import Workspace
 from ctk.core.errors import OutOfDate
-from ctk.core.paths import Workspace
 from ctk.lock.lock import ReleaseLock, load, release_locks, variant_keys
 from ctk.lock.text import dump, variant_config
 from ctk.release.review import TABLES, markdown_of

@@ -29,10 +29,9 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from ctk.base import compilers, interpreter
-from ctk.core.digest import holds
-from ctk.core.disk import disk_errors
+from ctk.core.checkout import Workspace
 from ctk.core.errors import BuildFailed, NotPublished
-from ctk.core.paths import Workspace
+from ctk.core.files import disk_errors, holds
 from ctk.core.platforms import NOARCH, this_platform
 from ctk.fetch.fetch import stored
 from ctk.index import requirements

@@ -16,11 +16,10 @@ from pathlib import Path
 
 from ctk.build.cluster import Cluster
 from ctk.build.runner import Built, build_key, cached, make
-from ctk.core import scratch
-from ctk.core.disk import disk_errors
+from ctk.core.checkout import Workspace
 from ctk.core.errors import BuildFailed
-from ctk.core.orphans import end_with, starting
-from ctk.core.paths import Workspace
+from ctk.core.files import clear_build_folders, disk_errors
+from ctk.core.process import end_with, starting
 from ctk.plan.plan import Build, Plan
 
 __all__ = ["BuildReport", "Built", "Failure", "build_key", "cached", "finished", "run"]
@@ -123,7 +122,7 @@ def _started(
     todo: Sequence[Build], workspace: Workspace, level: int, jobs: int, cluster: Cluster | None
 ) -> Iterator[dict[Future[Built], str]]:
     """Futures of builds, and their ids; leaving early cancels what has not begun."""
-    scratch.clear(workspace)
+    clear_build_folders(workspace)
     pool: Executor
     if cluster:
         pool = ThreadPoolExecutor(min(_ON_CLUSTER, len(todo)))
@@ -142,7 +141,7 @@ def _started(
         raise
     finally:
         pool.shutdown()
-        scratch.clear(workspace)
+        clear_build_folders(workspace)
 
 
 def _processes(number: int, workspace: Workspace) -> ProcessPoolExecutor:

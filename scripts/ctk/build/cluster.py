@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING, Any
 from ctk.build import worker
 from ctk.build.runner import Built, build_key, keep, write_log
 from ctk.build.store import Store, missing_extra
-from ctk.core import notes
-from ctk.core.disk import disk_errors
+from ctk.core.checkout import Workspace
 from ctk.core.errors import BuildFailed, ClusterFailed
-from ctk.core.paths import Workspace
+from ctk.core.files import disk_errors, listed_packages
 from ctk.core.retry import describe
 from ctk.plan.plan import Build
 
@@ -141,7 +140,7 @@ class Cluster:
         note = self._store.finished(key)
         if note is None:
             return None
-        packages = notes.packages(note) or {}
+        packages = listed_packages(note) or {}
         folder = workspace.builds / f".tmp-{key}-store"
         with disk_errors(workspace.cache):
             try:

@@ -20,10 +20,9 @@ from ruamel.yaml import YAML
 
 from ctk.build import build, sbom
 from ctk.build.sbom import Provenance, recipe_digest, tools
-from ctk.core.digest import file_sha256
-from ctk.core.disk import disk_errors
+from ctk.core.checkout import Workspace
 from ctk.core.errors import RecipeError
-from ctk.core.paths import Workspace
+from ctk.core.files import disk_errors, file_sha256
 from ctk.core.platforms import NOARCH, this_platform
 from ctk.fetch import fetch
 from ctk.index.index import Index

@@ -24,11 +24,9 @@ import rattler_build
 
 from ctk.build.reproducible import BUILD_ROOT, portable, rewrite
 from ctk.build.sbom import provenance, recipe_commit, tools
-from ctk.core import notes, scratch
-from ctk.core.digest import file_sha256, holds
-from ctk.core.disk import disk_errors, full_disk
+from ctk.core.checkout import Workspace
 from ctk.core.errors import BuildFailed, NotReady
-from ctk.core.paths import Workspace
+from ctk.core.files import disk_errors, file_sha256, full_disk, holds, listed_packages, new_build_folder, read_json
 from ctk.plan.plan import Build
 from ctk.plan.recipes import render_variants
 from ctk.plan.rendered import rendered_outputs
@@ -104,8 +102,8 @@ def cached(
     """
     key = build_key(build, level)
     home = workspace.builds / key
-    note = notes.read(home / "build.json")
-    sha256 = notes.packages(note)
+    note = read_json(home / "build.json")
+    sha256 = listed_packages(note)
     if not sha256 or not all(sha256.values()) or not isinstance(note.get("seconds"), int | float):
         return None
     for name, expected in sha256.items():
@@ -151,7 +149,7 @@ def make(build: Build, workspace: Workspace, level: int, jobs: int) -> Built:
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     key = build_key(build, level)
     with disk_errors(workspace.builds):
-        folder = scratch.new_folder(workspace, key, sum(a.size for a in build.artefacts), jobs)
+        folder = new_build_folder(workspace, key, sum(a.size for a in build.artefacts), jobs)
         try:
             with disk_errors(folder):  # it may be elsewhere: in memory
                 packages = _run_rattler_build(build, workspace, folder)

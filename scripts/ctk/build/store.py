@@ -17,9 +17,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from ctk.core.digest import file_sha256
-from ctk.core.disk import FULL
 from ctk.core.errors import BadValue, ClusterFailed, NoSpace, without_credentials
+from ctk.core.files import FULL, file_sha256
 
 _STEP = "a store is a folder that every worker sees, such as file:///shared/ctk, or an object store such as s3://bucket"
 

@@ -27,12 +27,10 @@ import rattler_build
 from ctk.build.runner import build_key, cached, log_file, make
 from ctk.build.sbom import recipe_commit
 from ctk.build.store import Store
-from ctk.core import scratch
-from ctk.core.digest import file_sha256
-from ctk.core.disk import disk_errors
+from ctk.core.checkout import Workspace
 from ctk.core.errors import ClusterFailed, CtkError, RecipeError, without_credentials
-from ctk.core.orphans import end_with
-from ctk.core.paths import Workspace
+from ctk.core.files import clear_build_folders, disk_errors, file_sha256, hold_folder
+from ctk.core.process import end_with
 from ctk.fetch.fetch import laid_out
 from ctk.plan.plan import Build
 
@@ -144,7 +142,7 @@ def fulfil(order: WorkOrder) -> WorkResult:
     except CtkError as error:
         return WorkResult(error=f"on {_name()}: {error.cause}")
     finally:
-        scratch.clear(workspace)
+        clear_build_folders(workspace)
         shutil.rmtree(workspace.root, ignore_errors=True)
 
 
@@ -179,7 +177,7 @@ def _make(order: WorkOrder, workspace: Workspace, store: Store) -> WorkResult:
                 error=failure.read_text(encoding="utf-8") if failure.exists() else said,
                 log=log.read_text(encoding="utf-8") if log.exists() else "",
             )
-        scratch.clear(workspace)
+        clear_build_folders(workspace)
     return WorkResult(error=f"{build.id}: its process on {_name()} was killed {_TRIES} times; is memory short there?")
 
 
@@ -236,9 +234,9 @@ def _home() -> Path:
 def _new_home() -> Path:
     def clear(folder: Path) -> None:
         for root in folder.glob("*"):
-            scratch.clear(Workspace(root))
+            clear_build_folders(Workspace(root))
 
-    return scratch.hold(Path(tempfile.gettempdir()) / f"ctk-workers-{os.getuid()}", clear)
+    return hold_folder(Path(tempfile.gettempdir()) / f"ctk-workers-{os.getuid()}", clear)
 
 
 if __name__ == "__main__":

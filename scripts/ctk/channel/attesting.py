@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from ctk.channel.index_files import ChannelIndex
-from ctk.core.durable import replace_file
 from ctk.core.errors import CtkError, PublishFailed
+from ctk.core.files import replace_file
 
 if TYPE_CHECKING:  # an extra
     from sigstore.sign import Signer, SigningContext

@@ -29,12 +29,9 @@ from rattler.package_streaming import PackageArchive
 from ctk.build.runner import Built
 from ctk.channel.history import History, State, listed, load, numbered, save
 from ctk.channel.steady_index import settle
-from ctk.core import notes
-from ctk.core.coroutines import run
-from ctk.core.digest import holds
-from ctk.core.disk import disk_errors
-from ctk.core.durable import make_folder, share
 from ctk.core.errors import ChannelBroken, UnknownName
+from ctk.core.files import disk_errors, holds, listed_packages, make_folder, read_json, share
+from ctk.core.process import run
 
 KEPT = 3  # states, the current one included: they share the files of packages that are in several
 
@@ -179,9 +176,9 @@ def packages(channel: Path) -> list[Path]:
 
 def _contents(state: Path) -> dict[str, dict[str, Any]]:
     """Build id -> ``key`` and ``packages`` (name below the state -> sha256) of what made a state. Kept beside it."""
-    found = notes.read(state.with_suffix(".json"))
+    found = read_json(state.with_suffix(".json"))
     entries = found.items() if isinstance(found, dict) else ()
-    known = ((i, note, notes.packages(note)) for i, note in entries)
+    known = ((i, note, listed_packages(note)) for i, note in entries)
     return {i: {"key": note.get("key"), "packages": names} for i, note, names in known if names is not None}
 
 

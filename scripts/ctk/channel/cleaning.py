@@ -12,9 +12,8 @@ from pathlib import Path
 from ctk.channel.attesting import SIDECAR
 from ctk.channel.history import History, State, save
 from ctk.channel.index_files import ChannelIndex, read_index
-from ctk.core import notes
-from ctk.core.durable import replace_file
 from ctk.core.errors import ChannelBroken, PublishFailed
+from ctk.core.files import read_json, replace_file
 
 HISTORY = ".history"
 STATES, NAMES, TIMES, UNUSED = "history.json", "names.json", "published.json", "unused.json"
@@ -88,7 +87,7 @@ def read_state(folder: Path, state: State) -> ChannelIndex:
 
 def moments(file: Path) -> dict[str, str]:
     """Notes that say a moment of packages, ``subdir/file`` -> ISO 8601; those that cannot be read are left out."""
-    found = notes.read(file)
+    found = read_json(file)
     return {name: text for name, text in found.items() if _is_moment(text)} if isinstance(found, dict) else {}
 
 

@@ -43,10 +43,8 @@ from ctk.channel.history import History, State, listed, load, save
 from ctk.channel.index_files import FILES, ChannelIndex, put_in_place, read_index, shows, write_index
 from ctk.channel.names import clashes, refuse
 from ctk.channel.publish import in_order
-from ctk.core.digest import file_sha256
-from ctk.core.disk import disk_errors
-from ctk.core.durable import copy_file, make_folder, temporaries
 from ctk.core.errors import Busy, ChannelBroken, PublishFailed, UnknownName
+from ctk.core.files import copy_file, disk_errors, file_sha256, make_folder, temporaries
 
 
 @dataclass(frozen=True)

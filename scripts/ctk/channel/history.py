@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ctk.core.durable import replace_file
 from ctk.core.errors import ChannelBroken, UnknownName
+from ctk.core.files import replace_file
 
 
 @dataclass(frozen=True)

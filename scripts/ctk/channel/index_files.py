@@ -11,8 +11,8 @@ from typing import Any
 
 import zstandard
 
-from ctk.core.durable import make_folder, replace_file
 from ctk.core.errors import PublishFailed
+from ctk.core.files import make_folder, replace_file
 from ctk.core.platforms import NOARCH
 
 REPODATA, COMPRESSED, RUN_EXPORTS = "repodata.json", "repodata.json.zst", "run_exports.json"

@@ -13,9 +13,9 @@ from pathlib import Path
 from rattler import Gateway, SourceConfig, Subdir
 from rattler.exceptions import GatewayError
 
-from ctk.core.coroutines import run
 from ctk.core.errors import NameReused, PublishFailed, without_credentials
 from ctk.core.platforms import NOARCH, PLATFORMS
+from ctk.core.process import run
 from ctk.plan.recipes import find_recipes, maker_of
 
 

@@ -19,9 +19,8 @@ from pydantic import TypeAdapter, ValidationError
 from rattler import Gateway
 
 from ctk.build.runner import Built
-from ctk.core import notes
-from ctk.core.disk import disk_errors, full_disk
 from ctk.core.errors import Unsolvable
+from ctk.core.files import disk_errors, full_disk, read_json
 from ctk.core.platforms import NOARCH, this_platform
 from ctk.package.package import read_info
 from ctk.solve.machine import detected
@@ -102,7 +101,7 @@ _ADAPTER = TypeAdapter(_Note)
 
 def _note(file: Path, sha256: str) -> _Note:
     with suppress(ValidationError):
-        kept = _ADAPTER.validate_python(notes.read(file.with_name(f"{file.name}{_NOTE}")))
+        kept = _ADAPTER.validate_python(read_json(file.with_name(f"{file.name}{_NOTE}")))
         if kept.sha256 == sha256:
             return kept
     info = read_info(file)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import rattler_build
 
-from ctk.core.orphans import end_with, starting
+from ctk.core.process import end_with, starting
 
 SLOWEST = 50_000  # bytes in a second: a server that takes fewer is taken for one that has stopped
 

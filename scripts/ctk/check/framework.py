@@ -21,8 +21,8 @@ from inspect import getdoc
 from types import ModuleType
 from typing import Any, Generic, Literal, Self, TypeVar
 
+from ctk.core.console import count
 from ctk.core.errors import UnknownName
-from ctk.core.report import count
 
 Severity = Literal["error", "hint", "ok"]
 """An error blocks, a hint advises; what is ok is only reported by checks that say how things are, as of a machine."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, Literal, Protocol, TypeVar
 
-from ctk.core.report import count
+from ctk.core.console import count
 
 Severity = Literal["error", "hint"]
 """An error blocks, a hint advises."""

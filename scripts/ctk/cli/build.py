@@ -1,8 +1,9 @@
-"""`ctk plan`, `ctk fetch` and `ctk build`."""
+"""`ctk plan`, `ctk fetch`, `ctk build` and `ctk rebuild`."""
 
 from __future__ import annotations
 
 import os
+import random
 import sys
 from collections import Counter
 from contextlib import nullcontext
@@ -15,14 +16,16 @@ import typer
 from ctk import pipeline
 from ctk.build.cluster import Cluster
 from ctk.build.jobs import github_matrix, jobs
+from ctk.build.rebuild import Rebuilt, rebuild
+from ctk.channel import channel as channels
+from ctk.cli import options
 from ctk.cli.options import AllComponents, AllReleases, Base, Jobs, Platforms, Pythons, Recipes, Releases, base_channel
-from ctk.core import output
-from ctk.core.errors import BadValue
-from ctk.core.paths import Workspace, checkout
+from ctk.core import console
+from ctk.core.checkout import Workspace, checkout, settings, workspace
+from ctk.core.console import Reporter, count, megabytes
+from ctk.core.errors import BadValue, NotReproduced, UnknownName
+from ctk.core.files import exclusive
 from ctk.core.platforms import PLATFORMS
-from ctk.core.report import Reporter, count, megabytes
-from ctk.core.runlock import exclusive
-from ctk.core.settings import settings
 from ctk.fetch.fetch import stored
 from ctk.plan.plan import Plan, Request, plan
 from ctk.plan.project import published_set, python_tags, small
@@ -88,16 +91,16 @@ def plan_command(
     Example: ctk plan --release 13.4 --platform win-arm64
     """
     where = checkout()
-    if form == PlanForm.github:
+    if form is PlanForm.github:
         platforms = platforms or list(PLATFORMS)
     request = _request(where, releases, recipes, platforms, pythons, all_releases, all_components)
-    if form == PlanForm.github:
+    if form is PlanForm.github:
         words = [f"--recipe {name}" for name in recipes or ()] + [f"--python {name}" for name in pythons or ()]
-        options = " ".join(words or (["--all-components"] if all_components else []))
+        narrowed = " ".join(words or (["--all-components"] if all_components else []))
         found = jobs(published_set(where), request, python_tags(where.build_config))
         # It is what --json would print: a document for a machine, on stdout alone.
-        sys.stdout.write(f"{github_matrix(found, settings(where.root).runner, options)}\n")
-        output.mode().printed = True
+        sys.stdout.write(f"{github_matrix(found, settings(where.root).runner, narrowed)}\n")
+        console.mode().printed = True
     else:
         _show(_plan(where, request), Reporter())
 
@@ -146,20 +149,14 @@ def build_command(
     all_components: AllComponents = False,
     base: Base = "local",
     jobs: Jobs = None,
-    level: Annotated[
-        int, typer.Option("--level", min=1, max=22, help="zstd level: low is fast, 19 is for publishing.")
-    ] = 3,
-    channel: Annotated[
-        Path | None, typer.Option("--channel", help="Publish in this folder; output/channel by default.")
-    ] = None,
+    level: Annotated[int, typer.Option(min=1, max=22, help="zstd level: low is fast, 19 is for publishing.")] = 3,
+    channel: Annotated[Path | None, typer.Option(help="Publish in this folder; output/channel by default.")] = None,
     dask: Annotated[
-        str | None,
-        typer.Option("--dask", metavar="ADDRESS", help="Build on a Dask cluster, such as tcp://scheduler:8786."),
+        str | None, typer.Option(metavar="ADDRESS", help="Build on a Dask cluster, such as tcp://scheduler:8786.")
     ] = None,
     store: Annotated[
         str | None,
         typer.Option(
-            "--store",
             metavar="URL",
             envvar="CTK_STORE",
             help="Where artefacts and packages go through to the cluster: a folder or fsspec URL that all workers see; "
@@ -218,3 +215,91 @@ def _summary(result: pipeline.Result, planned: Plan, report: Reporter) -> None:
     )
     where = ", ".join(f"{subdir} {count}" for subdir, count in result.staged.packages.items())
     report.line(f"channel: {result.staged.channel} ({where}; {megabytes(result.staged.size)} MB)")
+
+
+def rebuild_command(
+    packages: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Package files, or names of packages in the channel; see --all.", autocompletion=options.packages
+        ),
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--channel", help="Where names are looked up; output/channel by default.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every package of the channel.")] = False,
+    sample: Annotated[
+        int | None, typer.Option(min=1, help="This many packages of the channel, chosen at random.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Of --sample; it is printed.")] = None,
+    jobs: Jobs = None,
+) -> None:
+    """Make packages again from their own metadata, and compare byte by byte.
+
+    A package names the commit of its recipe, its variant and its artefacts by sha256; what is missing is fetched.
+
+    Example: ctk rebuild output/channel/noarch/cuda-version-13.0-native_100.conda
+    """
+    where, report = workspace(), Reporter()
+    if sum((bool(packages), everything, sample is not None)) != 1:
+        raise BadValue("name packages, or give --all or --sample", "see ctk rebuild --help")
+    held = channels.packages(folder or where.channel)
+    if packages:
+        chosen = [p for name in packages for p in _named(name, held)]
+    elif not held:
+        raise UnknownName(f"there are no packages in {folder or where.channel}", "run `ctk build` first")
+    elif sample is not None:
+        seed = random.randrange(10**6) if seed is None else seed
+        report.result(seed=seed)
+        report.line(f"sample of {min(sample, len(held))} from {count(len(held), 'package')}, --seed {seed}")
+        chosen = sorted(random.Random(seed).sample(held, min(sample, len(held))))
+    else:
+        chosen = held
+    with exclusive(where, report.say):
+        _run(list(dict.fromkeys(chosen)), where, jobs, report)
+
+
+def _named(name: str, held: list[Path]) -> list[Path]:
+    if Path(name).is_file():
+        return [Path(name)]
+    found = [p for p in held if name in (p.name, p.stem, p.stem.rsplit("-", 2)[0])]
+    if not found:
+        raise UnknownName.of("package", name, {p.stem.rsplit("-", 2)[0] for p in held})
+    return found
+
+
+def _run(chosen: list[Path], where: Workspace, jobs: int | None, report: Reporter) -> None:
+    with report.task("rebuild", len(chosen)) as task:
+        outcomes = rebuild(chosen, where, jobs=jobs, progress=lambda outcome: task.advance(1, _line(outcome)))
+    changed = [o for o in outcomes if not o.identical]
+    report.result(
+        packages=[
+            {
+                "package": f"{o.package.parent.name}/{o.package.name}",
+                "identical": o.identical,
+                "differences": [{"where": d.place, "what": d.what} for d in o.differences],
+            }
+            for o in outcomes
+        ]
+    )
+    rows = [(f"{o.package.parent.name}/{o.package.name}", d.place, d.what) for o in changed for d in o.differences]
+    if rows:
+        report.table("differences", ["package", "where", "what"], rows)
+    subdirs = sorted({o.package.parent.name for o in outcomes})
+    counts = [(s, [o.identical for o in outcomes if o.package.parent.name == s]) for s in subdirs]
+    report.table(
+        "rebuilt",
+        ["subdir", "packages", "identical", "different"],
+        [(s, len(found), sum(found), len(found) - sum(found)) for s, found in counts],
+        ["packages", "identical", "different"],
+    )
+    if changed:
+        raise NotReproduced(
+            f"{count(len(changed), 'package')} of {len(outcomes)} came out in another way",
+            "the table says which file differs; what another version of ctk built has to be built again",
+        )
+    report.line(f"{count(len(outcomes), 'package')} rebuilt, identical")
+
+
+def _line(outcome: Rebuilt) -> str:
+    return "" if outcome.identical else f"{outcome.package.name} differs"

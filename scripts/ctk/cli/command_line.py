@@ -1,7 +1,7 @@
-"""What all commands have in common: options for the output, examples below their help, names that are nearly right.
+"""What all commands have in common: shared options, examples below their help, suggestions for misspelled names.
 
-A command's module is imported when the command is called, and not for a list of commands or a completion: with all that
-they need, the modules take most of a second. `commands.table` names them.
+A command's module is imported when the command is called, and not for a list of commands: its imports take most of a
+second. `cli.main` has the table of commands.
 """
 
 from __future__ import annotations
@@ -10,75 +10,49 @@ import ast
 import importlib
 import importlib.util
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections import UserDict
+from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, ClassVar, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from ctk.cli import completion, interrupt
-from ctk.core import output
-from ctk.core.errors import BadValue, CtkError
+from ctk.core import console
+from ctk.core.errors import BadValue
 
 SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 VERBATIM = "-- COMMAND [ARG]..."
 """An argument of that name is another program's command line: its words may be empty."""
-_EXAMPLES = re.compile(r"^Examples?: *", re.M)
+
+Table = Mapping[str, str | tuple[str, Mapping[str, str]]]
+"""Name of a command -> ``module:function`` below `ctk.cli`, or the help of a group and its table."""
 
 
-@dataclass(frozen=True)
-class Folder:
-    """A group of commands.
-
-    Attributes:
-        help: What they are about, one sentence.
-        commands: Its table.
-    """
-
-    help: str
-    commands: Mapping[str, str | Folder]
-
-
-Table = Mapping[str, str | Folder]
-"""Name of a command -> ``module:function`` below `ctk.cli`, or a group."""
-
-
-def summary(entry: str | Folder) -> str:
+def summary(entry: str | tuple[str, Mapping[str, str]]) -> str:
     """The first sentence of a command's help, read from its source: importing the module would take a while."""
-    if isinstance(entry, Folder):
-        return entry.help
+    if isinstance(entry, tuple):
+        return entry[0]
     module, _, function = entry.partition(":")
-    spec = importlib.util.find_spec(f"ctk.cli.{module}")
-    source = Path(spec.origin).read_text(encoding="utf-8") if spec and spec.origin else ""
-    found = [n for n in ast.parse(source).body if isinstance(n, ast.FunctionDef) and n.name == function]
-    return (ast.get_docstring(found[0]) or "").partition("\n")[0] if found else ""
+    source = Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8")
+    (node,) = (n for n in ast.parse(source).body if isinstance(n, ast.FunctionDef) and n.name == function)
+    return (ast.get_docstring(node) or "").partition("\n")[0]
 
 
-def load(name: str, entry: str | Folder) -> TyperCommand | Group:
-    """A command or a group, with the options that all of them have."""
-    if isinstance(entry, Folder):
-        return Group(name=name, table=entry.commands, help=entry.help)
-    if not completion.asked():
-        return _made(name, _function(entry))
-    params = completion.kept(entry)
-    if params is None:
-        params = completion.sketch(p for p in _made(name, _function(entry)).params if p.expose_value)
-        completion.keep(entry, params)
-    return _made(name, completion.function(entry, params))
+class LazyCommands(UserDict[str, Any]):
+    """The commands of a table, each imported when it is asked for."""
 
-
-def _function(entry: str) -> Callable[..., None]:
-    module, _, function = entry.partition(":")
-    return cast(Callable[..., None], getattr(importlib.import_module(f"ctk.cli.{module}"), function))
-
-
-def _made(name: str, function: Callable[..., None]) -> TyperCommand:
-    app = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=SETTINGS)
-    app.command(name, cls=Command)(function)
-    return cast(TyperCommand, typer.main.get_command(app))
+    def __getitem__(self, name: str) -> Any:
+        entry = self.data[name]
+        if isinstance(entry, str):
+            module, _, function = entry.partition(":")
+            app = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=SETTINGS)
+            app.command(name, cls=Command)(getattr(importlib.import_module(f"ctk.cli.{module}"), function))
+            self.data[name] = typer.main.get_command(app)
+        elif isinstance(entry, tuple):
+            self.data[name] = Group(name=name, help=entry[0], table=entry[1])
+        return self.data[name]
 
 
 class Command(TyperCommand):
@@ -88,7 +62,9 @@ class Command(TyperCommand):
         super().__init__(name, **settings)
         self.params += _shared_options()
         _name_values(self)
-        self.help, *self.examples = _split(self.help or "")
+        text, *rest = re.split(r"^Examples?: *", self.help or "", flags=re.M)
+        self.help = text.strip()
+        self.examples = [line.strip() for part in rest for line in part.splitlines() if line.strip()]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Refuses an empty value: of a script's unset variable, `Path` would make the current folder.
@@ -119,33 +95,31 @@ def _is_empty(value: Any) -> bool:
 
 
 class Group(TyperGroup):
-    """Commands by their names; each is made when it is asked for."""
+    """A group of commands that are imported when they are called; the outermost one has its table as an attribute."""
+
+    table: ClassVar[Table] = {}
 
     def __init__(self, *, table: Table | None = None, **settings: Any) -> None:
-        settings = {"context_settings": SETTINGS, **settings, "rich_markup_mode": None}
-        super().__init__(**settings)
-        self.table: Table = table or self.own_table()
-        self.commands = cast(Any, _Made(self.table))
+        super().__init__(**{"context_settings": SETTINGS, **settings, "rich_markup_mode": None})
+        self.entries = table or self.table
+        self.commands = cast(Any, LazyCommands(self.entries))
         self.params += _shared_options()
         _name_values(self)
 
-    def own_table(self) -> Table:
-        """The commands of a group that nobody gives any."""
-        return {}
-
     def list_commands(self, ctx: Any) -> list[str]:
-        return list(self.table)
+        return list(self.entries)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, summary(entry)) for name, entry in self.table.items()])
+            formatter.write_dl([(name, summary(entry)) for name, entry in self.entries.items()])
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """Names and options, without importing the commands."""
         from typer._click.shell_completion import CompletionItem  # typer keeps its click to itself
 
-        named = [n for n in self.table if n.startswith(incomplete)]
+        named = [name for name in self.entries if name.startswith(incomplete)]
         options = super(TyperGroup, self).shell_complete(ctx, incomplete)
-        return [*(CompletionItem(name, help=summary(self.table[name])) for name in named), *options]
+        return [*(CompletionItem(name, help=summary(self.entries[name])) for name in named), *options]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if not args and not ctx.resilient_parsing:
@@ -155,87 +129,30 @@ class Group(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name = args[0]
-        if name not in self.table and not name.startswith("-") and not ctx.resilient_parsing:
-            near = get_close_matches(name, self.table, n=3, cutoff=0.5)
+        if name not in self.entries and not name.startswith("-") and not ctx.resilient_parsing:
+            near = get_close_matches(name, self.entries, n=3, cutoff=0.5)
             step = f"did you mean {' or '.join(near)}?" if near else f"see {ctx.command_path} --help"
             raise BadValue(f"there is no command {ctx.command_path} {name}", step)
         return super().resolve_command(ctx, args)
 
 
-class Root(Group):
-    """The outermost group: a run begins and ends with it."""
-
-    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        output.begin()
-        return super().make_context(info_name, args, parent, **extra)
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            value = super().invoke(ctx)
-        except CtkError as error:
-            if not interrupt.came():
-                output.finish(error)
-            raise
-        output.finish()
-        return value
+def _set(param: typer.CallbackParam, value: bool) -> bool:
+    if value:
+        setattr(console.mode(), str(param.name), True)
+    return value
 
 
-class _Made(Mapping[str, Any]):
-    """The commands of a table, each made once."""
-
-    def __init__(self, table: Table) -> None:
-        self._table = table
-        self._made: dict[str, Any] = {}
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._made:
-            self._made[name] = load(name, self._table[name])
-        return self._made[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._table)
-
-    def __len__(self) -> int:
-        return len(self._table)
-
-
-def _set(change: Callable[[output.Mode], None]) -> Callable[[bool], bool]:
-    def callback(value: bool) -> bool:
-        if value:
-            change(output.mode())
-        return value
-
-    return callback
-
-
-def _option(change: Callable[[output.Mode], None], help_: str, *names: str) -> Any:
-    return typer.Option(*names, callback=_set(change), expose_value=False, show_default=False, help=help_)
-
-
-def _json(mode: output.Mode) -> None:
-    mode.json = True
-
-
-def _quiet(mode: output.Mode) -> None:
-    mode.level = -1
-
-
-def _verbose(mode: output.Mode) -> None:
-    mode.level = 1
-
-
-def _debug(mode: output.Mode) -> None:
-    mode.debug = True
-
-
-_JSON = "Print the result as one JSON document on stdout, errors too."
+def _flag(*names: str, help_: str) -> Any:
+    return typer.Option(*names, callback=_set, expose_value=False, show_default=False, help=help_)
 
 
 def _shared(
-    json: Annotated[bool, _option(_json, _JSON, "--json")] = False,
-    quiet: Annotated[bool, _option(_quiet, "Print results and errors only.", "--quiet", "-q")] = False,
-    verbose: Annotated[bool, _option(_verbose, "Say more of what happens.", "--verbose", "-v")] = False,
-    debug: Annotated[bool, _option(_debug, "Show a traceback when something fails.", "--debug")] = False,
+    json: Annotated[
+        bool, _flag("--json", help_="Print the result as one JSON document on stdout, errors too.")
+    ] = False,
+    quiet: Annotated[bool, _flag("--quiet", "-q", help_="Print results and errors only.")] = False,
+    verbose: Annotated[bool, _flag("--verbose", "-v", help_="Say more of what happens.")] = False,
+    debug: Annotated[bool, _flag("--debug", help_="Show a traceback when something fails.")] = False,
 ) -> None:
     """Has the options that every command has, behind its name as well as before it."""
 
@@ -247,16 +164,10 @@ def _shared_options() -> list[Any]:
 
 
 def _name_values(command: TyperCommand | TyperGroup) -> None:
-    """Gives values a name in the help where the command has none: its Python type would say little to most."""
+    """Gives values a name in the help where the command has none: their Python type would say little to most."""
     for param in command.params:
         if param.param_type_name == "option" and not param.metavar and not getattr(param, "is_flag", False):
             described = getattr(param, "type_descriptor", None)
             if described is not None and not described.is_choice:
                 long = max(param.opts, key=len).lstrip("-")
                 param.metavar = "N" if described.is_ranged else long.rpartition("-")[2].upper()
-
-
-def _split(text: str) -> list[str]:
-    """The help without its examples, and the examples."""
-    text, *rest = _EXAMPLES.split(text)
-    return [text.strip(), *(line.strip() for part in rest for line in part.splitlines() if line.strip())]

@@ -12,9 +12,9 @@ from rich.text import Text
 from ctk.check.doctor.look import Where, look, state
 from ctk.check.doctor.machine import CHECKS
 from ctk.check.framework import Check, Finding
+from ctk.core.checkout import checkout
+from ctk.core.console import Reporter, count
 from ctk.core.errors import NotReady
-from ctk.core.paths import checkout
-from ctk.core.report import Reporter, count
 
 _COLOURS = {"ok": "green", "hint": "yellow", "error": "bold red"}
 

@@ -7,16 +7,15 @@ from typing import Annotated
 
 import typer
 
-from ctk.cli.options import Releases
-from ctk.core.paths import checkout
-from ctk.core.report import Reporter, count
-from ctk.core.settings import settings
+from ctk.cli.options import Releases, recipes
+from ctk.core.checkout import checkout, settings
+from ctk.core.console import Reporter, count
 from ctk.feedstock.export import feedstock, public_url, write
 from ctk.index.index import Index
 
 
 def export_command(
-    recipe: Annotated[str, typer.Argument(help="Folder name below recipes/.")],
+    recipe: Annotated[str, typer.Argument(help="Folder name below recipes/.", autocompletion=recipes)],
     folder: Annotated[Path, typer.Argument(help="Where to write the feedstock: a new or empty folder.", metavar="DIR")],
     releases: Releases = None,
     maintainers: Annotated[

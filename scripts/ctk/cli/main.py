@@ -1,4 +1,4 @@
-"""The `ctk` command."""
+"""The `ctk` command: its subcommands, and what an error becomes."""
 
 from __future__ import annotations
 
@@ -7,26 +7,85 @@ import os
 import sys
 import traceback
 from difflib import get_close_matches
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
-from ctk.cli import completion, interrupt
-from ctk.cli.command_line import SETTINGS, Root, Table
-from ctk.cli.table import COMMANDS
-from ctk.core import output, scratch
-from ctk.core.disk import disk_errors
-from ctk.core.errors import BadValue, CtkError, ReaderGone, printable
-from ctk.core.paths import remember_environment, workspace
+from ctk.cli import interrupt
+from ctk.cli.command_line import SETTINGS, Group, Table
+from ctk.core import console
+from ctk.core.checkout import remember_environment, workspace
+from ctk.core.errors import BadValue, CtkError, ReaderGone
+from ctk.core.files import disk_errors, use_temporary_folder
+
+COMMANDS: Table = {
+    "doctor": "doctor:doctor_command",
+    "plan": "build:plan_command",
+    "fetch": "build:fetch_command",
+    "build": "build:build_command",
+    "lint": "checks:lint_command",
+    "audit": "checks:audit_command",
+    "solve": "solve:solve_command",
+    "prove": "solve:prove_command",
+    "verify": "verify:verify_command",
+    "rebuild": "build:rebuild_command",
+    "publish": "channel:publish_command",
+    "channel": (
+        "Check a channel, and return to an older state of it.",
+        {
+            "check": "channel:check_command",
+            "history": "channel:history_command",
+            "rollback": "channel:rollback_command",
+        },
+    ),
+    "env": (
+        "Environments made from the channel.",
+        {
+            "create": "env:create_command",
+            "run": "env:run_command",
+            "check": "env:check_command",
+            "pack": "env:pack_command",
+        },
+    ),
+    "site": ("The channel's site.", {"build": "site:build_command"}),
+    "feedstock": ("Recipes as feedstocks of their own.", {"export": "feedstock:export_command"}),
+    "release": (
+        "Release locks: add, check, list, measure, compare.",
+        {
+            "add": "release:add_command",
+            "measure": "release:measure_command",
+            "check": "release:check_command",
+            "list": "release:list_command",
+            "diff": "release:diff_command",
+        },
+    ),
+}
+"""Name of a command -> ``module:function`` in this folder, whose docstring is the help and ends with ``Example:`` and
+a line for each; or the help of a group, and its commands."""
 
 
-class _Commands(Root):
-    def own_table(self) -> Table:
-        return COMMANDS
+class Root(Group):
+    """The outermost group: a run begins and ends with it."""
+
+    table = COMMANDS
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        console.begin()
+        return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            value = super().invoke(ctx)
+        except CtkError as error:
+            if not interrupt.came():
+                console.finish(error)
+            raise
+        console.finish()
+        return value
 
 
 app = typer.Typer(
-    cls=_Commands,
+    cls=Root,
     help="Builds, audits and verifies a conda channel of NVIDIA's CUDA Toolkit from its published artefacts.",
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -56,12 +115,11 @@ def main() -> None:
     remember_environment()
     # Nothing outside the checkout: rattler keeps its own caches here as well.
     os.environ.setdefault("RATTLER_CACHE_DIR", str(workspace().cache / "rattler"))
-    output.guard()
-    _forget_useless_width()
-    if completion.asked():
+    console.guard()
+    _clean_environment()
+    if "_CTK_COMPLETE" in os.environ:
         _complete()
-    _forget_what_is_no_text()
-    scratch.use(workspace())
+    use_temporary_folder(workspace())
     try:
         interrupt.install()
         with disk_errors(workspace().root):
@@ -71,35 +129,23 @@ def main() -> None:
         if interrupt.came():
             interrupt.wait_for_end()
         if isinstance(error, typer.TyperException):
-            _fail(_misused(error))
+            _fail(usage_error(error))
         if isinstance(error, CtkError):
             _fail(error)
         if isinstance(error, Exception):
-            output.finish(CtkError(f"{type(error).__name__}: {error}", "report it, with the traceback on stderr"))
+            console.finish(CtkError(f"{type(error).__name__}: {error}", "report it, with the traceback on stderr"))
         raise
-    interrupt.ignore()  # all is done
+    interrupt.ignore()
     if interrupt.came():
         interrupt.wait_for_end()
     sys.exit(code)
 
 
-def _complete() -> NoReturn:
-    """Answers a shell; of a checkout that is broken nothing is said, for the line that is being typed would suffer."""
-    os.environ["COLUMNS"] = "1000"  # typer folds the help of each word, and zsh would show the pieces as words
-    with contextlib.suppress(Exception):
-        sys.exit(app(prog_name="ctk", standalone_mode=False))
-    sys.exit(0)
-
-
-def _forget_useless_width() -> None:
-    """A width of no columns, which some terminals and CI services state, would leave nothing of a result."""
-    stated = os.environ.get("COLUMNS")
-    if stated is not None and not (stated.isdecimal() and int(stated) > 0):
+def _clean_environment() -> None:
+    """Removes variables that do harm: a width of no columns, and text that is not UTF-8, at which rattler panics."""
+    width = os.environ.get("COLUMNS")
+    if width is not None and not (width.isdecimal() and int(width) > 0):
         del os.environ["COLUMNS"]
-
-
-def _forget_what_is_no_text() -> None:
-    """Variables that are no UTF-8: rattler-build panics at the sight of one."""
     for name, value in list(os.environ.items()):
         try:
             f"{name}{value}".encode()
@@ -107,36 +153,33 @@ def _forget_what_is_no_text() -> None:
             del os.environ[name]
 
 
+def _complete() -> NoReturn:
+    """Answers a shell's TAB; errors of a broken checkout are not printed, they would land in the line being typed."""
+    os.environ["COLUMNS"] = "1000"  # typer folds the help of each word, and zsh would show the pieces as words
+    with contextlib.suppress(Exception):
+        sys.exit(app(prog_name="ctk", standalone_mode=False))
+    sys.exit(0)
+
+
 def _fail(error: CtkError) -> NoReturn:
-    """Ends the run with what is known of an error; called where it is caught."""
+    """Prints an error and ends the run with its exit code; called where the error is caught."""
     if isinstance(error, ReaderGone):
         sys.exit(error.exit_code)
-    if output.mode().debug:
+    if console.mode().debug:
         traceback.print_exc()
-    output.finish(error)
-    if not output.mode().printed:
-        _say(error)
-    with contextlib.suppress(CtkError):  # that of the command matters more
+    console.finish(error)
+    if not console.mode().printed:
+        console.print_error(error)
+    with contextlib.suppress(CtkError):  # the command's own error matters more
         sys.stdout.flush()
     sys.exit(error.exit_code)
 
 
-def _say(error: CtkError) -> None:
-    from rich.console import Console
-
-    from ctk.core.report import write
-
-    console = Console(stderr=True, highlight=False)
-    write(console, f"error: {printable(error.cause)}", "bold red")
-    if error.step:
-        write(console, f"next: {printable(error.step)}")
-
-
-def _misused(error: typer.TyperException) -> CtkError:
-    """What typer says of a command line that it cannot read, as an error of ours."""
+def usage_error(error: typer.TyperException) -> CtkError:
+    """Typer's error about a command line that it cannot read, as one of ours."""
     context = getattr(error, "ctx", None)
-    asked = getattr(error, "option_name", "")
-    near = get_close_matches(asked, getattr(error, "possibilities", None) or (), n=2, cutoff=0)  # the nearest first
+    option = getattr(error, "option_name", "")
+    near = get_close_matches(option, getattr(error, "possibilities", None) or (), n=2, cutoff=0)  # the nearest first
     see = f"see {context.command_path} --help" if context else ""
     text = error.message if near else error.format_message()
     text = text[:1].lower() + text[1:].rstrip(".").replace("\n", " ")

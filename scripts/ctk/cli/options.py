@@ -1,23 +1,66 @@
-"""Options and objects that several commands share."""
+"""Options that several commands share, and the values that TAB offers for them, read from files."""
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ctk.core.paths import Workspace
+from ctk.core.checkout import Workspace, workspace
+from ctk.core.platforms import PLATFORMS
+
+
+def locked() -> list[str]:
+    """The names of the release locks: CTK minors, ``python-13`` and so on."""
+    return [file.stem.removeprefix("cuda-") for file in workspace().variants.glob("*.lock")]
+
+
+def minors() -> list[str]:
+    return [name for name in locked() if name[0].isdigit()]
+
+
+def recipes() -> list[str]:
+    return [file.parent.name for file in workspace().recipes.glob("*/recipe.yaml")]
+
+
+def pythons() -> list[str]:
+    tags = re.findall(r"\bcp3(\d+t?)\b", workspace().build_config.read_text(encoding="utf-8"))
+    return [f"3.{minor}" for minor in dict.fromkeys(tags)]
+
+
+def packages() -> list[str]:
+    """The packages of the channel; before it is built the names of the recipes."""
+    found: set[str] = set()
+    for index in workspace().channel.glob("*/repodata.json"):
+        found |= {name.rsplit("-", 2)[0] for name in json.loads(index.read_bytes())["packages.conda"]}
+    return sorted(found) or recipes()
+
 
 Releases = Annotated[
-    list[str] | None, typer.Option("--release", "-r", help="CTK minor such as 13.4, or python-13; may be repeated.")
+    list[str] | None,
+    typer.Option(
+        "--release", "-r", help="CTK minor such as 13.4, or python-13; may be repeated.", autocompletion=locked
+    ),
 ]
-Recipes = Annotated[list[str] | None, typer.Option("--recipe", help="Folder name below recipes/; may be repeated.")]
+Recipes = Annotated[
+    list[str] | None,
+    typer.Option("--recipe", help="Folder name below recipes/; may be repeated.", autocompletion=recipes),
+]
 Platforms = Annotated[
     list[str] | None,
-    typer.Option("--platform", "-p", help="linux-64, linux-aarch64, win-64 or win-arm64; may be repeated."),
+    typer.Option(
+        "--platform",
+        "-p",
+        help="linux-64, linux-aarch64, win-64 or win-arm64; may be repeated.",
+        autocompletion=lambda: list(PLATFORMS),
+    ),
 ]
-Pythons = Annotated[list[str] | None, typer.Option("--python", help="Such as 3.12 or 3.14t; may be repeated.")]
+Pythons = Annotated[
+    list[str] | None, typer.Option("--python", help="Such as 3.12 or 3.14t; may be repeated.", autocompletion=pythons)
+]
 AllReleases = Annotated[
     bool, typer.Option("--all-releases", help="Every locked release; without it and --release, the default ones.")
 ]
@@ -29,6 +72,7 @@ Base = Annotated[
     typer.Option(
         "--base",
         help="Channel with python, numpy and so on: a name like conda-forge, a URL, a folder, or 'local' to make one.",
+        autocompletion=lambda: ["local", "conda-forge"],
     ),
 ]
 Jobs = Annotated[
@@ -36,7 +80,11 @@ Jobs = Annotated[
 ]
 Driver = Annotated[
     str | None,
-    typer.Option("--driver", help="CUDA version of the driver, such as 12.4, or none; this machine's by default."),
+    typer.Option(
+        "--driver",
+        help="CUDA version of the driver, such as 12.4, or none; this machine's by default.",
+        autocompletion=lambda: ["none", *minors()],
+    ),
 ]
 
 

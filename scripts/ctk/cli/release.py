@@ -1,38 +1,60 @@
-"""``ctk release add`` and ``measure``: locks of releases from the package index, and what their binaries say."""
+"""``ctk release``: locks of releases from the package index, what their binaries say, and what changed between two."""
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
-from ctk.cli.release_list import show_facts
-from ctk.core.errors import BadValue, OutOfDate
-from ctk.core.paths import Workspace, checkout
-from ctk.core.report import Reporter
-from ctk.core.runlock import exclusive
+from ctk.cli import options
+from ctk.cli.options import Platforms
+from ctk.core import console
+from ctk.core.checkout import Workspace, checkout
+from ctk.core.console import Reporter
+from ctk.core.errors import BadValue, Incompatible, NoSpace, OutOfDate, UnknownName, problems
+from ctk.core.files import disk_errors, exclusive
+from ctk.core.platforms import NOARCH, PLATFORMS
+from ctk.diff import sources
+from ctk.diff.compare import breaks, compare, wanted
+from ctk.diff.render import as_json, break_text, markdown, show
+from ctk.diff.scan import Surface, surfaces, unread
 from ctk.fetch.fetch import borrowed, missing
 from ctk.index.index import Index
 from ctk.index.pip_config import pip_settings
-from ctk.lock import facts, licences
+from ctk.lock import exclusions, facts, licences
 from ctk.lock.lock import Artefact, Facts, ReleaseLock, find_release, path_of, release_locks
+from ctk.pipeline import default_platforms
+from ctk.plan import project
+from ctk.plan.recipes import find_recipes
 from ctk.release import release, review
-from ctk.release.review import FileChange, changes, summary, write
+from ctk.release.review import changes, summary, write
 
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 Write = Annotated[bool, typer.Option("--write", help="Write the files; without it only the difference is shown.")]
 Check = Annotated[bool, typer.Option("--check", help="Fail when a file is not what would be written; write nothing.")]
 
 
+def _names(help_: str, values: Any) -> Any:
+    return typer.Argument(help=help_, metavar="RELEASE", autocompletion=values)
+
+
+def _components() -> list[str]:
+    """The components that the locks name: each two spaces in, below ``components:``."""
+    texts = [file.read_text(encoding="utf-8") for file in checkout().variants.glob("*.lock")]
+    blocks = [block for text in texts for block in re.findall(r"^components:\n((?: .*\n)*)", text, re.M)]
+    return sorted({name for block in blocks for name in re.findall(r"^  ([\w-]+):$", block, re.M)})
+
+
 def add_command(
     releases: Annotated[
-        list[str] | None,
-        typer.Argument(help="CTK minors like 13.4, or python-13, or base.", metavar="RELEASE"),
+        list[str] | None, _names("CTK minors like 13.4, or python-13, or base.", lambda: [*options.locked(), "base"])
     ] = None,
     newer: Annotated[
         bool, typer.Option("--newer", help="Whatever the index has newer and whole, instead of naming releases.")
@@ -56,39 +78,37 @@ def add_command(
 
     Example: ctk release add 12.9 13.4 --write
     """
-    here, reporter = checkout(), Reporter()
+    here, report = checkout(), Reporter()
     if releases and newer:
         raise BadValue(f"--newer chooses what to lock, and {', '.join(releases)} is named too", "leave out one of them")
     if not releases and not newer:
         raise BadValue("nothing says what to lock", "name releases, or give --newer")
     made = []
     with Index() as index:
-        for name in release.names_of(releases or _newer(index, here, reporter)):
-            reporter.say(f"{name}: asking the package index")
+        for name in release.names_of(releases or _newer(index, here, report)):
+            report.say(f"{name}: asking the package index")
             made.append(release.make(index, name, here, partial=partial))
     licences.check(release.in_place(here), made, accepted or (), accept_all)
-    _settle(made, here, reporter, write_, check)
+    _settle(made, here, report, write_, check)
     unmeasured = [lock.minor for lock in made if lock.is_ctk and lock.facts is None]
     if unmeasured:
-        reporter.line(f"not measured: run `ctk release measure {' '.join(unmeasured)} --write`")
-    reporter.result(unmeasured=unmeasured)
+        report.line(f"not measured: run `ctk release measure {' '.join(unmeasured)} --write`")
+    report.result(unmeasured=unmeasured)
 
 
-def _newer(index: Index, here: Workspace, reporter: Reporter) -> list[str]:
+def _newer(index: Index, here: Workspace, report: Reporter) -> list[str]:
     """What `ctk release check` calls newer, without the CTK releases of which something is missing yet."""
     locks = release_locks(here)
     found = sorted({r.release.removeprefix("cuda-") for r in review.compare(index, locks, here) if r.is_newer})
     for state in review.completeness(index, locks, (), [name for name in found if not name.startswith("python-")]):
         if not state.published or state.published.missing:
-            reporter.say(f"{state.minor} is not whole yet: `ctk release check {state.minor}` says what is missing")
+            report.say(f"{state.minor} is not whole yet: `ctk release check {state.minor}` says what is missing")
             found.remove(state.minor)
     return found
 
 
 def measure_command(
-    releases: Annotated[
-        list[str] | None, typer.Argument(help="CTK minors like 13.4; all without any.", metavar="RELEASE")
-    ] = None,
+    releases: Annotated[list[str] | None, _names("CTK minors like 13.4; all without any.", options.minors)] = None,
     write_: Write = False,
     check: Check = False,
     again: Annotated[bool, typer.Option("--again", help="Measure also what is measured already.")] = False,
@@ -100,68 +120,313 @@ def measure_command(
 
     Example: ctk release measure 13.4 --write
     """
-    here, reporter = checkout(), Reporter()
+    here, report = checkout(), Reporter()
     locks = release_locks(here)
     chosen = [find_release(locks, name) for name in releases] if releases else [k for k in locks.values() if k.is_ctk]
     known = {} if again else facts.known_needs(locks.values())
     measured = []
     for lock in chosen:
         if lock.facts and not again:
-            reporter.say(f"{lock.name} is measured; --again measures it anew")
+            report.say(f"{lock.name} is measured; --again measures it anew")
         else:
-            measured.append(facts.with_facts(lock, _measure(lock, known, here, reporter)))
-    _settle(measured, here, reporter, write_, check)
-    show_facts(measured, reporter)
-    reporter.result(facts={lock.name: asdict(lock.facts) for lock in measured if lock.facts})
+            measured.append(facts.with_facts(lock, _measure(lock, known, here, report)))
+    _settle(measured, here, report, write_, check)
+    _show_facts(measured, report)
+    report.result(facts={lock.name: asdict(lock.facts) for lock in measured if lock.facts})
 
 
-def _settle(locks: Sequence[ReleaseLock], here: Workspace, reporter: Reporter, write_: bool, check: bool) -> None:
+def _settle(locks: Sequence[ReleaseLock], here: Workspace, report: Reporter, write_: bool, check: bool) -> None:
     """Show what changes, then write it, or fail because of it, or say how to write it."""
-    folders = {lock.name: path_of(here, lock.name).parent for lock in locks}
-    needed = []
-    for lock in locks:
-        found = [change for change in changes(folders[lock.name], lock) if change.is_needed]
-        for change in found:
-            _show_diff(change, here, reporter)
-        needed += found
+    proposed = [change for lock in locks for change in changes(path_of(here, lock.name).parent, lock)]
+    needed = [change for change in proposed if change.is_needed]
+    for change in needed:
+        for line in change.diff(here.root):
+            style = "bold" if line.startswith(("+++", "---")) else _COLOURS.get(line[:1], "")
+            report.line(Text(line, style=style))
     for lock in locks:
         if any(change.path.stem == lock.name for change in needed):
             for line in summary(release.present(here, lock.name), lock):
-                reporter.line(line)
+                report.line(line)
     names = ", ".join(change.path.name for change in needed)
-    reporter.result(
+    report.result(
         releases=[lock.name for lock in locks],
         changes=[{"file": str(c.path), "diff": "\n".join(c.diff(here.root))} for c in needed],
         written=bool(needed) and write_ and not check,
     )
     if not needed:
-        reporter.line("nothing changes")
+        report.line("nothing changes")
     elif check:
         raise OutOfDate(f"not up to date: {names}", "run the command with --write")
     elif write_:
-        with exclusive(here, reporter.say):
+        with exclusive(here, report.say):
             write(needed)
-        reporter.line(f"wrote {names}")
+        report.line(f"wrote {names}")
     else:
-        reporter.line(f"nothing written; --write writes {names}")
+        report.line(f"nothing written; --write writes {names}")
 
 
-def _measure(lock: ReleaseLock, known: dict[str, str | None], here: Workspace, reporter: Reporter) -> Facts:
+def _measure(lock: ReleaseLock, known: dict[str, str | None], here: Workspace, report: Reporter) -> Facts:
     """The facts of one release; nothing that it fetched stays in the cache."""
     artefacts, settings = facts.to_measure(lock, known), pip_settings()
     size = sum(a.size for a in missing(artefacts, here))
-    with exclusive(here, reporter.say), reporter.task(f"fetching for {lock.name}", size, bytes_=True) as task:
-
-        def progress(_: Artefact, received: int) -> None:
-            task.advance(received)
+    with exclusive(here, report.say), report.task(f"fetching for {lock.name}", size, bytes_=True) as task:
 
         def at_hand(some: Sequence[Artefact]) -> AbstractContextManager[list[Path]]:
-            return borrowed(some, here, lambda: Index(settings), progress=progress)
+            return borrowed(some, here, lambda: Index(settings), progress=lambda _, received: task.advance(received))
 
         return facts.measure(lock, known, at_hand)
 
 
-def _show_diff(change: FileChange, here: Workspace, reporter: Reporter) -> None:
-    for line in change.diff(here.root):
-        style = "bold" if line.startswith(("+++", "---")) else _COLOURS.get(line[:1], "")
-        reporter.line(Text(line, style=style))
+def check_command(
+    releases: Annotated[
+        list[str] | None, _names("CTK minors like 13.4; by default the locked and the newer ones.", options.locked)
+    ] = None,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Fail when the index has something newer.")] = False,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Do not fail when the index lacks something of a release.")
+    ] = False,
+) -> None:
+    """Say what the package index has that is newer than the locks, and how complete each CTK release is there.
+
+    Fails when a release is not complete.
+
+    Example: ctk release check --exit-code
+    """
+    here, report = checkout(), Reporter()
+    locks = release_locks(here)
+    named = release.names_of(releases or ())
+    minors = [name.removeprefix("cuda-") for name in named if name.startswith("cuda-")]
+    with Index() as index:
+        rows = review.compare(index, locks, here)
+        unpublished = exclusions.load(here).unpublished
+        # Who names Python projects only asks about no CTK release, and not about all of them.
+        states = review.completeness(index, locks, unpublished, minors) if minors or not named else []
+        shown = [row for row in rows if not named or row.release in named]
+        newer = sorted({row.release for row in shown if row.is_newer})
+        changed = licences.changes(locks, release.lockable(index, newer, here))
+    report.result(
+        rows=[asdict(row) for row in shown],
+        releases=[_state_as_json(state) for state in states],
+        licences=[
+            {"release": c.release, "component": c.new.name, "compared_with": c.before, "old": old, "new": new}
+            for c in changed
+            for old, new in [c.old_and_new]
+        ],
+        newer=newer,
+    )
+    columns = ("release", "what", "locked", "would lock", "newest", "verdict")
+    report.table("locks and the package index", columns, [row.cells for row in shown])
+    for row in shown:
+        for sentence in row.reasons:
+            report.line(sentence)
+    if states:
+        _show_states(states, report)
+    if changed:
+        words = ("release", "component", "compared with", "its licence there", "its licence now")
+        cells = [(c.release, c.new.name, c.before, *c.old_and_new) for c in changed]
+        report.table("licences that `ctk release add` refuses until they are accepted", words, cells)
+    lacking = {s.minor: s.published for s in states if s.published and s.published.missing}
+    if lacking and not partial:
+        raise release.incomplete(lacking)
+    if newer:
+        command = f"ctk release add {' '.join(name.removeprefix('cuda-') for name in newer)} --write"
+        if exit_code:
+            raise OutOfDate(f"the package index has newer files for {', '.join(newer)}", f"run `{command}`")
+        report.line(f"to lock them: {command}")
+
+
+def _show_states(states: Sequence[review.Completeness], report: Reporter) -> None:
+    columns = ("release", "manifest", "on the index", "what is missing there")
+    report.table("completeness of the CTK releases", columns, [state.cells for state in states])
+    for state in states:
+        listed = [
+            f"its manifest names {name}, which variants/{exclusions.FILE} calls unpublished" for name in state.listed
+        ]
+        for line in (*([state.problem] if state.problem else ()), *state.withdrawn, *listed):
+            report.line(f"cuda-{state.minor}: {line}")
+
+
+def _state_as_json(state: review.Completeness) -> dict[str, Any]:
+    found = state.published
+    return {
+        "release": f"cuda-{state.minor}",
+        "version": state.version,
+        "complete": None if found is None else not found.missing,
+        "wanted": found and found.wanted,
+        "missing": found and found.missing,
+        "problem": state.problem or None,
+        "withdrawn": state.withdrawn,
+        "listed_as_unpublished": state.listed,
+    }
+
+
+def list_command(
+    write_table: Annotated[bool, typer.Option("--write-table", help="Only write the table in README.md anew.")] = False,
+    check_table: Annotated[bool, typer.Option("--check-table", help="Only check that table.")] = False,
+) -> None:
+    """Show the locked releases: how many components are packaged, left out on purpose, or neither, and their facts.
+
+    Example: ctk release list
+    """
+    here, report = checkout(), Reporter()
+    locks = list(release_locks(here).values())
+    if write_table:
+        changed = review.TABLES.write(here, lambda _: review.markdown_of(locks))
+        report.result(written=changed)
+        report.line(f"written: {' '.join(map(str, changed))}" if changed else "unchanged")
+    elif check_table:
+        review.TABLES.check(here, lambda _: review.markdown_of(locks))
+        report.line("the table of releases is what the release locks say")
+    else:
+        _show_locks(locks, here, report)
+        _show_facts(locks, report)
+
+
+def _show_facts(locks: Sequence[ReleaseLock], report: Reporter) -> None:
+    """The table of what was measured; nothing without a CTK release."""
+    rows = review.facts_rows(locks)
+    if rows:
+        report.table("measured of the CTK releases", review.FACTS, rows)
+
+
+def _show_locks(locks: Sequence[ReleaseLock], here: Workspace, report: Reporter) -> None:
+    classes = project.classified(here)
+    report.result(releases=[_lock_as_json(lock, classes[lock.name] if lock.is_ctk else None) for lock in locks])
+    columns = ("release", "components", "packaged", "excluded", "unclassified", *PLATFORMS)
+    rows = [review.components_row(lock, classes[lock.name]) for lock in locks if lock.is_ctk]
+    report.table("CTK releases (artefacts by subdir)", columns, rows, right=columns[1:])
+    for lock in locks:
+        if lock.missing:
+            lacking = "; ".join(f"{name} for {', '.join(places)}" for name, places in lock.missing.items())
+            step = f"`ctk release add {lock.minor} --write` completes it"
+            report.line(f"{lock.name} is partial, it lacks {lacking}: {step}")
+        if unclassified := sorted(classes[lock.name].unclassified) if lock.is_ctk else []:
+            report.line(f"{lock.name}: neither packaged nor in variants/{exclusions.FILE}: {', '.join(unclassified)}")
+    columns = ("release", "projects", *PLATFORMS, NOARCH)
+    rows = [review.projects_row(lock) for lock in locks if not lock.is_ctk]
+    report.table("Python projects (artefacts by subdir)", columns, rows, right=columns[1:])
+
+
+def _lock_as_json(lock: ReleaseLock, classes: exclusions.Classes | None) -> dict[str, Any]:
+    return {
+        "name": lock.name,
+        "release": lock.release,
+        "components": {name: component.version for name, component in lock.components.items()},
+        "packaged": classes and sorted(classes.packaged),
+        "excluded": classes and sorted(classes.excluded),
+        "unclassified": classes and sorted(classes.unclassified),
+        "missing": lock.missing,
+        "facts": asdict(lock.facts) if lock.facts else None,
+    }
+
+
+def diff_command(
+    old: Annotated[
+        str, typer.Argument(help=f"The first release: {sources.FORMS}.", metavar="OLD", autocompletion=options.locked)
+    ],
+    new: Annotated[
+        str | None,
+        typer.Argument(
+            help="The second release, written in one of the same ways.", metavar="NEW", autocompletion=options.locked
+        ),
+    ] = None,
+    against_index: Annotated[
+        bool, typer.Option("--against-index", help="Compare OLD with what `ctk release add` would lock now.")
+    ] = False,
+    platforms: Platforms = None,
+    components: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--component", help="Such as cublas; all without it; may be repeated.", autocompletion=_components
+        ),
+    ] = None,
+    no_binaries: Annotated[
+        bool, typer.Option("--no-binaries", help="Compare the locks only: versions, sizes, facts; no download.")
+    ] = False,
+    markdown_: Annotated[
+        str | None, typer.Option("--markdown", help="Also write Markdown to a FILE; - prints it, and nothing else.")
+    ] = None,
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="Fail when something that programs use is gone within a CUDA major.")
+    ] = False,
+) -> None:
+    """Show what changed between two releases: versions, files, SONAMEs, exported symbols, GPU architectures, sizes.
+
+    Reads every artefact once and keeps what it saw below .cache/surfaces; an artefact that was fetched for it is
+    removed again. A symbol, a library or a GPU architecture that is gone within a CUDA major is flagged.
+
+    Examples: ctk release diff 13.3 13.4
+    ctk release diff HEAD:13.4 13.4 --markdown -
+    """
+    if new is not None and against_index:
+        raise BadValue(f"{old} cannot be compared with both {new} and the index", "leave out NEW or --against-index")
+    if new is None and not against_index:
+        raise BadValue(
+            f"a comparison has two sides, and {old} is one", "name a second release, or give --against-index"
+        )
+    here = checkout()
+    only_markdown = markdown_ == "-"
+    if only_markdown and console.mode().json:
+        raise BadValue("--json and --markdown - both print on stdout", "name a file: --markdown FILE")
+    if markdown_ is not None and not only_markdown:
+        _check_writable(Path(markdown_))  # to compare may take minutes
+    report = Reporter(results=not only_markdown)
+    subdirs = tuple(dict.fromkeys(default_platforms(platforms or [])))
+    for subdir in subdirs:
+        if subdir not in PLATFORMS:
+            raise UnknownName.of("platform", subdir, PLATFORMS)
+    first = sources.find(old, here)
+    second = _of_index(first, here, report) if new is None else sources.find(new, here)
+    sources.same_kind(first, second)
+    chosen = components or []
+    for name in chosen:
+        if name not in {*first.components, *second.components}:
+            raise UnknownName.of("component", name, {*first.components, *second.components})
+    shown = None if no_binaries else _surfaces(wanted(first, second, subdirs, chosen), here, report)
+    difference = compare(first, second, subdirs, shown, chosen)
+    found = breaks(difference)
+    recipes = _recipes(here, first, second)
+    report.result(**as_json(difference, found, recipes))
+    show(difference, found, recipes, report)
+    text = markdown(difference, found, recipes)
+    if only_markdown:
+        print(text, end="")
+    elif markdown_ is not None:
+        with disk_errors(Path(markdown_).parent):
+            Path(markdown_).write_text(text, encoding="utf-8", newline="\n")
+    if found and exit_code:
+        gone = [break_text(entry) for entry in found]
+        raise problems(
+            Incompatible, f"{first.release} -> {second.release}", gone, "say in the release notes what is gone"
+        )
+
+
+def _of_index(old: ReleaseLock, here: Workspace, report: Reporter) -> ReleaseLock:
+    """What would be locked now under the same name."""
+    report.say(f"{old.name}: asking the package index")
+    with Index() as index:
+        return release.make(index, old.name, here)
+
+
+def _surfaces(artefacts: Sequence[Artefact], here: Workspace, report: Reporter) -> dict[str, Surface]:
+    with exclusive(here, report.say):
+        size = sum(a.size for a in missing(unread(artefacts, here), here))
+        with report.task("fetching and reading", size, bytes_=True) as task:
+            return surfaces(artefacts, here, Index, progress=lambda _, received: task.advance(received))
+
+
+def _recipes(here: Workspace, *releases: ReleaseLock) -> dict[str, list[str]]:
+    """Component -> the recipes whose expressions name it: its packages change with it."""
+    recipes = find_recipes(here.recipes).values()
+    components = {c.name: c.variant_key for lock in releases for c in lock.components.values()}
+    return {name: [r.name for r in recipes if key in r.names_used] for name, key in components.items()}
+
+
+def _check_writable(path: Path) -> None:
+    """A file can be written there, as far as that can be known before."""
+    if path.is_dir() or not path.parent.is_dir():
+        problem = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+        raise BadValue(f"{path} cannot be written: {problem}", "name a file in a folder that exists")
+    there = path if path.exists() else path.parent
+    if not os.access(there, os.W_OK):
+        raise NoSpace(f"{path} cannot be written: permission denied", "name a file that may be written")

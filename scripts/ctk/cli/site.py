@@ -9,12 +9,13 @@ from typing import Annotated
 import typer
 
 from ctk import site as pages
-from ctk.cli import channels
+from ctk.cli import options
 from ctk.cli.options import Base, Jobs, Platforms, Pythons
+from ctk.cli.solve import catalogue as catalogue_of
+from ctk.core.checkout import Workspace, workspace
+from ctk.core.console import Reporter, count, megabytes
 from ctk.core.errors import UnknownName, Unsolvable
-from ctk.core.paths import Workspace, workspace
 from ctk.core.platforms import PLATFORMS, this_platform
-from ctk.core.report import Reporter, count, megabytes
 from ctk.lock.lock import release_locks
 from ctk.plan.project import python_tags
 from ctk.site.answers import Work, plan_work, solved
@@ -25,7 +26,11 @@ from ctk.site.write import check
 Folder = Annotated[Path, typer.Argument(help="Where the site goes: a new folder, or one made by this command.")]
 Packages = Annotated[
     list[str] | None,
-    typer.Option("--package", help="Solve for this package; may be repeated. Otherwise all that one installs by name."),
+    typer.Option(
+        "--package",
+        help="Solve for this package; may be repeated. Otherwise all that one installs by name.",
+        autocompletion=options.packages,
+    ),
 ]
 Planned = Annotated[
     bool,
@@ -73,23 +78,16 @@ def build_command(
     work: list[Work] = []
     addresses: list[str] = []
     for subdir in chosen:
-        catalogue = channels.catalogue(where, base, subdir, report, as_planned)
-        made[subdir] = axes(
-            catalogue,
-            release_locks(where).values(),
-            python_tags(where.build_config),
-            packages or (),
-            pythons or (),
-        )
+        catalogue = catalogue_of(where, base, subdir, report, as_planned)
+        locks, tags = release_locks(where).values(), python_tags(where.build_config)
+        made[subdir] = axes(catalogue, locks, tags, packages or (), pythons or ())
         work += plan_work(made[subdir], catalogue.channels, where.cache)
         addresses = addresses or _addresses(where, url, catalogue.channels)
     with report.task("questions", sum(piece.size for piece in work)) as task:
         found = [(piece.name, content) for piece, content in solved(work, jobs or os.cpu_count() or 1, task.advance)]
     selector = Selector(made, addresses, as_planned, base)
-    with report.task("pages", 1) as task:
-        every = [front_page(read, selector), *shards(sorted(found)), *pages.report_pages(read)]
-        files = pages.write(every, folder)
-        task.advance(1)
+    every = [front_page(read, selector), *shards(sorted(found)), *pages.report_pages(read)]
+    files = pages.write(every, folder)
     size = sum(len(page.content) for page in every)
     questions = sum(piece.size for piece in work)
     report.result(folder=str(folder), files=files, bytes=size, questions=questions, platforms=list(made))
@@ -101,7 +99,7 @@ def _channel(where: Workspace, as_planned: bool, base: str) -> Path:
     """The folder that the pages are about."""
     if not as_planned:
         return where.channel
-    planned, *_ = channels.catalogue(where, base, this_platform(), None, as_planned).channels
+    planned, *_ = catalogue_of(where, base, this_platform(), None, as_planned).channels
     return Path(planned)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,16 +11,16 @@ from typing import Annotated, Any
 import typer
 
 from ctk.cli import interrupt
-from ctk.cli.options import Platforms, Pythons
+from ctk.cli.options import Platforms
+from ctk.core.checkout import Workspace, checkout
+from ctk.core.console import Reporter, count
 from ctk.core.errors import BadValue, UnknownName, VerifyFailed
-from ctk.core.paths import Workspace, checkout
-from ctk.core.report import Reporter, count
 from ctk.lock.lock import release_locks
 from ctk.plan.project import python_tags
 from ctk.verify import channels, clients, table
-from ctk.verify.oracle import Cause, Loss, Question
+from ctk.verify.oracle import REQUESTS, Cause, Loss
 from ctk.verify.run import Solver, Tally, Wrong
-from ctk.verify.scenarios import Matrix, command, facts, matrix
+from ctk.verify.scenarios import command, facts, matrix
 
 # How much of a solver's text is shown of a wrong answer: what is longer is the same said for every build.
 _SOLVER_LINES = 20
@@ -39,57 +38,38 @@ class Constraints(StrEnum):
     IGNORED = "ignored"
 
 
-@dataclass(frozen=True)
-class Choice:
-    """Which scenarios, of a matrix.
-
-    Attributes:
-        whole: Every one.
-        sample: So many of them, or None.
-        seed: Of the sample.
-    """
-
-    whole: bool
-    sample: int | None
-    seed: int
-
-    def of(self, every: Matrix) -> Matrix | list[Question]:
-        if not len(every):
-            raise BadValue("there is nothing to verify", "name platforms that the channel has packages for")
-        if self.sample is not None:
-            return every.sample(self.sample, self.seed)
-        return every if self.whole else every.covering()
-
-
-@dataclass(frozen=True)
-class Size:
-    """How many scenarios are asked, of how many in the whole matrix."""
-
-    asked: int
-    every: int
-
-
 def verify_command(
     solver: Annotated[
-        str, typer.Option("--solver", help=f"rattler, or a second one: {', '.join(clients.NAMES)}.")
+        str,
+        typer.Option(
+            help=f"rattler, or a second one: {', '.join(clients.NAMES)}.",
+            autocompletion=lambda: ["rattler", *clients.NAMES],
+        ),
     ] = "rattler",
     constraints: Annotated[
-        Constraints,
-        typer.Option("--constraints", help="ignored: as clients do that ignore constraints on virtual packages."),
+        Constraints, typer.Option(help="ignored: as clients do that ignore constraints on virtual packages.")
     ] = Constraints.HONOURED,
     channel: Annotated[
-        Path | None,
-        typer.Option("--channel", help="A built channel; by default, what recipes and release locks would give."),
+        Path | None, typer.Option(help="A built channel; by default, what recipes and release locks would give.")
     ] = None,
     platforms: Platforms = None,
     requests: Annotated[
-        list[str] | None, typer.Option("--request", help="Package such as cuda-core; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--request", help="Package such as cuda-core; may be repeated.", autocompletion=lambda: list(REQUESTS)
+        ),
     ] = None,
-    python: Pythons = None,
+    python: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Such as 3.12 or 3.14t; may be repeated.",
+            autocompletion=lambda: list(map(_dotted, _tags(checkout(), None))),
+        ),
+    ] = None,
     whole: Annotated[bool, typer.Option("--all", help="Every combination: an hour or more.")] = False,
-    sample: Annotated[int | None, typer.Option("--sample", help="So many of all combinations, by chance.")] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Which sample.")] = 0,
-    show: Annotated[int, typer.Option("--show", min=0, help="How many wrong picks to print whole.")] = 3,
+    sample: Annotated[int | None, typer.Option(help="So many of all combinations, by chance.")] = None,
+    seed: Annotated[int, typer.Option(help="Which sample.")] = 0,
+    show: Annotated[int, typer.Option(min=0, help="How many wrong picks to print whole.")] = 3,
     write_table: Annotated[bool, typer.Option("--write-table", help="Only write the table of the docs anew.")] = False,
     check_table: Annotated[bool, typer.Option("--check-table", help="Only check that table.")] = False,
 ) -> None:
@@ -99,8 +79,7 @@ def verify_command(
 
     Example: ctk verify --platform win-64 --request cuda-core
     """
-    where = checkout()
-    report = Reporter()
+    where, report = checkout(), Reporter()
     if write_table or check_table:
         _table(where, report, write_table)
         return
@@ -116,18 +95,23 @@ def verify_command(
     with TemporaryDirectory(prefix="ctk-verify-") as folder:
         solved = channels.write(content, Path(folder))
         every = every.on(solved.subdirs)
-        if sample is None and not whole and (few := clients.SAMPLE.get(solver)):
+        if not len(every):
+            raise BadValue("there is nothing to verify", "name platforms that the channel has packages for")
+        few = clients.SAMPLE.get(solver)
+        if sample is None and not whole and few:
             sample = min(few, len(every))
-        questions = Choice(whole, sample, seed).of(every)
+        questions = every.sample(sample, seed) if sample is not None else every if whole else every.covering()
         tally = Tally(known, solved, ignoring=ignoring, keep=show)
         try:
             with interrupt.heard(), report.task("scenarios", len(questions)) as task:
                 tally.run(by, questions, task.advance)
         finally:
-            size = Size(len(questions), len(every))
-            report.result(**_as_json(tally, size, by))
+            asked, of = len(questions), len(every)  # a stopped run shows what it has
+            report.result(**_as_json(tally, asked, of, by))
             _show(tally, by, report)
-            _show_end(tally, size, report, planned=channel is None)
+            for one in tally.wrong:
+                _show_wrong(one, report, planned=channel is None)
+            _show_end(tally, asked, of, report)
     if tally.total.wrong:
         step = "try the first one by hand: the mistake is in the recipes, in the oracle, or in the universe"
         raise VerifyFailed(f"{tally.total.wrong} of {len(questions)} picks are wrong", step)
@@ -138,12 +122,16 @@ def _tags(where: Workspace, wanted: Sequence[str] | None) -> list[str]:
     tags = list(dict.fromkeys((*channels.pythons(), *python_tags(where.build_config))))
     for python in wanted or ():
         if _tag(python) not in tags:
-            raise UnknownName.of("Python", python, [f"3.{tag.removeprefix('cp3')}" for tag in tags])
+            raise UnknownName.of("Python", python, map(_dotted, tags))
     return [tag for tag in tags if not wanted or tag in map(_tag, wanted)]
 
 
 def _tag(python: str) -> str:
     return f"cp{python.replace('.', '')}"
+
+
+def _dotted(tag: str) -> str:
+    return f"3.{tag.removeprefix('cp3')}"
 
 
 def _table(where: Workspace, report: Reporter, write: bool) -> None:
@@ -157,11 +145,11 @@ def _table(where: Workspace, report: Reporter, write: bool) -> None:
         report.line("the table of drivers and GPUs is what a solver picks")
 
 
-def _as_json(tally: Tally, size: Size, by: Solver) -> dict[str, Any]:
+def _as_json(tally: Tally, asked: int, of: int, by: Solver) -> dict[str, Any]:
     return {
         "solver": by.name,
-        "scenarios": size.asked,
-        "of": size.every,
+        "scenarios": asked,
+        "of": of,
         "complete": tally.complete,
         "seconds": round(tally.seconds, 2),
         **tally.total.as_json(),
@@ -171,7 +159,6 @@ def _as_json(tally: Tally, size: Size, by: Solver) -> dict[str, Any]:
 
 
 def _show(tally: Tally, by: Solver, report: Reporter) -> None:
-    """The counts. A stopped run shows what it has."""
     total = tally.total
     if not total.total:
         return
@@ -188,15 +175,13 @@ def _show(tally: Tally, by: Solver, report: Reporter) -> None:
         report.line(f"lost, {kind}: such a client gets {_LOSSES[kind]}")
 
 
-def _show_end(tally: Tally, size: Size, report: Reporter, planned: bool) -> None:
-    """The first wrong picks whole, and one line that sums up; of what was not answered it says nothing good."""
-    for one in tally.wrong:
-        _show_wrong(one, report, planned)
-    total, whole = tally.total, f"of {count(size.every, 'scenario')} in {tally.seconds:.1f} s"
+def _show_end(tally: Tally, asked: int, of: int, report: Reporter) -> None:
+    """One line that sums up; of questions without an answer it says nothing good."""
+    total, whole = tally.total, f"of {count(of, 'scenario')} in {tally.seconds:.1f} s"
     if tally.complete:
-        report.line(f"{size.asked} {whole}: " + (f"{total.wrong} wrong" if total.wrong else "none wrong"))
+        report.line(f"{asked} {whole}: " + (f"{total.wrong} wrong" if total.wrong else "none wrong"))
     else:
-        left = size.asked - total.total
+        left = asked - total.total
         report.line(f"stopped: {total.total} {whole}: {total.wrong} wrong so far, {left} not answered")
 
 

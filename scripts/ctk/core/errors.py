@@ -1,7 +1,7 @@
 """Every error the tooling raises on purpose: a cause, a next step and an exit code of its own.
 
 The command line prints ``error: <cause>`` and ``next: <step>``; a traceback only with ``--debug``.
-Problems that can be found together are collected and raised once (`Problems`).
+Problems of one file are collected and raised once (`problems`).
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ class CtkError(Exception):
 
     exit_code = 1
 
+    def __init_subclass__(cls, exit_code: int | None = None) -> None:
+        if exit_code is not None:
+            cls.exit_code = exit_code
+
     def __init__(self, cause: str, step: str = "") -> None:
         super().__init__(cause)
         self.cause = cause
         self.step = step
 
 
-class BadValue(CtkError):
+class BadValue(CtkError, exit_code=2):
     """A value on the command line that cannot be read."""
 
-    exit_code = 2
 
-
-class UnknownName(CtkError):
+class UnknownName(CtkError, exit_code=3):
     """A release, recipe, platform or Python that does not exist here."""
-
-    exit_code = 3
 
     @classmethod
     def of(cls, kind: str, name: str, known: Iterable[str]) -> UnknownName:
@@ -58,180 +58,132 @@ def nearest(name: str, known: Iterable[str], cutoff: float) -> list[str]:
     return (get_close_matches(name, valid, n=3, cutoff=cutoff) or words)[:3]
 
 
-class LockError(CtkError):
+class LockError(CtkError, exit_code=4):
     """A release lock that does not follow its schema, or disagrees with its variant file."""
 
-    exit_code = 4
 
-
-class IndexUnavailable(CtkError):
+class IndexUnavailable(CtkError, exit_code=5):
     """The package index did not answer, or answered with an error after every retry, or with what is no answer."""
 
-    exit_code = 5
 
-
-class NotPublished(CtkError):
+class NotPublished(CtkError, exit_code=6):
     """The index answers, but holds no such distribution, version or file."""
 
-    exit_code = 6
 
-
-class HashMismatch(CtkError):
+class HashMismatch(CtkError, exit_code=7):
     """An artefact whose sha256 is not the locked one. It was set aside and is never used."""
 
-    exit_code = 7
 
-
-class BuildFailed(CtkError):
+class BuildFailed(CtkError, exit_code=8):
     """rattler-build did not make a package, or one of the package's own tests failed."""
 
-    exit_code = 8
 
-
-class AuditFailed(CtkError):
+class AuditFailed(CtkError, exit_code=9):
     """A built package breaks a rule of the design."""
 
-    exit_code = 9
 
-
-class Unsolvable(CtkError):
+class Unsolvable(CtkError, exit_code=10):
     """No set of packages satisfies the request.
 
     Args:
         solver: The solver's own text, "" where it was not asked.
     """
 
-    exit_code = 10
-
     def __init__(self, cause: str, step: str = "", solver: str = "") -> None:
         super().__init__(cause, step)
         self.solver = solver
 
 
-class Busy(CtkError):
+class Busy(CtkError, exit_code=11):
     """Another run holds the lock of this checkout."""
 
-    exit_code = 11
 
-
-class NoSpace(CtkError):
+class NoSpace(CtkError, exit_code=12):
     """The disk is full, or a file could not be written."""
 
-    exit_code = 12
 
-
-class OutOfDate(CtkError):
+class OutOfDate(CtkError, exit_code=13):
     """A ``--check`` found that a generated file differs from what would be written."""
 
-    exit_code = 13
 
-
-class RecipeError(CtkError):
+class RecipeError(CtkError, exit_code=14):
     """A recipe that rattler-build cannot render, or that asks for what no lock provides."""
 
-    exit_code = 14
 
-
-class ProofFailed(CtkError):
+class ProofFailed(CtkError, exit_code=15):
     """A created environment did not do what it must."""
 
-    exit_code = 15
 
-
-class MeasureFailed(CtkError):
+class MeasureFailed(CtkError, exit_code=16):
     """A library that does not answer what it is asked about itself."""
 
-    exit_code = 16
 
-
-class VerifyFailed(CtkError):
+class VerifyFailed(CtkError, exit_code=17):
     """A solver does not pick from the channel what it must."""
 
-    exit_code = 17
 
-
-class SolverMissing(CtkError):
+class SolverMissing(CtkError, exit_code=18):
     """A second solver or client that is not installed here."""
 
-    exit_code = 18
 
-
-class SolverFailed(CtkError):
+class SolverFailed(CtkError, exit_code=19):
     """A second solver or client that crashes, does not end, or answers what cannot be read."""
 
-    exit_code = 19
 
-
-class ClusterFailed(CtkError):
+class ClusterFailed(CtkError, exit_code=20):
     """The Dask cluster that should build does not answer, has no worker, or has one that does not fit."""
 
-    exit_code = 20
 
-
-class Incompatible(CtkError):
+class Incompatible(CtkError, exit_code=21):
     """A release lacks what the one before it, of the same CUDA major, gave to programs."""
 
-    exit_code = 21
 
-
-class Incomplete(CtkError):
+class Incomplete(CtkError, exit_code=22):
     """A CTK release of which the package index does not have every artefact that its manifest asks for."""
 
-    exit_code = 22
 
-
-class PackFailed(CtkError):
+class PackFailed(CtkError, exit_code=23):
     """An environment that conda-pack cannot make relocatable."""
 
-    exit_code = 23
 
-
-class PublishFailed(CtkError):
+class PublishFailed(CtkError, exit_code=24):
     """A server that does not take a package, or nothing to upload."""
 
-    exit_code = 24
 
-
-class NameReused(CtkError):
+class NameReused(CtkError, exit_code=25):
     """A package whose file name was published with other content."""
 
-    exit_code = 25
 
-
-class ChannelBroken(CtkError):
+class ChannelBroken(CtkError, exit_code=26):
     """A channel that is not what its index says, or lacks what it should have."""
 
-    exit_code = 26
 
-
-class LicenceChanged(CtkError):
+class LicenceChanged(CtkError, exit_code=27):
     """A component whose licence is not the one that was locked before, and that nobody accepted."""
 
-    exit_code = 27
+
+class NotReproduced(CtkError, exit_code=28):
+    """A package that does not come out as the same bytes when it is built again."""
 
 
-class ArtefactRefused(CtkError):
+class ArtefactRefused(CtkError, exit_code=29):
     """An artefact that is the locked one, and holds what no recipe may see: nothing of it is used."""
 
-    exit_code = 29
 
-
-class NotReady(CtkError):
+class NotReady(CtkError, exit_code=30):
     """A machine or checkout that lacks what the main job needs, or an environment with which something is wrong."""
 
-    exit_code = 30
+
+class LintFailed(CtkError, exit_code=31):
+    """A recipe, a release lock or a variant file breaks a rule that blocks."""
 
 
-class Stopped(CtkError):
+class Stopped(CtkError, exit_code=130):  # as shells have it: 128 and the number of the signal
     """Somebody pressed Ctrl-C."""
 
-    exit_code = 130  # as shells have it: 128 and the number of the signal
 
-
-class ReaderGone(CtkError):
+class ReaderGone(CtkError, exit_code=141):  # as shells have it: 128 and the number of the signal
     """What reads standard output has ended, as `head` does: nothing is said of it."""
-
-    exit_code = 141  # as shells have it: 128 and the number of the signal
 
 
 _FEW = 10  # names that are listed whole
@@ -255,15 +207,3 @@ def printable(text: str) -> str:
 def without_credentials(text: str) -> str:
     """A text without the user and password that a URL in it may hold."""
     return re.sub(r"//[^/@\s]+@", "//***@", text)
-
-
-class NotReproduced(CtkError):
-    """A package that does not come out as the same bytes when it is built again."""
-
-    exit_code = 28
-
-
-class LintFailed(CtkError):
-    """A recipe, a release lock or a variant file breaks a rule that blocks."""
-
-    exit_code = 31

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ctk.core.checkout import Workspace
 from ctk.core.errors import OutOfDate
-from ctk.core.paths import Workspace
 
 Render = Callable[[str], str]
 """The Markdown of a table in one of its forms."""
@@ -31,14 +31,14 @@ class Marked:
     truth: str
 
     def update(self, page: str, render: Render) -> str:
-        """The text of a page with its tables as they should be. A page without the comments stays as it is."""
+        """The text of a page with new tables; a page without the comments stays as it is."""
         return self._pattern.sub(lambda m: f"{m['begin']}\n{render(m['form'])}\n{m['end']}", page)
 
     def stale(self, workspace: Workspace, render: Render) -> dict[Path, str]:
-        """The pages whose table is not what it should be, with the text that they should have.
+        """The pages whose table is out of date, with their new text.
 
         Raises:
-            OutOfDate: For a page that is not there, or has lost its comments.
+            OutOfDate: A page is missing, or has lost its comments.
         """
         found = {}
         for name, form in self.pages.items():
@@ -60,11 +60,7 @@ class Marked:
         return found
 
     def check(self, workspace: Workspace, render: Render) -> None:
-        """Holds the pages against what they should say.
-
-        Raises:
-            OutOfDate: Naming each page whose table should be another.
-        """
+        """Raises `OutOfDate` that names each page whose table should be another."""
         if pages := self.stale(workspace, render):
             names = " and ".join(path.relative_to(workspace.root).as_posix() for path in pages)
             raise OutOfDate(f"the {self.what} in {names} is not {self.truth}", f"run `{self.command}`")

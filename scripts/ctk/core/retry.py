@@ -1,4 +1,4 @@
-"""Trying again what a network may have spoiled, and saying so when that does not help."""
+"""HTTP requests, retried with exponential backoff."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LONGEST = 60.0  # seconds; a server may ask for more, a person waits for less
 
 
 class Interrupted(IndexUnavailable):
-    """The connection broke while an answer was read: what was read is good, the rest can be asked for."""
+    """The connection broke while a response was read; the rest can be requested."""
 
 
 @dataclass(frozen=True)
@@ -40,21 +40,21 @@ class Retry:
     clock: Callable[[], float] = field(default=time.monotonic, repr=False)
 
     def send(self, what: str, request: Callable[[], httpx2.Response]) -> httpx2.Response:
-        """An answer that is neither 429 nor 5xx.
+        """The first response whose status is neither 429 nor 5xx.
 
         Args:
             what: The distribution it is about, for the error.
-            request: Sends it once.
+            request: Sends the request once.
 
         Raises:
-            IndexUnavailable: After the last try; at once where the address is none.
+            IndexUnavailable: After the last try; at once where the address cannot be requested.
         """
         reason = ""
         for attempt in range(self.attempts):
             asked = 0.0
             try:
                 answer = request()
-            except _NO_WAY as error:  # nor is there one at the next try
+            except _NO_WAY as error:  # another try would fail as well
                 raise IndexUnavailable(
                     f"the package index gives no way to {what}: {describe(error)}", "ask whoever runs the index"
                 ) from error
@@ -71,7 +71,7 @@ class Retry:
         raise IndexUnavailable(f"the package index does not give {what}, after {tries}: {reason}", STEP)
 
     def run(self, job: Callable[[], T]) -> T:
-        """The result of a job that reads an answer to its end, started anew when the connection breaks.
+        """The result of a job that reads a response to its end, started again when the connection breaks.
 
         Raises:
             Interrupted: After the last try.

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
+from ctk.core.console import count
 from ctk.core.platforms import NOARCH
-from ctk.core.report import count
 from ctk.diff.scan import File, Shown, Surface, stem
 from ctk.lock.lock import Artefact, ReleaseLock
 from ctk.package.binaries import version_key

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
-from ctk.core.report import Reporter, count, megabytes
+from ctk.core.console import Reporter, count, megabytes
 from ctk.diff.compare import Break, ComponentChange, LibraryChange, ReleaseDifference, library_place
 from ctk.package.binaries import version_key
 

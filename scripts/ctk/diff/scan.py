@@ -24,10 +24,9 @@ from elftools.elf.gnuversions import GNUVerDefSection, GNUVerSymSection
 from elftools.elf.sections import SymbolTableSection
 from pydantic import TypeAdapter, ValidationError
 
-from ctk.core.disk import disk_errors
-from ctk.core.durable import replace_file
+from ctk.core.checkout import Workspace
 from ctk.core.errors import MeasureFailed
-from ctk.core.paths import Workspace
+from ctk.core.files import disk_errors, replace_file
 from ctk.fetch.fetch import Progress, borrowed
 from ctk.index.index import Index
 from ctk.lock.lock import Artefact

@@ -6,8 +6,8 @@ import subprocess
 from pathlib import Path
 
 from ctk.core import document
+from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, LockError, UnknownName, problems
-from ctk.core.paths import Workspace
 from ctk.lock.lock import ReleaseLock, find_release, load, parse_lock, release_locks
 
 FORMS = "13.4, python-13, a path to a .lock file, or REVISION:13.4 for the lock of a git revision"

@@ -13,11 +13,10 @@ from typing import Any
 import rattler
 from rattler import Subdir
 
-from ctk.core import notes
-from ctk.core.coroutines import run
-from ctk.core.disk import disk_errors
 from ctk.core.errors import BadValue
+from ctk.core.files import disk_errors, read_json
 from ctk.core.platforms import this_platform
+from ctk.core.process import run
 from ctk.solve.solve import Pick
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -76,7 +75,7 @@ def create(pick: Pick, prefix: Path, cache: Path, say: Callable[[str], None] = l
     """
     wanted = sorted(f"{r.file_name}#{r.sha256.hex() if r.sha256 else ''}" for r in pick.records)
     note = prefix / "conda-meta" / "ctk.json"
-    if notes.read(note) == wanted:
+    if read_json(note) == wanted:
         return Environment(prefix, pick, False)
     with disk_errors(prefix.parent):
         note.parent.mkdir(parents=True, exist_ok=True)  # first: it tells what a stopped run left for an environment
@@ -164,7 +163,7 @@ def _installed(prefix: Path) -> list[dict[str, Any]]:
     """The records of a prefix. Half a record, of a run that broke off, is removed: the package is installed again."""
     records = []
     for file in (prefix / "conda-meta").glob("*-*.json"):
-        record = notes.read(file)
+        record = read_json(file)
         if isinstance(record, dict):
             records.append(record)
         else:

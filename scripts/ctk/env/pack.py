@@ -15,11 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from ctk.core import scratch
-from ctk.core.digest import file_sha256
-from ctk.core.disk import disk_errors
+from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, UnknownName
-from ctk.core.paths import Workspace
+from ctk.core.files import disk_errors, file_sha256, held
 from ctk.env.archive import needed_glibc, write_archive
 from ctk.env.environment import PROGRAMS, compile_modules, install
 from ctk.solve.solve import Pick
@@ -171,7 +169,7 @@ def pack(
         )
     # One on the disk of the package cache, for hard links; one where the files will be, which then are only renamed.
     beside = order.file.with_name(f".{order.file.name}.parts")
-    with scratch.held(workspace.cache / "packing") as folder, scratch.held(beside) as done:
+    with held(workspace.cache / "packing") as folder, held(beside) as done:
         prefix = folder / "env"
         install(pick, prefix, workspace.cache / "packages")
         if why := compile_modules(pick, prefix):

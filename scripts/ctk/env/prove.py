@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ctk.core.checkout import Workspace
 from ctk.core.errors import ProofFailed
-from ctk.core.paths import Workspace
 from ctk.env.environment import Environment, create
 from ctk.solve.catalogue import Catalogue
 from ctk.solve.solve import Pick, Scenario

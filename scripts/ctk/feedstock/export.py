@@ -19,8 +19,8 @@ from packaging.version import Version
 from ruamel.yaml import YAML
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString as Quoted
 
+from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, NoSpace, NotPublished, RecipeError, UnknownName, problems
-from ctk.core.paths import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.index.index import IndexFile
 from ctk.lock.lock import Artefact, ReleaseLock, variant_keys

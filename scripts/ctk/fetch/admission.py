@@ -24,8 +24,8 @@ from packaging.tags import parse_tag
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from ctk.core.checkout import Workspace
 from ctk.core.errors import ArtefactRefused
-from ctk.core.paths import Workspace
 from ctk.core.platforms import targets
 from ctk.lock.lock import Artefact
 from ctk.package.archives import EXPANDED, LONGEST, PIECE, Refused, open_tar, open_zip, readable, shown

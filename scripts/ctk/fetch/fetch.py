@@ -2,7 +2,7 @@
 
 A file is laid out only when its sha256 is the locked one, read in this very run also where the store has it, and
 `ctk.artefact` admits it. What is damaged in the store is fetched again. A download that breaks off is continued by the
-next run; two downloads of one file never meet, because a run holds the checkout's lock (`ctk.core.runlock`).
+next run; two downloads of one file never meet, because a run holds the checkout's lock (`ctk.core.files`).
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
 
-from ctk.core.digest import holds
-from ctk.core.disk import disk_errors
+from ctk.core.checkout import Workspace
 from ctk.core.errors import CtkError, HashMismatch, NotPublished, problems
-from ctk.core.paths import Workspace
+from ctk.core.files import disk_errors, holds
 from ctk.core.retry import Interrupted
 from ctk.fetch.admission import admit, admit_one
 from ctk.index.index import Index, IndexFile

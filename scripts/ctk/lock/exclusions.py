@@ -14,9 +14,9 @@ from packaging.version import Version
 from pydantic import AfterValidator, ConfigDict, Field, PlainValidator, TypeAdapter, ValidationError
 from pydantic_core import PydanticKnownError
 
+from ctk.core.checkout import Workspace
 from ctk.core.document import Document, problem_line, read
 from ctk.core.errors import LockError, problems
-from ctk.core.paths import Workspace
 from ctk.lock.components import CTK_COMPONENTS
 from ctk.lock.lock import ReleaseLock
 

@@ -32,9 +32,9 @@ from pydantic_core import PydanticKnownError
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString as Quoted
 
 from ctk.core import upload_time
+from ctk.core.checkout import Workspace
 from ctk.core.document import Document, place_text, problem_line, read
 from ctk.core.errors import LockError, UnknownName, problems
-from ctk.core.paths import Workspace
 from ctk.core.platforms import NOARCH, PLACES, PLATFORMS, targets
 
 SCHEMA = 2

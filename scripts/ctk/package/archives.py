@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, BinaryIO, Self
 
-from ctk.core.disk import FULL
+from ctk.core.files import FULL
 
 MEMBERS = 50_000
 """Members at most; the largest of NVIDIA's wheels has 2,724."""

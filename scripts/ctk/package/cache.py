@@ -12,8 +12,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from ctk.core.digest import file_sha256
-from ctk.core.disk import disk_errors
+from ctk.core.files import disk_errors, file_sha256
 from ctk.package import binaries, package, pe, search
 from ctk.package import scan as scanning
 from ctk.package.scan import PackageScan

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from ctk.core.digest import file_sha256
+from ctk.core.files import file_sha256
 from ctk.package import binaries, package
 from ctk.package.binaries import Binary, UnreadableBinary
 from ctk.package.package import PLACEHOLDER, Kind, Member, PackageInfo, Part

@@ -11,11 +11,10 @@ from typing import Any
 
 from packaging.version import Version
 
+from ctk.core.checkout import Workspace, settings
 from ctk.core.document import Document, read
 from ctk.core.errors import LockError, problems
-from ctk.core.paths import Workspace
 from ctk.core.platforms import PLATFORMS
-from ctk.core.settings import settings
 from ctk.lock import exclusions
 from ctk.lock.exclusions import Classes, classify
 from ctk.lock.lock import ReleaseLock, release_locks
@@ -92,7 +91,7 @@ def small(
         all_components: Leave the recipes alone.
 
     Raises:
-        BadValue: The table is not of the form that `ctk.core.settings` reads.
+        BadValue: The table is not of the form that `ctk.core.checkout` reads.
     """
     default = settings(workspace.root).default
     if default.releases is not None and not request.releases and not all_releases:

@@ -15,7 +15,7 @@ from pathlib import Path
 import rattler_build
 from pydantic import TypeAdapter, ValidationError
 
-from ctk.core.paths import workspace
+from ctk.core.checkout import workspace
 from ctk.core.platforms import this_platform
 from ctk.plan import rendered
 from ctk.plan.rendered import Rendered

@@ -16,8 +16,8 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from ctk.base import base
+from ctk.core.checkout import Workspace
 from ctk.core.errors import CtkError, Incomplete, LockError, NotPublished, UnknownName, problems
-from ctk.core.paths import Workspace
 from ctk.core.platforms import NOARCH, PLATFORMS, SYSTEMS
 from ctk.index import requirements
 from ctk.index.index import Index, IndexFile

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from ctk.core.disk import disk_errors
+from ctk.core.checkout import Workspace
 from ctk.core.errors import LockError, NotPublished, problems
+from ctk.core.files import disk_errors
 from ctk.core.marked import Marked, markdown
-from ctk.core.paths import Workspace
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.index.index import Index
 from ctk.lock.components import MANIFEST

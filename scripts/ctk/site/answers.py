@@ -24,10 +24,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from rattler import RepoDataRecord
 
-from ctk.core.durable import replace_file
 from ctk.core.errors import SolverFailed
-from ctk.core.orphans import end_with, starting
+from ctk.core.files import replace_file
 from ctk.core.platforms import NOARCH
+from ctk.core.process import end_with, starting
 from ctk.site.questions import ALWAYS, AlikeCatalogue, Axes, SelectorQuestion, Unasked, pin_specs
 from ctk.solve.catalogue import ANY_DRIVER
 from ctk.solve.machine import python_specs

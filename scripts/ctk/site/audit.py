@@ -10,8 +10,7 @@ from packaging.version import Version
 
 from ctk.check.audit import PACKAGE_CHECKS, AuditReport, Check, ScanCache, audit_packages
 from ctk.check.audit.checks import CHECKS, PROBES
-from ctk.core.digest import file_sha256
-from ctk.core.scratch import machine_paths
+from ctk.core.files import file_sha256, machine_paths
 from ctk.lock import exclusions
 from ctk.package.cache import scan_key
 from ctk.site.content import Site

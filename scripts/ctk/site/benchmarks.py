@@ -18,9 +18,9 @@ from typing import Annotated, NamedTuple
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from ctk.core.disk import disk_errors
-from ctk.core.paths import Workspace
-from ctk.core.report import count
+from ctk.core.checkout import Workspace
+from ctk.core.console import count
+from ctk.core.files import disk_errors
 from ctk.site.content import Site
 from ctk.site.page import Page, render
 

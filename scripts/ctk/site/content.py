@@ -13,10 +13,10 @@ from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
+from ctk.core.checkout import Workspace
+from ctk.core.console import count
 from ctk.core.errors import UnknownName
-from ctk.core.paths import Workspace
 from ctk.core.platforms import PLATFORMS
-from ctk.core.report import count
 from ctk.lock.lock import ReleaseLock, release_locks
 from ctk.package.package import Index, index_of
 

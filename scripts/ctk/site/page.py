@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from ctk.core.report import count
+from ctk.core.console import count
 from ctk.site.content import Site
 
 _HERE = Path(__file__).parent

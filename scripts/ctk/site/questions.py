@@ -20,9 +20,9 @@ from rattler import Gateway, Subdir, Version, VersionSpec
 from rattler.exceptions import InvalidVersionSpecError, SolverError
 from ruamel.yaml import YAML
 
-from ctk.core.coroutines import run
 from ctk.core.errors import UnknownName
 from ctk.core.platforms import NOARCH
+from ctk.core.process import run
 from ctk.lock.lock import ReleaseLock
 from ctk.solve.catalogue import ANY_DRIVER, Catalogue
 from ctk.solve.machine import python_specs

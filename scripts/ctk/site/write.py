@@ -9,8 +9,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
-from ctk.core.disk import check_place, disk_errors
 from ctk.core.errors import BadValue
+from ctk.core.files import check_place, disk_errors
 from ctk.site.page import Page
 
 MARKER = ".ctk-site"

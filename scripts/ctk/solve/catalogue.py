@@ -10,9 +10,9 @@ from pathlib import Path
 
 from rattler import Gateway, MatchSpec, RepoDataRecord, Subdir, Version
 
-from ctk.core.coroutines import run
 from ctk.core.errors import Unsolvable
 from ctk.core.platforms import NOARCH
+from ctk.core.process import run
 from ctk.solve.machine import driver_version
 from ctk.solve.solve import Pick, Scenario, channel_url, reading, solve
 

@@ -11,9 +11,9 @@ import rattler
 from rattler import Gateway, GenericVirtualPackage, MatchSpec, RepoDataRecord, Subdir
 from rattler.exceptions import GatewayError, InvalidMatchSpecError, SolverError
 
-from ctk.core.coroutines import run
 from ctk.core.errors import UnknownName, Unsolvable
 from ctk.core.platforms import NOARCH, PLATFORMS
+from ctk.core.process import run
 from ctk.solve.machine import virtual_packages
 
 

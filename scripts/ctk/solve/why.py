@@ -14,9 +14,9 @@ from pathlib import Path
 
 from rattler import MatchSpec, RepoDataRecord, Version, VersionSpec
 
+from ctk.core.console import count
 from ctk.core.errors import Unsolvable, nearest
 from ctk.core.platforms import NOARCH, PLATFORMS
-from ctk.core.report import count
 from ctk.solve.catalogue import ANY_DRIVER, PYTHON, Asked, Catalogue, ChannelToolkit, listing, older
 from ctk.solve.machine import python_specs
 from ctk.solve.solve import Pick, Scenario, solve

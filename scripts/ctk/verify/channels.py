@@ -15,8 +15,8 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from ctk.core.checkout import Workspace
 from ctk.core.errors import Unsolvable
-from ctk.core.paths import Workspace
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.plan import repodata
 from ctk.plan.plan import Request, plan

@@ -10,9 +10,9 @@ from tempfile import TemporaryDirectory
 
 from rattler import Gateway
 
+from ctk.core.checkout import Workspace
 from ctk.core.errors import Unsolvable
 from ctk.core.marked import Marked, markdown
-from ctk.core.paths import Workspace
 from ctk.lock.lock import ReleaseLock, release_locks
 from ctk.solve.solve import Scenario, solve
 from ctk.verify import channels

@@ -9,7 +9,7 @@ from rattler.package.build_string import BuildString
 
 sys.path.append(str(Path(__file__).resolve().parents[3] / "scripts"))
 
-from ctk.core.coroutines import run
+from ctk.core.process import run
 
 
 async def main() -> None:

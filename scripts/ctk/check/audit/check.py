@@ -11,7 +11,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ctk.check.verdict import Severity, Verdict
-from ctk.core.report import count
+from ctk.core.console import count
 from ctk.package.scan import PackageScan, ScannedFile
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from rattler.package import BuildString
 from rattler.solver import solve_with_sparse_repodata
 
 from ctk.check.audit.contents import half_of, link_target, target_subdir
-from ctk.core.coroutines import run
 from ctk.core.platforms import NOARCH
+from ctk.core.process import run
 from ctk.package.package import Index
 from ctk.package.scan import PackageScan
 

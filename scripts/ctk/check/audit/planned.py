@@ -18,8 +18,8 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from ctk.check.audit.contents import glob_pattern
+from ctk.core.checkout import Workspace
 from ctk.core.errors import RecipeError
-from ctk.core.paths import Workspace
 from ctk.lock.lock import Artefact
 from ctk.package.package import Index, PackageInfo
 from ctk.package.scan import PackageScan, ScannedFile

@@ -10,8 +10,8 @@ from pathlib import Path
 from ctk.check.audit.check import AuditReport, Check, Finding
 from ctk.check.audit.checks import CHECKS, PACKAGE_CHECKS, PROBES, SET_CHECKS, by_id
 from ctk.check.audit.packages import PackageSet
-from ctk.core.digest import file_sha256
 from ctk.core.errors import AuditFailed
+from ctk.core.files import file_sha256
 from ctk.package.cache import ScanCache, scan_key
 from ctk.package.scan import PackageScan, listed_package, scan_package
 

@@ -15,11 +15,10 @@ from ctk.channel.attesting import FIELD, SIDECAR
 from ctk.channel.cleaning import HISTORY, STATES, TIMES
 from ctk.channel.folder import Folder
 from ctk.channel.index_files import FILES, REPODATA
-from ctk.core.disk import disk_errors
 from ctk.core.errors import ChannelBroken, PublishFailed, without_credentials
+from ctk.core.files import disk_errors, held
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.core.retry import describe
-from ctk.core.scratch import held
 
 _INDEX = 1 << 28  # bytes; an index is smaller
 _SIDECAR = 8 << 20

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import wraps
 
 from ctk.check.framework import Check, Finding, S, Severity
+from ctk.core.checkout import Workspace
 from ctk.core.errors import without_credentials
-from ctk.core.paths import Workspace
 
 LIMIT = 10.0  # seconds for all checks together
 

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from ctk.check.doctor.look import Where, first_line, look_at, missing, ok, problem
 from ctk.check.framework import Check, Finding, checks_of
+from ctk.core.console import count
 from ctk.core.errors import CtkError, without_credentials
-from ctk.core.report import count
 
 _OLDEST = (3, 11)
 _SETUP = "run ./scripts/setup; it makes .venv as requirements.lock says"

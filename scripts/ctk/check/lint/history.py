@@ -16,10 +16,10 @@ from tempfile import TemporaryDirectory
 from ctk.build.sbom import recipe_digest
 from ctk.check.framework import Finding, check
 from ctk.check.lint.tree import Tree
+from ctk.core.checkout import Workspace
+from ctk.core.console import count
 from ctk.core.errors import BadValue, CtkError
-from ctk.core.paths import Workspace
 from ctk.core.platforms import PLATFORMS
-from ctk.core.report import count
 from ctk.plan.plan import Build, Request, plan
 from ctk.plan.project import published_set, python_tags
 from ctk.plan.recipes import Recipe, variant_values
@@ -63,7 +63,7 @@ class PlannedPackage:
 
 
 @dataclass(frozen=True)
-class History:
+class BuildHistory:
     """The packages that can differ from those of an earlier revision; nothing where there is no such revision.
 
     Attributes:
@@ -134,12 +134,12 @@ def _at_number(tree: Tree, recipe: str, then: Revision, message: str) -> Finding
 
 
 @lru_cache(maxsize=1)
-def _history(tree: Tree) -> History:
+def _history(tree: Tree) -> BuildHistory:
     """The packages of the recipes that changed since the revision to compare with."""
     root = tree.workspace.root
     then = revision(root, tree.revision)
     if then is None:
-        return History(None)
+        return BuildHistory(None)
     files = changes(root, then.commit)
     folders = {recipe.folder.resolve() for recipe in tree.recipes if not recipe.unreadable}
     if all(file.startswith("recipes/") for file in files):
@@ -148,12 +148,12 @@ def _history(tree: Tree) -> History:
         folders = {f for f in folders if touched & {f, *Recipe(f.name, f).shared_folders()}}
     changed = frozenset(folder.name for folder in folders)
     if not changed:
-        return History(then)
+        return BuildHistory(then)
     # Folders that are no recipe any more: another one may make their packages now.
     names = {Path(file).parts[1] for file in files if file.startswith("recipes/")}
     gone = {name for name in names if not (tree.workspace.recipes / name / "recipe.yaml").exists()}
     with _checkout(root, then.commit) as there:
-        return History(then, _packages(tree.workspace, changed)[0], *_packages(there, changed | gone))
+        return BuildHistory(then, _packages(tree.workspace, changed)[0], *_packages(there, changed | gone))
 
 
 def revision(root: Path, asked: str | None) -> Revision | None:

@@ -12,10 +12,10 @@ from typing import Any
 from ctk.check.framework import Check, Finding, Report, checks_of, chosen
 from ctk.check.lint import contents, expressions, form, history, releases, requirements
 from ctk.check.lint.tree import Tree
-from ctk.core.durable import replace_file
+from ctk.core.checkout import Workspace
+from ctk.core.console import count
 from ctk.core.errors import BadValue, UnknownName
-from ctk.core.paths import Workspace
-from ctk.core.report import count
+from ctk.core.files import replace_file
 
 CHECKS: tuple[Check[Any], ...] = checks_of(form, expressions, contents, requirements, releases, history)
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 
+from ctk.core.checkout import Workspace
 from ctk.core.errors import UnknownName
-from ctk.core.paths import Workspace
 from ctk.verify.clients.conda import CondaLike
 from ctk.verify.clients.libsolv import Libsolv, library
 from ctk.verify.clients.pixi import PixiSolver

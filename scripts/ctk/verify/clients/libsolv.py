@@ -31,9 +31,9 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from ctk.core.disk import disk_errors
+from ctk.core.checkout import Workspace, workspace
 from ctk.core.errors import BadValue, CtkError, SolverFailed, SolverMissing
-from ctk.core.paths import Workspace, workspace
+from ctk.core.files import disk_errors
 from ctk.core.platforms import NOARCH
 from ctk.fetch import fetch
 from ctk.index.index import Index

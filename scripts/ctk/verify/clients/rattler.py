@@ -18,8 +18,8 @@ import rattler
 from rattler import Gateway, MatchSpec, Subdir
 from rattler.exceptions import SolverError
 
-from ctk.core.coroutines import run
 from ctk.core.platforms import NOARCH
+from ctk.core.process import run
 from ctk.solve.machine import virtual_packages
 from ctk.solve.solve import Scenario, channel_url, reading
 from ctk.verify.run import Record, SolverAnswer

@@ -15,15 +15,15 @@ import typer
 from ctk.check.doctor.environment import ENVIRONMENT_CHECKS
 from ctk.check.doctor.installed import examined
 from ctk.check.doctor.look import look
-from ctk.cli import channels
 from ctk.cli.command_line import VERBATIM
 from ctk.cli.doctor import as_json, table
 from ctk.cli.options import Base, Driver
-from ctk.cli.request import Arch, Platform, Python, Solved, Specs, ask
-from ctk.core import output, scratch
+from ctk.cli.solve import Arch, Platform, Python, Solved, Specs, installable, solve_request
+from ctk.core import console
+from ctk.core.checkout import given_environment, workspace
+from ctk.core.console import Reporter, count, megabytes
 from ctk.core.errors import NotReady
-from ctk.core.paths import given_environment, workspace
-from ctk.core.report import Reporter, count, megabytes
+from ctk.core.files import release_folders
 from ctk.env.environment import check as check_prefix
 from ctk.env.environment import check_is_there, command_in, create
 from ctk.env.pack import Packed, PackOrder, check, pack, size_in_bytes
@@ -34,7 +34,7 @@ Prefix = Annotated[Path, typer.Argument(help="Folder of the environment.")]
 
 def create_command(
     specs: Specs,
-    prefix: Annotated[Path, typer.Option("--prefix", help="Folder of the environment.")],
+    prefix: Annotated[Path, typer.Option(help="Folder of the environment.")],
     driver: Driver = None,
     arch: Arch = None,
     python: Python = None,
@@ -49,9 +49,9 @@ def create_command(
     where, report, on = workspace(), Reporter(), machine(None, driver, arch)
     prefix = Path(os.path.realpath(prefix))  # Path.resolve is a traceback for a link that leads to itself
     check_prefix(prefix)
-    asked = ask(specs, python, on, channels.installable(where, base, on.subdir))
-    made = create(asked.pick, prefix, where.cache / "packages", report.say)
-    asked.show(report)
+    solved = solve_request(specs, python, on, installable(where, base, on.subdir))
+    made = create(solved.pick, prefix, where.cache / "packages", report.say)
+    solved.show(report)
     report.result(prefix=str(made.prefix), changed=made.changed)
     report.line(f"{'created' if made.changed else 'unchanged'}: {made.prefix}")
     place = shlex.quote(str(made.prefix))
@@ -72,15 +72,15 @@ def run_command(
     check_is_there(prefix)
     words = command_in(prefix.absolute(), command)
     environment = given_environment()
-    if not output.mode().json:
+    if not console.mode().json:
         sys.stdout.flush()
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and what is ignored stays so
-        scratch.release_all()  # nothing of this process is left
+        release_folders()  # nothing of this process is left
         os.execvpe(words[0], words, environment)  # signals and the exit code are the command's
     code = subprocess.run(words, env=environment, stdout=sys.stderr, check=False).returncode
     code = code if code >= 0 else 128 - code  # as shells have it for a signal
-    output.add({"prefix": str(prefix.absolute()), "command": command, "exit_code": code})
-    output.finish()
+    console.mode().document.update(prefix=str(prefix.absolute()), command=command, exit_code=code)
+    console.finish()
     raise typer.Exit(code)
 
 
@@ -115,7 +115,7 @@ def pack_command(
     specs: Specs,
     file: Annotated[Path, typer.Option("--output", "-o", help="File to write; others have its name and an ending.")],
     split: Annotated[
-        str | None, typer.Option("--split", help="Put the data beside it, in parts of at most this size, such as 60M.")
+        str | None, typer.Option(help="Put the data beside it, in parts of at most this size, such as 60M.")
     ] = None,
     compression: Annotated[
         str, typer.Option("--compress", help="gzip, which every machine has, or xz, which is smaller and slower.")
@@ -137,20 +137,20 @@ def pack_command(
     where, report, on = workspace(), Reporter(), machine(platform, driver, arch)
     order = PackOrder(file.absolute(), size_in_bytes(split) if split is not None else None, force, compression)
     check(order, on.subdir)
-    asked = ask(specs, python, on, channels.installable(where, base, on.subdir))
-    asked.show(report)
-    packed = pack(asked.pick, _about(specs, on, asked), order, where, report.say)
+    solved = solve_request(specs, python, on, installable(where, base, on.subdir))
+    solved.show(report)
+    packed = pack(solved.pick, _about(specs, on, solved), order, where, report.say)
     _show_packed(packed, order, report)
 
 
-def _about(specs: list[str], on: Machine, asked: Solved) -> list[str]:
+def _about(specs: list[str], on: Machine, solved: Solved) -> list[str]:
     """What the pack says of itself, in lines for people."""
     return [
         f"asked for: {' '.join(specs)}",
         f"driver: {on.driver or 'none'}",
         f"GPU: {on.arch or ('not stated' if on.driver else 'none')}",
-        f"toolkit: {asked.pick.toolkit or 'none'}{' ' if asked.pick.fit else ''}{asked.pick.fit}",
-        f"python: {asked.pick.version('python')}",
+        f"toolkit: {solved.pick.toolkit or 'none'}{' ' if solved.pick.fit else ''}{solved.pick.fit}",
+        f"python: {solved.pick.version('python')}",
     ]
 
 

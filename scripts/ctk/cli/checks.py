@@ -1,0 +1,260 @@
+"""`ctk lint` and `ctk audit`."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.padding import Padding
+from rich.text import Text
+
+from ctk.check import audit
+from ctk.check import lint as lints
+from ctk.check.audit import AuditReport, ScanCache, audit_packages
+from ctk.check.audit.checks import by_id
+from ctk.check.audit.environment import FilesHaveOneOwner
+from ctk.check.audit.packages import PackageSet
+from ctk.check.audit.planned import planned_scans
+from ctk.check.audit.run import check_packages
+from ctk.check.framework import Check, chosen
+from ctk.check.lint import LintReport, fixed, lint, tree_of
+from ctk.check.lint.tree import Tree
+from ctk.cli.options import Jobs
+from ctk.core.checkout import Workspace, checkout, workspace
+from ctk.core.console import Reporter, count
+from ctk.core.errors import AuditFailed, BadValue, LintFailed, UnknownName, printable
+from ctk.core.files import machine_paths
+from ctk.core.platforms import PLATFORMS
+from ctk.index.index import Index
+from ctk.index.inside import members
+from ctk.lock.lock import Artefact
+from ctk.plan.plan import Request, plan
+from ctk.plan.project import published_set, python_tags
+
+
+class LintFormat(StrEnum):
+    """How findings of the lint are printed."""
+
+    text = "text"
+    github = "github"
+
+
+def _lint_names() -> list[str]:
+    return [check.name for check in lints.CHECKS]
+
+
+def _audit_names() -> list[str]:
+    return [check.id() for check in audit.CHECKS]
+
+
+def lint_command(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Recipes, locks, variant files, or folders; everything in the checkout by default."),
+    ] = None,
+    check: Annotated[
+        list[str] | None,
+        typer.Option(help="Run this check only (see --list); may be repeated.", autocompletion=_lint_names),
+    ] = None,
+    base: Annotated[
+        str | None, typer.Option(help="The git revision that was published: by default the newest tag published/*.")
+    ] = None,
+    fix: Annotated[bool, typer.Option("--fix", help="Show as a diff what can be mended without a thought.")] = False,
+    write: Annotated[bool, typer.Option("--write", help="With --fix: write it.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="List the checks with their help and exit.")] = False,
+    explain: Annotated[str | None, typer.Option(help="Explain one check and exit.", autocompletion=_lint_names)] = None,
+    format_: Annotated[
+        LintFormat, typer.Option("--format", help="As lines, or as annotations of a GitHub workflow.")
+    ] = LintFormat.text,
+) -> None:
+    """Hold recipes, release locks and variant files to the rules, before anything is built.
+
+    Errors block, hints advise; each names the fix.
+
+    Example: ctk lint recipes/cuda-cudart --check EveryOutputIsTested
+    """
+    report = Reporter()
+    if explain is not None:
+        _explain(explain, report)
+        return
+    if list_:
+        _list_lints(report)
+        return
+    if write and not fix:
+        raise BadValue("--write says nothing without --fix", "ctk lint --fix shows what would be written")
+    here = workspace() if paths else checkout()  # a feedstock elsewhere needs none
+    tree = tree_of(here, paths or (), base)
+    if not tree.files:
+        raise UnknownName(f"there is nothing to lint in {here.root}", "name recipes, or set CTK_ROOT to a checkout")
+    if fix:
+        _fix(tree, check or (), paths or (), write, report)
+        if not write:
+            return
+        tree = tree_of(here, paths or (), base)
+    found = lint(tree, check or (), paths or ())
+    report.result(**found.as_json())
+    _show_lint(found, format_, report)
+    if not found.ok:
+        step = "each line names its fix; ctk lint --explain CHECK says why, ctk lint --fix mends what it can"
+        raise LintFailed(f"the lint found {count(len(found.errors), 'error')}", step)
+
+
+def _show_lint(found: LintReport, format_: LintFormat, report: Reporter) -> None:
+    for finding in found.findings:
+        report.line(printable(finding.as_annotation() if format_ is LintFormat.github else str(finding)))
+    report.say(f"lint: {found.summary()} ({found.seconds:.1f} s)")
+
+
+def _list_lints(report: Reporter) -> None:
+    """A table has no room for this much text in a narrow terminal: a line for the name, then the help."""
+    report.result(checks=[_as_json(check) for check in lints.CHECKS])
+    for check in lints.CHECKS:
+        report.line(f"{check.name} [{_kind(check)}]", "bold")
+        report.console.print(Padding(Text(check.help), (0, 0, 0, 2)))
+
+
+def _explain(name: str, report: Reporter) -> None:
+    (check,) = chosen(lints.CHECKS, [name])
+    report.result(**_as_json(check))
+    report.line(f"{check.name} [{_kind(check)}]", "bold")
+    report.console.print(Text(check.help))
+    report.line(f"fix: {check.fix}")
+
+
+def _as_json(check: Check[Any]) -> dict[str, str]:
+    return {"check": check.name, "kind": _kind(check), "help": check.help, "fix": check.fix}
+
+
+def _kind(check: Check[Any]) -> str:
+    return f"{check.severity}, --fix mends it" if check.autofix else str(check.severity)
+
+
+def _fix(tree: Tree, checks: Sequence[str], paths: Sequence[Path], write: bool, report: Reporter) -> None:
+    found = fixed(tree, checks, paths)
+    report.result(mended=[{"file": file.name, "diff": file.diff(), "written": write} for file in found])
+    for file in found:
+        report.line(printable(file.diff()).removesuffix("\n"))
+        if write:
+            file.write()
+    files = count(len(found), "file")
+    said = f"wrote {files}" if write else f"{files} would change; --write writes {'it' if len(found) == 1 else 'them'}"
+    report.say(said if found else "nothing can be mended without a thought")
+
+
+def audit_command(
+    paths: Annotated[
+        list[Path] | None, typer.Argument(help="Packages, or folders of them; the published channel by default.")
+    ] = None,
+    check: Annotated[
+        list[str] | None,
+        typer.Option(help="Run this check only (see --list); may be repeated.", autocompletion=_audit_names),
+    ] = None,
+    skip: Annotated[
+        list[str] | None, typer.Option(help="Leave this check out; may be repeated.", autocompletion=_audit_names)
+    ] = None,
+    base: Annotated[
+        list[Path] | None, typer.Option(help="Packages to depend on, not audited; the local base channel by default.")
+    ] = None,
+    jobs: Jobs = None,
+    planned: Annotated[
+        bool, typer.Option("--planned", help="Look for two packages with one file in all that the locks name, unbuilt.")
+    ] = False,
+    list_: Annotated[bool, typer.Option("--list", help="List the checks and exit.")] = False,
+) -> None:
+    """Open built packages and hold them to the rules of the design.
+
+    Packages are audited as a set: what one depends on must be among them, in the base channel, or well known.
+
+    Example: ctk audit output/channel --check NeededIsProvided
+    """
+    where, report = workspace(), Reporter()
+    if list_:
+        _list_audits(report)
+        return
+    chosen = {wanted.id() for wanted in by_id(check or ())}
+    jobs = jobs or os.cpu_count() or 1
+    if planned:
+        found = _audit_planned(where, jobs)
+    else:
+        found = audit_packages(
+            _named(paths) if paths else _packages([where.channel]),
+            forbidden_paths=machine_paths(where),
+            base=_packages(base if base is not None else [where.base_channel], missing_ok=base is None),
+            jobs=jobs,
+            skip={*(skip or ()), *(known for known in _audit_names() if chosen and known not in chosen)},
+            cache=ScanCache(where.cache / "audit"),
+        )
+    report.result(**found.as_json())
+    _show_audit(found, report)
+    if not found.ok:
+        raise AuditFailed(
+            f"the audit found {count(len(found.errors), 'error')}",
+            "each finding says what to mend; ctk audit --list explains the checks",
+        )
+
+
+def _audit_planned(where: Workspace, jobs: int) -> AuditReport:
+    """Every release, component and platform as one channel, held to the rule that no file is in two packages."""
+    start = time.monotonic()
+    request = Request(platforms=tuple(PLATFORMS))
+    everything = plan(published_set(where), request, python_tags(where.build_config))
+    with Index() as index:
+
+        def names(artefact: Artefact) -> list[str]:
+            with index.opened(index.locate(artefact)) as content, members(content, artefact.file) as inside:
+                return [member.name for member in inside]
+
+        scans = planned_scans(everything, where, names, jobs)
+    found = check_packages(PackageSet(scans), [FilesHaveOneOwner])
+    return AuditReport.of(found, [FilesHaveOneOwner], len(scans), time.monotonic() - start)
+
+
+def _packages(places: Sequence[Path], missing_ok: bool = False) -> list[Path]:
+    found: dict[Path, None] = {}
+    for place in places:
+        if place.is_dir():
+            found |= dict.fromkeys(sorted({*place.glob("*.conda"), *place.glob("*/*.conda")}))
+        elif place.is_file():
+            found[place] = None
+        elif not missing_ok:
+            raise UnknownName(f"there is no {place}", "name packages, or folders of packages; ctk build makes them")
+    return list(found)
+
+
+def _named(places: Sequence[Path]) -> list[Path]:
+    """The packages of places that the user named; a place without any is a mistake."""
+    for place in places:
+        if not _packages([place]):
+            raise UnknownName(
+                f"there are no packages in {place}",
+                "name packages, or a folder with *.conda in it or in folders such as noarch below it",
+            )
+    return _packages(places)
+
+
+def _list_audits(report: Reporter) -> None:
+    rows = [
+        (
+            check.id(),
+            "each package" if check in audit.PACKAGE_CHECKS else "the set",
+            " ".join(check.help().replace("``", "").split()),
+        )
+        for check in audit.CHECKS
+    ]
+    report.table("checks", ["check", "looks at", "rule"], rows)
+    report.result(checks=[dict(zip(("check", "looks_at", "rule"), row, strict=True)) for row in rows])
+
+
+def _show_audit(found: AuditReport, report: Reporter) -> None:
+    if found.findings:
+        rows = [
+            (f"{seen.check}\n({seen.severity})", f"{seen.package}\n{seen.path}", seen.message, seen.mend)
+            for seen in found.findings
+        ]
+        report.table("findings", ["check", "where", "what", "mend"], rows)
+    report.line(f"audit: {found.summary()} ({found.seconds:.1f} s)")

@@ -1,0 +1,297 @@
+"""What a command prints: results on stdout, progress on stderr, and with --json one document on stdout."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, TextIO, cast
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+from ctk.core.errors import CtkError, NoSpace, ReaderGone, printable
+
+
+@dataclass
+class Mode:
+    """How one run prints, as its options say.
+
+    Attributes:
+        document: What the JSON document will hold.
+        printed: Whether it was printed.
+    """
+
+    json: bool = False
+    quiet: bool = False
+    verbose: bool = False
+    debug: bool = False
+    document: dict[str, Any] = field(default_factory=dict)
+    printed: bool = False
+
+
+_mode = Mode()
+
+
+def mode() -> Mode:
+    """The mode of this run."""
+    return _mode
+
+
+def begin() -> None:
+    """Starts a new run, in which no option is set."""
+    global _mode
+    _mode = Mode()
+
+
+def finish(error: CtkError | None = None) -> None:
+    """Prints the JSON document once, with the error that ended the run; does nothing without --json.
+
+    Raises:
+        NoSpace: Standard output cannot be written, and there is no error that matters more.
+        ReaderGone: Nobody reads standard output, and there is no error that matters more.
+    """
+    now = mode()
+    # A run may end before the option was read.
+    wanted = now.json or (error is not None and "--json" in sys.argv)
+    if wanted and not now.printed:
+        text = json.dumps(now.document | ({"error": error_as_json(error)} if error else {}), indent=2, default=str)
+        try:
+            sys.stdout.write(f"{text}\n")
+            sys.stdout.flush()
+            now.printed = True
+        except (NoSpace, ReaderGone):
+            if error is None:
+                raise
+
+
+def error_as_json(error: CtkError) -> dict[str, Any]:
+    """The class, cause, next step and exit code of an error."""
+    return {
+        "kind": type(error).__name__,
+        "cause": error.cause,
+        "next": error.step or None,
+        "exit_code": error.exit_code,
+    }
+
+
+def print_error(error: CtkError) -> None:
+    """Prints the cause and the next step on stderr."""
+    stderr = Console(stderr=True, highlight=False)
+    _write(stderr, f"error: {printable(error.cause)}", "bold red")
+    if error.step:
+        _write(stderr, f"next: {printable(error.step)}")
+
+
+class StandardStream:
+    """Standard output or error. What cannot be written is dropped; of results (`required`) that is an error."""
+
+    def __init__(self, stream: TextIO, required: bool) -> None:
+        self._stream, self._required = stream, required
+        self._lost: CtkError | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        if self._lost is not None:  # half of a result is none
+            raise self._lost
+        self._try(lambda: self._stream.write(text))
+        return len(text)
+
+    def flush(self) -> None:
+        self._try(self._stream.flush)
+
+    def _try(self, call: Callable[[], object]) -> None:
+        try:
+            call()
+        except OSError as error:
+            # Otherwise Python would try to write the rest at its end, and complain.
+            with suppress(OSError, ValueError):
+                nothing = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nothing, self._stream.fileno())
+                os.close(nothing)
+            if self._required:
+                cause = f"standard output cannot be written: {error.strerror}"
+                self._lost = NoSpace(cause, "look at where it goes, and run the command again")
+                if isinstance(error, BrokenPipeError):
+                    self._lost = ReaderGone("nobody reads standard output any more")
+                raise self._lost from error
+
+
+def guard() -> None:
+    """Makes stdout that cannot be written an error with a cause, and ignores stderr that cannot be written."""
+    sys.stdout = cast(TextIO, StandardStream(sys.stdout or _closed(1), required=True))
+    sys.stderr = cast(TextIO, StandardStream(sys.stderr or _closed(2), required=False))
+
+
+def _closed(number: int) -> TextIO:
+    """Stands for a stream that was closed before the run (``>&-``): writing to stdout fails, to stderr does nothing.
+
+    It takes the stream's number: otherwise the next opened file would have it, and get what child processes print.
+    """
+    place = os.open(os.devnull, os.O_RDONLY if number == 1 else os.O_WRONLY)
+    try:
+        os.fstat(number)
+    except OSError:
+        os.dup2(place, number)
+        place = number
+    os.set_inheritable(place, True)
+    return open(place, "w", encoding="utf-8")
+
+
+class Reporter:
+    """Prints results and progress as the `Mode` of the run and the terminal allow.
+
+    Attributes:
+        console: For results, on stdout; silent with --json.
+        notes: For progress, on stderr; silent with -q.
+        live: Whether progress is drawn as a bar, and not written as lines.
+
+    Args:
+        results: Whether results are printed at all; false where a command prints them in another form.
+    """
+
+    def __init__(self, *, results: bool = True) -> None:
+        self.verbose, quiet = mode().verbose, mode().quiet
+        self.console = _console(sys.stdout.isatty(), quiet=mode().json or not results)
+        self.notes = _console(sys.stderr.isatty(), quiet=quiet, stderr=True)
+        drawn = sys.stderr.isatty() and not self.notes.is_dumb_terminal
+        self.live = drawn and not quiet and "CI" not in os.environ
+
+    def say(self, text: str) -> None:
+        """A line of progress."""
+        stamp = "" if self.live else time.strftime("%H:%M:%S ")
+        _write(self.notes, f"{stamp}{text}")
+
+    def detail(self, text: str) -> None:
+        """A line of progress that only -v shows."""
+        if self.verbose:
+            self.say(text)
+
+    def line(self, text: str | Text, style: str | None = None) -> None:
+        """A line of the result, however long."""
+        _write(self.console, text, style)
+
+    def table(
+        self, title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[str] = ()
+    ) -> None:
+        """A table of the result; the columns named in `right` are numbers."""
+        self.line(title, "bold")  # as a table's own title it would be folded
+        self.console.print(fitting(columns, rows, right, self.console))
+
+    def result(self, **values: Any) -> None:
+        """Adds keys to the JSON document; without --json nothing is printed of them."""
+        mode().document.update(values)
+
+    @contextmanager
+    def task(self, title: str, total: float, *, bytes_: bool = False) -> Iterator[Task]:
+        """Shows progress of work whose size is known, in bytes or pieces."""
+        size = (DownloadColumn(), TransferSpeedColumn()) if bytes_ else (MofNCompleteColumn(),)
+        text, note = TextColumn("{task.description}", markup=False), TextColumn("{task.fields[note]}", markup=False)
+        columns = (text, BarColumn(), *size, TimeRemainingColumn(compact=True), TimeElapsedColumn(), note)
+        progress = Progress(
+            *columns, console=self.notes, transient=True, disable=not self.live, speed_estimate_period=60
+        )
+        with progress:
+            yield Task(self, progress, title, total, bytes_)
+
+
+class Task:
+    """Work whose progress is shown: as a bar, or as a line for each note and every few seconds."""
+
+    def __init__(self, reporter: Reporter, progress: Progress, title: str, total: float, bytes_: bool) -> None:
+        self._reporter, self._progress, self._bytes = reporter, progress, bytes_
+        self._id = progress.add_task(title, total=total, note="")
+        self._last = time.monotonic()
+
+    def advance(self, amount: float, note: str = "") -> None:
+        """Says that more of the work is done; thread-safe."""
+        fields: dict[str, Any] = {"note": note} if note else {}
+        self._progress.update(self._id, advance=amount, **fields)
+        now = time.monotonic()
+        if not self._reporter.live and (note or now - self._last > 5):
+            self._last = now
+            (task,) = self._progress.tasks
+            unit, name = (1e6, " MB") if self._bytes else (1, "")
+            left = f" ({timedelta(seconds=task.time_remaining)} left)" if task.time_remaining else ""
+            position = f"{task.completed / unit:.0f}/{(task.total or 0) / unit:.0f}{name}"
+            self._reporter.say(f"{task.description} {position}{left}{': ' if note else ''}{note}")
+
+
+def fitting(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[str], console: Console
+) -> RenderableType:
+    """A table of plain cells: with a frame, without one, or one record a row, whatever the width has room for."""
+    cells = [["\n".join(map(str.strip, str(cell).splitlines())) for cell in row] for row in rows]
+    framed = _table(columns, cells, right, Table())
+    # Headings of several words, or of parts between hyphens, are written below each other.
+    narrow = {name: re.sub(r"(?<=-)(?=.)|(?<=\w) +(?=\w)", "\n", name) for name in columns}
+    close = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    _table(list(narrow.values()), cells, [narrow[name] for name in right], close)
+    unlimited = console.options.update(width=10**4)
+    for bound in ("maximum", "minimum"):
+        for table in (framed, close):
+            if getattr(console.measure(table, options=unlimited), bound) <= console.width:
+                return table
+    return Group(*(Padding(_record(columns, row), (0, 0, 1, 0)) for row in cells))
+
+
+def _table(columns: Sequence[str], cells: list[list[str]], right: Sequence[str], table: Table) -> Table:
+    for i, name in enumerate(columns):
+        # Names, versions and paths are never folded: a reader copies them.
+        words = all(len(line.split()) < 2 for row in cells for line in row[i].splitlines())
+        table.add_column(Text(name), justify="right" if name in right else "left", no_wrap=words, overflow="fold")
+    for row in cells:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _record(columns: Sequence[str], row: Sequence[str]) -> Table:
+    record = Table.grid(padding=(0, 2))
+    record.add_column(min_width=min(max(map(len, columns)), 24), style="bold")
+    record.add_column(overflow="fold", ratio=1)
+    for name, cell in zip(columns, row, strict=True):
+        if cell:
+            record.add_row(Text(name), Text(cell))
+    return record
+
+
+def _console(terminal: bool, *, quiet: bool, stderr: bool = False) -> Console:
+    # Outside a terminal nobody sees the width: 120 columns keep a table's rows whole in logs.
+    width = None if terminal or "COLUMNS" in os.environ else 120
+    return Console(stderr=stderr, quiet=quiet, width=width, highlight=False)
+
+
+def _write(console: Console, text: str | Text, style: str | None = None) -> None:
+    """A line or several: folded between words on a terminal, and elsewhere as they are."""
+    console.print(text, style=style, markup=False, soft_wrap=not console.file.isatty())
+
+
+def count(number: int, noun: str) -> str:
+    """``1 build``, ``2 builds``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def megabytes(size: float) -> str:
+    """Bytes as megabytes with a sensible number of digits."""
+    return f"{size / 1e6:.1f}" if size < 1e8 else f"{size / 1e6:.0f}"

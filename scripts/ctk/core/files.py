@@ -1,0 +1,445 @@
+"""Files: replaced as a whole, hashed once, locked while a run uses them, and removed with the run that made them."""
+
+from __future__ import annotations
+
+import atexit
+import errno
+import hashlib
+import json
+import os
+import re
+import shutil
+import stat
+import tempfile
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from ctk.core.checkout import Workspace
+from ctk.core.errors import Busy, CtkError, NoSpace
+
+# Writing: a reader sees the old file or the whole new one, and may read it.
+
+
+def share(path: Path) -> None:
+    """Lets everybody read a file or a folder of ours, and nobody else write it, whatever the umask was."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    # A folder hands its group on to what is made in it, where it is set to.
+    wanted = mode & stat.S_ISGID | 0o755 if path.is_dir() else 0o644
+    if mode != wanted:
+        path.chmod(wanted)
+
+
+def make_folder(path: Path) -> None:
+    """Makes a folder for everybody to read, and its parents; existing ones stay as they are."""
+    if not path.is_dir():
+        make_folder(path.parent)
+        with suppress(FileExistsError):
+            path.mkdir()
+        if not path.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, "there is something else", str(path))
+        share(path)
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Puts a file in place by one rename, its bytes on the disk before that."""
+    _replace(path, [content], lambda: True)
+
+
+def copy_file(source: Path, target: Path, sha256: str) -> bool:
+    """As `replace_file`, with the bytes of another file; does nothing and returns False if they have another sha256."""
+    digest = hashlib.sha256()
+
+    def chunks() -> Iterator[bytes]:
+        with source.open("rb") as stream:
+            while chunk := stream.read(1 << 20):
+                digest.update(chunk)
+                yield chunk
+
+    return _replace(target, chunks(), lambda: digest.hexdigest() == sha256)
+
+
+def temporaries(folder: Path) -> Iterator[Path]:
+    """Half written files that killed runs left in a folder."""
+    return (path for path in folder.glob(".*.part") if path.is_file())
+
+
+def _replace(path: Path, chunks: Iterable[bytes], is_right: Callable[[], bool]) -> bool:
+    # Hidden: no indexer takes it for a package. Beside the target: it can be renamed.
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    with temporary.open("wb") as stream:
+        stream.writelines(chunks)
+        stream.flush()
+        os.fsync(stream.fileno())
+    if not is_right():
+        temporary.unlink()
+        return False
+    share(temporary)
+    os.replace(temporary, path)
+    if os.name == "posix":  # makes the rename last
+        handle = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    return True
+
+
+# Hashes: a run reads each file once for its sha256, and takes nothing over from an earlier run.
+
+_hashes: dict[tuple[int, int, int, int], str] = {}
+
+
+def file_sha256(path: Path) -> str:
+    """The sha256 of a file in hex digits; a file that did not change is read once, and so is a hard link to it."""
+    with path.open("rb") as stream:
+        status = os.fstat(stream.fileno())
+        key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+        if key not in _hashes:
+            _hashes[key] = hashlib.file_digest(stream, "sha256").hexdigest()
+        return _hashes[key]
+
+
+def holds(path: Path, sha256: str, size: int | None = None) -> bool:
+    """Whether a path is a regular file with this sha256, and this size in bytes where one is given."""
+    try:
+        status = path.lstat()
+        return stat.S_ISREG(status.st_mode) and size in (None, status.st_size) and file_sha256(path) == sha256
+    except OSError:
+        return False
+
+
+# JSON notes that a run leaves for the next one: a damaged one counts as missing.
+
+LARGEST = 64 << 20
+"""Bytes: far beyond what any run notes."""
+
+
+def read_json(file: Path) -> Any:
+    """The content of a JSON note; None for a file that is missing, too large or damaged."""
+    try:
+        with file.open("rb") as content:
+            text = content.read(LARGEST + 1)
+        return json.loads(text) if len(text) <= LARGEST else None
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def listed_packages(note: Any) -> dict[str, str] | None:
+    """The packages that the note of a build lists, as paths below its folder, and their sha256, "" where it has none.
+
+    Notes of older revisions have paths alone. None when it lists anything else.
+    """
+    listed = note.get("packages") if isinstance(note, Mapping) else None
+    if listed is None:
+        return None
+    try:
+        found = dict.fromkeys(listed, "") if isinstance(listed, list) else dict(listed)
+    except (TypeError, ValueError):
+        return None
+    whole = all(isinstance(word, str) for pair in found.items() for word in pair)
+    return found if whole and all(map(_is_below, found)) else None
+
+
+def _is_below(name: str) -> bool:
+    path = PurePosixPath(name)
+    return bool(path.parts) and not path.is_absolute() and not {"\\", "\0"} & set(name) and ".." not in path.parts
+
+
+# Disks: a place that is full or takes no files is one error, whoever was writing: Python, rattler or a build's script.
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_CLOSED = (errno.EACCES, errno.EROFS, errno.EPERM)
+_MANY = (errno.EMFILE, errno.ENFILE)
+# A folder that is missing, or that cannot exist: below a file, in /proc.
+_NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
+# Rust ends the message of a system's error with its number; programs of a build script print its text.
+_RUST = re.compile(r"\(os error (\d+)\)")
+# rattler-build's message without a number: the archive is written to the folder for temporary files first.
+_NUMBERLESS = "Could not open or create, or write to file"
+_STEP = "free some space and run the command again; everything finished so far is kept"
+
+
+@contextmanager
+def disk_errors(folder: Path) -> Iterator[None]:
+    """Turns a full or read-only disk, and a place where no file can be, into an error that names the place and a step.
+
+    Args:
+        folder: What is being written, for errors that do not name their file.
+    """
+    try:
+        yield
+    except CtkError:
+        raise
+    except OSError as error:
+        named = error.filename2 or error.filename  # what was being copied names both
+        if (found := _disk_error(error.errno, Path(os.fsdecode(named)) if named else folder)) is not None:
+            raise found from error
+        raise
+    except Exception as error:
+        if (found := _disk_error(_number(str(error)), folder, _temporary())) is not None:
+            raise found from error
+        raise
+
+
+def full_disk(log: str, folder: Path) -> NoSpace | None:
+    """The error for a program's output that tells of a full disk.
+
+    Args:
+        log: The output of the program.
+        folder: Where it was at work. The file may be below the folder for temporary files too, so the error names both.
+    """
+    said = next((number for number in FULL if os.strerror(number) in log), None) or _number(log)
+    if said is None and _NUMBERLESS in log:
+        return NoSpace(f"a file could not be written in {_free_space(folder, _temporary())}", _STEP)
+    return _disk_error(said, folder, _temporary()) if said in FULL else None
+
+
+def check_place(place: Path) -> None:
+    """Refuses a place where nothing can be written, before work is done for it.
+
+    Raises:
+        NoSpace: A folder above it takes no files, or is no folder.
+    """
+    if why := _refusal(place.parent):
+        raise NoSpace(f"cannot write {place}: {why}", "name a place in a folder that takes files")
+
+
+def _number(text: str) -> int | None:
+    return next((int(n) for n in _RUST.findall(text) if int(n) in (*FULL, *_CLOSED, *_MANY)), None)
+
+
+def _temporary() -> Path:
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError:  # Python looks for one that it can write to
+        return Path(os.environ.get("TMPDIR") or "/tmp")
+
+
+def _free_space(*places: Path) -> str:
+    """The places with their free space, each file system once, that with the least space first."""
+    found: dict[int, tuple[int, str]] = {}
+    for place in places:
+        parent = next(p for p in (place, *place.absolute().parents) if p.exists())
+        free = shutil.disk_usage(parent).free
+        found.setdefault(parent.stat().st_dev, (free, f"{place} ({free / 1e6:.0f} MB free)"))
+    return " or ".join(text for _, text in sorted(found.values()))
+
+
+def _disk_error(number: int | None, *places: Path) -> NoSpace | None:
+    """The error for a system's error number, in one of these places."""
+    place = places[0]
+    if number == errno.EFBIG:
+        return NoSpace(f"a file below {place} would be larger than this process may write", "raise `ulimit -f`")
+    if number in _MANY:
+        return NoSpace("no more files can be opened", "raise `ulimit -n`, or use fewer --jobs")
+    if number in FULL:
+        return NoSpace(f"no space left in {_free_space(*places)}", _STEP)
+    if number in _CLOSED:
+        return NoSpace(f"cannot write {place}: {os.strerror(number)}", "make it writable, or mend its owner")
+    if number in _NOWHERE and (why := _refusal(place)):
+        return NoSpace(f"cannot write {place}: {why}", "name a place in a folder that takes files")
+    return None
+
+
+def _refusal(place: Path) -> str:
+    """Why nothing can be made at a place; empty where it can: then another file is missing, which is a mistake."""
+    parent = place.absolute()
+    while not os.path.lexists(parent):  # of a name that no file system takes, too
+        parent = parent.parent
+    if parent.exists() and not parent.is_dir():
+        return f"{parent} is no folder"
+    try:
+        os.rmdir(tempfile.mkdtemp(prefix=".ctk-", dir=parent))
+    except OSError as error:
+        return f"{parent} takes no new files ({os.strerror(error.errno or 0)})"
+    longest = max((len(os.fsencode(part)) for part in place.parts), default=0)
+    return f"a name of {longest} bytes is too long" if longest > os.pathconf(parent, "PC_NAME_MAX") else ""
+
+
+# Locks: one run at a time in a checkout, and at a channel. They are the system's, so a killed run leaves none behind.
+
+
+@contextmanager
+def exclusive(workspace: Workspace, say: Callable[[str], None], wait: float = 3600) -> Iterator[None]:
+    """Holds the checkout's lock.
+
+    Args:
+        workspace: The checkout.
+        say: Told once when another run has the lock.
+        wait: Seconds to wait for it.
+
+    Raises:
+        Busy: The other run did not end in time.
+        NoSpace: The checkout's cache cannot be written.
+    """
+    with _lock(workspace.cache / "run.lock", "in this checkout", say, wait):
+        yield
+
+
+@contextmanager
+def publishing(channel: Path, say: Callable[[str], None], wait: float = 3600) -> Iterator[None]:
+    """As `exclusive`, at a channel, from reading its state to replacing it: other checkouts may publish there, too."""
+    with _lock(channel.with_name(f".{channel.name}.lock"), f"at {channel}", say, wait):
+        yield
+
+
+@contextmanager
+def _lock(file: Path, where: str, say: Callable[[str], None], wait: float) -> Iterator[None]:
+    lock = FileLock(file)
+    try:
+        with disk_errors(file.parent):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            lock.acquire(timeout=0)
+    except Timeout:
+        say(f"another run is at work {where}; waiting for it to end")
+        try:
+            lock.acquire(timeout=wait)
+        except Timeout:
+            raise Busy(
+                f"another run has been at work {where} for more than {wait:.0f} s", "wait for it, or end it"
+            ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+# Builds work in memory where there is room for it, else in the cache. Repackaging writes every file several times
+# (unpacked, laid out, staged, restored for each output). On a disk that is most of a build's time: benchmarks/build.py
+# measured a ratio to its limit of 10 there and of 5 in memory.
+
+MEMORY = Path("/dev/shm")
+# Bytes written for each byte of an artefact, at most: wheels unpack to three times their size, and a recipe of six
+# outputs holds eight copies of that at once.
+_GROWTH = 30
+_LEAST = 512 << 20
+
+
+def new_build_folder(workspace: Workspace, name: str, artefact_bytes: int, jobs: int) -> Path:
+    """Makes an empty folder for one build.
+
+    Args:
+        workspace: The checkout.
+        name: Part of the folder's name.
+        artefact_bytes: Size of what the build reads.
+        jobs: How many builds share the memory.
+    """
+    need = max(_LEAST, artefact_bytes * _GROWTH)
+    place = _in_memory(workspace) if _free_memory() // max(jobs, 1) >= need else workspace.builds
+    folder = place / f".tmp-{name}-{os.getpid()}"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def clear_build_folders(workspace: Workspace) -> None:
+    """Removes what builds left behind, killed ones too; the run lock makes sure that nobody is using it."""
+    for place in (workspace.builds, _in_memory(workspace)):
+        for folder in place.glob(".tmp-*"):
+            shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(_in_memory(workspace), ignore_errors=True)
+
+
+def machine_paths(workspace: Workspace) -> list[str]:
+    """The folders of this machine that no package may name: the checkout, the user's home, where builds work."""
+    return [str(path) for path in (workspace.root, Path.home(), workspace.builds, _in_memory(workspace))]
+
+
+def _in_memory(workspace: Workspace) -> Path:
+    return MEMORY / f"ctk-{hashlib.sha256(str(workspace.root).encode()).hexdigest()[:12]}"
+
+
+def _free_memory() -> int:
+    """Bytes that can be written to memory without pressing the machine; 0 where there is no such file system."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            available = next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable:"))
+        if not os.access(MEMORY, os.W_OK):
+            return 0
+        return min(shutil.disk_usage(MEMORY).free, available * 3 // 4)
+    except (OSError, StopIteration):
+        return 0
+
+
+# Temporary folders: each has a lock of the system beside it, so the next run knows which ones a killed run left.
+
+_held: dict[Path, FileLock] = {}
+
+
+def use_temporary_folder(workspace: Workspace) -> None:
+    """Makes temporary files lie below the cache, or below TMPDIR where that is set, until this process ends.
+
+    Where this is no checkout, or no folder can be made, they lie where the system has them.
+    """
+    stated = os.environ.get("TMPDIR")
+    if not stated and not workspace.recipes.is_dir():
+        return
+    home = workspace.cache / "tmp"
+    if stated:
+        home = Path(stated).absolute() / f"{_in_memory(workspace).name}-{os.getuid()}"
+    with suppress(OSError):
+        folder = hold_folder(home)
+        atexit.register(release_folders)
+        tempfile.tempdir = os.environ["TMPDIR"] = str(folder)
+
+
+def hold_folder(home: Path, leave: Callable[[Path], None] = lambda folder: None) -> Path:
+    """An empty folder for this process, below a known one; removes what killed processes left there.
+
+    Args:
+        home: The known folder.
+        leave: Called with each left folder before it is removed.
+
+    Raises:
+        OSError: It cannot be made, or somebody else made it.
+    """
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if home.lstat().st_uid != os.getuid():
+        raise PermissionError(errno.EPERM, "it is somebody else's", str(home))
+    for file in home.glob("*.lock"):
+        with suppress(Timeout), FileLock(file, timeout=0):
+            leave(file.with_suffix(""))
+            for place in (file.with_suffix(""), file.with_suffix(".done")):
+                shutil.rmtree(place, ignore_errors=True)
+            file.unlink(missing_ok=True)
+    folder = home / uuid.uuid4().hex
+    lock = FileLock(folder.with_suffix(".lock"))
+    lock.acquire()
+    folder.mkdir()
+    _held[folder] = lock
+    return folder
+
+
+def release_folder(folder: Path) -> None:
+    """Removes a folder that `hold_folder` gave, and the known one around it when it is empty."""
+    lock = _held.pop(folder)
+    moved = folder.with_suffix(".done")
+    with suppress(OSError):
+        folder.rename(moved)  # a thread that still writes into it does not fill it again
+    for place in (moved, folder):  # unless the thread makes the folder anew
+        shutil.rmtree(place, ignore_errors=True)
+    Path(lock.lock_file).unlink(missing_ok=True)
+    lock.release()
+    with suppress(OSError):
+        folder.parent.rmdir()
+
+
+def release_folders() -> None:
+    """Removes every folder that this process holds."""
+    for folder in list(_held):
+        release_folder(folder)
+
+
+@contextmanager
+def held(home: Path) -> Iterator[Path]:
+    """A folder of `hold_folder` for as long as the block lasts."""
+    with disk_errors(home):
+        folder = hold_folder(home)
+    try:
+        yield folder
+    finally:
+        release_folder(folder)

@@ -1,0 +1,82 @@
+"""Processes that end with the one that started them, and coroutines after which this process can end at any moment."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from contextvars import Context
+from typing import Any, TypeVar, TypeVarTuple
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+def end_with(parent: int) -> None:
+    """Ends this process when its parent is killed, even inside rattler, which holds the interpreter's lock.
+
+    A process of a pool would wait for work for ever, and could write what the next run is writing as well.
+
+    Args:
+        parent: Its process id.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it was killed before that
+            os._exit(1)
+
+
+@contextmanager
+def starting() -> Iterator[None]:
+    """Processes that are started inside leave Ctrl-C to this one, which ends them.
+
+    A terminal sends the signal to each of them, and one that is still importing its modules would answer with a
+    traceback. Blocked, unlike ignored, the signal is not lost for this process.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class HandoverLoop(asyncio.SelectorEventLoop):
+    """An event loop that knows whether another thread is still handing over a result."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.handing_over: list[None] = []  # appending and popping are atomic
+
+    def call_soon_threadsafe(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        self.handing_over.append(None)
+        try:
+            return super().call_soon_threadsafe(callback, *args, context=context)
+        finally:
+            self.handing_over.pop()
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Like `asyncio.run`, for coroutines of rattler.
+
+    rattler hands its results over from a thread of its own, which gives up the interpreter's lock for a moment while it
+    wakes this one. An interpreter that ends in that moment aborts the process, whatever its exit code was to be: of
+    short commands on a busy machine, one in twenty. So this waits until the thread is done, which takes microseconds.
+    """
+    loop = HandoverLoop()
+    try:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            return runner.run(work)
+    finally:
+        while loop.handing_over:
+            time.sleep(0.0001)
