@@ -21,8 +21,8 @@ from ctk import pipeline
 from ctk.build import build
 from ctk.channel import channel
 from ctk.core.checkout import Workspace, workspace
-from ctk.core.platforms import this_platform
 from ctk.core.console import Reporter, megabytes
+from ctk.core.platforms import this_platform
 from ctk.fetch import fetch
 from ctk.index.index import Index
 from ctk.plan.plan import Plan, Request, plan

@@ -22,8 +22,8 @@ from ctk.build import build
 from ctk.channel import channel
 from ctk.check.audit import ScanCache, audit_packages
 from ctk.core.checkout import Workspace, workspace
-from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.core.console import Reporter, megabytes
+from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.fetch import fetch
 from ctk.index.index import Index
 from ctk.plan.plan import Plan, Request, plan

@@ -12,10 +12,10 @@ import random
 import sys
 import time
 
-from ctk.cli.channels import catalogue as channels
+from ctk.cli.solve import catalogue as channels
 from ctk.core.checkout import workspace
-from ctk.core.platforms import this_platform
 from ctk.core.console import Reporter
+from ctk.core.platforms import this_platform
 from ctk.lock.lock import release_locks
 from ctk.plan.project import python_tags
 from ctk.site.answers import answers

@@ -2,7 +2,6 @@
 # Brings the wheel of a CTK component, unpacked in the work folder, into the layout of conda packages below $PREFIX.
 # scripts/ctk/layout.py states that layout as a table; a test compares the two.
 #
-# VERSION       Version of the component, e.g. 13.4.92.
 # CUDA_VERSION  The CTK minor, e.g. 13.4.
 # PKGCONFIG     The libraries to write a .pc file for, as linkers name them (cufft cufftw); empty for none.
 set -euo pipefail
@@ -15,6 +14,10 @@ fail() {
 
 roots=(nvidia/*/)
 [[ ${#roots[@]} -eq 1 ]] || fail "expected the tree of one component below nvidia/, found: ${roots[*]:-none}"
+info=(*.dist-info)
+[[ ${#info[@]} -eq 1 ]] || fail "expected the metadata of one wheel, found: ${info[*]:-none}"
+version=${info[0]%.dist-info}
+version=${version##*-} # of the component, e.g. 13.4.92
 cat ./*.dist-info/[Ll][Ii][Cc]* ./*.dist-info/licenses/* "${roots[0]}"cccl/LICENSE 2>/dev/null >LICENSE || true
 [[ -s LICENSE ]] || fail "the wheel holds no licence text"
 
@@ -67,8 +70,8 @@ linux() { # <folder below targets/>
     [[ $soname == lib*.so || $soname == lib*.so.* ]] && [[ $soname != *[!A-Za-z0-9._+-]* ]] ||
       fail "$file has the SONAME '$soname'"
     # A library has the version of its component, cuFile without the fourth number; libNVVM counts for itself.
-    full=${soname%%.so.*}.so.$VERSION
-    if [[ $soname == libcufile*.so.* ]]; then full=${soname%%.so.*}.so.$(cut -d. -f1-3 <<<"$VERSION"); fi
+    full=${soname%%.so.*}.so.$version
+    if [[ $soname == libcufile*.so.* ]]; then full=${soname%%.so.*}.so.$(cut -d. -f1-3 <<<"$version"); fi
     if [[ $soname == libnvvm.so.* ]]; then full=$soname.0.0; fi
     # CUPTI's archives count by the year (libcupti.so.2026.1.1), which its wheels do not say.
     if [[ $soname == libcupti.so.* ]]; then full=$soname; fi

@@ -25,9 +25,9 @@ from ctk.core.checkout import Workspace
 from ctk.core.retry import Retry
 from ctk.index.index import Index
 from ctk.index.pip_config import IndexSettings
-from ctk.lock import facts, proposal
+from ctk.lock import facts
 from ctk.lock.lock import Facts, ReleaseLock
-from ctk.release import release
+from ctk.release import release, review
 
 __all__ = ["FakeIndex", "Fault", "World", "command", "ctk", "new_world", "publish_release", "serve"]
 
@@ -127,7 +127,7 @@ def publish_release(world: World, minor: str, pathfinder: str) -> None:
     with Index(IndexSettings(index_url=world.index.url), Retry(attempts=1)) as client:
         for name in (f"cuda-{minor}", "python-13"):
             made = with_facts(release.make(client, name, world.workspace))
-            proposal.write([c for c in proposal.changes(variants, made) if c.is_needed])
+            review.write([c for c in review.changes(variants, made) if c.is_needed])
 
 
 def with_facts(lock: ReleaseLock) -> ReleaseLock:

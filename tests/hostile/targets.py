@@ -28,11 +28,11 @@ from ctk.env.pack import size_in_bytes
 from ctk.fetch import admission as check
 from ctk.index import inside, pip_config, requirements
 from ctk.index.index import IndexFile
-from ctk.lock import exclusions, facts, manifest, wheels
-from ctk.lock import schema as lock_schema
-from ctk.lock.lock import ReleaseLock, load
-from ctk.lock.text import dump, variant_config, variant_keys
+from ctk.lock import exclusions, facts, wheels
+from ctk.lock.lock import ReleaseLock, disagreements, load, parse_lock, variant_keys
+from ctk.lock.text import dump, variant_config
 from ctk.package import binaries, package
+from ctk.release import release
 
 ROOT = Path(__file__).resolve().parents[2]
 Run = Callable[[bytes], object]
@@ -82,9 +82,9 @@ YAML_LIES = (
 
 def read_lock(data: bytes) -> None:
     """What is read without a problem is written and read again as the same."""
-    lock, found = lock_schema.parse_lock(text_of(data), "cuda-13.4")
+    lock, found = parse_lock(text_of(data), "cuda-13.4")
     if lock is not None and not found:
-        again, problems = lock_schema.parse_lock(dump(lock), lock.name)
+        again, problems = parse_lock(dump(lock), lock.name)
         assert (again, problems) == (lock, []), problems
 
 
@@ -111,9 +111,9 @@ EXCLUSION = "excluded:\n  - component: nvml\n    releases: '<12.3'\n    reason: 
 
 def read_manifest(data: bytes) -> None:
     metadata = BytesParser().parsebytes(data, headersonly=True)
-    for pin in manifest.pins(metadata):
+    for pin in release.pins(metadata):
         assert pin.line and pin.extra != ""
-    for pin in manifest.read(metadata, "13.4.3"):
+    for pin in release.read_manifest(metadata, "13.4.3"):
         assert set(pin.subdirs) <= set(PLATFORMS) and str(pin.accepted) and pin.places is not None
 
 
@@ -292,7 +292,7 @@ TARGETS: dict[str, Target] = {
     "document": Target(lambda data: Document(text_of(data)), fixed(*YAML_LIES)),
     "lock": Target(read_lock, some_locks),
     "variants": Target(
-        lambda data: lock_schema.disagreements(text_of(data), variant_keys(a_lock())),
+        lambda data: disagreements(text_of(data), variant_keys(a_lock())),
         lambda: [variant_config(a_lock()).encode()],
     ),
     "exclusions": Target(

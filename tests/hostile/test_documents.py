@@ -42,10 +42,10 @@ from ctk.index import client as index_client
 from ctk.index import inside
 from ctk.index.index import Index
 from ctk.index.pip_config import parse_settings, pip_settings
-from ctk.lock import proposal
 from ctk.lock import text as lock_text
 from ctk.package import binaries, package
 from ctk.plan import project
+from ctk.release import review
 
 LAUGHS = "a: &a [x, x]\n" + "".join(f"b{n}: &b{n} [*{'a' if not n else f'b{n - 1}'}, y]\n" for n in range(30))
 
@@ -174,7 +174,7 @@ def test_what_the_index_calls_a_file_does_not_reach_a_lock(tmp_path: Path) -> No
     artefacts = {**component.artefacts, artefact.target: replace(artefact, file="$(touch x).whl")}
     lying = replace(good, components={"nvrtc": replace(component, artefacts=artefacts)})
     with pytest.raises(LockError, match="is not a plain file name"):
-        proposal.changes(tmp_path, lying)
+        review.changes(tmp_path, lying)
 
 
 def test_a_wheel_on_the_index_whose_metadata_is_a_bomb_is_an_error() -> None:

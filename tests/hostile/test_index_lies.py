@@ -23,9 +23,8 @@ from ctk.core.errors import HashMismatch, IndexUnavailable, MeasureFailed, NotPu
 from ctk.core.retry import Retry
 from ctk.fetch import fetch
 from ctk.index import client as index_client
-from ctk.index import trickle
 from ctk.index.index import Index, IndexSettings
-from ctk.index.remote_file import RemoteFile
+from ctk.index.inside import RemoteFile
 from ctk.lock.lock import Artefact
 
 WHEEL = "tool-1.0-py3-none-any.whl"
@@ -263,7 +262,7 @@ def test_a_slow_line_is_good_enough(server: FakeIndex) -> None:
     with client(server, clock) as index:
         file = index.files("tool")[0]
         assert hashlib.sha256(index.content(file)).hexdigest() == file.sha256
-    assert clock.now > 2 * trickle.WHILE
+    assert clock.now > 2 * index_client.WHILE
 
 
 # ---- parts and copies

@@ -22,8 +22,8 @@ from targets import a_lock
 from conftest import ROOT
 from ctk.core.document import Document
 from ctk.core.platforms import this_platform
-from ctk.lock.schema import disagreements, parse_lock
-from ctk.lock.text import dump, variant_keys
+from ctk.lock.lock import disagreements, parse_lock, variant_keys
+from ctk.lock.text import dump
 from ctk.package.package import members
 from ctk.plan.recipes import platform_config
 
@@ -197,13 +197,13 @@ def word_in(package: Path) -> str:
 # ---- the scripts themselves, with what no lock could say
 
 
-def staged(work: Path, soname: str = "libcudart.so.13", name: str = "libcudart.so.13") -> None:
+def staged(work: Path, soname: str = "libcudart.so.13", version: str = "13.4.92") -> None:
     """The smallest wheel of a component, unpacked."""
-    library = work / "nvidia/cu13/lib" / name
+    library = work / "nvidia/cu13/lib/libcudart.so.13"
     library.parent.mkdir(parents=True)
     shutil.copy(zstandard.backend_c.__file__, library)
     subprocess.run([patchelf(), "--set-soname", soname, library], check=True)
-    licence = work / "nvidia_cuda_runtime-13.4.92.dist-info/licenses/License.txt"
+    licence = work / f"nvidia_cuda_runtime-{version}.dist-info/licenses/License.txt"
     licence.parent.mkdir(parents=True)
     licence.write_text("A licence.\n")
 
@@ -234,14 +234,14 @@ def nothing_outside(work: Path) -> None:
 @LINUX
 @pytest.mark.parametrize(
     ("variable", "text"),
-    # PKGCONFIG is a word of a recipe and not of a lock: a path in it is the recipe's own.
-    [(v, t) for v in ("VERSION", "CUDA_VERSION", "PKGCONFIG") for t in HOSTILE if v != "PKGCONFIG" or "/" not in t],
+    # A path in PKGCONFIG is the recipe's own, since no lock has that word; the version is the end of a folder's name.
+    [(v, t) for v in ("version", "CUDA_VERSION", "PKGCONFIG") for t in HOSTILE if v == "CUDA_VERSION" or "/" not in t],
 )
 def test_the_layout_script_uses_what_it_is_given_as_text(tmp_path: Path, variable: str, text: str) -> None:
     work = tmp_path / "work"
     work.mkdir()
-    staged(work)
-    given = {"VERSION": "13.4.92", "CUDA_VERSION": "13.4", "PKGCONFIG": "cudart", variable: text}
+    given = {"version": "13.4.92", "CUDA_VERSION": "13.4", "PKGCONFIG": "cudart", variable: text}
+    staged(work, version=given.pop("version"))
     run("recipes/common/layout.sh", work, **given)
     nothing_outside(work)
 
@@ -253,7 +253,7 @@ def test_a_library_cannot_name_itself_out_of_its_folder(tmp_path: Path, soname: 
     work.mkdir()
     staged(work, soname)
     (work / "nvidia/cu13/lib/lib").mkdir()  # without it the path would lead nowhere
-    done = run("recipes/common/layout.sh", work, VERSION="13.4.92", CUDA_VERSION="13.4", PKGCONFIG="")
+    done = run("recipes/common/layout.sh", work, CUDA_VERSION="13.4", PKGCONFIG="")
     assert done.returncode and "has the SONAME" in done.stderr
     nothing_outside(work)
 
@@ -267,7 +267,7 @@ def test_the_layout_script_takes_any_file_name_for_one(tmp_path: Path, name: str
     header = work / "nvidia/cu13/include" / name
     header.parent.mkdir()
     header.write_text("int a;")
-    done = run("recipes/common/layout.sh", work, VERSION="13.4.92", CUDA_VERSION="13.4", PKGCONFIG="cudart")
+    done = run("recipes/common/layout.sh", work, CUDA_VERSION="13.4", PKGCONFIG="cudart")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "prefix/targets/x86_64-linux/include" / name).read_text() == "int a;"
     nothing_outside(work)

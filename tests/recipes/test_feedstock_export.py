@@ -5,16 +5,19 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import rattler_build
+import typer
 from fake_index import FakeIndex, configure_pip, serve
 
 from conftest import NEWEST, ROOT, ctk
 from ctk.channel.channel import packages
+from ctk.cli.main import app
 from ctk.core.checkout import Workspace
+from ctk.core.errors import BadValue, NotPublished, UnknownName
 from ctk.fetch.fetch import laid_out
 from ctk.lock.lock import release_locks
 from ctk.package.package import read_info
@@ -116,42 +119,49 @@ def _built() -> Path:
     return channel
 
 
-def test_an_unknown_recipe_gets_the_nearest_names(tmp_path: Path) -> None:
-    done = ctk(Workspace(ROOT), "feedstock", "export", "cuda-cor", str(tmp_path / "x"))
-    assert done.returncode == 3
-    assert "cuda-core" in done.stderr
+@pytest.fixture
+def export(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Runs `ctk feedstock export ...` in this process; errors propagate."""
+    monkeypatch.setenv("CTK_ROOT", str(ROOT))
+    command = typer.main.get_command(app)
+    return lambda *words: command.main(["feedstock", "export", *map(str, words)], "ctk", standalone_mode=False)
 
 
-def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
+def test_an_unknown_recipe_gets_the_nearest_names(export: Callable[..., None], tmp_path: Path) -> None:
+    with pytest.raises(UnknownName) as caught:
+        export("cuda-cor", tmp_path / "x")
+    assert "cuda-core" in caught.value.step
+
+
+def test_a_folder_with_something_in_it_is_left_alone(export: Callable[..., None], tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("x")
-    done = ctk(Workspace(ROOT), "feedstock", "export", "cuda-version", str(tmp_path))
-    assert done.returncode == 2
-    assert "--force" in done.stderr
+    with pytest.raises(BadValue) as caught:
+        export("cuda-version", tmp_path)
+    assert "--force" in caught.value.step
     assert [p.name for p in tmp_path.iterdir()] == ["mine"]
-    ctk(Workspace(ROOT), "feedstock", "export", "cuda-version", str(tmp_path), "--force", check=True)
+    export("cuda-version", tmp_path, "--force")
     assert (tmp_path / "recipe" / "recipe.yaml").exists()
 
 
-def test_addresses_do_not_get_into_the_checkout() -> None:
-    for folder in (ROOT / "recipes" / "cuda-version-feedstock", ROOT / "output"):
-        done = ctk(Workspace(ROOT), "feedstock", "export", "cuda-version", str(folder), "--force")
-        assert done.returncode == 2
-        assert "output/feedstocks" in done.stderr
-    assert not (ROOT / "recipes" / "cuda-version-feedstock").exists()
+@pytest.mark.parametrize("folder", ["recipes/cuda-version-feedstock", "output"])
+def test_addresses_do_not_get_into_the_checkout(export: Callable[..., None], folder: str) -> None:
+    with pytest.raises(BadValue) as caught:
+        export("cuda-version", ROOT / folder, "--force")
+    assert "output/feedstocks" in caught.value.step
+    assert not (ROOT / folder / "recipe").exists()
 
 
-def test_what_the_index_lacks_is_named(pip: FakeIndex, tmp_path: Path) -> None:
-    done = ctk(Workspace(ROOT), "feedstock", "export", "cuda-nvrtc", str(tmp_path / "x"))
-    assert done.returncode == 6
-    assert "nvidia-cuda-nvrtc" in done.stderr
+def test_what_the_index_lacks_is_named(pip: FakeIndex, export: Callable[..., None], tmp_path: Path) -> None:
+    with pytest.raises(NotPublished, match="nvidia-cuda-nvrtc"):
+        export("cuda-nvrtc", tmp_path / "x")
     assert not (tmp_path / "x").exists()
 
 
 def test_a_password_of_the_index_is_not_written(
-    pip: FakeIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pip: FakeIndex, export: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", pip.url.replace("//", "//me:secret@"))
-    ctk(Workspace(ROOT), "feedstock", "export", "cuda-cudart", str(tmp_path / "x"), check=True)
+    export("cuda-cudart", tmp_path / "x")
     text = (tmp_path / "x" / "recipe" / "recipe.yaml").read_text()
     assert "secret" not in text
     assert f"http://127.0.0.1:{pip.port}/" in text

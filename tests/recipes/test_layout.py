@@ -36,11 +36,11 @@ def write(root: Path, files: Mapping[str, str]) -> None:
         (root / name).write_text(text)
 
 
-def wheel(work: Path, major: int) -> Path:
+def wheel(work: Path, major: int, version: str = "") -> Path:
     """The parts that every wheel has; returns the folder of its component."""
     root = work / "nvidia" / ("cu13" if major == 13 else "cuda_thing")
     write(root, {"include/__init__.py": "", "__init__.py": "", ".metadata/.sizes.txt": "1"})
-    write(work, {"nvidia_thing-1.dist-info/licenses/License.txt": "the licence"})
+    write(work, {f"nvidia_thing-{version or VERSIONS[major][1]}.dist-info/licenses/License.txt": "the licence"})
     return root
 
 
@@ -99,7 +99,6 @@ def sanitizer(work: Path, row: Layout, *, whole: bool) -> None:
 
 
 def run(project: Workspace, work: Path, row: Layout, **environment: str) -> subprocess.CompletedProcess[str]:
-    cuda_version, version = VERSIONS[row.cuda_major]
     return subprocess.run(
         ["bash", project.recipes / "common" / "layout.sh"],
         cwd=work,
@@ -107,8 +106,7 @@ def run(project: Workspace, work: Path, row: Layout, **environment: str) -> subp
             **ENVIRONMENT,
             "PREFIX": str(work / "prefix"),
             "target_platform": row.subdir,
-            "CUDA_VERSION": cuda_version,
-            "VERSION": version,
+            "CUDA_VERSION": VERSIONS[row.cuda_major][0],
             **environment,
         },
         capture_output=True,
@@ -160,12 +158,19 @@ def test_a_library_has_all_numbers_of_its_version_but_cufile(
     project: Workspace, tmp_path: Path, soname: str, version: str, full: str
 ) -> None:
     row = layout("linux-64", 13)
-    elf(wheel(tmp_path, 13) / f"lib/{soname}", soname)
-    done = run(project, tmp_path, row, VERSION=version)
+    elf(wheel(tmp_path, 13, version) / f"lib/{soname}", soname)
+    done = run(project, tmp_path, row)
     assert done.returncode == 0, done.stderr
     names = row.library_names(soname, version)
     assert names[0] == full
     assert installed(tmp_path) == {f"{folder}/{name}" for folder in (row.libraries, row.links) for name in names}
+
+
+def test_a_folder_with_the_metadata_of_two_wheels_is_refused(project: Workspace, tmp_path: Path) -> None:
+    wheel(tmp_path, 13)
+    wheel(tmp_path, 13, "1.2.3")
+    done = run(project, tmp_path, layout("linux-64", 13))
+    assert done.returncode and "expected the metadata of one wheel, found: nvidia_thing-1.2.3.dist-info" in done.stderr
 
 
 def test_each_library_that_is_named_gets_a_pkgconfig_file_of_its_own(project: Workspace, tmp_path: Path) -> None:
@@ -173,7 +178,7 @@ def test_each_library_that_is_named_gets_a_pkgconfig_file_of_its_own(project: Wo
     root = wheel(tmp_path, 12)
     for name in ("cufft", "cufftw"):
         elf(root / f"lib/lib{name}.so.11", f"lib{name}.so.11")
-    done = run(project, tmp_path, row, VERSION="11.3.0.4", PKGCONFIG="cufft cufftw")
+    done = run(project, tmp_path, row, PKGCONFIG="cufft cufftw")
     assert done.returncode == 0, done.stderr
     files = {f.name: f.read_text().splitlines() for f in (tmp_path / "prefix" / row.pkgconfig).iterdir()}
     assert {name: next(line for line in lines if line.startswith("Libs:")) for name, lines in files.items()} == {

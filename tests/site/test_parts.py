@@ -16,8 +16,7 @@ from small_sites import MINORS, channel, checkout, drafts, small_site
 from ctk.check.audit import ScanCache, audit_packages
 from ctk.core.files import machine_paths
 from ctk.package.package import PathEntry
-from ctk.site import Page, Site, audit, benchmarks, packages, picks, read, releases
-from ctk.site.benchmarks import Figure, load, path, record
+from ctk.site import Page, Site, audit, packages, picks, read, releases
 from ctk.site.packages import Rectangle, folders, squarify
 from ctk.site.page import bytes_text
 from ctk.verify.table import Answers
@@ -193,61 +192,6 @@ def test_every_check_is_listed_with_its_own_words(small: Site) -> None:
     page = text(audit.pages(small), "audit.html")
     for check in audit.CHECKS:
         assert " ".join(check.help().replace("``", "").split()) in page
-
-
-FIGURE = Figure("2026-01-02", "abc123def", "verify", "CPU time", 2.5, "ms", "2 cores")
-
-
-def history(site: Site, *lines: str) -> None:
-    path(site.workspace).parent.mkdir(exist_ok=True)
-    path(site.workspace).write_text("".join(f"{line}\n" for line in lines))
-
-
-def line(**more: object) -> str:
-    return json.dumps({**FIGURE.__dict__, **more})
-
-
-def test_figures_become_lines_and_one_alone_says_so(tmp_path: Path) -> None:
-    site = small_site(tmp_path)
-    assert "No figure was recorded yet" in text(benchmarks.pages(site), "benchmarks.html")
-    history(site, line())
-    assert "Measured once, on 2026-01-02: a line needs two." in text(benchmarks.pages(site), "benchmarks.html")
-    history(site, line(), line(value=5, date="2026-02-03"), line(machine="64 cores"))
-    page = next(iter(benchmarks.pages(site))).content.decode()
-    assert page.count("<polyline") == 1 and page.count("<circle") == 2, "machines are not mixed"
-    assert "from 2.5 on 2026-01-02 to 5 on 2026-02-03, 2 figures" in page
-
-
-@pytest.mark.parametrize(
-    "bad", ["nonsense", "[]", line(value="fast"), line(value=None), line(more=1), line(date="now")]
-)
-def test_a_line_that_is_no_figure_is_counted(tmp_path: Path, bad: str) -> None:
-    site = small_site(tmp_path)
-    history(site, bad, "", line())
-    page = text(benchmarks.pages(site), "benchmarks.html")
-    assert "1 line of benchmarks/history.jsonl cannot be read" in page and "Measured once" in page
-
-
-def test_what_is_recorded_is_read_again(tmp_path: Path) -> None:
-    where = checkout(tmp_path / "checkout")
-    path(where).parent.mkdir()
-    assert record(where, "verify", [("a / b", 0.123456, "ratio"), ("b", 1234567.0, "s")]) == 2
-    figures, wrong = load(where)
-    assert wrong == 0 and [(f.row, f.value, f.unit) for f in figures] == [
-        ("a / b", 0.1235, "ratio"),
-        ("b", 1235000, "s"),
-    ]
-    record(where, "verify", [("c", 1.0, "s")])
-    assert len(load(where)[0]) == 3
-
-
-@pytest.mark.parametrize("values", [[1.0, 2.0, 3.0], [0.0, 0.0], [-1.0, 1.0], [7.0]])
-def test_a_line_stays_in_its_picture(values: list[float]) -> None:
-    places = benchmarks.line(values)
-    assert len(places) == len(values)
-    for x, y in places:
-        assert 0 <= x <= benchmarks.WIDTH and 0 <= y <= benchmarks.HEIGHT
-    assert [y for _, y in places] == sorted((y for _, y in places), reverse=True) or values == [0.0, 0.0]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from ctk.core.checkout import Workspace
 
 Run = Callable[..., str]
+Have = Callable[..., dict[str, bytes]]
 
 
 def snapshot(here: Workspace) -> dict[str, bytes]:

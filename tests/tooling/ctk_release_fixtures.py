@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import typer
-from ctk_release import Run
+from ctk_release import Have, Run, snapshot
 from fake_ctk import add_ctk_12, add_ctk_13, add_python_13
 from fake_index import FakeIndex, configure_pip, serve
 
@@ -15,22 +15,30 @@ from ctk.cli.main import app
 from ctk.core.checkout import Workspace
 
 
+def checkout(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    """An empty checkout whose matrix has two Pythons."""
+    (folder / "conda_build_config.yaml").write_text("python_tag:\n  - cp311\n  - cp314t\n")
+    monkeypatch.setenv("CTK_ROOT", str(folder))
+    return Workspace(folder)
+
+
+def fill(index: FakeIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+    index.html = False  # as the usual index answers: it says when a file was uploaded
+    configure_pip(monkeypatch, index, retries="0", timeout="60")
+    add_ctk_12(index)
+    add_ctk_13(index)
+    add_python_13(index)
+
+
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
-    """An empty checkout whose matrix has two Pythons."""
-    (tmp_path / "conda_build_config.yaml").write_text("python_tag:\n  - cp311\n  - cp314t\n")
-    monkeypatch.setenv("CTK_ROOT", str(tmp_path))
-    return Workspace(tmp_path)
+    return checkout(tmp_path, monkeypatch)
 
 
 @pytest.fixture
 def index(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeIndex]:
     with serve() as index:
-        index.html = False  # as the usual index answers: it says when a file was uploaded
-        configure_pip(monkeypatch, index, retries="0", timeout="60")
-        add_ctk_12(index)
-        add_ctk_13(index)
-        add_python_13(index)
+        fill(index, monkeypatch)
         yield index
 
 
@@ -45,3 +53,28 @@ def run(here: Workspace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
         return capsys.readouterr().out
 
     return command
+
+
+@pytest.fixture(scope="session")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """A checkout after ``ctk release add 12.9 13.4 --write``; only read."""
+    with pytest.MonkeyPatch.context() as monkeypatch, serve() as index:
+        fill(index, monkeypatch)
+        workspace = checkout(tmp_path_factory.mktemp("both"), monkeypatch)
+        typer.main.get_command(app).main(["release", "add", "12.9", "13.4", "--write"], "ctk", standalone_mode=False)
+    return workspace
+
+
+@pytest.fixture
+def have(here: Workspace, both: Workspace) -> Have:
+    """Puts the locks of CTK minors and their Python sets in place, as ``ctk release add`` had written them."""
+
+    def copy(*minors: str) -> dict[str, bytes]:
+        names = {name for minor in minors for name in (f"cuda-{minor}", f"python-{minor.partition('.')[0]}")}
+        here.variants.mkdir(exist_ok=True)
+        for file, content in snapshot(both).items():
+            if Path(file).stem in names:
+                (here.variants / file).write_bytes(content)
+        return snapshot(here)
+
+    return copy

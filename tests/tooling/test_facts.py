@@ -12,11 +12,10 @@ from pathlib import Path
 
 import lief
 import pytest
-import typer
-from fake_ctk import add_ctk_13, add_python_13
-from fake_index import configure_pip, serve
+from ctk_release import Have, Run
+from fake_index import FakeIndex
 
-from ctk.cli.main import app
+from ctk.core.checkout import Workspace
 from ctk.core.errors import LockError, UnknownName
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.lock import facts
@@ -32,6 +31,7 @@ from ctk.lock.facts import (
 from ctk.lock.lock import Artefact, Component, Facts, ReleaseLock, load
 from ctk.package.binaries import Binary
 
+pytest_plugins = ["ctk_release_fixtures"]
 on_linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads this machine's ELF files")
 on_linux_64 = pytest.mark.skipif(this_platform() != "linux-64", reason="loads a linux-64 library")
 
@@ -139,34 +139,24 @@ def test_facts_hold_while_the_linux_files_are_the_same() -> None:
 
 
 def test_the_command_fetches_measures_and_writes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    run: Run, here: Workspace, index: FakeIndex, have: Have, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "conda_build_config.yaml").write_text("python_tag:\n  - cp311\n  - cp314t\n")
-    monkeypatch.setenv("CTK_ROOT", str(tmp_path))
     monkeypatch.setattr(facts, "compiler_facts", lambda path: (("7.5", "12.1"), "9.4"))
     monkeypatch.setattr(facts, "needed_glibc", lambda path: "2.17")
-    command = typer.main.get_command(app)
-    with serve() as index:
-        configure_pip(monkeypatch, index)
-        add_ctk_13(index)
-        add_python_13(index)
-        command.main(["release", "add", "13.4", "--write"], standalone_mode=False)
-        with pytest.raises(UnknownName):
-            command.main(["release", "measure", "13.5"], standalone_mode=False)
-        command.main(["release", "measure", "13.4"], standalone_mode=False)
-        assert load(tmp_path / "variants" / "cuda-13.4.lock").facts is None
-        command.main(["release", "measure", "--write"], standalone_mode=False)
-        lock = load(tmp_path / "variants" / "cuda-13.4.lock")
-        assert lock.facts is not None
-        assert (lock.facts.gpu_architectures, lock.facts.ptx_isa) == (("7.5", "12.1"), "9.4")
-        assert lock.facts.glibc["linux-aarch64"] == dict.fromkeys(lock.components, "2.17")
-        # What was not in the cache before is not there afterwards; that it was looked through is known.
-        left = [p for p in (tmp_path / ".cache").rglob("*") if p.is_file() and p.suffix != ".lock"]
-        assert {p.parent.name for p in left} == {"admitted"}
-        capsys.readouterr()
-        index.requests.clear()
-        command.main(["release", "measure"], standalone_mode=False)
-        assert "cuda-13.4 is measured" in capsys.readouterr().err
-        assert index.requests == []
-        command.main(["release", "measure", "--again", "--check"], standalone_mode=False)
-        assert "nothing changes" in capsys.readouterr().out
+    have("13.4")
+    with pytest.raises(UnknownName):
+        run("measure", "13.5")
+    run("measure", "13.4")
+    assert load(here.variants / "cuda-13.4.lock").facts is None
+    run("measure", "--write")
+    lock = load(here.variants / "cuda-13.4.lock")
+    assert lock.facts is not None
+    assert (lock.facts.gpu_architectures, lock.facts.ptx_isa) == (("7.5", "12.1"), "9.4")
+    assert lock.facts.glibc["linux-aarch64"] == dict.fromkeys(lock.components, "2.17")
+    # What was not in the cache before is not there afterwards; that it was looked through is known.
+    left = [p for p in here.cache.rglob("*") if p.is_file() and p.suffix != ".lock"]
+    assert {p.parent.name for p in left} == {"admitted"}
+    index.requests.clear()
+    assert "nothing changes" in run("measure")
+    assert index.requests == []
+    assert "nothing changes" in run("measure", "--again", "--check")

@@ -11,18 +11,16 @@ from email.parser import Parser
 from pathlib import Path
 
 import pytest
-from ctk_release import Run, cells, snapshot
-from fake_ctk import WHEELS_13, add_component, manifest_13
+from ctk_release import Have, Run, cells, snapshot
+from fake_ctk import WHEELS_13, manifest_13
 from fake_index import LICENCE, FakeIndex, serve
 
 from ctk.core.checkout import Workspace
-from ctk.core.errors import LicenceChanged, LockError, MeasureFailed, OutOfDate, UnknownName
-from ctk.core.platforms import NOARCH
+from ctk.core.errors import LicenceChanged, MeasureFailed, OutOfDate, UnknownName
 from ctk.index.index import Index, IndexSettings, Retry
 from ctk.lock import licences
 from ctk.lock.licences import Licence
-from ctk.lock.lock import UNDECLARED, Artefact, Component, ReleaseLock, load
-from ctk.lock.text import dump, variant_config
+from ctk.lock.lock import Component, ReleaseLock, load
 
 pytest_plugins = ["ctk_release_fixtures"]
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,8 +41,8 @@ def add_nvrtc(
         index.add_wheel(NVRTC, version, f"py3-none-{tag}", metadata=metadata, licence=licence)
 
 
-def nvrtc(here: Workspace, name: str = "cuda-13.4") -> Component:
-    return load(here.variants / f"{name}.lock").components["nvrtc"]
+def nvrtc(here: Workspace) -> Component:
+    return load(here.variants / "cuda-13.4.lock").components["nvrtc"]
 
 
 @pytest.fixture
@@ -142,12 +140,89 @@ def test_a_lock_has_the_licence_of_each_component(run: Run, here: Workspace, ind
     assert {(c.license, c.license_texts) for c in others} == {("NOASSERTION", (TEXT,))}
 
 
+Stated = dict[str, tuple[str, tuple[str, ...]]]
+A, B = ("MIT", ("aa" * 32,)), ("MIT", ("bb" * 32,))
+BOTH = ("MIT", ("aa" * 32, "bb" * 32))
+BOUGHT = ("Buy it first", ("aa" * 32,))
+
+
+def locks(**releases: Stated) -> list[ReleaseLock]:
+    """Releases named like ``cuda_12_9``, oldest first, with components of a declaration and texts each."""
+
+    def lock(name: str, components: Stated) -> ReleaseLock:
+        kind, *numbers = name.split("_")
+        release = ".".join([*numbers, "1"]) if kind == "cuda" else name.replace("_", "-")
+        made = {n: Component(n.partition("_")[0], n, "1", {}, *stated) for n, stated in components.items()}
+        return ReleaseLock(release, None, made)
+
+    return [lock(name, components) for name, components in releases.items()]
+
+
+COMPARED: dict[str, tuple[dict[str, Stated], dict[str, Stated], list[str]]] = {
+    "the same": ({"cuda_13_4": {"nvrtc": A}}, {"cuda_13_4": {"nvrtc": A}}, []),
+    "another declaration": (
+        {"cuda_13_4": {"nvrtc": A}},
+        {"cuda_13_4": {"nvrtc": BOUGHT}},
+        ["MIT in cuda-13.4 -> Buy it first"],
+    ),
+    "another text under the same name": (
+        {"cuda_13_4": {"nvrtc": A}},
+        {"cuda_13_4": {"nvrtc": B}},
+        [f"MIT (text {'a' * 12}) in cuda-13.4 -> MIT (text"],
+    ),
+    "a text that is gone": ({"cuda_13_4": {"nvrtc": BOTH}}, {"cuda_13_4": {"nvrtc": A}}, []),
+    "a new component": ({"cuda_13_4": {"nvrtc": A}}, {"cuda_13_4": {"nvrtc": A, "cublas": BOUGHT}}, []),
+    "the first lock": ({}, {"cuda_13_4": {"nvrtc": BOUGHT}}, []),
+    "a new minor against the newest of its major": (
+        {"cuda_12_9": {"nvrtc": BOUGHT}, "cuda_13_4": {"nvrtc": A}},
+        {"cuda_13_5": {"nvrtc": BOUGHT}},
+        ["MIT in cuda-13.4 -> Buy it first"],
+    ),
+    "its own major before a newer one": (
+        {"cuda_12_6": {"nvrtc": BOUGHT}, "cuda_12_9": {"nvrtc": A}, "cuda_13_4": {"nvrtc": BOUGHT}},
+        {"cuda_12_8": {"nvrtc": BOUGHT}},
+        ["MIT in cuda-12.9 -> Buy it first"],
+    ),
+    "a new major against the newest release": (
+        {"cuda_12_9": {"nvrtc": A}},
+        {"cuda_13_4": {"nvrtc": BOUGHT}},
+        ["MIT in cuda-12.9 -> Buy it first"],
+    ),
+    "another kind of lock": ({"cuda_12_9": {"nvrtc": A}, "base": {"nvrtc": A}}, {"python_13": {"nvrtc": BOUGHT}}, []),
+    "an older version beside the newest": (
+        {"python_13": {"core": A}},
+        {"python_13": {"core": A, "core_1": BOUGHT}},
+        ["MIT in python-13 -> Buy it first"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", COMPARED)
+def test_a_licence_is_compared_with_that_of_the_nearest_lock(case: str) -> None:
+    in_place, made, changed = COMPARED[case]
+    changes = licences.changes({lock.name: lock for lock in locks(**in_place)}, locks(**made))
+    assert len(changes) == len(changed)
+    assert all(words in str(change) for words, change in zip(changed, changes, strict=True))
+
+
+def test_only_what_is_accepted_by_name_is_accepted() -> None:
+    old = {lock.name: lock for lock in locks(cuda_13_4={"nvrtc": A, "nvvm": A})}
+    made = locks(cuda_13_4={"nvrtc": BOUGHT, "nvvm": BOUGHT})
+    with pytest.raises(LicenceChanged) as error:
+        licences.check(old, made, ["nvvm"], every=False)
+    assert "nvrtc" in error.value.cause and "nvvm" not in error.value.cause
+    licences.check(old, made, ["nvvm", "nvrtc"], every=False)
+    licences.check(old, made, [], every=True)
+    with pytest.raises(UnknownName, match="unknown component 'nvrct'") as unknown:
+        licences.check(old, made, ["nvrct"], every=False)
+    assert "nvrtc" in unknown.value.step
+
+
 @pytest.mark.parametrize("mode", [[], ["--check", "--write"]])
 def test_another_declaration_stops_it_and_nothing_is_written(
-    run: Run, here: Workspace, index: FakeIndex, mode: list[str]
+    run: Run, here: Workspace, index: FakeIndex, have: Have, mode: list[str]
 ) -> None:
-    run("add", "13.4", "--write")
-    before = snapshot(here)
+    before = have("13.4")
     add_nvrtc(index, "13.4.92.1", "License: Buy it first")
     with pytest.raises(LicenceChanged) as error:
         run("add", "13.4", *mode)
@@ -159,22 +234,11 @@ def test_another_declaration_stops_it_and_nothing_is_written(
     assert snapshot(here) == before
 
 
-def test_another_text_under_the_same_name_stops_it_too(run: Run, here: Workspace, index: FakeIndex) -> None:
-    run("add", "13.4", "--write")
-    before = snapshot(here)
-    add_nvrtc(index, "13.4.92.1", licence=NEW_TEXT)
-    old, new = f"NOASSERTION (text {TEXT[:12]})", f"NOASSERTION (text {sha256(NEW_TEXT)[:12]})"
-    with pytest.raises(LicenceChanged) as error:
-        run("add", "13.4", "--write")
-    assert f"{old} in cuda-13.4 -> {new}" in error.value.cause
-    assert snapshot(here) == before
-
-
 @pytest.mark.parametrize("option", [["--accept-licence", "nvrtc"], ["--accept-licences"]])
 def test_what_is_accepted_is_locked_and_not_asked_again(
-    run: Run, here: Workspace, index: FakeIndex, option: list[str]
+    run: Run, here: Workspace, index: FakeIndex, have: Have, option: list[str]
 ) -> None:
-    run("add", "13.4", "--write")
+    have("13.4")
     add_nvrtc(index, "13.4.92.1", "License: Buy it first", licence=NEW_TEXT)
     shown = run("add", "13.4", "--write", *option)
     assert "nvrtc has another licence: NOASSERTION -> Buy it first" in shown
@@ -183,97 +247,31 @@ def test_what_is_accepted_is_locked_and_not_asked_again(
     assert "nothing changes" in run("add", "13.4", "--write")
 
 
-def test_one_acceptance_is_not_another_s(run: Run, here: Workspace, index: FakeIndex) -> None:
-    run("add", "13.4", "--write")
-    add_nvrtc(index, "13.4.92.1", "License: Buy it first")
-    add_component(index, "nvidia-nvvm", "13.4.92.1", WHEELS_13)
-    for tag in WHEELS_13:
-        index.add_wheel("nvidia-nvvm", "13.4.92.1", f"py3-none-{tag}", metadata=["License: Buy it first"])
-    with pytest.raises(LicenceChanged) as error:
-        run("add", "13.4", "--write", "--accept-licence", "nvvm")
-    assert "nvrtc" in error.value.cause
-    assert "nvvm" not in error.value.cause
-    run("add", "13.4", "--write", "--accept-licence", "nvvm", "--accept-licence", "nvrtc")
-
-
-def test_a_name_of_no_component_is_not_accepted(run: Run, here: Workspace, index: FakeIndex) -> None:
-    with pytest.raises(UnknownName, match="unknown component 'nvrct'") as error:
-        run("add", "13.4", "--write", "--accept-licence", "nvrct")
-    assert "nvrtc" in error.value.step
-    assert snapshot(here) == {}
-
-
-def test_a_new_minor_is_compared_with_the_newest_of_its_major(run: Run, here: Workspace, index: FakeIndex) -> None:
-    run("add", "12.9", "13.4", "--write")
-    before = snapshot(here)
-    add_next_minor(index)
-    with pytest.raises(LicenceChanged, match=r"cuda-13.5 nvrtc .*: NOASSERTION in cuda-13.4 -> Buy it first"):
-        run("add", "13.5", "--write")
-    assert snapshot(here) == before
-    run("add", "13.5", "--write", "--accept-licence", "nvrtc")
-    assert nvrtc(here, "cuda-13.5").license == "Buy it first"
-    assert nvrtc(here).license == "NOASSERTION"
-
-
-def test_its_own_major_comes_before_a_newer_one() -> None:
-    def lock(release: str, licence: str) -> ReleaseLock:
-        return ReleaseLock(release, None, {"nvrtc": Component("nvrtc", NVRTC, release, {}, licence)})
-
-    in_place = {k.name: k for k in (lock("12.6.3", "A"), lock("12.9.2", "B"), lock("13.4.3", "C"), lock("base", "D"))}
-    (change,) = licences.changes(in_place, [lock("12.8.2", "C")])
-    assert (change.before, change.old_and_new) == ("cuda-12.9", ("B", "C"))
-    assert licences.changes(in_place, [lock("12.8.2", "B"), lock("14.0.0", "C"), lock("python-13", "E")]) == []
-
-
-def test_a_new_major_is_compared_with_the_newest_release(run: Run, here: Workspace, index: FakeIndex) -> None:
-    run("add", "12.9", "--write")
-    add_nvrtc(index, "13.4.92.1", "License: Buy it first")
-    with pytest.raises(LicenceChanged, match=r"cuda-13.4 nvrtc .*: NOASSERTION in cuda-12.9 -> Buy it first"):
-        run("add", "13.4")
-
-
-def test_the_first_lock_and_a_new_component_have_nothing_to_differ_from(
-    run: Run, here: Workspace, index: FakeIndex
-) -> None:
-    add_nvrtc(index, "13.4.92.1", "License: Buy it first")
-    run("add", "13.4", "--write")
-    for tag in WHEELS_13:
-        index.add_wheel("nvidia-cublas", "13.1", f"py3-none-{tag}", metadata=["License: New"])
-    requires = [*manifest_13(), "nvidia-cublas==13.1.*; extra == 'cublas'"]
-    index.add_wheel("cuda-toolkit", "13.4.4", "py2.py3-none-any", requires=requires)
-    run("add", "13.4", "--write")
-    assert load(here.variants / "cuda-13.4.lock").components["cublas"].license == "New"
-
-
-def test_a_text_that_is_gone_is_no_change(run: Run, here: Workspace, index: FakeIndex) -> None:
+def test_a_text_that_is_gone_is_said_and_locked(run: Run, here: Workspace, index: FakeIndex) -> None:
     add_nvrtc(index, "13.4.92.1", tags=WHEELS_13[:3])
     add_nvrtc(index, "13.4.92.1", licence=NEW_TEXT, tags=WHEELS_13[3:])
     run("add", "13.4", "--write")
     add_nvrtc(index, "13.4.92.2")
-    shown = run("add", "13.4", "--write")
-    assert "nvrtc has another licence text, declared as NOASSERTION" in shown
+    assert "nvrtc has another licence text, declared as NOASSERTION" in run("add", "13.4", "--write")
     assert nvrtc(here).license_texts == (TEXT,)
 
 
-def test_python_projects_are_held_to_it_too(run: Run, here: Workspace, index: FakeIndex) -> None:
-    run("add", "python-13", "--write")
-    index.add_wheel("cuda-pathfinder", "1.9.3", requires_python=">=3.11", metadata=["License: Buy it first"])
-    with pytest.raises(LicenceChanged, match=r"python-13 cuda-pathfinder .*1.9.3\): NOASSERTION in python-13 -> Buy"):
-        run("add", "python-13", "--write")
-
-
-def test_a_damaged_lock_is_not_what_a_licence_is_compared_with(run: Run, here: Workspace, index: FakeIndex) -> None:
-    run("add", "12.9", "13.4", "--write")
+def test_a_damaged_lock_is_not_what_a_licence_is_compared_with(
+    run: Run, here: Workspace, index: FakeIndex, have: Have
+) -> None:
+    have("12.9", "13.4")
     (here.variants / "cuda-13.4.lock").write_text("schema: [\n")
     add_nvrtc(index, "13.4.92.1", "License: Buy it first")
     with pytest.raises(LicenceChanged, match=r"NOASSERTION in cuda-12.9 -> Buy it first"):
         run("add", "13.4", "--write")
 
 
-def test_check_shows_it_and_does_not_fail(run: Run, here: Workspace, index: FakeIndex) -> None:
-    run("add", "13.4", "--write")
+def test_check_shows_it_and_does_not_fail(run: Run, index: FakeIndex, have: Have) -> None:
+    have("13.4")
     assert "accepted" not in run("check")
-    add_next_minor(index)
+    add_nvrtc(index, "13.5.37", "License: Buy it first")
+    requires = [r.replace("nvrtc==13.4.92.*", "nvrtc==13.5.37.*") for r in manifest_13()]
+    index.add_wheel("cuda-toolkit", "13.5.0", "py2.py3-none-any", requires=requires)
     rows = cells(run("check"))
     assert ("cuda-13.5", "nvrtc", "cuda-13.4", "NOASSERTION", "Buy it first") in rows
     with pytest.raises(OutOfDate, match=r"newer files for cuda-13.5"):
@@ -304,36 +302,3 @@ def test_the_one_command_for_a_release_passes_an_acceptance_on(
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     subprocess.run(["scripts/new-release", *arguments], cwd=tmp_path, check=True, capture_output=True)
     assert (tmp_path / "asked").read_text().splitlines() == [f"release add {passed}", "release measure --write"]
-
-
-def add_next_minor(index: FakeIndex) -> None:
-    add_nvrtc(index, "13.5.37", "License: Buy it first")
-    requires = [r.replace("nvrtc==13.4.92.*", "nvrtc==13.5.37.*") for r in manifest_13()]
-    index.add_wheel("cuda-toolkit", "13.5.0", "py2.py3-none-any", requires=requires)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "problem"),
-    [
-        ('license: "NOASSERTION"', "license: null", "license: Input should be a valid string, not None"),
-        ('license: "NOASSERTION"', 'license: ""', "license: a licence is one line of text"),
-        ('license: "NOASSERTION"', 'license: "A\\nB"', "license: a licence is one line of text"),
-        ('license: "NOASSERTION"', 'license: "A\\e[2J"', "license: a licence is one line of text"),
-        ('    license: "NOASSERTION"\n', "", "license: missing"),
-        (f'license_texts: ["{TEXT}"]', 'license_texts: ["MIT"]', "a sha256 is 64 hexadecimal digits"),
-        (f'["{TEXT}"]', f'["{TEXT}", "{TEXT}"]', "they are sorted, and none comes twice"),
-        (f'["{TEXT}"]', f'["{"f" * 64}", "{TEXT}"]', "they are sorted, and none comes twice"),
-    ],
-)
-def test_a_lock_that_lies_about_it_is_refused(tmp_path: Path, old: str, new: str, problem: str) -> None:
-    file = Artefact("tool", "tool", "1", NOARCH, "tool-1-py3-none-any.whl", "ab" * 32, 5)
-    lock = ReleaseLock("python-13", None, {"tool": Component("tool", "tool", "1", {NOARCH: file}, UNDECLARED, (TEXT,))})
-    path = tmp_path / "python-13.lock"
-    path.with_suffix(".yaml").write_text(variant_config(lock))
-    path.write_text(dump(lock))
-    assert load(path) == lock
-    assert old in dump(lock)
-    path.write_text(dump(lock).replace(old, new, 1))
-    with pytest.raises(LockError) as error:
-        load(path)
-    assert problem in str(error.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from ctk.core import upload_time
 from ctk.core.checkout import Workspace
 from ctk.core.errors import LockError, UnknownName
 from ctk.core.platforms import NOARCH, PLATFORMS
-from ctk.lock.lock import Artefact, Component, Facts, ReleaseLock, find_release, load, release_locks
+from ctk.lock.lock import UNDECLARED, Artefact, Component, Facts, ReleaseLock, find_release, load, release_locks
 from ctk.lock.text import dump, variant_config
 
 UPLOADED = upload_time.parse("2025-08-04T12:34:56Z")
@@ -43,7 +44,8 @@ def component(name: str = "cudart", version: str = "13.4.92", targets: tuple[str
         file = wheel_name(f"nvidia-{name}", version, target)
         return Artefact(name, f"nvidia-{name}", version, target, file, "ab" * 32, 12, UPLOADED)
 
-    return Component(name, f"nvidia-{name}", version, {t: artefact(t) for t in targets})
+    artefacts = {t: artefact(t) for t in targets}
+    return Component(name, f"nvidia-{name}", version, artefacts, UNDECLARED, ("cd" * 32,))
 
 
 def ctk_lock(release: str = "13.4.3", facts: Facts | None = None, *components: Component) -> ReleaseLock:
@@ -148,9 +150,13 @@ def test_releases_come_by_version_and_are_found_by_any_name(tmp_path: Path) -> N
     assert "13.4" in error.value.step
 
 
-def broken(tmp_path: Path, *edits: tuple[str, str], half: str = ".lock") -> str:
+def broken(tmp_path: Path, *edits: tuple[str, str], half: str = ".lock", partial: bool = False) -> str:
     """The error about a valid lock with some text replaced."""
-    path = write(tmp_path, ctk_lock("13.4.3", Facts(("7.5", "12.1"), "9.4", {}), component(), component("nvrtc")))
+    lock = ctk_lock("13.4.3", Facts(("7.5", "12.1"), "9.4", {}), component(), component("nvrtc"))
+    if partial:
+        lock = replace(lock, facts=None, missing={"cufile": ("linux",), "npp": ("win-64",)})
+    path = write(tmp_path, lock)
+    assert load(path) == lock
     file = path.with_suffix(half)
     text = file.read_text()
     for old, new in edits:
@@ -221,10 +227,40 @@ def test_every_problem_is_listed_with_component_and_line(tmp_path: Path) -> None
         ("2025-08-04T", "1979-08-04T", "from 1980 to 2107"),
         ("2025-08-04T", "2108-08-04T", "from 1980 to 2107"),
         ("ab" * 32, "AB" * 32, "64 hexadecimal digits in lower case"),
+        ("12, uploaded", "12, component: cudart, uploaded", "linux-64, component stated: is no field of the file"),
+        ('license: "NOASSERTION"', "license: null", "license: Input should be a valid string, not None"),
+        ('license: "NOASSERTION"', 'license: ""', "license: a licence is one line of text"),
+        ('license: "NOASSERTION"', 'license: "A\\nB"', "license: a licence is one line of text"),
+        ('license: "NOASSERTION"', 'license: "A\\e[2J"', "license: a licence is one line of text"),
+        ('    license: "NOASSERTION"\n', "", "license: missing"),
+        (f'license_texts: ["{"cd" * 32}"]', 'license_texts: ["MIT"]', "a sha256 is 64 hexadecimal digits"),
+        (f'["{"cd" * 32}"]', f'["{"cd" * 32}", "{"cd" * 32}"]', "they are sorted, and none comes twice"),
+        (f'["{"cd" * 32}"]', f'["{"f" * 64}", "{"cd" * 32}"]', "they are sorted, and none comes twice"),
     ],
 )
 def test_a_lock_that_is_wrong_is_refused(tmp_path: Path, old: str, new: str, problem: str) -> None:
     assert problem in broken(tmp_path, (old, new))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ('["linux"]', '["linux", "mars"]', "unknown place 'mars'; places are"),
+        ('["linux"]', "[]", "missing.cufile: List should have at least 1 item"),
+        ("  npp:", "  nvrtc:", "missing.nvrtc: has an artefact for win-64"),
+        ('npp: ["win-64"]', 'nvrtc: ["linux"]', "missing.nvrtc: has an artefact for linux"),
+    ],
+)
+def test_a_partial_lock_that_contradicts_itself_is_refused(tmp_path: Path, old: str, new: str, problem: str) -> None:
+    assert problem in broken(tmp_path, (old, new), partial=True)
+
+
+def test_a_pair_that_did_not_change_is_parsed_once(tmp_path: Path) -> None:
+    path = write(tmp_path, ctk_lock())
+    first = load(path)
+    assert load(path) is first
+    write(tmp_path, ctk_lock("13.4.4"))
+    assert load(path).release == "13.4.4"
 
 
 def test_a_lock_of_an_older_schema_says_so_and_nothing_else(tmp_path: Path) -> None:
@@ -265,8 +301,8 @@ def test_halves_that_disagree_are_refused(tmp_path: Path) -> None:
         ('ptx_isa:\n  - "9.4"\n', ""),
         half=".yaml",
     )
-    assert "cuda-13.4.yaml line 6: cudart: is ['13.4.91'], the .lock says ['13.4.92']" in message
-    assert "cuda-13.4.yaml line 8: mine: the .lock does not have it" in message
+    assert "cuda-13.4.yaml line 8: cudart: is ['13.4.91'], the .lock says ['13.4.92']" in message
+    assert "cuda-13.4.yaml line 10: mine: the .lock does not have it" in message
     assert "ptx_isa: missing, the .lock says '9.4'" in message
 
 

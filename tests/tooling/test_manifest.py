@@ -11,7 +11,7 @@ from fake_index import FakeIndex
 
 from ctk.core.checkout import Workspace
 from ctk.core.errors import LockError
-from ctk.lock import manifest
+from ctk.release.release import read_manifest
 
 pytest_plugins = ["ctk_release_fixtures"]
 
@@ -51,7 +51,7 @@ STRANGE = [
 @pytest.mark.parametrize(("line", "problem"), STRANGE)
 def test_a_line_of_an_unknown_form_is_shown(line: str, problem: str) -> None:
     with pytest.raises(LockError, match=problem) as error:
-        manifest.read(metadata(*manifest_13(), line), "13.4.4")
+        read_manifest(metadata(*manifest_13(), line), "13.4.4")
     assert f"    Requires-Dist: {line}" in error.value.cause.splitlines()
     assert error.value.cause.startswith("cuda-toolkit 13.4.4: 1 problem\n")
     assert "nothing was written" in error.value.step
@@ -60,16 +60,16 @@ def test_a_line_of_an_unknown_form_is_shown(line: str, problem: str) -> None:
 def test_every_strange_line_is_shown_at_once() -> None:
     lines = [line for line, problem in STRANGE if "earlier" not in problem and "its own" not in problem]
     with pytest.raises(LockError) as error:
-        manifest.read(metadata(*lines, extras=("all", "quantum")), "13.4.4")
+        read_manifest(metadata(*lines, extras=("all", "quantum")), "13.4.4")
     assert [line for line in lines if f"    Requires-Dist: {line}" not in error.value.cause.splitlines()] == []
     assert "an unknown extra:\n    Provides-Extra: quantum" in error.value.cause
 
 
-@pytest.mark.parametrize("line", ["nvidia-quantum==1.*; extra == 'all'", f"{NVRTC}~=13.4; extra == 'nvrtc'"])
-def test_nothing_is_written_of_such_a_release(run: Run, here: Workspace, index: FakeIndex, line: str) -> None:
+def test_nothing_is_written_of_such_a_release(run: Run, here: Workspace, index: FakeIndex) -> None:
+    line = f"{NVRTC}~=13.4; extra == 'nvrtc'"
     index.add_wheel("cuda-toolkit", "13.4.4", "py2.py3-none-any", requires=[*manifest_13(), line])
     with pytest.raises(LockError, match=r"cuda-toolkit 13\.4\.4"):
-        run("add", "13.4", "12.9", "--write")
+        run("add", "12.9", "13.4", "--write")
     assert snapshot(here) == {}
     shown = run("check")
     assert "cuda-13.4: cuda-toolkit 13.4.4: 1 problem" in shown
@@ -96,5 +96,5 @@ def test_a_marker_without_a_machine_asks_for_one_wheel_of_each_system(
     marker: str, places: dict[str, tuple[str, ...]]
 ) -> None:
     line = f"{NVRTC}==13.4.92.*; {marker} and extra == 'nvrtc'"
-    (pin,) = manifest.read(metadata(line), "13.4.4")
+    (pin,) = read_manifest(metadata(line), "13.4.4")
     assert pin.places == places

@@ -9,37 +9,37 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ctk_release import Run, cells, snapshot
+from ctk_release import Have, Run, cells, snapshot
 from fake_ctk import WHEELS_13, add_component, add_extension, manifest_13
 from fake_index import FakeIndex, Fault
-from typer.testing import CliRunner
 
-from ctk.cli.main import app
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, IndexUnavailable, NotPublished, OutOfDate, UnknownName
 from ctk.core.platforms import PLATFORMS
 from ctk.index.index import IndexFile
-from ctk.lock import proposal, wheels
+from ctk.lock import wheels
 from ctk.lock.components import PYTHON_PROJECTS
 from ctk.lock.lock import Artefact, Component, Facts, ReleaseLock, load
 from ctk.lock.text import dump, variant_config
-from ctk.release import release
+from ctk.release import release, review
 from ctk.release.release import names_of
 
 pytest_plugins = ["ctk_release_fixtures"]
 
 
-def test_a_difference_is_shown_and_nothing_written(run: Run, here: Workspace, index: FakeIndex) -> None:
-    shown = run("add", "13.4")
-    assert '+release: "13.4.3"' in shown
-    assert "+++ b/variants/cuda-13.4.yaml" in shown
-    assert "nothing written; --write writes cuda-13.4.lock, cuda-13.4.yaml, python-13.lock, python-13.yaml" in shown
-    assert snapshot(here) == {}
+def locked(workspace: Workspace, name: str = "cuda-13.4") -> ReleaseLock:
+    return load(workspace.variants / f"{name}.lock")
 
 
-def test_a_written_release_is_what_the_index_says(run: Run, here: Workspace, index: FakeIndex) -> None:
-    assert "ctk release measure 13.4 --write" in run("add", "13.4", "--write")
-    lock = load(here.variants / "cuda-13.4.lock")
+def add_manifest(index: FakeIndex, version: str) -> None:
+    index.add_wheel("cuda-toolkit", version, "py2.py3-none-any", requires=manifest_13())
+
+
+# ---- what is locked
+
+
+def test_a_written_release_is_what_the_index_says(both: Workspace, index: FakeIndex) -> None:
+    lock = locked(both)
     assert lock.release == "13.4.3"
     assert lock.manifest is not None
     assert lock.manifest.file == "cuda_toolkit-13.4.3-py2.py3-none-any.whl"
@@ -59,17 +59,15 @@ def test_a_written_release_is_what_the_index_says(run: Run, here: Workspace, ind
                 continue
             content = index.projects[artefact.distribution][artefact.file]
             assert (artefact.sha256, artefact.size) == (hashlib.sha256(content).hexdigest(), len(content))
-    assert 'cufile:\n  - "1.19.1.55"\n' in (here.variants / "cuda-13.4.yaml").read_text()
+    assert 'cufile:\n  - "1.19.1.55"\n' in (both.variants / "cuda-13.4.yaml").read_text()
 
 
-def test_a_range_locks_the_release_s_own_version_not_a_newer_one(run: Run, here: Workspace, index: FakeIndex) -> None:
-    run("add", "13.4", "--write")
-    assert load(here.variants / "cuda-13.4.lock").components["nvjitlink"].version == "13.4.92"
+def test_a_range_locks_the_release_s_own_version_not_a_newer_one(both: Workspace) -> None:
+    assert locked(both).components["nvjitlink"].version == "13.4.92"
 
 
-def test_in_cuda_12_nvvm_and_crt_are_the_nvcc_artefact(run: Run, here: Workspace, index: FakeIndex) -> None:
-    run("add", "12.9", "--write")
-    lock = load(here.variants / "cuda-12.9.lock")
+def test_in_cuda_12_nvvm_and_crt_are_the_nvcc_artefact(both: Workspace) -> None:
+    lock = locked(both, "cuda-12.9")
     assert lock.release == "12.9.2"
     nvcc = lock.components["nvcc"]
     for name in ("nvvm", "crt"):
@@ -78,21 +76,21 @@ def test_in_cuda_12_nvvm_and_crt_are_the_nvcc_artefact(run: Run, here: Workspace
         assert {t: a and replace(a, component="nvcc") for t, a in inside.artefacts.items()} == nvcc.artefacts
 
 
-def test_what_the_marker_grants_and_the_index_lacks_is_null(run: Run, here: Workspace, index: FakeIndex) -> None:
-    run("add", "12.9", "--write")  # its markers say win32, its wheels are for one Windows only
-    cudart = load(here.variants / "cuda-12.9.lock").components["cudart"]
+def test_what_the_marker_grants_and_the_index_lacks_is_null(both: Workspace) -> None:
+    cudart = locked(both, "cuda-12.9").components[
+        "cudart"
+    ]  # its markers say win32, its wheels are for one Windows only
     assert [target for target, artefact in cudart.artefacts.items() if artefact is None] == ["win-arm64"]
 
 
 def test_what_the_marker_denies_is_null_although_there_is_a_wheel(run: Run, here: Workspace, index: FakeIndex) -> None:
     add_component(index, "nvidia-cufile", "1.19.1.55", ("win_amd64",))
     run("add", "13.4", "--write")
-    assert load(here.variants / "cuda-13.4.lock").components["cufile"].artefacts["win-64"] is None
+    assert locked(here).components["cufile"].artefacts["win-64"] is None
 
 
-def test_of_two_wheels_for_a_platform_the_fuller_name_is_taken(run: Run, here: Workspace, index: FakeIndex) -> None:
-    run("add", "12.9", "--write")
-    artefact = load(here.variants / "cuda-12.9.lock").components["cudart"].artefacts["linux-64"]
+def test_of_two_wheels_for_a_platform_the_fuller_name_is_taken(both: Workspace) -> None:
+    artefact = locked(both, "cuda-12.9").components["cudart"].artefacts["linux-64"]
     assert artefact is not None
     assert artefact.file.endswith("-manylinux2014_x86_64.manylinux_2_17_x86_64.whl")
 
@@ -105,12 +103,8 @@ def test_a_higher_build_tag_wins() -> None:
     assert wheels.wheel_for([offer("")], "win-arm64") is None
 
 
-def test_the_newest_of_each_python_project_is_locked_and_what_goes_with_the_others(
-    run: Run, here: Workspace, index: FakeIndex
-) -> None:
-    run("add", "python-13", "--write")
-    assert sorted(snapshot(here)) == ["python-13.lock", "python-13.yaml"]
-    lock = load(here.variants / "python-13.lock")
+def test_the_newest_of_each_python_project_is_locked_and_what_goes_with_the_others(both: Workspace) -> None:
+    lock = locked(both, "python-13")
     assert {name: c.version for name, c in lock.components.items()} == {
         "cuda-bindings": "13.5.0",
         "cuda-bindings-13.4.4": "13.4.4",  # cuda-python does not accept 13.5.0
@@ -126,73 +120,81 @@ def test_the_newest_of_each_python_project_is_locked_and_what_goes_with_the_othe
         "numba-cuda-mlir-0.5.1": "0.5.1",  # cuda-cccl does not accept 0.6.0
     }
     assert {c.name for c in lock.components.values()} == set(PYTHON_PROJECTS)
-    assert 'cuda_bindings:\n  - "13.5.0"\n  - "13.4.4"\n' in (here.variants / "python-13.yaml").read_text()
+    assert 'cuda_bindings:\n  - "13.5.0"\n  - "13.4.4"\n' in (both.variants / "python-13.yaml").read_text()
     bindings = lock.components["cuda-bindings"].artefacts
     assert list(bindings) == [f"{subdir}-{tag}" for subdir in PLATFORMS for tag in ("cp311", "cp314t")]
     assert [target for target, artefact in bindings.items() if artefact is None] == ["win-arm64-cp311"]
     assert list(lock.components["cuda-python"].artefacts) == ["noarch"]
 
 
-def test_every_python_major_has_its_own_set(run: Run, here: Workspace, index: FakeIndex) -> None:
-    run("add", "13.4", "12.9", "--write")
-    assert sorted({p.stem for p in here.variants.iterdir()}) == ["cuda-12.9", "cuda-13.4", "python-12", "python-13"]
-    twelve = load(here.variants / "python-12.lock")
-    assert twelve.components["cuda-bindings"].version == "12.9.10"
-    assert 'cuda_major:\n  - "12"\n' in (here.variants / "python-12.yaml").read_text()
+def test_every_python_major_has_its_own_set(both: Workspace) -> None:
+    assert sorted({Path(file).stem for file in snapshot(both)}) == ["cuda-12.9", "cuda-13.4", "python-12", "python-13"]
+    assert locked(both, "python-12").components["cuda-bindings"].version == "12.9.10"
+    assert 'cuda_major:\n  - "12"\n' in (both.variants / "python-12.yaml").read_text()
 
 
-def test_two_runs_give_the_same_bytes_whatever_the_index_looks_like(
-    run: Run, here: Workspace, index: FakeIndex
-) -> None:
-    run("add", "12.9", "13.4", "--write")
-    first = snapshot(here)
-    assert "nothing changes" in run("add", "13.4", "12.9", "--write", "--check")
-    index.html, index.ranges, index.head, index.metadata_copies = True, False, False, True
-    index.projects = {name: dict(reversed(files.items())) for name, files in index.projects.items()}
-    run("add", "12.9", "13.4", "--write")
-    assert snapshot(here) == first
+def test_what_is_written_has_no_trace_of_the_index(both: Workspace) -> None:
+    text = b"".join(snapshot(both).values()).decode()
+    for trace in ("http", "127.0.0.1", os.sep + "simple"):
+        assert trace not in text
 
 
-def test_an_index_without_hashes_gives_the_same_lock(run: Run, here: Workspace, index: FakeIndex) -> None:
-    run("add", "13.4", "--write")
-    first = snapshot(here)
-    index.hashes = False
-    run("add", "13.4", "--write")
-    assert snapshot(here) == first
+# ---- showing and writing
+
+
+def test_a_difference_is_shown_and_nothing_written(run: Run, here: Workspace, index: FakeIndex) -> None:
+    shown = run("add", "13.4")
+    assert '+release: "13.4.3"' in shown
+    assert "+++ b/variants/cuda-13.4.yaml" in shown
+    assert "nothing written; --write writes cuda-13.4.lock, cuda-13.4.yaml, python-13.lock, python-13.yaml" in shown
+    assert "run `ctk release measure 13.4 --write`" in shown
+    assert snapshot(here) == {}
 
 
 def test_a_check_fails_on_a_difference_and_writes_nothing(run: Run, here: Workspace, index: FakeIndex) -> None:
-    with pytest.raises(OutOfDate, match=r"not up to date: cuda-13.4.lock"):
-        run("add", "13.4", "--check", "--write")
+    with pytest.raises(OutOfDate, match=r"not up to date: python-13.lock"):
+        run("add", "python-13", "--check", "--write")
     assert snapshot(here) == {}
+
+
+def test_the_same_is_locked_whatever_the_index_looks_like(
+    run: Run, here: Workspace, index: FakeIndex, have: Have
+) -> None:
+    before = have("12.9", "13.4")
+    assert "nothing changes" in run("add", "13.4", "12.9", "--write", "--check")
+    index.html, index.ranges, index.head, index.metadata_copies, index.hashes = True, False, False, True, False
+    index.projects = {name: dict(reversed(files.items())) for name, files in index.projects.items()}
+    run("add", "12.9", "13.4", "--write")
+    assert snapshot(here) == before
 
 
 def measured(here: Workspace) -> Facts:
     """Give the lock of 13.4 some facts."""
     facts = Facts(("7.5", "12.1"), "9.4", {"linux-64": {"cudart": "2.17", "nvrtc": "2.7"}})
-    lock = replace(load(here.variants / "cuda-13.4.lock"), facts=facts)
+    lock = replace(locked(here), facts=facts)
     (here.variants / "cuda-13.4.lock").write_text(dump(lock))
     (here.variants / "cuda-13.4.yaml").write_text(variant_config(lock))
     return facts
 
 
-def test_facts_stay_while_the_measured_files_stay(run: Run, here: Workspace, index: FakeIndex) -> None:
-    run("add", "13.4", "--write")
+def test_facts_stay_while_the_measured_files_stay(run: Run, here: Workspace, index: FakeIndex, have: Have) -> None:
+    have("13.4")
     facts = measured(here)
-    assert "nothing changes" in run("add", "13.4", "--write")
-    manifest = "cuda_toolkit-13.4.4-py2.py3-none-any.whl"
-    index.add_wheel("cuda-toolkit", "13.4.4", "py2.py3-none-any", requires=manifest_13())
+    add_manifest(index, "13.4.4")
     assert "measure" not in run("add", "13.4", "--write")
-    lock = load(here.variants / "cuda-13.4.lock")
-    assert (lock.release, lock.facts, lock.manifest and lock.manifest.file) == ("13.4.4", facts, manifest)
+    lock = locked(here)
+    file = "cuda_toolkit-13.4.4-py2.py3-none-any.whl"
+    assert (lock.release, lock.facts, lock.manifest and lock.manifest.file) == ("13.4.4", facts, file)
 
 
-def test_facts_go_with_the_files_they_were_measured_from(run: Run, here: Workspace, index: FakeIndex) -> None:
-    run("add", "13.4", "--write")
+def test_facts_go_with_the_files_they_were_measured_from(
+    run: Run, here: Workspace, index: FakeIndex, have: Have
+) -> None:
+    have("13.4")
     measured(here)
     add_component(index, "nvidia-cuda-nvrtc", "13.4.92.1", WHEELS_13)
     assert "run `ctk release measure 13.4 --write`" in run("add", "13.4", "--write")
-    lock = load(here.variants / "cuda-13.4.lock")
+    lock = locked(here)
     assert (lock.facts, lock.components["nvrtc"].version) == (None, "13.4.92.1")
     assert "cuda_arch_set" not in (here.variants / "cuda-13.4.yaml").read_text()
     # What is known of the other components is kept: they need not be fetched to be measured.
@@ -201,23 +203,57 @@ def test_facts_go_with_the_files_they_were_measured_from(run: Run, here: Workspa
     assert "nothing changes" in run("add", "13.4", "--write")
 
 
-def test_a_damaged_lock_is_replaced(run: Run, here: Workspace, index: FakeIndex) -> None:
-    here.variants.mkdir()
+def test_a_damaged_lock_is_replaced(run: Run, here: Workspace, index: FakeIndex, have: Have) -> None:
+    before = have("13.4")
     (here.variants / "cuda-13.4.lock").write_text("schema: [\n")
     run("add", "13.4", "--write")
-    assert load(here.variants / "cuda-13.4.lock").release == "13.4.3"
+    assert snapshot(here) == before
+
+
+@pytest.mark.parametrize("match", ["/simple/nvidia-nvvm/", "cuda_bindings-13.4.4"])
+def test_an_index_that_fails_midway_leaves_everything_as_it_was(
+    run: Run, here: Workspace, index: FakeIndex, have: Have, match: str
+) -> None:
+    before = have("12.9")
+    index.faults.append(Fault(match=match, status=500))
+    with pytest.raises(IndexUnavailable, match=r"nvidia-nvvm|cuda-bindings"):
+        run("add", "13.4", "--write")
+    assert snapshot(here) == before
+
+
+def test_a_file_that_cannot_be_replaced_leaves_both_halves_as_they_were(
+    run: Run, here: Workspace, index: FakeIndex, have: Have, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = have("13.4")
+    add_manifest(index, "13.4.4")
+    replaced: list[str] = []
+
+    def fail_second(source: Path, target: Path) -> None:
+        if replaced:
+            raise OSError("no")
+        replaced.append(target.name)
+        Path(source).rename(target)
+
+    monkeypatch.setattr(review.os, "replace", fail_second)
+    with pytest.raises(OSError, match="no"):
+        run("add", "13.4", "--write")
+    assert replaced == ["cuda-13.4.lock"]
+    assert snapshot(here) == before
 
 
 def test_a_set_without_a_solution_names_the_project(run: Run, here: Workspace, index: FakeIndex) -> None:
-    index.projects["numba-cuda"] = {}
-    add_extension(index, "numba-cuda", "0.31.0", ["cuda-core<1"])
-    with pytest.raises(NotPublished, match=r"no numba-cuda that can be used; 0.31.0: .* no cuda-core<1 for Python"):
-        run("add", "python-13", "--write")
-    index.projects["numba-cuda"] = {}
-    add_extension(index, "numba-cuda", "0.31.0", ["cuda-core>=1.3"])
-    with pytest.raises(NotPublished, match=r"no numba-cuda for .* goes with cuda-python 13.4.4, cuda-bindings 13.4.4"):
-        run("add", "python-13", "--write")
+    for needed, said in (
+        ("cuda-core<1", r"no numba-cuda that can be used; 0.31.0: .* no cuda-core<1 for Python"),
+        ("cuda-core>=1.3", r"no numba-cuda for .* goes with cuda-python 13.4.4, cuda-bindings 13.4.4"),
+    ):
+        index.projects["numba-cuda"] = {}
+        add_extension(index, "numba-cuda", "0.31.0", [needed])
+        with pytest.raises(NotPublished, match=said):
+            run("add", "python-13", "--write")
     assert snapshot(here) == {}
+
+
+# ---- what is named
 
 
 @pytest.mark.parametrize("name", ["13", "13.4.3", "latest", "python-", "python-3.11"])
@@ -227,9 +263,17 @@ def test_a_name_of_no_release_is_an_error(run: Run, index: FakeIndex, name: str)
     assert index.requests == []
 
 
-def test_an_empty_name_is_an_error(run: Run, index: FakeIndex) -> None:
-    with pytest.raises(BadValue, match="RELEASE is empty"):
-        run("add", "")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([""], "RELEASE is empty"),
+        ([], "nothing says what to lock"),
+        (["13.4", "--newer"], r"--newer chooses what to lock, and 13\.4 is named too"),
+    ],
+)
+def test_what_to_lock_is_said_in_one_way(run: Run, index: FakeIndex, arguments: list[str], said: str) -> None:
+    with pytest.raises(BadValue, match=said):
+        run("add", *arguments)
     assert index.requests == []
 
 
@@ -239,11 +283,6 @@ def test_an_unknown_minor_or_major_names_the_nearest(run: Run, index: FakeIndex)
     assert "13.4" in error.value.step
     with pytest.raises(UnknownName, match=r"unknown CUDA major '14'"):
         run("add", "python-14")
-
-
-def test_no_release_named_is_a_usage_error() -> None:
-    result = CliRunner().invoke(app, ["release", "add"])
-    assert isinstance(result.exception, BadValue)
 
 
 def test_the_base_channel_is_locked_beside_its_recipes(
@@ -264,68 +303,25 @@ def test_the_base_channel_is_locked_beside_its_recipes(
 
 
 def test_a_minor_brings_the_python_set_of_its_major() -> None:
-    assert names_of(["13.4", "12.9", "cuda-13.0", "13.4"]) == [
-        "cuda-12.9",
-        "cuda-13.0",
-        "cuda-13.4",
-        "python-12",
-        "python-13",
-    ]
+    names = ["cuda-12.9", "cuda-13.0", "cuda-13.4", "python-12", "python-13"]
+    assert names_of(["13.4", "12.9", "cuda-13.0", "13.4"]) == names
     assert names_of(["base", "python-13"]) == ["python-13", "base"]
 
 
-@pytest.mark.parametrize("match", ["/simple/nvidia-nvvm/", "cuda_bindings-13.4.4"])
-def test_an_index_that_fails_midway_leaves_everything_as_it_was(
-    run: Run, here: Workspace, index: FakeIndex, match: str
-) -> None:
-    run("add", "12.9", "--write")
-    before = snapshot(here)
-    index.faults.append(Fault(match=match, status=500))
-    with pytest.raises(IndexUnavailable, match=r"nvidia-nvvm|cuda-bindings"):
-        run("add", "12.9", "13.4", "--write")
-    assert snapshot(here) == before
+# ---- check and list
 
 
-def test_a_file_that_cannot_be_replaced_leaves_both_halves_as_they_were(
-    run: Run, here: Workspace, index: FakeIndex, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run("add", "13.4", "--write")
-    before = snapshot(here)
-    index.add_wheel("cuda-toolkit", "13.4.4", "py2.py3-none-any", requires=manifest_13())
-    replaced: list[str] = []
-
-    def fail_second(source: Path, target: Path) -> None:
-        if replaced:
-            raise OSError("no")
-        replaced.append(target.name)
-        Path(source).rename(target)
-
-    monkeypatch.setattr(proposal.os, "replace", fail_second)
-    with pytest.raises(OSError, match="no"):
-        run("add", "13.4", "--write")
-    assert replaced == ["cuda-13.4.lock"]
-    assert snapshot(here) == before
-
-
-def test_what_is_written_has_no_trace_of_the_index(run: Run, here: Workspace, index: FakeIndex) -> None:
-    run("add", "13.4", "12.9", "--write")
-    text = "".join(p.read_text() for p in here.variants.iterdir())
-    for trace in ("http", "127.0.0.1", str(index.port), os.sep + "simple"):
-        assert trace not in text
-
-
-def test_check_says_what_is_newer(run: Run, here: Workspace, index: FakeIndex) -> None:
-    run("add", "13.4", "--write")
-    shown = run("check", "--exit-code")
-    rows = cells(shown)
+def test_check_says_what_is_newer(run: Run, index: FakeIndex, have: Have) -> None:
+    have("13.4")
+    rows = cells(run("check", "--exit-code"))
     assert ("cuda-13.4", "cuda-toolkit", "13.4.3", "13.4.3", "13.4.3", "up to date") in rows
     assert ("cuda-12.9", "cuda-toolkit", "-", "12.9.2.0", "12.9.2.0", "not locked") in rows
     assert ("python-13", "cuda-bindings", "13.5.0", "13.5.0", "13.5.0", "up to date") in rows
     held = ("python-13", "numba-cuda", "0.30.4", "0.30.4", "0.32.0", "up to date; the newest is held back")
     assert held in rows
 
-    index.add_wheel("cuda-toolkit", "13.4.4", "py2.py3-none-any", requires=manifest_13())
-    index.add_wheel("cuda-toolkit", "13.5.0", "py2.py3-none-any", requires=manifest_13())
+    add_manifest(index, "13.4.4")
+    add_manifest(index, "13.5.0")
     index.add_wheel("cuda-pathfinder", "1.9.3", requires_python=">=3.11")
     shown = run("check")
     rows = cells(shown)
@@ -337,9 +333,9 @@ def test_check_says_what_is_newer(run: Run, here: Workspace, index: FakeIndex) -
 
 
 def test_check_says_what_holds_the_newest_back_and_what_an_older_version_is_for(
-    run: Run, here: Workspace, index: FakeIndex
+    run: Run, index: FakeIndex, have: Have
 ) -> None:
-    run("add", "13.4", "--write")
+    have("13.4")
     index.add_wheel("cuda-pathfinder", "1.11.0", requires_python=">=3.12")
     add_extension(index, "cuda-core", "1.4.0", ["cuda-pathfinder>=2"])
     rows = {row["what"]: row for row in json.loads(run("check", "python-13", "--json"))["rows"]}
@@ -371,9 +367,9 @@ def test_check_says_what_holds_the_newest_back_and_what_an_older_version_is_for(
 
 
 def test_an_older_version_that_has_to_be_beside_the_newest_is_newer_than_a_lock_without_it(
-    run: Run, here: Workspace, index: FakeIndex
+    run: Run, index: FakeIndex, have: Have
 ) -> None:
-    run("add", "13.4", "--write")
+    have("13.4")
     assert "to lock them" not in run("check", "python-13")
     index.projects["cuda-python"] = {}
     index.add_wheel("cuda-python", "12.9.10", requires=["cuda-bindings~=12.9.10"])
@@ -382,30 +378,18 @@ def test_an_older_version_that_has_to_be_beside_the_newest_is_newer_than_a_lock_
     assert rows["cuda-bindings"]["is_newer"] and list(rows["cuda-bindings"]["older"]) == ["13.4.3"]
 
 
-def test_check_of_a_release_that_left_the_index_says_so(run: Run, here: Workspace, index: FakeIndex) -> None:
-    run("add", "12.9", "13.4", "--write")
+def test_check_of_a_release_that_left_the_index_says_so(run: Run, index: FakeIndex, have: Have) -> None:
+    have("12.9", "13.4")
     del index.projects["cuda-toolkit"]["cuda_toolkit-12.9.2.0-py2.py3-none-any.whl"]
     del index.projects["cuda-toolkit"]["cuda_toolkit-12.9.1-py2.py3-none-any.whl"]
     with pytest.raises(NotPublished, match=r"no cuda-toolkit of 12.9 any more"):
         run("check")
 
 
-def test_list_counts_artefacts_and_shows_facts(run: Run, here: Workspace, index: FakeIndex) -> None:
-    run("add", "13.4", "--write")
+def test_list_counts_artefacts_and_shows_facts(run: Run, here: Workspace, have: Have) -> None:
+    have("13.4")
     measured(here)
     rows = cells(run("list"))
     assert ("13.4.3", "7", "0", "0", "7", "7", "7", "6", "6") in rows  # no recipe, no written list
     assert ("python-13", "12", "18", "18", "18", "9", "3") in rows
     assert ("13.4.3", "7.5 to 12.1", "9.4") in rows
-
-
-@pytest.mark.parametrize("command", ["add", "check", "list", "measure"])
-def test_every_command_s_help_has_an_example(run: Run, command: str) -> None:
-    assert f"Example: ctk release {command}" in " ".join(run(command, "--help").split())
-
-
-def test_what_to_lock_is_said_in_one_way(run: Run) -> None:
-    with pytest.raises(BadValue, match="nothing says what to lock"):
-        run("add")
-    with pytest.raises(BadValue, match=r"--newer chooses what to lock, and 13\.4 is named too"):
-        run("add", "13.4", "--newer")

@@ -12,9 +12,9 @@ from ruamel.yaml import YAML
 
 from ctk.core.checkout import Workspace
 from ctk.core.errors import OutOfDate
-from ctk.lock.lock import ReleaseLock, load, release_locks
-from ctk.lock.text import variant_keys
-from ctk.release.table import TABLES, markdown_of
+from ctk.lock.lock import ReleaseLock, load, release_locks, variant_keys
+from ctk.lock.text import dump, variant_config
+from ctk.release.review import TABLES, markdown_of
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Workspace(ROOT)
@@ -25,6 +25,15 @@ NAMES = sorted(path.stem for path in HERE.variants.glob("*.lock"))
 @pytest.fixture(params=NAMES)
 def lock(request: pytest.FixtureRequest) -> ReleaseLock:
     return load(HERE.variants / f"{request.param}.lock")
+
+
+@pytest.mark.parametrize("folder", ["variants", "base", "tests/downstream"])
+def test_every_lock_survives_load_and_dump_byte_for_byte(folder: str) -> None:
+    paths = [*(ROOT / folder).glob("*.lock")]
+    assert paths
+    for path in paths:
+        assert dump(load(path)).encode() == path.read_bytes()
+        assert variant_config(load(path)).encode() == path.with_suffix(".yaml").read_bytes()
 
 
 def test_rattler_build_reads_the_variant_file_as_it_is(lock: ReleaseLock) -> None:

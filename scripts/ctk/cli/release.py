@@ -30,12 +30,11 @@ from ctk.index.index import Index
 from ctk.index.pip_config import pip_settings
 from ctk.lock import exclusions, facts, licences
 from ctk.lock.lock import Artefact, Facts, ReleaseLock, find_release, path_of, release_locks
-from ctk.lock.proposal import changes, summary, write
 from ctk.pipeline import default_platforms
 from ctk.plan import project
 from ctk.plan.recipes import find_recipes
-from ctk.release import freshness, release
-from ctk.release import table as release_table
+from ctk.release import release, review
+from ctk.release.review import changes, summary, write
 
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 Write = Annotated[bool, typer.Option("--write", help="Write the files; without it only the difference is shown.")]
@@ -100,8 +99,8 @@ def add_command(
 def _newer(index: Index, here: Workspace, report: Reporter) -> list[str]:
     """What `ctk release check` calls newer, without the CTK releases of which something is missing yet."""
     locks = release_locks(here)
-    found = sorted({r.release.removeprefix("cuda-") for r in freshness.compare(index, locks, here) if r.is_newer})
-    for state in freshness.states(index, locks, (), [name for name in found if not name.startswith("python-")]):
+    found = sorted({r.release.removeprefix("cuda-") for r in review.compare(index, locks, here) if r.is_newer})
+    for state in review.completeness(index, locks, (), [name for name in found if not name.startswith("python-")]):
         if not state.published or state.published.missing:
             report.say(f"{state.minor} is not whole yet: `ctk release check {state.minor}` says what is missing")
             found.remove(state.minor)
@@ -198,10 +197,10 @@ def check_command(
     named = release.names_of(releases or ())
     minors = [name.removeprefix("cuda-") for name in named if name.startswith("cuda-")]
     with Index() as index:
-        rows = freshness.compare(index, locks, here)
+        rows = review.compare(index, locks, here)
         unpublished = exclusions.load(here).unpublished
         # Who names Python projects only asks about no CTK release, and not about all of them.
-        states = freshness.states(index, locks, unpublished, minors) if minors or not named else []
+        states = review.completeness(index, locks, unpublished, minors) if minors or not named else []
         shown = [row for row in rows if not named or row.release in named]
         newer = sorted({row.release for row in shown if row.is_newer})
         changed = licences.changes(locks, release.lockable(index, newer, here))
@@ -236,7 +235,7 @@ def check_command(
         report.line(f"to lock them: {command}")
 
 
-def _show_states(states: Sequence[freshness.State], report: Reporter) -> None:
+def _show_states(states: Sequence[review.Completeness], report: Reporter) -> None:
     columns = ("release", "manifest", "on the index", "what is missing there")
     report.table("completeness of the CTK releases", columns, [state.cells for state in states])
     for state in states:
@@ -247,7 +246,7 @@ def _show_states(states: Sequence[freshness.State], report: Reporter) -> None:
             report.line(f"cuda-{state.minor}: {line}")
 
 
-def _state_as_json(state: freshness.State) -> dict[str, Any]:
+def _state_as_json(state: review.Completeness) -> dict[str, Any]:
     found = state.published
     return {
         "release": f"cuda-{state.minor}",
@@ -272,11 +271,11 @@ def list_command(
     here, report = checkout(), Reporter()
     locks = list(release_locks(here).values())
     if write_table:
-        changed = release_table.TABLES.write(here, lambda _: release_table.markdown_of(locks))
+        changed = review.TABLES.write(here, lambda _: review.markdown_of(locks))
         report.result(written=changed)
         report.line(f"written: {' '.join(map(str, changed))}" if changed else "unchanged")
     elif check_table:
-        release_table.TABLES.check(here, lambda _: release_table.markdown_of(locks))
+        review.TABLES.check(here, lambda _: review.markdown_of(locks))
         report.line("the table of releases is what the release locks say")
     else:
         _show_locks(locks, here, report)
@@ -285,16 +284,16 @@ def list_command(
 
 def _show_facts(locks: Sequence[ReleaseLock], report: Reporter) -> None:
     """The table of what was measured; nothing without a CTK release."""
-    rows = release_table.facts_rows(locks)
+    rows = review.facts_rows(locks)
     if rows:
-        report.table("measured of the CTK releases", release_table.FACTS, rows)
+        report.table("measured of the CTK releases", review.FACTS, rows)
 
 
 def _show_locks(locks: Sequence[ReleaseLock], here: Workspace, report: Reporter) -> None:
     classes = project.classified(here)
     report.result(releases=[_lock_as_json(lock, classes[lock.name] if lock.is_ctk else None) for lock in locks])
     columns = ("release", "components", "packaged", "excluded", "unclassified", *PLATFORMS)
-    rows = [release_table.components_row(lock, classes[lock.name]) for lock in locks if lock.is_ctk]
+    rows = [review.components_row(lock, classes[lock.name]) for lock in locks if lock.is_ctk]
     report.table("CTK releases (artefacts by subdir)", columns, rows, right=columns[1:])
     for lock in locks:
         if lock.missing:
@@ -304,7 +303,7 @@ def _show_locks(locks: Sequence[ReleaseLock], here: Workspace, report: Reporter)
         if unclassified := sorted(classes[lock.name].unclassified) if lock.is_ctk else []:
             report.line(f"{lock.name}: neither packaged nor in variants/{exclusions.FILE}: {', '.join(unclassified)}")
     columns = ("release", "projects", *PLATFORMS, NOARCH)
-    rows = [release_table.projects_row(lock) for lock in locks if not lock.is_ctk]
+    rows = [review.projects_row(lock) for lock in locks if not lock.is_ctk]
     report.table("Python projects (artefacts by subdir)", columns, rows, right=columns[1:])
 
 

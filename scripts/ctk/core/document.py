@@ -24,6 +24,13 @@ ENTRIES = 50_000
 DEEPEST = 12
 """Mappings and lists inside each other; a lock has six."""
 _LONGEST_NUMBER = 40  # characters of what could be a number or a date
+_WORDS = {
+    "missing": "missing",
+    "unexpected_keyword_argument": "is no field of the file",
+    "tuple_type": "Input should be a valid list",
+    "dataclass_type": "Input should be a valid mapping",
+}
+"""pydantic's kinds of errors that speak of Python, as a person who writes YAML would say them."""
 
 
 class PlainComposer(Composer):
@@ -138,8 +145,8 @@ def place_text(place: tuple[str | int, ...]) -> str:
 def problem_line(document: Document, error: Any) -> str:
     """One of pydantic's errors as a line with its place."""
     place = tuple(error["loc"])
-    text = error["msg"].removeprefix("Value error, ")
-    text = {"missing": "missing", "extra_forbidden": "is no field of the file"}.get(error["type"], text)
+    text = error["msg"].removeprefix("Value error, ").replace("Tuple ", "List ")
+    text = _WORDS.get(error["type"], text)
     if error["type"] in ("string_type", "int_type", "bool_type"):
         text += f", not {error['input']!r}"
     return f"line {document.line(place)}: {place_text(place)}: {text}"

@@ -8,8 +8,7 @@ from pathlib import Path
 from ctk.core import document
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, LockError, UnknownName, problems
-from ctk.lock import schema as lock_schema
-from ctk.lock.lock import ReleaseLock, find_release, load, release_locks
+from ctk.lock.lock import ReleaseLock, find_release, load, parse_lock, release_locks
 
 FORMS = "13.4, python-13, a path to a .lock file, or REVISION:13.4 for the lock of a git revision"
 
@@ -48,10 +47,9 @@ def _git_show(revision: str, file: str, workspace: Workspace) -> str:
 
 def _parse(text: str, where: str) -> ReleaseLock:
     """A lock without its ``.yaml`` half, under whatever file name."""
-    lock, _ = lock_schema.parse_lock(text, "")
-    lock, wrong = lock_schema.parse_lock(text, lock.name if lock else "")
-    if wrong or lock is None:
-        raise problems(LockError, where, wrong, f"name another one: {FORMS}")
+    lock, found = parse_lock(text)
+    if found or lock is None:
+        raise problems(LockError, where, found, f"name another one: {FORMS}")
     return lock
 
 

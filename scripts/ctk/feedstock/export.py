@@ -6,6 +6,7 @@ comments and layout stay the author's. Places are taken from the parsed file.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -22,8 +23,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, NoSpace, NotPublished, RecipeError, UnknownName, problems
 from ctk.core.platforms import PLATFORMS
 from ctk.index.index import IndexFile
-from ctk.lock.lock import Artefact, ReleaseLock
-from ctk.lock.text import variant_keys
+from ctk.lock.lock import Artefact, ReleaseLock, variant_keys
 from ctk.plan.plan import Build, Plan, Request, Set, plan
 from ctk.plan.project import published_set, python_tags
 from ctk.plan.recipes import Recipe
@@ -45,7 +45,8 @@ _ORDER = (
     *("schema_version", "context", "package", "recipe", "source", "build"),
     *("requirements", "tests", "outputs", "about", "extra"),
 )
-_SCRIPT = re.compile(r"\bfile: \.\./common/(\S+)")
+_SCRIPT = re.compile(r"\bfile: \.\./common/([^\s,}]+)")
+_FLOW_SOURCE = re.compile(r'^( *)source: \{path: "(.*)"\}$', re.MULTILINE)
 _PATH = re.compile(
     r"^(?P<indent> *)(?P<dash>- )?path: \S*\.cache/artefacts/(?P<component>[^/]+)/\$\{\{ *(?P<version>[^}]+?) *\}\}/"
     r"(?P<target>.+)\.zip$"
@@ -292,6 +293,7 @@ def _standalone(text: str, offers: Sequence[Offer], skips: Sequence[str], mainta
     Raises:
         RecipeError: It reads its artefacts in an unknown way.
     """
+    text = _FLOW_SOURCE.sub(r"\1source:\n\1  path: \2", text)
     lines = text.rstrip("\n").split("\n")
     recipe = YAML().load(text)
     edits: list[_Edit] = []
@@ -415,6 +417,9 @@ def _skip(block: Any, lines: Sequence[str], skips: Sequence[str]) -> _Edit:
         skips = [*(build["skip"] if isinstance(build["skip"], list) else [build["skip"]]), *skips]
     else:
         start, _, column = _place(block, "build", lines)
+        if build.fa.flow_style():
+            opened = f"build: {{skip: {json.dumps(list(skips))}, "
+            return _Edit(start, start + 1, [lines[start].replace("build: {", opened, 1)])
         start, end, column = start + 1, start + 1, column + 2
     return _Edit(start, end, [f"{' ' * column}skip:", *(f"{' ' * column}  - {skip}" for skip in skips)])
 

@@ -1,5 +1,7 @@
 """How the package index is talked to: one HTTP client made of pip's settings, and pages that are retried and bounded.
 
+A server that sends next to nothing is given up: no timeout between two bytes sees one byte a second.
+
 The longest page that the limits were held against is of 47,000 files: 21 MB, and 1.2 million of `_MARKS`.
 """
 
@@ -18,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpcore2
 import httpx2
 from unearth import Link, Package, PackageFinder
 from unearth.auth import MultiDomainBasicAuth
@@ -29,8 +32,11 @@ from unearth.utils import url_to_path
 from ctk.core.errors import IndexUnavailable
 from ctk.core.retry import STEP, Retry
 from ctk.index.pip_config import IndexSettings
-from ctk.index.trickle import refuse_trickles
 
+LEAST = 1 << 13
+"""Bytes that must come in `WHILE` of waiting: a modem brings twenty times as many."""
+WHILE = 30.0
+"""Seconds; twice the timeout, where that is more."""
 LARGEST = 64 << 20
 """Bytes of a page, unpacked."""
 SLOWEST = 600.0
@@ -65,8 +71,48 @@ class _Client(PyPIClient):
         return answer
 
 
+class _Backend(httpcore2.SyncBackend):
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+
+    def connect_tcp(self, *args: Any, **more: Any) -> httpcore2.NetworkStream:
+        return _CountedStream(super().connect_tcp(*args, **more), self._clock)
+
+
+class _CountedStream(httpcore2.NetworkStream):
+    """A connection that counts what came since the last request."""
+
+    def __init__(self, stream: httpcore2.NetworkStream, clock: Callable[[], float]) -> None:
+        self._stream, self._clock = stream, clock
+        self._waited, self._came = 0.0, 0
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        began = self._clock()
+        data = self._stream.read(max_bytes, timeout)
+        self._waited += self._clock() - began
+        self._came += len(data)
+        if self._waited > max(WHILE, 2 * (timeout or 0)):
+            if self._came < LEAST:
+                raise httpcore2.ReadTimeout(f"no more than {self._came} bytes came in {self._waited:.0f} s")
+            self._waited, self._came = 0.0, 0
+        return data
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._waited, self._came = 0.0, 0
+        self._stream.write(buffer, timeout)
+
+    def start_tls(self, *args: Any, **more: Any) -> httpcore2.NetworkStream:
+        return _CountedStream(self._stream.start_tls(*args, **more), self._clock)
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
+
+
 def open_client(settings: IndexSettings, clock: Callable[[], float]) -> PyPIClient:
-    """A client that reaches what pip reaches; safe to use from several threads."""
+    """A client that reaches what pip reaches; safe to use from several threads. The clock tells who is too slow."""
     verify: ssl.SSLContext | bool = True
     if settings.cert or settings.client_cert:
         verify = ssl.create_default_context(cafile=settings.cert)
@@ -81,11 +127,14 @@ def open_client(settings: IndexSettings, clock: Callable[[], float]) -> PyPIClie
         auth=MultiDomainBasicAuth(prompting=False, index_urls=settings.index_urls),
         mounts={"file://": None},
     )
-    refuse_trickles(client, clock)
+    for transport in (client._transport, *client._mounts.values()):
+        if isinstance(transport, httpx2.HTTPTransport):
+            # httpcore2's pool takes a backend; httpx2 makes the pool and hands none on.
+            transport._pool._network_backend = _Backend(clock)
     return client
 
 
-class Source(PackageFinder):
+class LinkSource(PackageFinder):
     """One index, or one place with links, as unearth reads it."""
 
     def build_evaluator(self, package_name: str, allow_yanked: bool = False) -> Evaluator:
@@ -129,9 +178,6 @@ class Pages:
 
     def head(self, url: str, *, headers: Mapping[str, str] | None = None) -> httpx2.Response:
         return self._send("HEAD", url, headers)
-
-    def get_stream(self, url: str, *, headers: Mapping[str, str] | None = None) -> Any:
-        return self._client.get_stream(url, headers=headers)
 
     def iter_secure_origins(self) -> Any:
         return self._client.iter_secure_origins()

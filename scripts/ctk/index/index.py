@@ -9,25 +9,26 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from email.message import Message
 from email.parser import BytesParser
-from threading import Lock
-from typing import BinaryIO, cast
+from functools import partial
+from typing import BinaryIO, Protocol, cast
 
 import httpx2
 from packaging.utils import canonicalize_name
 from packaging.version import Version
+from unearth import Package
 from unearth.utils import url_to_path
 
+from ctk.core import upload_time
 from ctk.core.errors import HashMismatch, IndexUnavailable, NotPublished
 from ctk.core.retry import STEP, Interrupted, Retry, describe
 from ctk.index import inside
-from ctk.index.client import Pages, Source, open_client
-from ctk.index.file import IndexFile, Wanted, each_once, offered
+from ctk.index.client import LinkSource, Pages, open_client
 from ctk.index.pip_config import IndexSettings, pip_settings
-from ctk.index.remote_file import RemoteFile
 from ctk.package.archives import LONGEST
 
 __all__ = ["Index", "IndexFile", "IndexSettings", "Interrupted", "Retry", "pip_settings"]
@@ -39,14 +40,86 @@ _DIGITS = 18  # of a length
 _ASK = "run the same command again; if it stays, ask whoever runs the index"
 _NO_SUCH_RANGE = 416  # with the size of the file in Content-Range
 _IDENTITY = {"Accept-Encoding": "identity"}  # lengths and offsets are those of the file
+# What unearth raises for a page of another form: it takes that for granted.
+_NO_PAGE = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
+class Wanted(Protocol):
+    """A file as a lock names it; the index knows no locks."""
+
+    @property
+    def distribution(self) -> str: ...
+
+    @property
+    def version(self) -> str: ...
+
+    @property
+    def file(self) -> str: ...
+
+    @property
+    def sha256(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class IndexFile:
+    """One file that the index offers.
+
+    Attributes:
+        distribution: Normalised name.
+        version: As the file name says it.
+        file: File name.
+        sha256: None when the index does not state it.
+        url: Where it is now. Never written to a file: a mirror has another, and it may hold credentials.
+        yanked: Whether its publisher took it back.
+        requires_python: Version specifier, or None.
+        metadata_url: Where the index keeps a copy of the wheel's METADATA, or None.
+        uploaded: When its publisher uploaded it, in seconds since 1970 (PEP 700); None when the index does not say.
+    """
+
+    distribution: str
+    version: str
+    file: str
+    sha256: str | None
+    url: str = field(repr=False)
+    yanked: bool = False
+    requires_python: str | None = None
+    metadata_url: str | None = field(default=None, repr=False)
+    uploaded: int | None = None
+
+
+def _offered(name: str, package: Package) -> IndexFile:
+    """A file of a distribution as unearth read it from the index's page."""
+    link = package.link
+    hashes = link.hashes or ({link.hash_name: link.hash} if link.hash_name and link.hash else {})
+    sha256 = hashes.get("sha256")
+    copy = link.dist_info_link
+    return IndexFile(
+        distribution=name,
+        version=package.version or "",
+        file=link.filename,
+        sha256=str(sha256).lower() if sha256 else None,  # as pip: any case, and what is no hash fits no content
+        url=link.url_without_fragment,
+        yanked=link.is_yanked,
+        requires_python=link.requires_python,
+        metadata_url=copy.url_without_fragment if copy else None,
+        uploaded=upload_time.seconds(link.upload_time) if link.upload_time else None,
+    )
+
+
+def _each_once(files: Sequence[IndexFile]) -> tuple[IndexFile, ...]:
+    """Each file once, as the first index has it, with the earliest upload that any states: mirrors have their own."""
+    offers: dict[tuple[str, str | None], IndexFile] = {}
+    for file in files:
+        first = offers.setdefault((file.file, file.sha256), file)
+        stated = [f.uploaded for f in (first, file) if f.uploaded is not None]
+        offers[file.file, file.sha256] = replace(first, uploaded=min(stated, default=None))
+    return tuple(offers.values())
 
 
 class Index:
     """A client of the package index; safe to use from several threads. Close it, or use it as a context.
 
-    Args:
-        settings: What pip is configured for; asked from pip when not given.
-        retry: How failed requests are tried again; from the settings when not given.
+    Settings are pip's, and retries those of the settings, when none are given.
     """
 
     def __init__(self, settings: IndexSettings | None = None, retry: Retry | None = None) -> None:
@@ -55,7 +128,6 @@ class Index:
         self._client = open_client(self.settings, self.retry.clock)
         self._found: dict[str, tuple[IndexFile, ...]] = {}
         self._sizes: dict[str, int] = {}
-        self._lock = Lock()
 
     def __enter__(self) -> Index:
         return self
@@ -75,16 +147,14 @@ class Index:
             IndexUnavailable: When an index gave no answer.
         """
         name = canonicalize_name(distribution)
-        with self._lock:
-            if name in self._found:
-                return self._found[name]
-        files = each_once(self._listed(name))
+        if name in self._found:
+            return self._found[name]
+        files = _each_once(self._listed(name))
         if not files:
             raise NotPublished(
                 f"the package index holds no file of {name}", "check which indexes `pip config list` names"
             )
-        with self._lock:
-            return self._found.setdefault(name, files)
+        return self._found.setdefault(name, files)
 
     def locate(self, artefact: Wanted) -> IndexFile:
         """The file of an artefact, by its exact name.
@@ -110,34 +180,25 @@ class Index:
 
     def size(self, file: IndexFile) -> int:
         """Bytes of a file, without reading it; asked once."""
-        with self._lock:
-            if file.url in self._sizes:
-                return self._sizes[file.url]
-        size = self._size(file)
-        with self._lock:
-            return self._sizes.setdefault(file.url, size)
+        if file.url not in self._sizes:
+            self._sizes[file.url] = self._size(file)
+        return self._sizes[file.url]
 
     def sha256(self, file: IndexFile) -> str:
-        """The hash that the index states, or that of the content where it states none.
-
-        Raises:
-            HashMismatch: When the index states one that no content has.
-        """
-
-        def read() -> str:
-            digest = hashlib.sha256()
-            with self.stream(file) as (_, _, chunks):
-                for chunk in chunks:
-                    digest.update(chunk)
-            return digest.hexdigest()
-
+        """The hash that the index states, HashMismatch if that is none; without one, that of the content."""
         if file.sha256 is None:
-            return self.retry.run(read)
+            return self.retry.run(lambda: self._digest(file))
         if not re.fullmatch("[0-9a-f]{64}", file.sha256):
-            raise HashMismatch(
-                f"{file.distribution}: the index states no sha256 of {file.file}, but {file.sha256!r}", _ASK
-            )
+            cause = f"{file.distribution}: the index states no sha256 of {file.file}, but {file.sha256!r}"
+            raise HashMismatch(cause, _ASK)
         return file.sha256
+
+    def _digest(self, file: IndexFile) -> str:
+        digest = hashlib.sha256()
+        with self.stream(file) as (_, _, chunks):
+            for chunk in chunks:
+                digest.update(chunk)
+        return digest.hexdigest()
 
     def metadata(self, file: IndexFile) -> Message:
         """The METADATA of a wheel: the index's copy if it has one, else read out of the wheel.
@@ -157,11 +218,7 @@ class Index:
         return message
 
     def uploaded(self, file: IndexFile) -> int:
-        """When a file was uploaded, in seconds since 1970; its newest member's time where the index does not say.
-
-        Raises:
-            MeasureFailed: When the file is no wheel, zip or tar.
-        """
+        """When a file was uploaded, in seconds since 1970; its newest member's time where the index does not say."""
         if file.uploaded is not None:
             return file.uploaded
         with self.opened(file) as content:
@@ -169,11 +226,7 @@ class Index:
 
     @contextmanager
     def opened(self, file: IndexFile) -> Iterator[BinaryIO]:
-        """A file as one to read and seek in; of a large one only the parts that are read are fetched, unchecked.
-
-        Raises:
-            HashMismatch: When a file that was read whole is not what the index states.
-        """
+        """A file as one to read and seek in; of a large one only the parts that are read are fetched, unchecked."""
         size = self.size(file)
         if size <= _WHOLE:
             yield io.BytesIO(self.content(file))
@@ -181,23 +234,15 @@ class Index:
             with url_to_path(file.url).open("rb") as local:
                 yield local
         else:
-            part = RemoteFile(size, lambda start, length: self.part(file, start, length), lambda: self.content(file))
-            yield cast(BinaryIO, part)
+            yield cast(BinaryIO, inside.RemoteFile(size, partial(self.part, file), partial(self.content, file)))
 
     def content(self, file: IndexFile) -> bytes:
-        """A whole file, checked; for small ones.
-
-        Raises:
-            HashMismatch: When it is not what the index states.
-        """
+        """A whole file, for small ones; HashMismatch when it is not what the index states."""
         content = self._read(file, file.url, min(self.size(file), _MOST))
-        found = hashlib.sha256(content).hexdigest()
-        if file.sha256 and found != file.sha256:
-            raise HashMismatch(
-                f"{file.distribution}: {file.file} is not what the index says:\n"
-                f"  stated {file.sha256}\n  read   {found}",
-                _ASK,
-            )
+        digest = hashlib.sha256(content).hexdigest()
+        if file.sha256 and digest != file.sha256:
+            cause = f"{file.distribution}: {file.file} is not what the index says:"
+            raise HashMismatch(f"{cause}\n  stated {file.sha256}\n  read   {digest}", _ASK)
         return content
 
     def part(self, file: IndexFile, start: int, length: int) -> bytes | None:
@@ -242,20 +287,11 @@ class Index:
         places += [*({"find_links": [url]} for url in self.settings.find_links)]
         try:
             # Its answers are httpx2's own, as those of unearth's client are: neither fits unearth's protocol.
-            sources = [Source(pages, **place) for place in places]  # type: ignore[arg-type]
+            sources = [LinkSource(pages, **place) for place in places]  # type: ignore[arg-type]
             found = [p for source in sources for p in source.find_all_packages(name, allow_yanked=True)]
             found.sort(key=lambda p: (not p.link.is_yanked, Version(p.version or "0")), reverse=True)
-            return [offered(name, p) for p in found]
-        # unearth takes a page's form for granted.
-        except (
-            ArithmeticError,
-            AssertionError,
-            AttributeError,
-            LookupError,
-            RecursionError,
-            TypeError,
-            ValueError,
-        ) as error:
+            return [_offered(name, p) for p in found]
+        except _NO_PAGE as error:
             raise IndexUnavailable(
                 f"the package index's page of {name} cannot be read: {describe(error)}",
                 "ask whoever runs the index; `pip download` fails with it too",
@@ -276,10 +312,7 @@ class Index:
         answer = self.retry.send(f"{file.distribution} ({file.file})", send)
         try:
             if answer.status_code in (404, 410):
-                raise NotPublished(
-                    f"{file.distribution}: the index lists {file.file} but does not have it",
-                    _ASK,
-                )
+                raise NotPublished(f"{file.distribution}: the index lists {file.file} but does not have it", _ASK)
             if answer.status_code not in (200, 206, *((_NO_SUCH_RANGE,) if "Range" in headers else ())):
                 raise IndexUnavailable(
                     f"{answer.url.host} answered {answer.status_code} for {file.distribution} ({file.file})", STEP

@@ -45,11 +45,7 @@ class IndexSettings:
 
 
 def pip_settings(python: str = sys.executable) -> IndexSettings:
-    """The settings of the pip that belongs to ``python``: its files, then PIP_* of the environment.
-
-    Raises:
-        IndexUnavailable: When pip cannot be asked.
-    """
+    """The settings of the pip of ``python``: its files, then PIP_* of the environment; IndexUnavailable if it fails."""
     asked = subprocess.run([python, "-m", "pip", "config", "list"], capture_output=True, text=True, check=False)
     if asked.returncode:
         lines = asked.stderr.strip().splitlines() or ["no reason given"]
@@ -58,7 +54,7 @@ def pip_settings(python: str = sys.executable) -> IndexSettings:
 
 
 def parse_settings(listing: str) -> IndexSettings:
-    """The settings in the output of ``pip config list``: ``global.index-url='...'``, one a line.
+    """The settings in what ``pip config list`` prints, ``global.index-url='...'`` one a line.
 
     Raises:
         IndexUnavailable: One of them is not what pip reads there.

@@ -24,15 +24,7 @@ def stated(metadata: Message) -> list[tuple[str, Requirement | None]]:
 
 
 def read(metadata: Message, what: str) -> list[Requirement]:
-    """Every requirement of a project.
-
-    Args:
-        metadata: The project's.
-        what: Its name, for the error.
-
-    Raises:
-        LockError: One of them cannot be understood.
-    """
+    """Every requirement of a project, which ``what`` names; LockError when one of them cannot be understood."""
     found = stated(metadata)
     for line, requirement in found:
         if requirement is None:
@@ -41,11 +33,7 @@ def read(metadata: Message, what: str) -> list[Requirement]:
 
 
 def applies(requirement: Requirement, environments: Iterable[Mapping[str, str]]) -> bool:
-    """Whether the marker of a requirement holds in one of some environments.
-
-    Raises:
-        LockError: The marker compares what cannot be compared.
-    """
+    """Whether the marker of a requirement holds in one of some environments; LockError for one without an answer."""
     marker = requirement.marker
     try:
         return marker is None or any(marker.evaluate(dict(e)) for e in environments)

@@ -7,35 +7,59 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, PlainValidator, TypeAdapter, ValidationError
+from pydantic_core import PydanticKnownError
 
 from ctk.core.checkout import Workspace
 from ctk.core.document import Document, problem_line, read
 from ctk.core.errors import LockError, problems
 from ctk.lock.components import CTK_COMPONENTS
 from ctk.lock.lock import ReleaseLock
-from ctk.lock.manifest import Pin
 
 FILE = "exclusions.yaml"
 
 
+def _minors(text: Any) -> SpecifierSet:
+    """``*`` is every release."""
+    if not isinstance(text, str):
+        raise PydanticKnownError("string_type")
+    try:
+        if text == "*" or str(SpecifierSet(text)):
+            return SpecifierSet("" if text == "*" else text)
+    except InvalidSpecifier:
+        pass
+    raise ValueError(f"{text!r} says no releases; write a specifier of minors like '<12.3', or '*'")
+
+
+def _component(text: str) -> str:
+    if text not in {component.name for component in CTK_COMPONENTS}:
+        raise ValueError(f"{text!r} is no component of a CTK release")
+    return text
+
+
+def _sentence(text: str) -> str:
+    if " " not in text.strip():
+        raise ValueError("a reason is a sentence")
+    return text
+
+
+Minors = Annotated[SpecifierSet, PlainValidator(_minors)]
+Sentence = Annotated[str, AfterValidator(_sentence)]
+
+
 @dataclass(frozen=True)
 class Exclusion:
-    """A component that some releases have and no recipe reads.
+    """A component of the release locks that some CTK minors have and no recipe reads, with one sentence why."""
 
-    Attributes:
-        component: Its name in the release locks.
-        releases: The CTK minors.
-        reason: One sentence.
-    """
+    __pydantic_config__ = ConfigDict(extra="forbid")
 
-    component: str
-    releases: SpecifierSet
-    reason: str
+    component: Annotated[str, AfterValidator(_component)]
+    releases: Minors
+    reason: Sentence
 
     def applies_to(self, lock: ReleaseLock) -> bool:
         return self.component in lock.components and Version(lock.minor) in self.releases
@@ -43,33 +67,26 @@ class Exclusion:
 
 @dataclass(frozen=True)
 class Unpublished:
-    """A part of the CTK that the manifests of some releases do not name.
+    """A part of the CTK, named as in a manifest, that the manifests of some CTK minors do not name, and why."""
 
-    Attributes:
-        name: The manifest's, where another release has it; else NVIDIA's.
-        releases: The CTK minors.
-        reason: One sentence.
-    """
+    __pydantic_config__ = ConfigDict(extra="forbid")
 
-    name: str
-    releases: SpecifierSet
-    reason: str
-
-    def is_in(self, minor: str, manifest: Iterable[Pin]) -> bool:
-        """Whether the manifest of a release, of which this entry says that it lacks the part, names it."""
-        if Version(minor) not in self.releases:
-            return False
-        suffix = f"-cu{minor.partition('.')[0]}"
-        names = {pin.requirement.name.removeprefix("nvidia-").removesuffix(suffix) for pin in manifest}
-        return self.name in names | {pin.extra for pin in manifest}
+    name: Annotated[str, Field(min_length=1)]
+    releases: Minors
+    reason: Sentence
 
 
 @dataclass(frozen=True)
 class Exclusions:
     """The written list."""
 
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
     excluded: tuple[Exclusion, ...] = ()
     unpublished: tuple[Unpublished, ...] = ()
+
+
+_SHAPE = TypeAdapter(Exclusions)
 
 
 @dataclass(frozen=True)
@@ -90,13 +107,7 @@ class Classes:
 
 
 def classify(lock: ReleaseLock, read: Collection[str], excluded: Iterable[Exclusion]) -> Classes:
-    """Sorts the components of a release.
-
-    Args:
-        lock: The release.
-        read: The components that the builds planned for it read.
-        excluded: The written list.
-    """
+    """Sorts the components of a release by what the builds planned for it read, and by the written list."""
     everything = frozenset(lock.components)
     packaged = everything.intersection(read)
     listed = frozenset(entry.component for entry in excluded if entry.applies_to(lock))
@@ -104,29 +115,22 @@ def classify(lock: ReleaseLock, read: Collection[str], excluded: Iterable[Exclus
 
 
 def load(workspace: Workspace) -> Exclusions:
-    """The written list of a checkout; empty where there is none.
-
-    Raises:
-        LockError: With every problem of it, each with its line.
-    """
+    """The written list of a checkout, empty where there is none; LockError with every problem of it and its line."""
     path = workspace.variants / FILE
     return parse(read(path)) if path.exists() else Exclusions()
 
 
 def parse(text: str) -> Exclusions:
-    """The same for the text of the file."""
+    """The list in the text of the file; its errors are those of `load`."""
     document = Document(text)
-    found, model = list(document.problems), _Model()
+    wrong, found = list(document.problems), Exclusions()
     try:
-        model = _Model.model_validate(document.data if document.data is not None else {})
+        found = _SHAPE.validate_python(document.data if document.data is not None else {})
     except ValidationError as error:
-        found += [problem_line(document, e) for e in error.errors()]
-    if found:
-        raise problems(LockError, FILE, found, f"mend variants/{FILE}: it is kept by hand")
-    return Exclusions(
-        tuple(Exclusion(e.component, _specifier(e.releases), e.reason) for e in model.excluded),
-        tuple(Unpublished(u.name, _specifier(u.releases), u.reason) for u in model.unpublished),
-    )
+        wrong += [problem_line(document, e) for e in error.errors()]
+    if wrong:
+        raise problems(LockError, FILE, wrong, f"mend variants/{FILE}: it is kept by hand")
+    return found
 
 
 def needless(exclusions: Exclusions, locks: Mapping[str, ReleaseLock]) -> list[str]:
@@ -135,53 +139,3 @@ def needless(exclusions: Exclusions, locks: Mapping[str, ReleaseLock]) -> list[s
     unused = [e.component for e in exclusions.excluded if not any(e.applies_to(lock) for lock in releases)]
     minors = [Version(lock.minor) for lock in releases]
     return unused + [u.name for u in exclusions.unpublished if not any(minor in u.releases for minor in minors)]
-
-
-def _specifier(text: str) -> SpecifierSet:
-    """``*`` is every release."""
-    return SpecifierSet("" if text == "*" else text)
-
-
-def _releases(text: str) -> str:
-    try:
-        if text and str(_specifier(text)):
-            return text
-    except InvalidSpecifier:
-        pass
-    if text == "*":
-        return text
-    raise ValueError(f"{text!r} says no releases; write a specifier of minors like '<12.3', or '*'")
-
-
-def _component(text: str) -> str:
-    if text not in {component.name for component in CTK_COMPONENTS}:
-        raise ValueError(f"{text!r} is no component of a CTK release")
-    return text
-
-
-def _sentence(text: str) -> str:
-    if " " not in text.strip():
-        raise ValueError("a reason is a sentence")
-    return text
-
-
-class _Entry(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-    releases: Annotated[str, AfterValidator(_releases)]
-    reason: Annotated[str, AfterValidator(_sentence)]
-
-
-class _Excluded(_Entry):
-    component: Annotated[str, AfterValidator(_component)]
-
-
-class _Unpublished(_Entry):
-    name: Annotated[str, Field(min_length=1)]
-
-
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-    excluded: list[_Excluded] = []
-    unpublished: list[_Unpublished] = []

@@ -23,17 +23,16 @@ from ctk.package.binaries import ELF_MAGIC, UnreadableBinary, read_bytes, versio
 PROBED = "linux-64"
 """The subdir whose NVRTC is asked; what it can target is the same on every platform of a release."""
 
+AtHand = Callable[[Sequence[Artefact]], AbstractContextManager[Sequence[Path]]]
+"""Gives files for as long as its block lasts: those of one component at a time, as a whole release is gigabytes."""
 _PATIENCE = 600  # seconds
+_STEP = "look at the release's nvrtc artefact"
 _PROBE = Path(__file__).with_name("nvrtc_probe.py")
 _NVRTC = re.compile(r".*/lib/libnvrtc(-builtins)?\.so\.[\d.]+")
 
 
 def needed_artefacts(lock: ReleaseLock) -> tuple[Artefact, ...]:
-    """What the facts of a release are measured from: its artefacts for Linux.
-
-    Raises:
-        LockError: When the release has no NVRTC that can be asked.
-    """
+    """The Linux artefacts, from which facts are measured; LockError when no NVRTC is among them that can be asked."""
     nvrtc = lock.components.get("nvrtc")
     if nvrtc is None or nvrtc.artefacts.get(PROBED) is None:
         raise LockError(f"{lock.name} has no nvrtc for {PROBED}, so nothing can be measured", "measure another release")
@@ -43,10 +42,10 @@ def needed_artefacts(lock: ReleaseLock) -> tuple[Artefact, ...]:
 def known_needs(locks: Iterable[ReleaseLock]) -> dict[str, str | None]:
     """The glibc that measured files need, by their sha256; None for a file that needs none."""
     return {
-        artefact.sha256: needs[artefact.component]
+        a.sha256: needs[a.component]
         for lock in locks
-        for artefact, needs in ((a, _needs(lock, a.target)) for a in lock.artefacts if _has_elf(a.target))
-        if artefact.component in needs
+        for a in lock.artefacts
+        if _has_elf(a.target) and a.component in (needs := _needs(lock, a.target))
     }
 
 
@@ -61,29 +60,15 @@ def still_measured(old: ReleaseLock, new: ReleaseLock) -> dict[str, dict[str, st
 
 
 def to_measure(lock: ReleaseLock, known: Collection[str]) -> tuple[Artefact, ...]:
-    """What must be at hand to measure a release, each file once: its NVRTC, and what is not among the known files.
-
-    Raises:
-        LockError: When the release has no NVRTC that can be asked.
-    """
+    """What must be at hand to measure a release, each file once: its NVRTC, and what is not among the known files."""
     unique: dict[str, Artefact] = {}  # in CUDA 12 three components are one file
     for artefact in needed_artefacts(lock):
         unique.setdefault(artefact.sha256, artefact)
     return tuple(a for a in unique.values() if a.sha256 not in known or _is_probed(a))
 
 
-def measure(
-    lock: ReleaseLock,
-    known: Mapping[str, str | None],
-    at_hand: Callable[[Sequence[Artefact]], AbstractContextManager[Sequence[Path]]],
-) -> Facts:
-    """The facts of a release.
-
-    Args:
-        lock: The release.
-        known: What is measured already, by sha256.
-        at_hand: Gives the files of some artefacts, for as long as its block lasts: those of one component at a time,
-            as a whole release is gigabytes.
+def measure(lock: ReleaseLock, known: Mapping[str, str | None], at_hand: AtHand) -> Facts:
+    """The facts of a release, of which some files are known already, by sha256.
 
     Raises:
         LockError: When the release has no NVRTC that can be asked.
@@ -117,10 +102,7 @@ def still_true(old: ReleaseLock, new: ReleaseLock) -> bool:
 
 
 def compiler_facts(nvrtc: Path) -> tuple[tuple[str, ...], str]:
-    """GPU architectures (``7.5``), lowest first, and PTX ISA version of an NVRTC.
-
-    Args:
-        nvrtc: A linux-64 artefact of nvrtc, or a folder with its libraries.
+    """GPU architectures (``7.5``), lowest first, and PTX ISA version of an NVRTC: a linux-64 artefact, or a folder.
 
     Raises:
         MeasureFailed: When it does not load here, or does not compile.
@@ -131,34 +113,24 @@ def compiler_facts(nvrtc: Path) -> tuple[tuple[str, ...], str]:
         libraries = nvrtc if nvrtc.is_dir() else _extract(nvrtc, Path(folder))
         library = next((p for p in sorted(libraries.iterdir()) if re.fullmatch(r"libnvrtc\.so\.\d+", p.name)), None)
         if library is None:
-            raise MeasureFailed(f"{nvrtc.name} holds no libnvrtc.so", "look at the release's nvrtc artefact")
+            raise MeasureFailed(f"{nvrtc.name} holds no libnvrtc.so", _STEP)
         # libnvrtc looks for its builtins by name only.
         environment = os.environ | {"LD_LIBRARY_PATH": str(libraries)}
         command = [sys.executable, "-I", str(_PROBE), str(library)]
         try:
             asked = subprocess.run(
-                command,
-                env=environment,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                check=False,
-                timeout=_PATIENCE,
+                command, env=environment, capture_output=True, text=True, errors="replace", timeout=_PATIENCE
             )
         except subprocess.TimeoutExpired:
-            raise MeasureFailed(f"{library.name} does not end", "look at the release's nvrtc artefact") from None
+            raise MeasureFailed(f"{library.name} does not end", _STEP) from None
         if asked.returncode:
             lines = asked.stderr.strip().splitlines() or [f"ended with {asked.returncode}"]
-            raise MeasureFailed(f"{library.name} does not answer: {lines[-1]}", "look at the release's nvrtc artefact")
+            raise MeasureFailed(f"{library.name} does not answer: {lines[-1]}", _STEP)
     return parse_answer(asked.stdout, library.name)
 
 
 def parse_answer(text: str, library: str) -> tuple[tuple[str, ...], str]:
-    """What the probe printed: ``{"gpu_architectures": [75, 80], "ptx_isa": "9.4"}``; the library may print, too.
-
-    Raises:
-        MeasureFailed: It is something else.
-    """
+    """What the probe printed: ``{"gpu_architectures": [75, 80], "ptx_isa": "9.4"}``; else MeasureFailed."""
     try:
         answer = json.loads(text)
         numbers, ptx_isa = answer["gpu_architectures"], answer["ptx_isa"]
@@ -168,13 +140,11 @@ def parse_answer(text: str, library: str) -> tuple[tuple[str, ...], str]:
             return tuple(f"{n // 10}.{n % 10}" for n in numbers), ptx_isa
     except (ValueError, KeyError, TypeError, RecursionError):
         pass
-    raise MeasureFailed(
-        f"{library} answers what cannot be read: {text[:200]!r}", "look at the release's nvrtc artefact"
-    )
+    raise MeasureFailed(f"{library} answers what cannot be read: {text[:200]!r}", _STEP)
 
 
 def needed_glibc(artefact: Path) -> str | None:
-    """The newest glibc symbol version that the programs and libraries of an artefact need; None without any.
+    """The newest glibc symbol version that the ELF files of an artefact need; None without any.
 
     Raises:
         MeasureFailed: When one of them cannot be read.

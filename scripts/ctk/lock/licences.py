@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from email.message import Message
 from email.parser import BytesParser
@@ -22,19 +22,14 @@ _NAMED = re.compile(r"licen[cs]e|copying|notice|eula", re.I)
 
 @dataclass(frozen=True)
 class Licence:
-    """What one artefact says.
-
-    Attributes:
-        declared: In its METADATA, e.g. ``Apache-2.0``; `UNDECLARED` without any.
-        text: sha256 of its licence file, or of the sorted sha256s of several; None when it has none.
-    """
+    """What one artefact declares, `UNDECLARED` without any, and the sha256 of its licence file, or of several."""
 
     declared: str
     text: str | None
 
 
 @dataclass(frozen=True)
-class Change:
+class LicenceChange:
     """A component whose licence is not the one that was accepted.
 
     Attributes:
@@ -68,7 +63,7 @@ class Change:
 
 
 def read(index: Index, file: IndexFile) -> Licence:
-    """What a wheel or source distribution of the index says; of a large one only the parts that say it are fetched.
+    """What a wheel or source distribution says; of a large one only the parts that say it are fetched.
 
     Raises:
         MeasureFailed: When it cannot be read.
@@ -76,7 +71,8 @@ def read(index: Index, file: IndexFile) -> Licence:
     with index.opened(file) as stream, inside.members(stream, file.file) as found:
         metadata = BytesParser().parsebytes(inside.metadata_of(found, file.file).text(), headersonly=True)
         place = _IN_A_WHEEL if file.file.endswith(".whl") else _IN_SOURCES
-        texts = sorted({_digest(m.text()) for m in found if _is_licence(m.name, place)})
+        named = [m for m in found if place.fullmatch(m.name) and _NAMED.search(m.name.rpartition("/")[2])]
+        texts = sorted({_digest(member.text()) for member in named})
     combined = hashlib.sha256("\n".join(texts).encode()).hexdigest() if len(texts) > 1 else None
     return Licence(declared(metadata), combined or next(iter(texts), None))
 
@@ -98,27 +94,28 @@ def declared(metadata: Message) -> str:
         line = " ".join(text.split())
         if line and line != "UNKNOWN":
             return line if len(line) <= _LONGEST else _shortened(text)
-    classifiers = [str(c).split("::", 1)[1].strip() for c in metadata.get_all("Classifier") or [] if _is_about(str(c))]
-    return "; ".join(sorted(set(classifiers))) or UNDECLARED
+    classifiers = map(str, metadata.get_all("Classifier") or [])
+    names = {c.removeprefix("License ::").strip() for c in classifiers if c.startswith("License ::")}
+    return "; ".join(sorted(names)) or UNDECLARED
 
 
-def changes(locks: Mapping[str, ReleaseLock], made: Sequence[ReleaseLock]) -> list[Change]:
+def changes(locks: Mapping[str, ReleaseLock], made: Iterable[ReleaseLock]) -> list[LicenceChange]:
     """The components of new locks whose declaration is not what is locked, or that bring a text that is not.
 
     Each is compared with the lock that the new one replaces; where that lacks the component, with the newest other
     release of the same major, then of the same kind. What no lock has is new, and no change.
     """
-    return list(_changes(locks, made))
+    compared = []
+    for lock in made:
+        before = _predecessors(locks, lock)
+        for new in lock.components.values():
+            if other := next((other for other in before if new.name in other.components), None):
+                compared.append(LicenceChange(lock.name, other.name, other.components[new.name], new))
+    return [change for change in compared if change.old.license != change.new.license or change.unseen]
 
 
 def check(locks: Mapping[str, ReleaseLock], made: Sequence[ReleaseLock], accepted: Sequence[str], every: bool) -> None:
-    """Refuse new locks with a changed licence that was not accepted.
-
-    Args:
-        locks: Those in place, by name.
-        made: Those that would replace them or be added.
-        accepted: Components whose changed licence is accepted.
-        every: Whether all are.
+    """Refuse new locks with a changed licence, but for components that are ``accepted``, or ``every`` one.
 
     Raises:
         LicenceChanged: Naming each component, with the licence it had and the one it has.
@@ -136,17 +133,6 @@ def check(locks: Mapping[str, ReleaseLock], made: Sequence[ReleaseLock], accepte
         raise problems(LicenceChanged, "licences that are not those locked before", [str(c) for c in found], step)
 
 
-def _changes(locks: Mapping[str, ReleaseLock], made: Sequence[ReleaseLock]) -> Iterator[Change]:
-    for lock in made:
-        for component in lock.components.values():
-            for before in _predecessors(locks, lock):
-                if old := before.components.get(component.name):
-                    change = Change(lock.name, before.name, old, component)
-                    if old.license != component.license or change.unseen:
-                        yield change
-                    break
-
-
 def _predecessors(locks: Mapping[str, ReleaseLock], lock: ReleaseLock) -> list[ReleaseLock]:
     """The locks that a new one is compared with, nearest first; those in place are sorted, oldest first."""
     kind = lock.name.partition("-")[0]
@@ -157,14 +143,6 @@ def _predecessors(locks: Mapping[str, ReleaseLock], lock: ReleaseLock) -> list[R
 
 def _said(name: str, texts: Sequence[str]) -> str:
     return f"{name} (text {' '.join(text[:12] for text in texts) or 'none'})"
-
-
-def _is_licence(name: str, place: re.Pattern[str]) -> bool:
-    return bool(place.fullmatch(name) and _NAMED.search(name.rpartition("/")[2]))
-
-
-def _is_about(classifier: str) -> bool:
-    return classifier.startswith("License ::")
 
 
 def _digest(text: bytes) -> str:

@@ -1,23 +1,41 @@
-"""Release locks: which artefacts a release is made of, and what its binaries say of themselves.
+"""Release locks: the artefacts of a release, and what its binaries say of themselves.
 
 A release is a pair of files that are generated together. ``<name>.lock`` is what fetch reads: for each component
 and target the artefact. ``<name>.yaml`` is what recipes read: a standard variant config with one version for each
-component, and the facts. Both are canonical: loading and dumping gives the same bytes.
+component, and the facts. The types of this module are the schema: pydantic checks a file by their annotations, so a
+lock that was loaded is valid, and `ctk.lock.text` writes it by them. Both files are canonical: loading and dumping
+gives the same bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
-from typing import Protocol
+from typing import Annotated, Any, Protocol
 
-from packaging.version import Version
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import InvalidVersion, Version
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    SkipValidation,
+    TypeAdapter,
+    ValidationError,
+)
+from pydantic_core import PydanticKnownError
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString as Quoted
 
 from ctk.core import upload_time
 from ctk.core.checkout import Workspace
+from ctk.core.document import Document, place_text, problem_line, read
 from ctk.core.errors import LockError, UnknownName, problems
+from ctk.core.platforms import NOARCH, PLACES, PLATFORMS, targets
 
 SCHEMA = 2
 BASE = "base"
@@ -26,10 +44,102 @@ UNDECLARED = "NOASSERTION"
 """The licence of what declares none; SPDX's word for it."""
 DOWNSTREAM = "downstream"
 """The lock of what somebody else builds against the channel: sources, and build tools that the base channel lacks."""
-_STEP = "run `ctk release add {0} --write` to write it anew"
+_OF_THE_COMPONENT = ("distribution", "version")
 
 
-class Part(Protocol):
+# ---- the types of fields: how each is checked, and how it is written
+
+
+def _form(pattern: str, problem: str) -> AfterValidator:
+    """Text of one form; ``{}`` in the problem is the text."""
+
+    def check(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(problem.format(repr(text)))
+        return text
+
+    return AfterValidator(check)
+
+
+def _version(text: str) -> str:
+    # Versions become paths, and words of shells: `Version` itself would let spaces and newlines around them pass.
+    try:
+        if re.fullmatch(r"[0-9][0-9A-Za-z.+]{0,63}", text) and Version(text):
+            return text
+    except InvalidVersion:
+        pass
+    raise ValueError(f"{text!r} is not a version")
+
+
+def _moment(stated: object) -> int:
+    if not isinstance(stated, str):
+        raise PydanticKnownError("string_type")
+    return upload_time.parse(stated)
+
+
+def _written(moment: int) -> Any:
+    return Quoted(upload_time.text(moment))
+
+
+def _stated(value: Any) -> Any:
+    if value is ...:
+        raise PydanticKnownError("missing")
+    return value
+
+
+def _licence(text: str) -> str:
+    if not text.isprintable() or not text or text != " ".join(text.split()):
+        raise ValueError("a licence is one line of text, NOASSERTION where none is declared")
+    return text
+
+
+def _sorted(values: tuple[str, ...]) -> tuple[str, ...]:
+    if values != tuple(sorted(set(values))):
+        raise ValueError("they are sorted, and none comes twice")
+    return values
+
+
+def _ascending(values: tuple[str, ...]) -> tuple[str, ...]:
+    if values != tuple(sorted(set(values), key=Version)):
+        raise ValueError("the lowest comes first, and none comes twice")
+    return values
+
+
+_QUOTED = PlainSerializer(Quoted, return_type=Any)
+_STATED = BeforeValidator(_stated)  # of a field that has a default, and that a file must have all the same
+FromPlace = Annotated[str, SkipValidation, Field(exclude=True)]
+"""What the file says by the key that an entry has."""
+# Names become folders of the artefact cache, so they hold no separator.
+Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$", max_length=100)]
+VersionText = Annotated[str, AfterValidator(_version), _QUOTED]
+Target = Annotated[
+    str,
+    _form(
+        rf"{NOARCH}|({'|'.join(PLATFORMS)})(-cp3[0-9]{{1,2}}t?)?",
+        f"unknown target {{}}; targets are {', '.join(PLATFORMS)}, each with a Python tag or not, or noarch",
+    ),
+]
+Sha256 = Annotated[str, _form(r"[0-9a-f]{64}", "a sha256 is 64 hexadecimal digits in lower case"), _QUOTED]
+FileName = Annotated[str, _form(r"[A-Za-z0-9][A-Za-z0-9._+!-]{0,249}", "{} is not a plain file name")]
+Size = Annotated[int, Field(strict=True, gt=0, le=1 << 40)]
+Moment = Annotated[int, BeforeValidator(_moment), PlainSerializer(_written, return_type=Any)]
+LicenceText = Annotated[str, AfterValidator(_licence), _QUOTED]
+Number = Annotated[str, Field(pattern=r"^[0-9]{1,4}\.[0-9]{1,4}$"), _QUOTED]
+Place = Annotated[str, _form("|".join(PLACES), f"unknown place {{}}; places are {', '.join(PLACES)}"), _QUOTED]
+ReleaseName = Annotated[
+    str,
+    _form(
+        r"[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}|python-[0-9]{1,3}|base|downstream",
+        "{} is not a release like 13.4.3, python-13 or base",
+    ),
+    _QUOTED,
+]
+
+
+# ---- a lock
+
+
+class ComponentVersion(Protocol):
     """What names a component and its version."""
 
     @property
@@ -54,14 +164,16 @@ class Artefact:
         uploaded: When its publisher uploaded it, in seconds since 1970 (UTC); see `ctk.core.upload_time`.
     """
 
-    component: str
-    distribution: str
-    version: str
-    target: str
-    file: str
-    sha256: str
-    size: int
-    uploaded: int = upload_time.EARLIEST
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    component: FromPlace
+    distribution: Name
+    version: VersionText
+    target: FromPlace
+    file: FileName
+    sha256: Sha256
+    size: Size
+    uploaded: Annotated[Moment, _STATED] = upload_time.EARLIEST
 
 
 @dataclass(frozen=True)
@@ -77,12 +189,14 @@ class Component:
         license_texts: sha256 of each text that its artefacts have as their licence; see `ctk.lock.licences`.
     """
 
-    name: str
-    distribution: str
-    version: str
-    artefacts: Mapping[str, Artefact | None]
-    license: str = UNDECLARED
-    license_texts: tuple[str, ...] = ()
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    name: FromPlace
+    distribution: Name
+    version: VersionText
+    artefacts: Mapping[Target, Artefact | None]
+    license: Annotated[LicenceText, _STATED] = UNDECLARED
+    license_texts: Annotated[tuple[Sha256, ...], AfterValidator(_sorted), _STATED] = ()
 
     @property
     def variant_key(self) -> str:
@@ -100,9 +214,11 @@ class Facts:
         glibc: Subdir -> component -> newest glibc symbol version that its ELF files need.
     """
 
-    gpu_architectures: tuple[str, ...]
-    ptx_isa: str
-    glibc: Mapping[str, Mapping[str, str]]
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    gpu_architectures: Annotated[tuple[Number, ...], Field(min_length=1), AfterValidator(_ascending)]
+    ptx_isa: Number
+    glibc: Mapping[Target, Mapping[Name, VersionText]]
 
 
 @dataclass(frozen=True)
@@ -120,15 +236,19 @@ class ReleaseLock:
         measured: While ``facts`` is None, the glibc that unchanged files need: subdir -> component -> version, or None.
         since: When the first manifest of this CTK minor was uploaded, in seconds since 1970. It is the time of packages
             that hold metadata only: a new patch leaves those as they are.
+        schema: Form of the file.
     """
 
-    release: str
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    release: ReleaseName
     manifest: Artefact | None
-    components: Mapping[str, Component]
+    components: Annotated[Mapping[Name, Component], Field(min_length=1)]
     facts: Facts | None = None
-    missing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    measured: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
-    since: int = upload_time.EARLIEST
+    missing: Mapping[Name, Annotated[tuple[Place, ...], Field(min_length=1)]] = field(default_factory=dict)
+    measured: Mapping[Target, Mapping[Name, VersionText | None]] = field(default_factory=dict)
+    since: Moment = upload_time.EARLIEST
+    schema: Annotated[int, Field(strict=True, ge=SCHEMA, le=SCHEMA), _STATED] = SCHEMA
 
     @property
     def is_ctk(self) -> bool:
@@ -154,42 +274,188 @@ class ReleaseLock:
         """Every artefact of every component, in the order of the file. The manifest is not one of them."""
         return tuple(a for c in self.components.values() for a in c.artefacts.values() if a is not None)
 
-    def component_of(self, part: Part) -> Component | None:
+    def component_of(self, part: ComponentVersion) -> Component | None:
         """The component that an artefact, or a source that a recipe reads, is of."""
-        found = (c for c in self.components.values() if (c.name, c.version) == (part.component, part.version))
-        return next(found, None)
+        named = (c for c in self.components.values() if (c.name, c.version) == (part.component, part.version))
+        return next(named, None)
+
+
+SHAPE = TypeAdapter(ReleaseLock)
+"""The schema."""
+
+
+def variant_keys(lock: ReleaseLock) -> dict[str, list[str]]:
+    """What the ``.yaml`` half tells recipes: key -> values.
+
+    That is one, but for ``cuda_arch``, and for a Python project that is locked in several versions.
+    """
+    keys = {"cuda_major": [lock.major]} if lock.major else {}
+    if lock.is_ctk:
+        next_minor = f"{lock.major}.{int(lock.minor.partition('.')[2]) + 1}"
+        cuda_range = f">={lock.minor},<{next_minor}.0a0"
+        keys = {"cuda_version": [lock.minor], "cuda_range": [cuda_range], "cuda_release": [lock.release]}
+    for component in lock.components.values():
+        keys.setdefault(component.variant_key, []).append(component.version)
+    if lock.facts:
+        keys |= {
+            "cuda_arch": [*lock.facts.gpu_architectures],
+            "cuda_arch_set": ["|".join(lock.facts.gpu_architectures)],
+            "ptx_isa": [lock.facts.ptx_isa],
+        }
+    return keys
+
+
+# ---- loading
 
 
 def load(path: Path) -> ReleaseLock:
     """Read and check a release: the ``.lock`` at ``path`` and the ``.yaml`` beside it.
 
+    A pair of files that did not change since is not parsed again.
+
     Raises:
         LockError: With every problem of both files, each with its component and line.
     """
-    from ctk.core import document
-    from ctk.lock import schema as lock_schema
-    from ctk.lock import text as lock_text
+    return _checked(path.stem, read(path.with_suffix(".lock")), read(path.with_suffix(".yaml")))
 
-    path = path.with_suffix(".lock")
-    lock, found = _parsed(document.read(path), path.stem)
-    found = [f"{path.name} {line}" for line in found]
+
+@lru_cache(maxsize=64)
+def _checked(stem: str, text: str, pair: str) -> ReleaseLock:
+    lock, wrong = parse_lock(text, stem)
+    wrong = [f"{stem}.lock {line}" for line in wrong]
     if lock is not None:
-        pair = path.with_suffix(".yaml")
-        found += [
-            f"{pair.name} {line}"
-            for line in lock_schema.disagreements(document.read(pair), lock_text.variant_keys(lock))
-        ]
-    if found or lock is None:
-        raise problems(LockError, path.stem, found, _STEP.format(path.stem.removeprefix("cuda-")))
+        wrong = [f"{stem}.yaml {line}" for line in disagreements(pair, variant_keys(lock))]
+    if wrong or lock is None:
+        step = f"run `ctk release add {stem.removeprefix('cuda-')} --write` to write it anew"
+        raise problems(LockError, stem, wrong, step)
     return lock
 
 
-@cache
-def _parsed(text: str, stem: str) -> tuple[ReleaseLock | None, list[str]]:
-    """A lock file is parsed once per process, which takes a tenth of a second."""
-    from ctk.lock import schema as lock_schema
+def parse_lock(
+    text: str, stem: str | None = None, document: Document | None = None
+) -> tuple[ReleaseLock | None, list[str]]:
+    """The lock of a text, None when it is not valid, and every problem of it.
 
-    return lock_schema.parse_lock(text, stem)
+    The stem of its file, where it is given, must be the release's name; the document is the text, where it was read.
+    """
+    document = document or Document(text)
+    data = document.data
+    if data is None and document.problems:
+        return None, document.problems
+    stated = data.get("schema") if isinstance(data, dict) else None
+    if type(stated) is int and 0 < stated < SCHEMA:  # each of its fields would be a problem
+        older = f"schema: {stated} was written by an older revision; this one reads and writes {SCHEMA}"
+        return None, [*document.problems, f"line {document.line(('schema',))}: {older}"]
+    try:
+        lock = SHAPE.validate_python(_with_places(data))
+    except ValidationError as error:
+        # What is wrong with the name or version of a component would be wrong with each of its artefacts, too.
+        first = [e for e in error.errors() if "artefacts" not in e["loc"][2:3] or e["loc"][-1] not in _OF_THE_COMPONENT]
+        return None, document.problems + [problem_line(document, e) for e in first]
+    found = _contradictions(lock, data, stem)
+    wrong = document.problems + [f"line {document.line(at)}: {place_text(at)}: {text}" for at, text in found]
+    return None if wrong else lock, wrong
+
+
+def _with_places(data: Any) -> Any:
+    """The content of a file with the names that an entry has from its place, as the types have them."""
+    if not isinstance(data, dict):
+        return data
+    data = {"schema": ..., "manifest": None, **data}
+    if isinstance(components := data.get("components"), dict):
+        data["components"] = {key: _component(key, components[key]) for key in sorted(components)}
+    if isinstance(manifest := data["manifest"], dict):
+        data["manifest"] = _placed(manifest, "uploaded", component=manifest.get("distribution"), target=NOARCH)
+    return data
+
+
+def _component(key: str, stated: Any) -> Any:
+    if not isinstance(stated, dict):
+        return stated
+    name = key.removesuffix(f"-{stated.get('version')}")  # an older version of a project has it in its key
+    whole = _placed(stated, "license", "license_texts", name=name)
+    if isinstance(artefacts := stated.get("artefacts"), dict):
+        place = {"component": name, "distribution": stated.get("distribution"), "version": stated.get("version")}
+        whole["artefacts"] = {
+            target: _placed(file, "uploaded", **place, target=target) for target, file in artefacts.items()
+        }
+    return whole
+
+
+def _placed(stated: Any, *needed: str, **place: Any) -> Any:
+    """An entry with what its place says, and ``...`` for each needed field that it lacks.
+
+    A field that the file has although its place says it stays an unknown one.
+    """
+    if not isinstance(stated, dict):
+        return stated
+    own = {f"{key} stated" if key in place else key: value for key, value in stated.items()}
+    return dict.fromkeys(needed, ...) | own | place
+
+
+def _contradictions(
+    lock: ReleaseLock, data: Mapping[str, Any], stem: str | None
+) -> Iterator[tuple[tuple[str, ...], str]]:
+    """What no single field shows: places and texts."""
+    if stem is not None and lock.name != stem:
+        yield ("release",), f"{lock.release} belongs into {lock.name}.lock"
+    if lock.is_ctk:
+        if lock.manifest is None:
+            yield ("manifest",), "a CTK release names the artefact that is its manifest"
+        if "since" not in data:
+            yield ("since",), "a CTK release says when its minor appeared"
+    else:
+        for key in ("since", "manifest", "facts", "missing", "measured"):
+            if data.get(key):
+                yield (key,), "only a CTK release has it"
+    if lock.facts and lock.measured:
+        yield ("measured",), "is only for a release without facts"
+    for name, places in lock.missing.items():
+        for where in places:
+            if name in lock.components and any(lock.components[name].artefacts.get(s) for s in PLACES[where]):
+                yield ("missing", name), f"has an artefact for {where}"
+    for name, component in lock.components.items():
+        place = ("components", name, "artefacts")
+        if name != component.name and component.name not in lock.components:
+            yield ("components", name), f"is an older version of {component.name}, which is not there"
+        if lock.is_ctk and (silent := [t for t in PLATFORMS if t not in component.artefacts]):
+            yield place, f"says nothing about {', '.join(silent)}; null means that none is published"
+        for target, artefact in component.artefacts.items():
+            if artefact and (wrong := _wrong_file(artefact)):
+                yield (*place, target, "file"), wrong
+
+
+def _wrong_file(artefact: Artefact) -> str:
+    """What its file name says that the lock does not: another distribution, version or target."""
+    if not artefact.file.endswith(".whl"):
+        return "" if artefact.target == NOARCH else "is no wheel, and sources are for all platforms"
+    other = f"is no file of {artefact.distribution} {artefact.version}"
+    try:
+        name, version, _, tags = parse_wheel_filename(artefact.file)
+    except InvalidWheelFilename:
+        return other
+    if name != canonicalize_name(artefact.distribution) or version != Version(artefact.version):
+        return other
+    return "" if artefact.target in targets(tags) else f"{artefact.file} is not for {artefact.target}"
+
+
+def disagreements(text: str, expected: Mapping[str, list[str]]) -> list[str]:
+    """Where a ``.yaml`` half is not what its ``.lock`` says, a line each."""
+    document = Document(text)
+    wrong = list(document.problems)
+    data = document.data if isinstance(document.data, dict) else {}
+    for key in [*expected, *(k for k in data if k not in expected)]:
+        line = f"line {document.line((key,))}: {key}"
+        if key not in data:
+            wrong.append(f"line 1: {key}: missing, the .lock says {' '.join(expected[key])!r}")
+        elif key not in expected:
+            wrong.append(f"{line}: the .lock does not have it")
+        elif data[key] != expected[key]:
+            wrong.append(f"{line}: is {data[key]!r}, the .lock says {expected[key]!r}")
+    return wrong
+
+
+# ---- the locks of a checkout
 
 
 def path_of(workspace: Workspace, name: str) -> Path:
@@ -198,20 +464,12 @@ def path_of(workspace: Workspace, name: str) -> Path:
 
 
 def release_locks(workspace: Workspace) -> dict[str, ReleaseLock]:
-    """Every release of the checkout by name: CTK releases by version, then the Python sets.
-
-    Raises:
-        LockError: For the first release that is not valid.
-    """
+    """Every release of the checkout by name: CTK releases by version, then the Python sets; LockError if one is bad."""
     return {lock.name: lock for lock in in_order(load(path) for path in workspace.variants.glob("*.lock"))}
 
 
 def find_release(locks: Mapping[str, ReleaseLock], name: str) -> ReleaseLock:
-    """The lock that ``name`` means: ``13.4``, ``13.4.3``, ``cuda-13.4`` or ``python-13``.
-
-    Raises:
-        UnknownName: Naming the nearest valid ones.
-    """
+    """The lock that ``13.4``, ``13.4.3``, ``cuda-13.4`` or ``python-13`` means; UnknownName with the nearest ones."""
     for lock in locks.values():
         if name in (lock.name, lock.minor, lock.release):
             return lock
@@ -220,8 +478,8 @@ def find_release(locks: Mapping[str, ReleaseLock], name: str) -> ReleaseLock:
 
 def in_order(locks: Iterable[ReleaseLock]) -> list[ReleaseLock]:
     """CTK releases by version, then the others."""
-    return sorted(locks, key=_order)
 
+    def order(lock: ReleaseLock) -> tuple[bool, Version]:
+        return not lock.is_ctk, Version(lock.release if lock.is_ctk else lock.major or "0")
 
-def _order(lock: ReleaseLock) -> tuple[bool, Version]:
-    return not lock.is_ctk, Version(lock.release if lock.is_ctk else lock.major or "0")
+    return sorted(locks, key=order)

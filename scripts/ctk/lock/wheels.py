@@ -66,23 +66,13 @@ def _version(file: IndexFile) -> Version | None:
 
 
 def component(index: Index, name: str, files: Sequence[IndexFile], targets: Sequence[str]) -> Component:
-    """A component of the wheels of one version, asking the index for what a listing does not say.
-
-    Args:
-        index: Asked.
-        name: Our name of the component.
-        files: The wheels of one version; at least one.
-        targets: Wanted; one without a wheel gets None.
-    """
-    chosen = {target: wheel_for(files, target) for target in targets}
+    """A component of the wheels of one version, asking the index for what a listing does not say; at least one."""
+    chosen = {target: file for target in targets if (file := wheel_for(files, target))}
     with ThreadPoolExecutor(8) as pool:
-        artefacts = dict(pool.map(lambda item: (item[0], _artefact(index, name, *item)), chosen.items()))
-        found = list(pool.map(lambda file: licences.read(index, file), dict.fromkeys(f for f in chosen.values() if f)))
-    return Component(name, files[0].distribution, files[0].version, artefacts, *licences.together(found))
-
-
-def _artefact(index: Index, name: str, target: str, file: IndexFile | None) -> Artefact | None:
-    return artefact(index, name, target, file) if file else None
+        artefacts = pool.map(lambda target: artefact(index, name, target, chosen[target]), chosen)
+        stated = pool.map(lambda file: licences.read(index, file), dict.fromkeys(chosen.values()))
+        locked = dict.fromkeys(targets) | dict(zip(chosen, artefacts, strict=True))
+        return Component(name, files[0].distribution, files[0].version, locked, *licences.together(stated))
 
 
 def artefact(index: Index, name: str, target: str, file: IndexFile) -> Artefact:

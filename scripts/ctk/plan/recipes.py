@@ -18,10 +18,12 @@ from ctk.core.platforms import this_platform
 from ctk.plan.render_cache import cached
 from ctk.plan.rendered import Rendered, rendered_outputs
 
-_SHARED = re.compile(r"\bfile:\s*(\.\./\S+)")
+_SHARED = re.compile(r"\bfile:\s*(\.\./[^\s,}]+)")
 _EXPRESSION = re.compile(r"\$\{\{(.*?)\}\}", re.DOTALL)
 # The value on the line of its key, or a list of values below it.
 _CONDITION = re.compile(r"^[ \t]*(?:-[ \t]*)?(?:if|skip):(.*(?:\n[ \t]*(?:-.*|#.*)?$)*)", re.MULTILINE)
+# Within braces a condition ends at a comma, unless it is in quotes.
+_FLOW_CONDITION = re.compile(r"[{,]\s*(?:if|skip):\s*('[^'\n]*'|\"[^\"\n]*\"|\[[^]\n]*\]|[^,}\n]*)")
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 _NAME = re.compile(r"\b[a-z_][a-z0-9_]*\b")
 _ASKED = re.compile(r"\b([a-z_][a-z0-9_]*) is defined\b")
@@ -49,7 +51,8 @@ class Recipe:
     def names_used(self) -> frozenset[str]:
         """Every identifier in the recipe's expressions and conditions: variant keys are among them."""
         text = self.file.read_text(encoding="utf-8")
-        conditions = (_COMMENT.sub("", condition) for condition in _CONDITION.findall(text))
+        found = (*_CONDITION.findall(text), *_FLOW_CONDITION.findall(text))
+        conditions = (_COMMENT.sub("", condition) for condition in found)
         return frozenset(name for code in (*_EXPRESSION.findall(text), *conditions) for name in _NAME.findall(code))
 
     @cached_property

@@ -1,4 +1,7 @@
-"""Making release locks from what the package index holds."""
+"""Making release locks from what the package index holds.
+
+A CTK manifest is read strictly, so that a form that is new to this tool is an error and not a gap.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +9,156 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from email.message import Message
 
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from ctk.base import base
 from ctk.core.checkout import Workspace
 from ctk.core.errors import CtkError, Incomplete, LockError, NotPublished, UnknownName, problems
-from ctk.core.platforms import NOARCH, PLATFORMS
+from ctk.core.platforms import NOARCH, PLATFORMS, SYSTEMS
+from ctk.index import requirements
 from ctk.index.index import Index, IndexFile
-from ctk.lock import facts, manifest, projects, wheels
-from ctk.lock.components import CTK_COMPONENTS, MANIFEST
+from ctk.index.requirements import applies
+from ctk.lock import facts, wheels
+from ctk.lock.components import CTK_COMPONENTS, MANIFEST, CtkComponent
 from ctk.lock.lock import BASE, Artefact, Component, ReleaseLock, in_order, load, path_of
 from ctk.plan.project import python_tags
+from ctk.release import python_set
+
+_NEW_FORM = "the form of the manifest is new: extend ctk/release/release.py or lock/components.py; nothing was written"
+_EXTRAS = {"all", *(component.name for component in CTK_COMPONENTS)}  # the first names every component once more
+_ANSWERS = {
+    name: {platform.marker_environment[name] for platform in PLATFORMS.values()}
+    for name in next(iter(PLATFORMS.values())).marker_environment
+}
+"""Variable of a marker -> its values on our platforms."""
+
+
+# ---- what a manifest states
 
 
 @dataclass(frozen=True)
-class Part:
+class Pin:
+    """One requirement of a manifest, with the line that states it."""
+
+    requirement: Requirement
+    line: str
+
+    @property
+    def extra(self) -> str | None:
+        """The extra under which it is stated; None for an unconditional one."""
+        stated = re.search(r"""extra == ["']([^"']+)["']""", str(self.requirement.marker or ""))
+        return stated[1] if stated else None
+
+    @property
+    def accepted(self) -> SpecifierSet:
+        """The versions that it means.
+
+        ``==13.4.92.*`` means the newest there is of it. ``<14,>=13.4.92`` means 13.4.92, the release's own: a lock
+        does not drift when a newer toolkit is published.
+        """
+        stated = {s.operator: s.version for s in self.requirement.specifier}
+        return SpecifierSet(f"=={stated['>=']}") if ">=" in stated else self.requirement.specifier
+
+    @property
+    def subdirs(self) -> tuple[str, ...]:
+        """The subdirs for which the marker says that the component exists; LockError where it has no answer."""
+        extra = {"extra": self.extra or ""}
+        return tuple(p.subdir for p in PLATFORMS.values() if applies(self.requirement, [p.marker_environment | extra]))
+
+    @property
+    def places(self) -> dict[str, tuple[str, ...]]:
+        """Where a wheel must be: a name of each place -> the subdirs of which one is enough.
+
+        A marker that names machines asks for a wheel for each: ``win-64``. An older manifest's marker names operating
+        systems only, and NVIDIA never published for every machine of them: one wheel for ``linux``, one for ``win``.
+        """
+        subdirs = self.subdirs
+        if "machine" in str(self.requirement.marker):
+            return {subdir: (subdir,) for subdir in subdirs}
+        of_system = {name: tuple(s for s in members if s in subdirs) for name, members in SYSTEMS.items()}
+        return {name: members for name, members in of_system.items() if members}
+
+
+def pins(metadata: Message) -> list[Pin]:
+    """Every line of a manifest that is a requirement, whatever it requires."""
+    return [Pin(stated, f"Requires-Dist: {line}") for line, stated in requirements.stated(metadata) if stated]
+
+
+def read_manifest(metadata: Message, version: str) -> list[Pin]:
+    """The requirements of a manifest, each of a form that this tool understands.
+
+    Raises:
+        LockError: With each line that states something else: an unknown extra, distribution, marker or version form, or
+            a version that contradicts another line.
+    """
+    stated, major = pins(metadata), version.partition(".")[0]
+    wrong = [
+        f"no requirement that the standard knows:\n    Requires-Dist: {line}"
+        for line, requirement in requirements.stated(metadata)
+        if not requirement
+    ]
+    wrong += [f"{what}:\n    {pin.line}" for pin in stated for what in _strange(pin, major)]
+    extras = map(str, metadata.get_all("Provides-Extra") or [])
+    wrong += [f"an unknown extra:\n    Provides-Extra: {extra}" for extra in extras if extra not in _EXTRAS]
+    if not wrong:
+        wrong = [f"{what}:\n    {pin.line}" for what, pin in _contradictions(stated, major)]
+    if wrong:
+        raise problems(LockError, f"{MANIFEST} {version}", wrong, _NEW_FORM)
+    return stated
+
+
+def _pins_of(component: CtkComponent, major: str, manifest: Sequence[Pin]) -> list[Pin]:
+    """What a manifest states of a component: of all requirements of its extra, those on its own distribution.
+
+    An extra also names what the component needs (``nvcc`` names cudart and nvvm); those have extras of their own.
+    """
+    own = component.distribution(major)
+    return [pin for pin in manifest if pin.extra == component.name and pin.requirement.name == own]
+
+
+def _strange(pin: Pin, major: str) -> Iterator[str]:
+    """What is not understood of one line."""
+    requirement, marker = pin.requirement, str(pin.requirement.marker or "")
+    if requirement.name not in {component.distribution(major) for component in CTK_COMPONENTS}:
+        yield f"an unknown distribution {requirement.name}"
+    operators = sorted(s.operator for s in requirement.specifier)
+    if requirement.url or operators not in (["=="], ["<", ">="]):
+        yield "neither a pin nor a range"
+    words = re.findall(r"\"([^\"]*)\"|([a-z_]+)", marker)
+    variables = [name for _, name in words if name and name not in ("and", "or", "in", "not")]
+    asked = sorted(set(variables) - {"extra"} - _ANSWERS.keys())
+    values = sorted({value for value, _ in words if value} - {pin.extra} - set().union(*_ANSWERS.values()))
+    if variables.count("extra") != 1 or pin.extra is None:
+        yield "not of exactly one extra"
+    elif pin.extra not in _EXTRAS:
+        yield f"an unknown extra {pin.extra}"
+    elif asked:
+        yield f"a marker that asks for {', '.join(asked)}"
+    elif values:
+        yield f"a marker that names {', '.join(values)}"
+
+
+def _contradictions(stated: Sequence[Pin], major: str) -> Iterator[tuple[str, Pin]]:
+    """Lines that say of a distribution what another does not."""
+    own = {component.distribution(major): component for component in CTK_COMPONENTS}
+    first: dict[str, Pin] = {}
+    for pin in stated:
+        name = pin.requirement.name
+        if first.setdefault(name, pin).requirement.specifier != pin.requirement.specifier:
+            yield "another version than an earlier line", pin
+        elif first[name] is pin and not _pins_of(own[name], major, stated):
+            yield f"a distribution without its own extra {own[name].name}", pin
+
+
+# ---- what the index has of a CTK release
+
+
+@dataclass(frozen=True)
+class WantedComponent:
     """What a manifest wants of one component, and what of it the index has.
 
     Attributes:
@@ -30,7 +166,7 @@ class Part:
         distribution: Its name on the index.
         accepted: The versions that the manifest means.
         files: The wheels of the newest of them that is whole, else of the newest; none where the index has none.
-        places: Where a wheel must be (`ctk.lock.manifest.Pin.places`).
+        places: Where a wheel must be (`Pin.places`).
     """
 
     name: str
@@ -52,18 +188,12 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Published:
-    """A CTK release as the index has it.
-
-    Attributes:
-        version: The manifest's.
-        file: The manifest.
-        parts: Every component that the manifest states.
-    """
+class PublishedRelease:
+    """A CTK release as the index has it: its manifest, and every component that this states."""
 
     version: Version
     file: IndexFile
-    parts: tuple[Part, ...]
+    parts: tuple[WantedComponent, ...]
 
     @property
     def missing(self) -> dict[str, tuple[str, ...]]:
@@ -76,21 +206,107 @@ class Published:
         return sum(len(part.places) for part in self.parts)
 
 
-def make(index: Index, name: str, workspace: Workspace, *, partial: bool = False) -> ReleaseLock:
-    """A release as the index has it now, with what is known of the present lock's files where they are the same.
+def published_minors(index: Index) -> dict[str, Version]:
+    """Every CTK minor of the index with its newest final patch, oldest first."""
+    return {_minor_of(version): version for version in reversed(wheels.final_versions(index.files(MANIFEST)))}
 
-    That is their facts, and when they were uploaded: what was built of them has that time.
 
-    Args:
-        index: Asked for files and metadata.
-        name: ``cuda-13.4``, ``python-13`` or ``base``.
-        workspace: Holds the present lock, and the Pythons of the matrix.
-        partial: Take a CTK release of which the index lacks something.
+def _minor_of(version: Version) -> str:
+    return f"{version.major}.{version.minor}"
+
+
+def manifest_of(index: Index, minor: str) -> tuple[Version, IndexFile]:
+    """The manifest of the newest final patch of a CTK minor; its errors are those of `published`."""
+    minors = published_minors(index)
+    if minor not in minors:
+        raise UnknownName.of("CTK minor", minor, minors)
+    version = minors[minor]
+    file = wheels.wheel_for(wheels.files_of(index.files(MANIFEST), version), NOARCH)
+    if file is None:
+        raise LockError(f"{MANIFEST} {version} has no wheel for every platform", "look at its files on the index")
+    return version, file
+
+
+def published(index: Index, minor: str) -> PublishedRelease:
+    """What the index has of the newest final patch of a CTK minor.
 
     Raises:
-        Incomplete: When the index lacks something and it is not to be taken.
+        UnknownName: When the index has no such minor.
+        LockError: When the manifest states something this tool does not understand.
     """
-    new = _as_published(index, name, workspace, partial)
+    version, file = manifest_of(index, minor)
+    stated = read_manifest(index.metadata(file), str(version))
+    return PublishedRelease(version, file, tuple(_parts(index, str(version.major), stated)))
+
+
+def _parts(index: Index, major: str, manifest: Sequence[Pin]) -> Iterator[WantedComponent]:
+    """The components of a manifest; an older release lacks some, and the plan then has no build of them."""
+    known = {component.name: component for component in CTK_COMPONENTS}
+    for component in CTK_COMPONENTS:
+        stated = _pins_of(component, major, manifest)
+        if not stated and component.inside is not None:
+            stated = _pins_of(known[component.inside], major, manifest)
+        if stated:
+            name, accepted = stated[0].requirement.name, stated[0].accepted
+            places = {place: subdirs for pin in stated for place, subdirs in pin.places.items()}
+            offers = _offers(index, name, accepted)
+            offered = [WantedComponent(component.name, name, accepted, files, places) for files in offers]
+            # A version can be uploaded piece by piece: the newest that is whole, else the newest.
+            yield next((part for part in offered if not part.missing), offered[0])
+
+
+def _offers(index: Index, distribution: str, accepted: SpecifierSet) -> list[tuple[IndexFile, ...]]:
+    """The wheels of each accepted final version, newest first; of an index that has none, nothing once."""
+    try:
+        files = index.files(distribution)
+    except NotPublished:
+        files = ()
+    return [tuple(wheels.files_of(files, v)) for v in wheels.final_versions(files, accepted)] or [()]
+
+
+def incomplete(releases: Mapping[str, PublishedRelease]) -> CtkError:
+    """The error that names every artefact that the index lacks of CTK minors."""
+    lacking = [f"{minor} {part}" for minor, release in releases.items() for part in release.parts if part.missing]
+    names = ", ".join(f"{MANIFEST} {release.version}" for release in releases.values())
+    step = "wait until they are published, or a mirror has them; --partial takes what there is"
+    return problems(Incomplete, f"the package index lacks artefacts of {names}", lacking, step)
+
+
+# ---- locks
+
+
+def names_of(arguments: Sequence[str]) -> list[str]:
+    """What ``13.4``, ``python-13`` or ``base`` names, else UnknownName; a minor brings its major's Python set."""
+    minors: set[Version] = set()
+    majors: set[int] = set()
+    for argument in arguments:
+        if stated := re.fullmatch(r"(?:cuda-)?(\d+\.\d+)", argument):
+            minors.add(Version(stated[1]))
+            majors.add(Version(stated[1]).major)
+        elif stated := re.fullmatch(r"python-(\d+)", argument):
+            majors.add(int(stated[1]))
+        elif argument != BASE:
+            raise UnknownName(f"{argument!r} names no release", "write a minor like 13.4, or python-13, or base")
+    last = [BASE] if BASE in arguments else []
+    return [f"cuda-{_minor_of(v)}" for v in sorted(minors)] + [f"python-{m}" for m in sorted(majors)] + last
+
+
+def make(index: Index, name: str, workspace: Workspace, *, partial: bool = False) -> ReleaseLock:
+    """A release (``cuda-13.4``, ``python-13`` or ``base``) as the index has it now.
+
+    What is known of the present lock's files stays where they are the same: their facts, and when they were uploaded,
+    as what was built of them has that time.
+
+    Raises:
+        Incomplete: When the index lacks something of a CTK release, unless a partial one is taken.
+    """
+    kind, _, number = name.partition("-")
+    if kind == BASE:
+        new = base.base_release(index, python_tags(workspace.build_config))
+    elif kind == "python":
+        new = python_set.python_release(index, python_set.Goal(number, python_tags(workspace.build_config)))
+    else:
+        new = _ctk_release(index, number, partial)
     old = present(workspace, name)
     if old is None:
         return new
@@ -125,15 +341,6 @@ def present(workspace: Workspace, name: str) -> ReleaseLock | None:
         return None
 
 
-def _as_published(index: Index, name: str, workspace: Workspace, partial: bool) -> ReleaseLock:
-    kind, _, number = name.partition("-")
-    if kind == BASE:
-        return base.base_release(index, python_tags(workspace.build_config))
-    if kind == "python":
-        return projects.python_release(index, projects.Goal(number, python_tags(workspace.build_config)))
-    return ctk_release(index, number, partial=partial)
-
-
 def _uploaded_as_before(old: ReleaseLock, new: ReleaseLock) -> ReleaseLock:
     """With the times that are locked already, of the same content and of the minor: packages have them.
 
@@ -151,126 +358,25 @@ def _uploaded_as_before(old: ReleaseLock, new: ReleaseLock) -> ReleaseLock:
     return replace(new, manifest=kept(new.manifest), components=components, since=old.since)
 
 
-def names_of(arguments: Sequence[str]) -> list[str]:
-    """The releases that arguments like ``13.4``, ``python-13`` or ``base`` name; a minor brings its major's Python set.
-
-    Raises:
-        UnknownName: For an argument of another form.
-    """
-    minors: dict[Version, str] = {}
-    majors: dict[int, str] = {}
-    for argument in arguments:
-        if found := re.fullmatch(r"(?:cuda-)?(\d+\.\d+)", argument):
-            version = Version(found[1])
-            minors[version] = f"cuda-{minor_of(version)}"
-            majors[version.major] = f"python-{version.major}"
-        elif found := re.fullmatch(r"python-(\d+)", argument):
-            majors[int(found[1])] = f"python-{int(found[1])}"
-        elif argument != "base":
-            raise UnknownName(f"{argument!r} names no release", "write a minor like 13.4, or python-13, or base")
-    last = ["base"] if "base" in arguments else []
-    return [minors[v] for v in sorted(minors)] + [majors[m] for m in sorted(majors)] + last
-
-
-def published_minors(index: Index) -> dict[str, Version]:
-    """Every CTK minor of the index with its newest final patch, oldest first."""
-    newest: dict[str, Version] = {}
-    for version in reversed(wheels.final_versions(index.files(MANIFEST))):
-        newest[minor_of(version)] = version
-    return newest
-
-
-def minor_of(version: Version) -> str:
-    return f"{version.major}.{version.minor}"
-
-
-def release_of(version: Version) -> str:
-    """``12.9.2`` for a manifest of version 12.9.2.0."""
-    return f"{version.major}.{version.minor}.{version.micro}"
-
-
-def ctk_release(index: Index, minor: str, *, partial: bool = False) -> ReleaseLock:
-    """The lock of the newest final patch of a CTK minor, without facts.
-
-    Raises:
-        UnknownName: When the index has no such minor.
-        LockError: When the manifest states something this tool does not understand.
-        Incomplete: When the index lacks an artefact that the manifest asks for, unless the lock may be partial.
-    """
+def _ctk_release(index: Index, minor: str, partial: bool) -> ReleaseLock:
+    """The lock of the newest final patch of a CTK minor, without facts; its errors are those of `make`."""
     found = published(index, minor)
     if found.missing and not partial:
         raise incomplete({minor: found})
     components = {part.name: _component(index, part) for part in found.parts if part.files}
-    artefact = wheels.artefact(index, MANIFEST, NOARCH, found.file)
-    held = {name: c for name, c in components.items() if any(c.artefacts.values())}
-    since = _since(index, minor)
-    return ReleaseLock(release_of(found.version), artefact, held, missing=found.missing, since=since)
+    held = {name: component for name, component in components.items() if any(component.artefacts.values())}
+    listed = index.files(MANIFEST)
+    first = min(v for v in wheels.final_versions(listed) if _minor_of(v) == minor)
+    return ReleaseLock(
+        f"{_minor_of(found.version)}.{found.version.micro}",
+        wheels.artefact(index, MANIFEST, NOARCH, found.file),
+        held,
+        missing=found.missing,
+        since=min(index.uploaded(file) for file in wheels.files_of(listed, first)),
+    )
 
 
-def _since(index: Index, minor: str) -> int:
-    """When the first manifest of a minor was uploaded."""
-    files = index.files(MANIFEST)
-    first = min(v for v in wheels.final_versions(files) if minor_of(v) == minor)
-    return min(index.uploaded(file) for file in wheels.files_of(files, first))
-
-
-def published(index: Index, minor: str) -> Published:
-    """What the index has of the newest final patch of a CTK minor.
-
-    Raises:
-        UnknownName: When the index has no such minor.
-        LockError: When the manifest states something this tool does not understand.
-    """
-    version, file = manifest_of(index, minor)
-    pins = manifest.read(index.metadata(file), str(version))
-    return Published(version, file, tuple(_parts(index, str(version.major), pins)))
-
-
-def manifest_of(index: Index, minor: str) -> tuple[Version, IndexFile]:
-    """The manifest of the newest final patch of a CTK minor; its errors are those of `published`."""
-    minors = published_minors(index)
-    if minor not in minors:
-        raise UnknownName.of("CTK minor", minor, minors)
-    version = minors[minor]
-    file = wheels.wheel_for(wheels.files_of(index.files(MANIFEST), version), NOARCH)
-    if file is None:
-        raise LockError(f"{MANIFEST} {version} has no wheel for every platform", "look at its files on the index")
-    return version, file
-
-
-def incomplete(releases: Mapping[str, Published]) -> CtkError:
-    """The error that names every artefact that the index lacks of CTK minors."""
-    found = [f"{minor} {part}" for minor, release in releases.items() for part in release.parts if part.missing]
-    names = ", ".join(f"{MANIFEST} {release.version}" for release in releases.values())
-    step = "wait until they are published, or a mirror has them; --partial takes what there is"
-    return problems(Incomplete, f"the package index lacks artefacts of {names}", found, step)
-
-
-def _parts(index: Index, major: str, pins: Sequence[manifest.Pin]) -> Iterator[Part]:
-    """The components of a manifest; an older release lacks some, and the plan then has no build of them."""
-    for known in CTK_COMPONENTS:
-        stated = manifest.pins_of(known, major, pins)
-        if not stated and known.inside is not None:
-            container = next(c for c in CTK_COMPONENTS if c.name == known.inside)
-            stated = manifest.pins_of(container, major, pins)
-        if stated:
-            name, accepted = stated[0].requirement.name, stated[0].accepted
-            places = {place: subdirs for pin in stated for place, subdirs in pin.places.items()}
-            offered = [Part(known.name, name, accepted, files, places) for files in _offers(index, name, accepted)]
-            # A version can be uploaded piece by piece: the newest that is whole, else the newest.
-            yield next((part for part in offered if not part.missing), offered[0])
-
-
-def _offers(index: Index, distribution: str, accepted: SpecifierSet) -> list[tuple[IndexFile, ...]]:
-    """The wheels of each accepted final version, newest first; of an index that has none, nothing once."""
-    try:
-        files = index.files(distribution)
-    except NotPublished:
-        files = ()
-    return [tuple(wheels.files_of(files, v)) for v in wheels.final_versions(files, accepted)] or [()]
-
-
-def _component(index: Index, part: Part) -> Component:
+def _component(index: Index, part: WantedComponent) -> Component:
     subdirs = {subdir for members in part.places.values() for subdir in members}
     made = wheels.component(index, part.name, part.files, [s for s in PLATFORMS if s in subdirs])
     return replace(made, artefacts={s: made.artefacts.get(s) for s in PLATFORMS})

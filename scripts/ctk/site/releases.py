@@ -11,7 +11,7 @@ from ctk.diff.render import LIBRARY_COLUMNS, PlatformTables, break_text, summary
 from ctk.diff.scan import cached_surface
 from ctk.lock.lock import ReleaseLock
 from ctk.package.binaries import version_key
-from ctk.release.table import facts_rows
+from ctk.release.review import facts_rows
 from ctk.site.content import Site
 from ctk.site.page import Page, render
 

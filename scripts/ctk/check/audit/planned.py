@@ -77,7 +77,7 @@ def _tree(build: Build, script: Path, folder: Path, names: Names) -> list[str]:
         return []
     (artefact,) = build.artefacts
     minor = next(output.variant["cuda_version"] for output in build.outputs if "cuda_version" in output.variant)
-    environment = {"VERSION": artefact.version, "CUDA_VERSION": minor, "target_platform": build.subdir}
+    environment = {"CUDA_VERSION": minor, "target_platform": build.subdir}
     said = json.dumps([artefact.sha256, environment, hashlib.sha256(script.read_bytes()).hexdigest()])
     kept = folder / f"{hashlib.sha256(said.encode()).hexdigest()[:32]}.json"
     if not kept.exists():

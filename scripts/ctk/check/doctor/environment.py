@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from rattler import MatchSpec, PackageRecord
 from rattler.package.build_string import BuildString
 
-from ctk.check.doctor.installed import Examined, Package, Wheel
+from ctk.check.doctor.installed import Examined, InstalledPackage, Wheel
 from ctk.check.doctor.look import first_line, look_at, missing, ok, problem
 from ctk.check.framework import Finding, checks_of
 from ctk.core.console import count
@@ -93,7 +93,7 @@ _VERSIONED = ("cudatoolkit", "cuda-bindings", "cuda-python", "cuda-toolkit", "cu
 """Packages, and wheels, whose version begins with the CUDA major."""
 
 
-def _major(package: Package) -> str:
+def _major(package: InstalledPackage) -> str:
     """The CUDA major that a package is for; "" where it is for none or several."""
     if package.name in _VERSIONED:
         return package.version.partition(".")[0]

@@ -31,7 +31,7 @@ _LONGEST = 1000  # characters of a spec or a channel
 
 
 @dataclass(frozen=True)
-class Package:
+class InstalledPackage:
     """A package that conda installed.
 
     Attributes:
@@ -80,7 +80,7 @@ class Examined:
     """
 
     prefix: Path
-    packages: tuple[Package, ...]
+    packages: tuple[InstalledPackage, ...]
     unreadable: tuple[str, ...]
     locks: Mapping[str, ReleaseLock]
     machine: Machine
@@ -92,11 +92,11 @@ class Examined:
         return shlex.quote(str(self.prefix))
 
     @cached_property
-    def by_name(self) -> dict[str, Package]:
+    def by_name(self) -> dict[str, InstalledPackage]:
         return {package.name: package for package in self.packages}
 
     @property
-    def toolkit(self) -> Package | None:
+    def toolkit(self) -> InstalledPackage | None:
         return self.by_name.get("cuda-version")
 
     @property
@@ -178,7 +178,7 @@ def examined(workspace: Workspace, prefix: Path, driver: str | None = None, arch
     )
 
 
-def _package(record: Any) -> Package | None:
+def _package(record: Any) -> InstalledPackage | None:
     try:
         name, version, build = (str(record[key]) for key in ("name", "version", "build"))
         specs = [tuple(map(str, record.get(key) or ())) for key in ("depends", "constrains")]
@@ -191,12 +191,12 @@ def _package(record: Any) -> Package | None:
         files |= {str(e["_path"]): str(e.get("sha256_in_prefix") or e.get("sha256") or "") for e in entries}
         known = PackageRecord(name, version, BuildString(build), 0, "noarch")
         subdir = str(record.get("subdir") or "")
-        return Package(name, version, build, subdir, channel_name(channel), specs[0], specs[1], files, known)
+        return InstalledPackage(name, version, build, subdir, channel_name(channel), specs[0], specs[1], files, known)
     except Exception:  # whatever somebody wrote there, or rattler does not take as a version
         return None
 
 
-def _wheels(prefix: Path, packages: Iterable[Package]) -> Iterator[Wheel]:
+def _wheels(prefix: Path, packages: Iterable[InstalledPackage]) -> Iterator[Wheel]:
     own = {path: sha256 for package in packages for path, sha256 in package.files.items()}
     folders = {path.rpartition("/")[0] for path in own}
     for info in sorted(

@@ -15,7 +15,7 @@ from ctk.check.lint.tree import (
     OURS,
     PUBLIC,
     PUBLISHED,
-    Block,
+    RecipeBlock,
     RecipeFile,
     ScriptFile,
     listed,
@@ -164,7 +164,7 @@ def _says(value: Any) -> bool:
     return value not in (None, "")
 
 
-def _empty(recipe: RecipeFile, block: Block) -> bool:
+def _empty(recipe: RecipeFile, block: RecipeBlock) -> bool:
     """Whether a package holds no file: none is chosen, or there is nothing to choose from."""
     files = mapping(block.section("build").get("files"))
     build = recipe.inherited(block, "build")

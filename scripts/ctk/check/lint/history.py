@@ -63,7 +63,7 @@ class PlannedPackage:
 
 
 @dataclass(frozen=True)
-class History:
+class BuildHistory:
     """The packages that can differ from those of an earlier revision; nothing where there is no such revision.
 
     Attributes:
@@ -134,12 +134,12 @@ def _at_number(tree: Tree, recipe: str, then: Revision, message: str) -> Finding
 
 
 @lru_cache(maxsize=1)
-def _history(tree: Tree) -> History:
+def _history(tree: Tree) -> BuildHistory:
     """The packages of the recipes that changed since the revision to compare with."""
     root = tree.workspace.root
     then = revision(root, tree.revision)
     if then is None:
-        return History(None)
+        return BuildHistory(None)
     files = changes(root, then.commit)
     folders = {recipe.folder.resolve() for recipe in tree.recipes if not recipe.unreadable}
     if all(file.startswith("recipes/") for file in files):
@@ -148,12 +148,12 @@ def _history(tree: Tree) -> History:
         folders = {f for f in folders if touched & {f, *Recipe(f.name, f).shared_folders()}}
     changed = frozenset(folder.name for folder in folders)
     if not changed:
-        return History(then)
+        return BuildHistory(then)
     # Folders that are no recipe any more: another one may make their packages now.
     names = {Path(file).parts[1] for file in files if file.startswith("recipes/")}
     gone = {name for name in names if not (tree.workspace.recipes / name / "recipe.yaml").exists()}
     with _checkout(root, then.commit) as there:
-        return History(then, _packages(tree.workspace, changed)[0], *_packages(there, changed | gone))
+        return BuildHistory(then, _packages(tree.workspace, changed)[0], *_packages(there, changed | gone))
 
 
 def revision(root: Path, asked: str | None) -> Revision | None:

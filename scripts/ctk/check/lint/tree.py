@@ -19,10 +19,10 @@ from ctk.core.checkout import Workspace
 from ctk.core.document import LARGEST, Document, PlainComposer
 from ctk.core.errors import CtkError
 from ctk.core.platforms import PLATFORMS
-from ctk.lock import exclusions, schema
+from ctk.lock import exclusions
 from ctk.lock.exclusions import Classes, Exclusions
-from ctk.lock.lock import ReleaseLock, in_order
-from ctk.lock.text import dump, variant_config, variant_keys
+from ctk.lock.lock import ReleaseLock, in_order, parse_lock, variant_keys
+from ctk.lock.text import dump, variant_config
 from ctk.plan.plan import Build, Request, Set, plan
 from ctk.plan.project import classified, python_tags
 from ctk.plan.recipes import Recipe, find_recipes
@@ -182,7 +182,7 @@ class YamlFile(SourceFile):
 
 
 @dataclass(frozen=True)
-class Entry:
+class ListEntry:
     """One value of a list, where it is, and the conditions that it depends on, the inner ones last."""
 
     value: Any
@@ -190,7 +190,7 @@ class Entry:
     conditions: tuple[str, ...] = ()
 
 
-def entries(values: Any, place: Place, conditions: tuple[str, ...] = ()) -> Iterator[Entry]:
+def entries(values: Any, place: Place, conditions: tuple[str, ...] = ()) -> Iterator[ListEntry]:
     """Every value of a list, those of both branches of a condition too."""
     pairs = [((*place, i), v) for i, v in enumerate(values)] if isinstance(values, list) else [(place, values)]
     for where, value in pairs:
@@ -199,7 +199,7 @@ def entries(values: Any, place: Place, conditions: tuple[str, ...] = ()) -> Iter
                 if branch in value:
                     yield from entries(value[branch], (*where, branch), (*conditions, condition))
         elif value is not None:
-            yield Entry(value, where, conditions)
+            yield ListEntry(value, where, conditions)
 
 
 def _branches(value: Mapping[str, Any]) -> tuple[tuple[str, str], tuple[str, str]]:
@@ -208,7 +208,7 @@ def _branches(value: Mapping[str, Any]) -> tuple[tuple[str, str], tuple[str, str
 
 
 @dataclass(frozen=True)
-class Block:
+class RecipeBlock:
     """An output of a recipe, or the recipe itself: the only output, or what all outputs share."""
 
     data: Mapping[str, Any]
@@ -223,7 +223,7 @@ class Block:
         return text_of(self.section("package").get("name"))
 
     @property
-    def sources(self) -> list[Entry]:
+    def sources(self) -> list[ListEntry]:
         return [e for e in entries(self.data.get("source"), (*self.place, "source")) if isinstance(e.value, dict)]
 
     @property
@@ -232,7 +232,7 @@ class Block:
         script = self.section("build").get("script")
         return script, text_of(mapping(script).get("file"))
 
-    def requirements(self, *sections: str) -> Iterator[Entry]:
+    def requirements(self, *sections: str) -> Iterator[ListEntry]:
         """The requirements of these sections, all of them for none; run exports of every kind are ``run_exports``."""
         for section in sections or REQUIREMENTS:
             found = self.section("requirements").get(section)
@@ -252,9 +252,9 @@ class RecipeFile(YamlFile):
 
     def parse(self, text: str) -> None:
         super().parse(text)
-        self.shared = Block(self.top, ())
+        self.shared = RecipeBlock(self.top, ())
         inner = enumerate(listed(self.top.get("outputs")))
-        self.blocks = [self.shared, *(Block(o, ("outputs", i)) for i, o in inner if isinstance(o, dict))]
+        self.blocks = [self.shared, *(RecipeBlock(o, ("outputs", i)) for i, o in inner if isinstance(o, dict))]
         """The recipe, and each of its outputs, packages or not."""
         self.outputs = [block for block in self.blocks if "package" in block.data]
         self.context = self.shared.section("context")
@@ -264,11 +264,11 @@ class RecipeFile(YamlFile):
         """The name of the feedstock as the recipe says it."""
         return text_of(self.shared.section("recipe").get("name")) or self.shared.name
 
-    def requirements(self, *sections: str) -> Iterator[Entry]:
+    def requirements(self, *sections: str) -> Iterator[ListEntry]:
         """The requirements of all blocks, in these sections or in all of them."""
         return (entry for block in self.blocks for entry in block.requirements(*sections))
 
-    def inherited(self, output: Block, section: str) -> Mapping[str, Any]:
+    def inherited(self, output: RecipeBlock, section: str) -> Mapping[str, Any]:
         """A section of an output, with what it does not state from the recipe."""
         return {**self.shared.section(section), **output.section(section)}
 
@@ -326,7 +326,7 @@ class LockFile(YamlFile):
 
     def parse(self, text: str) -> None:
         super().parse(text)
-        self.lock, self.problems = schema.parse_lock(text, self.path.stem, self.document)
+        self.lock, self.problems = parse_lock(text, self.path.stem, self.document)
 
     @cached_property
     def canonical(self) -> str:

@@ -1,9 +1,10 @@
-"""Making the lock of the Python projects of a CUDA major: the newest of each, and what goes with the others."""
+"""The lock of the Python projects of a CUDA major: the newest of each, and the older ones that the others require."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from packaging.requirements import Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -24,24 +25,14 @@ _STEP = "look at what the newest versions require; a mirror may have to fetch mo
 
 @dataclass(frozen=True)
 class Goal:
-    """What a set of projects is for.
-
-    Attributes:
-        major: CUDA major, e.g. ``13``.
-        tags: The Pythons that all of them must run on, by wheel tag.
-    """
+    """What a set of projects is for: a CUDA major, and the wheel tags of the Pythons that all of them must run on."""
 
     major: str
     tags: tuple[str, ...]
 
 
-def majors(index: Index) -> list[str]:
-    """The CUDA majors that have a ``cuda-python``, oldest first."""
-    return sorted({str(v.major) for v in wheels.final_versions(index.files(PYTHON_ROOT))}, key=int)
-
-
 @dataclass(frozen=True)
-class Chosen:
+class ChosenProject:
     """What is chosen of one project.
 
     Attributes:
@@ -57,7 +48,7 @@ class Chosen:
     held_back: str
 
 
-def choose(index: Index, goal: Goal) -> dict[str, Chosen]:
+def choose(index: Index, goal: Goal) -> dict[str, ChosenProject]:
     """The versions of each project, with their wheels.
 
     Of each the newest that runs on every Python of the matrix and for which the index has what it requires. What
@@ -68,9 +59,10 @@ def choose(index: Index, goal: Goal) -> dict[str, Chosen]:
         UnknownName: When no ``cuda-python`` of that major exists.
         NotPublished: When no version of a project can be used, or none fits the others.
     """
-    if goal.major not in majors(index):
-        raise UnknownName.of("CUDA major", goal.major, majors(index))
-    choice = _Choice(index, goal)
+    majors = sorted({v.major for v in wheels.final_versions(index.files(PYTHON_ROOT))})
+    if goal.major not in map(str, majors):
+        raise UnknownName.of("CUDA major", goal.major, [*map(str, majors)])
+    choice = _VersionChoice(index, goal)
     alone = {name: choice.alone(name) for name in PYTHON_PROJECTS}
     sets = [choice.together(PYTHON_PROJECTS), *(versions for versions, _ in alone.values())]
     return {name: choice.of(name, sets, held_back) for name, (_, held_back) in alone.items()}
@@ -86,13 +78,13 @@ def python_release(index: Index, goal: Goal) -> ReleaseLock:
     return ReleaseLock(f"python-{goal.major}", None, dict(sorted(components.items())))
 
 
-class _Choice:
+class _VersionChoice:
     """The versions for one goal; what each of them requires is read once."""
 
     def __init__(self, index: Index, goal: Goal) -> None:
         self._index, self._goal = index, goal
-        self._required: dict[tuple[str, Version], list[Requirement]] = {}
         self._reasons: dict[tuple[str, Version], str] = {}
+        self._requirements = cache(self._read_requirements)
 
     def alone(self, name: str) -> tuple[dict[str, Version], str]:
         """The newest version of a project that can be used, with what it requires; and why no newer one can."""
@@ -124,7 +116,7 @@ class _Choice:
             chosen[name] = version
         return chosen
 
-    def of(self, name: str, sets: Sequence[Mapping[str, Version]], held_back: str) -> Chosen:
+    def of(self, name: str, sets: Sequence[Mapping[str, Version]], held_back: str) -> ChosenProject:
         """What is chosen of a project, given the sets of versions that accept each other."""
         newest, *older = sorted({versions[name] for versions in sets if name in versions}, reverse=True)
         why = {
@@ -133,7 +125,7 @@ class _Choice:
         }
         listed = self._index.files(name)
         files = {version: wheels.files_of(listed, version) for version in (newest, *older)}
-        return Chosen(files, {v: tuple(s) for v, s in why.items()}, self._versions(name)[0], held_back)
+        return ChosenProject(files, {v: tuple(s) for v, s in why.items()}, self._versions(name)[0], held_back)
 
     def _against(self, name: str, version: Version, chosen: Mapping[str, Version]) -> Iterator[str]:
         """What in a set speaks against a version of one of its projects."""
@@ -185,25 +177,19 @@ class _Choice:
             return f"it requires Python {stated}, and is to run on {', '.join(refused)} too"
         return ""
 
-    def _requirements(self, name: str, version: Version) -> list[Requirement]:
-        if (name, version) not in self._required:
-            files = wheels.files_of(self._index.files(name), version)
-            self._required[name, version] = _requirements(self._index, files, self._goal.major)
-        return self._required[name, version]
-
-
-def _requirements(index: Index, files: Sequence[IndexFile], major: str) -> list[Requirement]:
-    """What a version requires of the other projects, by itself or for this CUDA major."""
-    stated = requirements.read(index.metadata(min(files, key=lambda f: f.file)), files[0].distribution)
-    extras = {"", f"cu{major}"}
-    while True:
-        environments = [p.marker_environment | {"extra": extra} for p in PLATFORMS.values() for extra in extras]
-        found = [r for r in stated if requirements.applies(r, environments)]
-        # An extra may name another one of its own project: cuda-cccl[cu13] is cuda-cccl[minimal-cu13] and more.
-        own = {extra for r in found if r.name == files[0].distribution for extra in r.extras}
-        if own <= extras:
-            return [r for r in found if r.name in PYTHON_PROJECTS and r.name != files[0].distribution]
-        extras |= own
+    def _read_requirements(self, name: str, version: Version) -> list[Requirement]:
+        """What a version requires of the other projects, by itself or for this CUDA major."""
+        files = wheels.files_of(self._index.files(name), version)
+        stated = requirements.read(self._index.metadata(min(files, key=lambda f: f.file)), name)
+        extras = {"", f"cu{self._goal.major}"}
+        while True:
+            environments = [p.marker_environment | {"extra": extra} for p in PLATFORMS.values() for extra in extras]
+            required = [r for r in stated if requirements.applies(r, environments)]
+            # An extra may name another one of its own project: cuda-cccl[cu13] is cuda-cccl[minimal-cu13] and more.
+            own = {extra for r in required if r.name == name for extra in r.extras}
+            if own <= extras:
+                return [r for r in required if r.name in PYTHON_PROJECTS and r.name != name]
+            extras |= own
 
 
 def _targets(files: Sequence[IndexFile], tags: Sequence[str]) -> list[str]:
@@ -216,6 +202,6 @@ def _runs_on(file: IndexFile, tag: str) -> bool:
     """Whether a file's Requires-Python accepts the Python of a tag: ``cp314t`` is 3.14."""
     digits = tag.removeprefix("cp").removesuffix("t")
     try:
-        return file.requires_python is None or f"{digits[0]}.{digits[1:]}" in SpecifierSet(file.requires_python)
+        return f"{digits[0]}.{digits[1:]}" in SpecifierSet(file.requires_python or "")
     except InvalidSpecifier:
         return False

@@ -1,0 +1,337 @@
+"""What a person reads before a lock changes: what the index has that it lacks, the difference, and the table of facts.
+
+A generator's files are shown as a difference first, and written on request: both halves of a release, or none.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from packaging.version import Version
+
+from ctk.core.checkout import Workspace
+from ctk.core.errors import LockError, NotPublished, problems
+from ctk.core.files import disk_errors
+from ctk.core.marked import Marked, markdown
+from ctk.core.platforms import NOARCH, PLATFORMS
+from ctk.index.index import Index
+from ctk.lock.components import MANIFEST
+from ctk.lock.exclusions import Classes, Unpublished
+from ctk.lock.lock import Component, ReleaseLock, parse_lock
+from ctk.lock.text import dump, variant_config
+from ctk.plan.project import python_tags
+from ctk.release import python_set
+from ctk.release.release import PublishedRelease, manifest_of, pins, published, published_minors
+
+_STEP = "nothing was written; look at those files on the index, and ask whoever runs it"
+
+
+# ---- the locks against the index
+
+
+@dataclass(frozen=True)
+class LockedVersion:
+    """One distribution of one release, as it is locked and as the index has it.
+
+    Attributes:
+        release: ``cuda-13.4`` or ``python-13``.
+        what: The distribution.
+        locked: Version in the lock; None when the release is not locked.
+        lockable: Version that `ctk release add` would lock now.
+        newest: Newest final version on the index.
+        is_newer: Whether `ctk release add` would bring something newer.
+        held_back: Why it would not lock the newest version; empty when it would.
+        older: Each version that it would lock beside the newest -> why, in sentences.
+    """
+
+    release: str
+    what: str
+    locked: str | None
+    lockable: str
+    newest: str
+    is_newer: bool
+    held_back: str = ""
+    older: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        if self.is_newer:
+            verdict = "newer" if self.locked else "newer minor"
+        else:
+            verdict = "up to date" if self.locked else "not locked"
+        if self.held_back:
+            verdict += "; the newest is held back"
+        return self.release, self.what, self.locked or "-", self.lockable, self.newest, verdict
+
+    @property
+    def reasons(self) -> Iterator[str]:
+        """What holds the newest version back, and what an older one is there for, a sentence each."""
+        if self.held_back:
+            yield f"{self.release}: {self.what} {self.newest} is held back; {self.held_back}"
+        for version, sentences in self.older.items():
+            yield f"{self.release}: {self.what} {version} is there beside {self.lockable}: {'; '.join(sentences)}"
+
+
+def compare(index: Index, locks: Mapping[str, ReleaseLock], workspace: Workspace) -> list[LockedVersion]:
+    """Every release, locked or not, against the index; minors first, oldest first. NotPublished if one is gone."""
+    return [*_minors(index, locks), *_projects(index, locks, workspace)]
+
+
+def _minors(index: Index, locks: Mapping[str, ReleaseLock]) -> Iterator[LockedVersion]:
+    locked = {lock.minor: Version(lock.manifest.version) for lock in locks.values() if lock.manifest}
+    minors = published_minors(index)
+    if gone := sorted(set(locked) - set(minors), key=Version):
+        raise NotPublished(
+            f"the package index has no {MANIFEST} of {', '.join(gone)} any more",
+            "a mirror may have to fetch them again",
+        )
+    latest = max(locked.values(), default=Version("0"))
+    for minor, version in minors.items():
+        have = locked.get(minor)
+        newer = version > (have or latest)
+        yield LockedVersion(f"cuda-{minor}", MANIFEST, str(have) if have else None, str(version), str(version), newer)
+
+
+def _projects(index: Index, locks: Mapping[str, ReleaseLock], workspace: Workspace) -> Iterator[LockedVersion]:
+    tags = python_tags(workspace.build_config)
+    for lock in locks.values():
+        if lock.is_ctk:
+            continue
+        for name, chosen in python_set.choose(index, python_set.Goal(lock.major, tags)).items():
+            have = lock.components[name].version if name in lock.components else None
+            locked = {Version(c.version) for c in lock.components.values() if c.name == name}
+            lockable, *_ = chosen.files
+            older = {str(version): why for version, why in chosen.older.items()}
+            newer = have is None or lockable > Version(have) or not locked >= chosen.older.keys()
+            newest = str(chosen.newest)
+            yield LockedVersion(lock.name, name, have, str(lockable), newest, newer, chosen.held_back, older)
+
+
+@dataclass(frozen=True)
+class Completeness:
+    """How complete a CTK release is on the index.
+
+    Attributes:
+        minor: E.g. ``13.4``.
+        version: The manifest's.
+        published: What the index has of it; None when its manifest cannot be read.
+        problem: Why not.
+        withdrawn: Files of the release lock that are yanked or no longer on the index.
+        listed: Entries of the written list that say the release lacks what its manifest names.
+    """
+
+    minor: str
+    version: str
+    published: PublishedRelease | None
+    problem: str
+    withdrawn: tuple[str, ...]
+    listed: tuple[str, ...]
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        if self.published is None:
+            return f"cuda-{self.minor}", self.version, "?", "its manifest cannot be read"
+        missing = [str(part) for part in self.published.parts if part.missing]
+        count = sum(len(part.missing) for part in self.published.parts)
+        have = f"{self.published.wanted - count} of {self.published.wanted}"
+        return f"cuda-{self.minor}", self.version, have, "\n".join(missing) or "complete"
+
+
+def completeness(
+    index: Index, locks: Mapping[str, ReleaseLock], unpublished: Sequence[Unpublished], minors: Collection[str] = ()
+) -> list[Completeness]:
+    """How complete CTK releases are, oldest first; by default the locked ones and those newer than the oldest of these.
+
+    Raises:
+        UnknownName: For a minor that the index does not have.
+    """
+    locked = {lock.minor: lock for lock in locks.values() if lock.is_ctk}
+    oldest = min(map(Version, locked), default=Version("0"))
+    chosen = minors or [minor for minor in published_minors(index) if Version(minor) >= oldest]
+    return [_completeness(index, minor, locked.get(minor), unpublished) for minor in sorted(chosen, key=Version)]
+
+
+def _completeness(
+    index: Index, minor: str, lock: ReleaseLock | None, unpublished: Sequence[Unpublished]
+) -> Completeness:
+    version, file = manifest_of(index, minor)
+    problem, release = "", None
+    try:
+        release = published(index, minor)
+    except LockError as error:
+        problem = error.cause
+    stated, suffix = pins(index.metadata(file)), f"-cu{minor.partition('.')[0]}"
+    named = {pin.requirement.name.removeprefix("nvidia-").removesuffix(suffix) for pin in stated}
+    named |= {pin.extra or "" for pin in stated}
+    listed = tuple(entry.name for entry in unpublished if Version(minor) in entry.releases and entry.name in named)
+    return Completeness(minor, str(version), release, problem, tuple(_withdrawn(index, lock)) if lock else (), listed)
+
+
+def _withdrawn(index: Index, lock: ReleaseLock) -> Iterator[str]:
+    for artefact in {a.file: a for a in lock.artefacts}.values():
+        try:
+            offers = [f for f in index.files(artefact.distribution) if f.file == artefact.file]
+        except NotPublished:
+            offers = []
+        if not offers:
+            yield f"{artefact.file} is no longer on the index"
+        elif all(f.yanked for f in offers):
+            yield f"{artefact.file} is yanked"
+
+
+# ---- the difference, and writing it
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """One file as it is (None when there is none) and as it would be."""
+
+    path: Path
+    old: str | None
+    new: str
+
+    @property
+    def is_needed(self) -> bool:
+        return self.old != self.new
+
+    def diff(self, root: Path) -> Iterator[str]:
+        """A unified diff, line by line, with paths relative to ``root``."""
+        name = self.path.relative_to(root).as_posix()
+        old = f"a/{name}" if self.old is not None else "/dev/null"
+        return difflib.unified_diff((self.old or "").splitlines(), self.new.splitlines(), old, f"b/{name}", lineterm="")
+
+
+def changes(folder: Path, lock: ReleaseLock) -> tuple[FileChange, FileChange]:
+    """What has to change so that ``folder`` holds a release: its ``.lock`` and its ``.yaml``.
+
+    Raises:
+        LockError: What the index states, names and versions among it, is not what a lock may hold.
+    """
+    _, wrong = parse_lock(dump(lock), lock.name)
+    if wrong:
+        raise problems(LockError, f"what the index states for {lock.name}", wrong, _STEP)
+
+    def change(name: str, new: str) -> FileChange:
+        path = folder / name
+        return FileChange(path, path.read_text("utf-8", "replace") if path.exists() else None, new)
+
+    return change(f"{lock.name}.lock", dump(lock)), change(f"{lock.name}.yaml", variant_config(lock))
+
+
+def summary(old: ReleaseLock | None, new: ReleaseLock) -> Iterator[str]:
+    """What a new lock changes, in the few lines that a person reads first: versions, and the targets of wheels."""
+    count = f"{len(new.components)} components, {len(new.artefacts)} artefacts"
+    if old is None:
+        yield f"{new.name} is new: {new.release}, {count}"
+        return
+    yield f"{new.name}: {old.release}{f' -> {new.release}' if new.release != old.release else ''}, {count}"
+    for name in sorted(new.components.keys() - old.components):
+        yield f"  {name} is new: {new.components[name].version}"
+    yield from (f"  {name} is gone" for name in sorted(old.components.keys() - new.components))
+    for name in sorted(new.components.keys() & old.components):
+        yield from _component_changes(name, old.components[name], new.components[name])
+    for name, places in new.missing.items():
+        yield f"  {name} is not on the index for {', '.join(places)}"
+    if old.facts and new.is_ctk and not new.facts:
+        yield f"  its facts are to be measured again: ctk release measure {new.minor} --write"
+
+
+def _component_changes(name: str, before: Component, after: Component) -> Iterator[str]:
+    if before.version != after.version:
+        yield f"  {name} {before.version} -> {after.version}"
+    if before.license != after.license:
+        yield f"  {name} has another licence: {before.license} -> {after.license}"
+    elif before.license_texts != after.license_texts:
+        yield f"  {name} has another licence text, declared as {after.license}"
+    had, has = ({target: a.sha256 for target, a in c.artefacts.items() if a} for c in (before, after))
+    yield from (f"  {name} is no longer published for {target}" for target in sorted(had.keys() - has))
+    yield from (f"  {name} is published for {target} now" for target in sorted(has.keys() - had))
+    replaced = sorted(target for target in had.keys() & has if had[target] != has[target])
+    if before.version == after.version and replaced:
+        yield f"  {name} {after.version} has another file for {', '.join(replaced)}"
+
+
+def write(needed: Sequence[FileChange]) -> None:
+    """Write every change, or leave every file as it was.
+
+    Each new text is on disk beside its file before the first is put in place. A process that is killed between two of
+    them leaves halves that disagree, which loading reports, with the command that repairs it.
+
+    Raises:
+        NoSpace: The disk is full, or a folder cannot be written.
+    """
+    with ExitStack() as undo:
+        ready = []
+        for change in needed:
+            undo.enter_context(disk_errors(change.path.parent))
+            change.path.parent.mkdir(parents=True, exist_ok=True)
+            temporary = change.path.with_name(f".{change.path.name}.{os.getpid()}")
+            undo.callback(temporary.unlink, missing_ok=True)
+            with temporary.open("w", encoding="utf-8", newline="\n") as file:
+                file.write(change.new)
+                file.flush()
+                os.fsync(file.fileno())
+            ready.append((temporary, change))
+        with ExitStack() as roll_back:
+            for temporary, change in ready:
+                os.replace(temporary, change.path)
+                roll_back.callback(_restore, change)
+            roll_back.pop_all()
+
+
+def _restore(change: FileChange) -> None:
+    if change.old is None:
+        change.path.unlink(missing_ok=True)
+    else:
+        change.path.write_text(change.old, encoding="utf-8", newline="\n")
+
+
+# ---- tables of what is locked
+
+FACTS = ("release", "GPUs its compiler knows", "PTX ISA it writes")
+TABLES = Marked(
+    "table of releases", "ctk release list --write-table", {"README.md": "release"}, "what the release locks say"
+)
+
+
+def components_row(lock: ReleaseLock, classes: Classes) -> tuple[object, ...]:
+    """A CTK release: its components by class, and its artefacts by subdir."""
+    name = f"{lock.release} partial" if lock.missing else lock.release
+    counts = (len(lock.components), len(classes.packaged), len(classes.excluded), len(classes.unclassified))
+    return name, *counts, *(_count(lock, subdir) for subdir in PLATFORMS)
+
+
+def projects_row(lock: ReleaseLock) -> tuple[object, ...]:
+    """The Python projects of a CUDA major: how many, and their artefacts by subdir."""
+    return lock.release, len(lock.components), *(_count(lock, subdir) for subdir in (*PLATFORMS, NOARCH))
+
+
+def _count(lock: ReleaseLock, subdir: str) -> int:
+    return sum(a.target == subdir or a.target.startswith(f"{subdir}-") for a in lock.artefacts)
+
+
+def facts_rows(locks: Iterable[ReleaseLock]) -> list[tuple[str, ...]]:
+    """What the binaries of each CTK release say of themselves; ``?`` where they have not been asked."""
+    releases = [lock for lock in locks if lock.is_ctk]
+    known = sorted({gpu for lock in releases if lock.facts for gpu in lock.facts.gpu_architectures}, key=Version)
+    return [(lock.release, *_facts(lock, known)) for lock in releases]
+
+
+def _facts(lock: ReleaseLock, known: Sequence[str]) -> tuple[str, str]:
+    """GPUs from the oldest to the newest, with those between them that others know and it does not; and PTX ISA."""
+    if lock.facts is None:
+        return "?", "?"
+    gpus = lock.facts.gpu_architectures
+    between = known[known.index(gpus[0]) : known.index(gpus[-1])]
+    missing = ", ".join(gpu for gpu in between if gpu not in gpus)
+    return f"{gpus[0]} to {gpus[-1]}{f', not {missing}' if missing else ''}", lock.facts.ptx_isa
+
+
+def markdown_of(locks: Iterable[ReleaseLock]) -> str:
+    """The table of README.md."""
+    return markdown(FACTS, facts_rows(locks))
