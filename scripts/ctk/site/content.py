@@ -95,12 +95,7 @@ class Site:
 
 
 def read(workspace: Workspace, channel: Path, *, planned: bool = False) -> Site:
-    """Reads a channel. What of it cannot be read is said on the pages and does not stop the rest.
-
-    Args:
-        workspace: The checkout.
-        channel: The channel's folder.
-        planned: Whether it is metadata without packages, from recipes and release locks.
+    """Reads a channel, or, `planned`, its metadata alone; what of it cannot be read is a sentence on the pages.
 
     Raises:
         UnknownName: The folder does not exist.
