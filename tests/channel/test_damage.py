@@ -80,7 +80,7 @@ def kept_states(folder: Folder) -> dict[str, bytes]:
 
 
 def shown(place: Path) -> set[str]:
-    return {record["name"] for files in read_index(place).records.values() for record in files.values()}
+    return {record["name"] for record in read_index(place).records.values()}
 
 
 def does(error: ChannelBroken) -> None:

@@ -179,7 +179,7 @@ class Folder:
             if attester:
                 wanted = attach(wanted, self.path, [name for name in order if name in sha256], attester)
             write_notes(self.path / HISTORY / NAMES, {**names, **sha256})
-            if wanted.records != before.records:
+            if (wanted.records, wanted.subdirs) != (before.records, before.subdirs):
                 history = self._new_state(history, wanted)
             self._show(wanted)
             save(history, self.path / HISTORY / STATES)
@@ -243,7 +243,7 @@ class Folder:
     def _new_state(self, history: History, index: ChannelIndex) -> History:
         folder = self.path / HISTORY / str(history.next_number)
         shutil.rmtree(folder, ignore_errors=True)  # of a killed run
-        for subdir in index.records:
+        for subdir in sorted(index.subdirs):
             write_index(index, folder, subdir, FILES)
         return history.with_state(int(folder.name), len(index))
 
@@ -261,12 +261,9 @@ class Folder:
 
     def _show(self, index: ChannelIndex) -> None:
         old = self._visible()
-        exports = {
-            subdir: {file: entry for file, entry in files.items() if (self.path / subdir / file).exists()}
-            for subdir, files in (index | old).run_exports.items()
-        }
+        exports = {n: entry for n, entry in (index | old).run_exports.items() if (self.path / n).exists()}
         # A subdir that the index does not have any more is shown empty.
-        index = ChannelIndex({**{subdir: {} for subdir in old.records}, **index.records}, exports)
+        index = ChannelIndex(index.records, exports, old.subdirs | index.subdirs)
         if not shows(self.path, index):
             put_in_place(old, index, self.path)
 

@@ -13,7 +13,7 @@ import zstandard
 
 from ctk.channel.attesting import SIDECAR
 from ctk.channel.folder import HISTORY, STATES, TIMES, UNUSED, Folder, moments, read_state
-from ctk.channel.index_files import COMPRESSED, FILES, REPODATA, RUN_EXPORTS, TIME, milliseconds
+from ctk.channel.index_files import COMPRESSED, FILES, REPODATA, RUN_EXPORTS, TIME, ChannelIndex, milliseconds
 from ctk.check.channel.archive import is_one_frame
 from ctk.check.channel.package import differences, loads
 from ctk.check.framework import Finding, check
@@ -147,15 +147,12 @@ def _history(index: IndexFiles) -> Iterator[Finding]:
     except ChannelBroken as error:
         yield Finding(file, f"{error.cause}; {error.step}")
         return
-    seen: dict[str, dict[str, Any]] = {}
-    for name, record in index.records.items():
-        subdir, _, package = name.partition("/")
-        seen.setdefault(subdir, {})[package] = {key: value for key, value in record.items() if key != TIME}
-    for subdir in sorted(seen.keys() | wanted.keys()):
-        if seen.get(subdir) != wanted.get(subdir):
-            number = state.number if state else "none"
-            message = f"is not that of state {number}, which {file} says is shown: an older one, or a run was killed"
-            yield Finding(f"{subdir}/{REPODATA}", f"{message}; publish again")
+    seen = ChannelIndex(index.records).undated()
+    differing = {name.partition("/")[0] for name in seen.keys() | wanted.keys() if seen.get(name) != wanted.get(name)}
+    number = state.number if state else "none"
+    for subdir in sorted(differing):
+        message = f"is not that of state {number}, which {file} says is shown: an older one, or a run was killed"
+        yield Finding(f"{subdir}/{REPODATA}", f"{message}; publish again")
 
 
 @check(IndexFiles, "orphan")
