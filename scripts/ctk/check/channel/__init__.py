@@ -13,7 +13,7 @@ from typing import Any
 from ctk.channel.folder import clashes
 from ctk.check.channel.attestations import Policy, Verifier
 from ctk.check.channel.index import IndexFiles, IndexIsConsistent, Orphans
-from ctk.check.channel.package import IndexedPackage, PackageFile
+from ctk.check.channel.package import ChannelPackage, PackageFile
 from ctk.check.framework import Check, Finding, Report
 from ctk.core.errors import UnknownName
 
@@ -75,11 +75,11 @@ def check_channel(
             yield Finding(clash.file, f"published with sha256 {clash.published}, this one has {clash.ours}")
 
     index = IndexFiles(channel)
-    packages = [IndexedPackage(channel, n, record, index.run_exports.get(n)) for n, record in index.records.items()]
+    packages = [ChannelPackage(channel, n, record, index.run_exports.get(n)) for n, record in index.records.items()]
     of_index = (IndexIsConsistent, Orphans, Check("name", IndexFiles, reused))
-    of_package = (PackageFile, Check("attestation", IndexedPackage, Verifier(policy or Policy()).check))
+    of_package = (PackageFile, Check("attestation", ChannelPackage, Verifier(policy or Policy()).check))
 
-    def look(package: IndexedPackage) -> list[Finding]:
+    def look(package: ChannelPackage) -> list[Finding]:
         found = [finding for rule in of_package for finding in rule(package)]
         progress(package.name)
         return found

@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from ctk.channel.attesting import FIELD, PREDICATE, SIDECAR
-from ctk.check.channel.package import IndexedPackage
+from ctk.check.channel.package import ChannelPackage
 from ctk.check.framework import Finding
 from ctk.core.errors import BadValue
 
@@ -58,7 +58,7 @@ class Verifier:
         self._policy = policy
         self._sigstore: Any = None
 
-    def check(self, package: IndexedPackage) -> Iterator[Finding]:
+    def check(self, package: ChannelPackage) -> Iterator[Finding]:
         """Every attestation of one package; of one that holds, an "ok" with its signer and target."""
         plain = package.path.with_name(package.path.name + SIDECAR)
         if FIELD not in package.record:
@@ -93,7 +93,7 @@ class Verifier:
             except _Unverified as reason:
                 yield Finding(package.name, f"number {number}: {reason}")
 
-    def _verified(self, raw: Any, package: IndexedPackage) -> str:
+    def _verified(self, raw: Any, package: ChannelPackage) -> str:
         """Who signed a bundle that holds, and for which channel.
 
         Raises:
@@ -147,7 +147,7 @@ class _Anybody:
         return
 
 
-def _target(kind: str, payload: bytes, package: IndexedPackage, channel: str | None) -> str:
+def _target(kind: str, payload: bytes, package: ChannelPackage, channel: str | None) -> str:
     """The channel that a statement names, "" for none.
 
     Raises:

@@ -35,7 +35,7 @@ _ONLY_IN_RECORDS = {"sha256", "md5", "size", "run_exports", TIME, FIELD}
 
 
 @dataclass(frozen=True)
-class IndexedPackage:
+class ChannelPackage:
     """A package that an index names.
 
     Attributes:
@@ -73,7 +73,7 @@ class OpenedPackage:
         faults: What is wrong with members of the archive.
     """
 
-    indexed: IndexedPackage
+    indexed: ChannelPackage
     files: tuple[ScannedFile, ...]
     texts: Mapping[str, bytes]
     times: frozenset[int]
@@ -107,8 +107,8 @@ class OpenedPackage:
         return found
 
 
-@check(IndexedPackage, "file")
-def PackageFile(package: IndexedPackage) -> Iterator[Finding]:
+@check(ChannelPackage, "file")
+def PackageFile(package: ChannelPackage) -> Iterator[Finding]:
     """The file has the hashes and the size of its record, can be read, and holds what the record says.
 
     It is read for its hashes, and once more for all that is in it, with nothing unpacked to disk.
@@ -126,7 +126,7 @@ def PackageFile(package: IndexedPackage) -> Iterator[Finding]:
         yield Finding(package.name, error.cause.splitlines()[0])
 
 
-def _hashes(package: IndexedPackage) -> Iterator[Finding]:
+def _hashes(package: ChannelPackage) -> Iterator[Finding]:
     sha256, md5, size = hashlib.sha256(), hashlib.md5(usedforsecurity=False), 0
     with package.path.open("rb") as stream:
         while chunk := stream.read(_CHUNK):
@@ -142,7 +142,7 @@ def _hashes(package: IndexedPackage) -> Iterator[Finding]:
         yield Finding(package.name, f"repodata says {key} {theirs}, it has {ours}")
 
 
-def _open(package: IndexedPackage) -> OpenedPackage:
+def _open(package: ChannelPackage) -> OpenedPackage:
     texts: dict[str, bytes] = {}
     files: list[ScannedFile] = []
     faults: list[str] = []
