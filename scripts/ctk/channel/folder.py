@@ -291,27 +291,13 @@ class Clash:
 
 
 def clashes(ours: Mapping[str, str], taken: Mapping[str, str]) -> list[Clash]:
-    """Which of our packages have another content than what was published under their name.
-
-    Args:
-        ours: ``subdir/file`` -> sha256 of the packages to publish.
-        taken: The same of everything that was published.
-    """
+    """Which of our packages have another content than what was published; both are ``subdir/file`` -> sha256."""
     both = sorted(ours.keys() & taken.keys())
     return [Clash(file, taken[file], ours[file]) for file in both if taken[file] != ours[file]]
 
 
 def refuse(found: Sequence[Clash], where: str, recipes: Path) -> None:
-    """Stops when there are clashes.
-
-    Args:
-        found: What `clashes` found.
-        where: Where the names are taken.
-        recipes: The folder of the feedstocks, to name those to mend.
-
-    Raises:
-        NameReused: There are some; each is listed with both hashes.
-    """
+    """Raises NameReused if names are taken somewhere: each with both hashes, and the recipes to mend."""
     if found:
         lines = [f"  {c.file}\n    published sha256 {c.published}\n    this one's sha256 {c.ours}" for c in found]
         names = f"{len(found)} package file name" + ("s are" if len(found) > 1 else " is")

@@ -158,10 +158,7 @@ def put_in_place(old: ChannelIndex, new: ChannelIndex, channel: Path) -> None:
     ``noarch`` comes first, and within a subdir run_exports.json before the repodata that need it; repodata.json, which
     every client can read, is last.
 
-    Args:
-        old: What readers see now, as far as it may be used.
-        new: What they shall see; its run exports have those of `old`.
-        channel: The channel; all packages of both are there.
+    All packages of both are in the folder, and the run exports of `new` have those of `old`.
     """
     union = new | old
     subdirs = sorted({*union.subdirs, NOARCH}, key=lambda subdir: (subdir != NOARCH, subdir))

@@ -81,7 +81,7 @@ def publish(
     Args:
         files: Packages.
         target: Where to.
-        progress: Told of each file that is there.
+        progress: Told of each file that the server has.
         patience: Seconds for each package, beside the time for its bytes, in which the server must answer.
 
     Raises:

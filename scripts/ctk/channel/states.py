@@ -143,8 +143,8 @@ def listed(folder: Path, channel: Path, packages: Callable[[Path], int]) -> Hist
 
     Args:
         folder: Where they lie, each under its number.
-        channel: Whose they are.
-        packages: Says how many packages the state in a folder has.
+        channel: For messages.
+        packages: Counts the packages of the state in a folder.
     """
     found: list[State] = []
     for place in sorted(numbered(folder), key=lambda place: int(place.name)):
@@ -194,10 +194,6 @@ def stage(built: Iterable[Built], channel: Path) -> Staged:
     """Makes the next state of a channel.
 
     What the channel holds from other builds stays; what it held from these builds is replaced.
-
-    Args:
-        built: Finished builds.
-        channel: Where the channel is, or will be.
 
     Raises:
         ChannelBroken: A package of another build is not what that build put into the channel.
