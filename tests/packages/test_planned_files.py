@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ctk.check.audit.check import Finding
 from ctk.check.audit.environment import FilesHaveOneOwner
 from ctk.check.audit.packages import PackageSet
 from ctk.check.audit.planned import planned_scans
+from ctk.check.framework import Finding
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
 from ctk.fetch.fetch import laid_out
@@ -40,7 +40,7 @@ def planned(workspace: Workspace, *releases: str) -> Plan:
 
 def found(workspace: Workspace, *releases: str) -> list[Finding]:
     scans = planned_scans(planned(workspace, *releases), workspace, names, jobs=2)
-    return list(FilesHaveOneOwner().check(PackageSet(scans)))
+    return list(FilesHaveOneOwner(PackageSet(scans)))
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_files_without_a_tie_are_found_before_anything_is_built(copy: Workspace)
     recipe.write_text(recipe.read_text().replace("        - ${{ toolkit }}\n", ""))
     (finding,) = found(copy, "12.0", "13.0")
     assert finding.path == "targets/x86_64-linux/include/nvPTXCompiler.h"
-    assert finding.package.startswith("cuda-nvcc-dev_linux-64-12.0")
+    assert finding.where.startswith("cuda-nvcc-dev_linux-64-12.0")
     assert "libnvptxcompiler-dev_linux-64-files-13.0" in finding.message
 
 

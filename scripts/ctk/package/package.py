@@ -8,7 +8,7 @@ import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -222,13 +222,24 @@ def read_info(path: Path) -> PackageInfo:
     Raises:
         AuditFailed: The file is no readable package, or its metadata is broken.
     """
+    return info_of(path, ((member, stream.read() if stream else None) for member, stream in members(path, "info")))
+
+
+def info_of(path: Path, metadata: Iterable[tuple[Member, bytes | None]]) -> PackageInfo:
+    """The package's metadata, from the members of its ``info`` half and their contents.
+
+    Raises:
+        AuditFailed: It is broken.
+    """
     texts: dict[str, bytes] = {}
     licenses: dict[str, int] = {}
-    for member, stream in members(path, "info"):
-        if member.path.startswith("info/licenses/") and stream is not None:
+    for member, content in metadata:
+        if content is None:
+            continue
+        if member.path.startswith("info/licenses/"):
             licenses[member.path.removeprefix("info/licenses/")] = member.size
-        elif stream is not None and member.path.endswith((".json", ".yaml")):
-            texts[member.path] = stream.read()
+        else:
+            texts[member.path] = content
     with readable(path):
         return PackageInfo(
             index=index_of(json.loads(texts["info/index.json"])),

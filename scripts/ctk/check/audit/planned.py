@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-from ctk.check.audit.contents import glob_pattern
+from ctk.check.audit.files import glob_pattern
 from ctk.core.checkout import Workspace
 from ctk.core.errors import RecipeError
 from ctk.lock.lock import Artefact

@@ -11,7 +11,7 @@ from typing import Any
 
 from ctk.channel.attesting import FIELD
 from ctk.channel.index_files import TIME
-from ctk.check.audit.contents import ArchiveMatchesPaths
+from ctk.check.audit.files import ArchiveMatchesPaths
 from ctk.check.channel.archive import entries
 from ctk.check.channel.problem import Problem
 from ctk.check.channel.sboms import check_sbom
@@ -87,7 +87,7 @@ def _same_content(path: Path, name: str, record: Mapping[str, Any], exports: Any
     if "run_exports" in record:
         yield from _same_exports(run_exports, name, {"run_exports": record["run_exports"]}, "repodata")
     yield from _known_form(found, texts, info.index, name)
-    for finding in ArchiveMatchesPaths().check(PackageScan(str(path), "", info, tuple(held))):
+    for finding in ArchiveMatchesPaths(PackageScan(str(path), "", info, tuple(held))):
         yield Problem(name, "payload", f"{finding.path}: {finding.message}" if finding.path else finding.message)
     yield from check_sbom(texts, name, info.index)
 
