@@ -50,15 +50,10 @@ pytestmark = pytest.mark.skipif(this_platform() != "linux-64", reason="the chann
 
 @dataclass(frozen=True)
 class Compiler:
-    """An environment with nvcc.
+    """An environment with nvcc."""
 
-    Attributes:
-        prefix: Its folder.
-        release: The CTK minor.
-    """
-
-    prefix: Path
-    release: str
+    prefix: Path  # its folder
+    release: str  # the CTK minor
 
     @property
     def number(self) -> int:

@@ -29,17 +29,11 @@ LIMIT = 20 << 20
 
 @dataclass(frozen=True)
 class Unpacked:
-    """An environment that was packed, and unpacked under a path with spaces.
+    """An environment that was packed, and unpacked under a path with spaces."""
 
-    Attributes:
-        prefix: Where it is.
-        program: The file of `ctk.env.proof` that uses it.
-        files: What `ctk env pack` wrote; moved away from where it was written.
-    """
-
-    prefix: Path
-    program: str
-    files: tuple[Path, ...]
+    prefix: Path  # where it is
+    program: str  # the file of `ctk.env.proof` that uses it
+    files: tuple[Path, ...]  # what `ctk env pack` wrote; moved away from where it was written
 
     def run(self, *command: str | Path) -> subprocess.CompletedProcess[str]:
         """A command in it, with nothing of this process's environment."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ctk.check.lint.expressions import names_of, platform_names, truth
+from ctk.check.lint.expressions import platform_names, truth
 
 NAMES = {**platform_names("win-arm64"), "cuda_version": "12.9", "cuda_fit": "native"}
 
@@ -44,8 +44,3 @@ def test_a_condition_is_true_or_false_or_not_known(condition: str, expected: boo
 
 def test_versions_compare_as_versions() -> None:
     assert truth('match(cuda_version, ">=12.10")', {"cuda_version": "12.9"}) is False
-
-
-def test_names_are_those_that_are_asked_for() -> None:
-    asked = names_of('match(cuda_version, ">=13") and (linux or cuda_fit == "x")')
-    assert asked >= {"cuda_version", "linux", "cuda_fit"}

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reading import Read
-from small_sites import MINORS, channel, checkout, drafts, small_site
+from small_sites import channel, checkout, drafts, small_site
 
 from ctk.check.audit import audit_packages
 from ctk.core.files import machine_paths
@@ -53,64 +53,53 @@ def test_the_heat_map_is_readable_without_colour_and_said_again_in_a_table(
     assert "13.4 compat" in Read(page.encode()).text
 
 
-def _answers() -> Answers:
-    cells = {(d, g): "13.4 compat" if d is None else "-" for d in (None, "13.4") for g in ("9.0", "10.0", None)}
-    return Answers((None, "13.4"), ("9.0", "10.0", None), cells)
-
-
 def test_what_cannot_be_installed_is_said_in_its_cell() -> None:
-    found = picks.heat_map("linux-64", _answers())
+    cells = {(d, g): "13.4 compat" if d is None else "-" for d in (None, "13.4") for g in ("9.0", "10.0", None)}
+    found = picks.heat_map("linux-64", Answers((None, "13.4"), ("9.0", "10.0", None), cells))
     assert [cell.text for cell in found.rows[1][1]] == ["none"] * 3
     assert [cell.compat for cell in found.rows[0][1]] == [True] * 3
     assert found.rows[1][0] == "13.4 or newer"
 
 
-def test_a_release_is_compared_with_the_one_before_it(small: Site) -> None:
-    old, new = (text(releases.pages(small), f"releases/{minor}.html") for minor in MINORS)
-    assert "oldest release that is locked here, so there is none to compare it with" in old
-    assert "cudart 13.3.92 → 13.4.92" in new
-    assert "PTX ISA: 9.3 → 9.4" in new
-    assert "have not been compared on the machine that made this page" in new and "ctk release diff 13.3 13.4" in new
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("releases/13.3.html", ["oldest release that is locked here, so there is none to compare it with"]),
+        (
+            "releases/13.4.html",
+            ["cudart 13.3.92 → 13.4.92", "PTX ISA: 9.3 → 9.4", "have not been compared on the machine"],
+        ),
+        ("releases/13.4.html", ["ctk release diff 13.3 13.4"]),
+        ("releases.html", ["the oldest here", "newer versions of the same components, for the same GPUs"]),
+        ("packages/cuda-core.html", ["newest version 1.10.0", "builds 2", "LicenseRef-Test: LICENSE"]),
+        ("packages/cuda-core.html", ["cuda-version >=13,<14", "What needs it empty", "weak cuda-core >=1"]),
+        ("packages/cuda-core.html", ["39 files in cuda-core-1.10.0-py313h0_0.conda"]),
+        ("packages/cuda-core.html", ["lib/python3.13/site-packages/cuda/core 39", "site-packages/cuda/core/7.py"]),
+        ("packages/empty.html", ["installs no file"]),
+        ("packages/cuda-version.html", ["native_100 native", "compat_0 compat"]),
+    ],
+)
+def test_a_page_says_what_its_reader_came_for(files: Mapping[str, bytes], path: str, words: list[str]) -> None:
+    page = " ".join(Read(files[path]).text.split())
+    assert [text for text in words if text in page] == words
+    assert sorted(words, key=page.index) == words or path != "packages/cuda-version.html", "native comes first"
 
 
 def test_the_list_of_releases_tells_what_came_and_went(small: Site) -> None:
-    listed = text(releases.pages(small), "releases.html")
-    assert "the oldest here" in listed and "newer versions of the same components, for the same GPUs" in listed
     newest = small.locks["cuda-13.4"]
     assert newest.facts is not None
     more = replace(newest, facts=replace(newest.facts, gpu_architectures=("9.0", "10.0")))
-    listed = text(releases.pages(replace(small, locks={**small.locks, "cuda-13.4": more})), "releases.html")
-    assert "GPU architectures: +10.0 -7.5" in listed
+    page = text(releases.pages(replace(small, locks={**small.locks, "cuda-13.4": more})), "releases.html")
+    assert "GPU architectures: +10.0 -7.5" in page
 
 
-def test_no_locked_release_is_a_sentence(tmp_path: Path, small: Site) -> None:
-    site = replace(small, locks={})
-    assert "No release of the CUDA Toolkit is locked here yet" in text(releases.pages(site), "releases.html")
-    assert "nothing to pick from yet" in text(picks.pages(site), "picks.html")
-
-
-def test_releases_whose_facts_nobody_measured_still_have_pages(small: Site) -> None:
-    bare = {name: replace(lock, facts=None) for name, lock in small.locks.items()}
-    site = replace(small, locks=bare)
-    assert "not measured yet" in text(releases.pages(site), "releases/13.4.html")
-    assert "nothing to pick from yet" in text(picks.pages(site), "picks.html")
-
-
-def test_a_package_page_says_what_it_needs_who_needs_it_and_what_it_holds(small: Site) -> None:
-    page = text(packages.pages(small), "packages/cuda-core.html")
-    for words in (
-        "newest version 1.10.0",
-        "builds 2",
-        "LicenseRef-Test: LICENSE",
-        "cuda-version >=13,<14",
-        "What needs it empty",
-        "weak cuda-core >=1",
-        "39 files in cuda-core-1.10.0-py313h0_0.conda",
-        "lib/python3.13/site-packages/cuda/core 39",
-        "lib/python3.13/site-packages/cuda/core/7.py",
-    ):
-        assert words in page, words
-    assert text(packages.pages(small), "packages/empty.html").count("installs no file") == 1
+def test_without_a_release_or_its_facts_there_are_sentences(small: Site) -> None:
+    bare = replace(small, locks={name: replace(lock, facts=None) for name, lock in small.locks.items()})
+    none = replace(small, locks={})
+    assert "not measured yet" in text(releases.pages(bare), "releases/13.4.html")
+    assert "No release of the CUDA Toolkit is locked here yet" in text(releases.pages(none), "releases.html")
+    for site in (bare, none):
+        assert "nothing to pick from yet" in text(picks.pages(site), "picks.html")
 
 
 def test_each_build_has_its_sbom_and_its_licence_beside_the_pages(files: Mapping[str, bytes]) -> None:
@@ -118,11 +107,6 @@ def test_each_build_has_its_sbom_and_its_licence_beside_the_pages(files: Mapping
     assert json.loads(files[sbom]) == {"bomFormat": "CycloneDX"}
     assert f'href="../{sbom}"' in files["packages/cuda-core.html"].decode()
     assert [content for path, content in files.items() if path.startswith("licences/")] == [b"You may.\n"]
-
-
-def test_the_two_builds_of_a_toolkit_are_told_apart(small: Site) -> None:
-    page = text(packages.pages(small), "packages/cuda-version.html")
-    assert page.index("native_100 native") < page.index("compat_0 compat")
 
 
 def test_the_picture_of_sizes_shows_every_package_or_counts_it(small: Site) -> None:
@@ -146,11 +130,8 @@ def test_rectangles_are_in_proportion_fill_the_whole_and_do_not_overlap(sizes: l
             wide = min(one.x + one.width, other.x + other.width) - max(one.x, other.x)
             tall = min(one.y + one.height, other.y + other.height) - max(one.y, other.y)
             assert wide <= slack or tall <= slack
-
-
-def test_rectangles_of_equal_sizes_are_near_to_squares() -> None:
-    for one in squarify([1.0] * 6, Rectangle(0, 0, 600, 400)):
-        assert max(one.width / one.height, one.height / one.width) <= 1.5
+    for one in squarify([1.0] * 6, whole):
+        assert max(one.width / one.height, one.height / one.width) <= 1.5, "nearly squares"
 
 
 def test_folders_are_few_and_account_for_every_file() -> None:

@@ -150,19 +150,12 @@ sys.exit(answer.get("code", 0))
 
 @dataclass(frozen=True)
 class Call:
-    """How a fake was called.
+    """How a fake was called."""
 
-    Attributes:
-        arguments: All of them.
-        words: Those that are no flag and no flag's value: the command, then the specs.
-        environment: All of it.
-        files: Text of the TOML files where it ran.
-    """
-
-    arguments: list[str]
-    words: list[str]
-    environment: dict[str, str]
-    files: dict[str, str]
+    arguments: list[str]  # all of them
+    words: list[str]  # those that are no flag and no flag's value: the command, then the specs
+    environment: dict[str, str]  # all of it
+    files: dict[str, str]  # text of the TOML files where it ran
 
     def values(self, flag: str) -> list[str]:
         """The values of a flag, in order."""

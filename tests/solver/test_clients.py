@@ -111,16 +111,10 @@ def answers(name: str, *scenarios: Scenario, timeout: float = 60) -> list[Solver
 
 
 @EACH
-def test_an_answer_has_the_packages_of_the_dry_run(name: str, fake: Fake) -> None:
-    (answer,) = answers(name, ASKED)
-    assert answer.solved
-    assert answer.scenario == ASKED
-    assert {n: (r.version, r.build) for n, r in answer.records.items()} == {n: (v, b) for n, v, b in PICKED}
-
-
-@EACH
 def test_it_is_asked_for_a_dry_run_of_these_specs_from_these_channels_only(name: str, fake: Fake) -> None:
-    answers(name, ASKED)
+    (answer,) = answers(name, ASKED)
+    assert answer.solved and answer.scenario == ASKED
+    assert {n: (r.version, r.build) for n, r in answer.records.items()} == {n: (v, b) for n, v, b in PICKED}
     (call,) = fake.calls("create")
     assert call.words == ["create", *ASKED.specs, "__cuda"]
     assert call.values("-c") == URLS
@@ -253,21 +247,6 @@ def test_a_client_that_does_not_end_is_ended(name: str, fake: Fake) -> None:
     fake.answers(create={"sleep": 60}, info=SEES_GPUS, version={"out": "2.9.0\n"})
     with pytest.raises(SolverFailed, match="did not answer within 1 s"):
         answers(name, ASKED, timeout=1)
-
-
-@EACH
-def test_a_flag_that_a_client_does_not_have_is_no_answer(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The fakes are strict: this is what the other tests rest on."""
-    create = {
-        function: {option: values for option, values in options.items() if option != "--strict-channel-priority"}
-        for function, options in COMMANDS[name]["create"].items()
-    }
-    fake = install(name.removesuffix("-classic"), {**COMMANDS[name], "create": create}, tmp_path / "bin", monkeypatch)
-    fake.answers(create=transaction(name, *PICKED), info=SEES_GPUS, version={"out": "2.9.0\n"})
-    with pytest.raises(SolverFailed, match="not expected: --strict-channel-priority"):
-        answers(name, ASKED)
 
 
 @pytest.mark.parametrize(
@@ -464,15 +443,12 @@ def test_what_pixi_does_otherwise_is_an_error(pixi: Fake, lock: dict[str, Any], 
         list(PixiSolver().solve_all([ASKED], CHANNELS))
 
 
-def test_a_pixi_without_a_version_is_an_error(pixi: Fake) -> None:
+def test_a_pixi_without_a_version_and_a_spec_that_cannot_be_given_are_errors(pixi: Fake) -> None:
+    with pytest.raises(BadValue, match="cannot be read"):
+        list(PixiSolver().solve_all([Scenario(("cuda-core>=",), "linux-64")], CHANNELS))
     pixi.answers(create={}, version={"out": ""})
     with pytest.raises(SolverFailed, match="does not say its version"):
         list(PixiSolver().solve_all([ASKED], CHANNELS))
-
-
-def test_a_spec_that_pixi_could_not_be_given_is_an_error(pixi: Fake) -> None:
-    with pytest.raises(BadValue, match="cannot be read"):
-        list(PixiSolver().solve_all([Scenario(("cuda-core>=",), "linux-64")], CHANNELS))
 
 
 @pytest.mark.parametrize("name", [n for n in clients.NAMES if not n.startswith("libsolv")])

@@ -117,34 +117,27 @@ def test_until_libmamba_2_8_1_it_removes_virtual_packages_where_rattler_refuses_
     assert old_driver.records["cuda-version"].version == "13.4"
 
 
-@pytest.mark.parametrize(("conda_forge", "build"), [(True, "a_0"), (False, "z_0")])
+OLD, NEW = record("lib", "1", "h_0", "linux-64"), record("lib", "2", "h_0", "linux-64")
+TRACKED = {**NEW, "track_features": "f"}
+
+
+@pytest.mark.parametrize(
+    ("newer", "wanted", "conda_forge", "build"),
+    [
+        (NEW, (">=2", "<2"), True, "a_0"),
+        (NEW, (">=2", "<2"), False, "z_0"),
+        (TRACKED, ("<2", ">=2"), True, "a_0"),  # a dependency on a tracked record outweighs newer versions
+    ],
+)
 def test_records_alike_are_told_apart_by_their_dependencies_and_upstream_by_the_build_string(
-    place: Workspace, tmp_path: Path, conda_forge: bool, build: str
+    place: Workspace, tmp_path: Path, newer: dict[str, Any], wanted: tuple[str, str], conda_forge: bool, build: str
 ) -> None:
-    answer = ask(
-        place,
-        tmp_path,
-        "tool",
-        record("lib", "1", "h_0", "linux-64"),
-        record("lib", "2", "h_0", "linux-64"),
-        record("tool", "1", "a_0", "linux-64", depends=["lib >=2"]),
-        record("tool", "1", "z_0", "linux-64", depends=["lib <2"]),
-        conda_forge=conda_forge,
-    )
+    tools = [
+        record("tool", "1", name, "linux-64", depends=[f"lib {on}"])
+        for name, on in zip(("a_0", "z_0"), wanted, strict=True)
+    ]
+    answer = ask(place, tmp_path, "tool", OLD, newer, *tools, conda_forge=conda_forge)
     assert answer.records["tool"].build == build
-
-
-def test_a_dependency_on_a_tracked_record_outweighs_newer_versions(place: Workspace, tmp_path: Path) -> None:
-    answer = ask(
-        place,
-        tmp_path,
-        "tool",
-        record("lib", "1", "h_0", "linux-64"),
-        record("lib", "2", "h_0", "linux-64", track_features="f"),
-        record("tool", "1", "a_0", "linux-64", depends=["lib <2"]),
-        record("tool", "1", "z_0", "linux-64", depends=["lib >=2"]),
-    )
-    assert answer.records["tool"].build == "a_0"
 
 
 @pytest.mark.parametrize("later", ["a_0", "z_0"])

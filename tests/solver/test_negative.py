@@ -175,23 +175,14 @@ def test_without_its_range_cuda_pathfinder_goes_with_a_major_that_it_does_not_kn
 
 @dataclass(frozen=True)
 class Twin:
-    """One package, and a machine where an older toolkit of it is right though a newer one could be installed.
+    """One package, and a machine where an older toolkit of it is right though a newer one could be installed."""
 
-    Attributes:
-        pattern: Matches its name only.
-        made: Of which worlds the scenarios are.
-        asked: It alone, on that machine.
-        pinned: It alone, without a driver, pinned to its oldest toolkit.
-        newest: Its newest toolkit.
-        right: What is right on that machine.
-    """
-
-    pattern: str
-    made: Worlds
-    asked: Ask
-    pinned: Ask
-    newest: str
-    right: str
+    pattern: str  # matches its name only
+    made: Worlds  # of which worlds the scenarios are
+    asked: Ask  # it alone, on that machine
+    pinned: Ask  # it alone, without a driver, pinned to its oldest toolkit
+    newest: str  # its newest toolkit
+    right: str  # what is right on that machine
 
     def is_in(self, templates: set[str]) -> bool:
         return template(self.asked.question.request) in templates

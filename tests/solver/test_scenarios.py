@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -69,10 +68,11 @@ def test_requests_and_platforms_are_the_issue_s(every: Matrix) -> None:
     assert every.subdirs == tuple(PLATFORMS)
 
 
-def test_the_matrix_has_as_many_members_as_it_says(known: OracleFacts) -> None:
+def test_the_matrix_has_as_many_members_as_it_says_and_a_sample_can_hold_them_all(known: OracleFacts) -> None:
     small = matrix(known, ["cp312"], ["win-64"], ["cuda-core"])
     members = list(small)
     assert len(members) == len(small) == len(set(members))
+    assert small.sample(len(small), 1) == members
 
 
 # --- what is chosen from it
@@ -81,27 +81,6 @@ def test_the_matrix_has_as_many_members_as_it_says(known: OracleFacts) -> None:
 def test_by_default_at_least_20_000_different_scenarios_are_solved(covering: list[Question]) -> None:
     assert len(covering) == len(set(covering)) >= 20_000
     assert len({scenario(question) for question in covering}) == len(covering)
-
-
-@pytest.mark.parametrize(
-    ("dimension", "values"),
-    [
-        (lambda q: q.driver, lambda m: m.drivers),
-        (lambda q: q.arch, lambda m: m.gpus),
-        (lambda q: q.subdir, lambda m: m.subdirs),
-        (lambda q: q.python, lambda m: m.pythons),
-        (lambda q: q.request, lambda m: m.requests),
-        (lambda q: q.pin, lambda m: m.pins),
-    ],
-    ids=["driver", "gpu", "platform", "python", "request", "pin"],
-)
-def test_the_default_choice_has_every_value(
-    every: Matrix,
-    covering: list[Question],
-    dimension: Callable[[Question], str | None],
-    values: Callable[[Matrix], tuple[str | None, ...]],
-) -> None:
-    assert {dimension(question) for question in covering} == set(values(every))
 
 
 def test_the_default_choice_has_every_machine_for_each_request_and_platform(
@@ -160,11 +139,6 @@ def test_a_sample_is_the_same_for_the_same_seed(every: Matrix) -> None:
     sample = every.sample(300, 7)
     assert sample == every.sample(300, 7) != every.sample(300, 8)
     assert len(set(sample)) == 300
-
-
-def test_a_sample_can_hold_every_member(known: OracleFacts) -> None:
-    small = matrix(known, ["cp312"], ["win-64"], ["cuda-core"])
-    assert small.sample(len(small), 1) == list(small)
 
 
 @pytest.mark.parametrize("size", [0, -1, 10**9])

@@ -35,17 +35,11 @@ _TIE = re.compile(r"^cuda-version >=(?P<lower>[\d.]+),<(?P<upper>\d+\.\d+)\S* (?
 
 @dataclass(frozen=True, order=True)
 class Kind:
-    """What the records of many versions, builds and platforms state alike.
+    """What the records of many versions, builds and platforms state alike."""
 
-    Attributes:
-        package: Their name, with ``<subdir>`` for a platform.
-        field: ``depends``, ``constrains``, ``run_exports`` or ``track_features``.
-        shape: The text, with ``N`` for each number and ``<build>`` for a build with a hash.
-    """
-
-    package: str
-    field: str
-    shape: str
+    package: str  # their name, with ``<subdir>`` for a platform
+    field: str  # ``depends``, ``constrains``, ``run_exports`` or ``track_features``
+    shape: str  # the text, with ``N`` for each number and ``<build>`` for a build with a hash
 
 
 def template(package: str) -> str:
@@ -142,19 +136,12 @@ def changed(content: Repodata, changes: Sequence[Change], subdirs: Sequence[str]
 
 @dataclass(frozen=True)
 class Ask:
-    """A scenario.
+    """A scenario."""
 
-    Attributes:
-        question: The machine, and what the oracle is asked. Its request need not be one that the oracle knows.
-        specs: What is typed, where that is not what the question says.
-        like: A request that the oracle knows and that is published as this one is.
-        refused: It must be refused, whatever the oracle says.
-    """
-
-    question: Question
-    specs: tuple[str, ...] = ()
-    like: str = ""
-    refused: bool = False
+    question: Question  # the machine, and what the oracle is asked. Its request need not be one that the oracle knows
+    specs: tuple[str, ...] = ()  # what is typed, where that is not what the question says
+    like: str = ""  # A request that the oracle knows and that is published as this one is
+    refused: bool = False  # it must be refused, whatever the oracle says
 
     @property
     def scenario(self) -> Scenario:
@@ -164,21 +151,13 @@ class Ask:
 
 @dataclass(frozen=True)
 class World:
-    """A channel above the universe, with what it is judged by.
+    """A channel above the universe, with what it is judged by."""
 
-    Attributes:
-        folders: This channel and the universe.
-        facts: What the oracle knows.
-        states: What the packages state in the channel that nothing was taken out of.
-        twins: See `ctk.verify.channels.Channels`; of that channel, too.
-        gateway: Shared, so that the universe is read once.
-    """
-
-    folders: tuple[Path, Path]
-    facts: OracleFacts
-    states: Mapping[Place, Record]
-    twins: Mapping[tuple[str, str, str], TwinBuild]
-    gateway: Gateway
+    folders: tuple[Path, Path]  # this channel and the universe
+    facts: OracleFacts  # what the oracle knows
+    states: Mapping[Place, Record]  # what the packages state in the channel that nothing was taken out of
+    twins: Mapping[tuple[str, str, str], TwinBuild]  # see `ctk.verify.channels.Channels`; of that channel, too
+    gateway: Gateway  # shared, so that the universe is read once
 
     def pick(self, asked: Scenario) -> Pick | None:
         """What a solver picks; None when it refuses."""

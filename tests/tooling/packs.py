@@ -18,19 +18,12 @@ CLEAN = {"PATH": "/usr/bin:/bin"}
 
 @dataclass(frozen=True)
 class Made:
-    """Packs of one environment.
+    """Packs of one environment."""
 
-    Attributes:
-        workspace: The checkout they were made in.
-        whole: One file.
-        split: The same in parts of 1000 bytes.
-        said: What was printed for the first.
-    """
-
-    workspace: Workspace
-    whole: Path
-    split: Path
-    said: str
+    workspace: Workspace  # the checkout they were made in
+    whole: Path  # one file
+    split: Path  # the same in parts of 1000 bytes
+    said: str  # what was printed for the first
 
     @property
     def parts(self) -> list[Path]:

@@ -174,11 +174,13 @@ def test_a_scheduler_that_is_lost_ends_the_run_and_keeps_what_is_finished(tmp_pa
     begun = tmp_path / "begun"
     workspace = checkout(tmp_path / "one")
     follower = workspace.recipes / "follower" / "recipe.yaml"
-    edit(follower, "script: [", f'script: ["while [ ! -e {tmp_path}/go ]; do sleep 0.05; done", "echo > {begun}", ')
-    with loopback(tmp_path / "dask", workers=1) as cluster, ThreadPoolExecutor(1) as pool:
+    edit(follower, "script: [", f'script: ["{waiting(begun, tmp_path / "go")}", ')
+    with loopback(tmp_path / "dask", workers=0) as cluster, ThreadPoolExecutor(1) as pool:
+        cluster.worker("--nthreads", "2")
         finished = workspace.builds / build.build_key(hello(workspace), 3) / "build.json"
         done = pool.submit(run, workspace, cluster.address, tmp_path / "store")
         wait_for(finished)
+        wait_for(begun)
         cluster.scheduler.kill()
         with pytest.raises(ClusterFailed, match=f"the scheduler at {cluster.address} was lost"):
             done.result(60)

@@ -26,7 +26,6 @@ from ctk.lock.lock import release_locks
 LOCKS = release_locks(Workspace(ROOT))
 SITE = "lib/python3.12/site-packages"
 NATIVE = {"depends": ["__cuda >=12.6"], "constrains": ["__cuda_arch >=5.0,<=9.0"]}
-COMPAT = {"constrains": ["__cuda >=12"]}
 
 
 class Made:
@@ -195,56 +194,44 @@ def test_a_rule_for_what_is_there_anyway_is_held_and_one_for_what_is_not_there_i
     assert states(check(made))["packages agree"] == "problem"
 
 
-@pytest.mark.parametrize(
-    ("driver", "state", "step"),
-    [
-        ("12.6", None, ""),
-        ("13.0", None, ""),
-        ("12.4", "problem", "'cuda-version=12.4=native_*', or update the driver"),
-        ("11.8", "problem", "update the driver: this one takes no toolkit that knows GPU 9.0"),
-        ("none", "missing", "--driver describes another machine"),
-    ],
-)
-def test_a_driver_older_than_the_native_toolkit_is_found(made: Made, driver: str, state: str | None, step: str) -> None:
-    found = check(made.toolkit("12.6", "native_100", **NATIVE), driver, None if driver == "none" else "9.0")
-    assert states(found) == ({"driver": state} if state else {})
-    assert step in found["driver"]["step"]
+DRIVER, TOOLKIT, GPU = "driver", "native toolkit", "GPU"
 
 
 @pytest.mark.parametrize(
-    ("version", "build", "driver", "state", "spec"),
+    ("version", "build", "driver", "arch", "name", "state", "step"),
     [
-        ("13.4", "compat_0", "13.4", "missing", "cuda-version=13.4=native_*"),  # it would be native
-        ("13.4", "compat_0", "13.0", "problem", "cuda-version=13.0=native_*"),  # error 222
-        ("13.4", "h1_3", "13.0", "problem", "cuda-version=13.0"),  # conda-forge's
-        ("13.0", "h1_3", "13.4", None, ""),
-        ("13.4", "compat_0", "none", None, ""),
+        ("12.6", "native_100", "12.6", "9.0", DRIVER, "ok", ""),
+        ("12.6", "native_100", "13.0", "9.0", DRIVER, "ok", ""),
+        ("12.6", "native_100", "12.4", "9.0", DRIVER, "problem", "'cuda-version=12.4=native_*', or update the driver"),
+        ("12.6", "native_100", "11.8", "9.0", DRIVER, "problem", "this one takes no toolkit that knows GPU 9.0"),
+        ("12.6", "native_100", "none", None, DRIVER, "missing", "--driver describes another machine"),
+        ("13.4", "compat_0", "13.4", "9.0", TOOLKIT, "missing", "cuda-version=13.4=native_*"),  # it would be native
+        ("13.4", "compat_0", "13.0", "9.0", TOOLKIT, "problem", "cuda-version=13.0=native_*"),  # error 222
+        ("13.4", "h1_3", "13.0", "9.0", TOOLKIT, "problem", "cuda-version=13.0, or update"),  # conda-forge's
+        ("13.0", "h1_3", "13.4", "9.0", TOOLKIT, "ok", ""),
+        ("13.4", "compat_0", "none", None, TOOLKIT, "ok", ""),
+        ("13.0", "native_100", "13.0", "9.0", GPU, "ok", ""),
+        ("13.0", "native_100", "13.0", "7.0", GPU, "problem", "cuda-version=12.9=native_*"),  # too old for it
+        ("12.9", "native_100", "13.0", "11.0", GPU, "problem", "cuda-version=13.0=native_*"),  # in a hole of its list
+        (
+            "12.6",
+            "native_100",
+            "12.6",
+            "12.1",
+            GPU,
+            "missing",
+            "that knows GPU 12.1",
+        ),  # no toolkit for this driver does
+        ("11.8", "native_100", "12.6", "12.1", GPU, "ok", ""),  # of which nothing is known
     ],
 )
-def test_a_toolkit_that_is_not_native_is_found(
-    made: Made, version: str, build: str, driver: str, state: str | None, spec: str
+def test_a_toolkit_is_held_to_the_driver_and_to_the_gpu(
+    made: Made, version: str, build: str, driver: str, arch: str | None, name: str, state: str, step: str
 ) -> None:
-    found = check(made.toolkit(version, build, constrains=["__cuda >=13"]), driver, None if driver == "none" else "9.0")
-    assert states(found) == ({"native toolkit": state} if state else {})
-    if spec:
-        assert spec in shlex.split(found["native toolkit"]["step"].removesuffix(", or update the driver"))
-
-
-@pytest.mark.parametrize(
-    ("version", "driver", "arch", "state"),
-    [
-        ("13.0", "13.0", "9.0", None),
-        ("13.0", "13.0", "7.0", "problem"),  # too old for it, and 12.9 knows it
-        ("12.9", "13.0", "11.0", "problem"),  # in a hole of its list, and 13.0 knows it
-        ("12.6", "12.6", "12.1", "missing"),  # nothing that this driver takes knows it
-        ("11.8", "12.6", "12.1", None),  # of which nothing is known
-    ],
-)
-def test_a_gpu_that_the_toolkit_does_not_know_is_found(
-    made: Made, version: str, driver: str, arch: str, state: str | None
-) -> None:
-    found = check(made.toolkit(version, "native_100"), driver, arch)
-    assert states(found) == ({"GPU": state} if state else {})
+    rules = {"depends": [f"__cuda >={version}"]} if "native" in build else {"constrains": ["__cuda >=12"]}
+    found = check(made.toolkit(version, build, **rules), driver, arch)
+    assert states(found) == ({} if state == "ok" else {name: state})
+    assert step in found[name]["step"]
 
 
 SMI = "#!/bin/sh\necho NVIDIA H100, 9.0\n"

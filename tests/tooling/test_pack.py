@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -119,12 +120,18 @@ def test_nothing_of_a_pack_names_the_machine_it_was_made_on(made: Made, tmp_path
     assert not [name for name in gone if (tmp_path / "e" / name).exists()]
 
 
-def test_equal_packages_give_equal_packs(made: Made, tmp_path: Path) -> None:
-    with_umask = f"umask 077; exec {sys.executable} -c 'from ctk.cli.main import main; main()' \"$@\""
-    words = ["env", "pack", "application", "--base", str(made.workspace.root / "base")]
-    words += ["--driver", "13.0", "--arch", "9.0", "-o", str(tmp_path / "whole.run")]
+def run_under(made: Made, limit: str, target: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    """`ctk env pack` under a limit that a shell sets."""
+    script = f"{limit}; exec {sys.executable} -c 'from ctk.cli.main import main; main()' \"$@\""
+    words = ["env", "pack", "application", "--base", str(made.workspace.root / "base"), "-o", str(target), *more]
     environment = {**os.environ, "CTK_ROOT": str(made.workspace.root)}
-    subprocess.run(["sh", "-c", with_umask, "sh", *words], env=environment, check=True, capture_output=True)
+    return subprocess.run(
+        ["sh", "-c", script, "sh", *words], env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_equal_packages_give_equal_packs(made: Made, tmp_path: Path) -> None:
+    run_under(made, "umask 077", tmp_path / "whole.run", "--driver", "13.0", "--arch", "9.0").check_returncode()
     for name in ("whole.run", "whole.run.lock", "whole.run.sha256"):
         assert (tmp_path / name).read_bytes() == made.whole.with_name(name).read_bytes()
 
@@ -151,12 +158,7 @@ def test_a_pack_that_is_there_is_replaced_only_when_forced_and_then_whole(copy: 
 
 def test_a_full_disk_is_said_and_no_file_appears(made: Made, tmp_path: Path) -> None:
     """What writes more than a limit fails as on a full disk; packages are unpacked in the cache already."""
-    words = ["env", "pack", "application", "--base", str(made.workspace.root / "base"), "-o", str(tmp_path / "p.run")]
-    limited = f"ulimit -f 12; exec {sys.executable} -c 'from ctk.cli.main import main; main()' \"$@\""
-    environment = {**os.environ, "CTK_ROOT": str(made.workspace.root)}
-    done = subprocess.run(
-        ["sh", "-c", limited, "sh", *words], env=environment, capture_output=True, text=True, check=False
-    )
+    done = run_under(made, "ulimit -f 12", tmp_path / "p.run")
     assert done.returncode == errors.NoSpace.exit_code, done.stderr
     assert f"a file below {tmp_path} would be larger than this process may write" in done.stderr
     assert left_in(tmp_path) == set()
@@ -227,27 +229,31 @@ def installed(root: Path, made: Made) -> Path:
     return prefix
 
 
-def test_an_environment_with_a_lost_file_is_refused_with_its_package(made: Made, tmp_path: Path) -> None:
-    prefix = installed(tmp_path, made)
+def lose(prefix: Path) -> None:
     (prefix / "lib" / "application.bin").unlink()
-    with (tmp_path / "tar").open("wb") as target, pytest.raises(PackFailed, match=r"application.*lib/application\.bin"):
-        write_archive(prefix, target, 0)
 
 
-def test_an_environment_with_an_editable_project_is_refused_with_its_name(made: Made, tmp_path: Path) -> None:
-    prefix = installed(tmp_path, made)
+def edit(prefix: Path) -> None:
     (site,) = prefix.glob("lib/python3*/site-packages")
     (site / "mine-1.0.dist-info").mkdir()
     (site / "mine-1.0.dist-info" / "direct_url.json").write_text('{"url": "", "dir_info": {"editable": true}}')
-    with (tmp_path / "tar").open("wb") as target, pytest.raises(PackFailed, match=r"editable.*mine"):
-        write_archive(prefix, target, 0)
 
 
-def test_a_file_that_nothing_could_mend_is_refused(made: Made, tmp_path: Path) -> None:
-    prefix = installed(tmp_path, made)
+def write_path(prefix: Path) -> None:
     (prefix / "share").mkdir()
     (prefix / "share" / "written").write_text(f"here: {prefix}\n")
-    with (tmp_path / "tar").open("wb") as target, pytest.raises(PackFailed, match="share/written holds"):
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [(lose, r"application.*lib/application\.bin"), (edit, "editable.*mine"), (write_path, "share/written holds")],
+)
+def test_an_environment_that_cannot_be_packed_is_refused_with_what_is_wrong(
+    made: Made, tmp_path: Path, spoil: Callable[[Path], None], said: str
+) -> None:
+    prefix = installed(tmp_path, made)
+    spoil(prefix)
+    with (tmp_path / "tar").open("wb") as target, pytest.raises(PackFailed, match=said):
         write_archive(prefix, target, 0)
 
 

@@ -167,13 +167,12 @@ class Cluster:
         answers: Mapping[str, Any] = self._client.run(
             worker.unfit, worker.engine(), self._store.url, probe, on_error="return"
         )
-        wrong = [
-            f"the worker {address} cannot build with this ctk: {describe(answer)}"
-            if isinstance(answer, BaseException)
-            else answer
-            for address, answer in answers.items()
-            if answer
-        ]
+        wrong = []
+        for address, answer in answers.items():
+            if isinstance(answer, BaseException):
+                answer = f"cannot build with this ctk: {describe(answer)}"
+            if answer:
+                wrong.append(f"the worker {address} {answer}")
         if wrong:
             raise ClusterFailed("\n".join(wrong), f"{worker.SAME}, and name a store that they all see with --store")
 

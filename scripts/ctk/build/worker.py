@@ -118,11 +118,11 @@ def work_order(build: Build, workspace: Workspace, level: int, store: str) -> Wo
 def unfit(wanted: str, store: str, probe: str) -> str:
     """Why this worker cannot build for a client with this engine and a file in this store; "" where it can."""
     if engine() != wanted:
-        return f"the worker {_name()} has {engine()}, and this machine has {wanted}"
+        return f"on {socket.gethostname()} has {engine()}, and this machine has {wanted}"
     with tempfile.TemporaryDirectory(prefix="ctk-probe-") as folder, suppress(CtkError):
         if Store(store).get(probe, Path(folder) / "probe"):
             return ""
-    return f"the worker {_name()} does not see the store {without_credentials(store)}"
+    return f"on {socket.gethostname()} does not see the store {without_credentials(store)}"
 
 
 def fulfil(order: WorkOrder) -> WorkResult:

@@ -107,9 +107,8 @@ class ReleaseSide:
     """A group of components in one release on one platform.
 
     Attributes:
-        versions: The components' versions, each once; empty when the release does not have them.
-        size: Bytes of the artefacts; 0 when none is published.
-        unpacked: Bytes of the files in them; None when they were not read.
+        versions: Each once; empty when the release does not have the components.
+        size, unpacked: Bytes of the artefacts, and of the files in them; None when these were not read.
         glibc: Newest glibc symbol version needed, "" without any or when it is not known.
     """
 
@@ -189,7 +188,6 @@ class Break:
     Attributes:
         platform: The subdir; "" for all of them.
         place: The component, and the library where it is one.
-        text: What is gone, in a few words.
         names: Symbols that are gone; first those that a header named.
     """
 
@@ -207,14 +205,9 @@ def compare(
     surfaces: Surfaces | None = None,
     only: Sequence[str] = (),
 ) -> ReleaseDifference:
-    """Compares two releases.
+    """Compares two releases on some platforms; what is the same for all platforms counts for each.
 
-    Args:
-        old: The first release.
-        new: The second.
-        platforms: Subdirs; what is the same for all of them counts for each.
-        surfaces: Of every artefact of both; without them only the locks are compared.
-        only: Components; all of them when empty.
+    Without the surfaces of every artefact of both, only the locks are compared. Without `only`, all components are.
     """
     groups = _groups(old, new, only)
     components = [_component(group, platform, old, new, surfaces) for platform in platforms for group in groups]

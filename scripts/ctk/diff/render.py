@@ -256,11 +256,10 @@ def markdown(difference: ReleaseDifference, broken: Sequence[Break], recipes: Re
 
 def _fitting(parts: Sequence[str], limit: int) -> list[str]:
     """The parts without the folded ones for which there is no room."""
-    folded = [part.startswith("<details>") for part in parts]
-    room = limit - 100 - sum(len(part) + 1 for part, is_folded in zip(parts, folded, strict=True) if not is_folded)
+    room = limit - 100 - sum(len(part) + 1 for part in parts if not part.startswith("<details>"))
     kept = []
-    for part, is_folded in zip(parts, folded, strict=True):
-        size = len(part) + 1 if is_folded else 0
+    for part in parts:
+        size = len(part) + 1 if part.startswith("<details>") else 0
         if size <= max(room, 0):
             kept.append(part)
             room -= size

@@ -34,10 +34,7 @@ _OLDEST_GLIBC = "2.17"
 class Archive:
     """A tar for conda-pack to write into, without owners, umask and clock of this machine.
 
-    Args:
-        target: Where the tar goes.
-        stamp: Modification time of every member, in seconds since 1970.
-        prefix: The environment, whose path no member that conda-pack writes may hold.
+    Every member has one modification time, in seconds since 1970, and none may hold the path of the environment.
     """
 
     def __init__(self, target: BinaryIO, stamp: int, prefix: Path) -> None:

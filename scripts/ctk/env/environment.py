@@ -64,14 +64,7 @@ def command_in(prefix: Path, command: Sequence[str]) -> list[str]:
 def create(pick: Pick, prefix: Path, cache: Path, say: Callable[[str], None] = lambda text: None) -> Environment:
     """Makes an environment hold exactly the packages of a pick, with bytecode, and lets shells activate it.
 
-    Args:
-        pick: The packages.
-        prefix: The folder of the environment.
-        cache: Where unpacked packages are kept, hard-linked into environments.
-        say: Told why there is no bytecode.
-
-    Raises:
-        NoSpace: The disk is full; run again to continue.
+    Its files are hard links into the cache of unpacked packages. `say` is told why there is no bytecode.
     """
     wanted = sorted(f"{r.file_name}#{r.sha256.hex() if r.sha256 else ''}" for r in pick.records)
     note = prefix / "conda-meta" / "ctk.json"

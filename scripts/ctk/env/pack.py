@@ -105,12 +105,7 @@ def size_in_bytes(text: str) -> int:
 
 
 def check(order: PackOrder, subdir: str) -> None:
-    """Refuses what cannot be written, before anything is solved or fetched.
-
-    Raises:
-        UnknownName: No such platform or compression.
-        BadValue: A Windows platform, a name that cannot be listed, no folder, or files in the way.
-    """
+    """Refuses what cannot be written, before anything is solved or fetched."""
     if subdir.startswith("win-"):
         raise BadValue(
             f"environments for {subdir} are not packed here: conda-pack writes for the system that it runs on, and "
@@ -146,21 +141,9 @@ def pack(
     workspace: Workspace,
     say: Callable[[str], None] = lambda text: None,
 ) -> Packed:
-    """Installs a pick in a scratch folder and packs it.
+    """Installs a pick in a scratch folder and packs it, with lines for people about the request and the machine.
 
     Equal packages give equal files. Nothing is written under the names of `order` before all of it is done.
-
-    Args:
-        pick: The packages; Python must be among them.
-        about: Lines for people: the request and the machine.
-        order: Where to, and in which size.
-        workspace: The checkout, whose cache has room for the environment.
-        say: Told what is being done.
-
-    Raises:
-        BadValue: No Python in the pick, or more parts than can be numbered.
-        PackFailed: conda-pack refuses the environment.
-        NoSpace: The disk is full.
     """
     if pick.record("python") is None:
         raise BadValue(

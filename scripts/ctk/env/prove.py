@@ -50,11 +50,7 @@ def make(request: ProofRequest, catalogue: Catalogue, scenario: Scenario, worksp
 
 
 def use(request: ProofRequest, environment: Environment) -> Mapping[str, object]:
-    """Runs the request's program in its environment, with nothing of this process's own environment.
-
-    Raises:
-        ProofFailed: With what the program printed.
-    """
+    """Runs the request's program in its environment, with nothing of this process's own environment."""
     program = Path(__file__).parent / "proof" / request.program
     clean = {
         "PATH": os.pathsep.join([str(environment.python.parent), "/usr/bin", "/bin"]),

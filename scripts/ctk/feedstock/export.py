@@ -81,12 +81,8 @@ def feedstock(
 ) -> dict[str, str]:
     """The files of a feedstock, by path.
 
-    Args:
-        workspace: The checkout.
-        name: Of the recipe.
-        releases: CTK minors, or names of locks. None given: the newest CTK release that has it, or every CUDA major.
-        maintainers: Who conda-forge would ask.
-        locate: Gives the address of an artefact.
+    It is for the releases given, as CTK minors or names of locks; for the newest CTK release that has it, or every CUDA
+    major, otherwise.
 
     Raises:
         UnknownName: No such recipe or release.
@@ -282,17 +278,7 @@ def _yaml(data: Mapping[str, Any]) -> str:
 
 
 def _standalone(text: str, offers: Sequence[Offer], skips: Sequence[str], maintainers: Sequence[str]) -> str:
-    """The recipe of a feedstock that stands alone.
-
-    Args:
-        text: The recipe as it is here.
-        offers: Every artefact that it reads in some variant.
-        skips: Conditions of the variants that have no artefact.
-        maintainers: For its section ``extra``.
-
-    Raises:
-        RecipeError: It reads its artefacts in an unknown way.
-    """
+    """The text of a recipe with its sources by address, and the variants skipped that have no artefact."""
     text = _FLOW_SOURCE.sub(r"\1source:\n\1  path: \2", text)
     lines = text.rstrip("\n").split("\n")
     recipe = YAML().load(text)

@@ -126,7 +126,7 @@ class Index:
         self.settings = settings if settings is not None else pip_settings()
         self.retry = retry if retry is not None else Retry(attempts=self.settings.retries + 1)
         self._client = open_client(self.settings, self.retry.clock)
-        self._found: dict[str, tuple[IndexFile, ...]] = {}
+        self._files: dict[str, tuple[IndexFile, ...]] = {}
         self._sizes: dict[str, int] = {}
 
     def __enter__(self) -> Index:
@@ -147,14 +147,14 @@ class Index:
             IndexUnavailable: When an index gave no answer.
         """
         name = canonicalize_name(distribution)
-        if name in self._found:
-            return self._found[name]
+        if name in self._files:
+            return self._files[name]
         files = _each_once(self._listed(name))
         if not files:
             raise NotPublished(
                 f"the package index holds no file of {name}", "check which indexes `pip config list` names"
             )
-        return self._found.setdefault(name, files)
+        return self._files.setdefault(name, files)
 
     def locate(self, artefact: Wanted) -> IndexFile:
         """The file of an artefact, by its exact name.
@@ -210,8 +210,8 @@ class Index:
         if file.metadata_url:
             text = self._read(file, file.metadata_url, LONGEST)
         else:
-            with self.opened(file) as wheel, inside.members(wheel, file.file) as found:
-                text = inside.metadata_of(found, file.file).text()
+            with self.opened(file) as wheel, inside.members(wheel, file.file) as files:
+                text = inside.metadata_of(files, file.file).text()
         message = BytesParser().parsebytes(text, headersonly=True)
         if not message["Name"]:
             raise IndexUnavailable(f"{file.distribution}: what the index has for METADATA of {file.file} is none", _ASK)
@@ -288,9 +288,9 @@ class Index:
         try:
             # Its answers are httpx2's own, as those of unearth's client are: neither fits unearth's protocol.
             sources = [LinkSource(pages, **place) for place in places]  # type: ignore[arg-type]
-            found = [p for source in sources for p in source.find_all_packages(name, allow_yanked=True)]
-            found.sort(key=lambda p: (not p.link.is_yanked, Version(p.version or "0")), reverse=True)
-            return [_offered(name, p) for p in found]
+            packages = [p for source in sources for p in source.find_all_packages(name, allow_yanked=True)]
+            packages.sort(key=lambda p: (not p.link.is_yanked, Version(p.version or "0")), reverse=True)
+            return [_offered(name, p) for p in packages]
         except _NO_PAGE as error:
             raise IndexUnavailable(
                 f"the package index's page of {name} cannot be read: {describe(error)}",

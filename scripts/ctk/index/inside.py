@@ -77,14 +77,14 @@ def members(stream: BinaryIO, name: str) -> Iterator[tuple[ArchiveMember, ...]]:
 
 def newest(stream: BinaryIO, name: str) -> int:
     """The time of the newest file inside, in seconds since 1970; its errors are those of `members`."""
-    with members(stream, name) as found:
-        return max((member.modified for member in found), default=upload_time.EARLIEST)
+    with members(stream, name) as files:
+        return max((member.modified for member in files), default=upload_time.EARLIEST)
 
 
-def metadata_of(found: tuple[ArchiveMember, ...], name: str) -> ArchiveMember:
+def metadata_of(files: tuple[ArchiveMember, ...], name: str) -> ArchiveMember:
     """The METADATA of a wheel, or the PKG-INFO of a source distribution; MeasureFailed when there is none."""
     form = r"[^/]+\.dist-info/METADATA" if name.endswith(".whl") else r"[^/]+/PKG-INFO"
-    if stated := next((member for member in found if re.fullmatch(form, member.name)), None):
+    if stated := next((member for member in files if re.fullmatch(form, member.name)), None):
         return stated
     raise MeasureFailed(f"{name} has no METADATA", _STEP)
 

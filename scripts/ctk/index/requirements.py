@@ -23,13 +23,13 @@ def stated(metadata: Message) -> list[tuple[str, Requirement | None]]:
     return [(line, _read(line) if len(lines) <= MOST else None) for line in lines[: MOST + 1]]
 
 
-def read(metadata: Message, what: str) -> list[Requirement]:
-    """Every requirement of a project, which ``what`` names; LockError when one of them cannot be understood."""
-    found = stated(metadata)
-    for line, requirement in found:
+def read(metadata: Message, project: str) -> list[Requirement]:
+    """Every requirement of a project, which ``project`` names; LockError when one of them cannot be understood."""
+    requirements = stated(metadata)
+    for line, requirement in requirements:
         if requirement is None:
-            raise LockError(f"{what} requires what the standard does not know: {line[:LONGEST]!r}", _STEP)
-    return [requirement for _, requirement in found if requirement]
+            raise LockError(f"{project} requires what the standard does not know: {line[:LONGEST]!r}", _STEP)
+    return [requirement for _, requirement in requirements if requirement]
 
 
 def applies(requirement: Requirement, environments: Iterable[Mapping[str, str]]) -> bool:

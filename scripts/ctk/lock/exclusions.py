@@ -123,14 +123,14 @@ def load(workspace: Workspace) -> Exclusions:
 def parse(text: str) -> Exclusions:
     """The list in the text of the file; its errors are those of `load`."""
     document = Document(text)
-    wrong, found = list(document.problems), Exclusions()
+    wrong, listed = list(document.problems), Exclusions()
     try:
-        found = _SHAPE.validate_python(document.data if document.data is not None else {})
+        listed = _SHAPE.validate_python(document.data if document.data is not None else {})
     except ValidationError as error:
         wrong += [problem_line(document, e) for e in error.errors()]
     if wrong:
         raise problems(LockError, FILE, wrong, f"mend variants/{FILE}: it is kept by hand")
-    return found
+    return listed
 
 
 def needless(exclusions: Exclusions, locks: Mapping[str, ReleaseLock]) -> list[str]:

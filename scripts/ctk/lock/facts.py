@@ -52,11 +52,11 @@ def known_needs(locks: Iterable[ReleaseLock]) -> dict[str, str | None]:
 def still_measured(old: ReleaseLock, new: ReleaseLock) -> dict[str, dict[str, str | None]]:
     """What is known of the files that a release keeps, in the form of ``ReleaseLock.measured``."""
     kept, known = _measured(old).items() & _measured(new).items(), known_needs([old])
-    found: dict[str, dict[str, str | None]] = {}
+    needs: dict[str, dict[str, str | None]] = {}
     for artefact in new.artefacts:
         if ((artefact.component, artefact.target), artefact.sha256) in kept and artefact.sha256 in known:
-            found.setdefault(artefact.target, {})[artefact.component] = known[artefact.sha256]
-    return found
+            needs.setdefault(artefact.target, {})[artefact.component] = known[artefact.sha256]
+    return needs
 
 
 def to_measure(lock: ReleaseLock, known: Collection[str]) -> tuple[Artefact, ...]:

@@ -68,18 +68,18 @@ def read(index: Index, file: IndexFile) -> Licence:
     Raises:
         MeasureFailed: When it cannot be read.
     """
-    with index.opened(file) as stream, inside.members(stream, file.file) as found:
-        metadata = BytesParser().parsebytes(inside.metadata_of(found, file.file).text(), headersonly=True)
+    with index.opened(file) as stream, inside.members(stream, file.file) as files:
+        metadata = BytesParser().parsebytes(inside.metadata_of(files, file.file).text(), headersonly=True)
         place = _IN_A_WHEEL if file.file.endswith(".whl") else _IN_SOURCES
-        named = [m for m in found if place.fullmatch(m.name) and _NAMED.search(m.name.rpartition("/")[2])]
+        named = [m for m in files if place.fullmatch(m.name) and _NAMED.search(m.name.rpartition("/")[2])]
         texts = sorted({_digest(member.text()) for member in named})
     combined = hashlib.sha256("\n".join(texts).encode()).hexdigest() if len(texts) > 1 else None
     return Licence(declared(metadata), combined or next(iter(texts), None))
 
 
-def together(found: Iterable[Licence]) -> tuple[str, tuple[str, ...]]:
+def together(stated: Iterable[Licence]) -> tuple[str, tuple[str, ...]]:
     """What the artefacts of a component declare, all of it where they differ, and the sha256s of their texts."""
-    licences = list(found)
+    licences = list(stated)
     names = sorted({licence.declared for licence in licences}) or [UNDECLARED]
     return " | ".join(names), tuple(sorted({licence.text for licence in licences if licence.text}))
 
@@ -125,12 +125,12 @@ def check(locks: Mapping[str, ReleaseLock], made: Sequence[ReleaseLock], accepte
     for name in accepted:
         if name not in known:
             raise UnknownName.of("component", name, known)
-    found = [] if every else [c for c in changes(locks, made) if c.new.name not in accepted]
-    if found:
-        first = found[0].new.name
+    refused = [] if every else [c for c in changes(locks, made) if c.new.name not in accepted]
+    if refused:
+        first = refused[0].new.name
         step = "nothing was written; read the licences in the artefacts, and if they may be redistributed, repeat the"
         step += f" command with --accept-licence {first} (for each), or --accept-licences"
-        raise problems(LicenceChanged, "licences that are not those locked before", [str(c) for c in found], step)
+        raise problems(LicenceChanged, "licences that are not those locked before", [str(c) for c in refused], step)
 
 
 def _predecessors(locks: Mapping[str, ReleaseLock], lock: ReleaseLock) -> list[ReleaseLock]:

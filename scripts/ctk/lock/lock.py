@@ -44,6 +44,7 @@ UNDECLARED = "NOASSERTION"
 """The licence of what declares none; SPDX's word for it."""
 DOWNSTREAM = "downstream"
 """The lock of what somebody else builds against the channel: sources, and build tools that the base channel lacks."""
+_MOST = 64  # texts that are kept parsed
 _OF_THE_COMPONENT = ("distribution", "version")
 
 
@@ -319,7 +320,7 @@ def load(path: Path) -> ReleaseLock:
     return _checked(path.stem, read(path.with_suffix(".lock")), read(path.with_suffix(".yaml")))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=_MOST)
 def _checked(stem: str, text: str, pair: str) -> ReleaseLock:
     lock, wrong = parse_lock(text, stem)
     wrong = [f"{stem}.lock {line}" for line in wrong]
@@ -331,14 +332,26 @@ def _checked(stem: str, text: str, pair: str) -> ReleaseLock:
     return lock
 
 
+_PARSED: dict[tuple[str, str | None], tuple[ReleaseLock | None, list[str]]] = {}
+
+
 def parse_lock(
     text: str, stem: str | None = None, document: Document | None = None
 ) -> tuple[ReleaseLock | None, list[str]]:
     """The lock of a text, None when it is not valid, and every problem of it.
 
     The stem of its file, where it is given, must be the release's name; the document is the text, where it was read.
+    A text is parsed once a process.
     """
-    document = document or Document(text)
+    if (text, stem) not in _PARSED:
+        if len(_PARSED) == _MOST:
+            _PARSED.clear()
+        _PARSED[text, stem] = _parse(document or Document(text), stem)
+    lock, wrong = _PARSED[text, stem]
+    return lock, list(wrong)
+
+
+def _parse(document: Document, stem: str | None) -> tuple[ReleaseLock | None, list[str]]:
     data = document.data
     if data is None and document.problems:
         return None, document.problems
@@ -352,8 +365,8 @@ def parse_lock(
         # What is wrong with the name or version of a component would be wrong with each of its artefacts, too.
         first = [e for e in error.errors() if "artefacts" not in e["loc"][2:3] or e["loc"][-1] not in _OF_THE_COMPONENT]
         return None, document.problems + [problem_line(document, e) for e in first]
-    found = _contradictions(lock, data, stem)
-    wrong = document.problems + [f"line {document.line(at)}: {place_text(at)}: {text}" for at, text in found]
+    contradictions = _contradictions(lock, data, stem)
+    wrong = document.problems + [f"line {document.line(at)}: {place_text(at)}: {text}" for at, text in contradictions]
     return None if wrong else lock, wrong
 
 

@@ -41,7 +41,7 @@ _UNREADABLE = (
 
 
 @dataclass(frozen=True)
-class Index:
+class IndexJson:
     """``info/index.json``: what a solver sees of the package.
 
     Attributes:
@@ -108,7 +108,7 @@ class PackageInfo:
         tests: How many tests it carries; rattler-build keeps no contents tests, it runs them.
     """
 
-    index: Index
+    index: IndexJson
     paths: tuple[PathEntry, ...]
     run_exports: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     about: Mapping[str, Any] = field(default_factory=dict)
@@ -252,10 +252,10 @@ def info_of(path: Path, metadata: Iterable[tuple[Member, bytes | None]]) -> Pack
         )
 
 
-def index_of(raw: Mapping[str, Any]) -> Index:
+def index_of(raw: Mapping[str, Any]) -> IndexJson:
     """An ``info/index.json``, or the record in repodata that was made of one; KeyError for one that lacks a field."""
     features = raw.get("track_features") or ()
-    return Index(
+    return IndexJson(
         name=raw["name"],
         version=raw["version"],
         build=raw["build"],

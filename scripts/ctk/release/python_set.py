@@ -149,10 +149,10 @@ class _VersionChoice:
     def _versions(self, name: str) -> list[Version]:
         """Every final version, newest first."""
         of_major = SpecifierSet(f"=={self._goal.major}.*") if name in VERSIONED_BY_CUDA else None
-        found = wheels.final_versions(self._index.files(name), of_major)
-        if not found:
+        versions = wheels.final_versions(self._index.files(name), of_major)
+        if not versions:
             raise NotPublished(f"the package index has no {name} for CUDA {self._goal.major}", _STEP)
-        return found
+        return versions
 
     def _unusable(self, name: str, version: Version) -> str:
         """Why a version cannot be used, whatever else is; empty when it can."""

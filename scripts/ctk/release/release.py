@@ -101,11 +101,11 @@ def read_manifest(metadata: Message, version: str) -> list[Pin]:
         for line, requirement in requirements.stated(metadata)
         if not requirement
     ]
-    wrong += [f"{what}:\n    {pin.line}" for pin in stated for what in _strange(pin, major)]
+    wrong += [f"{problem}:\n    {pin.line}" for pin in stated for problem in _strange(pin, major)]
     extras = map(str, metadata.get_all("Provides-Extra") or [])
     wrong += [f"an unknown extra:\n    Provides-Extra: {extra}" for extra in extras if extra not in _EXTRAS]
     if not wrong:
-        wrong = [f"{what}:\n    {pin.line}" for what, pin in _contradictions(stated, major)]
+        wrong = [f"{problem}:\n    {pin.line}" for problem, pin in _contradictions(stated, major)]
     if wrong:
         raise problems(LockError, f"{MANIFEST} {version}", wrong, _NEW_FORM)
     return stated
@@ -320,11 +320,11 @@ def make(index: Index, name: str, workspace: Workspace, *, partial: bool = False
 
 def lockable(index: Index, names: Iterable[str], workspace: Workspace) -> list[ReleaseLock]:
     """Releases as `make` gives them, whole or not, without those whose manifest this tool does not understand."""
-    made = []
+    locks = []
     for name in names:
         with suppress(LockError):
-            made.append(make(index, name, workspace, partial=True))
-    return made
+            locks.append(make(index, name, workspace, partial=True))
+    return locks
 
 
 def in_place(workspace: Workspace) -> dict[str, ReleaseLock]:
@@ -360,23 +360,23 @@ def _uploaded_as_before(old: ReleaseLock, new: ReleaseLock) -> ReleaseLock:
 
 def _ctk_release(index: Index, minor: str, partial: bool) -> ReleaseLock:
     """The lock of the newest final patch of a CTK minor, without facts; its errors are those of `make`."""
-    found = published(index, minor)
-    if found.missing and not partial:
-        raise incomplete({minor: found})
-    components = {part.name: _component(index, part) for part in found.parts if part.files}
+    release = published(index, minor)
+    if release.missing and not partial:
+        raise incomplete({minor: release})
+    components = {part.name: _component(index, part) for part in release.parts if part.files}
     held = {name: component for name, component in components.items() if any(component.artefacts.values())}
     listed = index.files(MANIFEST)
     first = min(v for v in wheels.final_versions(listed) if _minor_of(v) == minor)
     return ReleaseLock(
-        f"{_minor_of(found.version)}.{found.version.micro}",
-        wheels.artefact(index, MANIFEST, NOARCH, found.file),
+        f"{_minor_of(release.version)}.{release.version.micro}",
+        wheels.artefact(index, MANIFEST, NOARCH, release.file),
         held,
-        missing=found.missing,
+        missing=release.missing,
         since=min(index.uploaded(file) for file in wheels.files_of(listed, first)),
     )
 
 
 def _component(index: Index, part: WantedComponent) -> Component:
     subdirs = {subdir for members in part.places.values() for subdir in members}
-    made = wheels.component(index, part.name, part.files, [s for s in PLATFORMS if s in subdirs])
-    return replace(made, artefacts={s: made.artefacts.get(s) for s in PLATFORMS})
+    component = wheels.component(index, part.name, part.files, [s for s in PLATFORMS if s in subdirs])
+    return replace(component, artefacts={s: component.artefacts.get(s) for s in PLATFORMS})

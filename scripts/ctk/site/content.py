@@ -18,7 +18,7 @@ from ctk.core.console import count
 from ctk.core.errors import UnknownName
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.lock import ReleaseLock, release_locks
-from ctk.package.package import Index, index_of
+from ctk.package.package import IndexJson, index_of
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _FILE = re.compile(r"[A-Za-z0-9_][^/\\\0]*\.conda")  # what can be opened in the subdir's folder, and nowhere else
@@ -41,7 +41,7 @@ class IndexedPackage:
     """
 
     file: str
-    index: Index
+    index: IndexJson
     size: int
     sha256: str
     path: Path
@@ -95,12 +95,7 @@ class Site:
 
 
 def read(workspace: Workspace, channel: Path, *, planned: bool = False) -> Site:
-    """Reads a channel. What of it cannot be read is said on the pages and does not stop the rest.
-
-    Args:
-        workspace: The checkout.
-        channel: The channel's folder.
-        planned: Whether it is metadata without packages, from recipes and release locks.
+    """Reads a channel, or, `planned`, its metadata alone; what of it cannot be read is a sentence on the pages.
 
     Raises:
         UnknownName: The folder does not exist.

@@ -117,14 +117,10 @@ def axes(
     packages: Collection[str] = (),
     pythons: Collection[str] = (),
 ) -> Axes:
-    """The axes of a channel, for the catalogue's platform.
+    """The axes of a catalogue of this channel and its base, for its platform.
 
-    Args:
-        catalogue: This channel first, then its base.
-        locks: The release locks, whose facts say which drivers and GPUs exist.
-        tags: The Pythons that packages are built for, as wheel tags, oldest first.
-        packages: Only these; all that one installs by name otherwise.
-        pythons: Only these, besides leaving it to the solver.
+    The facts of the locks say which drivers and GPUs exist; the wheel tags, oldest first, are the Pythons that packages
+    are built for. `packages` and `pythons`, where given, are the only ones.
 
     Raises:
         UnknownName: A package or a Python that the channels do not have.

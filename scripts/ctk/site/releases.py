@@ -122,7 +122,7 @@ def _release(site: Site, lock: ReleaseLock, before: ReleaseLock | None, facts: S
 
 
 def _binaries(site: Site, difference: ReleaseDifference, old: ReleaseLock, new: ReleaseLock) -> BinariesRead:
-    """What is known of the changed components' binaries without fetching any."""
+    """The differences of the binaries whose surfaces are in the cache: nothing is fetched for a page."""
     platforms = difference.platforms
     groups = {change.components: wanted(old, new, platforms, change.components) for change in difference.changed}
     read = {a.sha256: cached_surface(a.sha256, site.workspace) for artefacts in groups.values() for a in artefacts}

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 from ctk.core.errors import BadValue
-from ctk.core.files import check_place, disk_errors
+from ctk.core.files import check_place, disk_errors, held
 from ctk.site.page import Page
 
 MARKER = ".ctk-site"
@@ -32,25 +32,18 @@ def write(pages: Iterable[Page], folder: Path) -> int:
     """
     check(folder)
     folder = folder.absolute()
-    fresh = folder.with_name(f".{folder.name}.new-{os.getpid()}")
     written: set[str] = set()
-    with disk_errors(folder.parent):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        _clear(folder)
-        try:
-            fresh.mkdir()
-            (fresh / MARKER).write_bytes(_TEXT)
-            for page in pages:
-                place = PurePosixPath(page.path)
-                if place.is_absolute() or ".." in place.parts or page.path in written:
-                    raise AssertionError(f"{page.path} is outside the site, or there twice")
-                written.add(page.path)
-                target = fresh / place
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(page.content)
-            _take_place(fresh, folder)
-        finally:
-            shutil.rmtree(fresh, ignore_errors=True)
+    with disk_errors(folder.parent), held(folder.with_name(f".{folder.name}.new")) as fresh:
+        (fresh / MARKER).write_bytes(_TEXT)
+        for page in pages:
+            place = PurePosixPath(page.path)
+            if place.is_absolute() or ".." in place.parts or page.path in written:
+                raise AssertionError(f"{page.path} is outside the site, or there twice")
+            written.add(page.path)
+            target = fresh / place
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(page.content)
+        _take_place(fresh, folder)
     return len(written)
 
 
@@ -89,22 +82,3 @@ def _exchange(first: Path, second: Path) -> bool:
     call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)  # glibc has it from 2.28 on
     names = os.fsencode(first), os.fsencode(second)
     return call is not None and call(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0
-
-
-def _clear(folder: Path) -> None:
-    """Removes what killed runs left beside it."""
-    for left in folder.parent.glob(f".{folder.name}.new-*"):
-        number = left.name.rpartition("-")[2]
-        # One of our own number is left from another run: in a container every run may have the same.
-        if number.isdigit() and (int(number) == os.getpid() or not _runs(int(number))):
-            shutil.rmtree(left, ignore_errors=True)
-
-
-def _runs(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # of another user
-        return True
-    return True

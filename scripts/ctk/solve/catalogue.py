@@ -78,14 +78,7 @@ class Maker:
 
 
 class Catalogue:
-    """Channels for one platform.
-
-    Args:
-        channels: Channel folders or URLs, the most important first.
-        subdir: The platform.
-        gateway: Kept by callers that ask often, so that repodata is read once.
-        maker: Gives the recipe of a package that no channel has; None where this checkout has none.
-    """
+    """Channels for one platform, the most important first; `maker` gives the recipe of a package that none has."""
 
     def __init__(
         self,
@@ -103,11 +96,7 @@ class Catalogue:
         self._names: dict[tuple[tuple[str, ...], tuple[str, ...]], set[str]] = {}
 
     def pick(self, scenario: Scenario) -> Pick | None:
-        """The solver's pick, or None without a solution.
-
-        Raises:
-            Unsolvable: A channel or the request cannot be read.
-        """
+        """The solver's pick, or None without a solution; `Unsolvable` where a channel or the request is unreadable."""
         if scenario not in self._picks:
             try:
                 self._picks[scenario] = solve(scenario, self.channels, self.gateway)

@@ -6,6 +6,7 @@ import os
 import platform as host
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 import rattler
 from rattler import GenericVirtualPackage, PackageName, Version, VirtualPackageOverrides
@@ -39,10 +40,6 @@ def machine(platform: str | None = None, driver: str | None = None, arch: str | 
 
     A driver given by hand comes with the GPU given by hand: this machine's GPU would say nothing about another's
     driver. On a foreign platform nothing is detected, but what ``CONDA_OVERRIDE_CUDA`` states holds there too.
-
-    Raises:
-        UnknownName: No such platform.
-        BadValue: A driver or GPU that cannot be read, or a GPU without a driver.
     """
     subdir = platform or this_platform()
     if subdir not in PLATFORMS:
@@ -120,6 +117,7 @@ def python_specs(text: str) -> tuple[str, ...]:
     return (*specs, f"python_abi={minor}=*_cp{minor.replace('.', '')}t") if free_threaded else specs
 
 
+@lru_cache(maxsize=4096)
 def virtual_packages(subdir: str, driver: str | None, arch: str | None) -> list[GenericVirtualPackage]:
     """The virtual packages that a client would detect on such a machine."""
     system, architecture = subdir.split("-")

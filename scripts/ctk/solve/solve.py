@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import rattler
@@ -65,15 +66,9 @@ class Pick:
 
 
 def solve(scenario: Scenario, channels: Sequence[Path | str], gateway: Gateway | None = None) -> Pick:
-    """Solves one scenario with rattler's solver.
-
-    Args:
-        scenario: Machine and request.
-        channels: Channel folders or URLs, the most important first.
-        gateway: Kept by callers that solve often, so that repodata is read once.
+    """Solves one scenario with rattler; callers that solve often keep the gateway, so that repodata is read once.
 
     Raises:
-        UnknownName: No such platform.
         Unsolvable: With the solver's own text in `solver`, or without when a channel or the request cannot be read.
     """
     if scenario.subdir not in PLATFORMS:
@@ -115,11 +110,14 @@ async def solve_records(scenario: Scenario, sources: Sequence[str], gateway: Gat
     return await rattler.solve(
         sources=sources,
         # As MatchSpec reads them: rattler's own reading of strings refuses conda's name=version=build.
-        specs=[MatchSpec(spec) for spec in scenario.specs],
+        specs=[_spec(text) for text in scenario.specs],
         gateway=gateway,
         platforms=[Subdir(scenario.subdir), Subdir(NOARCH)],
         virtual_packages=scenario.virtual_packages,
     )
+
+
+_spec = lru_cache(maxsize=1024)(MatchSpec)
 
 
 def channel_url(channel: Path | str) -> str:

@@ -200,16 +200,7 @@ def _sentences(parts: Sequence[str]) -> str:
 
 
 def solve_or_say_why(scenario: Scenario, catalogue: Catalogue, lines: int | None = None) -> Pick:
-    """Solves a scenario; where that fails, the error opens with the reason and goes on with the solver's text.
-
-    Args:
-        scenario: Machine and request.
-        catalogue: The channels.
-        lines: How much of the solver's text to show; None for all of it.
-
-    Raises:
-        Unsolvable: There is no solution, or a channel or the request cannot be read.
-    """
+    """Solves a scenario; where that fails, the error opens with the reason and so many lines of the solver's text."""
     try:
         return solve(scenario, catalogue.channels, catalogue.gateway)
     except Unsolvable as error:

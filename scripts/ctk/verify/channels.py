@@ -67,11 +67,7 @@ def planned(workspace: Workspace, subdirs: Sequence[str] = ()) -> Repodata:
 
 
 def built(folder: Path) -> Repodata:
-    """The repodata of a channel's folder.
-
-    Raises:
-        Unsolvable: It is not there, cannot be read, or has packages for no platform.
-    """
+    """The repodata of a channel's folder, which must have packages for a platform."""
     found: dict[str, dict[str, Any]] = {}
     for file in sorted(folder.glob("*/repodata.json")):
         try:

@@ -193,17 +193,10 @@ class Counts:
 
 
 class Tally:
-    """Judges answers one by one, so that a run that is stopped still has its counts.
+    """Judges answers one by one, so that a run that is stopped still has its counts, and keeps some wrong ones whole.
 
-    Attributes:
-        complete: Whether every scenario was answered, once: without it the counts say nothing of the others.
-
-    Args:
-        facts: The oracle's.
-        channels: What is solved from.
-        ignoring: Whether the solver sees no constraint on a virtual package. It is then held to what such a client can
-            do, and what it loses by that is counted.
-        keep: How many wrong ones to keep whole.
+    A solver that is `ignoring` sees no constraint on a virtual package: it is held to what such a client can do, and
+    what it loses by that is counted.
     """
 
     def __init__(self, facts: OracleFacts, channels: Channels, *, ignoring: bool = False, keep: int = 3) -> None:
@@ -212,7 +205,7 @@ class Tally:
         self.counts: dict[str, Counts] = {}
         self.wrong: list[Wrong] = []
         self.seconds = 0.0
-        self.complete = False
+        self.complete = False  # whether every scenario was answered, once
 
     @property
     def total(self) -> Counts:
@@ -222,11 +215,7 @@ class Tally:
     def run(
         self, solver: Solver, questions: Iterable[Question], advance: Callable[[float], None] = lambda _: None
     ) -> None:
-        """Asks a solver different questions, and judges its answers.
-
-        Raises:
-            SolverFailed: It did not answer every scenario once.
-        """
+        """Asks a solver different questions, and judges its answers, of which there must be one for each."""
         self.complete = False
         start, waiting = time.perf_counter(), iter(questions)
         try:
@@ -267,10 +256,7 @@ class Tally:
             counts.right += 1
 
     def _question(self, asked: Scenario) -> Question:
-        """The question of a scenario, for the machine without a GPU where the client sees none.
-
-        It is taken out: an answer that comes twice is none to another question.
-        """
+        """Takes out the question of a scenario, for the machine without a GPU where the client sees none."""
         if asked in self._asked:
             return self._asked.pop(asked)
         for whole, question in self._asked.items():

@@ -150,18 +150,7 @@ def matrix(
     requests: Iterable[str] = (),
     any_python: bool = True,
 ) -> Matrix:
-    """The matrix of the facts.
-
-    Args:
-        facts: Of the release locks.
-        tags: Pythons as wheel tags, ``cp310``, ``cp314t`` ...
-        subdirs: Only these platforms.
-        requests: Only these packages.
-        any_python: Whether the Python may be left to the solver.
-
-    Raises:
-        UnknownName: A platform or request that does not exist.
-    """
+    """The matrix of the facts, for Pythons as wheel tags (``cp314t``), and only some platforms and requests if any."""
     for kind, given, known in (("platform", subdirs, PLATFORMS), ("request", requests, REQUESTS)):
         for name in given:
             if name not in known:

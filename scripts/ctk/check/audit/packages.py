@@ -20,7 +20,7 @@ from rattler.solver import solve_with_sparse_repodata
 from ctk.check.framework import Finding, Severity
 from ctk.core.platforms import NOARCH
 from ctk.core.process import run
-from ctk.package.package import Index
+from ctk.package.package import IndexJson
 from ctk.package.scan import PackageScan, ScannedFile
 
 
@@ -42,7 +42,7 @@ def spec_name(text: str) -> str:
     return re.split(r"[\s=<>!~\[]", text.strip(), maxsplit=1)[0]
 
 
-def _record(index: Index) -> PackageRecord | None:
+def _record(index: IndexJson) -> PackageRecord | None:
     try:
         return PackageRecord(index.name, index.version, BuildString(index.build), index.build_number, index.subdir)
     except (InvalidVersionError, ValueError):

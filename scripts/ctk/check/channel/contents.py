@@ -19,7 +19,7 @@ from ctk.check.channel.strict import differences, loads, shown
 from ctk.core.errors import AuditFailed
 from ctk.package import package
 from ctk.package.archives import Refused, hold_names
-from ctk.package.package import PLACEHOLDER, Index, PackageInfo
+from ctk.package.package import PLACEHOLDER, IndexJson, PackageInfo
 from ctk.package.scan import PackageScan, ScannedFile
 
 _CHUNK = 1 << 20
@@ -108,13 +108,13 @@ def _same_file(path: Path, name: str, record: Mapping[str, Any]) -> Iterator[Pro
         yield Problem(name, "file", f"repodata says {key} {theirs}, it has {ours}")
 
 
-def _same_metadata(raw: Mapping[str, Any], index: Index, name: str, record: Mapping[str, Any]) -> Iterator[Problem]:
+def _same_metadata(raw: Mapping[str, Any], index: IndexJson, name: str, record: Mapping[str, Any]) -> Iterator[Problem]:
     subdir, _, file = name.partition("/")
     if file != f"{index.identity}.conda":
         yield Problem(name, "metadata", f"it is {index.identity} by its own index.json")
     if index.subdir != subdir:
         yield Problem(name, "metadata", f"it is for {index.subdir} by its own index.json")
-    for key in sorted(raw.keys() - {field.name for field in fields(Index)}):
+    for key in sorted(raw.keys() - {field.name for field in fields(IndexJson)}):
         yield Problem(name, "metadata", f"its index.json has {key!r}, which none of ours has")
     said = {key: value for key, value in record.items() if key not in _OF_INDEX}
     for key, theirs, ours in differences(said, raw):
@@ -131,7 +131,7 @@ def _same_exports(inside: Mapping[str, Any], name: str, entry: Any, where: str) 
         yield Problem(name, "run-exports", f"{where} says {shown(said)}, the package {shown(inside)}")
 
 
-def _known_form(found: Mapping[str, Any], texts: Mapping[str, bytes], index: Index, name: str) -> Iterator[Problem]:
+def _known_form(found: Mapping[str, Any], texts: Mapping[str, bytes], index: IndexJson, name: str) -> Iterator[Problem]:
     """Files under ``info/`` that none of our packages has: some of them tell a client to do something."""
     for file in texts:
         if not _INFO.fullmatch(file):

@@ -10,12 +10,12 @@ from ctk.build import sbom
 from ctk.check.channel.problem import Problem
 from ctk.check.channel.strict import loads
 from ctk.core.errors import AuditFailed
-from ctk.package.package import Index
+from ctk.package.package import IndexJson
 
 _LIMIT = 1 << 20  # bytes
 
 
-def check_sbom(texts: Mapping[str, bytes], name: str, index: Index) -> Iterator[Problem]:
+def check_sbom(texts: Mapping[str, bytes], name: str, index: IndexJson) -> Iterator[Problem]:
     """What is wrong with the SBOM of a package.
 
     Args:

@@ -1,18 +1,14 @@
-"""Rules on the variables and conditions of recipes, and the evaluation of conditions without rendering.
-
-Conditions are Jinja expressions; those that recipes use (names, comparisons, `match`) are Python expressions as well,
-so that Python's own parser reads them. What is not (filters, tests with ``is``) is unknown.
-"""
+"""Rules on the variables and conditions of recipes, and the evaluation of conditions without rendering."""
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import product
 from typing import Any
 
+from jinja2 import Environment, TemplateSyntaxError, nodes
 from rattler import Version, VersionSpec
 from rattler.exceptions import InvalidVersionError, InvalidVersionSpecError
 
@@ -20,13 +16,9 @@ from ctk.check.framework import Finding, check
 from ctk.check.lint.tree import EXPRESSION, OURS, PUBLISHED, RecipeFile, Tree, recipe_rule
 from ctk.core.platforms import PLATFORMS
 
-# The parts of an expression: text, a name, and what says that a name is no variable.
-_STRING = re.compile(r"\"[^\"]*\"|'[^']*'")
-_NAME = re.compile(r"(?<![\w.])([a-zA-Z_]\w*)(\s*[(=](?!=))?")
-_FILTER = re.compile(r"\|\s*[a-z_]\w*|\bis\s+(not\s+)?[a-z_]\w*")
+_JINJA = Environment(autoescape=True)  # only parses; rattler-build renders
 _COMPILER = re.compile(r"\b(compiler|stdlib)\(\s*[\"'](\w+)")
 _ASKED = re.compile(r"\b([a-z_]\w*)\s+is\s+defined")
-_WORD = re.compile(r"and|or|not|in|is|if|else|for|true|false|none|True|False|None|defined|undefined")
 # The variables of rattler-build.
 _GIVEN = re.compile(
     r"(build|target|host)_platform|hash|build_number|linux|win|osx|unix|x86(_64)?|aarch64|arm64|ppc64le|s390x|riscv64"
@@ -137,24 +129,34 @@ def _names(recipe: RecipeFile) -> Iterator[tuple[int, str]]:
     """The variables of a recipe's expressions and conditions, with their lines. Comments are not expressions."""
     text = "\n".join("" if line.lstrip().startswith("#") else line for line in recipe.lines)
     for match in EXPRESSION.finditer(text):
-        for start, name in _names_in(match[0][3:-2]):
-            yield text.count("\n", 0, match.start() + 3 + start) + 1, name
+        first = text.count("\n", 0, match.start())
+        yield from ((first + line, name) for line, name in _variables(match[0][3:-2]))
     for condition, place, _ in recipe.conditions:
-        yield from ((recipe.line(place), name) for _, name in _names_in(condition))
+        yield from ((recipe.line(place), name) for _, name in _variables(condition))
 
 
-def _names_in(code: str) -> Iterator[tuple[int, str]]:
-    """The variables of one expression, and where each begins."""
-    blank = _STRING.sub(lambda m: " " * len(m[0]), code)
-    blank = _FILTER.sub(lambda m: "|" * len(m[0]), blank)
-    for name in _NAME.finditer(blank):
-        if not name[2] and not _WORD.fullmatch(name[1]):
-            yield name.start(), name[1]
+@lru_cache(maxsize=4096)
+def _variables(expression: str) -> tuple[tuple[int, str], ...]:
+    """The variables of an expression, with their lines from 1; functions are none."""
+    tree = _parsed(expression)
+    if tree is None:
+        return ()
+    called = {id(call.node) for call in tree.find_all(nodes.Call)}
+    return tuple((name.lineno, name.name) for name in tree.find_all(nodes.Name) if id(name) not in called)
+
+
+@lru_cache(maxsize=4096)
+def _parsed(expression: str) -> nodes.Output | None:
+    try:
+        (output,) = _JINJA.parse(f"{{{{{expression}}}}}").body
+    except (TemplateSyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    return output if isinstance(output, nodes.Output) else None
 
 
 def _worlds(recipe: RecipeFile) -> list[dict[str, Any]]:
     """The values that conditions can see, one for each platform, release and row of the matrix that they tell apart."""
-    used = frozenset(name for condition, _, _ in recipe.conditions for name in names_of(condition))
+    used = frozenset(name for condition, _, _ in recipe.conditions for _, name in _variables(condition))
     worlds: list[dict[str, Any]] = []
     for values in recipe.tree.variants_for(recipe):
         keys = sorted(key for key in used if key in values)
@@ -179,59 +181,43 @@ def platform_names(subdir: str) -> dict[str, Any]:
 def truth(condition: str, names: Mapping[str, Any]) -> bool | None:
     """Whether a condition holds, given the values of names that are known; None where that is unknown."""
     tree = _parsed(condition)
-    value = None if tree is None else _value(tree, names)
+    value = _value(tree.nodes[0], names) if tree else None
     return None if value is None else bool(value)
 
 
-def names_of(condition: str) -> frozenset[str]:
-    """The names that a condition asks for; nothing where Python does not read it."""
-    tree = _parsed(condition)
-    return frozenset(n.id for n in ast.walk(tree) if isinstance(n, ast.Name)) if tree is not None else frozenset()
-
-
-@lru_cache(maxsize=4096)
-def _parsed(condition: str) -> ast.expr | None:
-    try:
-        return ast.parse(condition.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-
-
-def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
+def _value(node: nodes.Node, names: Mapping[str, Any]) -> Any:
     """The value of an expression, None for unknown."""
     match node:
-        case ast.Constant(value=value):
-            return value
-        case ast.Name(id=name):
-            return names.get(name)
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            value = _value(operand, names)
+        case nodes.Const():
+            return node.value
+        case nodes.Name():
+            return names.get(node.name)
+        case nodes.Not():
+            value = _value(node.node, names)
             return None if value is None else not value
-        case ast.BoolOp(op=op, values=operands):
-            values = [_value(operand, names) for operand in operands]
-            decides = isinstance(op, ast.Or)
+        case nodes.And() | nodes.Or():
+            values = [_value(node.left, names), _value(node.right, names)]
+            decides = isinstance(node, nodes.Or)
             if any(value is not None and bool(value) is decides for value in values):
                 return decides
             return None if None in values else not decides
-        case ast.List(elts=elements) | ast.Tuple(elts=elements):
-            values = [_value(element, names) for element in elements]
+        case nodes.List() | nodes.Tuple():
+            values = [_value(item, names) for item in node.items]
             return None if None in values else values
-        case ast.Compare(left=left, ops=[op], comparators=[right]):
-            return _compared(_value(left, names), op, _value(right, names))
-        case ast.Call(func=ast.Name(id="match"), args=[version, spec], keywords=[]):
+        case nodes.Compare(ops=[operand]):
+            return _compared(_value(node.expr, names), operand.op, _value(operand.expr, names))
+        case nodes.Call(node=nodes.Name(name="match"), args=[version, spec], kwargs=[]):
             return _matched(_value(version, names), _value(spec, names))
     return None
 
 
-def _compared(left: Any, op: ast.cmpop, right: Any) -> bool | None:
+def _compared(left: Any, operator: str, right: Any) -> bool | None:
     if left is None or right is None:
         return None
-    if isinstance(op, (ast.Eq, ast.NotEq)):
-        return bool(left == right) is isinstance(op, ast.Eq)
-    if isinstance(op, (ast.In, ast.NotIn)) and (
-        isinstance(right, list) or (isinstance(left, str) and isinstance(right, str))
-    ):
-        return (left in right) is isinstance(op, ast.In)
+    if operator in ("eq", "ne"):
+        return bool(left == right) is (operator == "eq")
+    if operator in ("in", "notin") and (isinstance(right, list) or (isinstance(left, str) and isinstance(right, str))):
+        return (left in right) is (operator == "in")
     return None
 
 

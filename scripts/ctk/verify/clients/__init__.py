@@ -33,12 +33,7 @@ SAMPLE: dict[str, int | None] = {name: None if name.startswith("libsolv") else 2
 
 
 def solver(name: str, where: Workspace) -> Solver:
-    """A solver by its name.
-
-    Raises:
-        UnknownName: There is none of that name.
-        SolverMissing: It is not installed or built here.
-    """
+    """A solver by its name; `SolverMissing` where it is not installed or built."""
     if name not in _MAKERS:
         raise UnknownName.of("solver", name, _MAKERS)
     return _MAKERS[name](where)

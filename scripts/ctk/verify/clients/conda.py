@@ -10,7 +10,7 @@ import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -58,15 +58,11 @@ class CondaLike:
 
     def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[SolverAnswer]:
         """Solves scenarios in the order given, each with a process of its own; the same question once."""
-        known: dict[Scenario, SolverAnswer] = {}
         with tempfile.TemporaryDirectory(prefix="ctk-client-") as folder:
             home = Path(folder)
-            sees_gpus = self._sees_gpus(home)
+            sees_gpus, solve = self._sees_gpus(home), cache(lambda asked: self._solve(asked, channels, home))
             for scenario in scenarios:
-                seen = scenario if sees_gpus else replace(scenario, arch=None)
-                if seen not in known:
-                    known[seen] = self._solve(seen, channels, home)
-                yield known[seen]
+                yield solve(scenario if sees_gpus else replace(scenario, arch=None))
 
     @cached_property
     def _own_cli(self) -> bool:

@@ -70,11 +70,8 @@ _SECTIONS = ("packages.conda", "packages")
 class Libsolv:
     """libsolv, for one thread at a time.
 
-    Args:
-        where: The checkout with the library.
-        lock: Whether virtual packages are locked, as libmamba does since mamba#4312.
-        conda_forge: Whether candidates are ordered as in conda-forge's libsolv, which all clients ship, or as in
-            libsolv's own.
+    Virtual packages are locked, as libmamba does since mamba#4312, or not. Candidates are ordered as in conda-forge's
+    libsolv, which all clients ship, or as in libsolv's own.
     """
 
     def __init__(self, where: Workspace, *, lock: bool = True, conda_forge: bool = True) -> None:

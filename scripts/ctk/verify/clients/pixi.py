@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
@@ -42,42 +42,40 @@ class PixiSolver:
 
     def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[SolverAnswer]:
         """Solves scenarios in the order given, each with a process of its own; the same question once."""
-        known: dict[Scenario, SolverAnswer] = {}
+        solve = cache(lambda asked: self._solve(asked, channels))
         for scenario in scenarios:
-            seen = scenario if self._rich else replace(scenario, arch=None)
-            if seen not in known:
-                with tempfile.TemporaryDirectory(prefix="ctk-client-") as folder:
-                    known[seen] = self._solve(seen, channels, Path(folder))
-            yield known[seen]
+            yield solve(scenario if self._rich else replace(scenario, arch=None))
 
     @cached_property
     def _rich(self) -> bool:
         with tempfile.TemporaryDirectory(prefix="ctk-client-") as folder:
-            ran = process.run(
-                self._program, ["--version"], process.environment(Path(folder)), folder=Path(folder), timeout=60
-            )
+            ran = self._run(["--version"], Path(folder), {})
         try:
             return Version(ran.out.split()[-1]) >= _RICH_PLATFORMS  # "pixi 0.75.0"
         except (IndexError, InvalidVersion):
             raise process.failure(ran, "does not say its version") from None
 
-    def _solve(self, scenario: Scenario, channels: Sequence[Path], folder: Path) -> SolverAnswer:
-        (folder / "pixi.toml").write_text(manifest(scenario, channels, rich=self._rich), encoding="utf-8")
+    def _solve(self, scenario: Scenario, channels: Sequence[Path]) -> SolverAnswer:
+        with tempfile.TemporaryDirectory(prefix="ctk-client-") as name:
+            folder = Path(name)
+            (folder / "pixi.toml").write_text(manifest(scenario, channels, rich=self._rich), encoding="utf-8")
+            arguments = ["lock", "--manifest-path", str(folder / "pixi.toml")]
+            ran = self._run(arguments, folder, process.overrides(scenario))
+            if ran.code:
+                said = _DRAWN.sub(" ", ran.err).strip()
+                if _NO_SOLUTION.search(said):
+                    return SolverAnswer(scenario, problem=said)
+                raise process.failure(ran, f"ended with {ran.code}")
+            try:
+                return SolverAnswer(scenario, locked(folder / "pixi.lock"))
+            except (OSError, YAMLError, KeyError, TypeError, ValueError, AttributeError) as error:
+                raise process.failure(ran, f"wrote a lock that cannot be read ({error!r})") from None
+
+    def _run(self, arguments: Sequence[str], folder: Path, machine: Mapping[str, str]) -> process.Ran:
         own = {name: str(folder / "pixi") for name in ("PIXI_HOME", "PIXI_CACHE_DIR", "RATTLER_CACHE_DIR")}
-        environment = process.environment(
-            folder, **own, **process.overrides(scenario), PIXI_NO_CONFIG="true", PIXI_NO_PROGRESS="true"
-        )
-        arguments = ["lock", "--manifest-path", str(folder / "pixi.toml")]
-        ran = process.run(self._program, arguments, environment, folder=folder, timeout=self._timeout)
-        if ran.code:
-            said = _DRAWN.sub(" ", ran.err).strip()
-            if _NO_SOLUTION.search(said):
-                return SolverAnswer(scenario, problem=said)
-            raise process.failure(ran, f"ended with {ran.code}")
-        try:
-            return SolverAnswer(scenario, locked(folder / "pixi.lock"))
-        except (OSError, YAMLError, KeyError, TypeError, ValueError, AttributeError) as error:
-            raise process.failure(ran, f"wrote a lock that cannot be read ({error!r})") from None
+        own |= {"PIXI_NO_CONFIG": "true", "PIXI_NO_PROGRESS": "true"}
+        environment = process.environment(folder, **own, **machine)
+        return process.run(self._program, arguments, environment, folder=folder, timeout=self._timeout)
 
 
 def manifest(scenario: Scenario, channels: Sequence[Path], *, rich: bool) -> str:

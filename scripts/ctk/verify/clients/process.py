@@ -40,11 +40,7 @@ class Ran:
 
 
 def find(name: str) -> Path:
-    """The client on PATH.
-
-    Raises:
-        SolverMissing: It is not there.
-    """
+    """The client on PATH."""
     program = shutil.which(name)
     if program is None:
         raise SolverMissing(
@@ -54,12 +50,7 @@ def find(name: str) -> Path:
 
 
 def environment(home: Path, **extra: str) -> dict[str, str]:
-    """An environment in which a client finds no configuration, cache or prefix of the user.
-
-    Args:
-        home: An empty folder, for everything that the client writes.
-        extra: Further variables.
-    """
+    """An environment in which a client finds no configuration, cache or prefix of the user, and writes into `home`."""
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
     folders = {"HOME": "home", "USERPROFILE": "home", "TMPDIR": "tmp", "TEMP": "tmp", "TMP": "tmp"}
     folders |= {"XDG_CONFIG_HOME": "config", "XDG_CACHE_HOME": "cache", "XDG_DATA_HOME": "data"}
@@ -86,11 +77,7 @@ def overrides(scenario: Scenario) -> dict[str, str]:
 def run(
     program: Path, arguments: Sequence[str], environment: Mapping[str, str], *, folder: Path, timeout: float
 ) -> Ran:
-    """Runs a client in a folder to its end, or kills it and what it started after so many seconds.
-
-    Raises:
-        SolverFailed: It does not start, does not end in time, or is ended by a signal.
-    """
+    """Runs a client in a folder to its end, or kills it and what it started after so many seconds."""
     command = (str(program), *arguments)
     try:
         child = subprocess.Popen(

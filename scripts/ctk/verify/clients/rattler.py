@@ -10,18 +10,14 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
-import rattler
-from rattler import Gateway, MatchSpec, Subdir
+from rattler import Gateway
 from rattler.exceptions import SolverError
 
-from ctk.core.platforms import NOARCH
 from ctk.core.process import run
-from ctk.solve.machine import virtual_packages
-from ctk.solve.solve import Scenario, channel_url, reading
+from ctk.solve.solve import Scenario, channel_url, reading, solve_records
 from ctk.verify.run import Record, SolverAnswer
 
 # Answers come in batches of so many: enough to keep the cores busy, few enough to show progress.
@@ -62,19 +58,9 @@ class RattlerSolver:
 
 async def _solve(scenario: Scenario, sources: list[str], gateway: Gateway) -> SolverAnswer:
     try:
-        records = await rattler.solve(
-            sources=sources,
-            specs=[_spec(text) for text in scenario.specs],
-            gateway=gateway,
-            platforms=[Subdir(scenario.subdir), Subdir(NOARCH)],
-            virtual_packages=_machine(scenario.subdir, scenario.driver, scenario.arch),
-        )
+        records = await solve_records(scenario, sources, gateway)
     except SolverError as error:
         return SolverAnswer(scenario, problem=str(error))
     return SolverAnswer(
         scenario, {r.name.normalized: Record(str(r.version), str(r.build), str(r.channel)) for r in records}
     )
-
-
-_spec = lru_cache(maxsize=1024)(MatchSpec)
-_machine = lru_cache(maxsize=4096)(virtual_packages)
