@@ -19,7 +19,7 @@ import zstandard
 
 from ctk import pipeline
 from ctk.build import build
-from ctk.channel import channel
+from ctk.channel import states
 from ctk.core.checkout import Workspace, workspace
 from ctk.core.console import Reporter, megabytes
 from ctk.core.platforms import this_platform
@@ -77,7 +77,7 @@ def measure(where: Workspace, release: str, subdir: str, level: int, jobs: int) 
         raise SystemExit("\n".join(f.message for f in made.failed))
 
     start = time.perf_counter()
-    channel.commit(channel.stage(made.built, where.channel))
+    states.commit(states.stage(made.built, where.channel))
     times["index"] = time.perf_counter() - start
 
     start = time.perf_counter()

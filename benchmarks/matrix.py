@@ -19,7 +19,7 @@ from pathlib import Path
 from build import fresh_checkout, limit  # benchmarks/build.py
 
 from ctk.build import build
-from ctk.channel import channel
+from ctk.channel import states
 from ctk.check.audit import audit_packages
 from ctk.core.checkout import Workspace, workspace
 from ctk.core.console import Reporter, megabytes
@@ -114,13 +114,13 @@ def measure(where: Workspace, release: str, subdir: str, level: int, jobs: int) 
 
     def audit() -> None:
         found = audit_packages(
-            channel.packages(where.channel), forbidden_paths=(), jobs=jobs, cache=ScanCache(where.cache / "audit")
+            states.packages(where.channel), forbidden_paths=(), jobs=jobs, cache=ScanCache(where.cache / "audit")
         )
         # What belongs to the base channel is not here; nothing else may be found.
         print(f"audit: {found.summary()}")
 
     def index() -> None:
-        channel.commit(channel.stage(made[-1].built, where.channel))
+        states.commit(states.stage(made[-1].built, where.channel))
 
     run("fetch", lambda: fetch.fetch(wanted.artefacts, where, Index))
     # Before and after the build: what else the machine does drifts, and the mean of both sees the same drift.

@@ -13,7 +13,7 @@ from ctk.base import base
 from ctk.build import build
 from ctk.build.cluster import Cluster
 from ctk.build.runner import check_machine
-from ctk.channel import channel, package_tests
+from ctk.channel import package_tests, states
 from ctk.check.audit import AuditReport, audit_packages
 from ctk.core.checkout import Workspace
 from ctk.core.console import Reporter, megabytes
@@ -40,7 +40,7 @@ class Stage:
 class Result:
     """The state of the channel that a run published, and the reports of its stations."""
 
-    staged: channel.Staged
+    staged: states.Staged
     built: build.BuildReport
     audit: AuditReport
     tests: tuple[package_tests.Outcome, ...]
@@ -90,8 +90,8 @@ def make_base(workspace: Workspace, report: Reporter, *, level: int, jobs: int) 
     clock = Clock(report)
     planned = base.plan_base(workspace)
     made = _fetch_and_build(planned, workspace, report, clock, level, jobs, prefix="base ")
-    staged = channel.stage(made.built, workspace.base_channel)
-    channel.commit(staged)
+    staged = states.stage(made.built, workspace.base_channel)
+    states.commit(staged)
     clock.lap("base channel", f"{sum(staged.packages.values())} packages")
     return workspace.base_channel
 
@@ -128,12 +128,12 @@ def run(
     made = _fetch_and_build(plan, workspace, report, clock, level, jobs, cluster)
     target = channel_folder or workspace.channel
     with publishing(target, report.say):  # nobody else replaces what this one is made from
-        staged = channel.stage(made.built, target)
+        staged = states.stage(made.built, target)
         clock.lap("index", f"{sum(staged.packages.values())} packages" + ("" if staged.changed else ", unchanged"))
         audited = audit_packages(
-            channel.packages(staged.path),
+            states.packages(staged.path),
             forbidden_paths=machine_paths(workspace),
-            base=channel.packages(base_channel) if isinstance(base_channel, Path) else (),
+            base=states.packages(base_channel) if isinstance(base_channel, Path) else (),
             jobs=jobs,
             cache=ScanCache(workspace.cache / "audit"),
         )
@@ -154,7 +154,7 @@ def run(
                 "\n".join(f"{o.package}: its tests failed\n{o.detail}" for o in failed),
                 "mend the recipes; the channel in place was not changed",
             )
-        channel.commit(staged)
+        states.commit(staged)
         clock.lap("publish", f"{megabytes(staged.size)} MB in {target}" + ("" if staged.changed else ", unchanged"))
     return Result(staged, made, audited, tuple(tested), tuple(clock.stages))
 

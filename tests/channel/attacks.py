@@ -15,7 +15,7 @@ from typing import Any
 import zstandard
 from small_channels import digit, sound
 
-from ctk.channel.cleaning import HISTORY
+from ctk.channel.folder import HISTORY
 
 ONE, TWO = "noarch/digit1-1.0-h0_0.conda", "linux-64/digit2-1.0-h0_0.conda"
 STEM = "digit2-1.0-h0_0"

@@ -13,7 +13,7 @@ from crafted_packages import Draft
 from ctk.build import sbom
 from ctk.build.build import Built
 from ctk.build.sbom import Input, Provenance
-from ctk.channel import channel
+from ctk.channel import states
 from ctk.core.files import file_sha256
 from ctk.lock.lock import Artefact
 
@@ -30,7 +30,7 @@ def build(folder: Path, *drafts: Draft) -> Path:
     folder.parent.mkdir(parents=True, exist_ok=True)
     place = folder.with_name(f"{folder.name}-packages") / str(len(list(folder.parent.iterdir())))
     sha256 = {f"{file.parent.name}/{file.name}": file_sha256(file) for file in (d.write(place) for d in drafts)}
-    channel.commit(channel.stage([Built("all", place.name, place, sha256, 0.0, False)], folder))
+    states.commit(states.stage([Built("all", place.name, place, sha256, 0.0, False)], folder))
     return folder.resolve()
 
 

@@ -67,7 +67,7 @@ def folder(tmp_path: Path, attester: Sigstore) -> Folder:
 def found(folder: Folder, policy: Policy) -> list[str]:
     """What is wrong with the attestations."""
     report = check_channel(folder.path, policy=policy)
-    return [f"{p.package}: {p.what}" for p in report.problems if p.check == "attestation"]
+    return [f"{p.where}: {p.message}" for p in report.findings if p.check == "attestation"]
 
 
 def sidecar(folder: Folder) -> list[Bundle]:
@@ -80,7 +80,7 @@ def put(folder: Folder, content: bytes) -> None:
     (folder.path / f"{NAME}.sigs").write_bytes(content)
     (folder.path / f"{NAME}.sigs.{digest}").write_bytes(content)
     index = read_index(folder.path)
-    records = {s: {f: {**r, FIELD: digest} for f, r in files.items()} for s, files in index.records.items()}
+    records = {name: {**record, FIELD: digest} for name, record in index.records.items()}
     write_index(replace(index, records=records), folder.path, "noarch", FILES)
 
 
@@ -103,7 +103,7 @@ def test_a_package_gets_an_attestation_beside_it_that_is_named_by_the_index_and_
     content = (folder.path / f"{NAME}.sigs").read_bytes()
     digest = hashlib.sha256(content).hexdigest()
     assert (folder.path / f"{NAME}.sigs.{digest}").read_bytes() == content
-    assert read_index(folder.path).records["noarch"][NAME.split("/")[1]][FIELD] == digest
+    assert read_index(folder.path).records[NAME][FIELD] == digest
     (bundle,) = json.loads(content)
     assert json.loads(base64.b64decode(bundle["dsseEnvelope"]["payload"])) == {
         "_type": "https://in-toto.io/Statement/v1",
@@ -112,7 +112,7 @@ def test_a_package_gets_an_attestation_beside_it_that_is_named_by_the_index_and_
         "predicate": {"targetChannel": URL},
     }
     report = check_channel(folder.path, policy=policy)
-    assert [p for p in report.problems if p.check != "sbom"] == []
+    assert [p for p in report.findings if p.check != "sbom"] == []
     assert dict(report.attestations) == {f"{WORKFLOW} (issuer {ISSUER}), for {URL}": 1}
 
 
@@ -139,7 +139,7 @@ def test_a_sidecar_that_a_killed_run_left_is_taken(folder: Folder, tmp_path: Pat
 
     other.publish((tmp_path / "channel").resolve(), attester=Never())
     signed = [
-        read_index(f.path).records["noarch"]["digit1-1.0-h0_0.conda"]["attestations_sha256"] for f in (other, folder)
+        read_index(f.path).records["noarch/digit1-1.0-h0_0.conda"]["attestations_sha256"] for f in (other, folder)
     ]
     assert signed[0] == signed[1]
 
@@ -313,9 +313,9 @@ def test_the_files_beside_a_package_have_to_be_what_the_index_says(folder: Folde
     assert found(folder, policy) == [f"{NAME}: {fixed.name}: No such file or directory"]
     index = read_index(folder.path)
     for value, what in ((f"../{'a' * 61}", "is no sha256"), (7, "is no sha256"), (None, "repodata does not name it")):
-        record = {k: v for k, v in index.records["noarch"][NAME.split("/")[1]].items() if k != FIELD}
+        record = {k: v for k, v in index.records[NAME].items() if k != FIELD}
         record |= {FIELD: value} if value else {}
-        write_index(replace(index, records={"noarch": {NAME.split("/")[1]: record}}), folder.path, "noarch", FILES)
+        write_index(replace(index, records={NAME: record}), folder.path, "noarch", FILES)
         (line,) = found(folder, policy)
         assert what in line
 

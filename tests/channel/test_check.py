@@ -14,19 +14,17 @@ from typing import Any
 
 import pytest
 import zstandard
+from attacks import EXPORTS, ONE, REPODATA, TWO, edit, recorded
 from small_channels import Draft, build, digit, serve, sound
 from typer.testing import Result
 
 from ctk.build import sbom
-from ctk.channel.cleaning import HISTORY
-from ctk.channel.folder import Folder
-from ctk.channel.names import on_server
-from ctk.check.channel import Problem, check_channel
+from ctk.channel.folder import HISTORY, Folder
+from ctk.channel.server import on_server
+from ctk.check.channel import check_channel
 from ctk.core.errors import ChannelBroken, NameReused, PublishFailed, UnknownName
 
 pytest_plugins = ["channel_fixtures"]
-
-ONE, TWO = "noarch/digit1-1.0-h0_0.conda", "linux-64/digit2-1.0-h0_0.conda"
 
 
 @pytest.fixture(scope="module")
@@ -45,28 +43,11 @@ def www(original: Path, tmp_path: Path) -> Path:
 
 
 def found(channel: Path) -> set[tuple[str, str, str]]:
-    return {(p.package, p.check, p.what) for p in check_channel(channel).problems}
+    return {(p.where, p.check, p.message) for p in check_channel(channel).findings}
 
 
 def kinds(channel: Path) -> list[tuple[str, str]]:
-    return [(p.package, p.check) for p in check_channel(channel).problems]
-
-
-def edit(www: Path, name: str, change: Callable[[dict[str, Any]], object], file: str = "repodata.json") -> None:
-    """Changes what an index file says, in all of its forms, and in the state that the history keeps of it."""
-    for place in (www, www / HISTORY / "1"):
-        path = place / Path(name).parent / file
-        if path.exists():
-            content = json.loads(path.read_bytes())
-            change(content)
-            put(path, json.dumps(content).encode())
-
-
-def put(path: Path, content: bytes) -> None:
-    """Writes an index file in all of its forms."""
-    path.write_bytes(content)
-    if path.name == "repodata.json":
-        path.with_name("repodata.json.zst").write_bytes(zstandard.ZstdCompressor().compress(content))
+    return [(p.where, p.check) for p in check_channel(channel).findings]
 
 
 def replace_package(www: Path, draft: Draft) -> None:
@@ -75,19 +56,19 @@ def replace_package(www: Path, draft: Draft) -> None:
     again = build(www.parent / "again" / "channel", draft)
     new = json.loads((again / draft.subdir / "repodata.json").read_bytes())["packages.conda"][path.name]
     hashes = {key: new[key] for key in ("sha256", "md5", "size")}
-    edit(www, f"{draft.subdir}/x", lambda index: index["packages.conda"][path.name].update(hashes))
+    edit(www, f"{draft.subdir}/repodata.json", lambda index: index["packages.conda"][path.name].update(hashes))
 
 
 def test_a_sound_channel_has_no_problem(original: Path) -> None:
     report = check_channel(original, jobs=4)
-    assert report.problems == ()
-    assert (report.packages, report.sboms) == (2, 2)
+    assert report.findings == ()
+    assert (report.subjects, report.sboms) == (2, 2)
     assert report.size == sum(p.stat().st_size for p in original.glob("*/*.conda"))
 
 
 def test_a_built_channel_is_checked_as_well(tmp_path: Path) -> None:
     build(tmp_path / "channel", sound(digit(1)))
-    assert check_channel(tmp_path / "channel").problems == ()
+    assert check_channel(tmp_path / "channel").findings == ()
 
 
 def test_what_left_the_index_of_a_published_folder_is_no_orphan(www: Path, tmp_path: Path) -> None:
@@ -109,9 +90,9 @@ def test_a_run_that_was_killed_is_said_until_the_next_one_ends(
         patch.setattr("ctk.channel.folder.save", dies)
         with pytest.raises(KeyboardInterrupt):
             folder.publish(channel)
-    said = [p for p in check_channel(www).problems if p.package.endswith("repodata.json")]
-    assert [p.package for p in said] == ["linux-64/repodata.json"]
-    assert said[0].what.endswith("publish again")
+    said = [p for p in check_channel(www).findings if p.where.endswith("repodata.json")]
+    assert [p.where for p in said] == ["linux-64/repodata.json"]
+    assert said[0].message.endswith("publish again")
     folder.publish(channel)
     assert found(www) == set()
 
@@ -141,7 +122,7 @@ def test_a_package_that_is_cut_short_or_changed_is_named(www: Path) -> None:
     ],
 )
 def test_a_record_that_differs_from_the_package_is_named(www: Path, field: str, value: object, what: str) -> None:
-    edit(www, TWO, lambda index: index["packages.conda"][Path(TWO).name].update({field: value}))
+    recorded(**{field: value})(www)
     assert found(www) == {(TWO, "metadata", what)}
 
 
@@ -155,45 +136,42 @@ def test_a_record_that_differs_from_the_package_is_named(www: Path, field: str, 
     ],
 )
 def test_a_time_of_publication_that_is_wrong_is_named(www: Path, time: object, what: str) -> None:
-    edit(www, TWO, lambda index: index["packages.conda"][Path(TWO).name].update({"indexed_timestamp": time}))
-    assert [(p.package, p.check) for p in check_channel(www).problems] == [(TWO, "index")]
-    assert check_channel(www).problems[0].what.startswith(what)
+    recorded(indexed_timestamp=time)(www)
+    assert [(p.where, p.check) for p in check_channel(www).findings] == [(TWO, "index")]
+    assert check_channel(www).findings[0].message.startswith(what)
 
 
 def test_a_package_that_was_published_before_it_was_made_is_named(www: Path) -> None:
     shutil.rmtree(www / HISTORY)  # a copy that lacks it, as some servers hand it out
     assert found(www) == set()
-    edit(
-        www, TWO, lambda index: index["packages.conda"][Path(TWO).name].update({"indexed_timestamp": 1_600_000_000_000})
-    )
+    recorded(indexed_timestamp=1_600_000_000_000)(www)
     what = "its indexed_timestamp is 1600000000000, before the package was made (1700000000000)"
     assert found(www) == {(TWO, "index", what)}
 
 
 @pytest.mark.parametrize("record", [{}, {"name": "a", "depends": 7}, {"depends": 7, "version": {}}])
 def test_a_record_that_is_none_is_named(www: Path, record: Mapping[str, object]) -> None:
-    edit(www, TWO, lambda index: index["packages.conda"].update({Path(TWO).name: record}))
+    edit(www, REPODATA, lambda index: index["packages.conda"].update({Path(TWO).name: record}))
     lines = found(www)
     assert (TWO, "file", "repodata has no sha256 of it") in lines
     assert (TWO, "metadata", "repodata says subdir nothing, its index.json 'linux-64'") in lines
 
 
 def test_hashes_in_repodata_are_compared(www: Path) -> None:
-    wrong = {"sha256": "0" * 64, "md5": "0" * 32, "size": 1}
-    edit(www, TWO, lambda index: index["packages.conda"][Path(TWO).name].update(wrong))
+    recorded(sha256="0" * 64, md5="0" * 32, size=1)(www)
     assert kinds(www) == [(TWO, "file")] * 3
-    edit(www, TWO, lambda index: index["packages.conda"][Path(TWO).name].update(sha256=7, size="?"))
+    recorded(sha256=7, size="?")(www)
     assert [kind for kind in kinds(www) if kind[0] == TWO] == [(TWO, "file")] * 3
 
 
 def test_run_exports_are_read_again_from_inside(www: Path) -> None:
     name = Path(TWO).name
-    edit(www, TWO, lambda c: c["packages.conda"].update({name: {"run_exports": {"weak": ["x"]}}}), "run_exports.json")
+    edit(www, EXPORTS, lambda c: c["packages.conda"].update({name: {"run_exports": {"weak": ["x"]}}}))
     says = "run_exports.json says weak: [x], the package weak: [digit >=2]"
     assert found(www) == {(TWO, "run-exports", says)}
-    edit(www, TWO, lambda c: c["packages.conda"].update({name: {"run_exports": 7}}), "run_exports.json")
+    edit(www, EXPORTS, lambda c: c["packages.conda"].update({name: {"run_exports": 7}}))
     assert kinds(www) == [(TWO, "run-exports")]
-    edit(www, TWO, lambda c: c["packages.conda"].clear(), "run_exports.json")
+    edit(www, EXPORTS, lambda c: c["packages.conda"].clear())
     assert found(www) == {(TWO, "run-exports", "run_exports.json does not name it")}
 
 
@@ -230,7 +208,7 @@ def test_an_entry_without_a_file_and_a_file_without_an_entry_are_named(www: Path
         (TWO, "file", "the index names it, and it is not there"),
         ("linux-64/other-1-0.conda", "orphan", "the index does not name it"),
     }
-    edit(www, TWO, lambda index: index["packages.conda"].clear())
+    edit(www, REPODATA, lambda index: index["packages.conda"].clear())
     assert (TWO, "orphan", "run_exports.json names it, and there is no such package") in found(www)
 
 
@@ -281,7 +259,7 @@ def test_a_compressed_index_that_says_something_else_is_a_line(www: Path) -> Non
 
 def test_entries_that_point_elsewhere_are_not_followed(www: Path, tmp_path: Path) -> None:
     shutil.copy(www / ONE, tmp_path / "secret.conda")
-    edit(www, TWO, lambda index: index["packages.conda"].update({"../../secret.conda": {}, "..": 7}))
+    edit(www, REPODATA, lambda index: index["packages.conda"].update({"../../secret.conda": {}, "..": 7}))
     lines = {text for name, check, text in found(www) if (name, check) == ("linux-64/repodata.json", "index")}
     assert len(lines) == 2
     assert all("that cannot be read" in line for line in lines)
@@ -358,14 +336,14 @@ def test_the_command_lists_every_problem_in_one_table(www: Path, run_ctk: Callab
     assert good.exception is None
     assert "2 packages, 0.0 MB, 2 with a sound SBOM: 0 problems" in good.stdout
     (www / ONE).unlink()
-    edit(www, TWO, lambda index: index["packages.conda"][Path(TWO).name].update(depends=[]))
+    recorded(depends=[])(www)
     bad = run_ctk("channel", "check", str(www))
     assert isinstance(bad.exception, ChannelBroken)
     assert bad.exception.cause.startswith("2 problems in")
     for text in (ONE, TWO, "it is not there", "repodata says depends"):
         assert text in bad.stdout
     report = json.loads(run_ctk("channel", "check", str(www), "--json").stdout)
-    assert [Problem(**p) for p in report["problems"]] == list(check_channel(www).problems)
+    assert report["problems"] == check_channel(www).as_json()["problems"]
 
 
 def test_a_name_that_is_published_with_other_content_is_found_beforehand(
@@ -388,7 +366,7 @@ def test_a_channel_on_a_server_is_checked_as_clients_get_it(www: Path, run_ctk: 
         assert "0 problems" in run_ctk("channel", "check", url).stdout
         (www / ONE).write_bytes((www / ONE).read_bytes() + b"more" * 100_000)
         (www / TWO).unlink()
-        edit(www, TWO, lambda index: index["packages.conda"].update({"../../x": {}, "..": {"size": 1}}))
+        edit(www, REPODATA, lambda index: index["packages.conda"].update({"../../x": {}, "..": {"size": 1}}))
         report = json.loads(run_ctk("channel", "check", url, "--json").stdout)
         lines = {(p["package"], p["check"], p["what"].split(" 0")[0]) for p in report["problems"]}
     assert (TWO, "file", "the index names it, and it is not there") in lines

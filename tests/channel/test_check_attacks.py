@@ -27,7 +27,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str
 
 
 def found(place: Path) -> set[tuple[str, str]]:
-    return {(problem.package, problem.check) for problem in check_channel(place).problems}
+    return {(problem.where, problem.check) for problem in check_channel(place).findings}
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,8 @@ import pytest
 from small_channels import build, digit, sound
 from typer.testing import Result
 
-from ctk.channel import channel
-from ctk.channel.cleaning import HISTORY, NAMES, STATES, TIMES, UNUSED
-from ctk.channel.folder import Folder
+from ctk.channel import states
+from ctk.channel.folder import HISTORY, NAMES, STATES, TIMES, UNUSED, Folder
 from ctk.channel.index_files import read_index
 from ctk.check.channel import check_channel
 from ctk.core.checkout import Workspace
@@ -53,7 +52,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     build(place / "next", sound(digit(1)), sound(digit(8)))
     for number in (1, 2, 3):
         build(place / "channel", *map(digit, range(1, number + 1)))
-    channel.rollback(place / "channel")
+    states.rollback(place / "channel")
     return place
 
 
@@ -74,14 +73,14 @@ def four(place: Path) -> Path:
     return (place / "next").resolve()
 
 
-def states(folder: Folder) -> dict[str, bytes]:
+def kept_states(folder: Folder) -> dict[str, bytes]:
     """The kept states, file by file."""
     place = folder.path / HISTORY
     return {p.relative_to(place).as_posix(): p.read_bytes() for p in sorted(place.glob("*/*/*"))}
 
 
 def shown(place: Path) -> set[str]:
-    return {record["name"] for files in read_index(place).records.values() for record in files.values()}
+    return {record["name"] for record in read_index(place).records.values()}
 
 
 def does(error: ChannelBroken) -> None:
@@ -93,21 +92,21 @@ def does(error: ChannelBroken) -> None:
 
 @pytest.mark.parametrize("content", HISTORIES, ids=range(len(HISTORIES)))
 def test_a_damaged_history_stops_a_run_and_its_next_step_works(folder: Folder, four: Path, content: bytes) -> None:
-    before, file = states(folder), folder.path / HISTORY / STATES
+    before, file = kept_states(folder), folder.path / HISTORY / STATES
     file.write_bytes(content)
     for act in (folder.history, folder.rollback, lambda: folder.publish(four)):
         with pytest.raises(ChannelBroken, match=r"history\.json cannot be read") as error:
             act()
-    assert f"{HISTORY}/{STATES}" in [problem.package for problem in check_channel(folder.path).problems]
-    assert states(folder) == before
+    assert f"{HISTORY}/{STATES}" in [problem.where for problem in check_channel(folder.path).findings]
+    assert kept_states(folder) == before
     assert shown(folder.path) == {"digit1", "digit4"}
     does(error.value)
     assert [(s.number, s.before, s.packages) for s in folder.history().states] == [(1, None, 2), (2, 1, 2), (3, 2, 3)]
     assert folder.history().current == 2
     assert folder.publish(four).state == 4
-    assert states(folder).items() >= before.items()
-    assert check_channel(folder.path).problems == tuple(
-        p for p in check_channel(folder.path).problems if p.check == "sbom"
+    assert kept_states(folder).items() >= before.items()
+    assert check_channel(folder.path).findings == tuple(
+        p for p in check_channel(folder.path).findings if p.check == "sbom"
     )
     assert folder.rollback(1).packages == 2
     assert shown(folder.path) == {"digit1", "digit2"}
@@ -116,10 +115,10 @@ def test_a_damaged_history_stops_a_run_and_its_next_step_works(folder: Folder, f
 def test_what_readers_see_becomes_a_state_where_no_state_is_it(folder: Folder, four: Path) -> None:
     (folder.path / HISTORY / STATES).unlink()
     shutil.rmtree(folder.path / HISTORY / "2")
-    before = states(folder)
+    before = kept_states(folder)
     assert folder.history().current is None
     assert folder.publish(four).state == 5
-    assert states(folder).items() >= before.items()
+    assert kept_states(folder).items() >= before.items()
     assert shown(folder.path / HISTORY / "4") == {"digit1", "digit4"}
     assert shown(folder.path) == {"digit1", "digit4", "digit8"}
 
@@ -170,7 +169,7 @@ def test_damaged_times_lose_nothing(folder: Folder, four: Path, name: str, conte
     done = later.publish(four)
     assert done.deleted == ()
     assert read_index(folder.path).times().items() >= times.items()
-    assert check_channel(folder.path).problems == ()
+    assert check_channel(folder.path).findings == ()
 
 
 @pytest.mark.parametrize("content", [*HISTORIES, None], ids=range(len(HISTORIES) + 1))
@@ -181,16 +180,16 @@ def test_a_history_of_a_built_channel_that_is_damaged_or_lost(place: Path, conte
         (place / "history.json").unlink()
     else:
         (place / "history.json").write_bytes(content)
-        for act in (lambda: channel.history(built), lambda: channel.rollback(built), lambda: build(built, digit(5))):
+        for act in (lambda: states.history(built), lambda: states.rollback(built), lambda: build(built, digit(5))):
             with pytest.raises(ChannelBroken, match=r"history\.json cannot be read") as error:
                 act()
         assert {p: p.read_bytes() for p in place.rglob("*.conda")} == kept
         does(error.value)
-    known = channel.history(built)
+    known = states.history(built)
     assert [(s.number, s.before, s.packages) for s in known.states] == [(1, None, 1), (2, 1, 2), (3, 2, 3)]
     assert known.current == 2
     assert build(built, digit(5)).name == "4"
-    assert channel.rollback(built, 3).packages == 3
+    assert states.rollback(built, 3).packages == 3
 
 
 def test_the_commands_say_it_in_words(folder: Folder, two_states: Workspace, run_ctk: Callable[..., Result]) -> None:

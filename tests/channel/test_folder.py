@@ -18,8 +18,7 @@ from rattler import solve
 from rattler.exceptions import SolverError
 from small_channels import Draft, build, digit
 
-from ctk.channel.cleaning import HISTORY, TIMES, Keep
-from ctk.channel.folder import Folder, Published
+from ctk.channel.folder import HISTORY, TIMES, Folder, Keep, Published
 from ctk.channel.index_files import FILES, read_index, write_index
 from ctk.core.errors import Busy, NoSpace, PublishFailed
 from ctk.core.process import run
@@ -81,9 +80,9 @@ def test_a_record_of_a_published_package_stays_as_it_was(folder: Folder, tmp_pat
     folder.publish(build(tmp_path / "one", digit(1)))
     again = build(tmp_path / "two", digit(1), digit(2))  # indexed at another moment
     folder.publish(again)
-    theirs, ours = (read_index(p).records["noarch"]["digit1-1.0-h0_0.conda"] for p in (folder.path, again))
+    theirs, ours = (read_index(p).records["noarch/digit1-1.0-h0_0.conda"] for p in (folder.path, again))
     assert {k for k in ours if ours[k] != theirs[k]} <= FROM_BUILD
-    first = read_index(folder.path / HISTORY / "1").records["noarch"]["digit1-1.0-h0_0.conda"]
+    first = read_index(folder.path / HISTORY / "1").records["noarch/digit1-1.0-h0_0.conda"]
     assert theirs == first
 
 
@@ -104,7 +103,7 @@ def test_an_index_says_when_each_package_was_published_first(folder: Folder, tmp
     one, two = build(tmp_path / "one", digit(1), digit(2)), build(tmp_path / "two", digit(1), digit(4))
     on(folder, 0).publish(one)
     assert days(folder.path) == {"digit1": 0, "digit2": 0}
-    record = read_index(folder.path).records["noarch"]["digit1-1.0-h0_0.conda"]
+    record = read_index(folder.path).records["noarch/digit1-1.0-h0_0.conda"]
     assert record["indexed_timestamp"] == START.timestamp() * 1000  # in milliseconds, CEP 47
     on(folder, 3).publish(two, exact=True)
     assert days(folder.path) == {"digit1": 0, "digit4": 3}
@@ -141,9 +140,9 @@ def test_a_folder_from_before_times_were_noted_takes_those_of_its_states(folder:
     (folder.path / HISTORY / "history.json").write_text(json.dumps(history))
     (folder.path / HISTORY / TIMES).unlink()
     for place in (folder.path, *(folder.path / HISTORY / number for number in "12")):
-        for subdir, files in read_index(place).records.items():
-            bare = {f: {k: v for k, v in r.items() if k != "indexed_timestamp"} for f, r in files.items()}
-            write_index(replace(read_index(place), records={subdir: bare}), place, subdir, FILES)
+        index = read_index(place)
+        for subdir in index.subdirs:
+            write_index(replace(index, records=index.undated()), place, subdir, FILES)
     assert days(folder.path) == {}
     on(folder, 9).publish(build(tmp_path / "three", digit(1), digit(2), digit(4)))
     assert days(folder.path) == {"digit1": 0, "digit2": 5, "digit4": 9}

@@ -7,18 +7,18 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from small_channels import Draft, build, digit, serve
+from typer.testing import Result
 
 from conftest import ROOT, ctk
-from ctk.channel.cleaning import HISTORY
-from ctk.channel.folder import Folder
+from ctk.channel.folder import HISTORY, Folder, clashes
 from ctk.channel.index_files import read_index
-from ctk.channel.names import clashes, on_server
+from ctk.channel.server import on_server
 from ctk.check.channel import check_channel
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, NameReused, PublishFailed
@@ -67,7 +67,7 @@ def test_a_file_that_a_killed_run_left_has_taken_its_name(tmp_path: Path) -> Non
 def test_packages_whose_names_are_taken_can_be_left_out(tmp_path: Path, exact: bool) -> None:
     folder = Folder(tmp_path / "www", tmp_path)
     folder.publish(build(tmp_path / "one", digit(1), digit(2)))
-    before = read_index(folder.path).records["linux-64"]
+    before = read_index(folder.path).records
     gone = folder.publish(build(tmp_path / "two", digit(2), digit(3)), exact=True).left
     done = folder.publish(
         build(tmp_path / "three", digit(1, "changed"), digit(2, "changed"), digit(4)), exact=exact, skip_taken=True
@@ -75,11 +75,12 @@ def test_packages_whose_names_are_taken_can_be_left_out(tmp_path: Path, exact: b
     assert done.skipped == ("linux-64/digit2-1.0-h0_0.conda", *gone)
     assert done.added == ("linux-64/digit4-1.0-h0_0.conda",)
     after = read_index(folder.path)
-    assert after.records["linux-64"].keys() == {"digit2-1.0-h0_0.conda", "digit4-1.0-h0_0.conda"}
-    assert {file: after.records["linux-64"][file] for file in before} == before
     # What left the index does not come back under its name with other content.
-    assert after.records["noarch"].keys() == (set() if exact else {"digit3-1.0-h0_0.conda"})
-    assert check_channel(folder.path).problems and all(p.check == "sbom" for p in check_channel(folder.path).problems)
+    third = set() if exact else {"noarch/digit3-1.0-h0_0.conda"}
+    assert after.names().keys() == {*done.added, "linux-64/digit2-1.0-h0_0.conda", *third}
+    kept = "linux-64/digit2-1.0-h0_0.conda"
+    assert after.records[kept] == before[kept]
+    assert check_channel(folder.path).findings and all(p.check == "sbom" for p in check_channel(folder.path).findings)
 
 
 def test_a_higher_build_number_is_another_name(tmp_path: Path) -> None:
@@ -136,74 +137,81 @@ def server(folder: Path, *status: str) -> Iterator[str]:
 
 
 @pytest.fixture
-def checkout(two_states: Workspace, tmp_path: Path) -> Workspace:
+def checkout(two_states: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    """Its channel has digit1 and hello, and a server's key is at hand."""
     build(two_states.channel, digit(1), Draft("hello"))
     (tmp_path / "auth.json").write_text(json.dumps({"127.0.0.1": {"BearerToken": "the-key"}}))
+    monkeypatch.setenv("RATTLER_AUTH_FILE", str(tmp_path / "auth.json"))
     return two_states
+
+
+@pytest.fixture
+def theirs(tmp_path: Path) -> Path:
+    """What the server has published: another hello."""
+    folder = Folder(tmp_path / "server" / "published" / "cuda", tmp_path)
+    folder.publish(build(tmp_path / "theirs", Draft("hello", files={"a": b"b"})))
+    return folder.path
 
 
 def uploads(folder: Path) -> list[str]:
     path = folder / "requests"
-    return [json.loads(line)["file"] for line in path.read_text().splitlines()] if path.exists() else []
+    return sorted(json.loads(line)["file"] for line in path.read_text().splitlines()) if path.exists() else []
 
 
-def publish(checkout: Workspace, url: str, *words: str) -> subprocess.CompletedProcess[str]:
-    key = str(checkout.root.parent / "auth.json")
-    return ctk(checkout, "publish", "--server", url, "--channel", "cuda", *words, RATTLER_AUTH_FILE=key)
-
-
-def test_nothing_is_sent_to_a_server_that_has_a_name_with_other_content(checkout: Workspace, tmp_path: Path) -> None:
-    theirs = Folder(tmp_path / "server" / "published" / "cuda", tmp_path)
-    theirs.publish(build(tmp_path / "theirs", Draft("hello", files={"a": b"b"})))
+def test_nothing_is_sent_to_a_server_that_has_a_name_with_other_content(
+    checkout: Workspace, theirs: Path, tmp_path: Path
+) -> None:
     with server(tmp_path / "server") as url:
-        done = publish(checkout, url)
+        key = str(tmp_path / "auth.json")
+        done = ctk(checkout, "publish", "--server", url, "--channel", "cuda", RATTLER_AUTH_FILE=key)
     assert done.returncode == NameReused.exit_code, done.stderr
     assert "linux-64/hello-1.0-h0_0.conda" in done.stderr
-    for channel in (theirs.path, checkout.channel):
+    for channel in (theirs, checkout.channel):
         assert read_index(channel).names()["linux-64/hello-1.0-h0_0.conda"] in done.stderr
     assert "in recipes/hello/recipe.yaml" in done.stderr
     assert "Traceback" not in done.stderr
     assert uploads(tmp_path / "server") == []
 
 
-def test_a_server_is_not_sent_what_is_left_out(checkout: Workspace, tmp_path: Path) -> None:
-    theirs = Folder(tmp_path / "server" / "published" / "cuda", tmp_path)
-    theirs.publish(build(tmp_path / "theirs", Draft("hello", files={"a": b"b"})))
+@pytest.mark.usefixtures("checkout", "theirs")
+def test_a_server_is_not_sent_what_is_left_out(run_ctk: Callable[..., Result], tmp_path: Path) -> None:
     with server(tmp_path / "server") as url:
-        done = publish(checkout, url, "--skip-taken")
-    assert done.returncode == 0, done.stderr
+        done = run_ctk("publish", "--server", url, "--channel", "cuda", "--skip-taken")
+    assert done.exception is None
     assert "1 were left out, their names being taken" in done.stdout
     assert uploads(tmp_path / "server") == ["digit1-1.0-h0_0.conda"]
 
 
+@pytest.mark.usefixtures("checkout")
 def test_a_server_without_the_channel_takes_everything_if_it_is_said_to_be_new(
-    checkout: Workspace, tmp_path: Path
+    run_ctk: Callable[..., Result], tmp_path: Path
 ) -> None:
     with server(tmp_path / "server") as url:
-        refused = publish(checkout, url)
+        refused = run_ctk("publish", "--server", url, "--channel", "cuda").exception
         assert uploads(tmp_path / "server") == []
-        done = publish(checkout, url, "--new")
-    assert refused.returncode == PublishFailed.exit_code
-    assert "`ctk publish --new`" in refused.stderr
-    assert done.returncode == 0, done.stderr
-    assert sorted(uploads(tmp_path / "server")) == ["digit1-1.0-h0_0.conda", "hello-1.0-h0_0.conda"]
+        done = run_ctk("publish", "--server", url, "--channel", "cuda", "--new")
+    assert isinstance(refused, PublishFailed)
+    assert "`ctk publish --new`" in refused.step
+    assert done.exception is None
+    assert uploads(tmp_path / "server") == ["digit1-1.0-h0_0.conda", "hello-1.0-h0_0.conda"]
 
 
-def test_nothing_is_sent_when_the_server_cannot_say_what_it_has(checkout: Workspace, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("checkout")
+def test_nothing_is_sent_when_the_server_cannot_say_what_it_has(run_ctk: Callable[..., Result], tmp_path: Path) -> None:
     with server(tmp_path / "server", "index=403") as url:
-        done = publish(checkout, url)
-    assert done.returncode == PublishFailed.exit_code, done.stderr
-    assert "does not say which names it has" in done.stderr
+        refused = run_ctk("publish", "--server", url, "--channel", "cuda").exception
+    assert isinstance(refused, PublishFailed)
+    assert "does not say which names it has" in refused.cause
     assert uploads(tmp_path / "server") == []
 
 
+@pytest.mark.usefixtures("checkout")
 def test_a_folder_and_a_server_exclude_each_other_but_for_a_server_of_the_environment(
-    checkout: Workspace, tmp_path: Path
+    run_ctk: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     www = str(tmp_path / "www")
-    refused = ctk(checkout, "publish", "--to", www, "--server", "https://conda.example.org")
-    assert refused.returncode == BadValue.exit_code
-    assert "--to and --server exclude each other" in refused.stderr
-    done = ctk(checkout, "publish", "--to", www, CTK_SERVER="https://conda.example.org")
-    assert done.returncode == 0, done.stderr
-    assert "state 1 of" in done.stdout
+    refused = run_ctk("publish", "--to", www, "--server", "https://conda.example.org").exception
+    assert isinstance(refused, BadValue)
+    assert "--to and --server exclude each other" in refused.cause
+    monkeypatch.setenv("CTK_SERVER", "https://conda.example.org")
+    assert "state 1 of" in run_ctk("publish", "--to", www).stdout

@@ -115,18 +115,3 @@ def test_a_reader_polling_during_50_publishes_never_sees_an_index_that_names_a_m
     assert len(shown) == PUBLISHES
     assert min(reader.looks for reader in readers) >= 5
     assert min(reader.packages for reader in readers) >= 20
-
-
-def test_the_reader_of_this_test_finds_what_is_missing_and_what_is_another(tmp_path: Path) -> None:
-    folder = Folder(tmp_path / "www", tmp_path)
-    folder.publish(build(tmp_path / "channel", digit(1), digit(2)))
-    (folder.path / "noarch" / "digit1-1.0-h0_0.conda").unlink()
-    (folder.path / "linux-64" / "digit2-1.0-h0_0.conda").write_bytes(b"another")
-    with serve(folder.path) as url:
-        for look in (as_conda_does, as_rattler_does):
-            reader = Reader(url, look)
-            look(reader)
-            assert set(reader.wrong) == {
-                "noarch/digit1-1.0-h0_0.conda is not there",
-                "linux-64/digit2-1.0-h0_0.conda is another package",
-            }

@@ -10,9 +10,8 @@ import pytest
 from small_channels import build, digit
 from typer.testing import Result
 
-from ctk.channel import channel
-from ctk.channel.cleaning import HISTORY, Keep
-from ctk.channel.folder import Folder
+from ctk.channel import states
+from ctk.channel.folder import HISTORY, Folder, Keep
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, ChannelBroken, UnknownName
 
@@ -31,11 +30,11 @@ def test_a_built_channel_returns_to_the_state_before_and_forth(tmp_path: Path) -
     build(place, digit(1))
     build(place, digit(1), digit(2))
     assert names(place) == {"digit1", "digit2"}
-    assert channel.rollback(place).packages == 1
+    assert states.rollback(place).packages == 1
     assert names(place) == {"digit1"}
-    known = channel.history(place)
+    known = states.history(place)
     assert known.current == known.states[0].number
-    channel.rollback(place, known.states[1].number)
+    states.rollback(place, known.states[1].number)
     assert names(place) == {"digit1", "digit2"}
 
 
@@ -43,17 +42,17 @@ def test_after_a_return_the_next_state_follows_the_one_that_readers_saw(tmp_path
     place = tmp_path / "channel"
     build(place, digit(1))
     build(place, digit(2))
-    channel.rollback(place)
+    states.rollback(place)
     build(place, digit(3))
     assert names(place) == {"digit3"}
-    assert channel.rollback(place).number == 1
+    assert states.rollback(place).number == 1
     assert names(place) == {"digit1"}
 
 
 def test_a_reader_that_followed_the_link_keeps_a_whole_state_while_newer_ones_are_made(tmp_path: Path) -> None:
     place = tmp_path / "channel"
     seen = build(place, digit(1), digit(2))
-    for number in range(3, 3 + channel.KEPT - 1):
+    for number in range(3, 3 + states.KEPT - 1):
         build(place, digit(number))
         for repodata in seen.glob("*/repodata.json"):
             for file in json.loads(repodata.read_text())["packages.conda"]:
@@ -61,16 +60,16 @@ def test_a_reader_that_followed_the_link_keeps_a_whole_state_while_newer_ones_ar
     assert names(seen) == {"digit1", "digit2"}
     build(place, digit(9))
     assert not seen.exists()
-    assert len(channel.history(place).states) == channel.KEPT
+    assert len(states.history(place).states) == states.KEPT
 
 
 def test_a_channel_from_before_there_was_a_history_has_the_state_that_it_shows(tmp_path: Path) -> None:
     place = tmp_path / "channel"
     build(place, digit(1))
     (tmp_path / ".channel-states" / "history.json").unlink()
-    assert [s.packages for s in channel.history(place).states] == [1]
+    assert [s.packages for s in states.history(place).states] == [1]
     build(place, digit(2))
-    assert channel.rollback(place).number == 1
+    assert states.rollback(place).number == 1
 
 
 def test_a_published_folder_returns_to_the_index_before(tmp_path: Path) -> None:
@@ -100,17 +99,17 @@ def test_publishing_after_a_return_adds_to_what_readers_see_then(tmp_path: Path)
 def test_what_is_not_possible_is_said(tmp_path: Path) -> None:
     place = tmp_path / "channel"
     with pytest.raises(UnknownName, match="no state before the one it shows; no state is kept"):
-        channel.rollback(place)
+        states.rollback(place)
     build(place, digit(1))
     with pytest.raises(UnknownName, match="no state before the one it shows; kept are 1"):
-        channel.rollback(place)
+        states.rollback(place)
     with pytest.raises(UnknownName, match="no state 7; kept are 1"):
-        channel.rollback(place, 7)
+        states.rollback(place, 7)
     with pytest.raises(UnknownName, match="shows state 1 already"):
-        channel.rollback(place, 1)
+        states.rollback(place, 1)
     (tmp_path / "plain").mkdir()
     with pytest.raises(UnknownName, match="is no channel that ctk built"):
-        channel.rollback(tmp_path / "plain")
+        states.rollback(tmp_path / "plain")
     with pytest.raises(UnknownName, match="nothing was published into"):
         Folder(tmp_path / "plain", tmp_path).rollback()
 
@@ -138,7 +137,7 @@ def test_a_state_that_is_not_whole_is_not_returned_to(tmp_path: Path) -> None:
     build(place, digit(4))
     (first / "linux-64" / "digit2-1.0-h0_0.conda").unlink()
     with pytest.raises(ChannelBroken, match=r"state 1 of .* is not whole"):
-        channel.rollback(place)
+        states.rollback(place)
     assert names(place) == {"digit4"}
 
 

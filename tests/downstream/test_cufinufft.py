@@ -19,7 +19,7 @@ from ruamel.yaml import YAML
 from conftest import MINORS, ctk
 from ctk.base import compilers
 from ctk.build import build as builds
-from ctk.channel import channel
+from ctk.channel import states
 from ctk.core.checkout import Workspace, settings
 from ctk.core.errors import Unsolvable
 from ctk.core.platforms import this_platform
@@ -65,8 +65,8 @@ def tools(project: Workspace, toolkits: Path) -> Path:
     fetch([*planned.artefacts, source], project, Index)
     made = builds.run(planned, project)
     assert made.built, made.failed
-    staged = channel.stage(made.built, project.output / "downstream-tools")
-    channel.commit(staged)
+    staged = states.stage(made.built, project.output / "downstream-tools")
+    states.commit(staged)
     return project.output / "downstream-tools"
 
 

@@ -22,7 +22,7 @@ from fake_index import FakeIndex, configure_pip, serve
 from typer.testing import CliRunner
 
 from conftest import ctk
-from ctk.channel import publish
+from ctk.channel.index_files import in_order
 from ctk.cli.checks import audit_command
 from ctk.core.checkout import Workspace
 from ctk.core.document import DEEPEST, ENTRIES, LARGEST, Document
@@ -313,9 +313,9 @@ REPODATA: tuple[Any, ...] = (
     [],
     {"packages.conda": []},
     {"packages.conda": {"a.conda": 3}},
-    {"packages.conda": {"a.conda": {"name": "a"}}},
-    {"packages.conda": {"../a.conda": {"name": "a", "depends": []}}},
-    {"packages.conda": {"a.conda": {"name": "a", "depends": [""]}}},
+    {"packages.conda": {"a.conda": {"name": "a", "sha256": "0"}}},
+    {"packages.conda": {"../a.conda": {"name": "a", "depends": [], "sha256": "0"}}},
+    {"packages.conda": {"a.conda": {"name": "a", "depends": [""], "sha256": "0"}}},
 )
 
 
@@ -324,4 +324,4 @@ def test_a_channel_whose_index_lies_is_not_published(tmp_path: Path, content: An
     (tmp_path / "noarch").mkdir()
     (tmp_path / "noarch" / "repodata.json").write_text(json.dumps(content))
     with pytest.raises(PublishFailed, match="is no index of a channel"):
-        publish.in_order(tmp_path)
+        in_order(tmp_path)

@@ -9,7 +9,7 @@ import pytest
 
 from conftest import ctk
 from ctk.build import sbom
-from ctk.channel import channel
+from ctk.channel import states
 from ctk.core.checkout import Workspace
 from ctk.lock.lock import release_locks
 
@@ -50,8 +50,8 @@ def test_every_package_says_what_it_is_made_of(built: Workspace, all_platforms: 
 
 def test_packages_of_one_name_are_one_file_in_both_channels(built: Workspace, all_platforms: Path) -> None:
     """Another run, with another request, made the second channel."""
-    here = {(p.parent.name, p.name): p for p in channel.packages(built.channel)}
-    there = {(p.parent.name, p.name): p for p in channel.packages(all_platforms)}
+    here = {(p.parent.name, p.name): p for p in states.packages(built.channel)}
+    there = {(p.parent.name, p.name): p for p in states.packages(all_platforms)}
     common = here.keys() & there.keys()
     if not common:
         pytest.fail("the channels have no package in common")

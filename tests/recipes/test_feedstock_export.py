@@ -14,7 +14,7 @@ import typer
 from fake_index import FakeIndex, configure_pip, serve
 
 from conftest import NEWEST, ROOT, ctk
-from ctk.channel.channel import packages
+from ctk.channel.states import packages
 from ctk.cli.main import app
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, NotPublished, UnknownName

@@ -13,7 +13,7 @@ import pytest
 from tiny import tiny_checkout, tiny_plan
 
 from ctk.build import build
-from ctk.channel import channel
+from ctk.channel import states
 from ctk.core.checkout import Workspace
 from ctk.fetch import fetch
 from ctk.index.index import Index
@@ -38,18 +38,18 @@ def names(where: Path, subdir: str) -> set[str]:
 
 def test_a_staged_state_is_not_seen_until_it_is_committed(made: tuple[build.Built, ...], tmp_path: Path) -> None:
     place = tmp_path / "channel"
-    staged = channel.stage(made[:1], place)
+    staged = states.stage(made[:1], place)
     assert not place.exists()
-    channel.commit(staged)
+    states.commit(staged)
     assert names(place, "linux-64") == {made[0].packages[0].name}
-    second = channel.stage(made, place)
+    second = states.stage(made, place)
     assert names(place, "noarch") == set()
-    channel.commit(second)
+    states.commit(second)
     assert names(place, "noarch") == {made[1].packages[0].name}
 
 
 def test_the_index_has_every_form_that_clients_ask_for(made: tuple[build.Built, ...], tmp_path: Path) -> None:
-    channel.commit(channel.stage(made, tmp_path / "channel"))
+    states.commit(states.stage(made, tmp_path / "channel"))
     for subdir in ("linux-64", "noarch"):
         found = {p.name for p in (tmp_path / "channel" / subdir).iterdir() if not p.name.endswith(".conda")}
         assert found == {"repodata.json", "repodata.json.zst", "run_exports.json"}
@@ -59,7 +59,7 @@ def test_the_index_has_every_form_that_clients_ask_for(made: tuple[build.Built, 
 
 def test_the_same_packages_give_the_same_index(made: tuple[build.Built, ...], tmp_path: Path) -> None:
     for place in ("one", "two"):
-        channel.commit(channel.stage(made, tmp_path / place / "channel"))
+        states.commit(states.stage(made, tmp_path / place / "channel"))
         time.sleep(0.01)  # rattler counts in milliseconds
     for name in (
         "linux-64/repodata.json",
@@ -72,41 +72,41 @@ def test_the_same_packages_give_the_same_index(made: tuple[build.Built, ...], tm
 
 def test_nothing_is_done_when_nothing_changed(made: tuple[build.Built, ...], tmp_path: Path) -> None:
     place = tmp_path / "channel"
-    channel.commit(channel.stage(made, place))
+    states.commit(states.stage(made, place))
     before = place.resolve()
-    again = channel.stage(made, place)
+    again = states.stage(made, place)
     assert not again.changed
     assert again.path == before
 
 
 def test_packages_of_other_builds_stay_and_replaced_ones_go(made: tuple[build.Built, ...], tmp_path: Path) -> None:
     place = tmp_path / "channel"
-    channel.commit(channel.stage(made, place))
+    states.commit(states.stage(made, place))
     renamed = tmp_path / "linux-64" / "hello-14-h0_0.conda"
     renamed.parent.mkdir()
     os.link(made[0].packages[0], renamed)
     (sha256,) = made[0].sha256.values()
     newer = build.Built(made[0].id, "other", tmp_path, {"linux-64/hello-14-h0_0.conda": sha256}, 0.0, False)
-    staged = channel.stage([newer], place)
-    assert sorted(p.name for p in channel.packages(staged.path)) == sorted([made[1].packages[0].name, renamed.name])
+    staged = states.stage([newer], place)
+    assert sorted(p.name for p in states.packages(staged.path)) == sorted([made[1].packages[0].name, renamed.name])
 
 
 def test_a_run_that_dies_between_staging_and_commit_leaves_the_channel_and_the_next_one_cleans_up(
     made: tuple[build.Built, ...], tmp_path: Path
 ) -> None:
     place = tmp_path / "channel"
-    channel.commit(channel.stage(made[:1], place))
-    dead = channel.stage(made, place)
+    states.commit(states.stage(made[:1], place))
+    dead = states.stage(made, place)
     assert names(place, "noarch") == set()
-    next_ = channel.stage(made, place)
+    next_ = states.stage(made, place)
     assert not dead.path.exists()
-    channel.commit(next_)
+    states.commit(next_)
     assert names(place, "noarch") == {made[1].packages[0].name}
 
 
 def test_a_solver_reads_the_channel(made: tuple[build.Built, ...], tmp_path: Path) -> None:
     place = tmp_path / "channel"
-    channel.commit(channel.stage(made, place))
+    states.commit(states.stage(made, place))
     pick = solve(Scenario(("follower",), "linux-64"), [place])
     assert [r.name.normalized for r in pick.records] == ["follower", "hello"]
 
@@ -117,12 +117,12 @@ def test_what_other_builds_made_stays_when_the_cache_is_deleted(tmp_path: Path) 
     fetch.fetch(planned.artefacts, checkout, Index)
     follower, hello = build.run(planned, checkout).built
     place = tmp_path / "channel"
-    channel.commit(channel.stage([follower], place))
+    states.commit(states.stage([follower], place))
     shutil.rmtree(follower.packages[0].parents[1])
-    channel.commit(channel.stage([hello], place))
+    states.commit(states.stage([hello], place))
     assert names(place, "noarch") == {follower.packages[0].name}
     assert names(place, "linux-64") == {hello.packages[0].name}
-    assert not channel.stage([hello], place).changed
+    assert not states.stage([hello], place).changed
 
 
 def test_two_builds_that_give_one_file_name_do_not_write_into_the_cache(
@@ -134,6 +134,6 @@ def test_two_builds_that_give_one_file_name_do_not_write_into_the_cache(
     other.write_bytes(made[0].packages[0].read_bytes())
     before = made[0].packages[0].read_bytes(), made[0].packages[0].stat().st_ino
     second = replace(made[0], id="again", key="another", home=tmp_path / "other")
-    channel.commit(channel.stage([*made, second], tmp_path / "channel"))
+    states.commit(states.stage([*made, second], tmp_path / "channel"))
     assert names(tmp_path / "channel", "linux-64") == {other.name}
     assert (made[0].packages[0].read_bytes(), made[0].packages[0].stat().st_ino) == before

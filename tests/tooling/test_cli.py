@@ -12,7 +12,7 @@ from tiny import tiny_checkout
 from typer.testing import CliRunner
 
 from conftest import ROOT, ctk
-from ctk.channel.channel import packages
+from ctk.channel.states import packages
 from ctk.cli import build as build_commands
 from ctk.cli.main import app
 from ctk.core import errors

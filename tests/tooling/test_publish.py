@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctk.channel.publish import Target, in_order, publish
+from ctk.channel.index_files import in_order
+from ctk.channel.server import Target, publish
 from ctk.core.errors import PublishFailed
 
 Start = Callable[..., "Server"]
@@ -62,7 +63,9 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
 def channel(folder: Path, depends: Mapping[str, Sequence[str]]) -> Path:
     """A channel of packages with these dependencies; the files hold nothing."""
     (folder / "noarch").mkdir(parents=True, exist_ok=True)
-    records = {f"{name}-1-0.conda": {"name": name, "depends": list(needs)} for name, needs in depends.items()}
+    records = {
+        f"{name}-1-0.conda": {"name": name, "depends": list(needs), "sha256": "0"} for name, needs in depends.items()
+    }
     for file in records:
         (folder / "noarch" / file).write_bytes(b"package")
     (folder / "noarch" / "repodata.json").write_text(json.dumps({"packages.conda": records}))

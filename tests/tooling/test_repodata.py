@@ -11,7 +11,7 @@ import pytest
 from tiny import lock
 
 from ctk.build import build
-from ctk.channel import channel
+from ctk.channel import states
 from ctk.core.checkout import Workspace
 from ctk.core.errors import RecipeError
 from ctk.core.platforms import NOARCH, this_platform
@@ -93,7 +93,7 @@ def test_the_indexer_writes_what_was_planned(small: Plan, tmp_path: Path) -> Non
         pytest.skip("packages are built on Linux only")
     made = build.run(small, Workspace(tmp_path), jobs=1)
     assert not made.failed
-    staged = channel.stage(made.built, tmp_path / "channel")
+    staged = states.stage(made.built, tmp_path / "channel")
     says = planned(small)
     assert set(says) == {*PLATFORMS, NOARCH}
     for subdir, ours in says.items():

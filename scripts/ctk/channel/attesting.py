@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -114,13 +114,12 @@ def attach(index: ChannelIndex, folder: Path, names: Sequence[str], attester: At
     Raises:
         PublishFailed: Nothing signs here.
     """
-    records = {subdir: dict(files) for subdir, files in index.records.items()}
-    for name in names:
-        subdir, _, file = name.partition("/")
-        record = records[subdir][file]
-        if FIELD not in record:
-            records[subdir][file] = {**record, FIELD: _sidecar(folder / name, record["sha256"], attester)}
-    return ChannelIndex(records, index.run_exports)
+    fresh = {
+        name: {**record, FIELD: _sidecar(folder / name, record["sha256"], attester)}
+        for name, record in ((name, index.records[name]) for name in names)
+        if FIELD not in record
+    }
+    return replace(index, records={**index.records, **fresh})
 
 
 def _sidecar(package: Path, sha256: str, attester: Attester) -> str:

@@ -6,8 +6,8 @@ rename. What a reader may rely on at any moment, whichever run was killed when:
 - An index file is whole, and every package that it names is there with the size and sha256 that it states.
 - An index of one subdir and an older one of another make a set that was published together (`put_in_place`).
 - A package stays for days after the last index that names it is gone, for readers who hold that index.
-- A package file name that was in the folder once is never given to other content.
-
+- A package file name that was in the folder once is never given to other content: clients, mirrors and lock files
+  keep what they saw. Packages are reproducible, so another sha256 means a change that needs another build number.
 - A record says when its package came into this index first (CEP 47), and never another time.
 
 What the folder needs for that is in ``.history``: the index files of its states, the names that were ever used with
@@ -17,34 +17,46 @@ before it in place, or a mixture as above; the next run finishes the work.
 
 from __future__ import annotations
 
+import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from ctk.channel.attesting import Attester, attach
-from ctk.channel.cleaning import (
-    HISTORY,
-    NAMES,
-    STATES,
-    TIMES,
-    Keep,
-    clean,
-    moments,
-    read_names,
-    read_state,
-    write_notes,
+from ctk.channel.attesting import SIDECAR, Attester, attach
+from ctk.channel.index_files import FILES, ChannelIndex, in_order, put_in_place, read_index, shows, write_index
+from ctk.channel.states import History, State, listed, load, save
+from ctk.core.errors import Busy, ChannelBroken, NameReused, PublishFailed, UnknownName
+from ctk.core.files import (
+    copy_file,
+    disk_errors,
+    file_sha256,
+    make_folder,
+    read_json,
+    replace_file,
+    temporaries,
 )
-from ctk.channel.history import History, State, listed, load, save
-from ctk.channel.index_files import FILES, ChannelIndex, put_in_place, read_index, shows, write_index
-from ctk.channel.names import clashes, refuse
-from ctk.channel.publish import in_order
-from ctk.core.errors import Busy, ChannelBroken, PublishFailed, UnknownName
-from ctk.core.files import copy_file, disk_errors, file_sha256, make_folder, temporaries
+from ctk.plan.recipes import find_recipes, maker_of
+
+HISTORY = ".history"
+STATES, NAMES, TIMES, UNUSED = "history.json", "names.json", "published.json", "unused.json"
+
+
+@dataclass(frozen=True)
+class Keep:
+    """What stays of the past.
+
+    Attributes:
+        states: How many states can be returned to, the one that readers see included.
+        unused: How long a package stays after no kept state names it.
+    """
+
+    states: int = 10
+    unused: timedelta = timedelta(days=7)
 
 
 @dataclass(frozen=True)
@@ -167,7 +179,7 @@ class Folder:
             if attester:
                 wanted = attach(wanted, self.path, [name for name in order if name in sha256], attester)
             write_notes(self.path / HISTORY / NAMES, {**names, **sha256})
-            if wanted.records != before.records:
+            if (wanted.records, wanted.subdirs) != (before.records, before.subdirs):
                 history = self._new_state(history, wanted)
             self._show(wanted)
             save(history, self.path / HISTORY / STATES)
@@ -231,7 +243,7 @@ class Folder:
     def _new_state(self, history: History, index: ChannelIndex) -> History:
         folder = self.path / HISTORY / str(history.next_number)
         shutil.rmtree(folder, ignore_errors=True)  # of a killed run
-        for subdir in index.records:
+        for subdir in sorted(index.subdirs):
             write_index(index, folder, subdir, FILES)
         return history.with_state(int(folder.name), len(index))
 
@@ -249,12 +261,9 @@ class Folder:
 
     def _show(self, index: ChannelIndex) -> None:
         old = self._visible()
-        exports = {
-            subdir: {file: entry for file, entry in files.items() if (self.path / subdir / file).exists()}
-            for subdir, files in (index | old).run_exports.items()
-        }
+        exports = {n: entry for n, entry in (index | old).run_exports.items() if (self.path / n).exists()}
         # A subdir that the index does not have any more is shown empty.
-        index = ChannelIndex({**{subdir: {} for subdir in old.records}, **index.records}, exports)
+        index = ChannelIndex(index.records, exports, old.subdirs | index.subdirs)
         if not shows(self.path, index):
             put_in_place(old, index, self.path)
 
@@ -264,3 +273,147 @@ class Folder:
             return read_index(self.path)
         except PublishFailed:
             return ChannelIndex()
+
+
+@dataclass(frozen=True)
+class Clash:
+    """A name that is taken.
+
+    Attributes:
+        file: ``subdir/file``.
+        published: The sha256 that it has where it is published.
+        ours: The sha256 that it would get.
+    """
+
+    file: str
+    published: str
+    ours: str
+
+
+def clashes(ours: Mapping[str, str], taken: Mapping[str, str]) -> list[Clash]:
+    """Which of our packages have another content than what was published under their name.
+
+    Args:
+        ours: ``subdir/file`` -> sha256 of the packages to publish.
+        taken: The same of everything that was published.
+    """
+    both = sorted(ours.keys() & taken.keys())
+    return [Clash(file, taken[file], ours[file]) for file in both if taken[file] != ours[file]]
+
+
+def refuse(found: Sequence[Clash], where: str, recipes: Path) -> None:
+    """Stops when there are clashes.
+
+    Args:
+        found: What `clashes` found.
+        where: Where the names are taken.
+        recipes: The folder of the feedstocks, to name those to mend.
+
+    Raises:
+        NameReused: There are some; each is listed with both hashes.
+    """
+    if found:
+        lines = [f"  {c.file}\n    published sha256 {c.published}\n    this one's sha256 {c.ours}" for c in found]
+        names = f"{len(found)} package file name" + ("s are" if len(found) > 1 else " is")
+        raise NameReused("\n".join([f"{names} taken by other content in {where}:", *lines]), step_for(found, recipes))
+
+
+def step_for(found: Sequence[Clash], recipes: Path) -> str:
+    """What to do about clashes: which recipes need a higher build number."""
+    known = find_recipes(recipes)
+    makers = {maker_of(c.file.partition("/")[2].rsplit("-", 2)[0], known) or "<feedstock>" for c in found}
+    files = ", ".join(f"recipes/{maker}/recipe.yaml" for maker in sorted(makers))
+    return f"raise the first term of `build: number` in {files}, and build again"
+
+
+def clean(folder: Path, history: History, shown: set[str], keep: Keep, now: datetime) -> tuple[str, ...]:
+    """Drops states that are too old, and packages that no kept state has named for long enough.
+
+    Args:
+        folder: A published folder that nobody else publishes into meanwhile.
+        history: All of its states.
+        shown: ``subdir/file`` of what readers see.
+        keep: What stays.
+        now: What time it is.
+
+    Returns:
+        The packages that were deleted, with the attestations beside them.
+    """
+    kept, used = history.kept(keep.states), set(shown)
+    save(kept, folder / HISTORY / STATES)
+    numbers = {str(s.number) for s in kept.states}
+    for place in (folder / HISTORY).iterdir():
+        if place.is_dir() and place.name not in numbers:
+            shutil.rmtree(place)
+    for state in kept.states:
+        used |= read_state(folder, state).names().keys()
+    noted = moments(folder / HISTORY / UNUSED)
+    there = {f"{p.parent.name}/{p.name}" for p in folder.glob("*/*.conda")}
+    unused = {name: noted.get(name, now.isoformat()) for name in sorted(there - used)}
+    old = tuple(n for n, since in unused.items() if now - datetime.fromisoformat(since) >= keep.unused)
+    for name in old:
+        package = folder / name
+        for file in (package, *package.parent.glob(f"{package.name}{SIDECAR}*")):
+            file.unlink(missing_ok=True)
+    write_notes(folder / HISTORY / UNUSED, {name: since for name, since in unused.items() if name not in old})
+    return old
+
+
+def read_state(folder: Path, state: State) -> ChannelIndex:
+    """The index of a kept state of a published folder.
+
+    Raises:
+        ChannelBroken: It is not whole.
+    """
+    place = folder / HISTORY / str(state.number)
+    try:
+        index, why = read_index(place), "has lost index files"
+    except PublishFailed as error:
+        index, why = ChannelIndex(), f"cannot be read: {error.cause}"
+    if len(index) != state.packages:
+        raise ChannelBroken(
+            f"state {state.number} of {folder} {why}",
+            f"put {place} back, or delete it with {folder / HISTORY / STATES}: then the other states are listed anew, "
+            "and what readers see is kept",
+        )
+    return index
+
+
+def moments(file: Path) -> dict[str, str]:
+    """Notes that say a moment of packages, ``subdir/file`` -> ISO 8601; those that cannot be read are left out."""
+    found = read_json(file)
+    return {name: text for name, text in found.items() if _is_moment(text)} if isinstance(found, dict) else {}
+
+
+def _is_moment(text: object) -> bool:
+    try:
+        return isinstance(text, str) and datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
+
+
+def read_names(folder: Path) -> dict[str, str]:
+    """The names that a published folder has noted as used -> sha256.
+
+    Raises:
+        ChannelBroken: The note is damaged. Without it a name may get other content.
+    """
+    file = folder / HISTORY / NAMES
+    try:
+        found = json.loads(file.read_bytes())
+        if not isinstance(found, dict) or not all(isinstance(sha256, str) for sha256 in found.values()):
+            raise ValueError("it is no list of names")
+        return found
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, RecursionError) as error:
+        raise ChannelBroken(
+            f"{file} cannot be read: {type(error).__name__}: {error}",
+            f"put it back from a copy; or delete it (rm {file}): then the names of packages that are still in the "
+            "folder are noted anew, and those of deleted ones may be used again",
+        ) from None
+
+
+def write_notes(file: Path, noted: Mapping[str, str]) -> None:
+    """Writes notes; a reader sees the old ones or the new ones."""
+    replace_file(file, json.dumps(noted, indent=1, sort_keys=True).encode())

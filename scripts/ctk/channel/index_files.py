@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ FILES = (RUN_EXPORTS, COMPRESSED, REPODATA)
 TIME = "indexed_timestamp"
 """In a record: when the package came into the index of its channel first, in milliseconds since 1970 (CEP 47)."""
 _LATEST = 1 << 42  # milliseconds, in the year 2109
-Records = Mapping[str, Mapping[str, Any]]
+Records = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -28,57 +28,47 @@ class ChannelIndex:
     """What a channel says that it has.
 
     Attributes:
-        records: Subdir -> package file -> what repodata says of it.
-        run_exports: Subdir -> package file -> its entry in run_exports.json (CEP 12).
+        records: ``subdir/file`` -> what repodata says of the package.
+        run_exports: ``subdir/file`` -> its entry in run_exports.json (CEP 12).
+        subdirs: Those that have index files, with packages or without.
     """
 
-    records: Mapping[str, Records] = field(default_factory=dict)
-    run_exports: Mapping[str, Records] = field(default_factory=dict)
+    records: Records = field(default_factory=dict)
+    run_exports: Records = field(default_factory=dict)
+    subdirs: frozenset[str] = frozenset()
 
     def names(self) -> dict[str, str]:
         """``subdir/file`` -> sha256."""
-        return {f"{s}/{file}": record["sha256"] for s, files in self.records.items() for file, record in files.items()}
+        return {name: record["sha256"] for name, record in self.records.items()}
 
     def without(self, names: Collection[str]) -> ChannelIndex:
-        """Without the records of some packages, ``subdir/file``; their run exports stay."""
-        records = {
-            subdir: {file: record for file, record in files.items() if f"{subdir}/{file}" not in names}
-            for subdir, files in self.records.items()
-        }
-        return ChannelIndex(records, self.run_exports)
+        """Without the records of some packages; their run exports stay."""
+        return replace(self, records={name: record for name, record in self.records.items() if name not in names})
 
     def times(self) -> dict[str, str]:
         """``subdir/file`` -> when it came into the index first, where its record says so (CEP 47), as ISO 8601."""
-        found = {f"{s}/{file}": record.get(TIME) for s, files in self.records.items() for file, record in files.items()}
+        found = {name: record.get(TIME) for name, record in self.records.items()}
         return {name: _text(time) for name, time in found.items() if type(time) is int and 0 < time < _LATEST}
 
     def dated(self, times: Mapping[str, str]) -> ChannelIndex:
         """With the time of each package that `times` has; the other records are as they were."""
-        records = {
-            subdir: {
-                file: {**record, TIME: milliseconds(times[f"{subdir}/{file}"])}
-                if f"{subdir}/{file}" in times
-                else record
-                for file, record in files.items()
-            }
-            for subdir, files in self.records.items()
-        }
-        return ChannelIndex(records, self.run_exports)
+        dated = {n: {**self.records[n], TIME: milliseconds(times[n])} for n in self.records.keys() & times.keys()}
+        return replace(self, records={**self.records, **dated})
 
     def undated(self) -> dict[str, dict[str, Any]]:
-        """Subdir -> its records without those times, where it has any: what two indexes of one state have in common."""
-        return {
-            subdir: {file: {k: v for k, v in record.items() if k != TIME} for file, record in files.items()}
-            for subdir, files in self.records.items()
-            if files
-        }
+        """The records without those times: what two indexes of one state have in common."""
+        return {name: {k: v for k, v in record.items() if k != TIME} for name, record in self.records.items()}
 
     def __or__(self, newer: ChannelIndex) -> ChannelIndex:
         """Both; where both have a package, the record of `self`: it may name attestations that the other does not."""
-        return ChannelIndex(_both(self.records, newer.records), _both(self.run_exports, newer.run_exports))
+        return ChannelIndex(
+            {**newer.records, **self.records},
+            {**newer.run_exports, **self.run_exports},
+            self.subdirs | newer.subdirs,
+        )
 
     def __len__(self) -> int:
-        return sum(map(len, self.records.values()))
+        return len(self.records)
 
 
 def milliseconds(text: str) -> int:
@@ -90,24 +80,20 @@ def _text(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
 
 
-def _both(first: Mapping[str, Records], second: Mapping[str, Records]) -> dict[str, Records]:
-    subdirs = sorted({*first, *second})
-    return {s: dict(sorted({**second.get(s, {}), **first.get(s, {})}.items())) for s in subdirs}
-
-
 def read_index(channel: Path) -> ChannelIndex:
     """The index of a channel folder; an empty one where there is no folder.
 
     Raises:
         PublishFailed: A file of it cannot be read as one.
     """
-    records, run_exports = {}, {}
-    for file in sorted(channel.glob(f"*/{REPODATA}")):
-        subdir = file.parent.name
-        records[subdir] = _packages(file)
-        exports = file.with_name(RUN_EXPORTS)
-        run_exports[subdir] = _packages(exports) if exports.exists() else {}
-    return ChannelIndex(records, run_exports)
+    records: dict[str, Any] = {}
+    run_exports: dict[str, Any] = {}
+    files = sorted(channel.glob(f"*/{REPODATA}"))
+    for file in files:
+        records |= _packages(file)
+        if (exports := file.with_name(RUN_EXPORTS)).exists():
+            run_exports |= _packages(exports)
+    return ChannelIndex(records, run_exports, frozenset(file.parent.name for file in files))
 
 
 def _packages(file: Path) -> dict[str, Any]:
@@ -118,7 +104,7 @@ def _packages(file: Path) -> dict[str, Any]:
             for record in found.values():
                 if not isinstance(record["sha256"], str):
                     raise TypeError("a sha256 that is no text")
-        return found
+        return {f"{file.parent.name}/{name}": entry for name, entry in found.items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise PublishFailed(
             f"{file} is no index of a channel: {type(error).__name__}: {error}", "run `ctk build` first"
@@ -136,7 +122,7 @@ def shows(channel: Path, index: ChannelIndex) -> bool:
     """Whether the index files of a channel are those of an index, byte for byte."""
     try:
         return all(
-            (channel / s / name).read_bytes() == _content(index, s, name) for s in index.records for name in FILES
+            (channel / s / name).read_bytes() == _content(index, s, name) for s in index.subdirs for name in FILES
         )
     except FileNotFoundError:
         return False
@@ -146,16 +132,20 @@ def _content(index: ChannelIndex, subdir: str, name: str) -> bytes:
     content: dict[str, Any] = {"info": {"subdir": subdir}}
     if name == RUN_EXPORTS:
         content["info"]["version"] = 1
-        content |= _by_format(index.run_exports.get(subdir, {}))
+        content |= _by_format(_of_subdir(index.run_exports, subdir))
         return json.dumps(content, sort_keys=True).encode()
-    content |= _by_format(index.records.get(subdir, {})) | {"repodata_version": 1}
+    content |= _by_format(_of_subdir(index.records, subdir)) | {"repodata_version": 1}
     text = json.dumps(content, sort_keys=True).encode()
     return zstandard.ZstdCompressor(level=19).compress(text) if name == COMPRESSED else text
 
 
+def _of_subdir(entries: Records, subdir: str) -> dict[str, Any]:
+    return {name.partition("/")[2]: entry for name, entry in entries.items() if name.startswith(f"{subdir}/")}
+
+
 def _by_format(packages: Records) -> dict[str, Records]:
-    modern = {file: value for file, value in sorted(packages.items()) if file.endswith(".conda")}
-    return {"packages": {f: v for f, v in sorted(packages.items()) if f not in modern}, "packages.conda": modern}
+    modern = {file: value for file, value in packages.items() if file.endswith(".conda")}
+    return {"packages": {f: v for f, v in packages.items() if f not in modern}, "packages.conda": modern}
 
 
 def put_in_place(old: ChannelIndex, new: ChannelIndex, channel: Path) -> None:
@@ -174,9 +164,48 @@ def put_in_place(old: ChannelIndex, new: ChannelIndex, channel: Path) -> None:
         channel: The channel; all packages of both are there.
     """
     union = new | old
-    subdirs = sorted({*union.records, NOARCH}, key=lambda subdir: (subdir != NOARCH, subdir))
+    subdirs = sorted({*union.subdirs, NOARCH}, key=lambda subdir: (subdir != NOARCH, subdir))
     for subdir in subdirs:
         write_index(union, channel, subdir, FILES)
     for subdir in subdirs:
-        if union.records.get(subdir) != new.records.get(subdir):
+        if _of_subdir(union.records, subdir) != _of_subdir(new.records, subdir):
             write_index(new, channel, subdir, (COMPRESSED, REPODATA))
+
+
+def in_order(channel: Path) -> list[Path]:
+    """The packages of a channel folder, each after those it depends on; packages in a circle in order of their names.
+
+    Raises:
+        PublishFailed: The folder is no channel, or has no packages.
+    """
+    needs: dict[str, list[str]] = {}
+    providers: dict[str, list[str]] = {}
+    for file, record in sorted(read_index(channel).records.items()):
+        try:
+            name, needed = record["name"], [spec.split()[0] for spec in record["depends"]]
+            if file.count("/") > 1 or not name.split():
+                raise ValueError(file)
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+            place = channel / file.partition("/")[0] / REPODATA
+            raise PublishFailed(f"{place} is no index of a channel", "run `ctk build` first") from error
+        needs[file] = needed
+        providers.setdefault(name, []).append(file)
+    if not needs:
+        raise PublishFailed(f"there is no channel with packages in {channel}", "run `ctk build` first")
+    return [channel / file for file in _dependencies_first(needs, providers)]
+
+
+def _dependencies_first(needs: Mapping[str, list[str]], providers: Mapping[str, list[str]]) -> Iterable[str]:
+    done: dict[str, None] = {}
+    entered: set[str] = set()
+    for start in sorted(needs):
+        stack = [start]
+        while stack:
+            file = stack[-1]
+            found = [] if file in entered else [f for name in needs[file] for f in providers.get(name, [])]
+            entered.add(file)
+            if fresh := [other for other in found if other not in entered]:
+                stack += reversed(fresh)
+            else:
+                done.setdefault(stack.pop())
+    return done

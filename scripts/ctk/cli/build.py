@@ -17,7 +17,7 @@ from ctk import pipeline
 from ctk.build.cluster import Cluster
 from ctk.build.jobs import github_matrix, jobs
 from ctk.build.rebuild import Rebuilt, rebuild
-from ctk.channel import channel as channels
+from ctk.channel import states
 from ctk.cli import options
 from ctk.cli.options import AllComponents, AllReleases, Base, Jobs, Platforms, Pythons, Recipes, Releases, base_channel
 from ctk.core import console
@@ -243,7 +243,7 @@ def rebuild_command(
     where, report = workspace(), Reporter()
     if sum((bool(packages), everything, sample is not None)) != 1:
         raise BadValue("name packages, or give --all or --sample", "see ctk rebuild --help")
-    held = channels.packages(folder or where.channel)
+    held = states.packages(folder or where.channel)
     if packages:
         chosen = [p for name in packages for p in _named(name, held)]
     elif not held:

@@ -11,15 +11,13 @@ from typing import Annotated
 
 import typer
 
-from ctk.channel import channel as built
+from ctk.channel import states
 from ctk.channel.attesting import Sigstore
-from ctk.channel.cleaning import HISTORY, Keep
-from ctk.channel.folder import Folder
-from ctk.channel.history import History
-from ctk.channel.index_files import read_index
-from ctk.channel.names import clashes, on_server, refuse, step_for
-from ctk.channel.publish import Target, in_order, publish
-from ctk.check.channel import CheckReport, check_channel
+from ctk.channel.folder import HISTORY, Folder, Keep, clashes, refuse, step_for
+from ctk.channel.index_files import in_order, read_index
+from ctk.channel.server import Target, on_server, publish
+from ctk.channel.states import History
+from ctk.check.channel import ChannelReport, check_channel
 from ctk.check.channel.attestations import Policy
 from ctk.check.channel.remote import mirrored
 from ctk.cli.options import Jobs
@@ -74,15 +72,13 @@ def check_command(
         ours = {} if taken is None else read_index(place).names()
     report.result(**found.as_json())
     _show(found, policy, without_credentials(name), report)
-    reused = [problem for problem in found.problems if problem.check == "name"]
-    if found.problems and len(reused) == len(found.problems):
+    reused = found.counts["name"]
+    if reused and reused == len(found.findings):
         names = clashes(ours, taken or {})
-        raise NameReused(
-            f"{published} has other content under {count(len(reused), 'name')}", step_for(names, where.recipes)
-        )
-    if found.problems:
+        raise NameReused(f"{published} has other content under {count(reused, 'name')}", step_for(names, where.recipes))
+    if found.findings:
         raise ChannelBroken(
-            f"{count(len(found.problems), 'problem')} in {without_credentials(name)}",
+            f"{count(len(found.findings), 'problem')} in {without_credentials(name)}",
             "do not publish it; build the packages again, or `ctk channel rollback` a published folder",
         )
 
@@ -91,13 +87,13 @@ def _taken(published: str, recipes: Path) -> dict[str, str]:
     return on_server(published) if "://" in published else Folder(Path(published), recipes).names()
 
 
-def _show(found: CheckReport, policy: Policy, place: str, report: Reporter) -> None:
-    if found.problems:
-        rows = [(problem.package, problem.check, problem.what) for problem in found.problems]
+def _show(found: ChannelReport, policy: Policy, place: str, report: Reporter) -> None:
+    if found.findings:
+        rows = [(finding.where, finding.check, finding.message) for finding in found.findings]
         report.table(f"problems of {place}", ["package", "check", "what"], rows)
     report.line(
-        f"{count(found.packages, 'package')}, {megabytes(found.size)} MB, {found.sboms} with a sound SBOM: "
-        f"{count(len(found.problems), 'problem')} ({found.seconds:.1f} s)"
+        f"{count(found.subjects, 'package')}, {megabytes(found.size)} MB, {found.sboms} with a sound SBOM: "
+        f"{count(len(found.findings), 'problem')} ({found.seconds:.1f} s)"
     )
     for signer, number in found.attestations.items():
         report.line(f"{count(number, 'attestation')} verified, signed by {signer}")
@@ -149,9 +145,9 @@ def rollback_command(
     if _is_published(place):
         state = Folder(place, where.recipes).rollback(to)
     else:
-        built.history(place)  # of what is no channel: before a lock is laid beside it
+        states.history(place)  # of what is no channel: before a lock is laid beside it
         with exclusive(where, report.say), publishing(place, report.say):
-            state = built.rollback(place, to)
+            state = states.rollback(place, to)
     report.result(channel=str(place), state=vars(state))
     report.line(f"{place} shows state {state.number} of {state.made}: {count(state.packages, 'package')}")
 
@@ -166,7 +162,7 @@ def _place(channel: Path | None) -> Path:
 
 
 def _history(place: Path) -> History:
-    return Folder(place, workspace().recipes).history() if _is_published(place) else built.history(place)
+    return Folder(place, workspace().recipes).history() if _is_published(place) else states.history(place)
 
 
 def _is_published(place: Path) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -18,7 +18,8 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from ctk.channel.attesting import FIELD, PREDICATE, SIDECAR
-from ctk.check.channel.problem import Problem
+from ctk.check.channel.package import ChannelPackage
+from ctk.check.framework import Finding
 from ctk.core.errors import BadValue
 
 _LARGEST = 8 << 20  # bytes of a sidecar; a bundle has some ten thousand
@@ -46,17 +47,8 @@ class Policy:
     trusted_root: Path | None = None
 
 
-@dataclass(frozen=True)
-class Verified:
-    """An attestation that holds.
-
-    Attributes:
-        signer: Identity and issuer, in words.
-        channel: The target that it names, "" for none.
-    """
-
-    signer: str
-    channel: str
+class _Unverified(Exception):
+    """Why an attestation does not hold."""
 
 
 class Verifier:
@@ -66,27 +58,20 @@ class Verifier:
         self._policy = policy
         self._sigstore: Any = None
 
-    def check(self, channel: Path, name: str, record: Mapping[str, Any]) -> Iterator[Problem | Verified]:
-        """Every attestation of one package.
-
-        Args:
-            channel: The channel's folder.
-            name: ``subdir/file`` of the package.
-            record: What repodata says of it.
-        """
-        package = channel / name
-        plain = package.with_name(package.name + SIDECAR)
-        if FIELD not in record:
+    def check(self, package: ChannelPackage) -> Iterator[Finding]:
+        """Every attestation of one package; of one that holds, an "ok" with its signer and target."""
+        plain = package.path.with_name(package.path.name + SIDECAR)
+        if FIELD not in package.record:
             if plain.exists():
-                yield Problem(name, "attestation", f"{plain.name} is there, and repodata does not name it")
+                yield Finding(package.name, f"{plain.name} is there, and repodata does not name it")
             elif self._policy.required:
-                yield Problem(name, "attestation", "has none")
+                yield Finding(package.name, "has none")
             return
-        digest = record[FIELD]
+        digest = package.record[FIELD]
         if not isinstance(digest, str) or not re.fullmatch("[0-9a-f]{64}", digest):
-            yield Problem(name, "attestation", f"{FIELD} in repodata is no sha256")
+            yield Finding(package.name, f"{FIELD} in repodata is no sha256")
             return
-        fixed = package.with_name(f"{plain.name}.{digest}")
+        fixed = plain.with_name(f"{plain.name}.{digest}")
         try:
             if fixed.stat().st_size > _LARGEST:
                 raise ValueError(f"has {fixed.stat().st_size} bytes")
@@ -98,31 +83,37 @@ class Verifier:
                 raise ValueError("is no list of bundles")
         except (OSError, ValueError, RecursionError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
-            yield Problem(name, "attestation", f"{fixed.name}: {reason}")
+            yield Finding(package.name, f"{fixed.name}: {reason}")
             return
         if not plain.is_file() or plain.stat().st_size != len(content) or plain.read_bytes() != content:
-            yield Problem(name, "attestation", f"{plain.name} does not hold what {fixed.name} does")
+            yield Finding(package.name, f"{plain.name} does not hold what {fixed.name} does")
         for number, bundle in enumerate(bundles, 1):
-            found = self._verify(bundle, package.name, record.get("sha256"))
-            yield found if isinstance(found, Verified) else Problem(name, "attestation", f"number {number}: {found}")
+            try:
+                yield Finding(package.name, self._verified(bundle, package), severity="ok")
+            except _Unverified as reason:
+                yield Finding(package.name, f"number {number}: {reason}")
 
-    def _verify(self, raw: Any, file: str, sha256: Any) -> Verified | str:
-        """One bundle: what was verified, or why it is not."""
+    def _verified(self, raw: Any, package: ChannelPackage) -> str:
+        """Who signed a bundle that holds, and for which channel.
+
+        Raises:
+            _Unverified: It does not hold, or cannot be verified here.
+        """
         try:
             from sigstore.errors import Error
             from sigstore.models import Bundle
         except ImportError:
-            return "cannot be verified: sigstore is not installed (the extra `attest` of ctk)"
+            raise _Unverified("cannot be verified: sigstore is not installed (the extra `attest` of ctk)") from None
         verifier = self._ready()
         try:
             bundle = Bundle.from_json(json.dumps(raw))
             kind, payload = verifier.verify_dsse(bundle, self._who())
         except Error as error:
-            return _short(error)
+            raise _Unverified(_short(error)) from None
         except Exception as error:  # hostile bundles reach all of the library
-            return f"cannot be read: {_short(error)}"
-        problem, target = _statement(kind, payload, file, sha256, self._policy.channel)
-        return problem or Verified(_signer(bundle.signing_certificate), target)
+            raise _Unverified(f"cannot be read: {_short(error)}") from None
+        target = _target(kind, payload, package, self._policy.channel)
+        return f"{_signer(bundle.signing_certificate)}, for {target or 'no channel'}"
 
     def _ready(self) -> Any:
         if self._sigstore is None:
@@ -156,8 +147,12 @@ class _Anybody:
         return
 
 
-def _statement(kind: str, payload: bytes, file: str, sha256: Any, channel: str | None) -> tuple[str, str]:
-    """What is wrong with a statement whose signature holds, "" for nothing; and the channel that it names."""
+def _target(kind: str, payload: bytes, package: ChannelPackage, channel: str | None) -> str:
+    """The channel that a statement names, "" for none.
+
+    Raises:
+        _Unverified: The statement is not that of CEP 27 about this package.
+    """
     try:
         said = json.loads(payload)
         subjects, predicate = said["subject"], said.get("predicate")
@@ -165,20 +160,22 @@ def _statement(kind: str, payload: bytes, file: str, sha256: Any, channel: str |
         statement, about = said["_type"], said["predicateType"]
         name, digest = subjects[0]["name"], subjects[0]["digest"]
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
-        return f"its statement cannot be read: {type(error).__name__}: {error}", ""
+        raise _Unverified(f"its statement cannot be read: {type(error).__name__}: {error}") from None
     parts = urlsplit(target) if isinstance(target, str) else None
     wrong = {
         f"its payload is {kind!r}, not {_PAYLOAD}": kind != _PAYLOAD,
         f"its statement is of type {statement!r}": statement != "https://in-toto.io/Statement/v1",
         f"its predicate is {about!r}, not {PREDICATE}": about != PREDICATE,
         f"it is about {len(subjects)} subjects, not one": len(subjects) != 1,
-        f"it is about {name!r}": name != file,
-        f"it is about another content: {digest!r}": digest != {"sha256": sha256},
+        f"it is about {name!r}": name != package.path.name,
+        f"it is about another content: {digest!r}": digest != {"sha256": package.record.get("sha256")},
         f"its target {target!r} is no URL of a channel": target != ""
         and (parts is None or not parts.scheme or not parts.netloc or target.endswith("/")),
         f"it is for the channel {target!r}": channel is not None and target not in ("", channel.rstrip("/")),
     }
-    return "; ".join(text for text, is_so in wrong.items() if is_so), str(target)
+    if any(wrong.values()):
+        raise _Unverified("; ".join(text for text, is_so in wrong.items() if is_so))
+    return str(target)
 
 
 def _signer(certificate: Any) -> str:

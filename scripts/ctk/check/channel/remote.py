@@ -12,8 +12,7 @@ from typing import Any
 import httpx2
 
 from ctk.channel.attesting import FIELD, SIDECAR
-from ctk.channel.cleaning import HISTORY, STATES, TIMES
-from ctk.channel.folder import Folder
+from ctk.channel.folder import HISTORY, STATES, TIMES, Folder
 from ctk.channel.index_files import FILES, REPODATA
 from ctk.core.errors import ChannelBroken, PublishFailed, without_credentials
 from ctk.core.files import disk_errors, held

@@ -1,7 +1,7 @@
-"""The channel station: indexes packages and publishes them atomically.
+"""The states of a channel: those of a built one, which this module makes, and the history of any, to return to one.
 
-A channel is a link to a folder that never changes once it is visible. A new state is made beside it, indexed, and put
-in place by one rename. What a reader may rely on:
+A built channel is a link to a folder that never changes once it is visible. A new state is made beside it, indexed,
+and put in place by one rename. What a reader may rely on:
 
 - Who follows the link once and stays in the folder that it led to sees one state, whole, until `KEPT` newer ones were
   made. All of ctk reads that way (`ctk.solve.solve.channel_url`).
@@ -15,25 +15,160 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import zstandard
 from rattler import Subdir
 from rattler.index import index_fs
 from rattler.package_streaming import PackageArchive
 
 from ctk.build.runner import Built
-from ctk.channel.history import History, State, listed, load, numbered, save
-from ctk.channel.steady_index import settle
+from ctk.channel.index_files import COMPRESSED, REPODATA, RUN_EXPORTS, TIME
 from ctk.core.errors import ChannelBroken, UnknownName
-from ctk.core.files import disk_errors, holds, listed_packages, make_folder, read_json, share
+from ctk.core.files import disk_errors, holds, listed_packages, make_folder, read_json, replace_file, share
 from ctk.core.process import run
 
 KEPT = 3  # states, the current one included: they share the files of packages that are in several
+
+
+@dataclass(frozen=True)
+class State:
+    """One state that readers saw.
+
+    Attributes:
+        number: Counts up and is never used again.
+        before: The state that it followed, None for the first. After a return to an older state, that one.
+        made: When, as ISO 8601 in UTC; for people, nothing depends on it.
+        packages: How many the index names.
+    """
+
+    number: int
+    before: int | None
+    made: str
+    packages: int
+
+
+@dataclass(frozen=True)
+class History:
+    """The states of one channel that are kept, oldest first.
+
+    Attributes:
+        channel: Whose; for messages.
+        current: Number of the one that readers see, None before the first.
+    """
+
+    channel: Path
+    states: tuple[State, ...] = ()
+    current: int | None = None
+
+    @property
+    def shown(self) -> State | None:
+        """The state that readers see."""
+        return next((s for s in self.states if s.number == self.current), None)
+
+    @property
+    def next_number(self) -> int:
+        return 1 + max((s.number for s in self.states), default=0)
+
+    def with_state(self, number: int, packages: int) -> History:
+        """With one more state, which readers see from now on."""
+        made = datetime.now(UTC).isoformat(timespec="seconds")
+        others = tuple(s for s in self.states if s.number != number)
+        return replace(self, states=(*others, State(number, self.current, made, packages)), current=number)
+
+    def kept(self, count: int) -> History:
+        """With the newest states and the current one only; one that followed a dropped state follows none."""
+        newest = {s.number for s in self.states[-count:]} | {self.current}
+        return replace(
+            self,
+            states=tuple(
+                replace(s, before=s.before if s.before in newest else None) for s in self.states if s.number in newest
+            ),
+        )
+
+    def target(self, number: int | None) -> State:
+        """The state to return to.
+
+        Args:
+            number: The one that is wanted; None for the one before the current.
+
+        Raises:
+            UnknownName: It is not kept, or it is the current one, or there is none before.
+        """
+        by_number = {s.number: s for s in self.states}
+        kept = f"kept are {', '.join(map(str, sorted(by_number)))}" if by_number else "no state is kept"
+        if number is None:
+            number = self.shown.before if self.shown else None
+            if number is None:
+                raise UnknownName(f"{self.channel} has no state before the one it shows; {kept}", "name one with --to")
+        if number not in by_number:
+            raise UnknownName(
+                f"{self.channel} has no state {number}; {kept}", f"see `ctk channel history {self.channel}`"
+            )
+        if number == self.current:
+            raise UnknownName(f"{self.channel} shows state {number} already; {kept}", "name another with --to")
+        return by_number[number]
+
+
+def load(file: Path, channel: Path) -> History | None:
+    """The history that a file has, None where there is no file.
+
+    Raises:
+        ChannelBroken: The file is damaged. Whoever went on without it would write over states that are kept.
+    """
+    try:
+        raw = json.loads(file.read_bytes())
+        found = History(channel, tuple(_state(**state) for state in raw["states"]), raw["current"])
+        if found.current is not None and found.shown is None:
+            raise ValueError(f"it has no state {found.current}, which it says is shown")
+        return found
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ChannelBroken(
+            f"{file} cannot be read: {type(error).__name__}: {error}",
+            f"put it back, or delete it (rm {file}): then the states are listed anew from their folders beside it",
+        ) from None
+
+
+def listed(folder: Path, channel: Path, packages: Callable[[Path], int]) -> History:
+    """The states whose folders lie in a folder, for a channel whose history is lost; which is shown is not known.
+
+    Args:
+        folder: Where they lie, each under its number.
+        channel: Whose they are.
+        packages: Says how many packages the state in a folder has.
+    """
+    found: list[State] = []
+    for place in sorted(numbered(folder), key=lambda place: int(place.name)):
+        made = datetime.fromtimestamp(place.stat().st_mtime, UTC).isoformat(timespec="seconds")
+        found.append(State(int(place.name), found[-1].number if found else None, made, packages(place)))
+    return History(channel, tuple(found))
+
+
+def numbered(folder: Path) -> list[Path]:
+    """The folders of states in a folder, whole or not."""
+    return [place for place in folder.glob("*/") if re.fullmatch("[1-9][0-9]*", place.name)]
+
+
+def _state(number: Any, before: Any, made: Any, packages: Any) -> State:
+    numbers = (number, packages) if before is None else (number, packages, before)
+    if not all(type(value) is int and value >= 0 for value in numbers) or not datetime.fromisoformat(made).tzinfo:
+        raise ValueError(f"{number!r} is no state")
+    return State(number, before, made, packages)
+
+
+def save(history: History, file: Path) -> None:
+    """Writes a history; a reader sees the old one or the new one."""
+    content = {"current": history.current, "states": [asdict(s) for s in history.states]}
+    replace_file(file, json.dumps(content, indent=1).encode())
 
 
 @dataclass(frozen=True)
@@ -108,24 +243,23 @@ def history(channel: Path) -> History:
         UnknownName: It is no built channel.
         ChannelBroken: The note of its states is damaged.
     """
-    if channel.exists() and not _is_link(channel):
-        raise UnknownName(
-            f"{channel} is no channel that ctk built, so it has no states",
-            "name one, or a folder that was published to",
-        )
-    current = int(channel.resolve().name) if channel.exists() else None
-    found = load(_history_file(channel), channel)
-    if found is None:  # lost; those that have no note of their builds beside them are not whole
-        found = listed(_states(channel), channel, lambda place: len(packages(place)))
-        found = replace(
-            found, states=tuple(s for s in found.states if (_states(channel) / f"{s.number}.json").exists())
-        )
-    whole = (s for s in found.states if (_states(channel) / str(s.number)).is_dir())
-    found = replace(found, states=tuple(whole), current=current)
-    if current is not None and current not in {s.number for s in found.states}:
-        last = replace(found, current=found.states[-1].number if found.states else None)
-        found = last.with_state(current, len(packages(channel)))
-    return found
+    states, current = _states(channel), None
+    if channel.exists():
+        if not channel.is_symlink() or channel.resolve().parent != states.resolve():
+            raise UnknownName(
+                f"{channel} is no channel that ctk built, so it has no states",
+                "name one, or a folder that was published to",
+            )
+        current = int(channel.resolve().name)
+    known = load(_history_file(channel), channel)
+    if known is None:  # lost; those that have no note of their builds beside them are not whole
+        known = listed(states, channel, lambda place: len(packages(place)))
+        known = replace(known, states=tuple(s for s in known.states if (states / f"{s.number}.json").exists()))
+    known = replace(known, states=tuple(s for s in known.states if (states / str(s.number)).is_dir()), current=current)
+    if current is not None and known.shown is None:  # a killed run showed it and did not note it
+        known = replace(known, current=known.states[-1].number if known.states else None)
+        known = known.with_state(current, len(packages(channel)))
+    return known
 
 
 def rollback(channel: Path, number: int | None = None) -> State:
@@ -159,10 +293,6 @@ def _show(channel: Path, state: Path) -> None:
 
 def _states(channel: Path) -> Path:
     return channel.parent / f".{channel.name}-states"
-
-
-def _is_link(channel: Path) -> bool:
-    return channel.is_symlink() and channel.resolve().parent == _states(channel).resolve()
 
 
 def _history_file(channel: Path) -> Path:
@@ -212,10 +342,18 @@ def _assemble(channel: Path, wanted: Mapping[str, Mapping[str, Any]], files: Map
 async def _index(state: Path) -> None:
     for folder in [p for p in sorted(state.iterdir()) if not p.name.startswith(".")]:
         await index_fs(state, target_platform=Subdir(folder.name), write_zst=True, write_shards=False)
-        settle(folder)
-        run_exports = folder / "run_exports.json"
+        _settle(folder / REPODATA)
+        run_exports = folder / RUN_EXPORTS
         if not run_exports.exists():
             run_exports.write_text(json.dumps(await _run_exports(folder), sort_keys=True))
+
+
+def _settle(repodata: Path) -> None:
+    """Takes from an index when rattler saw a package first: publishing notes that, and equal packages index equally."""
+    content = json.loads(repodata.read_bytes(), object_hook=lambda d: {k: v for k, v in d.items() if k != TIME})
+    text = json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+    repodata.write_bytes(text)
+    repodata.with_name(COMPRESSED).write_bytes(zstandard.ZstdCompressor(level=19).compress(text))
 
 
 async def _run_exports(folder: Path) -> dict[str, object]:

@@ -1,0 +1,136 @@
+"""A channel on a server: the names that are taken in it, and the upload of packages.
+
+A server takes packages one by one, so a reader may see a part of a new set. What a package needs is uploaded before
+it: whoever finds a package finds what it depends on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from multiprocessing import TimeoutError as TooLate
+from multiprocessing import get_context
+from pathlib import Path
+
+import rattler_build
+from rattler import Gateway, SourceConfig, Subdir
+from rattler.exceptions import GatewayError
+
+from ctk.core.errors import PublishFailed, without_credentials
+from ctk.core.platforms import NOARCH, PLATFORMS
+from ctk.core.process import end_with, run, starting
+
+# What GitHub Actions sets for a job that may ask for an identity token, which signs the attestation.
+_IDENTITY = "ACTIONS_ID_TOKEN_REQUEST_URL"
+SLOWEST = 50_000  # bytes in a second: a server that takes fewer is taken for one that has stopped
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where to upload to.
+
+    Attributes:
+        server: URL of a server that speaks prefix.dev's protocol.
+        channel: Name of the channel there.
+        attest: Whether each package goes with a signed attestation of where it was built (CEP 27). Only in a CI job
+            that has an identity.
+    """
+
+    server: str
+    channel: str
+    attest: bool = False
+
+
+def on_server(url: str) -> dict[str, str]:
+    """The names that a channel on a server has taken: ``subdir/file`` -> sha256.
+
+    Read as rattler reads any channel, with the key that it has for the server, and past its cache.
+
+    Raises:
+        PublishFailed: The server does not answer, so nobody knows which names are taken.
+    """
+
+    async def ask() -> dict[str, str]:
+        gateway = Gateway(default_config=SourceConfig(cache_action="no-cache"))
+        platforms = [Subdir(name) for name in (*PLATFORMS, NOARCH)]
+        names = [name.normalized for name in await gateway.names([url], platforms)]
+        found = await gateway.query([url], platforms, names, recursive=False, channel_relations="disabled")
+        return {f"{r.subdir}/{r.file_name}": r.sha256.hex() for part in found for r in part if r.sha256}
+
+    try:
+        return run(ask())
+    except GatewayError as error:
+        raise PublishFailed(
+            f"{without_credentials(url)} does not say which names it has: {without_credentials(str(error))}",
+            "check the URL of the channel; a channel without an index needs `ctk publish --new`; nothing was sent",
+        ) from None
+
+
+def publish(
+    files: Iterable[Path],
+    target: Target,
+    progress: Callable[[Path], None] = lambda file: None,
+    *,
+    patience: float = 120.0,
+) -> None:
+    """Uploads packages in the order given; what the server has already is left as it is.
+
+    The key of the server is what rattler has stored for it, or that of a trusted publisher in CI.
+
+    Args:
+        files: Packages.
+        target: Where to.
+        progress: Told of each file that is there.
+        patience: Seconds for each package, beside the time for its bytes, in which the server must answer.
+
+    Raises:
+        PublishFailed: The server refuses or does not answer. What was uploaded stays; another run goes on from there.
+    """
+    if target.attest and not os.environ.get(_IDENTITY):
+        raise PublishFailed(
+            "an attestation says which CI job built a package, and this is none that has an identity",
+            "run it in GitHub Actions with `permissions: id-token: write`, or without --attest",
+        )
+    # rattler waits for an answer for ever and holds the interpreter's lock meanwhile, so it does that in a process of
+    # its own, which can be ended. Not in a forked one: it starts threads, which do not survive a fork.
+    with starting():
+        pool = get_context("spawn").Pool(1, initializer=end_with, initargs=(os.getpid(),))
+    try:
+        pool.apply(_started)  # the time for that is not the server's
+        for number, file in enumerate(files):
+            limit = patience + file.stat().st_size / SLOWEST
+            try:
+                problem = pool.apply_async(_upload, (str(file), target)).get(limit)
+            except TooLate:
+                problem = f"no answer in {limit:.0f} s"
+            if problem:
+                raise PublishFailed(
+                    f"{target.server} does not take {file.name} for the channel {target.channel}: {problem}",
+                    f"{number} packages are there; run the command again to go on",
+                )
+            progress(file)
+    finally:
+        pool.terminate()
+        pool.join()
+
+
+def _started() -> None:
+    """Nothing: whoever gets the answer knows that the process has begun."""
+
+
+def _upload(file: str, target: Target) -> str:
+    """Uploads a package unless the server has it; what went wrong, or ""."""
+    attest = target.attest
+    try:
+        rattler_build.upload_package_to_prefix(
+            [file],
+            target.server,
+            target.channel,
+            skip_existing=True,
+            generate_attestation=attest,
+            store_github_attestation=attest,
+        )
+    except rattler_build.RattlerBuildError as error:
+        return str(error) or type(error).__name__
+    return ""

@@ -1,0 +1,323 @@
+"""One package of a channel against its record in the index: the file, its metadata, its payload and its SBOM."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from ctk.build import sbom
+from ctk.channel.attesting import FIELD
+from ctk.channel.index_files import TIME
+from ctk.check.audit.files import ArchiveMatchesPaths
+from ctk.check.channel.archive import entries
+from ctk.check.framework import Finding, check
+from ctk.core.errors import AuditFailed
+from ctk.package.archives import Refused, hold_names
+from ctk.package.package import PLACEHOLDER, IndexJson, PackageInfo, index_of, path_entry, readable
+from ctk.package.scan import PackageScan, ScannedFile
+
+_CHUNK = 1 << 20
+_LARGEST_SBOM = 1 << 20  # bytes
+_LONGEST = 1000  # characters of a value in a message
+_INFO = re.compile(
+    r"info/((about|hash_input|index|link|paths|run_exports)\.json|(licenses|recipe|sboms)/.+|tests/tests\.yaml)"
+)
+_LINK = {"noarch": {"type": "python"}, "package_metadata_version": 1}
+_PATH = {"_path", "path_type", "sha256", "size_in_bytes"}
+_PREFIX = {"prefix_placeholder", "file_mode"}
+_ONLY_IN_RECORDS = {"sha256", "md5", "size", "run_exports", TIME, FIELD}
+
+
+@dataclass(frozen=True)
+class ChannelPackage:
+    """A package that an index names.
+
+    Attributes:
+        channel: The channel's folder.
+        name: ``subdir/file``.
+        record: Its entry in repodata.
+        exports: Its entry in run_exports.json, None for none.
+    """
+
+    channel: Path
+    name: str
+    record: Mapping[str, Any]
+    exports: Any = None
+
+    @property
+    def path(self) -> Path:
+        return self.channel / self.name
+
+    @property
+    def size(self) -> int:
+        """Bytes as the index states them."""
+        size = self.record.get("size")
+        return size if isinstance(size, int) else 0
+
+
+@dataclass(frozen=True)
+class OpenedPackage:
+    """A package whose archive was read; what its metadata says is parsed later, and may be broken.
+
+    Attributes:
+        indexed: Where it is, and what the index says of it.
+        files: The members of both halves.
+        texts: Those under ``info/``.
+        times: Seconds since 1970 that members have.
+        faults: What is wrong with members of the archive.
+    """
+
+    indexed: ChannelPackage
+    files: tuple[ScannedFile, ...]
+    texts: Mapping[str, bytes]
+    times: frozenset[int]
+    faults: tuple[str, ...]
+
+    @cached_property
+    def documents(self) -> dict[str, Any]:
+        """The JSON files under ``info/``."""
+        return {file: loads(text) for file, text in self.texts.items() if re.fullmatch(r"info/[^/]+\.json", file)}
+
+    @cached_property
+    def scan(self) -> PackageScan:
+        info = PackageInfo(
+            index=index_of(self.documents["info/index.json"]),
+            paths=tuple(map(path_entry, self.documents["info/paths.json"]["paths"])),
+            run_exports=self.run_exports,
+        )
+        return PackageScan(str(self.indexed.path), "", info, self.files)
+
+    @property
+    def name(self) -> str:
+        return self.indexed.name
+
+    @property
+    def index(self) -> IndexJson:
+        return self.scan.info.index
+
+    @property
+    def run_exports(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.documents.get("info/run_exports.json", {})
+        return found
+
+
+@check(ChannelPackage, "file")
+def PackageFile(package: ChannelPackage) -> Iterator[Finding]:
+    """The file has the hashes and the size of its record, can be read, and holds what the record says.
+
+    It is read for its hashes, and once more for all that is in it, with nothing unpacked to disk.
+    """
+    if not package.path.is_file():
+        yield Finding(package.name, "the index names it, and it is not there")
+        return
+    yield from _hashes(package)
+    try:
+        with readable(package.path):
+            opened = _open(package)
+            for inside in (Payload, Metadata, RunExports, Sbom):
+                yield from inside(opened)
+    except AuditFailed as error:
+        yield Finding(package.name, error.cause.splitlines()[0])
+
+
+def _hashes(package: ChannelPackage) -> Iterator[Finding]:
+    sha256, md5, size = hashlib.sha256(), hashlib.md5(usedforsecurity=False), 0
+    with package.path.open("rb") as stream:
+        while chunk := stream.read(_CHUNK):
+            sha256.update(chunk)
+            md5.update(chunk)
+            size += len(chunk)
+    held = {"sha256": sha256.hexdigest(), "md5": md5.hexdigest(), "size": size}
+    said = {key: package.record[key] for key in held if key in package.record}
+    for key in ("sha256", "size"):
+        if key not in said:
+            yield Finding(package.name, f"repodata has no {key} of it")
+    for key, theirs, ours in differences(said, {key: held[key] for key in said}):
+        yield Finding(package.name, f"repodata says {key} {theirs}, it has {ours}")
+
+
+def _open(package: ChannelPackage) -> OpenedPackage:
+    texts: dict[str, bytes] = {}
+    files: list[ScannedFile] = []
+    faults: list[str] = []
+    times = set()
+    for entry in entries(package.path):
+        member, size, digest = entry.member, 0, hashlib.sha256()
+        times.add(entry.time)
+        if entry.wrong:
+            faults.append(f"{member.path}: {entry.wrong}")
+        if member.part == "info":
+            texts[member.path] = b"".join(entry.content)
+        for piece in entry.content:
+            digest.update(piece)
+            size += len(piece)
+        files.append(ScannedFile(member.part, member.path, member.kind, size, digest.hexdigest(), member.link))
+    try:
+        hold_names([f"{file.path}/" if file.kind == "folder" else file.path for file in files])
+    except Refused as refused:
+        faults.append(str(refused))
+    return OpenedPackage(package, tuple(files), texts, frozenset(times), tuple(faults))
+
+
+@check(OpenedPackage, "payload")
+def Payload(package: OpenedPackage) -> Iterator[Finding]:
+    """The archive has the form that ctk writes, and holds what its paths.json lists."""
+    for fault in package.faults:
+        yield Finding(package.name, fault)
+    if {1000 * time for time in package.times} != {package.index.timestamp}:
+        yield Finding(package.name, "its files have other times than its index.json")
+    for found in ArchiveMatchesPaths(package.scan):
+        yield Finding(package.name, f"{found.path}: {found.message}" if found.path else found.message)
+
+
+@check(OpenedPackage, "metadata")
+def Metadata(package: OpenedPackage) -> Iterator[Finding]:
+    """The record repeats the package's index.json, and ``info/`` has nothing that tells a client to do more."""
+    name, index, documents = package.name, package.index, package.documents
+    subdir, _, file = name.partition("/")
+    if file != f"{index.identity}.conda":
+        yield Finding(name, f"it is {index.identity} by its own index.json")
+    if index.subdir != subdir:
+        yield Finding(name, f"it is for {index.subdir} by its own index.json")
+    for key in sorted(documents["info/index.json"].keys() - {field.name for field in fields(IndexJson)}):
+        yield Finding(name, f"its index.json has {key!r}, which none of ours has")
+    said = {key: value for key, value in package.indexed.record.items() if key not in _ONLY_IN_RECORDS}
+    for key, theirs, ours in differences(said, documents["info/index.json"]):
+        yield Finding(name, f"repodata says {key} {theirs}, its index.json {ours}")
+    for file in package.texts:
+        if not _INFO.fullmatch(file):
+            yield Finding(name, f"it has {file}, which none of ours has")
+    link = documents.get("info/link.json")
+    if link != (_LINK if index.noarch == "python" else None):
+        yield Finding(name, f"its info/link.json says {shown(link)}")
+    paths = documents["info/paths.json"]
+    if paths.keys() != {"paths", "paths_version"} or paths["paths_version"] != 1:
+        yield Finding(name, "its info/paths.json is of another form than ours")
+    for entry in paths["paths"]:
+        replaced = entry.keys() & _PREFIX
+        if entry.keys() - replaced != _PATH or (
+            replaced and (replaced != _PREFIX or PLACEHOLDER not in entry["prefix_placeholder"])
+        ):
+            yield Finding(name, f"its info/paths.json has another form than ours for {entry['_path']!r}")
+
+
+@check(OpenedPackage, "run-exports")
+def RunExports(package: OpenedPackage) -> Iterator[Finding]:
+    """run_exports.json, and the record where it has them, repeat the run exports of the package."""
+    places = {"run_exports.json": package.indexed.exports}
+    if "run_exports" in package.indexed.record:
+        places["repodata"] = {"run_exports": package.indexed.record["run_exports"]}
+    for where, entry in places.items():
+        said = entry.get("run_exports") if isinstance(entry, Mapping) else None
+        if entry is None:
+            yield Finding(package.name, f"{where} does not name it")
+        elif not isinstance(said, Mapping) or len(entry) != 1:
+            yield Finding(package.name, f"its entry in {where} cannot be read")
+        elif any(differences(said, package.run_exports)):
+            yield Finding(package.name, f"{where} says {shown(said)}, the package {shown(package.run_exports)}")
+
+
+@check(OpenedPackage, "sbom")
+def Sbom(package: OpenedPackage) -> Iterator[Finding]:
+    """The package carries one SBOM, which is valid and about this package."""
+    name, index = package.name, package.index
+    place = sbom.place(index.name)
+    text = package.texts.get(place)
+    for other in sorted(package.texts):
+        if other.startswith(f"{sbom.FOLDER}/") and other != place:
+            yield Finding(name, f"{other} is none of this package")
+    if text is None or len(text) > _LARGEST_SBOM:
+        yield Finding(name, "there is none" if text is None else f"it has more than {_LARGEST_SBOM} bytes")
+        return
+    if wrong := _invalid(text):
+        yield Finding(name, f"it is not valid CycloneDX: {wrong}")
+    try:
+        said = sbom.read(text)
+    except AuditFailed as error:
+        yield Finding(name, error.cause)
+        return
+    ours = f"{index.name} {index.version} {index.build} for {index.subdir}"
+    theirs = f"{said.name} {said.version} {said.build} for {said.subdir}"
+    if ours != theirs:
+        yield Finding(name, f"it is about {theirs}")
+    if not said.provenance.commit:
+        yield Finding(name, "it names no commit of the recipe: built with changes that were not committed?")
+    for given in said.provenance.inputs:
+        if not given.license:
+            yield Finding(name, f"it states no licence of {given.artefact.file}")
+
+
+@cache
+def _validator() -> Any:
+    # Imported here: what reads the schema takes a second to load, and every command would pay for it.
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator
+
+    return JsonStrictValidator(SchemaVersion.V1_6)
+
+
+def _invalid(text: bytes) -> str:
+    """What the standard's schema says against a text, "" for nothing, or without the library that reads schemas."""
+    from cyclonedx.exception import MissingOptionalDependencyException
+
+    try:
+        loads(text)
+        found = _validator().validate_str(text.decode(errors="replace"))
+    except MissingOptionalDependencyException:
+        return ""
+    except (ValueError, RecursionError) as error:
+        return str(error)
+    return " ".join(str(found).split())[:200] if found else ""
+
+
+def loads(text: bytes) -> Any:
+    """What a text of JSON says: UTF-8, no key twice, no number that JSON does not have.
+
+    Raises:
+        ValueError, RecursionError: It is something else.
+    """
+    return json.loads(text.decode(), object_pairs_hook=_unique, parse_constant=_refuse)
+
+
+def differences(said: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """The keys that two mappings differ in, with what each says; what is wanted to be empty may be missing."""
+    for key in sorted(said.keys() | wanted.keys()):
+        ours, theirs = _form(said.get(key)), _form(wanted.get(key))
+        if ours != theirs or key not in wanted:
+            yield key, shown(said.get(key)), shown(wanted.get(key))
+
+
+def shown(value: Any) -> str:
+    """A value for a message."""
+    if isinstance(value, list):
+        text = f"[{', '.join(map(str, value))}]"
+    elif isinstance(value, Mapping):
+        text = ", ".join(
+            f"{key}: {shown(part) if isinstance(part, list) else repr(part)}" for key, part in value.items()
+        )
+    else:
+        text = "" if value is None else repr(value)
+    return f"{text[:_LONGEST]}..." if len(text) > _LONGEST else text or "nothing"
+
+
+def _form(value: Any) -> str:
+    # As text: to Python 1, 1.0 and true are equal, and to clients they are not.
+    return "" if value in (None, "", [], {}) else json.dumps(value, sort_keys=True)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        twice = next(key for number, (key, _) in enumerate(pairs) if key in dict(pairs[:number]))
+        raise ValueError(f"{twice!r} is in it twice")
+    return found
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is no JSON")
