@@ -31,7 +31,7 @@ def test_each_file_that_is_named_is_there() -> None:
     named = set(re.findall(r"(?:\./)?((?:scripts|tests|docs|recipes|variants)/[\w./-]*\w)", TEXT))
     assert len(named) > 15
     for name in named:
-        assert (ROOT / name).exists(), name
+        assert (ROOT / name.partition("/NAME")[0]).exists(), name
 
 
 def test_each_command_is_one_that_ctk_has() -> None:

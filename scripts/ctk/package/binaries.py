@@ -1,7 +1,7 @@
-"""What a binary says of itself: its machine, name, needs, search path and symbol versions, from ELF and PE headers.
+"""Headers of ELF and PE binaries: machine, name, needed libraries, search path and symbol versions.
 
-ELF is read with pyelftools, which seeks to the few tables it needs; PE with lief, which is the better kept of the two
-there (its cost: about twice the file in memory while it parses).
+ELF is read with pyelftools, which seeks to the few tables it needs; PE with lief, which takes about twice
+the file in memory while it parses.
 """
 
 from __future__ import annotations

@@ -136,7 +136,7 @@ class Member:
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """Says of everything that can go wrong with a package's bytes that it is the package's fault.
+    """Turns whatever breaks while a package is read into an `AuditFailed` that names it.
 
     Raises:
         AuditFailed: The file is no readable package, or its metadata is broken.
@@ -155,7 +155,7 @@ def readable(path: Path) -> Iterator[None]:
 
 
 class Half(io.RawIOBase):
-    """What one half of a package unpacks to: no more than a package may hold.
+    """The unpacked stream of one half of a package, no longer than a package may be.
 
     Args:
         compressed: Its zstd frame.

@@ -137,7 +137,7 @@ class ScannedFile:
 
 @dataclass(frozen=True)
 class PackageScan:
-    """All that the checks know of a package.
+    """The metadata and the files of a package, as checks use them.
 
     Attributes:
         file: Its path as given.
@@ -235,7 +235,7 @@ def listed_package(path: Path) -> PackageScan:
 
 @dataclass(frozen=True)
 class _Wanted:
-    """What is searched for: paths that must not be there, and evidence that a check needs."""
+    """Byte strings to search for: forbidden paths, and evidence that a check needs."""
 
     forbidden: tuple[bytes, ...]
     evidence: tuple[bytes, ...]

@@ -116,15 +116,10 @@ def FilesAreInTheirPlace(package: PackageScan) -> Iterator[Finding]:
         places = _places(layout, file)
         if places and not any(_lies(file.path, place) for place in places):
             yield at(package, file, f"belongs in {' or '.join(dict.fromkeys(places))}")
-        elif layout.pkgconfig and _is_library(file):
-            yield from _misnamed(package, layout, file)
-
-
-def _misnamed(package: PackageScan, layout: Layout, file: ScannedFile) -> Iterator[Finding]:
-    assert file.binary is not None
-    name, *_ = layout.library_names(file.binary.soname, package.info.index.version)
-    if posixpath.basename(file.path) != name:
-        yield at(package, file, f"the real file of {file.binary.soname} is called {name}")
+        elif layout.pkgconfig and file.kind == "file" and file.binary is not None and file.binary.soname:
+            name, *_ = layout.library_names(file.binary.soname, package.info.index.version)
+            if posixpath.basename(file.path) != name:
+                yield at(package, file, f"the real file of {file.binary.soname} is called {name}")
 
 
 @check(PackageScan, fix="set it with patchelf in recipes/common/layout.sh; leave libNVVM alone")
@@ -150,10 +145,6 @@ def RpathIsTheLayouts(package: PackageScan) -> Iterator[Finding]:
         found = ", ".join(f"{search.tag} {search.text}" for search in file.binary.search) or "no RPATH"
         if found != wanted:
             yield at(package, file, f"it has {found}, and should have {wanted}")
-
-
-def _is_library(file: ScannedFile) -> bool:
-    return file.binary is not None and bool(file.binary.soname) and file.kind == "file"
 
 
 def _places(layout: Layout, file: ScannedFile) -> tuple[str, ...]:
