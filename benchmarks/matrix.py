@@ -20,12 +20,13 @@ from build import fresh_checkout, limit  # benchmarks/build.py
 
 from ctk.build import build
 from ctk.channel import states
-from ctk.check.audit import ScanCache, audit_packages
+from ctk.check.audit import audit_packages
 from ctk.core.checkout import Workspace, workspace
 from ctk.core.console import Reporter, megabytes
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.fetch import fetch
 from ctk.index.index import Index
+from ctk.package.scan import ScanCache
 from ctk.plan.plan import Plan, Request, plan
 from ctk.plan.project import published_set, python_tags
 from ctk.site.benchmarks import RATIO, record

@@ -16,7 +16,7 @@ from ruamel.yaml import YAML
 
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
-from ctk.package.package import Index, read_info
+from ctk.package.package import IndexJson, read_info
 from ctk.plan.recipes import Recipe, render_variants
 from ctk.solve.solve import Pick, Scenario, channel_url, solve
 
@@ -37,7 +37,7 @@ class Feedstock:
     packages: Mapping[str, Path]
     gateway: Gateway
 
-    def index(self, major: str) -> Index:
+    def index(self, major: str) -> IndexJson:
         return read_info(self.packages[major]).index
 
     def pick(self, *specs: str, driver: str | None = None, arch: str | None = None) -> Pick:

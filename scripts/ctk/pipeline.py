@@ -14,7 +14,7 @@ from ctk.build import build
 from ctk.build.cluster import Cluster
 from ctk.build.runner import check_machine
 from ctk.channel import package_tests, states
-from ctk.check.audit import AuditReport, ScanCache, audit_packages
+from ctk.check.audit import AuditReport, audit_packages
 from ctk.core.checkout import Workspace
 from ctk.core.console import Reporter, megabytes
 from ctk.core.errors import AuditFailed, BuildFailed
@@ -23,6 +23,7 @@ from ctk.core.platforms import this_platform
 from ctk.fetch import fetch
 from ctk.index.index import Index
 from ctk.lock.lock import Artefact
+from ctk.package.scan import ScanCache
 from ctk.plan.plan import Plan
 
 

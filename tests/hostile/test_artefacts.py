@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import struct
 import subprocess
 import sys
@@ -288,7 +289,7 @@ UNPACK = """
 import json, sys
 from pathlib import Path
 import rattler_build as rb
-from ctk import package
+from ctk.package import package
 for folder in sorted(Path(sys.argv[1]).iterdir()):
     recipe = rb.Stage0Recipe.from_file(folder / "recipe" / "recipe.yaml")
     tools = rb.ToolConfiguration(test_strategy="skip", allow_symlinks_on_windows=True, compression_threads=1)
@@ -428,15 +429,15 @@ def test_headers_of_another_platform_are_refused_by_whatever_fetches(
 
 
 LIMITED = """
-import resource, sys
-resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[3]), int(sys.argv[3])))
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[2]), int(sys.argv[2])))
 resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
-sys.path[:0] = [sys.argv[1], sys.argv[2]]
+sys.path[:0] = sys.argv[1].split(os.pathsep)
 from pathlib import Path
 from crafted_wheels import artefact
 from ctk.fetch.admission import check
 from ctk.core.errors import ArtefactRefused
-path = Path(sys.argv[4])
+path = Path(sys.argv[3])
 try:
     check(artefact(b"", file=path.name), path)
 except ArtefactRefused as refused:
@@ -453,7 +454,7 @@ def test_a_bomb_is_refused_in_bounded_memory(tmp_path: Path, name: str) -> None:
     data, reason = HOSTILE[name]
     path = tmp_path / "nvidia_cuda_runtime-13.4.92-py3-none-manylinux2014_x86_64.whl"
     path.write_bytes(data)
-    arguments = [str(ROOT / "tests"), str(Path(__file__).parent), str(600 << 20), str(path)]
+    arguments = [f"{ROOT}/tests/tooling{os.pathsep}{ROOT}/tests/hostile", str(600 << 20), str(path)]
     done = subprocess.run(
         [sys.executable, "-c", LIMITED, *arguments], capture_output=True, text=True, check=False, cwd=tmp_path
     )

@@ -14,7 +14,7 @@ from typing import Any
 import zstandard
 from crafted_binaries import elf, pe
 
-from ctk.check.audit.libraries import CudartIsInside
+from ctk.check.audit.binaries import PROBES
 
 STAMP = 1_700_000_000_000  # November 2023
 
@@ -150,7 +150,7 @@ def good_set() -> dict[str, Draft]:
         links={f"{TARGET}/libcudart.so.13": "libcudart.so.13.4.92"},
     )
     pin = f"{half.name} {half.version} {half.build}"
-    evidence = b"\0".join(text.encode() for text in CudartIsInside.messages)
+    evidence = b"\0".join(text.encode() for text in PROBES["cuda-bindings"][:2])
     drafts = [
         Draft("cuda-version", "13.4", subdir="noarch", licenses={}),
         half,

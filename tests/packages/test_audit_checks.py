@@ -349,7 +349,7 @@ def test_good_packages_pass_every_check(tmp_path: Path) -> None:
     report = audit(good_set(), tmp_path)
     assert [str(finding) for finding in report.findings] == []
     assert report.ok
-    assert report.packages == len(good_set())
+    assert report.subjects == len(good_set())
 
 
 @pytest.mark.parametrize(
@@ -363,16 +363,16 @@ def test_a_check_catches(check: str, case: str, tmp_path: Path) -> None:
     found = [finding for finding in audit(drafts, tmp_path).findings if finding.check == check]
     assert found, f"{check} does not see {case}"
     assert any(word in str(finding) for finding in found), [str(finding) for finding in found]
-    assert all(finding.mend for finding in found)
+    assert all(finding.fix for finding in found)
 
 
 def test_every_check_has_a_package_that_breaks_it() -> None:
-    assert set(BROKEN) == {check.id() for check in CHECKS}
+    assert set(BROKEN) == {check.name for check in CHECKS}
 
 
 def test_every_check_says_what_it_holds_packages_to() -> None:
     for check in CHECKS:
-        assert check.help().rstrip().endswith("."), check.id()
+        assert check.help.endswith("."), check.name
 
 
 # What looks like a broken rule and is none.

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ctk.check.audit.check import Finding
 from ctk.check.audit.environment import FilesHaveOneOwner
 from ctk.check.audit.packages import PackageSet
 from ctk.check.audit.planned import planned_scans
+from ctk.check.framework import Finding
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
 from ctk.fetch.fetch import laid_out
@@ -40,7 +40,7 @@ def planned(workspace: Workspace, *releases: str) -> Plan:
 
 def found(workspace: Workspace, *releases: str) -> list[Finding]:
     scans = planned_scans(planned(workspace, *releases), workspace, names, jobs=2)
-    return list(FilesHaveOneOwner().check(PackageSet(scans)))
+    return list(FilesHaveOneOwner(PackageSet(scans)))
 
 
 @pytest.fixture
@@ -60,10 +60,12 @@ def test_files_of_two_toolkits_meet_in_no_environment(copy: Workspace) -> None:
 def test_files_without_a_tie_are_found_before_anything_is_built(copy: Workspace) -> None:
     """So `ctk build --release 13.0 --all-components` failed beside the default channel, after all was built."""
     recipe = copy.recipes / "libnvptxcompiler" / "recipe.yaml"
-    recipe.write_text(recipe.read_text().replace("        - ${{ toolkit }}\n", ""))
+    tie = '      run: ["cuda-version ${{ cuda_range }}"]\n'
+    assert tie in recipe.read_text()
+    recipe.write_text(recipe.read_text().replace(tie, ""))
     (finding,) = found(copy, "12.0", "13.0")
     assert finding.path == "targets/x86_64-linux/include/nvPTXCompiler.h"
-    assert finding.package.startswith("cuda-nvcc-dev_linux-64-12.0")
+    assert finding.where.startswith("cuda-nvcc-dev_linux-64-12.0")
     assert "libnvptxcompiler-dev_linux-64-files-13.0" in finding.message
 
 

@@ -14,8 +14,7 @@ import zstandard
 from elftools.elf.elffile import ELFFile
 
 from ctk.core.checkout import Workspace
-from ctk.core.errors import UnknownName
-from ctk.package.layout import LAYOUTS, Layout, layout
+from ctk.package.layout import LAYOUTS, Layout
 
 VERSIONS = {12: ("12.6", "12.6.77"), 13: ("13.4", "13.4.92")}
 ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
@@ -157,7 +156,7 @@ def test_each_kind_of_file_goes_where_the_table_says(project: Workspace, tmp_pat
 def test_a_library_has_all_numbers_of_its_version_but_cufile(
     project: Workspace, tmp_path: Path, soname: str, version: str, full: str
 ) -> None:
-    row = layout("linux-64", 13)
+    row = LAYOUTS["linux-64", 13]
     elf(wheel(tmp_path, 13, version) / f"lib/{soname}", soname)
     done = run(project, tmp_path, row)
     assert done.returncode == 0, done.stderr
@@ -169,12 +168,12 @@ def test_a_library_has_all_numbers_of_its_version_but_cufile(
 def test_a_folder_with_the_metadata_of_two_wheels_is_refused(project: Workspace, tmp_path: Path) -> None:
     wheel(tmp_path, 13)
     wheel(tmp_path, 13, "1.2.3")
-    done = run(project, tmp_path, layout("linux-64", 13))
+    done = run(project, tmp_path, LAYOUTS["linux-64", 13])
     assert done.returncode and "expected the metadata of one wheel, found: nvidia_thing-1.2.3.dist-info" in done.stderr
 
 
 def test_each_library_that_is_named_gets_a_pkgconfig_file_of_its_own(project: Workspace, tmp_path: Path) -> None:
-    row = layout("linux-64", 12)
+    row = LAYOUTS["linux-64", 12]
     root = wheel(tmp_path, 12)
     for name in ("cufft", "cufftw"):
         elf(root / f"lib/lib{name}.so.11", f"lib{name}.so.11")
@@ -278,7 +277,7 @@ def test_nvtx_is_apart_from_other_packages_of_nvtx(project: Workspace, tmp_path:
 @pytest.mark.parametrize(("library", "name"), [("nvJitLink", "nvjitlink"), ("nvToolsExt", "nvToolsExt")])
 def test_pkgconfig_files_have_the_names_of_nvidias(project: Workspace, tmp_path: Path, library: str, name: str) -> None:
     wheel(tmp_path, 12)
-    assert run(project, tmp_path, layout("linux-64", 12), PKGCONFIG=library).returncode == 0
+    assert run(project, tmp_path, LAYOUTS["linux-64", 12], PKGCONFIG=library).returncode == 0
     text = (tmp_path / f"prefix/lib/pkgconfig/{name}-{VERSIONS[12][0]}.pc").read_text()
     assert f"-l{library}\n" in text
 
@@ -316,7 +315,7 @@ def test_nvcc_is_told_where_all_is_by_either_of_its_names(
     project: Workspace, tmp_path: Path, subdir: str, profile: str
 ) -> None:
     """TOP is the folder that has include and lib, as CMake before 3.28 expects."""
-    row = layout(subdir, 13)
+    row = LAYOUTS[subdir, 13]
     toolkit(tmp_path, row)
     root = tmp_path / "nvidia" / "cu13"
     elf(root / "bin/nvcc")
@@ -339,7 +338,7 @@ def test_nvcc_is_told_where_all_is_by_either_of_its_names(
 @pytest.mark.parametrize("subdir", ["win-64", "win-arm64"])
 def test_nvcc_for_windows_is_told_where_cccl_and_libraries_are(project: Workspace, tmp_path: Path, subdir: str) -> None:
     """The folders that conda-forge's nvcc.profile.patch.win names; TOP is Library, which has include and lib."""
-    row = layout(subdir, 13)
+    row = LAYOUTS[subdir, 13]
     toolkit(tmp_path, row)
     lines = 'TOP = $(_HERE_)/..\nINCLUDES += "-I$(TOP)/include" "-I$(TOP)/include/cccl" $(_SPACE_)\n'
     lines += 'LIBRARIES =+ $(_SPACE_) "/LIBPATH:$(TOP)/lib/$(_WIN_PLATFORM_)"\n'
@@ -370,14 +369,9 @@ def _expand(text: str, names: Mapping[str, str]) -> str:
     ],
 )
 def test_a_wheel_that_is_not_understood_is_refused(project: Workspace, tmp_path: Path, change, said: str) -> None:
-    row = layout("linux-64", 13)
+    row = LAYOUTS["linux-64", 13]
     toolkit(tmp_path, row)
     change(tmp_path / "nvidia" / "cu13")
     done = run(project, tmp_path, row)
     assert done.returncode != 0
     assert said in done.stderr
-
-
-def test_no_layout_is_made_up_for_an_unknown_platform() -> None:
-    with pytest.raises(UnknownName, match="osx-64"):
-        layout("osx-64", 13)

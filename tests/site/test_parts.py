@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from reading import Read
 from small_sites import channel, checkout, drafts, small_site
 
-from ctk.check.audit import ScanCache, audit_packages
+from ctk.check.audit import audit_packages
 from ctk.core.files import machine_paths
 from ctk.package.package import PathEntry
+from ctk.package.scan import ScanCache
 from ctk.site import Page, Site, audit, packages, picks, read, releases
 from ctk.site.packages import Rectangle, folders, squarify
 from ctk.site.page import bytes_text
@@ -166,13 +167,13 @@ def test_what_the_audit_found_is_shown_with_how_to_mend_it(tmp_path: Path) -> No
     page = audited(small_site(tmp_path, [*drafts()[:-1], lying]))
     assert "Something was found that blocks publishing" in page
     assert "ArchiveMatchesPaths error empty-1.0-h0_0.condashare/gone" in page
-    assert audit.CHECKS[6].id() == "ArchiveMatchesPaths" and audit.CHECKS[6].mend in page
+    assert audit.CHECKS[6].name == "ArchiveMatchesPaths" and audit.CHECKS[6].fix in page
 
 
 def test_every_check_is_listed_with_its_own_words(small: Site) -> None:
     page = text(audit.pages(small), "audit.html")
     for check in audit.CHECKS:
-        assert " ".join(check.help().replace("``", "").split()) in page
+        assert check.help.replace("``", "") in page
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def test_two_locked_minors_are_compared_by_their_files_and_asked_of_the_index_on
     shown = run("13.3", "13.4")
     assert "CTK 13.3.1 -> 13.4.0" in shown
     assert "linux-64: 1 of 1 component changed" in shown
-    assert "│ -1 ~1 │" in shown
+    assert " -1 ~1 " in shown
     index.requests.clear()
     assert run("13.3", "13.4").splitlines()[-9:] == shown.splitlines()[-9:]
     assert index.requests == []
@@ -118,7 +118,7 @@ def test_a_damaged_surface_is_read_anew(run: Run, here: Workspace) -> None:
     path = surface_path(artefact.sha256, here)
     for content in (b"", path.read_bytes()[:20]):
         path.write_bytes(content)
-        assert "│ -1 ~1 │" in run("13.3", "13.4")
+        assert " -1 ~1 " in run("13.3", "13.4")
 
 
 def test_without_binaries_nothing_is_fetched(run: Run, index: FakeIndex) -> None:

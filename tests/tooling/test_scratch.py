@@ -27,7 +27,7 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_build_works_in_memory_where_there_is_room(
     memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "_room", lambda: 8 << 30)
+    monkeypatch.setattr(files, "_free_memory", lambda: 8 << 30)
     folder = new_build_folder(Workspace(tmp_path / "a"), "key", 1 << 20, 2)
     assert folder.is_relative_to(memory)
 
@@ -36,7 +36,7 @@ def test_a_build_works_in_memory_where_there_is_room(
 def test_a_build_works_on_disk_where_there_is_not(
     memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, artefact_bytes: int, jobs: int
 ) -> None:
-    monkeypatch.setattr(files, "_room", lambda: 8 << 30)
+    monkeypatch.setattr(files, "_free_memory", lambda: 8 << 30)
     workspace = Workspace(tmp_path / "a")
     assert new_build_folder(workspace, "key", artefact_bytes, jobs).is_relative_to(workspace.builds)
 
@@ -51,10 +51,10 @@ def test_what_killed_runs_left_goes_and_other_checkouts_keep_theirs(
     memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, other = Workspace(tmp_path / "a"), Workspace(tmp_path / "b")
-    monkeypatch.setattr(files, "_room", lambda: 8 << 30)
+    monkeypatch.setattr(files, "_free_memory", lambda: 8 << 30)
     kept = new_build_folder(other, "key", 1, 1)
     gone = [new_build_folder(one, "key", 1, 1)]
-    monkeypatch.setattr(files, "_room", lambda: 0)
+    monkeypatch.setattr(files, "_free_memory", lambda: 0)
     gone.append(new_build_folder(one, "key", 1, 1))
     clear_build_folders(one)
     assert kept.exists()

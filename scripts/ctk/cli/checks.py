@@ -15,12 +15,10 @@ from rich.text import Text
 
 from ctk.check import audit
 from ctk.check import lint as lints
-from ctk.check.audit import AuditReport, ScanCache, audit_packages
-from ctk.check.audit.checks import by_id
+from ctk.check.audit import AuditReport, audit_packages
 from ctk.check.audit.environment import FilesHaveOneOwner
 from ctk.check.audit.packages import PackageSet
 from ctk.check.audit.planned import planned_scans
-from ctk.check.audit.run import check_packages
 from ctk.check.framework import Check, chosen
 from ctk.check.lint import LintReport, fixed, lint, tree_of
 from ctk.check.lint.tree import Tree
@@ -33,6 +31,7 @@ from ctk.core.platforms import PLATFORMS
 from ctk.index.index import Index
 from ctk.index.inside import members
 from ctk.lock.lock import Artefact
+from ctk.package.scan import PackageScan, ScanCache
 from ctk.plan.plan import Request, plan
 from ctk.plan.project import published_set, python_tags
 
@@ -49,7 +48,7 @@ def _lint_names() -> list[str]:
 
 
 def _audit_names() -> list[str]:
-    return [check.id() for check in audit.CHECKS]
+    return [check.name for check in audit.CHECKS]
 
 
 def lint_command(
@@ -176,7 +175,7 @@ def audit_command(
     if list_:
         _list_audits(report)
         return
-    chosen = {wanted.id() for wanted in by_id(check or ())}
+    names = {wanted.name for wanted in chosen(audit.CHECKS, check or ())}
     jobs = jobs or os.cpu_count() or 1
     if planned:
         found = _audit_planned(where, jobs)
@@ -186,7 +185,7 @@ def audit_command(
             forbidden_paths=machine_paths(where),
             base=_packages(base if base is not None else [where.base_channel], missing_ok=base is None),
             jobs=jobs,
-            skip={*(skip or ()), *(known for known in _audit_names() if chosen and known not in chosen)},
+            skip={*(skip or ()), *(known for known in _audit_names() if known not in names)},
             cache=ScanCache(where.cache / "audit"),
         )
     report.result(**found.as_json())
@@ -210,8 +209,7 @@ def _audit_planned(where: Workspace, jobs: int) -> AuditReport:
                 return [member.name for member in inside]
 
         scans = planned_scans(everything, where, names, jobs)
-    found = check_packages(PackageSet(scans), [FilesHaveOneOwner])
-    return AuditReport.of(found, [FilesHaveOneOwner], len(scans), time.monotonic() - start)
+    return AuditReport.by_check(FilesHaveOneOwner(PackageSet(scans)), [FilesHaveOneOwner], len(scans), start)
 
 
 def _packages(places: Sequence[Path], missing_ok: bool = False) -> list[Path]:
@@ -240,9 +238,9 @@ def _named(places: Sequence[Path]) -> list[Path]:
 def _list_audits(report: Reporter) -> None:
     rows = [
         (
-            check.id(),
-            "each package" if check in audit.PACKAGE_CHECKS else "the set",
-            " ".join(check.help().replace("``", "").split()),
+            check.name,
+            "each package" if check.subject is PackageScan else "the set",
+            check.help.replace("``", ""),
         )
         for check in audit.CHECKS
     ]
@@ -253,7 +251,7 @@ def _list_audits(report: Reporter) -> None:
 def _show_audit(found: AuditReport, report: Reporter) -> None:
     if found.findings:
         rows = [
-            (f"{seen.check}\n({seen.severity})", f"{seen.package}\n{seen.path}", seen.message, seen.mend)
+            (f"{seen.check}\n({seen.severity})", f"{seen.where}\n{seen.path}", seen.message, seen.fix)
             for seen in found.findings
         ]
         report.table("findings", ["check", "where", "what", "mend"], rows)

@@ -30,8 +30,7 @@ from ctk.core.files import disk_errors, replace_file
 from ctk.fetch.fetch import Progress, borrowed
 from ctk.index.index import Index
 from ctk.lock.lock import Artefact
-from ctk.package import pe
-from ctk.package.binaries import ELF_MAGIC, MOST, PE_MAGIC, UnreadableBinary, read_binary
+from ctk.package.binaries import ELF_MAGIC, MOST, PE_MAGIC, UnreadableBinary, parse_pe, read_binary
 
 FORMAT = 1
 """Of the cache. Raised when a surface holds more: a digest of the code would fetch gigabytes again."""
@@ -262,7 +261,7 @@ def _elf_exports(elf: ELFFile) -> list[str]:
 
 
 def _pe_exports(path: Path) -> tuple[str, ...]:
-    parsed = pe.parse(path, without=["imports"])
+    parsed = parse_pe(path, without=["imports"])
     if parsed is None:
         raise UnreadableBinary("not a readable PE file")
     table = parsed.get_export()

@@ -1,24 +1,22 @@
-"""What a binary says of itself: its machine, name, needs, search path and symbol versions, from ELF and PE headers.
+"""Headers of ELF and PE binaries: machine, name, needed libraries, search path and symbol versions.
 
-ELF is read with pyelftools, which seeks to the few tables it needs; PE with lief, which is the better kept of the two
-there (its cost: about twice the file in memory while it parses).
+ELF is read with pyelftools, which seeks to the few tables it needs; PE with lief, which takes about twice
+the file in memory while it parses.
 """
 
 from __future__ import annotations
 
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
 
 from elftools.elf.dynamic import DynamicSegment, DynamicTag
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
-
-from ctk.package import pe
 
 ELF_MAGIC = b"\x7fELF"
 PE_MAGIC = b"MZ"
@@ -134,13 +132,30 @@ def _symbol_versions(elf: ELFFile) -> dict[str, str]:
     return dict(sorted(highest.items()))
 
 
+def parse_pe(source: Path | bytes, without: Iterable[str]) -> Any:
+    """A PE file (EXE, DLL, extension module) as lief has it; None when it cannot be parsed.
+
+    Args:
+        source: The file.
+        without: Parts that are not looked at, by lief's names.
+    """
+    import lief  # a third of a second
+
+    lief.logging.disable()
+    config = lief.PE.ParserConfig()
+    for part in (*without, "signature", "reloc", "rsrc", "exceptions", "arm64x_binary"):
+        setattr(config, f"parse_{part}", False)
+    parsed = lief.PE.parse(str(source) if isinstance(source, Path) else source, config)
+    return parsed if isinstance(parsed, lief.PE.Binary) else None
+
+
 def read_pe(source: Path | bytes) -> Binary:
     """The headers of a PE file (EXE, DLL, extension module).
 
     Raises:
         UnreadableBinary: The headers cannot be parsed.
     """
-    parsed = pe.parse(source, without=["exports"])
+    parsed = parse_pe(source, without=["exports"])
     if parsed is None:
         raise UnreadableBinary("not a readable PE file")
     machine = parsed.header.machine.name

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ctk.core.errors import UnknownName
 from ctk.core.platforms import PLATFORMS
 
 MAJORS = (12, 13)
@@ -89,19 +88,6 @@ class Layout:
 
 # What a wheel is made of besides its files, whichever the platform.
 _LEFTOVERS = (r"(.*/)?nvidia/", r"(.*/)?cu1\d/", r"(.*/)?\.metadata/", r"(.*/)?__init__\.py$", r".*\.dist-info/")
-
-
-def layout(subdir: str, cuda_major: int) -> Layout:
-    """The row of the table for a subdir and a CUDA major.
-
-    Raises:
-        UnknownName: No packages are made for that subdir or major.
-    """
-    try:
-        return LAYOUTS[subdir, cuda_major]
-    except KeyError:
-        known = [f"{name} with CUDA {major}" for name, major in LAYOUTS]
-        raise UnknownName.of("layout", f"{subdir} with CUDA {cuda_major}", known) from None
 
 
 def _linux(subdir: str, major: int) -> Layout:

@@ -8,7 +8,7 @@ import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,7 +41,7 @@ _UNREADABLE = (
 
 
 @dataclass(frozen=True)
-class Index:
+class IndexJson:
     """``info/index.json``: what a solver sees of the package.
 
     Attributes:
@@ -108,7 +108,7 @@ class PackageInfo:
         tests: How many tests it carries; rattler-build keeps no contents tests, it runs them.
     """
 
-    index: Index
+    index: IndexJson
     paths: tuple[PathEntry, ...]
     run_exports: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     about: Mapping[str, Any] = field(default_factory=dict)
@@ -136,7 +136,7 @@ class Member:
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """Says of everything that can go wrong with a package's bytes that it is the package's fault.
+    """Turns whatever breaks while a package is read into an `AuditFailed` that names it.
 
     Raises:
         AuditFailed: The file is no readable package, or its metadata is broken.
@@ -155,7 +155,7 @@ def readable(path: Path) -> Iterator[None]:
 
 
 class Half(io.RawIOBase):
-    """What one half of a package unpacks to: no more than a package may hold.
+    """The unpacked stream of one half of a package, no longer than a package may be.
 
     Args:
         compressed: Its zstd frame.
@@ -222,13 +222,24 @@ def read_info(path: Path) -> PackageInfo:
     Raises:
         AuditFailed: The file is no readable package, or its metadata is broken.
     """
+    return info_of(path, ((member, stream.read() if stream else None) for member, stream in members(path, "info")))
+
+
+def info_of(path: Path, metadata: Iterable[tuple[Member, bytes | None]]) -> PackageInfo:
+    """The package's metadata, from the members of its ``info`` half and their contents.
+
+    Raises:
+        AuditFailed: It is broken.
+    """
     texts: dict[str, bytes] = {}
     licenses: dict[str, int] = {}
-    for member, stream in members(path, "info"):
-        if member.path.startswith("info/licenses/") and stream is not None:
+    for member, content in metadata:
+        if content is None:
+            continue
+        if member.path.startswith("info/licenses/"):
             licenses[member.path.removeprefix("info/licenses/")] = member.size
-        elif stream is not None and member.path.endswith((".json", ".yaml")):
-            texts[member.path] = stream.read()
+        else:
+            texts[member.path] = content
     with readable(path):
         return PackageInfo(
             index=index_of(json.loads(texts["info/index.json"])),
@@ -241,10 +252,10 @@ def read_info(path: Path) -> PackageInfo:
         )
 
 
-def index_of(raw: Mapping[str, Any]) -> Index:
+def index_of(raw: Mapping[str, Any]) -> IndexJson:
     """An ``info/index.json``, or the record in repodata that was made of one; KeyError for one that lacks a field."""
     features = raw.get("track_features") or ()
-    return Index(
+    return IndexJson(
         name=raw["name"],
         version=raw["version"],
         build=raw["build"],

@@ -1,29 +1,108 @@
-"""One pass over a package: every file hashed, searched for byte strings, and its headers read if it is a binary.
+"""The scan of a package: every file hashed, searched for byte strings, and its headers read if it is a binary.
 
-This is the slow half of the audit and knows no rule. Its result is plain data, so that a package is opened once however
-often the rules run (`ctk.package.cache`).
+This is the slow half of the audit and knows no rule. Its result is plain data, kept by the package's sha256, so that a
+package is opened once however often the rules run.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
+import json
 import posixpath
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path, PurePath
 from typing import IO
 
-from ctk.core.files import file_sha256
+from pydantic import TypeAdapter, ValidationError
+
+from ctk.core.files import disk_errors, file_sha256, make_folder, replace_file
+from ctk.core.platforms import PLATFORMS
 from ctk.package import binaries, package
 from ctk.package.binaries import Binary, UnreadableBinary
 from ctk.package.package import PLACEHOLDER, Kind, Member, PackageInfo, Part
-from ctk.package.search import Search, Sighting, outermost
 
 _CHUNK = 1 << 20
 _PLACEHOLDER = PLACEHOLDER.encode()
 _IN_MEMORY = 8 << 20  # bytes; a larger binary is parsed from a temporary file
+_NAME = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """A byte string that was searched for and found.
+
+    Attributes:
+        needle: The string.
+        offset: Where it was first seen, in bytes.
+        count: How often.
+        context: What stands there, printable.
+    """
+
+    needle: str
+    offset: int
+    count: int
+    context: str
+
+
+class Search:
+    """Finds whole paths in a stream of chunks, also across their seams.
+
+    A needle counts when no character of a file name touches it: ``/home/me`` is not seen in ``/mnt/home/meta``. A
+    folder of the root, such as ``/root``, is on every machine: it counts when something below it is named.
+    """
+
+    def __init__(self, needles: Sequence[bytes], exact: Sequence[bytes] = ()) -> None:
+        self._needles = tuple(dict.fromkeys((*needles, *exact)))
+        self._exact = frozenset(exact)
+        self._keep = max((len(needle) for needle in self._needles), default=0) + 1
+        self._next = dict.fromkeys(self._needles, 0)
+        self._tail = b""
+        self._start = 0  # offset of the window's first byte
+        self.hits: dict[bytes, list[int]] = {}
+        self.context: dict[bytes, str] = {}
+
+    def feed(self, chunk: bytes, last: bool = False) -> None:
+        window = self._tail + chunk
+        for needle in self._needles:
+            at = window.find(needle, max(0, self._next[needle] - self._start))
+            while at >= 0 and (last or at + len(needle) < len(window)):
+                self._next[needle] = self._start + at + 1
+                if needle in self._exact or self._is_whole(window, at, at + len(needle)):
+                    self.hits.setdefault(needle, []).append(self._start + at)
+                    self.context.setdefault(needle, _printable(window[max(0, at - 8) : at + len(needle) + 40]))
+                at = window.find(needle, at + 1)
+        self._tail = window[-self._keep :]
+        self._start += len(window) - len(self._tail)
+
+    @staticmethod
+    def _is_whole(window: bytes, start: int, end: int) -> bool:
+        if window.count(b"/", start, end) == 1 and window[start : start + 1] == b"/" and window[end : end + 1] != b"/":
+            return False
+        return (start == 0 or window[start - 1] not in _NAME) and (end >= len(window) or window[end] not in _NAME)
+
+    def sightings(self, needles: Sequence[bytes], excused: Sequence[bytes]) -> tuple[Sighting, ...]:
+        """Where needles were found outside the stretches that an excused string covers."""
+        covered = [(at, at + len(needle)) for needle in excused for at in self.hits.get(needle, ())]
+        found = []
+        for needle in needles:
+            offsets = [at for at in self.hits.get(needle, ()) if not any(start <= at < end for start, end in covered)]
+            if offsets:
+                found.append(Sighting(needle.decode(), offsets[0], len(offsets), self.context[needle]))
+        return tuple(found)
+
+
+def _printable(content: bytes) -> str:
+    return "".join(chr(byte) if 32 <= byte < 127 else "·" for byte in content)
+
+
+def outermost(paths: Sequence[str]) -> tuple[str, ...]:
+    """The folders among the paths that lie in no other, without trailing slashes; the root itself is dropped."""
+    plain = sorted({path.rstrip("/") for path in paths} - {""})
+    return tuple(path for path in plain if not any(path.startswith(f"{other}/") for other in plain))
 
 
 @dataclass(frozen=True)
@@ -50,10 +129,15 @@ class ScannedFile:
     sightings: tuple[Sighting, ...] = ()
     evidence: tuple[str, ...] = ()
 
+    @property
+    def target(self) -> str:
+        """Where a relative link leads, as a path from the prefix."""
+        return posixpath.normpath(posixpath.join(posixpath.dirname(self.path), self.link))
+
 
 @dataclass(frozen=True)
 class PackageScan:
-    """All that the checks know of a package.
+    """The metadata and the files of a package, as checks use them.
 
     Attributes:
         file: Its path as given.
@@ -73,6 +157,21 @@ class PackageScan:
     @property
     def subdir(self) -> str:
         return self.info.index.subdir
+
+    @property
+    def file_name(self) -> str:
+        return PurePath(self.file).name
+
+    @property
+    def half(self) -> str:
+        """The subdir for which a ``noarch`` package is the ``_<subdir>`` half, "" if it is none."""
+        subdirs = PLATFORMS if self.info.index.noarch else ()
+        return next((subdir for subdir in subdirs if self.name.endswith(f"_{subdir}")), "")
+
+    @property
+    def target_subdir(self) -> str:
+        """The subdir whose machine runs the package's binaries, "" when any may."""
+        return self.half or ("" if self.info.index.noarch else self.subdir)
 
     def installed(self) -> Iterator[ScannedFile]:
         """The files that end up in an environment."""
@@ -101,19 +200,22 @@ def scan_package(
     Raises:
         AuditFailed: The package cannot be read.
     """
-    info = package.read_info(path)
+    # Paths.json, in the metadata, says which placeholders are declared: it is read before anything is searched.
+    metadata = [(member, stream.read() if stream else None) for member, stream in package.members(path, "info")]
+    info = package.info_of(path, metadata)
     placeholders = {entry.path: entry.placeholder.encode() for entry in info.paths if entry.placeholder}
     wanted = _Wanted(
         tuple(text.encode() for text in outermost(forbidden)),
         tuple(text.encode() for text in probes.get(info.index.name, ())),
     )
     files = []
-    for part in ("info", "pkg"):
-        for member, stream in package.members(path, part):
-            own = placeholders.get(member.path, b"")
-            # paths.json repeats the declared placeholders for the installer.
-            declared = tuple(placeholders.values()) if member.path == "info/paths.json" else (own,) if own else ()
-            files.append(_scan_member(member, stream, wanted, declared))
+    for member, content in metadata:
+        # It repeats the declared placeholders for the installer.
+        declared = tuple(placeholders.values()) if member.path == "info/paths.json" else ()
+        files.append(_scan_member(member, None if content is None else io.BytesIO(content), wanted, declared))
+    for member, stream in package.members(path, "pkg"):
+        declared = (placeholders[member.path],) if member.path in placeholders else ()
+        files.append(_scan_member(member, stream, wanted, declared))
     return PackageScan(str(path), sha256 or file_sha256(path), info, tuple(sorted(files, key=lambda file: file.path)))
 
 
@@ -133,7 +235,7 @@ def listed_package(path: Path) -> PackageScan:
 
 @dataclass(frozen=True)
 class _Wanted:
-    """What is searched for: paths that must not be there, and evidence that a check needs."""
+    """Byte strings to search for: forbidden paths, and evidence that a check needs."""
 
     forbidden: tuple[bytes, ...]
     evidence: tuple[bytes, ...]
@@ -184,3 +286,51 @@ def _headers(kept: IO[bytes]) -> tuple[Binary | None, str]:
         return binaries.read_binary(Path(kept.name)), ""
     except UnreadableBinary as error:
         return None, str(error)
+
+
+_SCANS = TypeAdapter(PackageScan)
+
+
+def scan_key(sha256: str, forbidden: Sequence[str], probes: Mapping[str, Sequence[str]]) -> str:
+    """Names the scan of a package: its content, what was searched for, and the code that reads it."""
+    parts = [sha256, _code(), outermost(forbidden), {name: list(texts) for name, texts in sorted(probes.items())}]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+@cache
+def _code() -> list[str]:
+    return [file_sha256(Path(file)) for file in (package.__file__, binaries.__file__, __file__)]
+
+
+@dataclass(frozen=True)
+class ScanCache:
+    """Scans kept as files.
+
+    Attributes:
+        folder: Made when first needed; may be deleted at any time.
+    """
+
+    folder: Path
+
+    def file(self, sha256: str, forbidden: Sequence[str], probes: Mapping[str, Sequence[str]]) -> Path:
+        """Where the scan of a package is kept."""
+        return self.folder / f"{scan_key(sha256, forbidden, probes)}.json"
+
+    def scan(self, path: Path, forbidden: Sequence[str], probes: Mapping[str, Sequence[str]]) -> PackageScan:
+        """The scan of a package from the cache, or made now and kept.
+
+        Raises:
+            AuditFailed: The package cannot be read.
+            NoSpace: The disk is full, or the folder cannot be written.
+        """
+        with package.readable(path):
+            sha256 = file_sha256(path)
+        file = self.file(sha256, forbidden, probes)
+        try:
+            return replace(_SCANS.validate_json(file.read_bytes()), file=str(path))
+        except (OSError, ValidationError):
+            scan = scan_package(path, forbidden, probes, sha256)
+        with disk_errors(self.folder):
+            make_folder(self.folder)
+            replace_file(file, _SCANS.dump_json(scan))
+        return scan

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from ctk.check.audit import PACKAGE_CHECKS, AuditReport, Check, ScanCache, audit_packages
-from ctk.check.audit.checks import CHECKS, PROBES
+from ctk.check.audit import CHECKS, AuditReport, audit_packages
+from ctk.check.audit.binaries import PROBES
+from ctk.check.framework import Check
 from ctk.core.files import file_sha256, machine_paths
 from ctk.lock import exclusions
-from ctk.package.cache import scan_key
+from ctk.package.scan import PackageScan, ScanCache
 from ctk.site.content import Site
 from ctk.site.page import Page, render
 
@@ -46,11 +48,7 @@ def pages(site: Site) -> Iterator[Page]:
 def unaudited(site: Site, files: list[Path]) -> list[Path]:
     """Packages that were not read by an audit as they are, with the checks as they are."""
     cache, forbidden = ScanCache(site.workspace.cache / "audit"), machine_paths(site.workspace)
-    return [
-        file
-        for file in files
-        if not (cache.folder / f"{scan_key(file_sha256(file), forbidden, PROBES)}.json").is_file()
-    ]
+    return [file for file in files if not cache.file(file_sha256(file), forbidden, PROBES).is_file()]
 
 
 def audit(site: Site, files: list[Path]) -> AuditReport:
@@ -71,12 +69,12 @@ def _releases(specifier: SpecifierSet) -> str:
     return ", ".join(f"{words.get(part.operator, part.operator)} {part.version}".strip() for part in ordered) or "all"
 
 
-def _row(check: type[Check], report: AuditReport | None) -> dict[str, object]:
+def _row(check: Check[Any], report: AuditReport | None) -> dict[str, object]:
     """A check, with the number of its findings; None without a report."""
     return {
-        "name": check.id(),
-        "scope": "each package" if check in PACKAGE_CHECKS else "all together",
-        "help": " ".join(check.help().replace("``", "").split()),
+        "name": check.name,
+        "scope": "each package" if check.subject is PackageScan else "all together",
+        "help": check.help.replace("``", ""),
         "blocks": check.severity == "error",
-        "found": report.checks.get(check.id(), 0) if report else None,
+        "found": report.counts.get(check.name, 0) if report else None,
     }

@@ -18,7 +18,7 @@ from ctk.core.console import count
 from ctk.core.errors import UnknownName
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.lock import ReleaseLock, release_locks
-from ctk.package.package import Index, index_of
+from ctk.package.package import IndexJson, index_of
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _FILE = re.compile(r"[A-Za-z0-9_][^/\\\0]*\.conda")  # what can be opened in the subdir's folder, and nowhere else
@@ -41,7 +41,7 @@ class IndexedPackage:
     """
 
     file: str
-    index: Index
+    index: IndexJson
     size: int
     sha256: str
     path: Path

@@ -9,18 +9,24 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cache, cached_property
-from pathlib import Path, PurePath
+from pathlib import Path
+from typing import Literal
 
 from rattler import Channel, GenericVirtualPackage, MatchSpec, PackageName, PackageRecord, SparseRepoData, Version
 from rattler.exceptions import InvalidMatchSpecError, InvalidVersionError, SolverError
 from rattler.package import BuildString
 from rattler.solver import solve_with_sparse_repodata
 
-from ctk.check.audit.contents import half_of, link_target, target_subdir
+from ctk.check.framework import Finding, Severity
 from ctk.core.platforms import NOARCH
 from ctk.core.process import run
-from ctk.package.package import Index
-from ctk.package.scan import PackageScan
+from ctk.package.package import IndexJson
+from ctk.package.scan import PackageScan, ScannedFile
+
+
+def at(package: PackageScan, file: ScannedFile | str, message: str, severity: Severity | Literal[""] = "") -> Finding:
+    """A finding in a file of a package, of the check's own severity unless told otherwise."""
+    return Finding(package.file_name, message, file if isinstance(file, str) else file.path, severity=severity)
 
 
 @cache
@@ -36,7 +42,7 @@ def spec_name(text: str) -> str:
     return re.split(r"[\s=<>!~\[]", text.strip(), maxsplit=1)[0]
 
 
-def _record(index: Index) -> PackageRecord | None:
+def _record(index: IndexJson) -> PackageRecord | None:
     try:
         return PackageRecord(index.name, index.version, BuildString(index.build), index.build_number, index.subdir)
     except (InvalidVersionError, ValueError):
@@ -88,7 +94,7 @@ class PackageSet:
 
         For a ``_<subdir>`` half, its other half; for ``<name>-files``, the twins that bring it.
         """
-        half = half_of(package)
+        half = package.half
         name = package.name.removesuffix(f"_{half}" if half else "-files")
         subdir = half or package.subdir
         return [
@@ -114,7 +120,7 @@ class PackageSet:
         return self._closures[package.file]
 
     def _walk(self, package: PackageScan) -> tuple[tuple[PackageScan, ...], frozenset[str]]:
-        subdir = target_subdir(package)
+        subdir = package.target_subdir
         seen = {package.file: package}
         outside: set[str] = set()
         queue = [package, *self.owners(package)]
@@ -131,7 +137,7 @@ class PackageSet:
 
     def companions(self, package: PackageScan) -> list[PackageScan]:
         """The package's closure, and the closures of those that pin exactly this build."""
-        subdir = target_subdir(package)
+        subdir = package.target_subdir
         pinning = (other for other in self.all if other.subdir in (subdir, NOARCH) and self.pins(other, package))
         found = {other.file: other for start in (package, *pinning) for other in self.closure(start)[0]}
         return list(found.values())
@@ -155,7 +161,7 @@ class PackageSet:
     def links_to(self, package: PackageScan, path: str) -> list[str]:
         """The links to a file that the package, its other half and its dependencies have, also through other links."""
         reach, _ = self.closure(package)
-        targets = {file.path: link_target(file) for other in reach for file in other.installed() if file.kind == "link"}
+        targets = {file.path: file.target for other in reach for file in other.installed() if file.kind == "link"}
         found, new = [], [path]
         while new:
             new = [link for link, target in targets.items() if target in new and link not in found]
@@ -194,7 +200,7 @@ class PackageSet:
         for package in self.all:
             index = package.info.index
             if index.subdir == subdir:
-                records[PurePath(package.file).name] = {
+                records[package.file_name] = {
                     "name": index.name,
                     "version": index.version,
                     "build": index.build,
@@ -212,7 +218,7 @@ class PackageSet:
     def subdirs(self) -> tuple[str, ...]:
         """The subdirs whose environments the set can fill."""
         held = {package.subdir for package in self.audited} - {NOARCH}
-        return tuple(sorted(held or {half_of(package) for package in self.audited} - {""})) or ("linux-64",)
+        return tuple(sorted(held or {package.half for package in self.audited} - {""})) or ("linux-64",)
 
     def environment(self, subdir: str) -> Iterator[PackageScan]:
         """The packages that an environment of the subdir may draw from."""

@@ -17,11 +17,12 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-from ctk.check.audit.contents import glob_pattern
+from ctk.check.audit.files import glob_pattern
 from ctk.core.checkout import Workspace
 from ctk.core.errors import RecipeError
+from ctk.core.files import make_folder, read_json, replace_file
 from ctk.lock.lock import Artefact
-from ctk.package.package import Index, PackageInfo
+from ctk.package.package import IndexJson, PackageInfo
 from ctk.package.scan import PackageScan, ScannedFile
 from ctk.plan.plan import Build, Plan
 from ctk.plan.rendered import Rendered
@@ -47,18 +48,19 @@ def planned_scans(plan: Plan, workspace: Workspace, names: Names, jobs: int) -> 
     builds = [b for b in plan.builds if not b.artefacts or f"common/{script.name}" in b.recipe.file.read_text()]
     with ThreadPoolExecutor(jobs) as pool:
         trees = list(pool.map(partial(_tree, script=script, folder=workspace.cache / "laid-out", names=names), builds))
-    found = {}
-    for build, tree in zip(builds, trees, strict=True):
-        for output in build.outputs:
-            found[output.subdir, output.file_name] = _scan(output, tree)
-    return list(found.values())
+    made = {
+        (output.subdir, output.file_name): _scan(output, tree)
+        for build, tree in zip(builds, trees, strict=True)
+        for output in build.outputs
+    }
+    return list(made.values())
 
 
 def _scan(output: Rendered, tree: Sequence[str]) -> PackageScan:
     wanted, unwanted = (list(map(glob_pattern, globs)) for globs in (output.files, output.left_files))
     held = [p for p in tree if not wanted or any(w.fullmatch(p) for w in wanted)]
     files = tuple(ScannedFile("pkg", p, "file") for p in held if not any(u.fullmatch(p) for u in unwanted))
-    index = Index(
+    index = IndexJson(
         output.name,
         output.version,
         output.build_string,
@@ -80,12 +82,12 @@ def _tree(build: Build, script: Path, folder: Path, names: Names) -> list[str]:
     environment = {"CUDA_VERSION": minor, "target_platform": build.subdir}
     said = json.dumps([artefact.sha256, environment, hashlib.sha256(script.read_bytes()).hexdigest()])
     kept = folder / f"{hashlib.sha256(said.encode()).hexdigest()[:32]}.json"
-    if not kept.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        new = kept.with_name(f".{kept.name}.{os.getpid()}")
-        new.write_text(json.dumps(_laid_out(build.id, script, environment, names(artefact))))
-        os.replace(new, kept)
-    return [str(path) for path in json.loads(kept.read_text())]
+    paths = read_json(kept)
+    if paths is None:
+        paths = _laid_out(build.id, script, environment, names(artefact))
+        make_folder(folder)
+        replace_file(kept, json.dumps(paths).encode())
+    return [str(path) for path in paths]
 
 
 def _laid_out(build: str, script: Path, environment: dict[str, str], names: Sequence[str]) -> list[str]:

@@ -14,12 +14,12 @@ from typing import Any
 from ctk.build import sbom
 from ctk.channel.attesting import FIELD
 from ctk.channel.index_files import TIME
-from ctk.check.audit.contents import ArchiveMatchesPaths
+from ctk.check.audit.files import ArchiveMatchesPaths
 from ctk.check.channel.archive import entries
 from ctk.check.framework import Finding, check
 from ctk.core.errors import AuditFailed
 from ctk.package.archives import Refused, hold_names
-from ctk.package.package import PLACEHOLDER, Index, PackageInfo, index_of, path_entry, readable
+from ctk.package.package import PLACEHOLDER, IndexJson, PackageInfo, index_of, path_entry, readable
 from ctk.package.scan import PackageScan, ScannedFile
 
 _CHUNK = 1 << 20
@@ -98,7 +98,7 @@ class OpenedPackage:
         return self.indexed.name
 
     @property
-    def index(self) -> Index:
+    def index(self) -> IndexJson:
         return self.scan.info.index
 
     @property
@@ -172,7 +172,7 @@ def Payload(package: OpenedPackage) -> Iterator[Finding]:
         yield Finding(package.name, fault)
     if {1000 * time for time in package.times} != {package.index.timestamp}:
         yield Finding(package.name, "its files have other times than its index.json")
-    for found in ArchiveMatchesPaths().check(package.scan):
+    for found in ArchiveMatchesPaths(package.scan):
         yield Finding(package.name, f"{found.path}: {found.message}" if found.path else found.message)
 
 
@@ -185,7 +185,7 @@ def Metadata(package: OpenedPackage) -> Iterator[Finding]:
         yield Finding(name, f"it is {index.identity} by its own index.json")
     if index.subdir != subdir:
         yield Finding(name, f"it is for {index.subdir} by its own index.json")
-    for key in sorted(documents["info/index.json"].keys() - {field.name for field in fields(Index)}):
+    for key in sorted(documents["info/index.json"].keys() - {field.name for field in fields(IndexJson)}):
         yield Finding(name, f"its index.json has {key!r}, which none of ours has")
     said = {key: value for key, value in package.indexed.record.items() if key not in _ONLY_IN_RECORDS}
     for key, theirs, ours in differences(said, documents["info/index.json"]):
