@@ -18,9 +18,8 @@ from ctk.core.console import Reporter
 from ctk.core.platforms import this_platform
 from ctk.lock.lock import release_locks
 from ctk.plan.project import python_tags
-from ctk.site.answers import answers
+from ctk.site.answers import AlikeCatalogue, answers, axes
 from ctk.site.benchmarks import RATIO, record
-from ctk.site.questions import AlikeCatalogue, axes
 from ctk.solve.catalogue import Catalogue
 from ctk.solve.why import explain, find_reason
 

@@ -8,8 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ctk.site.answers import Work, solved
-from ctk.site.questions import Axes
+from ctk.site.answers import Axes, Work, solved
 
 
 class Endless(Work):

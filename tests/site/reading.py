@@ -11,17 +11,7 @@ ALONE = {"path", "rect", "circle", "polyline"}  # of SVG, which may close themse
 
 
 class Read(HTMLParser):
-    """What a page consists of.
-
-    Attributes:
-        wrong: What is no good HTML.
-        tags: How often each occurs.
-        ids: Every id.
-        links: Where anchors lead.
-        loaded: What the browser fetches by itself.
-        named: Ids that labels and the like refer to.
-        text: Everything that is read.
-    """
+    """What a page consists of: `wrong` is what is no good HTML, `loaded` what the browser fetches by itself."""
 
     def __init__(self, page: bytes) -> None:
         super().__init__()
@@ -30,20 +20,22 @@ class Read(HTMLParser):
         self.ids: list[str] = []
         self.links: list[str] = []
         self.loaded: list[str] = []
-        self.named: list[str] = []
-        self.lang = ""
-        self.text = ""
+        self.lang = self._text = ""
+        self._named: list[str] = []  # ids that labels and the like refer to
         self._open: list[str] = []
         self.feed(page.decode())
         self.close()
-        if self._open:
-            self.wrong.append(f"never closed: {self._open}")
-        twice = [i for i, times in Counter(self.ids).items() if times > 1]
-        self.wrong += [f"id {i} is there twice" for i in twice]
-        self.wrong += [f"nothing has the id {i}" for i in self.named if i not in self.ids]
+        self.wrong += [f"never closed: {tag}" for tag in self._open]
+        self.wrong += [f"id {i} is there twice" for i, times in Counter(self.ids).items() if times > 1]
+        self.wrong += [f"nothing has the id {i}" for i in self._named if i not in self.ids]
+
+    @property
+    def text(self) -> str:
+        """Everything that is read, with single spaces."""
+        return " ".join(self._text.split())
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
+        given = {name: value or "" for name, value in attrs}
         self.tags[tag] += 1
         if tag not in VOID:
             self._open.append(tag)
@@ -51,14 +43,13 @@ class Read(HTMLParser):
             self.wrong.append(f"<{tag}> has an attribute twice")
         self.wrong += [f"<{tag} {name}>: code in an attribute" for name in given if name.startswith("on")]
         self.lang = given.get("lang") or self.lang
-        if "id" in given:
-            self.ids.append(given["id"] or "")
+        self.ids += [given["id"]] if "id" in given else []
         for name in ("aria-labelledby", "aria-describedby", "for"):
-            self.named += (given.get(name) or "").split()
+            self._named += given.get(name, "").split()
         if tag == "a":
-            self.links.append(given.get("href") or "")
+            self.links.append(given.get("href", ""))
         elif "href" in given or "src" in given:
-            self.loaded.append(given.get("href") or given.get("src") or "")
+            self.loaded.append(given.get("href") or given.get("src", ""))
         if tag == "svg" and not ({"aria-labelledby", "aria-label", "aria-hidden"} & given.keys()):
             self.wrong.append("an svg without a name")
         if tag == "script" and "src" not in given and given.get("type") != "application/json":
@@ -74,10 +65,10 @@ class Read(HTMLParser):
             self.wrong.append(f"</{tag}> where {self._open[-1:]} is open")
         else:
             self._open.pop()
-        self.text += " " if tag in ("td", "th", "dt", "dd", "li", "p") else ""
+        self._text += " " if tag in ("td", "th", "dt", "dd", "li", "p") else ""
 
     def handle_data(self, data: str) -> None:
-        self.text += data
+        self._text += data
 
 
 def target(page: str, link: str) -> tuple[str, str]:

@@ -1,18 +1,28 @@
-"""What holds for every page."""
+"""The pages of the report: what holds for all of them, and what each part says."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from crafted_packages import Draft
+from hypothesis import given
+from hypothesis import strategies as st
 from reading import Read, target
 from small_sites import HOSTILE, channel, checkout, drafts, small_site
 
-from ctk.site import Site, read, report_pages
+from ctk.check.audit import CHECKS, audit_packages
+from ctk.core.files import machine_paths
+from ctk.package.package import PathEntry
+from ctk.package.scan import ScanCache
+from ctk.site import Page, Site, packages, read, report, report_pages
+from ctk.site.packages import PICTURE, folders, squarify
+from ctk.site.pages import bytes_text
+from ctk.verify.table import Answers
 
 pytest_plugins = ["site_fixtures"]
 
@@ -20,41 +30,35 @@ TOP = ["audit.html", "benchmarks.html", "packages.html", "picks.html", "releases
 FRONT = "index.html"  # another part of the site
 
 
+def contents(site: Site) -> dict[str, bytes]:
+    return {page.path: page.content for page in report_pages(site)}
+
+
 def html(files: Mapping[str, bytes]) -> dict[str, Read]:
     return {path: Read(content) for path, content in files.items() if path.endswith(".html")}
 
 
-def test_the_report_has_a_page_for_everything(files: Mapping[str, bytes]) -> None:
-    assert [path for path in html(files) if "/" not in path and path != FRONT] == sorted(TOP, key=list(files).index)
-    assert {path for path in files if "/" in path and path.endswith(".html")} == {
-        "packages/cuda-core.html",
-        "packages/cuda-version.html",
-        "packages/empty.html",
-        "releases/13.3.html",
-        "releases/13.4.html",
+def text(pages: object, name: str) -> str:
+    """The words of one page of a part."""
+    found: dict[str, Page] = {page.path: page for page in pages}  # type: ignore[attr-defined]
+    return Read(found[name].content).text
+
+
+def test_every_page_is_sound_html_and_links_inside_the_site(files: Mapping[str, bytes]) -> None:
+    pages = html(files)
+    assert sorted(path for path in pages if "/" not in path) == TOP
+    assert {path for path in pages if "/" in path} == {
+        *(f"packages/{name}.html" for name in ("cuda-core", "cuda-version", "empty")),
+        *(f"releases/{minor}.html" for minor in ("13.3", "13.4")),
     }
-    assert "assets/style.css" in files
-
-
-def test_every_page_is_sound_html_with_one_heading_a_language_and_named_pictures(files: Mapping[str, bytes]) -> None:
-    for path, page in html(files).items():
+    for path, page in pages.items():
         assert page.wrong == [], path
         assert (page.tags["h1"], page.tags["main"], page.tags["title"] >= 1, page.lang) == (1, 1, True, "en"), path
-
-
-def test_every_link_leads_somewhere_inside_the_site(files: Mapping[str, bytes]) -> None:
-    pages = html(files)
-    for path, page in pages.items():
         for link in page.links:
-            if link.startswith("https://"):
-                continue
             file, fragment = target(path, link)
-            assert file == FRONT or file in files, f"{path} links to {link}"
-            assert not fragment or file not in pages or fragment in pages[file].ids, f"{path} links to {link}"
-
-
-def test_no_page_loads_anything_from_outside(files: Mapping[str, bytes]) -> None:
-    for path, page in html(files).items():
+            if not link.startswith("https://"):
+                assert file == FRONT or file in files, f"{path} links to {link}"
+                assert not fragment or file not in pages or fragment in pages[file].ids, f"{path} links to {link}"
         for loaded in page.loaded:
             assert loaded == "data:," or target(path, loaded)[0] in files, f"{path} loads {loaded}"
     for path, content in files.items():
@@ -65,32 +69,34 @@ def test_no_page_loads_anything_from_outside(files: Mapping[str, bytes]) -> None
 
 def test_what_a_package_says_is_shown_and_never_obeyed(files: Mapping[str, bytes]) -> None:
     for path in ("packages.html", "packages/cuda-core.html"):
-        content = files[path].decode()
-        assert "<script>alert" not in content
-        assert "javascript:" not in content
+        assert "<script>alert" not in files[path].decode() and "javascript:" not in files[path].decode()
     assert HOSTILE in Read(files["packages.html"]).text
 
 
 def test_the_same_channel_gives_the_same_bytes(files: Mapping[str, bytes], small: Site) -> None:
-    again = read(small.workspace, small.channel)
-    assert {page.path: page.content for page in report_pages(again)} == dict(files)
+    assert contents(read(small.workspace, small.channel)) == dict(files)
 
 
 def test_a_channel_without_packages_gets_whole_pages_that_say_so(tmp_path: Path) -> None:
-    site = small_site(tmp_path, [])
-    files = {page.path: page.content for page in report_pages(site)}
-    for path, page in html(files).items():
+    pages = html(contents(small_site(tmp_path, [])))
+    for path, page in pages.items():
         assert page.wrong == [], path
         assert "The channel has no packages yet. Run ctk build" in page.text, path
-    assert "nothing to pick from yet" in Read(files["picks.html"]).text
-    assert "no package to open" in Read(files["audit.html"]).text
+    assert "nothing to pick from yet" in pages["picks.html"].text
+    assert "no package to open" in pages["audit.html"].text
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"packages.conda": 7}', "\xff", "[" * 100_000])
-def test_an_index_that_cannot_be_read_is_said_on_every_page(tmp_path: Path, text: str) -> None:
+@pytest.fixture
+def made(tmp_path: Path) -> Callable[[], Site]:
+    """Reads the tiny channel, after somebody changed its files."""
     where, folder = checkout(tmp_path / "checkout"), channel(tmp_path / "channel", drafts())
-    (folder / "linux-64" / "repodata.json").write_bytes(text.encode("latin-1"))
-    files = {page.path: page.content for page in report_pages(read(where, folder))}
+    return lambda: read(where, folder)
+
+
+@pytest.mark.parametrize("index", ["{", "[]", '{"packages.conda": 7}', "\xff", "[" * 100_000])
+def test_an_index_that_cannot_be_read_is_said_on_every_page(made: Callable[[], Site], index: str) -> None:
+    (made().channel / "linux-64" / "repodata.json").write_bytes(index.encode("latin-1"))
+    files = contents(made())
     for path, page in html(files).items():
         assert "The index of linux-64 cannot be read" in page.text, path
     assert "packages/cuda-version.html" in files, "the other subdirs stay"
@@ -108,29 +114,27 @@ def test_an_index_that_cannot_be_read_is_said_on_every_page(tmp_path: Path, text
         {"name": None},
     ],
 )
-def test_an_entry_that_is_no_package_is_left_out_and_counted(tmp_path: Path, record: dict[str, object]) -> None:
-    where, folder = checkout(tmp_path / "checkout"), channel(tmp_path / "channel", drafts())
-    place = folder / "linux-64" / "repodata.json"
+def test_an_entry_that_is_no_package_is_left_out_and_counted(
+    made: Callable[[], Site], record: dict[str, object]
+) -> None:
+    place = made().channel / "linux-64" / "repodata.json"
     content = json.loads(place.read_text())
     content["packages.conda"]["odd-1-0.conda"] = {**content["packages.conda"]["empty-1.0-h0_0.conda"], **record}
     place.write_text(json.dumps(content))
-    site = read(where, folder)
-    assert [problem.split(" cannot")[0] for problem in site.problems] == ["1 entry of the index of linux-64"]
-    assert len(site.entries) == len(drafts())
+    assert [problem.split(" cannot")[0] for problem in made().problems] == ["1 entry of the index of linux-64"]
+    assert len(made().entries) == len(drafts())
 
 
-def test_a_file_that_the_index_lists_and_the_folder_lacks_is_named(tmp_path: Path) -> None:
-    where, folder = checkout(tmp_path / "checkout"), channel(tmp_path / "channel", drafts())
-    (folder / "linux-64" / "empty-1.0-h0_0.conda").unlink()
-    (folder / "linux-64" / "cuda-core-1.10.0-py313h0_0.conda").write_bytes(b"not a package")
-    files = {page.path: page.content for page in report_pages(read(where, folder))}
+def test_a_file_that_the_index_lists_and_the_folder_lacks_is_named(made: Callable[[], Site]) -> None:
+    folder = made().channel / "linux-64"
+    (folder / "empty-1.0-h0_0.conda").unlink()
+    (folder / "cuda-core-1.10.0-py313h0_0.conda").write_bytes(b"not a package")
+    pages = html(contents(made()))
+    assert all(page.wrong == [] for page in pages.values())
     said = "empty-1.0-h0_0.conda is listed in the index and is not in the channel's folder."
-    for path in ("packages.html", "packages/empty.html"):
-        assert said in Read(files[path]).text
-    assert "cannot be read" in Read(files["packages/cuda-core.html"]).text
-    assert "empty-1.0-h0_0.conda" in Read(files["audit.html"]).text
-    for path, page in html(files).items():
-        assert page.wrong == [], path
+    assert said in pages["packages.html"].text and said in pages["packages/empty.html"].text
+    assert "cannot be read" in pages["packages/cuda-core.html"].text
+    assert "empty-1.0-h0_0.conda" in pages["audit.html"].text
 
 
 @pytest.mark.parametrize(
@@ -142,20 +146,156 @@ def test_a_file_that_the_index_lists_and_the_folder_lacks_is_named(tmp_path: Pat
     ids=["surrogate", "infinite"],
 )
 def test_a_package_that_says_what_cannot_be_is_no_end_of_the_others(tmp_path: Path, info: dict[str, bytes]) -> None:
-    odd = Draft("odd", "1.0", "h0_0", info=info)
-    files = {page.path: page.content for page in report_pages(small_site(tmp_path, [*drafts(), odd]))}
-    assert "packages/odd.html" in files
-    for path, page in html(files).items():
-        assert page.wrong == [], path
+    pages = html(contents(small_site(tmp_path, [*drafts(), Draft("odd", "1.0", "h0_0", info=info)])))
+    assert "packages/odd.html" in pages and all(page.wrong == [] for page in pages.values())
 
 
-def test_what_is_planned_says_once_that_nothing_of_it_is_built(tmp_path: Path) -> None:
-    made = channel(tmp_path / "channel", drafts())
-    for package in made.rglob("*.conda"):
+def test_what_is_planned_says_once_that_nothing_of_it_is_built(made: Callable[[], Site]) -> None:
+    site = made()
+    for package in site.channel.rglob("*.conda"):
         package.unlink()
-    site = read(checkout(tmp_path / "checkout"), made, planned=True)
-    for page in report_pages(site):
-        if page.path.endswith(".html"):
-            text = " ".join(Read(page.content).text.split())
-            assert text.count("not a channel that was built") == 1, page.path
-            assert "could not be" not in text and "cannot be read" not in text, page.path
+    for path, page in html(contents(read(site.workspace, site.channel, planned=True))).items():
+        assert page.text.count("not a channel that was built") == 1, path
+        assert "could not be" not in page.text and "cannot be read" not in page.text, path
+
+
+def test_the_heat_map_is_what_the_solver_picks_in_colours_and_in_words(files: Mapping[str, bytes], small: Site) -> None:
+    (found,) = report.heat_maps(small)
+    cells = {driver: dict(zip(found.gpus, row, strict=True))["9.0"] for driver, row in found.rows}
+    assert [(cells[d].text, cells[d].compat) for d in ("13.3", "13.4", "no driver")] == [
+        ("13.3", False),
+        ("13.4", False),
+        ("13.4", True),
+    ]
+    assert cells["13.3"].shade != cells["13.4"].shade
+    assert found.gpus[-2:] == ["newer", "unseen"]
+    page = files["picks.html"].decode()
+    svg = page[page.index('<svg class="heat"') : page.index("</svg>")]
+    assert svg.count("<rect class=") == svg.count('<text class="cell"'), "every cell has its toolkit as text"
+    hatched = sum(cell.compat for _, row in found.rows for cell in row)
+    assert 0 < hatched == svg.count('fill="url(#hatch-linux-64)"')
+    assert "13.4 compat" in Read(page.encode()).text
+
+
+def test_what_cannot_be_installed_is_said_in_its_cell() -> None:
+    cells = {(d, g): "13.4 compat" if d is None else "-" for d in (None, "13.4") for g in ("9.0", "10.0", None)}
+    found = report.heat_map("linux-64", Answers((None, "13.4"), ("9.0", "10.0", None), cells))
+    assert [cell.text for cell in found.rows[1][1]] == ["none"] * 3
+    assert [cell.compat for cell in found.rows[0][1]] == [True] * 3
+    assert found.rows[1][0] == "13.4 or newer"
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("releases/13.3.html", ["oldest release that is locked here, so there is none to compare it with"]),
+        ("releases/13.4.html", ["cudart 13.3.92 → 13.4.92", "PTX ISA: 9.3 → 9.4"]),
+        ("releases/13.4.html", ["have not been compared on the machine", "ctk release diff 13.3 13.4"]),
+        ("releases.html", ["the oldest here", "newer versions of the same components, for the same GPUs"]),
+        ("packages/cuda-core.html", ["newest version 1.10.0", "builds 2", "LicenseRef-Test: LICENSE"]),
+        ("packages/cuda-core.html", ["cuda-version >=13,<14", "What needs it empty", "weak cuda-core >=1"]),
+        ("packages/cuda-core.html", ["39 files in cuda-core-1.10.0-py313h0_0.conda"]),
+        ("packages/cuda-core.html", ["lib/python3.13/site-packages/cuda/core 39", "site-packages/cuda/core/7.py"]),
+        ("packages/empty.html", ["installs no file"]),
+        ("packages/cuda-version.html", ["native_100 native", "compat_0 compat"]),
+    ],
+)
+def test_a_page_says_what_its_reader_came_for(files: Mapping[str, bytes], path: str, words: list[str]) -> None:
+    page = Read(files[path]).text
+    assert [text for text in words if text in page] == words
+    assert sorted(words, key=page.index) == words or path != "packages/cuda-version.html", "native comes first"
+
+
+def test_the_list_of_releases_tells_what_came_and_went_and_what_is_not_measured(small: Site) -> None:
+    newest = small.locks["cuda-13.4"]
+    assert newest.facts is not None
+    more = replace(newest, facts=replace(newest.facts, gpu_architectures=("9.0", "10.0")))
+    page = text(report.releases(replace(small, locks={**small.locks, "cuda-13.4": more})), "releases.html")
+    assert "GPU architectures: +10.0 -7.5" in page
+    bare = replace(small, locks={name: replace(lock, facts=None) for name, lock in small.locks.items()})
+    none = replace(small, locks={})
+    assert "not measured yet" in text(report.releases(bare), "releases/13.4.html")
+    assert "No release of the CUDA Toolkit is locked here yet" in text(report.releases(none), "releases.html")
+    for site in (bare, none):
+        assert "nothing to pick from yet" in text(report.picks(site), "picks.html")
+
+
+def test_each_build_has_its_sbom_and_its_licence_beside_the_pages(files: Mapping[str, bytes]) -> None:
+    sbom = "sboms/linux-64/cuda-core-1.10.0-py313h0_0.cdx.json"
+    assert json.loads(files[sbom]) == {"bomFormat": "CycloneDX"}
+    assert f'href="../{sbom}"' in files["packages/cuda-core.html"].decode()
+    assert [content for path, content in files.items() if path.startswith("licences/")] == [b"You may.\n"]
+
+
+def test_the_picture_of_sizes_shows_every_package_or_counts_it() -> None:
+    many = packages.blocks({f"p{n}": 1 if n else 10**6 for n in range(20)} | {"unknown": 0})
+    assert [block["words"] for block in many] == ["p0, 1 MB", "19 smaller ones, 19 B"]
+    assert packages.blocks({}) == []
+
+
+@given(st.lists(st.floats(1, 1e8), min_size=1, max_size=40).map(lambda sizes: sorted(sizes, reverse=True)))
+def test_rectangles_are_in_proportion_fill_the_picture_and_do_not_overlap(sizes: list[float]) -> None:
+    found, slack = squarify(sizes), 1e-4
+    whole = PICTURE.width * PICTURE.height
+    assert [r.width * r.height for r in found] == pytest.approx([s * whole / sum(sizes) for s in sizes], rel=1e-6)
+    for number, one in enumerate(found):
+        assert one.x >= -slack and one.y >= -slack
+        assert one.x + one.width <= PICTURE.width + slack and one.y + one.height <= PICTURE.height + slack
+        for other in found[number + 1 :]:
+            wide = min(one.x + one.width, other.x + other.width) - max(one.x, other.x)
+            tall = min(one.y + one.height, other.y + other.height) - max(one.y, other.y)
+            assert wide <= slack or tall <= slack
+    for one in squarify([1.0] * 6):
+        assert max(one.width / one.height, one.height / one.width) <= 1.5, "nearly squares"
+
+
+def test_folders_are_few_and_account_for_every_file() -> None:
+    found = folders([PathEntry(f"a/b{n % 30}/c{n % 90}/f{n}", "hardlink", size=2) for n in range(300)])
+    assert len(found) <= 12 and sum(row[1] for row in found) == 300 and sum(row[2] for row in found) == 600
+    wide = folders([PathEntry(f"top{n}/f", "hardlink", size=1) for n in range(50)])
+    assert len(wide) == 12 and wide[-1] == ("other folders", 39, 39)
+    assert folders([PathEntry("file", "hardlink", size=3)]) == [(".", 1, 3)]
+
+
+def audited(site: Site) -> str:
+    """The page of the audit after `ctk audit`."""
+    audit_packages(
+        [entry.path for entry in site.entries],
+        forbidden_paths=machine_paths(site.workspace),
+        cache=ScanCache(site.workspace.cache / "audit"),
+    )
+    return text(report.audit(site), "audit.html")
+
+
+def test_the_audit_is_shown_once_it_has_read_these_packages(tmp_path: Path) -> None:
+    site = small_site(tmp_path)
+    before = text(report.audit(site), "audit.html")
+    assert "7 of 7 packages have not been audited" in before and "ctk audit" in before
+    for check in CHECKS:
+        assert " ".join(check.help.replace("``", "").split()) in before
+    after = audited(site)
+    assert "have not been audited" not in after and "Nothing was found that would block publishing" in after
+    assert "packages opened 7" in after and "Findings" not in after
+
+
+def test_what_the_audit_found_is_shown_with_how_to_mend_it(tmp_path: Path) -> None:
+    lying = replace(drafts()[-1], listed={"share/gone": {"sha256": "0" * 64, "size_in_bytes": 1}})
+    page = audited(small_site(tmp_path, [*drafts()[:-1], lying]))
+    assert "Something was found that blocks publishing" in page
+    assert "ArchiveMatchesPaths error empty-1.0-h0_0.condashare/gone" in page
+    (check,) = (check for check in CHECKS if check.name == "ArchiveMatchesPaths")
+    assert check.fix in page
+
+
+def test_sizes_are_said_in_three_digits() -> None:
+    said = {0: "0 B", 999: "999 B", 999.6: "1 kB", 16_824: "16.8 kB", 999_999: "1 MB", 2e12: "2 TB"}
+    assert {size: bytes_text(size) for size in said} == said
+
+
+def test_many_platforms_are_each_drawn(tmp_path: Path) -> None:
+    more = [replace(draft, subdir="win-64") for draft in drafts() if draft.subdir == "linux-64"]
+    site = small_site(tmp_path, [*drafts(), *more])
+    assert site.platforms == ("linux-64", "win-64")
+    page = Read(next(iter(report.picks(site))).content)
+    assert page.wrong == [] and {"linux-64", "win-64"} <= set(page.ids)
+    assert "39 files in" in text(packages.pages(site), "packages/cuda-core.html")

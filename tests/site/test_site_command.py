@@ -1,9 +1,10 @@
-"""`ctk site build` as a command: what it refuses, before anything is solved."""
+"""`ctk site build`: what it refuses before anything is solved, and how its folder takes the place of another."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,14 @@ from small_sites import channel, checkout, drafts
 
 from conftest import ROOT
 from ctk.cli.main import app
-from ctk.core.errors import Unsolvable
+from ctk.core.errors import BadValue, Unsolvable
+from ctk.site import Page, write
+from ctk.site.pages import MARKER
 
 
 @pytest.fixture
 def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
-    """Runs `ctk site build`, where a tiny channel is for linux-64 only; gives the folder."""
+    """Runs the command, where a tiny channel is for linux-64 only; gives the folder."""
     made = checkout(tmp_path / "checkout")
     for name in ("conda_build_config.yaml", "pyproject.toml"):
         shutil.copy(ROOT / name, made.root / name)
@@ -44,3 +47,60 @@ def test_a_platform_that_is_named_twice_is_one(build: Callable[..., Path]) -> No
     site = build(*["--platform", "linux-64"] * 2, "--package", "cuda-version", "--jobs", "1")
     assert (site / "index.html").is_file()
     assert [file.name for file in site.glob("answers/linux-64/cuda-version/*.js")] == ["any.js"]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {f.relative_to(folder).as_posix(): f.read_bytes() for f in folder.rglob("*") if f.is_file()}
+
+
+@pytest.mark.parametrize("exchange", [True, False], ids=["in one step", "where the system cannot"])
+def test_a_site_takes_the_place_of_the_one_before_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchange: bool
+) -> None:
+    if not exchange:
+        monkeypatch.setattr(sys.modules["ctk.site.pages"], "_exchange", lambda first, second: False)
+    folder = tmp_path / "deep" / "site"
+    left = folder.with_name(".site.new") / "killed"  # by an earlier run
+    left.mkdir(parents=True)
+    left.with_suffix(".lock").touch()
+    folder.mkdir()
+    assert write([Page("index.html", b"1"), Page("packages/a.html", b"1")], folder) == 2
+    assert write([Page("index.html", b"2")], folder) == 1
+    assert contents(folder).keys() == {"index.html", MARKER}
+    assert (folder / "index.html").read_bytes() == b"2"
+    assert [p.name for p in folder.parent.iterdir()] == ["site"], "nothing is left beside it"
+
+
+def test_a_page_that_cannot_be_made_leaves_the_old_site_whole(tmp_path: Path) -> None:
+    folder = tmp_path / "site"
+    write([Page("index.html", b"old")], folder)
+    before = contents(folder)
+
+    def broken() -> Iterator[Page]:
+        yield Page("index.html", b"new")
+        assert contents(folder) == before, "a reader sees the old one while the new one is written"
+        raise RuntimeError("no more")
+
+    with pytest.raises(RuntimeError):
+        write(broken(), folder)
+    assert contents(folder) == before
+    assert [p.name for p in tmp_path.iterdir()] == ["site"]
+
+
+def test_a_folder_with_something_else_is_never_replaced(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("precious")
+    with pytest.raises(BadValue, match="no site of ctk's"):
+        write([Page("index.html", b"1")], tmp_path)
+    assert contents(tmp_path) == {"mine.txt": b"precious"}
+    (tmp_path / "link").symlink_to(tmp_path)
+    for name in ("mine.txt", "link"):
+        with pytest.raises(BadValue, match="is no folder"):
+            write([Page("index.html", b"1")], tmp_path / name)
+
+
+@pytest.mark.parametrize("path", ["../outside.html", "/outside.html", "index.html"])
+def test_no_page_is_written_outside_the_site_or_over_another(tmp_path: Path, path: str) -> None:
+    with pytest.raises(AssertionError):
+        write([Page("index.html", b"1"), Page(path, b"2")], tmp_path / "a" / "site")
+    assert not (tmp_path / "a" / "outside.html").exists()
+    assert not (tmp_path / "a" / "site").exists()

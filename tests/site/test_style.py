@@ -8,7 +8,7 @@ import re
 import pytest
 
 from ctk.core.checkout import Workspace
-from ctk.site.page import assets
+from ctk.site.pages import assets
 
 CSS = next(page.content.decode() for page in assets() if page.path.endswith("style.css"))
 LIGHT, DARK = CSS.split("@media (prefers-color-scheme: dark)")
@@ -43,11 +43,8 @@ def test_text_is_readable_on_every_colour_it_stands_on(part: str) -> None:
     assert poor == {}
 
 
-def test_light_and_dark_have_the_same_colours() -> None:
+def test_every_colour_that_is_used_is_defined_for_light_and_dark() -> None:
     assert colours(LIGHT).keys() == colours(DARK).keys()
-
-
-def test_every_colour_that_is_used_is_defined() -> None:
     assert set(re.findall(r"var\(--([\w-]+)\)", CSS)) <= set(re.findall(r"--([\w-]+):", CSS))
 
 

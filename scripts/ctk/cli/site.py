@@ -18,10 +18,9 @@ from ctk.core.errors import UnknownName, Unsolvable
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.lock.lock import release_locks
 from ctk.plan.project import python_tags
-from ctk.site.answers import Work, plan_work, solved
-from ctk.site.questions import Axes, axes
+from ctk.site.answers import Axes, Work, axes, plan_work, solved
+from ctk.site.pages import check
 from ctk.site.selector import Selector, front_page, shards
-from ctk.site.write import check
 
 Folder = Annotated[Path, typer.Argument(help="Where the site goes: a new folder, or one made by this command.")]
 Packages = Annotated[

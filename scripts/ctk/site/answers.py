@@ -1,43 +1,252 @@
-"""The answers of the install selector: what a solver picks for every question, and why, as `ctk solve --explain` says.
+"""The install selector: its questions, and what a solver answers to each, as `ctk solve --explain` says.
 
-They are solved on all cores, a package and Python at a time, each once, and packed for the page, which looks an answer
-up by the values that were chosen: nothing is left for a browser to work out.
+A solver sees a driver and a GPU only as the versions of ``__cuda`` and ``__cuda_arch``, and does nothing with them but
+hold them against the rules that records name. Two machines that every rule treats alike are one question, solved once.
+Whatever is said *about* a pick still has the machine's own numbers in it. Answers are solved on all cores, a package
+and Python at a time, and packed for the page, which looks them up: nothing is left for a browser to work out.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import multiprocessing
 import os
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from importlib.metadata import version
-from itertools import groupby
+from functools import cache, lru_cache
+from importlib.metadata import version as installed_version
+from itertools import groupby, product
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from rattler import RepoDataRecord
+from rattler import Gateway, RepoDataRecord, Subdir, Version, VersionSpec
+from rattler.exceptions import InvalidVersionSpecError, SolverError
+from ruamel.yaml import YAML
 
-from ctk.core.errors import SolverFailed
+from ctk.core.errors import SolverFailed, UnknownName
 from ctk.core.files import replace_file
 from ctk.core.platforms import NOARCH
-from ctk.core.process import end_with, starting
-from ctk.site.questions import ALWAYS, AlikeCatalogue, Axes, SelectorQuestion, Unasked, pin_specs
-from ctk.solve.catalogue import ANY_DRIVER
+from ctk.core.process import end_with, run, starting
+from ctk.lock.lock import ReleaseLock
+from ctk.solve.catalogue import ANY_DRIVER, Catalogue
 from ctk.solve.machine import python_specs
-from ctk.solve.solve import Scenario, channel_name
+from ctk.solve.solve import Pick, Scenario, channel_name, reading, solve_records
 from ctk.solve.why import explain, find_reason, toolkit_in_words
+from ctk.verify.oracle import version
+from ctk.verify.scenarios import Machine, facts, matrix
 
-CODE = ("solve", "site/answers", "site/questions")
+CODE = ("solve", "site/answers")
 """The rooms and modules that decide what an answer says: when one of them changes, all is solved again."""
 
+ALWAYS = ("cuda-version", "python", "python_abi")
+"""Packages that a pick may have besides the one that was asked for."""
+
+_OLDEST_DRIVER = "1.0"  # older than any
+_GPUS = Path(__file__).with_name("gpus.yaml")
+# Halves of packages that nobody installs by name: what a cross-compiler takes for its target, and the files that the
+# two builds of a package share.
+_HALVES = re.compile(r".*_(?:linux|win)-\w+|.*-files|python_abi")
+# A spec, with a space or brackets before the version or without: ``__cuda >=13``, ``__cuda>=13``.
+_RULE = re.compile(r"(__cuda(?:_arch)?)(?![\w-])\s*(.*)", re.DOTALL)
+_AT_ONCE = 16  # solves, which keep all cores busy
+
 T = TypeVar("T", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class SelectorQuestion:
+    """One combination of the selector's fields; "" leaves a Python or a pin to the solver."""
+
+    package: str
+    driver: str | None  # the newest CUDA version that the driver supports, or None without a driver
+    arch: str | None  # compute capability, or None where no client detects the GPU
+    python: str  # 3.13, 3.14t
+    pin: str  # of cuda-version, a major or a minor
+
+    @property
+    def specs(self) -> tuple[str, ...]:
+        """What a client is given, in the order of ``ctk solve PACKAGE cuda-version=PIN --python PYTHON``."""
+        return (self.package, *pin_specs(self.pin), *(python_specs(self.python) if self.python else ()))
+
+    def scenario(self, subdir: str) -> Scenario:
+        return Scenario(self.specs, subdir, self.driver, self.arch)
+
+
+@dataclass(frozen=True)
+class Axes:
+    """The values of each field for one platform, oldest first; their combinations are what is solved."""
+
+    subdir: str
+    drivers: tuple[str | None, ...]  # None, then one that is too old for every toolkit, then the others
+    gpus: tuple[str | None, ...]  # None, then compute capabilities; the last is newer than every toolkit
+    pythons: tuple[str, ...]  # "", then those that the base channel has
+    pins: tuple[str, ...]  # "", then CUDA majors, then the minors in the channel
+    packages: tuple[str, ...]
+    older: bool = False  # a driver older than the first is the same question: no rule of the channel tells them apart
+    newer: bool = False  # the same of one newer than the last
+
+    @property
+    def machines(self) -> list[Machine]:
+        """Every driver with every GPU, and the machine without a driver."""
+        return [(driver, gpu) for driver in self.drivers for gpu in self.gpus if driver or not gpu]
+
+    def questions(self, package: str, python: str) -> Iterator[SelectorQuestion]:
+        """Every question about one package with one Python."""
+        for pin, (driver, arch) in product(self.pins, self.machines):
+            yield SelectorQuestion(package, driver, arch, python, pin)
+
+
+def axes(
+    catalogue: Catalogue,
+    locks: Iterable[ReleaseLock],
+    tags: Iterable[str],
+    packages: Collection[str] = (),
+    pythons: Collection[str] = (),
+) -> Axes:
+    """The axes of a catalogue of this channel and its base, for its platform.
+
+    The facts of the locks say which drivers and GPUs exist; the wheel tags, oldest first, are the Pythons that packages
+    are built for. `packages` and `pythons`, where given, are the only ones.
+    """
+    known = matrix(facts(locks), tags, [catalogue.subdir])
+    offered = installed_by_name(catalogue)
+    available = {
+        f"{record.version}{'t' if re.search(r'_cp[0-9]+t$', str(record.build)) else ''}"
+        for record in catalogue.records("python_abi")
+    }
+    for kind, given, valid in (("package", packages, offered), ("Python", pythons, available)):
+        for name in given:
+            if name not in valid:
+                raise UnknownName.of(kind, name, valid)
+    names = tuple(name for name in offered if not packages or name in packages)
+    minors = sorted((t.version for t in catalogue.toolkits), key=version)
+    alike = AlikeCatalogue(catalogue.channels, catalogue.subdir, [*names, *ALWAYS])
+    _, oldest, *_, newest = known.drivers
+    return Axes(
+        catalogue.subdir,
+        known.drivers,
+        known.gpus,
+        ("", *(p for p in known.pythons if p in available and (not pythons or p in pythons))),
+        ("", *dict.fromkeys(minor.split(".")[0] for minor in minors), *minors),
+        names,
+        older=alike.is_same_driver(_OLDEST_DRIVER, str(oldest)),
+        newer=alike.is_same_driver(str(newest), ANY_DRIVER),
+    )
+
+
+def installed_by_name(catalogue: Catalogue) -> list[str]:
+    """The packages of the channel that somebody would ask for."""
+    names = catalogue.names([catalogue.subdir, NOARCH], catalogue.channels[:1])
+    other = f"_{'win' if catalogue.subdir.startswith('linux') else 'linux'}-"
+    return sorted(name for name in names if not _HALVES.fullmatch(name) and other not in name)
+
+
+def pin_specs(pin: str) -> tuple[str, ...]:
+    return (f"cuda-version={pin}",) if pin else ()
+
+
+def gpu_names() -> dict[str, str]:
+    """Name of a GPU -> its compute capability, as NVIDIA lists them; the newest first."""
+    return {name: arch for arch, names in YAML(typ="safe").load(_GPUS).items() for name in names}
+
+
+class Unasked(Exception):
+    """A scenario that was not asked yet, while nothing is solved."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        super().__init__(scenario)
+        self.scenario = scenario
+
+
+class AlikeCatalogue(Catalogue):
+    """Channels, for one platform, each distinct question asked once.
+
+    Which packages will be asked for, and what they can bring along, decides which machines are alike. With `only_known`
+    `pick` raises `Unasked` for what `ask` has not asked, instead of solving it.
+    """
+
+    def __init__(self, channels: Sequence[Path | str], subdir: str, names: Iterable[str]) -> None:
+        super().__init__(channels, subdir, Gateway())
+        self._rules = self._read_rules(names)
+        self._answers: dict[Hashable, Pick | None] = {}
+        self.only_known = False
+
+    def pick(self, scenario: Scenario) -> Pick | None:
+        key = self.key(scenario)
+        if key not in self._answers:
+            if self.only_known:
+                raise Unasked(scenario)
+            self._answers[key] = super().pick(scenario)
+        pick = self._answers[key]
+        return pick and replace(pick, scenario=scenario)
+
+    def key(self, scenario: Scenario) -> Hashable:
+        """The same for scenarios that are one question to a solver."""
+        driver = _fitting(self._rules["__cuda"], scenario.driver)
+        gpu = _fitting(self._rules["__cuda_arch"], scenario.arch)
+        return scenario.specs, scenario.subdir, driver, gpu if scenario.driver else None
+
+    def is_same_driver(self, older: str, newer: str) -> bool:
+        """Whether no rule tells apart any two drivers from the older to the newer one."""
+        rules = self._rules["__cuda"]
+        stated = {number for rule in rules for number in re.findall(r"\d+(?:\.\d+)*", rule)}
+        # What a rule says of a version changes nowhere but at a number that it states, or just above.
+        bounds = {v for number in stated for v in (number, f"{number}.0.1")}
+        between = [v for v in bounds if Version(older) <= Version(v) <= Version(newer)]
+        return len({_fitting(rules, driver) for driver in (older, *between, newer)}) == 1
+
+    def ask(self, scenarios: Iterable[Scenario]) -> None:
+        """Solves many at a time, which is several times faster than one after the other; `pick` then knows them."""
+        missing = {key: s for s in scenarios if (key := self.key(s)) not in self._answers}
+        with reading(self.channels):
+            run(self._ask(iter(missing.items())))
+
+    async def _ask(self, waiting: Iterator[tuple[Hashable, Scenario]]) -> None:
+        async def work() -> None:
+            for key, scenario in waiting:
+                try:
+                    records = await solve_records(scenario, self.sources, self.gateway)
+                except SolverError:
+                    self._answers[key] = None
+                else:
+                    self._answers[key] = Pick(scenario, tuple(sorted(records, key=lambda r: r.name.normalized)))
+
+        working = asyncio.gather(*(work() for _ in range(_AT_ONCE)))
+        try:
+            await asyncio.shield(working)
+        except asyncio.CancelledError:
+            # Interrupted: the solves under way end in milliseconds, and need this loop to hand over their picks.
+            for _ in waiting:
+                pass
+            await working
+            raise
+
+    def _read_rules(self, names: Iterable[str]) -> dict[str, frozenset[str]]:
+        """Everything that any record, reachable from some packages, says of the two virtual packages."""
+        specs = [f"{name} *" for name in names]
+        with reading(self.channels):
+            read = run(self.gateway.query(self.sources, [Subdir(self.subdir), Subdir(NOARCH)], specs, recursive=True))
+        rules: dict[str, set[str]] = {"__cuda": set(), "__cuda_arch": set()}
+        for record in (record for channel in read for record in channel):
+            for rule in (*record.depends, *record.constrains):
+                if (match := _RULE.fullmatch(rule)) and match[2]:
+                    rules[match[1]].add(match[2])
+        return {name: frozenset(texts) for name, texts in rules.items()}
+
+
+@cache
+def _fitting(rules: frozenset[str], value: str | None) -> Hashable:
+    """The rules that a version fits; the version itself where one of them is no rule about versions alone."""
+    try:
+        return value and frozenset(rule for rule in rules if VersionSpec(rule).matches(Version(value)))
+    except InvalidVersionSpecError:
+        return value
 
 
 class PickedPackage(NamedTuple):
@@ -52,61 +261,22 @@ class PickedPackage(NamedTuple):
 
 @dataclass(frozen=True)
 class SelectorAnswer:
-    """The answer to one question.
+    """The answer to one question; without packages where it has no solution."""
 
-    Attributes:
-        packages: What would be installed, by name; none where the request has no solution.
-        toolkit: The CTK minor, or "".
-        fit: ``native``, ``compat`` or "".
-        title: ``toolkit 13.0, native: ...``, or why there is no solution.
-        reasons: A line for each toolkit that was passed over and for the one that was picked, as ``--explain`` prints
-            them; the next step where there is no solution.
-    """
-
-    packages: tuple[PickedPackage, ...]
-    toolkit: str
-    fit: str
-    title: str
-    reasons: tuple[str, ...]
+    packages: tuple[PickedPackage, ...]  # by name
+    toolkit: str  # CTK minor, or ""
+    fit: str  # native, compat, or ""
+    title: str  # ``toolkit 13.0, native: ...``, or why there is no solution
+    reasons: tuple[str, ...]  # as ``--explain`` prints them; the next step where there is no solution
 
 
 Answered = Iterable[tuple[SelectorQuestion, SelectorAnswer]]
-
-
-@dataclass(frozen=True)
-class Work:
-    """One package with one Python, on one platform, which is solved at a time.
-
-    Attributes:
-        channels: Folders or URLs, the most important first.
-        python: "" leaves it to the solver.
-        kept: The file that keeps the answers between runs; None for a channel behind a URL, which may change.
-    """
-
-    axes: Axes
-    channels: tuple[Path | str, ...]
-    package: str
-    python: str
-    kept: Path | None = None
-
-    @property
-    def size(self) -> int:
-        """How many questions it is."""
-        return len(self.axes.pins) * len(self.axes.machines)
-
-    @property
-    def name(self) -> str:
-        """Such as ``linux-64/cuda-core/3.13``, or ``linux-64/cuda-core/any``."""
-        return f"{self.axes.subdir}/{self.package}/{self.python or 'any'}"
 
 
 def answers(catalogue: AlikeCatalogue, axes: Axes, package: str, python: str) -> Answered:
     """Every answer about one package with one Python, in the order of the axes.
 
     Works in rounds: what no round before could foresee is gathered, and solved together.
-
-    Raises:
-        Unsolvable: A channel cannot be read.
     """
     catalogue.ask(_foreseen(catalogue, axes, package, python))
     answered: dict[SelectorQuestion, SelectorAnswer] = {}
@@ -125,7 +295,7 @@ def answers(catalogue: AlikeCatalogue, axes: Axes, package: str, python: str) ->
     return ((question, answered[question]) for question in questions)
 
 
-def answer(catalogue: AlikeCatalogue, scenario: Scenario) -> SelectorAnswer:
+def answer(catalogue: Catalogue, scenario: Scenario) -> SelectorAnswer:
     """The answer to one request for one machine."""
     pick = catalogue.pick(scenario)
     if pick is None:
@@ -204,6 +374,27 @@ def _place(places: dict[T, int], thing: T) -> int:
     return places.setdefault(thing, len(places))
 
 
+@dataclass(frozen=True)
+class Work:
+    """One package with one Python, on one platform, which is solved at a time."""
+
+    axes: Axes
+    channels: tuple[Path | str, ...]  # folders or URLs, the most important first
+    package: str
+    python: str  # "" leaves it to the solver
+    kept: Path | None = None  # keeps the answers between runs; None for a channel behind a URL, which may change
+
+    @property
+    def size(self) -> int:
+        """How many questions it is."""
+        return len(self.axes.pins) * len(self.axes.machines)
+
+    @property
+    def name(self) -> str:
+        """Such as ``linux-64/cuda-core/3.13``, or ``linux-64/cuda-core/any``."""
+        return f"{self.axes.subdir}/{self.package}/{self.python or 'any'}"
+
+
 def plan_work(axes: Axes, channels: Sequence[Path | str], cache: Path) -> list[Work]:
     """The work for one platform."""
     digest = _digest(axes, channels)
@@ -212,11 +403,8 @@ def plan_work(axes: Axes, channels: Sequence[Path | str], cache: Path) -> list[W
         name = hashlib.sha256("\0".join((digest, *parts)).encode()).hexdigest()[:32]
         return cache / "site" / f"{name}.json" if digest else None
 
-    return [
-        Work(axes, tuple(channels), package, python, kept(package, python))
-        for package in axes.packages
-        for python in axes.pythons
-    ]
+    each = product(axes.packages, axes.pythons)
+    return [Work(axes, tuple(channels), package, python, kept(package, python)) for package, python in each]
 
 
 def _digest(axes: Axes, channels: Sequence[Path | str]) -> str:
@@ -229,7 +417,7 @@ def _digest(axes: Axes, channels: Sequence[Path | str]) -> str:
             with suppress(FileNotFoundError):
                 digest.update((channel / subdir / "repodata.json").read_bytes())
             digest.update(f"\0{channel.name}/{subdir}\0".encode())
-    digest.update(version("py-rattler").encode())
+    digest.update(installed_version("py-rattler").encode())
     for module in CODE:
         place = Path(__file__).parents[1] / module
         for file in sorted(place.rglob("*.py")) if place.is_dir() else [place.with_suffix(".py")]:
@@ -240,16 +428,9 @@ def _digest(axes: Axes, channels: Sequence[Path | str]) -> str:
 def solved(
     work: Sequence[Work], jobs: int, advance: Callable[[float, str], None]
 ) -> Iterator[tuple[Work, Mapping[str, Any]]]:
-    """Does the work in any order, and yields each piece with its `packed` answers.
+    """Does the work in any order in so many processes, and yields each piece with its `packed` answers.
 
-    Args:
-        work: What to solve.
-        jobs: Processes.
-        advance: Told of how many questions have been answered, and about what.
-
-    Raises:
-        Unsolvable: A channel cannot be read.
-        SolverFailed: A process was killed.
+    `advance` is told how many questions have been answered, and about what.
     """
     waiting = []
     for piece in work:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -22,7 +22,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.console import count
 from ctk.core.files import disk_errors
 from ctk.site.content import Site
-from ctk.site.page import Page, render
+from ctk.site.pages import Page, render
 
 RATIO = "ratio"
 """The unit of what is measured against something else in the same run."""
@@ -33,40 +33,17 @@ _Word = Annotated[str, Field(min_length=1, max_length=200)]
 
 @dataclass(frozen=True)
 class Figure:
-    """One measurement.
-
-    Attributes:
-        date: Day, as ``2026-11-22`` (UTC).
-        commit: Of the checkout, with ``+`` when it was changed; "" where git does not say.
-        benchmark: File name below ``benchmarks`` without ``.py``.
-        row: What was measured.
-        unit: ``s``, ``solves/s``, ``ms``, `RATIO`.
-        machine: In words that let others compare: ``2 cores``.
-    """
+    """One measurement."""
 
     __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
 
-    date: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]
-    commit: Annotated[str, Field(max_length=60)]
-    benchmark: Annotated[str, Field(pattern=r"^[a-z_]+$")]
-    row: _Word
+    date: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]  # UTC
+    commit: Annotated[str, Field(max_length=60)]  # with ``+`` when the checkout was changed; "" where git does not say
+    benchmark: Annotated[str, Field(pattern=r"^[a-z_]+$")]  # file name below ``benchmarks`` without ``.py``
+    row: _Word  # what was measured
     value: Annotated[float, Field(allow_inf_nan=False)]
-    unit: _Word
-    machine: _Word
-
-
-class Series(NamedTuple):
-    """The figures of one row on one kind of machine, oldest first, and their places in the picture."""
-
-    row: str
-    unit: str
-    machine: str
-    figures: Sequence[Figure]
-    points: Sequence[tuple[float, float]]
-
-    @property
-    def last(self) -> Figure:
-        return self.figures[-1]
+    unit: _Word  # ``s``, ``solves/s``, ``ms``, `RATIO`
+    machine: _Word  # in words that let others compare: ``2 cores``
 
 
 _FIGURES = TypeAdapter(Figure)
@@ -77,11 +54,7 @@ def path(workspace: Workspace) -> Path:
 
 
 def record(workspace: Workspace, benchmark: str, rows: Iterable[tuple[str, float, str]]) -> int:
-    """Appends what a benchmark measured just now, as row, value and unit; how many figures that are.
-
-    Raises:
-        NoSpace: The disk is full or may not be written.
-    """
+    """Appends what a benchmark measured just now, as row, value and unit; returns how many figures that are."""
     today, commit, machine = f"{datetime.now(UTC):%Y-%m-%d}", _commit(workspace), count(os.cpu_count() or 1, "core")
     figures = [Figure(today, commit, benchmark, row, float(f"{value:.4g}"), unit, machine) for row, value, unit in rows]
     with disk_errors(workspace.root), path(workspace).open("a", encoding="utf-8") as file:
@@ -125,7 +98,6 @@ def pages(site: Site) -> Iterator[Page]:
     yield render(
         site,
         "benchmarks.html",
-        "benchmarks.html",
         title="Benchmarks",
         description="How long things take, measured and kept over time.",
         benchmarks=[
@@ -139,12 +111,23 @@ def pages(site: Site) -> Iterator[Page]:
     )
 
 
-def _series(figures: Iterable[Figure]) -> list[Series]:
+def _series(figures: Iterable[Figure]) -> list[dict[str, Any]]:
+    """The figures of each row on one kind of machine, oldest first, and their places in the picture."""
     groups: dict[tuple[str, str, str], list[Figure]] = {}
     for figure in figures:
         groups.setdefault((figure.row, figure.unit, figure.machine), []).append(figure)
-    series = [Series(*key, own, line([figure.value for figure in own])) for key, own in groups.items()]
-    return sorted(series, key=lambda one: one.unit != RATIO)  # what is comparable comes first
+    series = [
+        {
+            "row": row,
+            "unit": unit,
+            "machine": machine,
+            "figures": own,
+            "last": own[-1],
+            "points": line([figure.value for figure in own]),
+        }
+        for (row, unit, machine), own in groups.items()
+    ]
+    return sorted(series, key=lambda one: one["unit"] != RATIO)  # what is comparable comes first
 
 
 def _about(site: Site, name: str) -> str:

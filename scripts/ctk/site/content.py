@@ -14,7 +14,6 @@ from typing import Any
 from packaging.version import InvalidVersion, Version
 
 from ctk.core.checkout import Workspace
-from ctk.core.console import count
 from ctk.core.errors import UnknownName
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.lock import ReleaseLock, release_locks
@@ -35,10 +34,7 @@ _EMPTY = "The channel has no packages yet. Run ctk build, then ctk site build ag
 
 @dataclass(frozen=True)
 class IndexedPackage:
-    """A package file that the channel's index lists, and which may be missing.
-
-    Size is in bytes, 0 where the index does not state it; so is sha256 "".
-    """
+    """A package file that the index lists, and which may be missing; 0 and "" stand for what the index does not say."""
 
     file: str
     index: IndexJson
@@ -53,24 +49,15 @@ class IndexedPackage:
 
 @dataclass(frozen=True)
 class Site:
-    """The channel and the checkout. Pages of audits, benchmarks and binaries read caches as well.
-
-    Attributes:
-        channel: The channel's folder: one state of it, which stays as it is.
-        name: Of the channel on the pages.
-        entries: Every package of its index, by name, then newest version first, then native before compat.
-        locks: Every release of the checkout by name, CTK releases first, oldest first.
-        problems: A sentence for each thing that should exist and cannot be read.
-        planned: Whether nothing of it is built, so that no package can be opened.
-    """
+    """The channel and the checkout. Pages of audits, benchmarks and binaries read caches as well."""
 
     workspace: Workspace
-    channel: Path
+    channel: Path  # one state of it, which stays as it is
     name: str
-    entries: tuple[IndexedPackage, ...]
-    locks: Mapping[str, ReleaseLock]
-    problems: tuple[str, ...] = ()
-    planned: bool = False
+    entries: tuple[IndexedPackage, ...]  # by name, then newest version first, then native before compat
+    locks: Mapping[str, ReleaseLock]  # CTK releases first, oldest first
+    problems: tuple[str, ...] = ()  # a sentence for each thing that should exist and cannot be read
+    planned: bool = False  # nothing of it is built, so no package can be opened
 
     @cached_property
     def packages(self) -> Mapping[str, tuple[IndexedPackage, ...]]:
@@ -95,12 +82,7 @@ class Site:
 
 
 def read(workspace: Workspace, channel: Path, *, planned: bool = False) -> Site:
-    """Reads a channel, or, `planned`, its metadata alone; what of it cannot be read is a sentence on the pages.
-
-    Raises:
-        UnknownName: The folder does not exist.
-        LockError: A release lock of the checkout is not valid.
-    """
+    """Reads a channel, or, `planned`, its metadata alone; what of it cannot be read is a sentence on the pages."""
     if not channel.is_dir():
         raise UnknownName(f"there is no channel in {channel}", "make one with `ctk build`, or name another folder")
     state = channel.resolve()  # a run that builds meanwhile makes another state
@@ -116,7 +98,7 @@ def read(workspace: Workspace, channel: Path, *, planned: bool = False) -> Site:
         read = [_entry(file.parent, name, record) for name, record in records]
         entries += (entry for entry in read if entry is not None)
         if left := read.count(None):
-            problems.append(_LEFT_OUT.format(count(left, "entry").replace("entrys", "entries"), file.parent.name))
+            problems.append(_LEFT_OUT.format(f"{left} {'entry' if left == 1 else 'entries'}", file.parent.name))
     if not entries:
         problems.append(_EMPTY)
     elif planned:

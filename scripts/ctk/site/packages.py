@@ -8,14 +8,13 @@ import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ctk.core.errors import AuditFailed
 from ctk.package.package import PathEntry, members, run_exports_of
 from ctk.site.content import IndexedPackage, Site
-from ctk.site.page import Page, bytes_text, render
+from ctk.site.pages import Page, bytes_text, render
 
-WIDTH, HEIGHT = 1100, 520  # of the picture
 SMALLEST = 0.003  # share of the picture; what is smaller is shown together
 FOLDERS = 12  # at most, in the summary of a package's files
 _LETTER, _LINE = 8.6, 17  # width and height of text in the picture, of its own units
@@ -36,18 +35,10 @@ class LicenceText(NamedTuple):
 
 @dataclass(frozen=True)
 class PackageMetadata:
-    """The metadata inside one package file.
-
-    Attributes:
-        home: Address of the project, "" without one.
-        files: What it installs.
-        run_exports: Specs by kind.
-        sbom: The bytes of its SBOM; empty without one.
-        problem: Why nothing could be read, a sentence; "" when all is well.
-    """
+    """The metadata inside one package file, or the sentence why it cannot be read."""
 
     summary: str = ""
-    home: str = ""
+    home: str = ""  # address of the project
     files: tuple[PathEntry, ...] = ()
     run_exports: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     licences: tuple[LicenceText, ...] = ()
@@ -61,19 +52,12 @@ class PackageMetadata:
 
 
 class PackageBuild(NamedTuple):
-    """One file of a package.
-
-    Attributes:
-        entry: Its record in the index.
-        inside: Its own metadata.
-        fit: ``native`` or ``compat``; "" for what exists in one build only.
-        sbom: Path of its SBOM in the site, "" without one.
-    """
+    """One file of a package: its record in the index, its own metadata, and whether it is native or compat."""
 
     entry: IndexedPackage
     inside: PackageMetadata
-    fit: str
-    sbom: str
+    fit: str  # "" for what exists in one build only
+    sbom: str  # path in the site, "" without one
 
 
 class Rectangle(NamedTuple):
@@ -84,53 +68,37 @@ class Rectangle(NamedTuple):
     width: float
     height: float
 
-    @property
-    def area(self) -> float:
-        return self.width * self.height
 
-
-class TreemapBlock(NamedTuple):
-    """A rectangle of the picture: its link, two lines of text, "" where there is no room, and a description."""
-
-    place: Rectangle
-    link: str
-    label: str
-    more: str
-    words: str
+PICTURE = Rectangle(0, 0, 1100, 520)
 
 
 def pages(site: Site) -> Iterator[Page]:
     """The list, a page for each name, and beside them SBOMs and licence texts."""
-    insides = {entry.path: read_metadata(entry) for entry in site.entries}
+    builds = {name: [_build(entry) for entry in own] for name, own in site.packages.items()}
+    every = [build for own in builds.values() for build in own]
     yield render(
         site,
-        "packages.html",
         "packages.html",
         title="Packages",
         description="Every package of the channel: versions, sizes, files, dependencies, licences and SBOMs.",
         rows=[
-            (name, own[0], sorted({entry.index.subdir for entry in own}), insides[own[0].path].summary)
-            for name, own in site.packages.items()
+            (name, own[0].entry, sorted({build.entry.index.subdir for build in own}), own[0].inside.summary)
+            for name, own in builds.items()
         ],
         blocks=blocks({name: own[0].size for name, own in site.packages.items()}),
         total=sum(entry.size for entry in site.entries),
-        width=WIDTH,
-        height=HEIGHT,
-        missing=[inside.problem for inside in insides.values() if inside.problem],
+        width=PICTURE.width,
+        height=PICTURE.height,
+        missing=[build.inside.problem for build in every if build.inside.problem],
     )
     users: dict[str, set[str]] = {}
     for entry in site.entries:
         for spec in entry.index.depends:
             users.setdefault(spec.partition(" ")[0], set()).add(entry.name)
-    for name, own in site.packages.items():
-        builds = [_build(entry, insides[entry.path]) for entry in own]
-        yield _package_page(site, name, builds, sorted(users.get(name, set()) - {name}))
-    texts: dict[str, bytes] = {}
-    for entry in site.entries:
-        inside = insides[entry.path]
-        texts |= {text.path: text.content for text in inside.licences}
-        if inside.sbom:
-            yield Page(_sbom_path(entry), inside.sbom)
+    for name, own in builds.items():
+        yield _package_page(site, name, own, sorted(users.get(name, set()) - {name}))
+    yield from (Page(build.sbom, build.inside.sbom) for build in every if build.sbom)
+    texts = {text.path: text.content for build in every for text in build.inside.licences}
     yield from (Page(path, text) for path, text in sorted(texts.items()))
 
 
@@ -157,16 +125,13 @@ def _package_page(site: Site, name: str, builds: Sequence[PackageBuild], users: 
     )
 
 
-def _build(entry: IndexedPackage, inside: PackageMetadata) -> PackageBuild:
+def _build(entry: IndexedPackage) -> PackageBuild:
+    inside = read_metadata(entry)
     fit = next((match[1] for spec in entry.index.depends if (match := _FIT.match(spec))), "")
     if entry.name == "cuda-version":
         fit = entry.index.build.partition("_")[0]
-    return PackageBuild(entry, inside, fit, _sbom_path(entry) if inside.sbom else "")
-
-
-def _sbom_path(entry: IndexedPackage) -> str:
-    """Of the copy in the site."""
-    return f"sboms/{entry.index.subdir}/{entry.file.removesuffix('.conda')}.cdx.json"
+    sbom = f"sboms/{entry.index.subdir}/{entry.file.removesuffix('.conda')}.cdx.json" if inside.sbom else ""
+    return PackageBuild(entry, inside, fit, sbom)
 
 
 def folders(files: Sequence[PathEntry]) -> list[tuple[str, int, int]]:
@@ -219,8 +184,8 @@ def _text(value: object) -> str:
     return " ".join(first.split()) if isinstance(first, str) else ""
 
 
-def blocks(sizes: Mapping[str, int]) -> list[TreemapBlock]:
-    """The picture: an area for each package by the bytes of its newest build."""
+def blocks(sizes: Mapping[str, int]) -> list[dict[str, Any]]:
+    """The picture: an area for each package by the bytes of its newest build, with texts where there is room."""
     total = sum(sizes.values())
     large = {name: size for name, size in sizes.items() if size > 0 and size >= SMALLEST * total}
     small = [size for name, size in sizes.items() if size > 0 and name not in large]
@@ -228,18 +193,18 @@ def blocks(sizes: Mapping[str, int]) -> list[TreemapBlock]:
     if small:
         shown.append((sum(small), "packages.html#list", f"{len(small)} smaller ones"))
     shown.sort(key=lambda item: -item[0])
-    places = squarify([size for size, _, _ in shown], Rectangle(0, 0, WIDTH, HEIGHT))
-    return [_block(place, *item) for place, item in zip(places, shown, strict=True)]
+    found = []
+    for place, (size, link, name) in zip(squarify([s for s, _, _ in shown]), shown, strict=True):
+        has_room = place.width >= len(name) * _LETTER + 10 and place.height >= _LINE + 4
+        more = bytes_text(size) if has_room and place.height >= 2 * _LINE + 6 else ""
+        label = name if has_room else ""
+        found.append(
+            {"place": place, "link": link, "label": label, "more": more, "words": f"{name}, {bytes_text(size)}"}
+        )
+    return found
 
 
-def _block(place: Rectangle, size: int, link: str, label: str) -> TreemapBlock:
-    words = f"{label}, {bytes_text(size)}"
-    if place.width < len(label) * _LETTER + 10 or place.height < _LINE + 4:
-        return TreemapBlock(place, link, "", "", words)
-    return TreemapBlock(place, link, label, bytes_text(size) if place.height >= 2 * _LINE + 6 else "", words)
-
-
-def squarify(sizes: Sequence[float], whole: Rectangle) -> list[Rectangle]:
+def squarify(sizes: Sequence[float], whole: Rectangle = PICTURE) -> list[Rectangle]:
     """Rectangles of areas in proportion to sizes, the largest first, that fill the whole, each nearly a square.
 
     The squarified layout of Bruls, Huizing and van Wijk, "Squarified Treemaps" (2000).
@@ -248,13 +213,23 @@ def squarify(sizes: Sequence[float], whole: Rectangle) -> list[Rectangle]:
     left, sizes = whole, list(sizes)
     while sizes:
         # Each time anew, of what is really left: rounding never adds up to a step outside.
-        rest = [size * left.area / sum(sizes) for size in sizes]
+        areas = [size * (left.width * left.height) / sum(sizes) for size in sizes]
         side = min(left.width, left.height)
         taken = 1
-        while taken < len(rest) and _worst(rest[: taken + 1], side) <= _worst(rest[:taken], side):
+        while taken < len(areas) and _worst(areas[: taken + 1], side) <= _worst(areas[:taken], side):
             taken += 1
-        strip, left = _split(rest[:taken], left)
-        rectangles += strip
+        # A strip along the shorter side.
+        x, y, width, height = left
+        depth, place = sum(areas[:taken]) / side, 0.0
+        for area in areas[:taken]:
+            length = area / depth
+            upright = Rectangle(x, y + place, depth, length)
+            rectangles.append(upright if width >= height else Rectangle(x + place, y, length, depth))
+            place += length
+        if width >= height:
+            left = Rectangle(x + depth, y, width - depth, height)
+        else:
+            left = Rectangle(x, y + depth, width, height - depth)
         sizes = sizes[taken:]
     return rectangles
 
@@ -263,20 +238,3 @@ def _worst(areas: Sequence[float], side: float) -> float:
     """The longer by the shorter side of the rectangle in a strip that is least a square."""
     depth = sum(areas) / side
     return max(max(depth * depth / area, area / (depth * depth)) for area in areas)
-
-
-def _split(areas: Sequence[float], room: Rectangle) -> tuple[list[Rectangle], Rectangle]:
-    """A strip along the shorter side of the room, and what is left of the room."""
-    x, y, width, height = room
-    depth = sum(areas) / min(width, height)
-    strip, place = [], 0.0
-    for area in areas:
-        length = area / depth
-        if width >= height:
-            strip.append(Rectangle(x, y + place, depth, length))
-        else:
-            strip.append(Rectangle(x + place, y, length, depth))
-        place += length
-    if width >= height:
-        return strip, Rectangle(x + depth, y, width - depth, height)
-    return strip, Rectangle(x, y + depth, width, height - depth)

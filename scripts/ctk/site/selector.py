@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from markupsafe import Markup
 
+from ctk.site.answers import Axes, gpu_names, pin_specs
 from ctk.site.content import Site
-from ctk.site.page import Page, render
-from ctk.site.questions import Axes, gpu_names, pin_specs
+from ctk.site.pages import Page, render
 from ctk.solve.machine import python_specs
 
 _FIRST = ("cuda-core", "numba-cuda", "cuda-nvcc")
@@ -19,26 +19,18 @@ _FIRST = ("cuda-core", "numba-cuda", "cuda-nvcc")
 
 @dataclass(frozen=True)
 class Selector:
-    """What the front page offers.
+    """What the front page offers."""
 
-    Attributes:
-        axes: The questions, by platform.
-        channels: What a client is given as channels, the most important first: addresses or names.
-        planned: Whether the answers are from recipes and locks, so that sizes are not known.
-        base: The base channel, as ``ctk solve --base`` takes it.
-    """
-
-    axes: Mapping[str, Axes]
-    channels: Sequence[str]
-    planned: bool = False
-    base: str = "local"
+    axes: Mapping[str, Axes]  # by platform
+    channels: Sequence[str]  # what a client is given, the most important first: addresses or names
+    planned: bool = False  # answers are from recipes and locks, so sizes are not known
+    base: str = "local"  # as ``ctk solve --base`` takes it
 
 
 def front_page(site: Site, selector: Selector) -> Page:
     """``index.html``. Where nothing was solved it says so, and the next step."""
     return render(
         site,
-        "index.html",
         "index.html",
         title="Which CUDA packages does this machine get?",
         description="Say which driver and which GPU there is: here is what to type, and what a solver picks for it.",
@@ -48,10 +40,7 @@ def front_page(site: Site, selector: Selector) -> Page:
 
 
 def shards(answers: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Page]:
-    """A script for the packed answers of each package and Python.
-
-    Scripts and not JSON: a page opened from a folder may load the one and not the other.
-    """
+    """A script for the packed answers of each package and Python: a page in a folder may load scripts, but no JSON."""
     for name, content in answers:
         yield Page(f"answers/{name}.js", f"ctkAnswers({safe_json(name)},{safe_json(content)});\n".encode())
 
@@ -62,38 +51,29 @@ def safe_json(content: object) -> str:
 
 
 def _offered(selector: Selector) -> dict[str, Any]:
-    """The choices of the page, and the words that requests are put together from.
-
-    Returns:
-        ``platforms``: each with the values of its questions, and whether drivers ``older`` than the first or ``newer``
-        than the last are answered by it; ``gpus``: name -> compute capability; ``pins`` and
-        ``pythons``: value -> what conda is given (``specs``) and the lines of a ``pixi.toml`` (``lines``);
-        ``channels``; ``first``: the package that is chosen first.
-    """
-    pins = dict.fromkeys(pin for axes in selector.axes.values() for pin in axes.pins)
-    pythons = dict.fromkeys(python for axes in selector.axes.values() for python in axes.pythons)
-    packages = {package for axes in selector.axes.values() for package in axes.packages}
+    """The choices of the page, and for each pin and Python the specs for conda and the lines of a ``pixi.toml``."""
+    every = selector.axes.values()
+    packages = {package for axes in every for package in axes.packages}
+    pins = {pin: pin_specs(pin) for axes in every for pin in axes.pins}
+    pythons = {python: python_specs(python) if python else () for axes in every for python in axes.pythons}
+    first = next((name for name in (*_FIRST, *sorted(packages)) if name in packages), "")
     return {
-        "platforms": {
-            subdir: {
-                "drivers": axes.drivers,
-                "older": axes.is_older_alike,
-                "newer": axes.is_newer_alike,
-                "gpus": axes.gpus,
-                "pythons": axes.pythons,
-                "pins": axes.pins,
-                "packages": axes.packages,
-            }
-            for subdir, axes in selector.axes.items()
-        },
+        "platforms": {subdir: _fields(axes) for subdir, axes in selector.axes.items()},
         "gpus": gpu_names(),
-        "pins": {pin: _request(pin_specs(pin)) for pin in pins},
-        "pythons": {python: _request(python_specs(python) if python else ()) for python in pythons},
+        "pins": {pin: _request(specs) for pin, specs in pins.items()},
+        "pythons": {python: _request(specs) for python, specs in pythons.items()},
         "channels": list(selector.channels),
-        "first": next((name for name in (*_FIRST, *sorted(packages)) if name in packages), ""),
+        "first": first,
         "planned": selector.planned,
         "base": selector.base,
     }
+
+
+def _fields(axes: Axes) -> dict[str, Any]:
+    """The axes as the script of the page has them."""
+    values = asdict(axes)
+    names = ("drivers", "older", "newer", "gpus", "pythons", "pins", "packages")
+    return {name: values[name] for name in names}
 
 
 def _request(specs: Sequence[str]) -> dict[str, list[str]]:

@@ -1,0 +1,143 @@
+"""Pages of the site: templates with their values, written into a folder that takes the place of the site before."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from ctk.core.console import count
+from ctk.core.errors import BadValue
+from ctk.core.files import check_place, disk_errors, held
+from ctk.site.content import Site
+
+MARKER = ".ctk-site"
+"""A file that only our sites have: a folder without it is never replaced."""
+_TEXT = b"Made by ctk site build. The folder is replaced as a whole: keep nothing of yours in it.\n"
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # linux/fcntl.h, linux/fs.h
+_HERE = Path(__file__).parent
+_NAVIGATION = (
+    ("index.html", "Install"),
+    ("picks.html", "Picks"),
+    ("releases.html", "Releases"),
+    ("packages.html", "Packages"),
+    ("audit.html", "Audit"),
+    ("benchmarks.html", "Benchmarks"),
+)
+
+
+class Page(NamedTuple):
+    """One file of the site: its path below the folder, with ``/``, and its bytes."""
+
+    path: str
+    content: bytes
+
+
+def render(site: Site, path: str, template: str = "", **values: Any) -> Page:
+    """A page from a template of its own name, or of another; every value is escaped, unless it is `Markup`."""
+    first, slash, _ = path.partition("/")
+    section = f"{first}.html" if slash else path  # packages/cuda-core.html belongs to packages.html
+    root = "../" * path.count("/")
+    own = {"site": site, "root": root, "navigation": _NAVIGATION, "path": path, "section": section}
+    text = _environment().get_template(template or path).render(**own, **values)
+    # What packages say of themselves may be no text at all: half a pair of surrogates.
+    return Page(path, (text.rstrip() + "\n").encode(errors="replace"))
+
+
+def assets() -> Iterator[Page]:
+    """The style sheets, and the scripts of pages that have one."""
+    for file in sorted((_HERE / "assets").iterdir()):
+        if file.is_file() and not file.name.startswith((".", "_")):
+            yield Page(f"assets/{file.name}", file.read_bytes())
+
+
+@cache
+def _environment() -> Environment:
+    """Templates with autoescape; a name that they use and do not get is an error."""
+    environment = Environment(
+        loader=FileSystemLoader(_HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "count": count,
+        "bytes": bytes_text,
+        "thousands": lambda number: f"{number:,}",
+        "arrows": lambda text: text.replace(" -> ", " → "),
+    }
+    return environment
+
+
+def bytes_text(size: float) -> str:
+    """``812 B``, ``16.8 kB``, ``84.4 MB``, ``1.02 GB``: as download sizes are told, in powers of 1000."""
+    units = ["B", "kB", "MB", "GB", "TB"]
+    while size >= 999.5 and len(units) > 1:
+        size /= 1000
+        units.pop(0)
+    return f"{size:.3g} {units[0]}"
+
+
+def write(pages: Iterable[Page], folder: Path) -> int:
+    """Writes pages into a new folder, which replaces the one before in one step; returns how many.
+
+    A reader sees the site before or the new one; a killed run, and a page that cannot be made, leave the former.
+    """
+    check(folder)
+    folder = folder.absolute()
+    written: set[str] = set()
+    with disk_errors(folder.parent), held(folder.with_name(f".{folder.name}.new")) as fresh:
+        (fresh / MARKER).write_bytes(_TEXT)
+        for page in pages:
+            place = PurePosixPath(page.path)
+            if place.is_absolute() or ".." in place.parts or page.path in written:
+                raise AssertionError(f"{page.path} is outside the site, or there twice")
+            written.add(page.path)
+            target = fresh / place
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(page.content)
+        _take_place(fresh, folder)
+    return len(written)
+
+
+def check(folder: Path) -> None:
+    """Refuses a place where no folder can be, and a folder that holds something else than a site."""
+    check_place(folder.absolute())
+    if not folder.exists() and not folder.is_symlink():
+        return
+    step = "name a folder that is a site, is empty, or does not exist yet"
+    if not folder.is_dir() or folder.is_symlink():
+        raise BadValue(f"{folder} is no folder", step)
+    if any(folder.iterdir()) and not (folder / MARKER).is_file():
+        raise BadValue(f"{folder} holds something that is no site of ctk's, and would be replaced", step)
+
+
+def _take_place(fresh: Path, folder: Path) -> None:
+    """Exchanges the two in one step where the system can (Linux); else there is a moment without a site."""
+    if not folder.exists():
+        fresh.rename(folder)
+    elif not _exchange(fresh, folder):
+        old = folder.with_name(f".{folder.name}.old-{os.getpid()}")
+        folder.rename(old)
+        try:
+            fresh.rename(folder)
+        except OSError:
+            old.rename(folder)
+            raise
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _exchange(first: Path, second: Path) -> bool:
+    if sys.platform != "linux":
+        return False
+    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)  # glibc has it from 2.28 on
+    names = os.fsencode(first), os.fsencode(second)
+    return call is not None and call(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0

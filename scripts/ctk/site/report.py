@@ -1,0 +1,224 @@
+"""The report's pages of picks, CTK releases and the audit; `packages` and `benchmarks` have the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import cycle, groupby
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from ctk.check.audit import CHECKS, audit_packages
+from ctk.check.audit.binaries import PROBES
+from ctk.core.errors import CtkError
+from ctk.core.files import file_sha256, machine_paths
+from ctk.core.platforms import PLATFORMS
+from ctk.diff.compare import ReleaseDifference, breaks, compare, wanted
+from ctk.diff.render import LIBRARY_COLUMNS, break_text, summary, tables
+from ctk.diff.scan import cached_surface
+from ctk.lock import exclusions
+from ctk.lock.lock import ReleaseLock
+from ctk.package.binaries import version_key
+from ctk.package.scan import PackageScan, ScanCache
+from ctk.release.review import facts_rows
+from ctk.site.content import Site
+from ctk.site.pages import Page, render
+from ctk.verify import channels
+from ctk.verify.table import REQUEST, Answers, ask, merged
+
+_SHADES = 6  # of each CUDA major in the style sheet
+_NOTHING = "-"  # as `ctk.verify.table` writes it
+_COLUMNS = {"locks": ("component", "version", "MB", "glibc"), "binaries": ("component", "files", "symbols")}
+_TELLING = ("GPU architectures: +", "GPU architectures: -", "new components", "components that are gone")
+_FINDINGS = 200  # shown; more are counted
+_OPERATORS = {">=": "from", "<=": "up to", "<": "before", ">": "after", "==": ""}
+
+
+class Cell(NamedTuple):
+    """The toolkit of one driver and GPU; `shade` is its class in the style sheet: a letter for the CUDA major."""
+
+    text: str
+    shade: str
+    compat: bool
+
+
+class HeatMap(NamedTuple):
+    """The picks for one platform as a picture, and as the same table in words (`heads` and `lines`)."""
+
+    platform: str
+    gpus: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[Cell]]]  # by driver
+    heads: Sequence[str]
+    lines: Sequence[Sequence[str]]
+    toolkits: Sequence[Cell]  # each once, oldest first
+
+
+def picks(site: Site) -> Iterator[Page]:
+    """Which toolkit a driver and a GPU get; a sentence instead of a picture where the solver cannot be asked."""
+    maps: list[HeatMap] = []
+    problem = ""
+    if site.platforms and any(lock.facts for lock in site.releases):  # the facts say which GPUs there are
+        try:
+            maps += heat_maps(site)
+        except CtkError as error:
+            problem = f"{error.cause}. {error.step}".strip()
+    yield render(
+        site,
+        "picks.html",
+        title="Which toolkit a machine gets",
+        description=f"What a solver picks for {REQUEST}, for every driver and every GPU.",
+        request=REQUEST,
+        maps=maps,
+        problem=problem,
+    )
+
+
+def heat_maps(site: Site) -> Iterator[HeatMap]:
+    """One for each platform of the channel, of some hundred solves each, which take a second or two."""
+    with TemporaryDirectory(prefix="ctk-site-") as folder:
+        solved = channels.write(channels.built(site.channel), Path(folder))
+        for subdir in site.platforms:
+            yield heat_map(subdir, ask(solved.folders, site.releases, subdir))
+
+
+def heat_map(platform: str, answers: Answers) -> HeatMap:
+    toolkits = sorted({cell.partition(" ")[0] for cell in answers.cells.values()} - {_NOTHING}, key=Version)
+    shades = _shades(toolkits)
+
+    def cell(text: str) -> Cell:
+        toolkit, _, fit = text.partition(" ")
+        return Cell("none" if toolkit == _NOTHING else toolkit, shades.get(toolkit, "nothing"), fit == "compat")
+
+    heads = {driver: driver or "no driver" for driver in answers.drivers}
+    heads[answers.drivers[-1]] += " or newer"
+    rows = [(heads[d], [cell(answers.cells[d, g]) for g in answers.gpus]) for d in answers.drivers]
+    *known, _newer, _unknown = answers.gpus
+    return HeatMap(platform, [*map(str, known), "newer", "unseen"], rows, *merged(answers), [*map(cell, toolkits)])
+
+
+def _shades(toolkits: Sequence[str]) -> dict[str, str]:
+    """Toolkit -> class: the majors take turns with two colours, the minors go from light to strong."""
+    shades: dict[str, str] = {}
+    majors = groupby(toolkits, key=lambda toolkit: toolkit.partition(".")[0])
+    for letter, (_, group) in zip(cycle("ab"), majors, strict=False):
+        minors = list(group)
+        steps = max(len(minors) - 1, 1)
+        shades |= {t: f"{letter}{1 + round(place * (_SHADES - 1) / steps)}" for place, t in enumerate(minors)}
+    return shades
+
+
+def releases(site: Site) -> Iterator[Page]:
+    """The list of CTK releases, newest first, and a page for each: what it brought over the one before it."""
+    before = (None, *site.releases)
+    facts = facts_rows(site.releases)
+    rows = [_release(site, *args) for args in zip(site.releases, before, facts, strict=False)]
+    yield render(
+        site,
+        "releases.html",
+        title="CUDA Toolkit releases",
+        description="Every release that is locked here: what its binaries say of themselves, and what it brought.",
+        releases=rows[::-1],
+    )
+    for release in rows:
+        description = "The oldest release that is locked here."
+        if release["before"]:
+            old = release["before"].release
+            description = f"What it brought over {old}, and what its binaries say of themselves."
+        yield render(
+            site,
+            release["path"],
+            "release.html",
+            title=f"CUDA Toolkit {release['lock'].release}",
+            description=description,
+            release=release,
+            platforms=PLATFORMS,
+            columns=_COLUMNS,
+            library_columns=LIBRARY_COLUMNS,
+        )
+
+
+def _release(site: Site, lock: ReleaseLock, before: ReleaseLock | None, facts: Sequence[str]) -> dict[str, Any]:
+    """A release as the templates take it; sizes in bytes."""
+    measured = lock.facts.glibc if lock.facts else {}
+    release: dict[str, Any] = {
+        "lock": lock,
+        "before": before,
+        "path": f"releases/{lock.minor}.html",
+        "gpus": facts[1],
+        "ptx": facts[2],
+        "glibc": {s: max(needs.values(), key=version_key) for s, needs in measured.items() if any(needs.values())},
+        "sizes": {s: sum(a.size for a in lock.artefacts if a.target.startswith(s)) for s in PLATFORMS},
+        "in_channel": any(entry.index.version == lock.minor for entry in site.packages.get("cuda-version", ())),
+        "brief": "the oldest here",
+    }
+    if before is not None:
+        difference = compare(before, lock, site.platforms or tuple(PLATFORMS))
+        lines = list(summary(difference, ()))[:-1]  # the last line is about the binaries, which have their own
+        telling = "; ".join(line for line in lines if line.startswith(_TELLING))
+        release |= {
+            "brief": telling or "newer versions of the same components, for the same GPUs",
+            "summary": lines,
+            "changes": list(tables(difference, {}, _COLUMNS["locks"])),
+            "binaries": _binaries(site, difference, before, lock),
+        }
+    return release
+
+
+def _binaries(site: Site, difference: ReleaseDifference, old: ReleaseLock, new: ReleaseLock) -> dict[str, Any]:
+    """The differences of the binaries whose surfaces are in the cache: nothing is fetched for a page."""
+    platforms = difference.platforms
+    groups = {change.components: wanted(old, new, platforms, change.components) for change in difference.changed}
+    read = {a.sha256: cached_surface(a.sha256, site.workspace) for artefacts in groups.values() for a in artefacts}
+    known = [group for group, artefacts in groups.items() if all(read[a.sha256] for a in artefacts)]
+    found: dict[str, Any] = {"known": len(known), "all": len(groups), "gone": (), "tables": ()}
+    if known:
+        surfaces = {sha256: surface for sha256, surface in read.items() if surface}
+        seen = compare(old, new, platforms, surfaces, [name for group in known for name in group])
+        found["gone"] = [break_text(entry) for entry in breaks(seen)]
+        found["tables"] = list(tables(seen, {}, _COLUMNS["binaries"]))
+    return found
+
+
+def audit(site: Site) -> Iterator[Page]:
+    """The findings of every check; none where these very packages were not audited with the checks as they are."""
+    files = [entry.path for entry in site.entries if entry.path.is_file()]
+    cache, forbidden = ScanCache(site.workspace.cache / "audit"), machine_paths(site.workspace)
+    unread = [file for file in files if not cache.file(file_sha256(file), forbidden, PROBES).is_file()]
+    report = None
+    if files and not unread:
+        base = sorted(site.workspace.base_channel.resolve().glob("*/*.conda"))
+        report = audit_packages(files, forbidden_paths=forbidden, base=base, cache=cache)
+    listed = exclusions.load(site.workspace)
+    yield render(
+        site,
+        "audit.html",
+        title="The audit",
+        description="Every package is opened and held to written rules before it is published.",
+        rows=[
+            {
+                "name": check.name,
+                "scope": "each package" if check.subject is PackageScan else "all together",
+                "help": check.help.replace("``", ""),
+                "blocks": check.severity == "error",
+                "found": report.counts.get(check.name, 0) if report else None,
+            }
+            for check in CHECKS
+        ],
+        report=report,
+        findings=report.findings[:_FINDINGS] if report else (),
+        packages=len(files),
+        unread=len(unread),
+        missing=[entry.file for entry in site.entries if not entry.path.is_file()],
+        excluded=[(e.component, _in_words(e.releases), e.reason) for e in listed.excluded],
+        unpublished=[(e.name, _in_words(e.releases), e.reason) for e in listed.unpublished],
+    )
+
+
+def _in_words(releases: SpecifierSet) -> str:
+    """``<12.3`` as ``before 12.3``."""
+    ordered = sorted(releases, key=lambda part: Version(part.version.removesuffix(".*")))
+    texts = (f"{_OPERATORS.get(part.operator, part.operator)} {part.version}".strip() for part in ordered)
+    return ", ".join(texts) or "all"
