@@ -15,7 +15,7 @@ from gpu_machine import search_path
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).resolve().parent / "programs"
-PROOF = ROOT / "scripts" / "ctk" / "proof"
+PROOF = ROOT / "scripts" / "ctk" / "env" / "programs"
 VARIABLE = "CTK_GPU_ENVIRONMENTS"
 # No pin, and pins of cuda-version; those that a channel lacks are skipped.
 NAMES = ("none", "12.6", "12.9", "13.0", "13.4", "13.5")
@@ -34,7 +34,7 @@ class Environment:
 
     name: str
     prefix: Path
-    reports: dict[Path, Mapping[str, Any]] = field(default_factory=dict, repr=False, compare=False)
+    reports: dict[tuple[str | Path, ...], Mapping[str, Any]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def python(self) -> Path:
@@ -82,21 +82,22 @@ class Environment:
             timeout=SECONDS,
         )
 
-    def report(self, program: Path) -> Mapping[str, Any]:
+    def report(self, program: Path, *arguments: str) -> Mapping[str, Any]:
         """What a program prints, one JSON object; the test fails with its output when it does not get that far."""
-        if program not in self.reports:
-            done = self.run(program)
+        words = (program, *arguments)
+        if words not in self.reports:
+            done = self.run(*words)
             try:
                 assert done.returncode == 0
-                self.reports[program] = json.loads(done.stdout.splitlines()[-1])
+                self.reports[words] = json.loads(done.stdout.splitlines()[-1])
             except (AssertionError, IndexError, json.JSONDecodeError):
                 tail = "\n".join((done.stdout + done.stderr).splitlines()[-40:])
                 pytest.fail(
                     f"{program.name} ended with {done.returncode} in the environment {self.name}:\n{tail}\n"
-                    f"run it by hand: {self.python} -I {program}",
+                    f"run it by hand: {self.python} -I {' '.join(map(str, words))}",
                     pytrace=False,
                 )
-        return self.reports[program]
+        return self.reports[words]
 
 
 def names(outside: Mapping[str, str] = os.environ) -> tuple[str, ...]:

@@ -128,11 +128,20 @@ def test_cuda_core_and_numba_share_memory_and_stream(environment: Environment) -
     assert found["dlpack: on the GPU"]
 
 
-@pytest.mark.parametrize("package", ["cuda-core", "numba-cuda", "numba-cuda-mlir", "cccl-python"])
+PROOFS = {
+    "cuda-core": ("cuda_core.py",),
+    "numba-cuda": ("numba_cuda.py",),
+    "numba-cuda-mlir": ("numba_cuda.py", "numba_cuda_mlir"),
+    "cccl-python": ("cccl_python.py",),
+}
+
+
+@pytest.mark.parametrize("package", PROOFS)
 def test_the_proof_of_a_package_computes(environment: Environment, package: str) -> None:
     """The programs that `ctk prove` runs: they assert their numbers themselves."""
     environment.needs(package)
-    found = environment.report(PROOF / f"{package.replace('-', '_')}.py")
+    file, *arguments = PROOFS[package]
+    found = environment.report(PROOF / file, *arguments)
     assert found["gpus"] >= 1
     if package == "cuda-core":
         assert found["ptx"] == ("runs" if environment.fit == "native" else "refused, as it is newer than the driver")

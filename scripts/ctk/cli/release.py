@@ -21,8 +21,7 @@ from ctk.core.console import Reporter
 from ctk.core.errors import BadValue, Incompatible, NoSpace, OutOfDate, UnknownName, problems
 from ctk.core.files import disk_errors, exclusive
 from ctk.core.platforms import NOARCH, PLATFORMS
-from ctk.diff import sources
-from ctk.diff.compare import breaks, compare, wanted
+from ctk.diff.compare import FORMS, breaks, compare, find, same_kind, wanted
 from ctk.diff.render import as_json, break_text, markdown, show
 from ctk.diff.scan import Surface, surfaces, unread
 from ctk.fetch.fetch import borrowed, missing
@@ -322,7 +321,7 @@ def _lock_as_json(lock: ReleaseLock, classes: exclusions.Classes | None) -> dict
 
 def diff_command(
     old: Annotated[
-        str, typer.Argument(help=f"The first release: {sources.FORMS}.", metavar="OLD", autocompletion=options.locked)
+        str, typer.Argument(help=f"The first release: {FORMS}.", metavar="OLD", autocompletion=options.locked)
     ],
     new: Annotated[
         str | None,
@@ -375,9 +374,9 @@ def diff_command(
     for subdir in subdirs:
         if subdir not in PLATFORMS:
             raise UnknownName.of("platform", subdir, PLATFORMS)
-    first = sources.find(old, here)
-    second = _of_index(first, here, report) if new is None else sources.find(new, here)
-    sources.same_kind(first, second)
+    first = find(old, here)
+    second = _of_index(first, here, report) if new is None else find(new, here)
+    same_kind(first, second)
     chosen = components or []
     for name in chosen:
         if name not in {*first.components, *second.components}:

@@ -4,23 +4,76 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections import Counter
+import subprocess
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from pathlib import Path
+from typing import Literal
 
+from ctk.core import document
+from ctk.core.checkout import Workspace
 from ctk.core.console import count
+from ctk.core.errors import BadValue, LockError, UnknownName, problems
 from ctk.core.platforms import NOARCH
 from ctk.diff.scan import File, Shown, Surface, stem
-from ctk.lock.lock import Artefact, ReleaseLock
+from ctk.lock.lock import Artefact, ReleaseLock, find_release, load, parse_lock, release_locks
 from ctk.package.binaries import version_key
+
+FORMS = "13.4, python-13, a path to a .lock file, or REVISION:13.4 for the lock of a git revision"
 
 Surfaces = Mapping[str, Surface]
 """By the artefact's sha256."""
 
 # C++ of either compiler, and what a linker adds to a library.
 _INTERNAL = re.compile(r"_Z|\?|(_init|_fini|_end|_edata|__bss_start)$")
+
+
+def find(name: str, workspace: Workspace) -> ReleaseLock:
+    """The release that a word of the command line means; `FORMS` says how it may be written.
+
+    Raises:
+        UnknownName: No such release is locked.
+        LockError: A lock cannot be read, or is not valid.
+        BadValue: Git does not give the file.
+    """
+    if name.endswith(".lock"):
+        path = Path(name)
+        return _parse(document.read(path), path.name)
+    revision, colon, release = name.rpartition(":")
+    if not colon:
+        path = workspace.variants / f"cuda-{name}.lock"
+        return load(path) if path.exists() else find_release(release_locks(workspace), name)
+    file = f"{workspace.variants.name}/{release if release[:1].isalpha() else f'cuda-{release}'}.lock"
+    return _parse(_git_show(revision, file, workspace), f"{revision}:{file}")
+
+
+def _git_show(revision: str, file: str, workspace: Workspace) -> str:
+    if revision.startswith("-"):
+        raise BadValue(f"{revision!r} is no git revision", "write a commit, tag or branch")
+    command = ["git", "-C", str(workspace.root), "show", f"{revision}:./{file}"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=True).stdout
+    except FileNotFoundError:
+        raise BadValue("git is not installed", "name a release or a file instead") from None
+    except subprocess.CalledProcessError as error:
+        reason = (error.stderr.strip().splitlines() or ["git gives no reason"])[0].removeprefix("fatal: ")
+        raise BadValue(f"{revision}:{file} cannot be read: {reason}", "see `git log -- variants`") from None
+
+
+def _parse(text: str, where: str) -> ReleaseLock:
+    """A lock without its ``.yaml`` half, under whatever file name."""
+    lock, wrong = parse_lock(text)
+    if wrong or lock is None:
+        raise problems(LockError, where, wrong, f"name another one: {FORMS}")
+    return lock
+
+
+def same_kind(old: ReleaseLock, new: ReleaseLock) -> None:
+    """Refuses to compare a CTK release with a set of Python projects."""
+    if old.is_ctk != new.is_ctk:
+        raise UnknownName(f"{old.name} and {new.name} have nothing in common", "name two CTK releases, or two others")
 
 
 @dataclass(frozen=True)
@@ -33,39 +86,29 @@ class FileChanges:
     changed: tuple[str, ...] = ()
 
 
+ABSENT = Shown("", "")
+"""The program or library of a release that does not have it."""
+
+
 @dataclass(frozen=True)
 class LibraryChange:
-    """A program or library in two releases; None where a release does not have it."""
+    """A program or library in two releases; `ABSENT` where a release does not have it."""
 
-    old: Shown | None
-    new: Shown | None
+    old: Shown
+    new: Shown
 
     @property
     def any(self) -> Shown:
         """The new one, or the last that was published."""
-        shown = self.new or self.old
-        assert shown is not None
-        return shown
-
-    @property
-    def machines(self) -> tuple[str, str]:
-        return self._both("machine", "")
-
-    @property
-    def sonames(self) -> tuple[str, str]:
-        return self._both("soname", "")
-
-    @property
-    def glibc(self) -> tuple[str, str]:
-        return self._both("glibc", "")
+        return self.old if self.new is ABSENT else self.new
 
     @cached_property
     def removed(self) -> tuple[str, ...]:
-        return _less(*self._both("exports", ()))
+        return _less(self.old.exports, self.new.exports)
 
     @cached_property
     def added(self) -> tuple[str, ...]:
-        return _less(*reversed(self._both("exports", ())))
+        return _less(self.new.exports, self.old.exports)
 
     @cached_property
     def lost(self) -> tuple[str, ...]:
@@ -74,32 +117,28 @@ class LibraryChange:
         Libraries leak instances of C++ templates, which come and go with the compiler. A C name counts even without a
         header: the headers of an older minor may have named it.
         """
-        declared = set(self.old.declared if self.old else ())
+        declared = set(self.old.declared)
         return tuple(name for name in self.removed if name in declared or not _INTERNAL.match(name))
 
-    @cached_property
+    @property
     def needed_removed(self) -> tuple[str, ...]:
-        return _less(*self._both("needed", ()))
+        return _less(self.old.needed, self.new.needed)
 
-    @cached_property
+    @property
     def needed_added(self) -> tuple[str, ...]:
-        return _less(*reversed(self._both("needed", ())))
+        return _less(self.new.needed, self.old.needed)
 
     @property
     def needs_newly(self) -> tuple[str, ...]:
         """What the same program or library did not need before, under any version."""
         before = {stem(name) for name in self.needed_removed}
-        return tuple(name for name in self.needed_added if stem(name) not in before) if self.old else ()
+        return tuple(name for name in self.needed_added if stem(name) not in before) if self.old is not ABSENT else ()
 
     @property
     def is_changed(self) -> bool:
         """Whether what it offers or needs differs; a file that only moved has not changed."""
-        lists = (self.removed, self.added, self.needed_removed, self.needed_added)
-        differs = any(old != new for old, new in (self.machines, self.sonames, self.glibc))
-        return differs or any(lists) or self.old is None or self.new is None
-
-    def _both(self, name: str, absent: Any) -> tuple[Any, Any]:
-        return getattr(self.old, name, absent), getattr(self.new, name, absent)
+        old, new = (replace(shown, path="", declared=()) for shown in (self.old, self.new))
+        return old != new
 
 
 @dataclass(frozen=True)
@@ -153,24 +192,31 @@ class ReleaseDifference:
     """What changed between two releases.
 
     Attributes:
-        old, new: The releases, such as ``13.3.1``.
-        minors: CTK minors of both, "" for what is none.
-        within_major: Whether programs made with the old one must run with the new one.
         with_binaries: Whether the artefacts were read.
-        architectures, ptx_isa: GPU architectures and PTX ISA of both; None where they are not measured.
         components: Every group of components on every platform asked for.
         sonames: Platform -> every SONAME of the new release, whichever component has it.
     """
 
-    old: str
-    new: str
-    minors: tuple[str, str]
-    within_major: bool
+    old: ReleaseLock
+    new: ReleaseLock
     with_binaries: bool
-    architectures: tuple[tuple[str, ...] | None, tuple[str, ...] | None]
-    ptx_isa: tuple[str | None, str | None]
     components: tuple[ComponentChange, ...]
     sonames: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    @property
+    def within_major(self) -> bool:
+        """Whether programs made with the old one must run with the new one."""
+        return self.old.major == self.new.major
+
+    @property
+    def architectures(self) -> list[tuple[str, ...] | None]:
+        """GPU architectures of both; None where they are not measured."""
+        return [lock.facts.gpu_architectures if lock.facts else None for lock in (self.old, self.new)]
+
+    @property
+    def ptx_isa(self) -> list[str | None]:
+        """PTX ISA of both; None where it is not measured."""
+        return [lock.facts.ptx_isa if lock.facts else None for lock in (self.old, self.new)]
 
     @property
     def changed(self) -> tuple[ComponentChange, ...]:
@@ -179,23 +225,6 @@ class ReleaseDifference:
     @property
     def platforms(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(c.platform for c in self.components))
-
-
-@dataclass(frozen=True)
-class Break:
-    """Something that programs made with the old release use and the new one does not have.
-
-    Attributes:
-        platform: The subdir; "" for all of them.
-        place: The component, and the library where it is one.
-        names: Symbols that are gone; first those that a header named.
-    """
-
-    kind: Literal["symbols", "SONAME", "library", "component", "GPU architectures"]
-    platform: str
-    place: str
-    text: str
-    names: tuple[str, ...] = ()
 
 
 def compare(
@@ -211,17 +240,12 @@ def compare(
     """
     groups = _groups(old, new, only)
     components = [_component(group, platform, old, new, surfaces) for platform in platforms for group in groups]
-    return ReleaseDifference(
-        old.release,
-        new.release,
-        (old.minor, new.minor),
-        old.major == new.major,
-        surfaces is not None,
-        (old.facts.gpu_architectures if old.facts else None, new.facts.gpu_architectures if new.facts else None),
-        (old.facts.ptx_isa if old.facts else None, new.facts.ptx_isa if new.facts else None),
-        tuple(c for c in components if c is not None),
-        {platform: _sonames(new, platform, surfaces) for platform in platforms} if surfaces is not None else {},
-    )
+    sonames = {}
+    if surfaces is not None:
+        for platform in platforms:
+            read = [a.sha256 for a in new.artefacts if _is_for(a, [platform]) and a.sha256 in surfaces]
+            sonames[platform] = frozenset(shown.soname for shown in _binaries(read, surfaces) if shown.soname)
+    return ReleaseDifference(old, new, surfaces is not None, tuple(c for c in components if c), sonames)
 
 
 def wanted(
@@ -302,25 +326,21 @@ def _files(artefacts: Iterable[Artefact], surfaces: Surfaces) -> dict[str, File]
     return files
 
 
-def _sonames(lock: ReleaseLock, platform: str, surfaces: Surfaces) -> frozenset[str]:
-    read = [a.sha256 for a in lock.artefacts if _is_for(a, [platform]) and a.sha256 in surfaces]
-    return frozenset(shown.soname for shown in _binaries(read, surfaces) if shown.soname)
-
-
 def compare_files(old: Mapping[str, File], new: Mapping[str, File]) -> FileChanges:
     """The changes of the files that a package may have: no Python markers, no records of the wheel itself."""
     old, new = ({p: f for p, f in files.items() if _is_packaged(p)} for files in (old, new))
     gone, came = sorted(old.keys() - new.keys()), sorted(new.keys() - old.keys())
-    by_content: dict[File, list[str]] = {}
+    by_content: dict[File, list[str]] = defaultdict(list)
     for path in gone:
         if old[path].size:
-            by_content.setdefault(old[path], []).append(path)
+            by_content[old[path]].append(path)
     moved: dict[str, str] = {}
     for path in came:
-        same = by_content.get(new[path], [])
+        same = by_content[new[path]]
         # A folder that moved keeps the names in it.
-        before = next((p for p in same if posixpath.basename(p) == posixpath.basename(path)), same[0] if same else None)
-        if before:
+        named_alike = [before for before in same if posixpath.basename(before) == posixpath.basename(path)]
+        if same:
+            before = (named_alike or same)[0]
             moved[before] = path
             same.remove(before)
     arrived = set(moved.values())
@@ -358,9 +378,9 @@ def pair(old: Sequence[Shown], new: Sequence[Shown]) -> tuple[LibraryChange, ...
         pairs += [LibraryChange(of_old[k], of_new[k]) for k in matched]
         rest_old = [shown for shown in rest_old if key(shown) not in matched]
         rest_new = [shown for shown in rest_new if key(shown) not in matched]
-    pairs += [LibraryChange(shown, None) for shown in _no_copies(rest_old, new)]
-    pairs += [LibraryChange(None, shown) for shown in _no_copies(rest_new, old)]
-    return tuple(sorted(pairs, key=lambda change: (change.any.path, change.new is None)))
+    pairs += [LibraryChange(shown, ABSENT) for shown in _no_copies(rest_old, new)]
+    pairs += [LibraryChange(ABSENT, shown) for shown in _no_copies(rest_new, old)]
+    return tuple(sorted(pairs, key=lambda change: (change.any.path, change.new is ABSENT)))
 
 
 def _unique(shown: list[Shown], key: Callable[[Shown], str]) -> dict[str, Shown]:
@@ -377,6 +397,23 @@ def _no_copies(shown: Iterable[Shown], others: Iterable[Shown]) -> list[Shown]:
 def _less(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
     without = set(second)
     return tuple(name for name in first if name not in without)
+
+
+@dataclass(frozen=True)
+class Break:
+    """Something that programs made with the old release use and the new one does not have.
+
+    Attributes:
+        platform: The subdir; "" for all of them.
+        place: The component, and the library where it is one.
+        names: Symbols that are gone; first those that a header named.
+    """
+
+    kind: Literal["symbols", "SONAME", "library", "component", "GPU architectures"]
+    platform: str
+    place: str
+    text: str
+    names: tuple[str, ...] = ()
 
 
 def breaks(difference: ReleaseDifference) -> tuple[Break, ...]:
@@ -398,28 +435,30 @@ def _breaks(difference: ReleaseDifference) -> Iterator[Break]:
 def _library_breaks(
     difference: ReleaseDifference, component: ComponentChange, change: LibraryChange
 ) -> Iterator[Break]:
-    if change.old is None or not (change.old.soname or change.old.exports):  # new, or a program
+    if not (change.old.soname or change.old.exports):  # new, or a program
         return
-    before, after = change.sonames
+    before, after = change.old.soname, change.new.soname
+    minors = difference.old.minor, difference.new.minor
     where = library_place(component, change)
     moved = before in difference.sonames.get(component.platform, frozenset())
-    if change.new is None:
-        serves_its_minor = not change.old.declared and _without_minor(before, difference.minors[0]) != before
+    if change.new is ABSENT:
+        serves_its_minor = not change.old.declared and _without_minor(before, minors[0]) != before
         if not moved and not serves_its_minor:
             yield Break("library", component.platform, where, "the library is gone", change.lost)
-    elif not follows_minor(before, after, difference.minors):
+    elif not follows_minor(before, after, minors):
         if before != after and not moved:
             yield Break("SONAME", component.platform, where, f"is now {after or 'without a SONAME'}")
         if change.lost:
-            named = [name for name in change.lost if name in set(change.old.declared)]
-            others = [name for name in change.lost if name not in set(named)]
+            declared = set(change.old.declared)
+            named = [name for name in change.lost if name in declared]
+            others = [name for name in change.lost if name not in declared]
             text = f"{count(len(change.lost), 'symbol')} gone, {len(named) or 'none'} named by a header"
             yield Break("symbols", component.platform, where, text, (*named, *others))
 
 
 def library_place(component: ComponentChange, change: LibraryChange) -> str:
     """The component and the library as it was."""
-    shown = change.old or change.any
+    shown = change.new if change.old is ABSENT else change.old
     return f"{component.name}: {shown.soname or shown.name}"
 
 

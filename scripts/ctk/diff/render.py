@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from ctk.core.console import Reporter, count, megabytes
-from ctk.diff.compare import Break, ComponentChange, LibraryChange, ReleaseDifference, library_place
+from ctk.diff.compare import ABSENT, Break, ComponentChange, LibraryChange, ReleaseDifference, library_place
 from ctk.package.binaries import version_key
 
 COLUMNS = ("component", "version", "MB", "files", "symbols", "glibc", "recipes")
@@ -38,8 +38,8 @@ class PlatformTables(NamedTuple):
 
 
 def title(difference: ReleaseDifference) -> str:
-    kind = "CTK " if difference.minors[1] else ""
-    return f"{kind}{difference.old} -> {difference.new}"
+    kind = "CTK " if difference.new.is_ctk else ""
+    return f"{kind}{difference.old.release} -> {difference.new.release}"
 
 
 def summary(difference: ReleaseDifference, broken: Sequence[Break]) -> Iterator[str]:
@@ -62,9 +62,9 @@ def summary(difference: ReleaseDifference, broken: Sequence[Break]) -> Iterator[
 
 
 def _facts(difference: ReleaseDifference) -> Iterator[str]:
-    old, new = difference.architectures
-    if difference.minors == ("", ""):
+    if not difference.new.is_ctk:
         return
+    old, new = difference.architectures
     if old is None or new is None:
         yield "GPU architectures and PTX ISA: not measured, see `ctk release measure`"
         return
@@ -152,23 +152,24 @@ def _sizes(old: int, new: int) -> str:
 
 def library_text(change: LibraryChange) -> str:
     """What changed in one program or library."""
-    if change.new is None or change.old is None:
-        kind = "gone" if change.new is None else "new"
+    old, new = change.old, change.new
+    if ABSENT in (old, new):
+        kind = "gone" if new is ABSENT else "new"
         exports = len(change.any.exports)
         return f"{kind}, {count(exports, 'symbol')}" if exports else kind
     parts = []
-    if change.sonames[0] != change.sonames[1]:
-        parts.append(f"SONAME {_arrow(*change.sonames)}")
-    if change.machines[0] != change.machines[1]:
-        parts.append(f"machine {_arrow(*change.machines)}")
+    if old.soname != new.soname:
+        parts.append(f"SONAME {_arrow(old.soname, new.soname)}")
+    if old.machine != new.machine:
+        parts.append(f"machine {_arrow(old.machine, new.machine)}")
     if change.added or change.removed:
         internal = len(change.removed) - len(change.lost)
         note = f" ({internal} internal gone)" if internal else ""
         parts.append(f"symbols {_signs({'+': len(change.added), '-': len(change.removed)})}{note}")
     if needs := [f"+{n}" for n in change.needed_added] + [f"-{n}" for n in change.needed_removed]:
         parts.append(f"needs {' '.join(needs)}")
-    if change.glibc[0] != change.glibc[1]:
-        parts.append(f"glibc {_arrow(*change.glibc)}")
+    if old.glibc != new.glibc:
+        parts.append(f"glibc {_arrow(old.glibc, new.glibc)}")
     return "; ".join(parts)
 
 
@@ -204,8 +205,8 @@ def show(difference: ReleaseDifference, broken: Sequence[Break], recipes: Recipe
 def as_json(difference: ReleaseDifference, broken: Sequence[Break], recipes: Recipes) -> dict[str, Any]:
     """The difference for other programs; sizes in bytes, names of files and symbols whole."""
     return {
-        "old": difference.old,
-        "new": difference.new,
+        "old": difference.old.release,
+        "new": difference.new.release,
         "within_major": difference.within_major,
         "with_binaries": difference.with_binaries,
         "gpu_architectures": dict(zip(("old", "new"), difference.architectures, strict=True)),

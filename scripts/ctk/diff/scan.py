@@ -59,7 +59,6 @@ class Shown:
 
     Attributes:
         path: In the artefact, as `place` gives it.
-        machine: As `ctk.package.binaries.Binary` has it.
         soname: The SONAME; for a DLL its file name, "" for the rest.
         needed: Libraries that the loader must find, sorted.
         glibc: Newest glibc symbol version that it needs, "" without one.
@@ -158,14 +157,8 @@ def surfaces(
                 replace_file(path, zstandard.ZstdCompressor().compress(_SURFACES.dump_json(surface)))
         return artefact.sha256, surface
 
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        futures = [pool.submit(read, a) for a in {a.sha256: a for a in artefacts}.values()]
-        try:
-            return dict(future.result() for future in futures)
-        except BaseException:
-            for future in futures:
-                future.cancel()
-            raise
+    with ThreadPoolExecutor(_AT_ONCE) as pool:  # an error of one cancels those that wait
+        return dict(pool.map(read, {a.sha256: a for a in artefacts}.values()))
 
 
 def read_surface(wheel: Path) -> Surface:

@@ -20,7 +20,7 @@ from ctk.core.process import run
 from ctk.solve.solve import Pick
 
 PROGRAMS = Path(__file__).parent / "programs"
-"""What runs with an environment's own Python or shell; packs have it as well."""
+"""What runs with an environment's own Python or shell, and imports nothing of ctk; packs carry some of it."""
 RUNNER = PROGRAMS / "run-in-environment"
 """Runs a command in the environment that it lies in."""
 
@@ -86,26 +86,24 @@ def create(pick: Pick, prefix: Path, cache: Path, say: Callable[[str], None] = l
 
 def install(pick: Pick, prefix: Path, cache: Path) -> None:
     """Installs the packages of a pick, and removes others that are there. No package's own programs are run."""
-    with disk_errors(prefix.parent):
-        run(_install(pick, prefix, cache))
-
-
-async def _install(pick: Pick, prefix: Path, cache: Path) -> None:
     # Local rebuilds keep their file name: what is installed with other content is installed again.
-    wanted = {r.file_name: r for r in pick.records if r.sha256}
-    altered = {
-        match.name.normalized
-        for record in _installed(prefix)
-        if (match := wanted.get(str(record.get("fn")))) and match.sha256 and record.get("sha256") != match.sha256.hex()
-    }
-    await rattler.install(
-        list(pick.records),
-        target_prefix=prefix,
-        cache_dir=cache,
-        platform=Subdir(pick.scenario.subdir),
-        reinstall_packages=altered or None,
-        show_progress=False,
-    )
+    wanted = {r.file_name: (r.name.normalized, r.sha256.hex()) for r in pick.records if r.sha256}
+    with disk_errors(prefix.parent):
+        altered = {
+            wanted[file][0]
+            for record in _installed(prefix)
+            if (file := str(record.get("fn"))) in wanted and record.get("sha256") != wanted[file][1]
+        }
+        run(
+            rattler.install(
+                list(pick.records),
+                target_prefix=prefix,
+                cache_dir=cache,
+                platform=Subdir(pick.scenario.subdir),
+                reinstall_packages=altered or None,
+                show_progress=False,
+            )
+        )
 
 
 def compile_modules(pick: Pick, prefix: Path) -> str:

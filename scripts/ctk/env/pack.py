@@ -1,28 +1,41 @@
 """Packs the environment of a pick for machines without a network: a program that unpacks itself, in parts where asked.
 
-Beside the program are its parts, the explicit lock and the list of hashes.
+The data are a tar that unpacks under any path and in which nothing names this machine. conda-pack takes its files from
+the package cache, with the placeholder that packages have for their prefix, and writes a program, conda-unpack, that
+knows them. Beside the program are its parts, the explicit lock and the list of hashes.
 """
 
 from __future__ import annotations
 
 import gzip
 import hashlib
+import io
+import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Sequence
+import stat
+import tarfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
+from urllib.parse import urlsplit, urlunsplit
+
+from conda_pack.core import CondaEnv, CondaPackException, Packer
+from rattler import RepoDataRecord
 
 from ctk.core.checkout import Workspace
-from ctk.core.errors import BadValue, UnknownName
+from ctk.core.errors import BadValue, PackFailed, UnknownName
 from ctk.core.files import disk_errors, file_sha256, held
-from ctk.env.archive import needed_glibc, write_archive
-from ctk.env.environment import PROGRAMS, compile_modules, install
-from ctk.solve.solve import Pick
+from ctk.env.environment import PROGRAMS, RUNNER, compile_modules, install
+from ctk.package.binaries import UnreadableBinary, read_binary, version_key
+from ctk.solve.solve import Pick, channel_name
 
-_CHUNK = 1 << 20
+_BLOCK = 4096
+# The oldest glibc that any platform of the channel is made for, where no package and no binary needs a newer one.
+_OLDEST_GLIBC = "2.17"
 # Platform -> what `uname -m` says on its machines.
 _MACHINES = {"linux-64": "x86_64 amd64", "linux-aarch64": "aarch64 arm64"}
 # The offset of the data is part of the text whose length it is.
@@ -44,22 +57,14 @@ class PackOrder:
     force: bool = False  # whether files that are there may be replaced
     compression: str = "gzip"
 
-    @property
-    def lock(self) -> Path:
-        return self.file.with_name(f"{self.file.name}.lock")
-
-    @property
-    def hashes(self) -> Path:
-        return self.file.with_name(f"{self.file.name}.sha256")
-
-    def part(self, number: int) -> Path:
-        return self.file.with_name(f"{self.file.name}.{number:03}")
+    def beside(self, ending: str) -> Path:
+        return self.file.with_name(f"{self.file.name}.{ending}")
 
     def present(self) -> list[Path]:
         """The files of an earlier pack of that name."""
         parts = self.file.parent.glob("*.[0-9][0-9][0-9]") if self.file.parent.is_dir() else ()
         own = [p for p in parts if p.name[:-4] == self.file.name]
-        return [p for p in (self.file, self.lock, self.hashes, *sorted(own)) if p.exists()]
+        return [p for p in (self.file, self.beside("lock"), self.beside("sha256"), *sorted(own)) if p.exists()]
 
 
 @dataclass(frozen=True)
@@ -84,15 +89,6 @@ class Packed:
     def size(self) -> int:
         """Bytes of all files."""
         return sum(file.stat().st_size for file in self.files)
-
-
-@dataclass(frozen=True)
-class PackPart:
-    """One written file of the data."""
-
-    path: Path
-    size: int
-    sha256: str
 
 
 def size_in_bytes(text: str) -> int:
@@ -157,7 +153,7 @@ def pack(
         install(pick, prefix, workspace.cache / "packages")
         if why := compile_modules(pick, prefix):
             say(f"bytecode is made where it is unpacked: {why}")
-        glibc = needed_glibc(pick.records, prefix)
+        glibc = _needed_glibc(pick.records, prefix)
         say("packing")
         newest = max((int(r.timestamp.timestamp()) for r in pick.records if r.timestamp), default=0)
         with disk_errors(order.file.parent):
@@ -171,12 +167,162 @@ def pack(
     return Packed(files, contents)
 
 
+class Archive:
+    """A tar for conda-pack to write into, without owners, umask and clock of this machine.
+
+    Every member has one modification time, in seconds since 1970, and none may hold the path of the environment.
+    """
+
+    def __init__(self, target: BinaryIO, stamp: int, prefix: Path) -> None:
+        self._tar = tarfile.open(fileobj=target, mode="w|", format=tarfile.GNU_FORMAT)  # noqa: SIM115
+        self._stamp, self._prefix = stamp, prefix
+        self.kibibytes = 0  # of the members, on a disk with blocks of 4 KiB
+
+    def add(self, source: str, target: str) -> None:
+        """A file, link or folder of the disk."""
+        info = self._tar.gettarinfo(source, target)
+        if info.isreg():
+            with open(source, "rb") as file:
+                self._write(info, file)
+        else:
+            self._write(info, None)
+
+    def add_bytes(self, source: str, sourcebytes: bytes, target: str) -> None:
+        """A file with other content than it has on disk, which may not hold the path of this environment."""
+        if os.fsencode(self._prefix) in sourcebytes:
+            raise PackFailed(
+                f"{target} holds {self._prefix}, where the environment was made",
+                "leave out the package that it belongs to, or pack in a checkout whose path is shorter",
+            )
+        info = self._tar.gettarinfo(source, target)
+        # A hard link to a file that is already there would bring that file's content.
+        info.type, info.linkname, info.size = tarfile.REGTYPE, "", len(sourcebytes)
+        self._write(info, io.BytesIO(sourcebytes))
+
+    def add_program(self, source: Path, target: str) -> None:
+        """A file that can be run, whatever its mode here is: installing this package may not have kept it."""
+        info = tarfile.TarInfo(target)
+        info.size, info.mode = source.stat().st_size, 0o755
+        with source.open("rb") as file:
+            self._write(info, file)
+
+    def close(self) -> None:
+        """Ends the tar; the file that it goes to stays open."""
+        self._tar.close()
+
+    def _write(self, info: tarfile.TarInfo, content: Any) -> None:
+        info.uid = info.gid = 0
+        info.uname = info.gname = "root"
+        info.mtime = self._stamp
+        if not info.issym():
+            info.mode = 0o755 if info.isdir() or info.mode & stat.S_IXUSR else 0o644
+        self.kibibytes += (-(-info.size // _BLOCK) + 1) * (_BLOCK >> 10)
+        self._tar.addfile(info, content)
+
+
+def write_archive(prefix: Path, target: BinaryIO, stamp: int) -> int:
+    """Writes an environment that was just installed, and is changed for it; returns the KiB that it takes unpacked.
+
+    conda-pack reads its packages from the cache from which they were installed, and may refuse: `PackFailed`.
+    """
+    _remove_traces(prefix)
+    with closing(Archive(target, stamp, prefix)) as archive:
+        try:
+            environment = CondaEnv.from_prefix(str(prefix), on_missing_cache="raise")
+            packer = Packer(environment.prefix, archive)
+            for file in environment:
+                packer.add(file)
+            # What is not a package's file is listed with the path here, which `add_bytes` saw to be in none.
+            packer.prefixes = [record for record in packer.prefixes if record[1] != environment.prefix]
+            packer.finish()
+        except CondaPackException as error:
+            raise PackFailed(
+                f"conda-pack refuses the environment: {' '.join(str(error).split())}",
+                "see what the packages that it names hold; `ctk audit` looks into packages of the channel",
+            ) from error
+        for path in _bytecode(prefix, {f.target for f in environment}, {record[0] for record in packer.prefixes}):
+            archive.add(str(prefix / path), path)
+        # The last member: where it is, everything is.
+        archive.add_program(RUNNER, f"bin/{RUNNER.name}")
+    return archive.kibibytes
+
+
+def _bytecode(prefix: Path, written: set[str], changed: set[str]) -> Iterator[str]:
+    """The bytecode that conda-pack leaves out: no package brings it. A file that unpacking changes needs another."""
+    for file in sorted(prefix.glob("lib/python3*/**/__pycache__/*.pyc")):
+        path, module = file.relative_to(prefix), f"{file.name.rsplit('.', 2)[0]}.py"
+        if path.as_posix() not in written and (path.parent.parent / module).as_posix() not in changed:
+            yield path.as_posix()
+
+
+def _remove_traces(prefix: Path) -> None:
+    """Removes from an environment's records where it was made and where its packages came from."""
+    # rattler marks what it installs as a cache, and backups leave caches out; here it would be the only copy.
+    (prefix / "CACHEDIR.TAG").unlink(missing_ok=True)
+    for file in (prefix / "conda-meta").glob("*.json"):
+        record = json.loads(file.read_text(encoding="utf-8"))
+        for path in record.get("paths_data", {}).get("paths", ()):
+            # Of files with this folder's path in them, which no other machine has.
+            path.pop("sha256_in_prefix", None)
+            if path.get("path_type") == "unix_python_entry_point":
+                path.pop("sha256", None)
+                path.pop("size_in_bytes", None)
+        # Not in place: the file may be a hard link.
+        file.unlink()
+        file.write_text(json.dumps({**record, **public_source(record)}, indent=1), encoding="utf-8")
+    # Where this path does not fit into a #! line, commands of Python packages have a form that conda-pack keeps.
+    long_form = re.compile(rb"#!/bin/sh\n'''exec' \"" + re.escape(os.fsencode(prefix)) + rb"/bin/([^\"/]+)\" .*\n")
+    for file in (prefix / "bin").glob("*"):
+        if file.is_file() and not file.is_symlink() and (match := long_form.match(content := file.read_bytes())):
+            mode = file.stat().st_mode
+            file.unlink()
+            file.write_bytes(b"#!/usr/bin/env " + match[1] + b"\n" + content[match.end() :])
+            file.chmod(mode)
+
+
+def public_source(record: Mapping[str, Any]) -> dict[str, str]:
+    """Channel and address of an installed package as others may read them.
+
+    A channel on this machine keeps its name only; an address loses the user's name, password and token.
+    """
+    channel, address = str(record.get("channel") or ""), str(record.get("url") or "")
+    if not urlsplit(address).scheme.startswith("http"):
+        name = channel_name(channel)
+        return {"channel": name, "url": f"file:///{name}/{record['subdir']}/{record['fn']}"}
+    return {"channel": _without_secrets(channel), "url": _without_secrets(address)}
+
+
+def _without_secrets(address: str) -> str:
+    parts = urlsplit(address)
+    folders = parts.path.split("/")
+    if folders[1:2] == ["t"]:  # conda's form of a token: https://host/t/<token>/channel
+        folders[1:3] = []
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], path="/".join(folders), query=""))
+
+
+def _needed_glibc(records: Iterable[RepoDataRecord], prefix: Path) -> str:
+    """The newest glibc that a package declares or a binary needs: a base channel's own Python may declare less."""
+    needed = {_OLDEST_GLIBC}
+    for record in records:
+        needed |= {match[1] for rule in record.depends if (match := re.match(r"__glibc >=(\d+\.\d+)", rule))}
+    for path in prefix.rglob("*"):
+        if path.is_symlink() or not path.is_file():
+            continue
+        try:
+            binary = read_binary(path)
+        except UnreadableBinary:  # no loader reads it either
+            continue
+        if binary is not None and binary.format == "elf":
+            needed.add(".".join(binary.versions.get("GLIBC", _OLDEST_GLIBC).split(".")[:2]))
+    return max(needed, key=version_key)
+
+
 class PartWriter:
     """Writes a stream into files ``000``, ``001`` ... of a folder, each of so many bytes at most."""
 
     def __init__(self, folder: Path, limit: int | None = None) -> None:
         self._folder, self._limit = folder, limit
-        self._done: list[PackPart] = []
+        self._done: list[str] = []
         self._file: BinaryIO | None = None
         self._hash = hashlib.sha256()
         self._size = 0
@@ -196,12 +342,11 @@ class PartWriter:
     def flush(self) -> None:
         """Nothing: `close` writes what is buffered."""
 
-    def close(self) -> tuple[PackPart, ...]:
-        """Ends the last part; returns all of them in order."""
+    def close(self) -> tuple[str, ...]:
+        """Ends the last part; returns the sha256 of all of them in order."""
         if self._file is not None:
             self._file.close()
-            path = self._folder / f"{len(self._done):03}"
-            self._done.append(PackPart(path, self._size, self._hash.hexdigest()))
+            self._done.append(self._hash.hexdigest())
             self._file = None
         return tuple(self._done)
 
@@ -226,31 +371,32 @@ def _compressing(target: PartWriter, name: str) -> BinaryIO:
     return cast(BinaryIO, gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=sink, mtime=0))
 
 
-def _finish(
-    pick: Pick, contents: Contents, parts: Sequence[PackPart], order: PackOrder, done: Path
-) -> tuple[Path, ...]:
-    """Writes the rest beside the parts, and gives everything its name; the program last, since it needs the others."""
+def _finish(pick: Pick, contents: Contents, parts: Sequence[str], order: PackOrder, done: Path) -> tuple[Path, ...]:
+    """Writes the rest beside the parts, and gives everything its name; the program last, since it needs the others.
+
+    `parts` is the sha256 of each part, which `done` has as ``000``, ``001`` ...
+    """
     split = order.limit is not None
-    new = {order.part(number): part.path for number, part in enumerate(parts)} if split else {}
-    hashes = {order.part(number): part.sha256 for number, part in enumerate(parts)} if split else {}
-    texts = {order.lock: _explicit(pick, contents).encode(), order.file: program(contents, parts, split)}
-    for path, text in texts.items():
-        new[path] = done / f"own{path.name}"
-        new[path].write_bytes(text)
+    program, lock = done / "program", done / "lock"
+    program.write_bytes(program_text(contents, parts, split))
+    lock.write_text(_explicit(pick, contents), encoding="utf-8")
     if not split:
-        with new[order.file].open("ab") as target, parts[0].path.open("rb") as source:
-            shutil.copyfileobj(source, target, _CHUNK)
-    new[order.file].chmod(0o755)
-    hashes |= {path: file_sha256(new[path]) for path in texts}
-    ordered = [order.file, *(path for path in new if path not in texts), order.lock]
-    new[order.hashes] = done / "hashes"
-    new[order.hashes].write_text("".join(f"{hashes[path]}  {path.name}\n" for path in ordered), encoding="utf-8")
+        with program.open("ab") as target, (done / "000").open("rb") as source:
+            shutil.copyfileobj(source, target, 1 << 20)
+    program.chmod(0o755)
+    new = {order.file: (program, file_sha256(program))}
+    if split:
+        new |= {order.beside(f"{n:03}"): (done / f"{n:03}", sha256) for n, sha256 in enumerate(parts)}
+    new[order.beside("lock")] = (lock, file_sha256(lock))
+    hashes = done / "hashes"
+    hashes.write_text("".join(f"{sha256}  {path.name}\n" for path, (_, sha256) in new.items()), encoding="utf-8")
+    places = {path: source for path, (source, _) in new.items()} | {order.beside("sha256"): hashes}
     for path in order.present():
-        if path not in new:
+        if path not in places:
             path.unlink()
-    for path in reversed([*ordered, order.hashes]):
-        os.replace(new[path], path)
-    return (*ordered, order.hashes)
+    for path, source in reversed(places.items()):
+        os.replace(source, path)
+    return tuple(places)
 
 
 def _explicit(pick: Pick, contents: Contents) -> str:
@@ -260,7 +406,7 @@ def _explicit(pick: Pick, contents: Contents) -> str:
     return "\n".join(["# What `ctk env pack` packed", *comments, "@EXPLICIT", *records, ""])
 
 
-def program(contents: Contents, parts: Sequence[PackPart], split: bool) -> bytes:
+def program_text(contents: Contents, parts: Sequence[str], split: bool) -> bytes:
     """The text of ``unpack.sh``, filled in; after it come the data, one part, unless they are split."""
     values = {
         "platform": contents.subdir,
@@ -272,7 +418,7 @@ def program(contents: Contents, parts: Sequence[PackPart], split: bool) -> bytes
         "about": "\n".join(contents.about),
         "tool": contents.compression,
         "decompress": _DECOMPRESS[contents.compression],
-        "hashes": "\n".join(f"{number:03} {part.sha256}" for number, part in enumerate(parts)),
+        "hashes": "\n".join(f"{number:03} {sha256}" for number, sha256 in enumerate(parts)),
         "settle": (PROGRAMS / "settle.py").read_text(encoding="utf-8").rstrip("\n"),
         "bytecode": (PROGRAMS / "bytecode.py").read_text(encoding="utf-8").rstrip("\n"),
     }

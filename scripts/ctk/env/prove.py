@@ -1,4 +1,4 @@
-"""Proves that the channel does what it is for: solves the two requests, creates both environments, and uses them."""
+"""Proves that the channel does what it is for: solves two requests, creates both environments, and uses them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import os
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from ctk.core.checkout import Workspace
 from ctk.core.errors import ProofFailed
-from ctk.env.environment import Environment, create
+from ctk.env.environment import PROGRAMS, Environment, create
 from ctk.solve.catalogue import Catalogue
 from ctk.solve.solve import Pick, Scenario
 from ctk.solve.why import solve_or_say_why
@@ -26,12 +25,12 @@ class ProofRequest:
 
     name: str  # of its environment
     specs: tuple[str, ...]
-    program: str  # the file of `ctk.env.proof` that uses the environment
+    program: tuple[str, ...]  # a file of `PROGRAMS` that uses the environment, and its arguments
 
 
 REQUESTS = (
-    ProofRequest("cuda-core", ("cuda-core",), "cuda_core.py"),
-    ProofRequest("numba-cuda-12.6", ("cuda-version=12.6", "numba-cuda"), "numba_cuda.py"),
+    ProofRequest("cuda-core", ("cuda-core",), ("cuda_core.py",)),
+    ProofRequest("numba-cuda-12.6", ("cuda-version=12.6", "numba-cuda"), ("numba_cuda.py",)),
 )
 
 
@@ -51,7 +50,6 @@ def make(request: ProofRequest, catalogue: Catalogue, scenario: Scenario, worksp
 
 def use(request: ProofRequest, environment: Environment) -> Mapping[str, object]:
     """Runs the request's program in its environment, with nothing of this process's own environment."""
-    program = Path(__file__).parent / "proof" / request.program
     clean = {
         "PATH": os.pathsep.join([str(environment.python.parent), "/usr/bin", "/bin"]),
         "CONDA_PREFIX": str(environment.prefix),
@@ -59,7 +57,8 @@ def use(request: ProofRequest, environment: Environment) -> Mapping[str, object]
         "LANG": "C.UTF-8",
         **{k: v for k, v in os.environ.items() if k in ("SYSTEMROOT", "CUDA_VISIBLE_DEVICES")},
     }
-    words: list[str | Path] = [environment.python, "-I", program]
+    file, *arguments = request.program
+    words = [str(environment.python), "-I", str(PROGRAMS / file), *arguments]
     done = subprocess.run(words, env=clean, cwd=environment.prefix, capture_output=True, text=True, check=False)
     try:
         if done.returncode == 0:
@@ -68,7 +67,7 @@ def use(request: ProofRequest, environment: Environment) -> Mapping[str, object]
     except (IndexError, json.JSONDecodeError):
         pass
     raise ProofFailed(
-        f"{request.name}: {request.program} ended with {done.returncode} in {environment.prefix}:\n"
+        f"{request.name}: {file} ended with {done.returncode} in {environment.prefix}:\n"
         + "\n".join(f"    {line}" for line in (done.stdout + done.stderr).splitlines()[-25:]),
-        f"run it by hand: {environment.python} {program}",
+        f"run it by hand: {' '.join(words)}",
     )

@@ -1,1 +1,0 @@
-"""Programs that run inside created environments; they import nothing of this project."""
