@@ -32,7 +32,7 @@ class Unpacked:
     """An environment that was packed, and unpacked under a path with spaces."""
 
     prefix: Path  # where it is
-    program: str  # the file of `ctk.env.proof` that uses it
+    program: str  # the file of `ctk/env/programs` that uses it
     files: tuple[Path, ...]  # what `ctk env pack` wrote; moved away from where it was written
 
     def run(self, *command: str | Path) -> subprocess.CompletedProcess[str]:
@@ -66,7 +66,7 @@ def unpacked(built: Workspace, roomy: Callable[[str], Path], request: pytest.Fix
 def found(unpacked: Unpacked, tmp_path_factory: pytest.TempPathFactory, project: Workspace) -> Mapping[str, object]:
     """What the environment's program found; the program is not in the checkout either."""
     program = tmp_path_factory.mktemp("program") / "program.py"
-    program.write_text((project.root / "scripts" / "ctk" / "env" / "proof" / unpacked.program).read_text())
+    program.write_text((project.root / "scripts" / "ctk" / "env" / "programs" / unpacked.program).read_text())
     done = unpacked.run("python", "-I", program)
     assert done.returncode == 0, done.stderr
     answer: Mapping[str, object] = json.loads(done.stdout.splitlines()[-1])

@@ -62,5 +62,5 @@ def test_an_environment_that_does_not_work_is_an_error_with_what_it_printed(buil
     pick = solve(scenario, [built.channel, built.base_channel])
     environment = create(pick, built.environments / "test-pathfinder-only", built.cache / "packages")
     with pytest.raises(ProofFailed, match="No module named") as error:
-        prove.use(ProofRequest("broken", ("cuda-pathfinder",), "cuda_core.py"), environment)
+        prove.use(ProofRequest("broken", ("cuda-pathfinder",), ("cuda_core.py",)), environment)
     assert str(environment.python) in error.value.step

@@ -394,8 +394,8 @@ def _finish(pick: Pick, contents: Contents, parts: Sequence[str], order: PackOrd
     for path in order.present():
         if path not in places:
             path.unlink()
-    for path, source in reversed(places.items()):
-        os.replace(source, path)
+    for path in reversed(places):
+        os.replace(places[path], path)
     return tuple(places)
 
 
