@@ -1,12 +1,14 @@
-"""Built channels of tiny real packages, indexed by rattler as `ctk build` does it."""
+"""Built channels of tiny real packages, indexed as `ctk build` does it."""
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from crafted_packages import Draft
 
@@ -14,8 +16,8 @@ from ctk.build import sbom
 from ctk.build.build import Built
 from ctk.build.sbom import Input, Provenance
 from ctk.channel import states
-from ctk.core.files import file_sha256
 from ctk.lock.lock import Artefact
+from ctk.package.package import index_record, members
 
 __all__ = ["Draft", "build", "digit", "serve", "sound"]
 
@@ -29,9 +31,17 @@ def build(folder: Path, *drafts: Draft) -> Path:
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     place = folder.with_name(f"{folder.name}-packages") / str(len(list(folder.parent.iterdir())))
-    sha256 = {f"{file.parent.name}/{file.name}": file_sha256(file) for file in (d.write(place) for d in drafts)}
-    states.commit(states.stage([Built("all", place.name, place, sha256, 0.0, False)], folder))
+    records = {f"{file.parent.name}/{file.name}": record(file) for file in (d.write(place) for d in drafts)}
+    states.commit(states.stage([Built("all", place.name, place, records, {}, 0.0, False)], folder))
     return folder.resolve()
+
+
+def record(package: Path) -> dict[str, Any]:
+    """The record of a package, as the run that makes one notes it."""
+    content = package.read_bytes()
+    texts = {member.path: stream.read() for member, stream in members(package, "info") if stream}
+    md5, sha256 = hashlib.md5(content).hexdigest(), hashlib.sha256(content).hexdigest()
+    return index_record(texts, {"size": len(content), "md5": md5, "sha256": sha256})
 
 
 def digit(number: int, content: str = "", **more: object) -> Draft:

@@ -128,7 +128,9 @@ FOREIGN: dict[str, Callable[[Path], None]] = {
     "no JSON": _note("{"),
     "no hashes": _note(json.dumps({"id": "x", "packages": ["noarch/a-1-0.conda"], "seconds": 1})),
     "a number": _note(json.dumps({"id": "x", "packages": 5, "seconds": 1})),
-    "a file outside": _note(json.dumps({"id": "x", "packages": {"../../../a": "0" * 64}, "seconds": 1})),
+    "a file outside": _note(
+        json.dumps({"id": "x", "packages": {"../../../a": {"sha256": "0" * 64}}, "tests": {}, "seconds": 1})
+    ),
 }
 """What a cache of builds from anywhere may have in the place of a package, or of the note beside it."""
 

@@ -68,16 +68,16 @@ def test_a_package_is_opened_once_however_often_it_is_audited(tmp_path: Path, mo
     opened: list[tuple[Path, str]] = []
     members = scanning.package.members
 
-    def counted(path: Path, part: str) -> object:
+    def counted(path: Path, part: str, file: object) -> object:
         opened.append((path, part))
-        return members(path, part)
+        return members(path, part, file)
 
     monkeypatch.setattr(scanning.package, "members", counted)
     plain = [scan_package(path, ["/home/x"], {}) for path in paths]
     assert sorted(opened) == sorted((path, part) for path in paths for part in ("info", "pkg"))
-    assert [cache.scan(path, ["/home/x"], {}) for path in paths] == plain  # made, and kept
+    assert [scan_package(path, ["/home/x"], {}, cache) for path in paths] == plain  # made, and kept
     opened.clear()
-    assert [cache.scan(path, ["/home/x"], {}) for path in paths] == plain
+    assert [scan_package(path, ["/home/x"], {}, cache) for path in paths] == plain
     assert opened == []
 
 
@@ -91,10 +91,10 @@ def test_a_changed_package_or_another_forbidden_path_is_scanned_again(tmp_path: 
 def test_a_damaged_cache_is_as_good_as_none(tmp_path: Path) -> None:
     path = good_set()["libcufile"].write(tmp_path)
     cache = ScanCache(tmp_path / "scans")
-    first = cache.scan(path, [], {})
+    first = scan_package(path, [], {}, cache)
     for kept in cache.folder.iterdir():
         kept.write_text("{")
-    assert cache.scan(path, [], {}) == first
+    assert scan_package(path, [], {}, cache) == first
 
 
 def test_a_package_that_cannot_be_read_is_a_finding_beside_the_others(tmp_path: Path) -> None:

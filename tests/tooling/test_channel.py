@@ -85,8 +85,8 @@ def test_packages_of_other_builds_stay_and_replaced_ones_go(made: tuple[build.Bu
     renamed = tmp_path / "linux-64" / "hello-14-h0_0.conda"
     renamed.parent.mkdir()
     os.link(made[0].packages[0], renamed)
-    (sha256,) = made[0].sha256.values()
-    newer = build.Built(made[0].id, "other", tmp_path, {"linux-64/hello-14-h0_0.conda": sha256}, 0.0, False)
+    (record,) = made[0].records.values()
+    newer = replace(made[0], key="other", home=tmp_path, records={"linux-64/hello-14-h0_0.conda": record})
     staged = states.stage([newer], place)
     assert sorted(p.name for p in states.packages(staged.path)) == sorted([made[1].packages[0].name, renamed.name])
 

@@ -18,11 +18,11 @@ from threading import Semaphore
 from typing import TYPE_CHECKING, Any
 
 from ctk.build import worker
-from ctk.build.runner import Built, build_key, keep, write_log
+from ctk.build.runner import Built, build_key, keep, read_note, write_log
 from ctk.build.store import Store, missing_extra
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BuildFailed, ClusterFailed
-from ctk.core.files import disk_errors, listed_packages
+from ctk.core.files import disk_errors
 from ctk.core.retry import describe
 from ctk.plan.plan import Build
 
@@ -140,14 +140,15 @@ class Cluster:
         note = self._store.finished(key)
         if note is None:
             return None
-        packages = listed_packages(note) or {}
+        built = read_note(note, build, key, workspace, cached=cached)
+        packages = built.sha256 if built else {}
         folder = workspace.builds / f".tmp-{key}-store"
         with disk_errors(workspace.cache):
             try:
                 promised = {f"{o.subdir}/{o.file_name}" for o in build.outputs}
-                if packages.keys() == promised and all(self._store.get(s, folder / n) for n, s in packages.items()):
-                    seconds = float(note.get("seconds", 0.0))
-                    return keep(folder, Built(build.id, key, workspace.builds / key, packages, seconds, cached))
+                whole = packages.keys() == promised
+                if built and whole and all(self._store.get(s, folder / n) for n, s in packages.items()):
+                    return keep(folder, built)
                 self._store.forget(key)
                 return None
             finally:

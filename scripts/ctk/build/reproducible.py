@@ -6,21 +6,22 @@ processor of the machine. That would tell every user where a package was built, 
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
-import os
 import re
 import tarfile
 import zipfile
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import zstandard
 
 from ctk.build import sbom
 from ctk.core.errors import BuildFailed
+from ctk.package.package import count_tests, index_record
 
 Edit = Callable[[Mapping[str, bytes]], Mapping[str, bytes]]
 """Takes the files under ``info/`` and returns those of the package."""
@@ -38,35 +39,45 @@ _INDEX, _ABOUT, _RECIPE = "info/index.json", "info/about.json", "info/recipe/ren
 _CONFIGURATION = "\nbuild_configuration:\n"
 
 
-def rewrite(package: Path, *, time: int, level: int, edit: Edit) -> None:
-    """Writes a package again, in place.
+def rewrite(package: Path, target: Path, *, time: int, level: int, edit: Edit) -> tuple[dict[str, Any], int]:
+    """Writes a package again; returns its record for an index, and the number of its tests.
 
     Args:
-        package: A ``.conda`` file.
+        package: A ``.conda`` file of rattler-build.
+        target: The file to write.
         time: Seconds since 1970: the modification time of every file that the package installs.
         level: zstd compression level.
         edit: Takes the files under ``info/`` and returns those of the package.
 
     Raises:
-        OSError, EOFError, tarfile.TarError, zstandard.ZstdError: The disk is full, or the package is broken. It stays
-            as it was.
+        OSError, EOFError, tarfile.TarError, zstandard.ZstdError: The disk is full, or the package is broken.
     """
-    temporary = package.with_suffix(".tmp")
-    try:
-        with zipfile.ZipFile(package) as source, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as target:
+    metadata: Mapping[str, bytes] = {}
+    with zipfile.ZipFile(package) as source, target.open("w+b") as file:
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
             for member in source.infolist():
                 # A member of its own: the original's extra fields describe the original archive.
                 fresh = zipfile.ZipInfo(member.filename)
-                with source.open(member) as old, target.open(fresh, "w", force_zip64=member.file_size >= _LARGE) as new:
+                large = member.file_size >= _LARGE
+                with source.open(member) as old, archive.open(fresh, "w", force_zip64=large) as new:
                     if member.filename.startswith("info-"):
-                        _metadata(old, new, time, level, edit)
+                        metadata = edit(_metadata(old))
+                        _write_metadata(metadata, new, time, level)
                     elif member.filename.startswith("pkg-"):
                         _payload(old, new, time, level)
                     else:
                         new.write(old.read())
-        os.replace(temporary, package)
-    finally:
-        temporary.unlink(missing_ok=True)
+        return index_record(metadata, _digests(file)), count_tests(metadata)
+
+
+def _digests(file: IO[bytes]) -> dict[str, Any]:
+    """Size and hashes of a file, as the record of a package has them."""
+    file.seek(0)
+    md5, sha256 = hashlib.md5(usedforsecurity=False), hashlib.sha256()
+    while block := file.read(_CHUNK):
+        md5.update(block)
+        sha256.update(block)
+    return {"size": file.tell(), "md5": md5.hexdigest(), "sha256": sha256.hexdigest()}
 
 
 def _payload(old: IO[bytes], new: IO[bytes], time: int, level: int) -> None:
@@ -80,14 +91,17 @@ def _payload(old: IO[bytes], new: IO[bytes], time: int, level: int) -> None:
         target.write(bytes(2 * _BLOCK))
 
 
-def _metadata(old: IO[bytes], new: IO[bytes], time: int, level: int, edit: Edit) -> None:
+def _metadata(old: IO[bytes]) -> dict[str, bytes]:
     with _reader(old) as plain:
         whole = io.BytesIO(plain.read())
     with tarfile.open(fileobj=whole) as source:
-        files = {member.name: source.extractfile(member).read() for member in source if member.isfile()}  # type: ignore[union-attr]
+        return {member.name: source.extractfile(member).read() for member in source if member.isfile()}  # type: ignore[union-attr]
+
+
+def _write_metadata(files: Mapping[str, bytes], new: IO[bytes], time: int, level: int) -> None:
     # Small, and read by every client for every package: worth the highest level that needs no more memory.
     with _writer(new, max(level, 19)) as target:
-        for name, content in sorted(edit(files).items()):
+        for name, content in sorted(files.items()):
             member = tarfile.TarInfo(name)
             member.size = len(content)
             _add(target, member, io.BytesIO(content), time)

@@ -20,13 +20,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pydantic
 import rattler_build
+from pydantic import TypeAdapter, ValidationError
 
 from ctk.build.reproducible import BUILD_ROOT, portable, rewrite
 from ctk.build.sbom import provenance, recipe_commit, tools
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BuildFailed, NotReady
-from ctk.core.files import disk_errors, file_sha256, full_disk, holds, listed_packages, new_build_folder, read_json
+from ctk.core.files import disk_errors, full_disk, holds, listed_packages, new_build_folder, read_json
 from ctk.plan.plan import Build
 from ctk.plan.recipes import render_variants
 from ctk.plan.rendered import rendered_outputs
@@ -44,7 +46,8 @@ class Built:
         id: Of the build.
         key: Content key.
         home: Its folder in the cache.
-        sha256: Path of each ``.conda`` file below that folder -> its sha256.
+        records: Path of each ``.conda`` file below that folder -> its record in repodata.
+        tests: Path of each one that carries tests -> how many.
         seconds: Wall time of the run that made it.
         cached: Whether an earlier run had made it.
     """
@@ -52,13 +55,18 @@ class Built:
     id: str
     key: str
     home: Path
-    sha256: Mapping[str, str]
+    records: Mapping[str, Mapping[str, Any]]
+    tests: Mapping[str, int]
     seconds: float
     cached: bool
 
     @property
+    def sha256(self) -> dict[str, str]:
+        return {name: record["sha256"] for name, record in self.records.items()}
+
+    @property
     def packages(self) -> tuple[Path, ...]:
-        return tuple(self.home / name for name in self.sha256)
+        return tuple(self.home / name for name in self.records)
 
     @property
     def size(self) -> int:
@@ -66,8 +74,32 @@ class Built:
 
     @property
     def note(self) -> dict[str, Any]:
-        """The content of ``build.json`` beside the packages, from which `cached` reads the build again."""
-        return {"id": self.id, "packages": dict(self.sha256), "seconds": self.seconds}
+        """The content of ``build.json`` beside the packages, from which `read_note` makes the build again."""
+        return {"id": self.id, "packages": self.records, "tests": self.tests, "seconds": self.seconds}
+
+
+@pydantic.dataclasses.dataclass
+class _Note:
+    """The fields of a build's note that are read."""
+
+    packages: dict[str, dict[str, Any]]
+    tests: dict[str, int]
+    seconds: float
+
+
+_NOTE = TypeAdapter(_Note)
+
+
+def read_note(note: Any, build: Build, key: str, workspace: Workspace, *, cached: bool) -> Built | None:
+    """The build that a note describes; None for a note that is damaged, or of an earlier revision."""
+    try:
+        found = _NOTE.validate_python(note)
+    except ValidationError:
+        return None
+    sha256 = {name: record.get("sha256") for name, record in found.packages.items()}
+    if not sha256 or listed_packages({"packages": sha256}) is None:
+        return None
+    return Built(build.id, key, workspace.builds / key, found.packages, found.tests, found.seconds, cached)
 
 
 def build_key(build: Build, level: int) -> str:
@@ -101,31 +133,20 @@ def cached(
         damaged: Called with a message about a package with another sha256.
     """
     key = build_key(build, level)
-    home = workspace.builds / key
-    note = read_json(home / "build.json")
-    sha256 = listed_packages(note)
-    if not sha256 or not all(sha256.values()) or not isinstance(note.get("seconds"), int | float):
-        return None
-    for name, expected in sha256.items():
-        if not holds(home / name, expected):
+    built = read_note(read_json(workspace.builds / key / "build.json"), build, key, workspace, cached=True)
+    for name, expected in built.sha256.items() if built else ():
+        if not holds(workspace.builds / key / name, expected):
             damaged(f"{build.id}: {name.rpartition('/')[2]} in the cache is damaged; it is built again")
             return None
-    return Built(build.id, key, home, sha256, note["seconds"], True)
+    return built
 
 
 def keep(folder: Path, built: Built) -> Built:
-    """Moves the packages of a build from a scratch folder, maybe on another file system, into the cache."""
-    finished = built.home.with_name(f".tmp-finished-{built.home.name}-{os.getpid()}")
-    try:
-        for name in built.sha256:
-            (finished / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.move(folder / name, finished / name)
-        (finished / "build.json").write_text(json.dumps(built.note, indent=1))
-        if built.home.exists():  # an incomplete folder of that name: `cached` refused it
-            shutil.rmtree(built.home)
-        os.replace(finished, built.home)
-    finally:
-        shutil.rmtree(finished, ignore_errors=True)
+    """Makes a folder beside a build's own, which holds its packages, that build's folder."""
+    (folder / "build.json").write_text(json.dumps(built.note, indent=1))
+    if built.home.exists():  # an incomplete folder of that name: `cached` refused it
+        shutil.rmtree(built.home)
+    os.replace(folder, built.home)
     return built
 
 
@@ -150,22 +171,29 @@ def make(build: Build, workspace: Workspace, level: int, jobs: int) -> Built:
     key = build_key(build, level)
     with disk_errors(workspace.builds):
         folder = new_build_folder(workspace, key, sum(a.size for a in build.artefacts), jobs)
+        finished = workspace.builds / f".tmp-finished-{key}-{os.getpid()}"
         try:
             with disk_errors(folder):  # it may be elsewhere: in memory
                 packages = _run_rattler_build(build, workspace, folder)
-                folders = {
-                    str(folder): BUILD_ROOT,
-                    folder.as_uri(): f"file://{BUILD_ROOT}",
-                    str(workspace.root): BUILD_ROOT,
-                }
-                edit = partial(portable, origin=provenance(build, level), folders=folders)
-                for package in packages:
-                    rewrite(package, time=build.timestamp, level=level, edit=edit)
-                sha256 = {p.relative_to(folder).as_posix(): file_sha256(p) for p in packages}
+            folders = {
+                str(folder): BUILD_ROOT,
+                folder.as_uri(): f"file://{BUILD_ROOT}",
+                str(workspace.root): BUILD_ROOT,
+            }
+            edit = partial(portable, origin=provenance(build, level), folders=folders)
+            records: dict[str, dict[str, Any]] = {}
+            tests: dict[str, int] = {}
+            for package in packages:
+                name = package.relative_to(folder).as_posix()
+                (finished / name).parent.mkdir(parents=True, exist_ok=True)
+                records[name], count = rewrite(package, finished / name, time=build.timestamp, level=level, edit=edit)
+                if count:
+                    tests[name] = count
             seconds = round(time.monotonic() - start, 3)
-            return keep(folder, Built(build.id, key, workspace.builds / key, sha256, seconds, False))
+            return keep(finished, Built(build.id, key, workspace.builds / key, records, tests, seconds, False))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(finished, ignore_errors=True)
 
 
 def check_machine(workspace: Workspace) -> None:

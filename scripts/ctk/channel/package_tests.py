@@ -10,23 +10,20 @@ import json
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import rattler_build
-from pydantic import TypeAdapter, ValidationError
 from rattler import Gateway
 
 from ctk.build.runner import Built
 from ctk.core.errors import Unsolvable
 from ctk.core.files import disk_errors, full_disk, read_json
 from ctk.core.platforms import NOARCH, this_platform
-from ctk.package.package import read_info
 from ctk.solve.machine import detected
 from ctk.solve.solve import Scenario, channel_url, solve
 
-_NOTE = ".tests.json"
+_PASSED = ".tests.json"
 
 
 @dataclass(frozen=True)
@@ -64,62 +61,26 @@ def run_tests(
     """
     gateway = Gateway()
     here = (this_platform(), NOARCH)
-    packages = [(b, b.home / name, sha) for b in built for name, sha in b.sha256.items() if name.split("/")[0] in here]
+    tested = [(build, name) for build in built for name in build.tests if name.split("/")[0] in here]
 
-    def one(item: tuple[Built, Path, str]) -> Outcome | None:
-        build, file, sha256 = item
-        note = _note(file, sha256)
-        if not note.tests:
-            return None
-        outcome = _test(build, file, note, channels, gateway)
+    def one(item: tuple[Built, str]) -> Outcome:
+        outcome = _test(*item, channels, gateway)
         progress(outcome)
         return outcome
 
     with disk_errors(Path(tempfile.gettempdir())), ThreadPoolExecutor(jobs) as pool:
-        return [o for o in pool.map(one, packages) if o]
+        return list(pool.map(one, tested))
 
 
-@dataclass(frozen=True)
-class _Note:
-    """What is kept beside a package, so that it need not be opened again.
-
-    Attributes:
-        sha256: Of the package that it is about.
-        spec: Asks for exactly this package.
-        tests: How many it has.
-        passed: Whether they passed.
-    """
-
-    sha256: str
-    spec: str
-    tests: int
-    passed: bool = False
-
-
-_ADAPTER = TypeAdapter(_Note)
-
-
-def _note(file: Path, sha256: str) -> _Note:
-    with suppress(ValidationError):
-        kept = _ADAPTER.validate_python(read_json(file.with_name(f"{file.name}{_NOTE}")))
-        if kept.sha256 == sha256:
-            return kept
-    info = read_info(file)
-    note = _Note(sha256, f"{info.index.name} =={info.index.version} {info.index.build}", info.tests)
-    _keep(file, note)
-    return note
-
-
-def _keep(file: Path, note: _Note) -> None:
-    file.with_name(f"{file.name}{_NOTE}").write_text(json.dumps(asdict(note)))
-
-
-def _test(build: Built, file: Path, note: _Note, channels: Sequence[Path | str], gateway: Gateway) -> Outcome:
-    if note.passed:
+def _test(build: Built, name: str, channels: Sequence[Path | str], gateway: Gateway) -> Outcome:
+    file, record = build.home / name, build.records[name]
+    passed = file.with_name(f"{file.name}{_PASSED}")  # the sha256 of the package whose tests passed
+    if read_json(passed) == record["sha256"]:
         return Outcome(file.name, "unchanged")
+    spec = f"{record['name']} =={record['version']} {record['build']}"
     try:
         # With this machine's driver and GPU, as rattler-build solves it for the test itself.
-        solve(Scenario((note.spec,), this_platform(), *detected(this_platform())), channels, gateway)
+        solve(Scenario((spec,), this_platform(), *detected(this_platform())), channels, gateway)
     except Unsolvable as error:
         missing = error.cause.splitlines()[-1].strip("│└├─ ").removesuffix(", for which no candidates were found.")
         whose = "this machine has" if missing.startswith("__cuda") else "the channels here have"
@@ -131,7 +92,7 @@ def _test(build: Built, file: Path, note: _Note, channels: Sequence[Path | str],
     failed = [r for r in results if not r.success]
     if failed:
         return _failed(file, "", [line for r in failed for line in [*r.output][-30:]])
-    _keep(file, replace(note, passed=True))
+    passed.write_text(json.dumps(record["sha256"]))
     return Outcome(file.name, "passed")
 
 

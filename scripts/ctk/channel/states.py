@@ -25,15 +25,11 @@ from pathlib import Path
 from typing import Any
 
 import zstandard
-from rattler import Subdir
-from rattler.index import index_fs
-from rattler.package_streaming import PackageArchive
 
 from ctk.build.runner import Built
-from ctk.channel.index_files import COMPRESSED, REPODATA, RUN_EXPORTS, TIME
-from ctk.core.errors import ChannelBroken, UnknownName
+from ctk.channel.index_files import COMPRESSED, REPODATA, RUN_EXPORTS, Records, read_index
+from ctk.core.errors import ChannelBroken, PublishFailed, UnknownName
 from ctk.core.files import disk_errors, holds, listed_packages, make_folder, read_json, replace_file, share
-from ctk.core.process import run
 
 KEPT = 3  # states, the current one included: they share the files of packages that are in several
 
@@ -201,13 +197,19 @@ def stage(built: Iterable[Built], channel: Path) -> Staged:
     """
     current = channel.resolve()
     before = _contents(current)
-    fresh = {name: b.home / name for b in built for name in b.sha256}
+    built = tuple(built)
+    fresh = {name: b.home / name for b in built for name in b.records}
     made = {b.id: {"key": b.key, "packages": dict(b.sha256)} for b in built}
     wanted = {i: note for i, note in before.items() if all((current / n).exists() for n in note["packages"])} | made
     # What other builds made is taken from the channel itself: the cache may have been deleted since.
     files = {n: fresh.get(n, current / n) for note in wanted.values() for n in note["packages"]}
     stated = {n: sha256 for note in (*wanted.values(), *made.values()) for n, sha256 in note["packages"].items()}
-    damaged = sorted(n for n, sha256 in stated.items() if sha256 and not holds(current / n, sha256))
+    records = {**_indexed(current), **{n: record for b in built for n, record in b.records.items()}}
+    damaged = sorted(
+        n
+        for n, sha256 in stated.items()
+        if sha256 and not (records.get(n, {}).get("sha256") == sha256 and holds(current / n, sha256))
+    )
     if lost := [n for n in damaged if n not in fresh]:
         raise ChannelBroken(
             f"{channel} has other content than was built under {', '.join(lost)}",
@@ -217,7 +219,7 @@ def stage(built: Iterable[Built], channel: Path) -> Staged:
     path = current
     if changed:
         with disk_errors(channel.parent):
-            path = _assemble(channel, wanted, files)
+            path = _assemble(channel, wanted, files, records)
     counts = dict(sorted(Counter(name.partition("/")[0] for name in files).items()))
     return Staged(channel, path, counts, sum(f.stat().st_size for f in files.values()), changed)
 
@@ -308,7 +310,17 @@ def _contents(state: Path) -> dict[str, dict[str, Any]]:
     return {i: {"key": note.get("key"), "packages": names} for i, note, names in known if names is not None}
 
 
-def _assemble(channel: Path, wanted: Mapping[str, Mapping[str, Any]], files: Mapping[str, Path]) -> Path:
+def _indexed(state: Path) -> Records:
+    """The records of a state's index; none where it is damaged."""
+    try:
+        return read_index(state).records
+    except PublishFailed:
+        return {}
+
+
+def _assemble(
+    channel: Path, wanted: Mapping[str, Mapping[str, Any]], files: Mapping[str, Path], records: Records
+) -> Path:
     states = _states(channel)
     make_folder(states)
     known = history(channel)
@@ -327,36 +339,21 @@ def _assemble(channel: Path, wanted: Mapping[str, Mapping[str, Any]], files: Map
             os.link(file, target)
         except OSError:
             shutil.copyfile(file, target)
-    run(_index(state))
-    shutil.rmtree(state / ".tmp", ignore_errors=True)  # rattler's, empty
+    for folder in sorted(state.iterdir()):
+        _write_index(folder, {p.name: records[f"{folder.name}/{p.name}"] for p in sorted(folder.iterdir())})
     for path in (state, *state.rglob("*")):
         share(path)
     state.with_suffix(".json").write_text(json.dumps(wanted, indent=1, sort_keys=True))
     return state
 
 
-async def _index(state: Path) -> None:
-    for folder in [p for p in sorted(state.iterdir()) if not p.name.startswith(".")]:
-        await index_fs(state, target_platform=Subdir(folder.name), write_zst=True, write_shards=False)
-        _settle(folder / REPODATA)
-        run_exports = folder / RUN_EXPORTS
-        if not run_exports.exists():
-            run_exports.write_text(json.dumps(await _run_exports(folder), sort_keys=True))
-
-
-def _settle(repodata: Path) -> None:
-    """Takes from an index when rattler saw a package first: publishing notes that, and equal packages index equally."""
-    content = json.loads(repodata.read_bytes(), object_hook=lambda d: {k: v for k, v in d.items() if k != TIME})
-    text = json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
-    repodata.write_bytes(text)
-    repodata.with_name(COMPRESSED).write_bytes(zstandard.ZstdCompressor(level=19).compress(text))
-
-
-async def _run_exports(folder: Path) -> dict[str, object]:
-    """The run exports of every package of a subdir, as CEP 12 shapes them."""
-    found = {}
-    for package in sorted(folder.glob("*.conda")):
-        archive = await PackageArchive.from_path(package)
-        content = await archive.read_file("info/run_exports.json")
-        found[package.name] = {"run_exports": json.loads(content) if content else {}}
-    return {"info": {"subdir": folder.name, "version": 1}, "packages": {}, "packages.conda": found}
+def _write_index(folder: Path, records: Records) -> None:
+    """The index of one subdir, as rattler's indexer writes it; run exports as CEP 12 shapes them."""
+    empty = {"info": {"subdir": folder.name}, "packages": {}}
+    repodata = {**empty, "packages.conda": records, "repodata_version": 1, "v3": {}}
+    text = json.dumps(repodata, sort_keys=True, separators=(",", ":")).encode()
+    (folder / REPODATA).write_bytes(text)
+    (folder / COMPRESSED).write_bytes(zstandard.ZstdCompressor(level=19).compress(text))
+    exports = {name: {"run_exports": record.get("run_exports", {})} for name, record in records.items()}
+    content = {"info": {"subdir": folder.name, "version": 1}, "packages": {}, "packages.conda": exports}
+    (folder / RUN_EXPORTS).write_text(json.dumps(content, sort_keys=True))

@@ -14,6 +14,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -94,14 +95,21 @@ def _replace(path: Path, chunks: Iterable[bytes], is_right: Callable[[], bool]) 
 _hashes: dict[tuple[int, int, int, int], str] = {}
 
 
-def file_sha256(path: Path) -> str:
-    """The sha256 of a file in hex digits; a file that did not change is read once, and so is a hard link to it."""
-    with path.open("rb") as stream:
-        status = os.fstat(stream.fileno())
-        key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-        if key not in _hashes:
-            _hashes[key] = hashlib.file_digest(stream, "sha256").hexdigest()
+def file_sha256(file: Path | BufferedReader) -> str:
+    """The sha256 of a file in hex digits; a file that did not change is read once, and so is a hard link to it.
+
+    Args:
+        file: Its path, or its stream at the beginning.
+    """
+    status = file.stat() if isinstance(file, Path) else os.fstat(file.fileno())
+    key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+    if key in _hashes:
         return _hashes[key]
+    if isinstance(file, Path):
+        with file.open("rb") as stream:
+            return file_sha256(stream)
+    _hashes[key] = hashlib.file_digest(file, "sha256").hexdigest()
+    return _hashes[key]
 
 
 def holds(path: Path, sha256: str, size: int | None = None) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Literal, cast
+from typing import IO, Any, ClassVar, Literal, cast
 
 import zstandard
 from ruamel.yaml import YAML
@@ -103,18 +103,19 @@ class PackageInfo:
 
     Attributes:
         run_exports: Specs by kind (``weak``, ``strong`` ...).
-        licenses: Bytes of each file under ``info/licenses``.
+        licenses: The files under ``info/licenses``.
+        sboms: The files under ``info/sboms``.
         promise: None when the package carries no rendered recipe.
-        tests: How many tests it carries; rattler-build keeps no contents tests, it runs them.
     """
 
+    __pydantic_config__: ClassVar = {"ser_json_bytes": "base64", "val_json_bytes": "base64"}
     index: IndexJson
     paths: tuple[PathEntry, ...]
     run_exports: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     about: Mapping[str, Any] = field(default_factory=dict)
-    licenses: Mapping[str, int] = field(default_factory=dict)
+    licenses: Mapping[str, bytes] = field(default_factory=dict)
+    sboms: Mapping[str, bytes] = field(default_factory=dict)
     promise: Promise | None = None
-    tests: int = 0
 
 
 @dataclass(frozen=True)
@@ -188,13 +189,18 @@ class _Content(io.RawIOBase):
             return self._content.read(size)
 
 
-def members(path: Path, part: Part) -> Iterator[tuple[Member, IO[bytes] | None]]:
+def members(path: Path, part: Part, file: IO[bytes] | None = None) -> Iterator[tuple[Member, IO[bytes] | None]]:
     """The entries of one half of the package in archive order; a stream is valid until the next entry is taken.
+
+    Args:
+        path: The package.
+        part: Which half.
+        file: The package, where it is open already.
 
     Raises:
         AuditFailed: The file is no readable ``.conda``; from reading a stream, too.
     """
-    with readable(path), zipfile.ZipFile(path) as archive:
+    with readable(path), zipfile.ZipFile(file or path) as archive:
         inner = [name for name in archive.namelist() if name.startswith(f"{part}-") and name.endswith(".tar.zst")]
         if len(inner) != 1:
             raise AuditFailed(f"{path.name} holds {len(inner)} {part}-*.tar.zst, not one", "build it again")
@@ -231,15 +237,11 @@ def info_of(path: Path, metadata: Iterable[tuple[Member, bytes | None]]) -> Pack
     Raises:
         AuditFailed: It is broken.
     """
-    texts: dict[str, bytes] = {}
-    licenses: dict[str, int] = {}
-    for member, content in metadata:
-        if content is None:
-            continue
-        if member.path.startswith("info/licenses/"):
-            licenses[member.path.removeprefix("info/licenses/")] = member.size
-        else:
-            texts[member.path] = content
+    texts = {member.path: content for member, content in metadata if content is not None}
+    licenses, sboms = (
+        {path.removeprefix(folder): text for path, text in texts.items() if path.startswith(folder)}
+        for folder in ("info/licenses/", "info/sboms/")
+    )
     with readable(path):
         return PackageInfo(
             index=index_of(json.loads(texts["info/index.json"])),
@@ -247,8 +249,8 @@ def info_of(path: Path, metadata: Iterable[tuple[Member, bytes | None]]) -> Pack
             run_exports=run_exports_of(json.loads(texts.get("info/run_exports.json", b"{}"))),
             about=json.loads(texts.get("info/about.json", b"{}")),
             licenses=licenses,
+            sboms=sboms,
             promise=_promise(texts.get("info/recipe/rendered_recipe.yaml")),
-            tests=len(YAML(typ="safe", pure=True).load(texts.get("info/tests/tests.yaml", b"[]")) or ()),
         )
 
 
@@ -270,6 +272,28 @@ def index_of(raw: Mapping[str, Any]) -> IndexJson:
         license=raw.get("license") or "",
         timestamp=raw.get("timestamp") or 0,
     )
+
+
+def index_record(texts: Mapping[str, bytes], archive: Mapping[str, Any]) -> dict[str, Any]:
+    """The record of a package in repodata; what is empty is absent, except `depends`.
+
+    Args:
+        texts: The files under ``info/``.
+        archive: Size and hashes of the package.
+    """
+    record = json.loads(texts["info/index.json"]) | archive
+    record["run_exports"] = json.loads(texts.get("info/run_exports.json", b"{}"))
+    record["track_features"] = " ".join(index_of(record).track_features)
+    return {key: value for key, value in record.items() if value or key in ("build_number", "depends")}
+
+
+def count_tests(texts: Mapping[str, bytes]) -> int:
+    """How many tests a package carries; rattler-build keeps no contents tests, it runs them.
+
+    Args:
+        texts: The files under ``info/``.
+    """
+    return len(YAML(typ="safe", pure=True).load(texts.get("info/tests/tests.yaml", b"[]")) or ())
 
 
 def path_entry(raw: Mapping[str, Any]) -> PathEntry:

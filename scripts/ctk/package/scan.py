@@ -187,21 +187,38 @@ class PackageScan:
 
 
 def scan_package(
-    path: Path, forbidden: Sequence[str], probes: Mapping[str, Sequence[str]], sha256: str = ""
+    path: Path, forbidden: Sequence[str], probes: Mapping[str, Sequence[str]], cache: ScanCache | None = None
 ) -> PackageScan:
-    """Reads a whole package once.
+    """The scan of a package; it is opened once, for its sha256 and for all that is in it.
 
     Args:
         path: The package file.
         forbidden: Paths to look for in every file.
         probes: Package name -> other strings to look for, as evidence for a check.
-        sha256: Of the package file, computed when not given.
+        cache: Where the scan may be kept already, and is kept from now on.
 
     Raises:
         AuditFailed: The package cannot be read.
+        NoSpace: The disk is full, or the cache cannot be written.
     """
+    with package.readable(path):
+        file = path.open("rb")
+    with file:
+        with package.readable(path):
+            sha256 = file_sha256(file)
+        if cache and (kept := cache.load(sha256, forbidden, probes)):
+            return replace(kept, file=str(path))
+        scan = _scan(path, file, sha256, forbidden, probes)
+    if cache:
+        cache.save(scan, forbidden, probes)
+    return scan
+
+
+def _scan(
+    path: Path, file: IO[bytes], sha256: str, forbidden: Sequence[str], probes: Mapping[str, Sequence[str]]
+) -> PackageScan:
     # Paths.json, in the metadata, says which placeholders are declared: it is read before anything is searched.
-    metadata = [(member, stream.read() if stream else None) for member, stream in package.members(path, "info")]
+    metadata = [(member, stream.read() if stream else None) for member, stream in package.members(path, "info", file)]
     info = package.info_of(path, metadata)
     placeholders = {entry.path: entry.placeholder.encode() for entry in info.paths if entry.placeholder}
     wanted = _Wanted(
@@ -213,10 +230,10 @@ def scan_package(
         # It repeats the declared placeholders for the installer.
         declared = tuple(placeholders.values()) if member.path == "info/paths.json" else ()
         files.append(_scan_member(member, None if content is None else io.BytesIO(content), wanted, declared))
-    for member, stream in package.members(path, "pkg"):
+    for member, stream in package.members(path, "pkg", file):
         declared = (placeholders[member.path],) if member.path in placeholders else ()
         files.append(_scan_member(member, stream, wanted, declared))
-    return PackageScan(str(path), sha256 or file_sha256(path), info, tuple(sorted(files, key=lambda file: file.path)))
+    return PackageScan(str(path), sha256, info, tuple(sorted(files, key=lambda scanned: scanned.path)))
 
 
 def listed_package(path: Path) -> PackageScan:
@@ -316,21 +333,19 @@ class ScanCache:
         """Where the scan of a package is kept."""
         return self.folder / f"{scan_key(sha256, forbidden, probes)}.json"
 
-    def scan(self, path: Path, forbidden: Sequence[str], probes: Mapping[str, Sequence[str]]) -> PackageScan:
-        """The scan of a package from the cache, or made now and kept.
+    def load(self, sha256: str, forbidden: Sequence[str], probes: Mapping[str, Sequence[str]]) -> PackageScan | None:
+        """The scan of a package, None where it is not kept."""
+        try:
+            return _SCANS.validate_json(self.file(sha256, forbidden, probes).read_bytes())
+        except (OSError, ValidationError):
+            return None
+
+    def save(self, scan: PackageScan, forbidden: Sequence[str], probes: Mapping[str, Sequence[str]]) -> None:
+        """Keeps a scan.
 
         Raises:
-            AuditFailed: The package cannot be read.
             NoSpace: The disk is full, or the folder cannot be written.
         """
-        with package.readable(path):
-            sha256 = file_sha256(path)
-        file = self.file(sha256, forbidden, probes)
-        try:
-            return replace(_SCANS.validate_json(file.read_bytes()), file=str(path))
-        except (OSError, ValidationError):
-            scan = scan_package(path, forbidden, probes, sha256)
         with disk_errors(self.folder):
             make_folder(self.folder)
-            replace_file(file, _SCANS.dump_json(scan))
-        return scan
+            replace_file(self.file(scan.sha256, forbidden, probes), _SCANS.dump_json(scan))

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from ctk.check.audit.binaries import PROBES
 from ctk.core.errors import AuditFailed
-from ctk.package.package import PathEntry, members, run_exports_of
+from ctk.core.files import file_sha256, machine_paths
+from ctk.package.package import PathEntry, read_info
+from ctk.package.scan import ScanCache
 from ctk.site.content import IndexedPackage, Site
 from ctk.site.pages import Page, bytes_text, render
 
@@ -74,7 +76,7 @@ PICTURE = Rectangle(0, 0, 1100, 520)
 
 def pages(site: Site) -> Iterator[Page]:
     """The list, a page for each name, and beside them SBOMs and licence texts."""
-    builds = {name: [_build(entry) for entry in own] for name, own in site.packages.items()}
+    builds = {name: [_build(entry, site) for entry in own] for name, own in site.packages.items()}
     every = [build for own in builds.values() for build in own]
     yield render(
         site,
@@ -125,8 +127,8 @@ def _package_page(site: Site, name: str, builds: Sequence[PackageBuild], users: 
     )
 
 
-def _build(entry: IndexedPackage) -> PackageBuild:
-    inside = read_metadata(entry)
+def _build(entry: IndexedPackage, site: Site) -> PackageBuild:
+    inside = read_metadata(entry, site)
     fit = next((match[1] for spec in entry.index.depends if (match := _FIT.match(spec))), "")
     if entry.name == "cuda-version":
         fit = entry.index.build.partition("_")[0]
@@ -152,29 +154,27 @@ def folders(files: Sequence[PathEntry]) -> list[tuple[str, int, int]]:
     return rows
 
 
-def read_metadata(entry: IndexedPackage) -> PackageMetadata:
-    """The metadata inside a package; what cannot be read is a sentence in it."""
+def read_metadata(entry: IndexedPackage, site: Site) -> PackageMetadata:
+    """The metadata inside a package, as the audit kept it; what cannot be read is a sentence in it."""
     if not entry.path.is_file():
         return PackageMetadata(problem=f"{entry.file} is listed in the index and is not in the channel's folder.")
     try:
-        texts = {m.path: stream.read() for m, stream in members(entry.path, "info") if stream is not None}
-        about = json.loads(texts.get("info/about.json", b"{}"))
-        home = _text(about.get("home")) or _text(about.get("dev_url"))
-        paths = json.loads(texts.get("info/paths.json", b'{"paths": []}'))["paths"]
-        licences, sboms = (sorted(p for p in texts if p.startswith(f"info/{f}/")) for f in ("licenses", "sboms"))
+        kept = ScanCache(site.workspace.cache / "audit").load(
+            file_sha256(entry.path), machine_paths(site.workspace), PROBES
+        )
+        info = kept.info if kept else read_info(entry.path)
+        home = _text(info.about.get("home")) or _text(info.about.get("dev_url"))
         return PackageMetadata(
-            summary=_text(about.get("summary")),
+            summary=_text(info.about.get("summary")),
             home=home if home.startswith(("https://", "http://")) else "",  # a package may write anything
-            files=tuple(
-                PathEntry(str(p["_path"]), str(p["path_type"]), size=int(p.get("size_in_bytes") or 0)) for p in paths
-            ),
-            run_exports=run_exports_of(json.loads(texts.get("info/run_exports.json", b"{}"))),
-            licences=tuple(LicenceText(path.removeprefix("info/licenses/"), texts[path]) for path in licences),
-            sbom=texts[sboms[0]] if sboms else b"",
+            files=info.paths,
+            run_exports=info.run_exports,
+            licences=tuple(LicenceText(name, text) for name, text in sorted(info.licenses.items())),
+            sbom=next(iter(info.sboms.values()), b""),
         )
     except AuditFailed as error:
         return PackageMetadata(problem=f"{error.cause}.")
-    except (ValueError, OverflowError, KeyError, TypeError, AttributeError, RecursionError):
+    except (AttributeError, OSError):
         return PackageMetadata(problem=f"{entry.file} has metadata that cannot be read.")
 
 

@@ -98,8 +98,8 @@ def LicenseIsInside(package: PackageScan) -> Iterator[Finding]:
         yield at(package, "info/index.json", "no licence named")
     if any(True for _ in package.installed()) and not package.info.licenses:
         yield at(package, "info/licenses", "no licence text")
-    for name, size in package.info.licenses.items():
-        if not size:
+    for name, text in package.info.licenses.items():
+        if not text:
             yield at(package, f"info/licenses/{name}", "the licence text is empty")
 
 

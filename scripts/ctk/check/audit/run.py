@@ -88,7 +88,7 @@ def audit_packages(
 
 def _scan(path: Path, forbidden: Sequence[str], cache: ScanCache | None) -> PackageScan | Finding:
     try:
-        return cache.scan(path, forbidden, PROBES) if cache else scan_package(path, forbidden, PROBES)
+        return scan_package(path, forbidden, PROBES, cache)
     except AuditFailed as error:
         return Finding(path.name, error.cause, check=OPENS, fix=error.step, severity="error")
 
