@@ -18,7 +18,7 @@ def test_metadata_is_read_without_the_contents(tmp_path: Path) -> None:
     assert info.index.identity == "cuda-cudart-dev-13.4.92-h0_0"
     assert info.index.depends == draft.depends
     assert info.run_exports == {"weak": ("cuda-cudart >=13.4.92,<14.0a0",)}
-    assert info.licenses == {"LICENSE": 9}
+    assert info.licenses == {"LICENSE": b"You may.\n"}
     assert PathEntry("lib/libcudart.so", "softlink") in info.paths
     assert {entry.path: entry.placeholder for entry in info.paths}["lib/pkgconfig/cudart.pc"] == "/opt/here"
 

@@ -226,7 +226,7 @@ def test_the_same_build_made_twice_at_once_is_whole_whoever_ends_last(tmp_path: 
         assert list(pool.map(worker.fulfil, [order, order])) == [worker.WorkResult()] * 2
     note = store.finished(order.key)
     assert note is not None
-    assert all(store.get(sha, tmp_path / "read" / name) for name, sha in note["packages"].items())
+    assert all(store.get(record["sha256"], tmp_path / "read" / name) for name, record in note["packages"].items())
     assert all(map(zipfile.is_zipfile, (tmp_path / "read").rglob("*.conda")))
 
 

@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ from tiny import tiny_plan
 from conftest import ctk
 from ctk.build import build, rebuild, sbom
 from ctk.build.rebuild import Deviation
-from ctk.build.reproducible import rewrite
+from ctk.build.reproducible import Edit, rewrite
 from ctk.core.checkout import Workspace
 from ctk.core.errors import AuditFailed
 from ctk.fetch import fetch
@@ -105,9 +105,14 @@ def test_a_recipe_that_was_not_committed_and_changed_is_said(repository: Workspa
     assert "names no commit" in difference.what
 
 
-def tamper(package: Path, change: Callable[[Mapping[str, bytes]], Mapping[str, bytes]]) -> None:
+def tamper(package: Path, change: Edit) -> None:
     origin = sbom.of(package).provenance
-    rewrite(package, time=origin.timestamp, level=origin.level, edit=change)
+    rewrite_in_place(package, origin.timestamp, change, origin.level)
+
+
+def rewrite_in_place(package: Path, time: int, edit: Edit = lambda files: files, level: int = 3) -> None:
+    rewrite(package, package.with_suffix(".new"), time=time, level=level, edit=edit)
+    package.with_suffix(".new").replace(package)
 
 
 def test_a_tampered_package_is_found_file_by_file(packages: list[Path], repository: Workspace) -> None:
@@ -127,7 +132,7 @@ def test_a_tampered_package_is_found_file_by_file(packages: list[Path], reposito
 
 
 def test_another_time_alone_is_a_difference_of_the_archive(packages: list[Path], repository: Workspace) -> None:
-    rewrite(packages[0], time=1, level=3, edit=lambda files: files)
+    rewrite_in_place(packages[0], time=1)
     ((difference,),) = differences(packages[:1], repository).values()
     assert difference.place == "archive" and "other times" in difference.what
 
@@ -144,7 +149,7 @@ def test_the_command(packages: list[Path], repository: Workspace) -> None:
     assert done.returncode == 0, done.stderr
     assert "2 packages rebuilt, identical" in done.stdout
     assert not (repository.cache / "rebuild").exists()
-    rewrite(packages[0], time=1, level=3, edit=lambda files: files)
+    rewrite_in_place(packages[0], time=1)
     done = ctk(repository, "rebuild", "--sample", "2", "--channel", str(channel))
     assert done.returncode == 28
     assert packages[0].name in done.stdout.replace("\n", "") and "--seed" in done.stdout
