@@ -172,8 +172,8 @@ def test_nothing_of_this_program_is_in_the_commands_surroundings(
 
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_is_the_commands(where: Workspace, environment: Path, tmp_path: Path, sent: signal.Signals) -> None:
-    """It is the same process, also where this one inherited an interrupt as ignored."""
-    own = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    """It is the same process, also where this one inherited the signal as ignored: a background job, `nohup`."""
+    own = f"import signal; signal.signal({int(sent)}, signal.SIG_DFL)"
     code = f"{own}; from ctk.cli.main import main; main()"
     said = (
         f"trap 'echo came; exit 9' {sent.name.removeprefix('SIG')}; : >{tmp_path}/ready; while :; do sleep 0.05; done"
