@@ -25,8 +25,7 @@ from ctk.core.console import Reporter, megabytes
 from ctk.core.platforms import this_platform
 from ctk.fetch import fetch
 from ctk.index.index import Index
-from ctk.plan.plan import Plan, Request, plan
-from ctk.plan.project import published_set, python_tags
+from ctk.plan.plan import Plan, Request, plan, published_set, python_tags
 from ctk.site.benchmarks import RATIO, record
 from ctk.solve.solve import Scenario, solve
 

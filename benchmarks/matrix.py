@@ -27,8 +27,7 @@ from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.fetch import fetch
 from ctk.index.index import Index
 from ctk.package.scan import ScanCache
-from ctk.plan.plan import Plan, Request, plan
-from ctk.plan.project import published_set, python_tags
+from ctk.plan.plan import Plan, Request, plan, published_set, python_tags
 from ctk.site.benchmarks import RATIO, record
 
 CORES = (2, 16, 128)

@@ -17,10 +17,10 @@ from ctk.core.checkout import workspace
 from ctk.core.console import Reporter
 from ctk.core.platforms import this_platform
 from ctk.lock.lock import release_locks
-from ctk.plan.project import python_tags
+from ctk.plan.plan import python_tags
 from ctk.site.answers import AlikeCatalogue, answers, axes
 from ctk.site.benchmarks import RATIO, record
-from ctk.solve.catalogue import Catalogue
+from ctk.solve.solve import Catalogue
 from ctk.solve.why import explain, find_reason
 
 

@@ -24,7 +24,7 @@ from ctk.site.benchmarks import RATIO, record
 from ctk.solve.solve import Scenario
 from ctk.verify import channels, clients
 from ctk.verify.channels import pythons
-from ctk.verify.clients.rattler import RattlerSolver
+from ctk.verify.clients import RattlerSolver
 from ctk.verify.oracle import Question
 from ctk.verify.run import Solver, SolverAnswer, Tally
 from ctk.verify.scenarios import facts, matrix, scenario

@@ -17,7 +17,7 @@ from ctk.cli.main import COMMANDS, app
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.lock import release_locks
-from ctk.plan.project import python_tags
+from ctk.plan.plan import python_tags
 from ctk.verify.channels import pythons
 from ctk.verify.clients import NAMES
 from ctk.verify.oracle import REQUESTS

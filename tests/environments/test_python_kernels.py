@@ -16,7 +16,7 @@ from ctk.env.environment import Environment, create
 from ctk.env.prove import ProofRequest, use
 from ctk.lock.lock import release_locks
 from ctk.plan.plan import Request as Wanted
-from ctk.plan.project import small
+from ctk.plan.plan import small
 from ctk.solve.solve import Pick, Scenario, solve
 
 RECIPES = ("numba-cuda-mlir", "numba-cuda-mlir-files", "cccl-python")

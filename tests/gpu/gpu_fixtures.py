@@ -51,9 +51,8 @@ def _made(name: str, gpu: Machine) -> Environment:
     try:
         from ctk.core.checkout import Workspace
         from ctk.env.environment import create
-        from ctk.solve.catalogue import Catalogue
         from ctk.solve.machine import machine
-        from ctk.solve.solve import Scenario
+        from ctk.solve.solve import Catalogue, Scenario
         from ctk.solve.why import solve_or_say_why
     except ImportError as error:
         pytest.skip(f"{VARIABLE} names no folder of environments, and none can be made here: {error}")

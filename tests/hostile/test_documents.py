@@ -44,7 +44,7 @@ from ctk.index.index import Index
 from ctk.index.pip_config import parse_settings, pip_settings
 from ctk.lock import text as lock_text
 from ctk.package import binaries, package
-from ctk.plan import project
+from ctk.plan.plan import python_tags
 from ctk.release import review
 
 LAUGHS = "a: &a [x, x]\n" + "".join(f"b{n}: &b{n} [*{'a' if not n else f'b{n - 1}'}, y]\n" for n in range(30))
@@ -105,7 +105,7 @@ def test_a_matrix_that_is_none_is_an_error(tmp_path: Path, text: str) -> None:
     file = tmp_path / "conda_build_config.yaml"
     file.write_text(text)
     with pytest.raises(LockError, match=r"conda_build_config\.yaml: .*\n.*line \d"):
-        project.python_tags(file)
+        python_tags(file)
 
 
 def test_a_message_is_shown_and_not_obeyed() -> None:

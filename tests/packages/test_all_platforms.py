@@ -10,8 +10,7 @@ import pytest
 from conftest import NEWEST, ctk
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import PLATFORMS
-from ctk.plan.plan import Request, plan
-from ctk.plan.project import published_set, python_tags, small
+from ctk.plan.plan import Request, plan, published_set, python_tags, small
 
 
 def names(channel: Path, subdir: str) -> set[str]:

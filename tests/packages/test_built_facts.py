@@ -15,8 +15,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
 from ctk.lock.facts import compiler_facts
 from ctk.lock.lock import release_locks
-from ctk.plan.plan import Request
-from ctk.plan.project import small
+from ctk.plan.plan import Request, small
 
 HERE = Workspace(Path(__file__).resolve().parents[2])
 BUILT = small(Request(), HERE).releases

@@ -17,8 +17,7 @@ from ctk.core.platforms import this_platform
 from ctk.fetch.fetch import laid_out
 from ctk.lock.lock import Artefact
 from ctk.package.package import read_info
-from ctk.plan.plan import Plan, Request, plan
-from ctk.plan.project import published_set, python_tags, small
+from ctk.plan.plan import Plan, Request, plan, published_set, python_tags, small
 
 # What NVIDIA's wheels for CUDA 12.0 and 13.0 have in common.
 WHEELS = {

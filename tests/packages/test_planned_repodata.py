@@ -13,8 +13,7 @@ import pytest
 from conftest import NEWEST
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
-from ctk.plan.plan import Request, plan
-from ctk.plan.project import published_set, python_tags, small
+from ctk.plan.plan import Request, plan, published_set, python_tags, small
 from ctk.plan.repodata import FROM_BUILD, planned
 
 Repodata = dict[str, dict[str, Any]]

@@ -20,8 +20,7 @@ from ruamel.yaml import YAML
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.package.package import read_info
-from ctk.plan.plan import Build, Request, plan
-from ctk.plan.project import published_set, python_tags, small
+from ctk.plan.plan import Build, Request, plan, published_set, python_tags, small
 from ctk.plan.recipes import render_variants
 
 FOLDER = Path(__file__).parent / "golden"

@@ -18,8 +18,7 @@ from ctk.check.lint.tree import RecipeFile, SourceFile, YamlFile
 from ctk.core.checkout import Workspace
 from ctk.feedstock.export import feedstock
 from ctk.lock.lock import Artefact
-from ctk.plan.plan import Plan, Request, plan
-from ctk.plan.project import published_set, python_tags
+from ctk.plan.plan import Plan, Request, plan, published_set, python_tags
 from ctk.plan.recipes import Recipe, find_recipes, render
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,8 +11,7 @@ import pytest
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.lock import ReleaseLock, release_locks
-from ctk.plan.plan import Plan, Request, plan
-from ctk.plan.project import published_set, python_tags
+from ctk.plan.plan import Plan, Request, plan, published_set, python_tags
 from ctk.plan.rendered import Rendered
 
 FEEDSTOCK = "cuda-toolkit"

@@ -15,8 +15,7 @@ from ctk.core.platforms import PLATFORMS
 from ctk.fetch.fetch import laid_out
 from ctk.index.index import Index
 from ctk.lock.lock import Artefact, release_locks
-from ctk.plan.plan import Request, plan
-from ctk.plan.project import published_set, python_tags
+from ctk.plan.plan import Request, plan, published_set, python_tags
 from ctk.plan.repodata import planned
 
 # Compiler toolset of Visual Studio 2022, the vs2022_<subdir> that cuda-nvcc requires: _MSC_VER 1930 to 1949.

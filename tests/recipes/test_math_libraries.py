@@ -12,8 +12,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.lock import ReleaseLock, release_locks
 from ctk.package.binaries import version_key
-from ctk.plan.plan import Request, plan
-from ctk.plan.project import published_set, python_tags
+from ctk.plan.plan import Request, plan, published_set, python_tags
 from ctk.plan.repodata import planned
 
 Record = Mapping[str, Any]

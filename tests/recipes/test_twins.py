@@ -13,8 +13,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.lock import release_locks
 from ctk.package.package import read_info
-from ctk.plan.plan import Request, plan
-from ctk.plan.project import published_set, python_tags, small
+from ctk.plan.plan import Request, plan, published_set, python_tags, small
 from ctk.plan.repodata import planned
 
 Record = Mapping[str, Any]

@@ -44,9 +44,8 @@ from ctk.site.answers import (
     solved,
 )
 from ctk.site.selector import Selector, front_page, pixi_line, safe_json, shards
-from ctk.solve.catalogue import Catalogue
 from ctk.solve.machine import python_specs
-from ctk.solve.solve import Scenario
+from ctk.solve.solve import Catalogue, Scenario
 from ctk.verify.scenarios import facts, matrix
 
 pytest_plugins = ["site_fixtures"]

@@ -15,12 +15,10 @@ from fake_client import CONDA, LIBMAMBA, PIXI, Fake, install
 from small_channel import base, channel, write
 
 from ctk.core.checkout import Workspace
-from ctk.core.errors import BadValue, SolverFailed, SolverMissing, UnknownName, Unsolvable
+from ctk.core.errors import SolverFailed, SolverMissing, UnknownName, Unsolvable
 from ctk.solve.solve import Scenario, channel_url, solve
 from ctk.verify import clients
-from ctk.verify.clients import process
-from ctk.verify.clients.conda import CondaLike
-from ctk.verify.clients.pixi import PixiSolver, manifest
+from ctk.verify.clients import CondaLike, PixiSolver, manifest
 from ctk.verify.run import SolverAnswer
 
 COMMANDS = {"micromamba": LIBMAMBA, "mamba": LIBMAMBA, "conda": CONDA, "conda-classic": CONDA}
@@ -286,10 +284,10 @@ def test_what_a_client_refuses(
         pytest.skip(f"there is no {name} on PATH")
     (tmp_path / "rc").touch()
     stated = {key: str(tmp_path / value) for key, value in variables.items()}
-    environment = process.environment(tmp_path, MAMBA_ROOT_PREFIX=str(tmp_path / "root"), **stated)
+    environment = clients.environment(tmp_path, MAMBA_ROOT_PREFIX=str(tmp_path / "root"), **stated)
     here = channel_url(write(tmp_path / "channel", channel()))
     command = ["create", "--dry-run", "--yes", *(here if a == "CHANNEL" else a for a in arguments), "cuda-version"]
-    ran = process.run(process.find(name), command, environment, folder=tmp_path, timeout=60)
+    ran = clients.call(clients.find(name), command, environment, tmp_path, 60)
     assert ran.code != 0
     assert said in ran.out + ran.err
 
@@ -298,10 +296,10 @@ def test_what_a_client_refuses(
 def test_every_option_of_a_fake_is_one_of_the_real_program(name: str, tmp_path: Path) -> None:
     if shutil.which(name) is None:
         pytest.skip(f"there is no {name} on PATH")
-    environment = process.environment(tmp_path, MAMBA_ROOT_PREFIX=str(tmp_path / "root"))
+    environment = clients.environment(tmp_path, MAMBA_ROOT_PREFIX=str(tmp_path / "root"))
     for command, functions in COMMANDS[name].items():
         words = [*([command] if command else []), "--help"]
-        told = process.run(process.find(name), words, environment, folder=tmp_path, timeout=60).out
+        told = clients.call(clients.find(name), words, environment, tmp_path, 60).out
         for option in (option for options in functions.values() for option in options):
             assert re.search(rf"(?<![\w-]){option}(?![\w-])", told), f"{name} {command} {option}"
 
@@ -443,9 +441,7 @@ def test_what_pixi_does_otherwise_is_an_error(pixi: Fake, lock: dict[str, Any], 
         list(PixiSolver().solve_all([ASKED], CHANNELS))
 
 
-def test_a_pixi_without_a_version_and_a_spec_that_cannot_be_given_are_errors(pixi: Fake) -> None:
-    with pytest.raises(BadValue, match="cannot be read"):
-        list(PixiSolver().solve_all([Scenario(("cuda-core>=",), "linux-64")], CHANNELS))
+def test_a_pixi_without_a_version_is_an_error(pixi: Fake) -> None:
     pixi.answers(create={}, version={"out": ""})
     with pytest.raises(SolverFailed, match="does not say its version"):
         list(PixiSolver().solve_all([ASKED], CHANNELS))

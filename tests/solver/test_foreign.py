@@ -21,13 +21,12 @@ from worlds import records
 from ctk.core.checkout import Workspace, settings
 from ctk.core.platforms import NOARCH
 from ctk.plan import repodata
-from ctk.plan.plan import Request, plan
-from ctk.plan.project import published_set, python_tags
+from ctk.plan.plan import Request, plan, published_set, python_tags
 from ctk.solve.solve import Scenario
 from ctk.verify import clients
 from ctk.verify.channels import Repodata, universe
-from ctk.verify.clients.libsolv import Libsolv, library
-from ctk.verify.clients.rattler import RattlerSolver
+from ctk.verify.clients import RattlerSolver
+from ctk.verify.libsolv import Libsolv, library
 from ctk.verify.run import Record, SolverAnswer
 
 PAGE = "docs/how-the-right-build-is-picked.md"

@@ -16,8 +16,8 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, SolverFailed, SolverMissing, Unsolvable
 from ctk.fetch import fetch
 from ctk.solve.solve import Scenario, solve
-from ctk.verify.clients import libsolv
-from ctk.verify.clients.libsolv import Libsolv
+from ctk.verify import libsolv
+from ctk.verify.libsolv import Libsolv
 from ctk.verify.run import SolverAnswer
 
 REQUESTS = (
@@ -174,12 +174,8 @@ def test_what_it_says_of_an_unsolvable_request_names_the_package(place: Workspac
     assert "gcc_linux-64" in answer.problem
 
 
-def test_a_spec_or_channel_that_cannot_be_read_is_an_error_that_says_so(
-    place: Workspace, tmp_path: Path, channels: list[Path]
-) -> None:
+def test_a_channel_that_cannot_be_read_is_an_error_that_says_so(place: Workspace, tmp_path: Path) -> None:
     solver = Libsolv(place)
-    with pytest.raises(BadValue, match="cannot be read"):
-        list(solver.solve_all([Scenario(("cuda-core>=",), "linux-64")], channels))
     with pytest.raises(BadValue, match="conda-forge is none"):
         list(solver.solve_all([Scenario(("cuda-core",), "linux-64")], [Path("conda-forge")]))
     broken = write(tmp_path, base())

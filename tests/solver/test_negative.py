@@ -46,8 +46,7 @@ from worlds import (
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.lock import release_locks
-from ctk.plan.plan import Request, plan
-from ctk.plan.project import published_set, python_tags
+from ctk.plan.plan import Request, plan, published_set, python_tags
 from ctk.plan.repodata import planned
 from ctk.verify.channels import pythons
 from ctk.verify.oracle import PYTHON_REQUESTS, Question, Toolkit, expected, version

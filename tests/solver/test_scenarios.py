@@ -14,7 +14,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, UnknownName, Unsolvable
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.lock import release_locks
-from ctk.plan.project import python_tags
+from ctk.plan.plan import python_tags
 from ctk.solve.solve import Scenario
 from ctk.verify.channels import pythons
 from ctk.verify.oracle import REQUESTS, OracleFacts, Question, version

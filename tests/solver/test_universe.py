@@ -12,11 +12,11 @@ from ruamel.yaml import YAML
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.plan import repodata
-from ctk.plan.project import python_tags
+from ctk.plan.plan import python_tags
 from ctk.solve.machine import python_specs
 from ctk.solve.solve import Scenario
 from ctk.verify.channels import UNIVERSE, pythons, universe
-from ctk.verify.clients.rattler import RattlerSolver
+from ctk.verify.clients import RattlerSolver
 from ctk.verify.run import SolverAnswer
 
 Record = dict[str, Any]

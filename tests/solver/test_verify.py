@@ -28,7 +28,7 @@ from ctk.plan import repodata
 from ctk.solve.solve import Scenario
 from ctk.verify import channels, table
 from ctk.verify.channels import Channels, TwinBuild
-from ctk.verify.clients.rattler import RattlerSolver
+from ctk.verify.clients import RattlerSolver
 from ctk.verify.oracle import REQUESTS, Cause, Expected, Loss, OracleFacts, Question
 from ctk.verify.run import Counts, Record, SolverAnswer, Tally, wrong
 from ctk.verify.scenarios import Matrix, scenario

@@ -15,11 +15,9 @@ from ctk.cli.solve import installable
 from ctk.core.checkout import Workspace
 from ctk.core.errors import Unsolvable
 from ctk.core.platforms import this_platform
-from ctk.solve.catalogue import Catalogue, Maker
-from ctk.solve.choices import choices, native_instead
 from ctk.solve.machine import python_specs
-from ctk.solve.solve import Pick, Scenario
-from ctk.solve.why import explain, fit_in_words, solve_or_say_why
+from ctk.solve.solve import Catalogue, Maker, Pick, Scenario
+from ctk.solve.why import choices, explain, fit_in_words, native_instead, solve_or_say_why
 
 NO_NVCC = "NVIDIA publishes no nvcc for CUDA 12 as a wheel, only ptxas, libNVVM and headers"
 PTX_NOT = "cubin and nvJitLink work, PTX JIT does not"

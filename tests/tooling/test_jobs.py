@@ -13,8 +13,7 @@ from ctk.build.jobs import github_matrix, jobs
 from ctk.core.checkout import Settings, Workspace, settings
 from ctk.core.errors import BadValue
 from ctk.core.platforms import PLATFORMS
-from ctk.plan.plan import Request, plan
-from ctk.plan.project import published_set, python_tags, small
+from ctk.plan.plan import Request, plan, published_set, python_tags, small
 
 
 @pytest.fixture(scope="module")

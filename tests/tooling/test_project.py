@@ -10,8 +10,7 @@ from test_lock import ctk_lock, write
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue
 from ctk.lock.lock import ReleaseLock
-from ctk.plan.plan import Request
-from ctk.plan.project import published_set, small
+from ctk.plan.plan import Request, published_set, small
 
 
 @pytest.fixture

@@ -14,8 +14,7 @@ from ctk.core.platforms import PLATFORMS
 from ctk.fetch.fetch import stored
 from ctk.lock.lock import Artefact, Component, ReleaseLock
 from ctk.lock.text import dump, variant_config
-from ctk.plan.plan import Plan, Request, plan
-from ctk.plan.project import published_set
+from ctk.plan.plan import Plan, Request, plan, published_set
 
 UPLOADED = 1_757_000_000
 """Seconds since 1970: the time of its packages, which the audit wants to be an honest one."""

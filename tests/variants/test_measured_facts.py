@@ -14,8 +14,7 @@ from ctk.fetch.fetch import fetch, laid_out, missing
 from ctk.index.index import Index
 from ctk.lock.facts import compiler_facts, needed_glibc
 from ctk.lock.lock import release_locks
-from ctk.plan.plan import Request
-from ctk.plan.project import small
+from ctk.plan.plan import Request, small
 
 HERE = Workspace(Path(__file__).resolve().parents[2])
 RELEASES = [lock for lock in release_locks(HERE).values() if lock.is_ctk]

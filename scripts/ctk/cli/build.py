@@ -27,8 +27,7 @@ from ctk.core.errors import BadValue, NotReproduced, UnknownName
 from ctk.core.files import exclusive
 from ctk.core.platforms import PLATFORMS
 from ctk.fetch.fetch import stored
-from ctk.plan.plan import Plan, Request, plan
-from ctk.plan.project import published_set, python_tags, small
+from ctk.plan.plan import Plan, Request, plan, published_set, python_tags, small
 
 
 class PlanForm(StrEnum):

@@ -32,8 +32,7 @@ from ctk.index.index import Index
 from ctk.index.inside import members
 from ctk.lock.lock import Artefact
 from ctk.package.scan import PackageScan, ScanCache
-from ctk.plan.plan import Request, plan
-from ctk.plan.project import published_set, python_tags
+from ctk.plan.plan import Request, plan, published_set, python_tags
 
 
 class LintFormat(StrEnum):

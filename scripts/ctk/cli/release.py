@@ -30,7 +30,7 @@ from ctk.index.pip_config import pip_settings
 from ctk.lock import exclusions, facts, licences
 from ctk.lock.lock import Artefact, Facts, ReleaseLock, find_release, path_of, release_locks
 from ctk.pipeline import default_platforms
-from ctk.plan import project
+from ctk.plan.plan import classified
 from ctk.plan.recipes import find_recipes
 from ctk.release import release, review
 from ctk.release.review import changes, summary, write
@@ -289,7 +289,7 @@ def _show_facts(locks: Sequence[ReleaseLock], report: Reporter) -> None:
 
 
 def _show_locks(locks: Sequence[ReleaseLock], here: Workspace, report: Reporter) -> None:
-    classes = project.classified(here)
+    classes = classified(here)
     report.result(releases=[_lock_as_json(lock, classes[lock.name] if lock.is_ctk else None) for lock in locks])
     columns = ("release", "components", "packaged", "excluded", "unclassified", *PLATFORMS)
     rows = [review.components_row(lock, classes[lock.name]) for lock in locks if lock.is_ctk]

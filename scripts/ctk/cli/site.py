@@ -17,7 +17,7 @@ from ctk.core.console import Reporter, count, megabytes
 from ctk.core.errors import UnknownName, Unsolvable
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.lock.lock import release_locks
-from ctk.plan.project import python_tags
+from ctk.plan.plan import python_tags
 from ctk.site.answers import Axes, Work, axes, plan_work, solved
 from ctk.site.pages import check
 from ctk.site.selector import Selector, front_page, shards

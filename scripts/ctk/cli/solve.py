@@ -20,11 +20,9 @@ from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.env import prove
 from ctk.plan.recipes import find_recipes, maker_of
 from ctk.plan.repodata import write
-from ctk.solve.catalogue import Catalogue, Maker
-from ctk.solve.choices import choices, native_instead
 from ctk.solve.machine import Machine, machine, python_specs
-from ctk.solve.solve import Pick, Scenario, channel_name
-from ctk.solve.why import explain, solve_or_say_why, toolkit_in_words
+from ctk.solve.solve import Catalogue, Maker, Pick, Scenario, channel_name
+from ctk.solve.why import choices, explain, native_instead, solve_or_say_why, toolkit_in_words
 from ctk.verify.channels import planned, universe
 
 Specs = Annotated[

@@ -16,7 +16,7 @@ from ctk.core.checkout import Workspace, checkout
 from ctk.core.console import Reporter, count
 from ctk.core.errors import BadValue, UnknownName, VerifyFailed
 from ctk.lock.lock import release_locks
-from ctk.plan.project import python_tags
+from ctk.plan.plan import python_tags
 from ctk.verify import channels, clients, table
 from ctk.verify.oracle import REQUESTS, Cause, Loss
 from ctk.verify.run import Solver, Tally, Wrong

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from ctk.core.checkout import Workspace
 from ctk.core.errors import ProofFailed
 from ctk.env.environment import PROGRAMS, Environment, create
-from ctk.solve.catalogue import Catalogue
-from ctk.solve.solve import Pick, Scenario
+from ctk.solve.solve import Catalogue, Pick, Scenario
 from ctk.solve.why import solve_or_say_why
 
 # Driver and GPU. CUDA 13 cannot compile for the fourth one's, a V100.

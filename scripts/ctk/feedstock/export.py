@@ -24,8 +24,7 @@ from ctk.core.errors import BadValue, NoSpace, NotPublished, RecipeError, Unknow
 from ctk.core.platforms import PLATFORMS
 from ctk.index.index import IndexFile
 from ctk.lock.lock import Artefact, ReleaseLock, variant_keys
-from ctk.plan.plan import Build, Plan, Request, Set, plan
-from ctk.plan.project import published_set, python_tags
+from ctk.plan.plan import Build, Plan, Request, Set, plan, published_set, python_tags
 from ctk.plan.recipes import Recipe
 
 _README = """# {name}-feedstock

@@ -25,7 +25,7 @@ from ctk.index.requirements import applies
 from ctk.lock import facts, wheels
 from ctk.lock.components import CTK_COMPONENTS, MANIFEST, CtkComponent
 from ctk.lock.lock import BASE, Artefact, Component, ReleaseLock, in_order, load, path_of
-from ctk.plan.project import python_tags
+from ctk.plan.plan import python_tags
 from ctk.release import python_set
 
 _NEW_FORM = "the form of the manifest is new: extend ctk/release/release.py or lock/components.py; nothing was written"

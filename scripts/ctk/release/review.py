@@ -24,7 +24,7 @@ from ctk.lock.components import MANIFEST
 from ctk.lock.exclusions import Classes, Unpublished
 from ctk.lock.lock import Component, ReleaseLock, parse_lock
 from ctk.lock.text import dump, variant_config
-from ctk.plan.project import python_tags
+from ctk.plan.plan import python_tags
 from ctk.release import python_set
 from ctk.release.release import PublishedRelease, manifest_of, pins, published, published_minors
 

@@ -8,7 +8,6 @@ and Python at a time, and packed for the page, which looks them up: nothing is l
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import multiprocessing
@@ -26,7 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from rattler import Gateway, RepoDataRecord, Subdir, Version, VersionSpec
-from rattler.exceptions import InvalidVersionSpecError, SolverError
+from rattler.exceptions import InvalidVersionSpecError
 from ruamel.yaml import YAML
 
 from ctk.core.errors import SolverFailed, UnknownName
@@ -34,9 +33,8 @@ from ctk.core.files import replace_file
 from ctk.core.platforms import NOARCH
 from ctk.core.process import end_with, run, starting
 from ctk.lock.lock import ReleaseLock
-from ctk.solve.catalogue import ANY_DRIVER, Catalogue
 from ctk.solve.machine import python_specs
-from ctk.solve.solve import Pick, Scenario, channel_name, reading, solve_records
+from ctk.solve.solve import ANY_DRIVER, Catalogue, Pick, Scenario, channel_name, reading, solve_many
 from ctk.solve.why import explain, find_reason, toolkit_in_words
 from ctk.verify.oracle import version
 from ctk.verify.scenarios import Machine, facts, matrix
@@ -204,28 +202,8 @@ class AlikeCatalogue(Catalogue):
     def ask(self, scenarios: Iterable[Scenario]) -> None:
         """Solves many at a time, which is several times faster than one after the other; `pick` then knows them."""
         missing = {key: s for s in scenarios if (key := self.key(s)) not in self._answers}
-        with reading(self.channels):
-            run(self._ask(iter(missing.items())))
-
-    async def _ask(self, waiting: Iterator[tuple[Hashable, Scenario]]) -> None:
-        async def work() -> None:
-            for key, scenario in waiting:
-                try:
-                    records = await solve_records(scenario, self.sources, self.gateway)
-                except SolverError:
-                    self._answers[key] = None
-                else:
-                    self._answers[key] = Pick(scenario, tuple(sorted(records, key=lambda r: r.name.normalized)))
-
-        working = asyncio.gather(*(work() for _ in range(_AT_ONCE)))
-        try:
-            await asyncio.shield(working)
-        except asyncio.CancelledError:
-            # Interrupted: the solves under way end in milliseconds, and need this loop to hand over their picks.
-            for _ in waiting:
-                pass
-            await working
-            raise
+        for scenario, answer in solve_many(missing.values(), self.channels, self.gateway, _AT_ONCE):
+            self._answers[self.key(scenario)] = answer if isinstance(answer, Pick) else None
 
     def _read_rules(self, names: Iterable[str]) -> dict[str, frozenset[str]]:
         """Everything that any record, reachable from some packages, says of the two virtual packages."""

@@ -1,21 +1,30 @@
-"""Solves a request for a machine: the scenario, and the pick of rattler's solver for it."""
+"""Requests for machines, the channels that they are solved from, and the picks of rattler's solver."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import asyncio
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Any
 
 import rattler
-from rattler import Gateway, GenericVirtualPackage, MatchSpec, RepoDataRecord, Subdir
+from rattler import Gateway, GenericVirtualPackage, MatchSpec, RepoDataRecord, Subdir, Version
 from rattler.exceptions import GatewayError, InvalidMatchSpecError, SolverError
 
 from ctk.core.errors import UnknownName, Unsolvable
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.core.process import run
-from ctk.solve.machine import virtual_packages
+from ctk.solve.machine import driver_version, virtual_packages
+
+ANY_DRIVER = "99.0"  # newer than any: a machine with it refuses nothing for its driver
+PYTHON = ("python", "python_abi")
+
+_parsed = lru_cache(maxsize=4096)(MatchSpec)
 
 
 @dataclass(frozen=True)
@@ -30,6 +39,36 @@ class Scenario:
     @property
     def virtual_packages(self) -> list[GenericVirtualPackage]:
         return virtual_packages(self.subdir, self.driver, self.arch)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One spec of a request, as the user wrote it."""
+
+    text: str
+
+    @property
+    def match(self) -> MatchSpec:
+        return _parsed(self.text)
+
+    @property
+    def name(self) -> str:
+        return str(self.match.name.normalized)
+
+    @property
+    def parts(self) -> tuple[str, str, str]:
+        """Name, version and build, "" for any: clients write these in different ways."""
+        return self.name, str(self.match.version or ""), str(self.match.build or "")
+
+    @property
+    def pinned(self) -> bool:
+        """Whether it asks for more than a name."""
+        return any(self.parts[1:])
+
+    @property
+    def version(self) -> str:
+        """The version as a person writes it: ``13.7`` of ``==13.7`` and ``13.7.*``."""
+        return re.sub(r"^==|\.\*$", "", self.parts[1])
 
 
 @dataclass(frozen=True)
@@ -75,7 +114,7 @@ def solve(scenario: Scenario, channels: Sequence[Path | str], gateway: Gateway |
         raise UnknownName.of("platform", scenario.subdir, PLATFORMS)
     try:
         with reading(channels):
-            records = run(solve_records(scenario, [channel_url(c) for c in channels], gateway or Gateway()))
+            return run(_solve(scenario, [channel_url(c) for c in channels], gateway or Gateway()))
     except InvalidMatchSpecError as error:
         raise Unsolvable(
             f"the request cannot be read: {error}", "write it as for conda: name, name=1.2 or 'name >=1.2'"
@@ -87,6 +126,50 @@ def solve(scenario: Scenario, channels: Sequence[Path | str], gateway: Gateway |
             "change what was asked for, or update the driver",
             str(error),
         ) from None
+
+
+def solve_many(
+    scenarios: Iterable[Scenario], channels: Sequence[Path | str], gateway: Gateway, at_once: int
+) -> list[tuple[Scenario, Pick | str]]:
+    """The pick of each scenario in any order, or the solver's message; `Unsolvable` where a channel cannot be read.
+
+    rattler solves outside Python's lock, so tasks of one event loop keep all cores busy; processes were not faster
+    (``benchmarks/verify.py``).
+    """
+    sources, waiting = [channel_url(c) for c in channels], iter(scenarios)
+    answers: list[tuple[Scenario, Pick | str]] = []
+
+    async def work() -> None:
+        for scenario in waiting:
+            try:
+                answers.append((scenario, await _solve(scenario, sources, gateway)))
+            except SolverError as error:
+                answers.append((scenario, str(error)))
+
+    async def work_together() -> None:
+        working = asyncio.gather(*(work() for _ in range(at_once)))
+        try:
+            await asyncio.shield(working)
+        except asyncio.CancelledError:
+            # Interrupted. Solves under way end in milliseconds, and need this loop to hand over their answers.
+            deque(waiting, maxlen=0)
+            await working
+            raise
+
+    with reading(channels):
+        run(work_together())
+    return answers
+
+
+async def _solve(scenario: Scenario, sources: Sequence[str], gateway: Gateway) -> Pick:
+    records = await rattler.solve(
+        sources=sources,
+        # As MatchSpec reads them: rattler's own reading of strings refuses conda's name=version=build.
+        specs=[_parsed(text) for text in scenario.specs],
+        gateway=gateway,
+        platforms=[Subdir(scenario.subdir), Subdir(NOARCH)],
+        virtual_packages=scenario.virtual_packages,
+    )
     return Pick(scenario, tuple(sorted(records, key=lambda r: r.name.normalized)))
 
 
@@ -105,21 +188,6 @@ def reading(channels: Sequence[Path | str]) -> Iterator[None]:
         raise Unsolvable(f"a channel could not be read: {first}{why}", step) from None
 
 
-async def solve_records(scenario: Scenario, sources: Sequence[str], gateway: Gateway) -> list[RepoDataRecord]:
-    """The records that rattler's solver picks, with rattler's own errors, for callers with an event loop."""
-    return await rattler.solve(
-        sources=sources,
-        # As MatchSpec reads them: rattler's own reading of strings refuses conda's name=version=build.
-        specs=[_spec(text) for text in scenario.specs],
-        gateway=gateway,
-        platforms=[Subdir(scenario.subdir), Subdir(NOARCH)],
-        virtual_packages=scenario.virtual_packages,
-    )
-
-
-_spec = lru_cache(maxsize=1024)(MatchSpec)
-
-
 def channel_url(channel: Path | str) -> str:
     """A channel as rattler wants it: folders as file URLs, anything else as it is."""
     return channel.resolve().as_uri() if isinstance(channel, Path) else channel
@@ -131,3 +199,128 @@ def channel_name(url: str) -> str:
     if place.parent.name.endswith("-states"):
         return place.parent.name.removeprefix(".").removesuffix("-states")
     return place.name
+
+
+# --- what channels have
+
+
+@dataclass(frozen=True)
+class ChannelToolkit:
+    """The machines that one cuda-version of a channel is for, as its records have it."""
+
+    version: str
+    driver: str | None = None  # the oldest of the native build; None without a native build
+    compat_driver: str | None = None  # the oldest of the compat build; None where no record states one
+    gpus: tuple[str, ...] = ()  # compute capabilities that it compiles for, oldest first; empty where none is stated
+
+    def knows(self, gpu: str) -> bool:
+        """Whether it compiles for a GPU; true as well where no record states for which ones."""
+        return not self.gpus or Version(gpu) in map(Version, self.gpus)
+
+    def beside(self, gpu: str) -> tuple[str, str]:
+        """The nearest older and the nearest newer GPU that it compiles for; "" for none."""
+        below, above = [g for g in self.gpus if older(g, gpu)], [g for g in self.gpus if older(gpu, g)]
+        return below[-1] if below else "", above[0] if above else ""
+
+
+@dataclass(frozen=True)
+class Maker:
+    """The recipe of this checkout that makes a package, and whether `ctk build` without options builds it."""
+
+    recipe: str
+    by_default: bool
+
+
+class Catalogue:
+    """Channels for one platform, the most important first; `maker` gives the recipe of a package that none has.
+
+    Each scenario is solved once.
+    """
+
+    def __init__(
+        self,
+        channels: Sequence[Path | str],
+        subdir: str,
+        gateway: Gateway | None = None,
+        maker: Callable[[str], Maker | None] = lambda name: None,
+    ) -> None:
+        self.channels = tuple(channels)
+        self.subdir = subdir
+        self.maker = maker
+        self.gateway = gateway or Gateway()
+        self._picks: dict[Scenario, Pick | None] = {}
+        self._records: dict[str, list[RepoDataRecord]] = {}
+        self._names: dict[tuple[tuple[str, ...], tuple[str, ...]], set[str]] = {}
+
+    def pick(self, scenario: Scenario) -> Pick | None:
+        """The solver's pick, or None without a solution; `Unsolvable` where a channel or the request is unreadable."""
+        if scenario not in self._picks:
+            try:
+                self._picks[scenario] = solve(scenario, self.channels, self.gateway)
+            except Unsolvable as error:
+                if not error.solver:
+                    raise
+                self._picks[scenario] = None
+        return self._picks[scenario]
+
+    def solves(self, scenario: Scenario, **changes: Any) -> bool:
+        """Whether a scenario has a solution, with some of its fields changed."""
+        return self.pick(replace(scenario, **changes)) is not None
+
+    def records(self, name: str) -> list[RepoDataRecord]:
+        """The records of a package, newest first, from the first channel that has it: solvers look no further."""
+        if name not in self._records:
+            with reading(self.channels):
+                subdirs = [Subdir(self.subdir), Subdir(NOARCH)]
+                by_channel = run(self.gateway.query(self.sources, subdirs, [f"{name} *"], recursive=False))
+            records = next((list(records) for records in by_channel if records), [])
+            self._records[name] = sorted(records, key=lambda r: (r.version, r.build_number), reverse=True)
+        return self._records[name]
+
+    def versions(self, name: str) -> list[str]:
+        """The versions of a package, newest first."""
+        return list(dict.fromkeys(str(record.version) for record in self.records(name)))
+
+    def names(self, subdirs: Iterable[str], channels: Sequence[Path | str] | None = None) -> set[str]:
+        """The names of all packages of some platforms, in all channels or some."""
+        sources = self.sources if channels is None else [channel_url(c) for c in channels]
+        key = (tuple(sources), tuple(subdirs))
+        if key not in self._names:
+            with reading(self.channels):
+                names = run(self.gateway.names(sources, [Subdir(name) for name in key[1]]))
+            self._names[key] = {name.normalized for name in names}
+        return self._names[key]
+
+    @cached_property
+    def toolkits(self) -> tuple[ChannelToolkit, ...]:
+        """The toolkits, newest first."""
+        toolkits: dict[str, ChannelToolkit] = {}
+        for record in self.records("cuda-version"):
+            version, rules = str(record.version), [*record.depends, *record.constrains]
+            toolkit = toolkits.get(version, ChannelToolkit(version))
+            bound = next((m[1] for rule in rules if (m := re.match(r"__cuda .*?>=(\d+(?:\.\d+)*)", rule))), None)
+            driver = bound and driver_version(bound)
+            if any(rule.startswith("__cuda ") for rule in record.depends):  # the native build
+                archs = [rule for rule in rules if rule.startswith("__cuda_arch ")]  # __cuda_arch ==7.5|==8.0
+                gpus = tuple(gpu for rule in archs for gpu in re.findall(r"==([\d.]+)", rule))
+                toolkits[version] = replace(toolkit, driver=driver, gpus=gpus)
+            else:
+                toolkits[version] = replace(toolkit, compat_driver=driver)
+        return tuple(toolkits.values())
+
+    def toolkit(self, version: str) -> ChannelToolkit | None:
+        return next((t for t in self.toolkits if t.version == version), None)
+
+    @cached_property
+    def sources(self) -> list[str]:
+        return [channel_url(c) for c in self.channels]
+
+
+def older(left: str, right: str) -> bool:
+    """Whether one version is older than another: 9.0 is older than 12.1."""
+    return Version(left) < Version(right)
+
+
+def listing(words: Sequence[str], last: str = "and") -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    return f" {last} ".join([part for part in (", ".join(words[:-1]), words[-1]) if part]) if words else "none"

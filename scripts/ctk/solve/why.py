@@ -1,4 +1,4 @@
-"""Says why a pick has its toolkit, and why a request has no solution.
+"""Says why a pick has its toolkit, why a request has no solution, and which builds a request should name.
 
 Each sentence is proved, not guessed: the request is solved again with one thing changed at a time (driver, GPU, specs,
 Python, platform), and what makes the difference is named. A request that fails on a machine that can do anything is at
@@ -8,18 +8,30 @@ fault itself; any other one fails for the driver, the GPU or both.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
-from rattler import MatchSpec, RepoDataRecord, Version, VersionSpec
+from rattler import RepoDataRecord, Version, VersionSpec
 
 from ctk.core.console import count
 from ctk.core.errors import Unsolvable, nearest
 from ctk.core.platforms import NOARCH, PLATFORMS
-from ctk.solve.catalogue import ANY_DRIVER, PYTHON, Asked, Catalogue, ChannelToolkit, listing, older
 from ctk.solve.machine import python_specs
-from ctk.solve.solve import Pick, Scenario, solve
+from ctk.solve.solve import (
+    ANY_DRIVER,
+    PYTHON,
+    Asked,
+    Catalogue,
+    ChannelToolkit,
+    Pick,
+    Scenario,
+    listing,
+    older,
+    solve,
+)
 
 COMPAT = "cubin and nvJitLink work, PTX JIT does not"
 _OTHER_BASE = "name another one, such as --base conda-forge"
@@ -51,11 +63,10 @@ def fit_in_words(pick: Pick, catalogue: Catalogue) -> str:
     if not machine.driver:
         return "compat: it makes machine code without a driver, and nothing runs here"
     refused = older(machine.driver, toolkit.driver or toolkit.version)
-    unknown = bool(machine.arch and not toolkit.knows(machine.arch))
-    if refused and unknown:
-        return "compat: the driver does not load its PTX, and its compiler does not know the GPU"
-    if unknown:
-        below, above = toolkit.beside(machine.arch or "")
+    if machine.arch and not toolkit.knows(machine.arch):
+        if refused:
+            return "compat: the driver does not load its PTX, and its compiler does not know the GPU"
+        below, above = toolkit.beside(machine.arch)
         if above:
             return f"compat: its compiler knows {below} and {above} but not this GPU; PTX for {below} works"
         return f"compat: its compiler knows GPUs up to {below}, whose PTX the driver compiles for this one"
@@ -68,8 +79,7 @@ def toolkit_in_words(pick: Pick, catalogue: Catalogue) -> str:
     """``toolkit 13.0, native: ...`` with what that means on the machine of a pick, or ``no CUDA toolkit``."""
     if not pick.toolkit:
         return "no CUDA toolkit"
-    fit = fit_in_words(pick, catalogue)
-    return f"toolkit {pick.toolkit}{', ' if fit else ''}{fit}"
+    return ", ".join(part for part in (f"toolkit {pick.toolkit}", fit_in_words(pick, catalogue)) if part)
 
 
 def explain(pick: Pick, catalogue: Catalogue) -> list[str]:
@@ -81,21 +91,20 @@ def explain(pick: Pick, catalogue: Catalogue) -> list[str]:
         return ["nothing in this pick depends on a CUDA toolkit"]
     if not any(toolkit.driver for toolkit in catalogue.toolkits):
         return ["this channel's cuda-version has no native and compat builds to choose by"]
-    lines = []
+    scenario, lines = pick.scenario, []
     for toolkit in catalogue.toolkits:
         if older(pick.toolkit, toolkit.version):
-            lines.append(_passed_over(pick, toolkit, catalogue))
+            lines.append(_passed_over(scenario, toolkit, catalogue))
         elif toolkit.version == pick.toolkit:
             words = f"{toolkit.version} is picked, {fit_in_words(pick, catalogue)}"
-            reasons = _not_native(pick.scenario, toolkit, catalogue) if pick.fit == "compat" else ()
-            lines.append(_sentences([words, *reasons, *_brought(pick)]))
-        elif pick.fit == "compat" and pick.scenario.driver and not _own_pins(pick.scenario, toolkit, catalogue):
-            left_out = _left_out(pick.scenario, toolkit, catalogue)
-            lines.append(_sentences([left_out] if left_out else _not_native(pick.scenario, toolkit, catalogue)))
-    return lines
+            lines.append([words, *(_not_native(scenario, toolkit, catalogue) if pick.fit == "compat" else ())])
+            lines[-1] += _newer_libraries(pick)
+        elif pick.fit == "compat" and scenario.driver and not _own_pins(scenario, toolkit, catalogue):
+            lines.append(_left_out(scenario, toolkit, catalogue) or _not_native(scenario, toolkit, catalogue))
+    return [" ".join(f"{part[0].upper()}{part[1:]}." for part in parts) for parts in lines]
 
 
-def _brought(pick: Pick) -> list[str]:
+def _newer_libraries(pick: Pick) -> list[str]:
     """Which libraries are of a newer toolkit than the picked one, and what that means for PTX."""
     sentences = []
     for name, library in (("libnvjitlink", "nvJitLink"), ("libnvfatbin", "nvFatbin")):
@@ -106,14 +115,14 @@ def _brought(pick: Pick) -> list[str]:
     return sentences
 
 
-def _passed_over(pick: Pick, toolkit: ChannelToolkit, catalogue: Catalogue) -> str:
+def _passed_over(scenario: Scenario, toolkit: ChannelToolkit, catalogue: Catalogue) -> list[str]:
     """Why a newer toolkit was not picked, and how it can be had all the same."""
-    scenario, version = pick.scenario, toolkit.version
+    version = toolkit.version
     if own := _own_pins(scenario, toolkit, catalogue):
-        return _sentences([f"{version} is left out by your {listing(own)}"])
+        return [f"{version} is left out by your {listing(own)}"]
     if left_out := _left_out(scenario, toolkit, catalogue):
-        return _sentences([left_out])
-    reasons = list(_not_native(scenario, toolkit, catalogue))
+        return left_out
+    reasons = _not_native(scenario, toolkit, catalogue)
     pinned = catalogue.pick(_with(scenario, toolkit))
     if pinned and pinned.fit == "compat":
         words = fit_in_words(pinned, catalogue).removeprefix("compat: ")
@@ -121,13 +130,13 @@ def _passed_over(pick: Pick, toolkit: ChannelToolkit, catalogue: Catalogue) -> s
         reasons.append(f"pin cuda-version={version} to {use}: {words}")
     elif not pinned and scenario.driver and older(scenario.driver, toolkit.compat_driver or "0"):
         reasons.append(f"even minor-version compatibility needs a driver for CUDA {toolkit.compat_driver}")
-    return _sentences(reasons)
+    return reasons
 
 
-def _left_out(scenario: Scenario, toolkit: ChannelToolkit, catalogue: Catalogue) -> str:
-    """Why no machine can have a toolkit with this request; "" where one can."""
+def _left_out(scenario: Scenario, toolkit: ChannelToolkit, catalogue: Catalogue) -> list[str]:
+    """Why no machine can have a toolkit with this request; nothing where one can."""
     reason = request_reason(_with(scenario, toolkit), catalogue)
-    return f"{toolkit.version}: {reason.sentence}" if reason else ""
+    return [f"{toolkit.version}: {reason.sentence}"] if reason else []
 
 
 def _own_pins(scenario: Scenario, toolkit: ChannelToolkit, catalogue: Catalogue) -> list[str]:
@@ -137,10 +146,10 @@ def _own_pins(scenario: Scenario, toolkit: ChannelToolkit, catalogue: Catalogue)
 
 def _blocking(scenario: Scenario, wanted: Scenario, catalogue: Catalogue) -> list[str]:
     """The pins of a request, each of which alone keeps it from a wanted scenario; none where that has a solution."""
-    if catalogue.pick(wanted):
+    if catalogue.solves(wanted):
         return []
     pins = [asked for asked in map(Asked, scenario.specs) if asked.pinned and asked.name not in PYTHON]
-    return [asked.text for asked in pins if catalogue.pick(_without_pin(wanted, asked))]
+    return [asked.text for asked in pins if catalogue.solves(_without_pin(wanted, asked))]
 
 
 def _not_native(scenario: Scenario, toolkit: ChannelToolkit, catalogue: Catalogue) -> list[str]:
@@ -157,21 +166,17 @@ def _not_native(scenario: Scenario, toolkit: ChannelToolkit, catalogue: Catalogu
         reasons.append(f"{version} native needs a driver for CUDA {toolkit.driver}; {have}")
         lifted = replace(lifted, driver=toolkit.driver)
     if scenario.arch and not toolkit.knows(scenario.arch):
-        reasons.append(f"{version} {_unknown(scenario.arch, toolkit)}")
+        below, above = toolkit.beside(scenario.arch)
+        if below:
+            known = f"it knows {below} and {above}" if above else f"its newest is {below}"
+            reasons.append(f"{version} does not know compute capability {scenario.arch}; {known}")
+        else:
+            reasons.append(f"{version} cannot compile for compute capability {scenario.arch}; its oldest is {above}")
         lifted = replace(lifted, arch=None)
-    if catalogue.pick(lifted):
+    if catalogue.solves(lifted):
         return reasons
     own = _blocking(scenario, lifted, catalogue)
     return [f"{version} native is left out by {f'your {listing(own)}' if own else 'more than one thing'}"]
-
-
-def _unknown(gpu: str, toolkit: ChannelToolkit) -> str:
-    """What the compiler of a toolkit cannot do for a GPU that it does not know."""
-    below, above = toolkit.beside(gpu)
-    if not below:
-        return f"cannot compile for compute capability {gpu}; its oldest is {above}"
-    known = f"it knows {below} and {above}" if above else f"its newest is {below}"
-    return f"does not know compute capability {gpu}; {known}"
 
 
 def cpu_instead(pick: Pick | None, other: Pick) -> list[str]:
@@ -189,11 +194,6 @@ def needs_cuda(record: RepoDataRecord) -> bool:
 def _with(scenario: Scenario, toolkit: ChannelToolkit, build: str = "") -> Scenario:
     """The scenario with a toolkit pinned as well."""
     return replace(scenario, specs=(*scenario.specs, f"cuda-version={toolkit.version}{build}"))
-
-
-def _sentences(parts: Sequence[str]) -> str:
-    """Parts as sentences, each with a capital and a full stop."""
-    return " ".join(f"{part[0].upper()}{part[1:]}." for part in parts)
 
 
 # --- why a request has no solution
@@ -243,7 +243,7 @@ def conflict(scenario: Scenario, catalogue: Catalogue) -> list[Asked]:
     # What says most is tried last, and so stays: pins rather than names, cuda-version rather than anything.
     for asked in sorted(left, key=lambda a: (a.pinned, a.name not in PYTHON, a.name == "cuda-version")):
         fewer = [other for other in left if other is not asked]
-        if fewer and not catalogue.pick(replace(scenario, specs=tuple(a.text for a in fewer))):
+        if fewer and not catalogue.solves(scenario, specs=tuple(a.text for a in fewer)):
             left = fewer
     return left
 
@@ -260,18 +260,8 @@ def _droppable_pins(scenario: Scenario, at_fault: Sequence[Asked], catalogue: Ca
 
 def _toolkits_for(asked: Asked, ideal: Scenario, catalogue: Catalogue) -> list[str]:
     """The toolkits, oldest first, that a spec can be had for."""
-    wanted = {t.version: (asked.text, f"cuda-version={t.version}") for t in reversed(catalogue.toolkits)}
-    return [version for version, specs in wanted.items() if catalogue.pick(replace(ideal, specs=specs))]
-
-
-def _pythons_for(ideal: Scenario, catalogue: Catalogue) -> list[str]:
-    """The Pythons, oldest first, that a request can be had for, written as --python takes them."""
-    kinds = {
-        (record.version, "t" if re.search(r"_cp[0-9]+t$", str(record.build)) else "")
-        for record in catalogue.records("python_abi")
-    }
-    pythons = [f"{version}{free_threaded}" for version, free_threaded in sorted(kinds)]
-    return [one for one in pythons if catalogue.pick(replace(ideal, specs=(*ideal.specs, *python_specs(one))))]
+    versions = [toolkit.version for toolkit in reversed(catalogue.toolkits)]
+    return [v for v in versions if catalogue.solves(ideal, specs=(asked.text, f"cuda-version={v}"))]
 
 
 def _in_words(*asked: Asked) -> str:
@@ -280,33 +270,33 @@ def _in_words(*asked: Asked) -> str:
     if first.name == "cuda-version" and re.fullmatch(r"[\d.]+", version):
         return f"toolkit {version}"
     if first.name in PYTHON:
-        free_threaded = any(a.name == "python_abi" and str(a.match.build).endswith("t") for a in asked)
+        free_threaded = any(a.name == "python_abi" and a.parts[2].endswith("t") for a in asked)
         return f"Python {version}{'t' if free_threaded else ''}"
     return first.text
 
 
-# Packages and versions that the channels do not have for the platform.
-
-
 def _missing_package(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
+    """A package or a version that the channels do not have for the platform."""
     names = catalogue.names([scenario.subdir, NOARCH])
-    for asked in map(Asked, scenario.specs):
+    request = list(map(Asked, scenario.specs))
+    for asked in request:
         if asked.name.startswith("__"):
             continue
         if asked.name not in names:
             return _missing_name(asked, names, catalogue)
         records = catalogue.records(asked.name)
-        if not any(asked.match.matches(record) for record in records):
-            python = asked.name in PYTHON
-            build = asked.match.build is not None and not python
-            have = list(dict.fromkeys(f"{r.version} {r.build}" if build else str(r.version) for r in records))
-            some = "there is" if len(have) == 1 else "there are" if len(have) <= 8 else "the newest are"
-            name = _in_words(*(a for a in map(Asked, scenario.specs) if a.name in PYTHON)) if python else ""
-            return Reason(
-                f"there is no {name or f'{asked.name} {asked.constraint}'} in the channels; "
-                f"{some} {listing(have[:8][::-1])}",
-                f"ask for {'one of those' if len(have) > 1 else have[0]}{_other_base(asked.name, catalogue)}",
-            )
+        if any(asked.match.matches(record) for record in records):
+            continue
+        build = asked.parts[2]
+        wanted = " ".join(part for part in (asked.name, asked.version, build) if part)
+        if asked.name in PYTHON:
+            wanted, build = _in_words(*(a for a in request if a.name in PYTHON)), ""
+        have = list(dict.fromkeys(f"{r.version} {r.build}" if build else str(r.version) for r in records))
+        some = "there is" if len(have) == 1 else "there are" if len(have) <= 8 else "the newest are"
+        return Reason(
+            f"there is no {wanted} in the channels; {some} {listing(have[:8][::-1])}",
+            f"ask for {'one of those' if len(have) > 1 else have[0]}{_other_base(asked.name, catalogue)}",
+        )
     return None
 
 
@@ -346,45 +336,51 @@ def _empty(catalogue: Catalogue) -> list[Path | str]:
     return [c for c in catalogue.channels if not catalogue.names([catalogue.subdir], [c])]
 
 
-# Requests that no machine can have.
-
-
 def request_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
     """What is wrong with a request on every machine; None where some machine can have it."""
     ideal = _ideal(scenario)
-    if catalogue.pick(ideal):
+    if catalogue.solves(ideal):
         return None
     at_fault = conflict(ideal, catalogue)
     texts = [asked.text for asked in at_fault]
     if len(at_fault) == 1:
         return _missing_dependency(at_fault[0], ideal, catalogue)
     python = [asked for asked in at_fault if asked.name in PYTHON]
-    others = [asked for asked in at_fault if asked.name not in PYTHON]
-    toolkits = [asked for asked in others if asked.name == "cuda-version"]
-    if python and len(others) - len(toolkits) == 1:
-        (other,) = (asked for asked in others if asked not in toolkits)
-        kinds = _pythons_for(replace(ideal, specs=tuple(asked.text for asked in others)), catalogue)
-        which = f"{_in_words(*python)}{''.join(f' with {_in_words(asked)}' for asked in toolkits)}"
-        return Reason(
-            f"{other.text} is not built for {which}; it is for {listing(kinds)}",
-            f"ask for Python {listing(kinds, 'or')}",
-        )
+    toolkits = [asked for asked in at_fault if asked.name == "cuda-version"]
+    packages = [asked for asked in at_fault if asked not in (*python, *toolkits)]
+    if python and len(packages) == 1:
+        return _missing_python(packages[0], toolkits, python, ideal, catalogue)
     step = _droppable_pins(scenario, at_fault, catalogue) or f"leave out {listing(texts, 'or')}"
     if len(at_fault) > 2:
         return Reason(f"{listing(texts)} cannot be had together; without any one of them the others can", step)
     toolkit, other = sorted(at_fault, key=lambda asked: asked.name != "cuda-version")
     if toolkit.name == "cuda-version" != other.name and not (
-        other.pinned and catalogue.pick(replace(ideal, specs=(toolkit.text, other.name)))
+        other.pinned and catalogue.solves(ideal, specs=(toolkit.text, other.name))
     ):
         specs = (toolkit.text, other.text)
-        elsewhere = [
-            p for p in PLATFORMS if p != ideal.subdir and catalogue.pick(replace(ideal, subdir=p, specs=specs))
-        ]
+        elsewhere = [p for p in PLATFORMS if p != ideal.subdir and catalogue.solves(ideal, subdir=p, specs=specs)]
         place = f" on {ideal.subdir} (it is on {listing(elsewhere)})" if elsewhere else ""
         has = listing(_toolkits_for(other, ideal, catalogue))
         return Reason(f"{other.text} is not published for {_in_words(toolkit)}{place}; it is for {has}", step)
     how = "contradict each other" if toolkit.pinned and other.pinned else "cannot be had together"
     return Reason(f"{texts[0]} and {texts[1]} {how}", step)
+
+
+def _missing_python(
+    package: Asked, toolkits: Sequence[Asked], python: Sequence[Asked], ideal: Scenario, catalogue: Catalogue
+) -> Reason:
+    """The reason of a package that is not built for a Python, with the Pythons that it is built for."""
+    kinds = {
+        (record.version, "t" if re.search(r"_cp[0-9]+t$", str(record.build)) else "")
+        for record in catalogue.records("python_abi")
+    }
+    known = [f"{version}{free_threaded}" for version, free_threaded in sorted(kinds)]
+    specs = tuple(asked.text for asked in (package, *toolkits))
+    have = [one for one in known if catalogue.solves(ideal, specs=(*specs, *python_specs(one)))]
+    which = " with ".join([_in_words(*python), *map(_in_words, toolkits)])
+    return Reason(
+        f"{package.text} is not built for {which}; it is for {listing(have)}", f"ask for Python {listing(have, 'or')}"
+    )
 
 
 def _missing_dependency(asked: Asked, ideal: Scenario, catalogue: Catalogue) -> Reason:
@@ -397,9 +393,8 @@ def _missing_dependency(asked: Asked, ideal: Scenario, catalogue: Catalogue) -> 
     if need.name.startswith("__"):
         have = listing([str(p.version) for p in ideal.virtual_packages if p.name.normalized == need.name])
         return Reason(f"{asked.text} needs {need.text}, and this machine has {have}", "ask for an older version")
-    versions = list(dict.fromkeys(str(record.version) for record in catalogue.records(need.name)))
     step = f"name a base channel that has {need.name}, such as --base conda-forge"
-    if versions:
+    if versions := catalogue.versions(need.name):
         have = listing(versions[:8][::-1])
         return Reason(f"{asked.text} needs {need.text}, of which the channels have only {have}", step)
     if _empty(catalogue):
@@ -418,16 +413,16 @@ def _chain_to_missing(
     if text in known:
         return known[text]
     known[text] = ()  # while its own dependencies are followed: a circle is not missing
-    match = MatchSpec(text)
-    name = str(match.name.normalized)
-    if name.startswith("__"):
-        virtual = [p for p in ideal.virtual_packages if p.name.normalized == name]
-        fits = any(match.version is None or VersionSpec(match.version).matches(p.version) for p in virtual)
+    asked = Asked(text)
+    if asked.name.startswith("__"):
+        wanted = asked.match.version
+        virtual = [p for p in ideal.virtual_packages if p.name.normalized == asked.name]
+        fits = any(wanted is None or VersionSpec(wanted).matches(p.version) for p in virtual)
         known[text] = () if fits else (text,)
         return known[text]
     first: tuple[str, ...] = ()
-    for record in catalogue.records(name):
-        if not match.matches(record):
+    for record in catalogue.records(asked.name):
+        if not asked.match.matches(record):
             continue
         chains = (_chain_to_missing(dependency, ideal, catalogue, known) for dependency in record.depends)
         chain = next((c for c in chains if c), ())
@@ -438,19 +433,16 @@ def _chain_to_missing(
     return known[text]
 
 
-# Drivers and GPUs that a request cannot do with.
-
-
 def _machine_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
     """What the machine lacks for a request that another machine can have."""
-    if not catalogue.pick(_ideal(scenario)):
+    if not catalogue.solves(_ideal(scenario)):
         return None
     at_fault = conflict(scenario, catalogue)
     pins = _droppable_pins(scenario, at_fault, catalogue)
-    if catalogue.pick(replace(scenario, driver=ANY_DRIVER)):
+    if catalogue.solves(scenario, driver=ANY_DRIVER):
         reason = _driver_reason(scenario, at_fault, catalogue)
         return replace(reason, step=f"{reason.step}, or {pins}" if pins else reason.step)
-    if catalogue.pick(replace(scenario, arch=None)):
+    if catalogue.solves(scenario, arch=None):
         reason = _gpu_reason(scenario, at_fault, catalogue)
         return replace(reason, step=pins or reason.step)
     driver = _driver_reason(replace(scenario, arch=None), at_fault, catalogue)
@@ -463,35 +455,34 @@ def _driver_reason(scenario: Scenario, at_fault: Sequence[Asked], catalogue: Cat
     drivers = {d for t in catalogue.toolkits for d in (t.driver, t.compat_driver) if d}
     newer = [d for d in sorted(drivers, key=Version) if not scenario.driver or older(scenario.driver, d)]
 
-    def least(specs: tuple[str, ...]) -> str:
-        return next((d for d in newer if catalogue.pick(replace(scenario, specs=specs, driver=d))), "")
+    def least(*specs: str) -> str:
+        return next((d for d in newer if catalogue.solves(scenario, specs=specs, driver=d)), "")
 
-    need, any_toolkit = least(scenario.specs), ("cuda-version",)
-    if not scenario.driver:
-        step, have = "ask for it with --driver", "there is none"
-    else:
-        step = f"update the driver to one for CUDA {need} or newer"
-        have = f"this one supports {scenario.driver}"
-        if not catalogue.pick(replace(scenario, specs=any_toolkit)):
-            cause = f"the driver supports CUDA {scenario.driver}; the oldest toolkit in the channel needs"
-            return Reason(f"{cause} {least(any_toolkit)}", step)
+    need = least(*scenario.specs)
     subject, plural = _subject(at_fault, scenario, catalogue)
-    return Reason(f"{subject} need{'' if plural else 's'} a driver for CUDA {need} or newer; {have}", step)
+    needs = f"{subject} need{'' if plural else 's'} a driver for CUDA {need} or newer"
+    if not scenario.driver:
+        return Reason(f"{needs}; there is none", "ask for it with --driver")
+    step = f"update the driver to one for CUDA {need} or newer"
+    if not catalogue.solves(scenario, specs=("cuda-version",)):
+        cause = f"the driver supports CUDA {scenario.driver}; the oldest toolkit in the channel needs"
+        return Reason(f"{cause} {least('cuda-version')}", step)
+    return Reason(f"{needs}; this one supports {scenario.driver}", step)
 
 
 def _gpu_reason(scenario: Scenario, at_fault: Sequence[Asked], catalogue: Catalogue) -> Reason:
     """The reason of a request that another GPU solves."""
     arch = scenario.arch or ""
-    gpus = {gpu for t in catalogue.toolkits for gpu in t.gpus}
-    ordered = sorted(gpus | {str(record.version) for record in catalogue.records("cuda-arch")}, key=Version)
+    known = {gpu for t in catalogue.toolkits for gpu in t.gpus} | set(catalogue.versions("cuda-arch"))
+    ordered = sorted(known, key=Version)
     beside = (gpu for gpu in ordered if older(arch, gpu)), (gpu for gpu in reversed(ordered) if older(gpu, arch))
-    above, below = (next((g for g in near if catalogue.pick(replace(scenario, arch=g))), "") for near in beside)
+    above, below = (next((g for g in near if catalogue.solves(scenario, arch=g)), "") for near in beside)
     kind, bound = ("newer", "oldest") if above else ("older", "newest")
     need = above or below
     between = f"{below} or {above}" if above and below else ""
     wanted = f"compute capability {between or f'{need} or {kind}'}"
     step = f"use a GPU of {wanted}"
-    if not catalogue.pick(replace(scenario, specs=("cuda-version",))):
+    if not catalogue.solves(scenario, specs=("cuda-version",)):
         cause = f"no toolkit in the channel compiles for compute capability {arch}; the {bound} that any does is {need}"
         return Reason(cause, step)
     subject, plural = _subject(at_fault, scenario, catalogue)
@@ -515,14 +506,14 @@ def _subject(at_fault: Sequence[Asked], scenario: Scenario, catalogue: Catalogue
 
 def _wants_nvcc_12(scenario: Scenario, catalogue: Catalogue) -> bool:
     """Whether a request asks for nvcc and cannot have CUDA 13."""
-    asked = [Asked(text) for text in scenario.specs]
-    compilers = [a for a in asked if _NVCC.fullmatch(a.name)]
-    toolkits = [a for a in asked if a.name == "cuda-version"]
-    return bool(compilers) and (
-        bool(scenario.driver and older(scenario.driver, "13.0"))
-        or any(_before_13(a, [t.version for t in catalogue.toolkits]) for a in toolkits)
-        or any(_before_13(a, [str(r.version) for r in catalogue.records(a.name)]) for a in compilers)
-    )
+    request = [Asked(text) for text in scenario.specs]
+    compilers = [a for a in request if _NVCC.fullmatch(a.name)]
+    toolkits = [a for a in request if a.name == "cuda-version"]
+    if not compilers:
+        return False
+    if scenario.driver and older(scenario.driver, "13.0"):
+        return True
+    return any(_before_13(asked, catalogue.versions(asked.name)) for asked in (*toolkits, *compilers))
 
 
 def _before_13(asked: Asked, versions: list[str]) -> bool:
@@ -532,3 +523,105 @@ def _before_13(asked: Asked, versions: list[str]) -> bool:
         return False
     newer = [v for v in versions if Version(v) >= Version("13")]
     return not any(VersionSpec(wanted).matches(Version(v)) for v in newer)
+
+
+# --- packages with CUDA builds and CPU builds: which of them a request should name, and what each gives
+
+
+@dataclass(frozen=True)
+class BuildChoice:
+    """A package of which a CUDA build goes with another toolkit than a CPU build.
+
+    Solvers weigh the two differently, so a request that names no build gets one or the other.
+    """
+
+    package: str
+    cuda: bool  # whether the pick has a CUDA build of it
+    specs: tuple[str, str]  # for a CUDA build, and for a CPU build
+    picks: tuple[Pick | None, Pick | None]  # with these specs; None without a solution
+    blockers: tuple[str, ...] = ()  # the specs of the request that keep the CUDA builds out
+
+    def as_json(self) -> dict[str, Any]:
+        ways = {
+            kind: {"spec": spec, "toolkit": pick.toolkit or None, "fit": pick.fit or None} if pick else None
+            for kind, spec, pick in zip(("cuda", "cpu"), self.specs, self.picks, strict=True)
+        }
+        return {"package": self.package, "build": "cuda" if self.cuda else "cpu", **ways}
+
+    def in_words(self, catalogue: Catalogue) -> str:
+        """One line for people."""
+        (cuda, cpu), (with_cuda, with_cpu) = self.specs, self.picks
+        if with_cuda is None:
+            why = f"your {listing(self.blockers)}" if self.blockers else "these channels on this machine"
+            return f"{self.package} is the CPU build here: its CUDA builds do not go with {why}"
+        gives = f'"{cuda}" gives CUDA with {toolkit_in_words(with_cuda, catalogue)}'
+        if not self.cuda or with_cpu is None:
+            return f"{self.package} is the CPU build here; {gives}"
+        return (
+            f"{self.package} is the CUDA build here, and another client may take the CPU build: name the one you want. "
+            f'{gives}; "{cpu}" gives the CPU build with {toolkit_in_words(with_cpu, catalogue)}'
+        )
+
+
+def choices(pick: Pick, catalogue: Catalogue) -> Iterator[BuildChoice]:
+    """The packages of a pick that a request should name a build of: nothing else says CUDA or CPU in every client.
+
+    Without a driver there is nothing to choose, and who names a build has chosen.
+    """
+    scenario = pick.scenario
+    if not scenario.driver:
+        return
+    chosen = {asked.name for asked in map(Asked, scenario.specs) if asked.parts[2]}
+    both = {r: specs for r in pick.records if (specs := _both_builds(r, catalogue))}
+    brought = {need.split()[0] for record in both for need in record.depends}
+    for record, specs in both.items():
+        name = record.name.normalized
+        if name in brought | chosen:
+            continue
+        ways = [replace(scenario, specs=(*scenario.specs, spec)) for spec in specs]
+        with_cuda, with_cpu = map(catalogue.pick, ways)
+        choice = BuildChoice(name, needs_cuda(record), specs, (with_cuda, with_cpu))
+        if with_cuda is None:
+            others = [asked for asked in conflict(ways[0], catalogue) if asked.text != specs[0]]
+            asked_for = [r for asked in others if (r := pick.record(asked.name))]
+            # pytorch-cpu asks for the CPU build.
+            if not any(need.split()[0] == name for r in asked_for for need in r.depends):
+                yield replace(choice, blockers=tuple(asked.text for asked in others))
+        elif not choice.cuda or (with_cpu and _better(with_cpu, with_cuda)):
+            yield choice
+
+
+def native_instead(pick: Pick, catalogue: Catalogue) -> str:
+    """The native toolkit that a compat pick could have with builds of the same kind; "" for none.
+
+    A package of another channel that is tied to one minor brings the newest, where a solver decides on it first.
+    """
+    scenario = pick.scenario
+    if pick.fit != "compat" or not scenario.driver:
+        return ""
+    native = catalogue.pick(replace(scenario, specs=(*scenario.specs, "cuda-version=*=native_*")))
+    return native.toolkit if native and not cpu_instead(pick, native) else ""
+
+
+def _both_builds(record: RepoDataRecord, catalogue: Catalogue) -> tuple[str, str] | None:
+    """The specs for a CUDA build and a CPU build of a package; None where its builds are not of both kinds."""
+    name = record.name.normalized
+    versions = [r for r in catalogue.records(name) if r.version == record.version]
+    cuda, cpu = ({str(r.build) for r in versions if needs_cuda(r) is kind} for kind in (True, False))
+    patterns = _pattern("cuda", cuda, cpu), _pattern("cpu", cpu, cuda)
+    return (f"{name}=*={patterns[0]}", f"{name}=*={patterns[1]}") if all(patterns) else None
+
+
+def _pattern(word: str, builds: set[str], others: set[str]) -> str:
+    """A pattern that all of some builds match and none of the others; "" where the word does not tell them apart."""
+    for pattern in (f"{word}*", f"*{word}*"):
+        if builds and all(fnmatchcase(b, pattern) for b in builds) and not any(fnmatchcase(o, pattern) for o in others):
+            return pattern
+    return ""
+
+
+def _better(one: Pick, other: Pick) -> bool:
+    """Whether a solver could prefer one toolkit to another: it is native and the other is not, or of a newer major."""
+    if not one.toolkit:
+        return False
+    return (one.fit, other.fit) == ("native", "compat") or older(other.toolkit.split(".")[0], one.toolkit.split(".")[0])

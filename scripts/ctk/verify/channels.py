@@ -19,8 +19,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import Unsolvable
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.plan import repodata
-from ctk.plan.plan import Request, plan
-from ctk.plan.project import published_set, python_tags
+from ctk.plan.plan import Request, plan, published_set, python_tags
 
 UNIVERSE = Path(__file__).with_name("universe.yaml")
 

@@ -12,9 +12,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 from ctk.core.platforms import this_platform
-from ctk.solve.catalogue import Catalogue
 from ctk.solve.machine import virtual_packages
-from ctk.solve.solve import Pick, Scenario
+from ctk.solve.solve import Catalogue, Pick, Scenario
 from ctk.solve.why import solve_or_say_why
 
 REQUESTS = ("cuda-core", "numba-cuda")

@@ -16,7 +16,7 @@ from ctk.check.doctor.installed import Examined, InstalledPackage, Wheel
 from ctk.check.doctor.look import first_line, look_at, missing, ok, problem
 from ctk.check.framework import Finding, checks_of
 from ctk.core.console import count
-from ctk.solve.catalogue import listing, older
+from ctk.solve.solve import listing, older
 
 _SHOWN = 4  # of many
 

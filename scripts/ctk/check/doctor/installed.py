@@ -18,9 +18,8 @@ from ctk.core.checkout import Workspace
 from ctk.core.files import LARGEST, read_json
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.lock.lock import ReleaseLock, release_locks
-from ctk.solve.catalogue import older
 from ctk.solve.machine import Machine, machine
-from ctk.solve.solve import channel_name
+from ctk.solve.solve import channel_name, older
 
 _NAME, _VERSION, _BUILD = (
     re.compile(p) for p in (r"[a-z0-9_][a-z0-9_.-]{0,127}", r"[\w.!+-]{1,64}", r"[\w.+-]{0,127}")

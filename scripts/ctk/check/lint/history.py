@@ -20,8 +20,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.console import count
 from ctk.core.errors import BadValue, CtkError
 from ctk.core.platforms import PLATFORMS
-from ctk.plan.plan import Build, Request, plan
-from ctk.plan.project import published_set, python_tags
+from ctk.plan.plan import Build, Request, plan, published_set, python_tags
 from ctk.plan.recipes import Recipe, variant_values
 
 TAG = "published/*"

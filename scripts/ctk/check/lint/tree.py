@@ -23,8 +23,7 @@ from ctk.lock import exclusions
 from ctk.lock.exclusions import Classes, Exclusions
 from ctk.lock.lock import ReleaseLock, in_order, parse_lock, variant_keys
 from ctk.lock.text import dump, variant_config
-from ctk.plan.plan import Build, Request, Set, plan
-from ctk.plan.project import classified, python_tags
+from ctk.plan.plan import Build, Request, Set, classified, plan, python_tags
 from ctk.plan.recipes import Recipe, find_recipes
 
 Place = tuple[str | int, ...]

@@ -38,8 +38,7 @@ from ctk.core.platforms import NOARCH
 from ctk.fetch import fetch
 from ctk.index.index import Index
 from ctk.lock.lock import Artefact
-from ctk.solve.solve import Scenario
-from ctk.verify.clients.process import spec_parts
+from ctk.solve.solve import Asked, Scenario
 from ctk.verify.run import Record, SolverAnswer
 
 SOURCES = Artefact(
@@ -153,7 +152,7 @@ def _load(path: Path) -> ctypes.CDLL:
 
 def _job(spec: str) -> str:
     """``name version build``: the one form that libsolv reads as the clients' own parsers do."""
-    name, version, build = spec_parts(spec)
+    name, version, build = Asked(spec).parts
     return " ".join([name, version or "*", build]).strip() if version or build else name
 
 

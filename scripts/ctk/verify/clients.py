@@ -1,0 +1,407 @@
+"""Solvers by name: rattler's, libsolv, and the clients that users have, each run as a program of its own.
+
+Where flags, variables and answers are from: micromamba/src/common_options.cpp and micromamba/tests/helpers.py of
+mamba-org/mamba; conda/cli/install.py (`handle_txn`), conda/exceptions.py and conda/plugins/virtual_packages of
+conda/conda; docs/workspace/multi_platform_configuration.md, docs/workspace/system_requirements.md and the reference of
+`pixi lock` of prefix-dev/pixi.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from packaging.version import InvalidVersion, Version
+from rattler import Gateway
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from ctk.core.checkout import Workspace
+from ctk.core.errors import SolverFailed, SolverMissing, UnknownName
+from ctk.solve.solve import Asked, Scenario, channel_url, solve_many
+from ctk.verify.libsolv import Libsolv, library
+from ctk.verify.run import Record, Solver, SolverAnswer
+
+NAMES = ("libsolv", "libsolv-2.8.1", "micromamba", "mamba", "conda", "conda-classic", "pixi")
+"""The second solvers, beside rattler."""
+SAMPLE = {name: 200 for name in NAMES if not name.startswith("libsolv")}
+"""Scenarios that `ctk verify --solver` asks by default: libsolv takes a millisecond for one, a client a second."""
+
+
+def solver(name: str, where: Workspace) -> Solver:
+    """A solver by its name; `SolverMissing` where it is not installed or built."""
+    if name not in ("rattler", *NAMES):
+        raise UnknownName.of("solver", name, ("rattler", *NAMES))
+    if name == "rattler":
+        return RattlerSolver()
+    if name.startswith("libsolv"):
+        return Libsolv(where, lock=name == "libsolv")
+    return PixiSolver() if name == "pixi" else CondaLike(name)
+
+
+def installed(where: Workspace) -> tuple[str, ...]:
+    """The names of the second solvers that are on this machine."""
+    return tuple(
+        name
+        for name in NAMES
+        if (library(where).exists() if name.startswith("libsolv") else shutil.which(name.removesuffix("-classic")))
+    )
+
+
+class RattlerSolver:
+    """rattler, as `ctk solve` uses it, with eight jobs at a time for each core, so that none waits for Python."""
+
+    name = "rattler"
+
+    def __init__(self, jobs: int | None = None) -> None:
+        self._jobs = jobs or 8 * (os.cpu_count() or 1)
+
+    def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[SolverAnswer]:
+        gateway, waiting = Gateway(), iter(scenarios)
+        # Enough at a time to keep the cores busy, few enough to show progress.
+        while batch := list(islice(waiting, 512)):
+            for scenario, pick in solve_many(batch, channels, gateway, self._jobs):
+                if isinstance(pick, str):
+                    yield SolverAnswer(scenario, problem=pick)
+                else:
+                    records = {
+                        r.name.normalized: Record(str(r.version), str(r.build), str(r.channel)) for r in pick.records
+                    }
+                    yield SolverAnswer(scenario, records)
+
+
+# --- a client as a program: with an environment of its own, a time limit, and errors with its own words
+
+# What a program needs of the machine; all else could change what a client does (CONDA_*, MAMBA_*, PIXI_*, proxies).
+_KEPT = ("PATH", "LANG", "LC_ALL", "SYSTEMROOT", "COMSPEC", "PATHEXT", "TZ")
+_FOLDERS = {
+    "HOME": "home",
+    "USERPROFILE": "home",
+    "TMPDIR": "tmp",
+    "TEMP": "tmp",
+    "TMP": "tmp",
+    "XDG_CONFIG_HOME": "config",
+    "XDG_CACHE_HOME": "cache",
+    "XDG_DATA_HOME": "data",
+}
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A program that ended: its command line, exit status and output."""
+
+    command: tuple[str, ...]
+    code: int
+    out: str
+    err: str
+
+
+def find(name: str) -> Path:
+    """The client on PATH."""
+    program = shutil.which(name)
+    if program is None:
+        install = "put its one file on PATH" if name in ("micromamba", "pixi") else "install Miniforge"
+        step = f"{install}, or verify with another solver: --solver libsolv"
+        raise SolverMissing(f"there is no {name} on PATH", step)
+    return Path(program)
+
+
+def environment(home: Path, **extra: str) -> dict[str, str]:
+    """An environment in which a client finds no configuration, cache or prefix of the user, and writes into `home`."""
+    for folder in set(_FOLDERS.values()):
+        (home / folder).mkdir(exist_ok=True)
+    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    own = {name: str(home / folder) for name, folder in _FOLDERS.items()}
+    return {**kept, **own, "NO_COLOR": "1", **extra}
+
+
+def overrides(scenario: Scenario) -> dict[str, str]:
+    """The scenario's machine, as the variables by which clients take a virtual package for another one.
+
+    Empty, ``CONDA_OVERRIDE_CUDA`` stands for a machine without a driver, and ``CONDA_OVERRIDE_CUDA_ARCH`` for one
+    without a GPU (CEP 30, CEP 46). For ``__archspec`` it is the build string that is given. That of ``__unix`` has no
+    effect: it follows the platform.
+    """
+    variables = {"CONDA_SUBDIR": scenario.subdir, "CONDA_OVERRIDE_CUDA": "", "CONDA_OVERRIDE_CUDA_ARCH": ""}
+    return variables | {f"CONDA_OVERRIDE_{name.upper()}": value for name, value in _machine(scenario).items()}
+
+
+def _machine(scenario: Scenario) -> dict[str, str]:
+    """The virtual packages of a scenario without their underscores, and what a client takes for their value."""
+    named = {package.name.normalized.removeprefix("__"): package for package in scenario.virtual_packages}
+    return {name: str(p.build_string if name == "archspec" else p.version) for name, p in named.items()}
+
+
+def call(program: Path, arguments: Sequence[str], variables: Mapping[str, str], folder: Path, timeout: float) -> Ran:
+    """Runs a client in a folder to its end, or kills it and what it started after so many seconds."""
+    command = (str(program), *arguments)
+    try:
+        child = subprocess.Popen(
+            command,
+            env=variables,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise SolverFailed(f"{program.name} does not start: {error.strerror}", f"try `{program} --version`") from error
+    with child:
+        try:
+            out, err = child.communicate(timeout=timeout)
+        except BaseException as error:
+            if hasattr(os, "killpg"):
+                os.killpg(child.pid, signal.SIGKILL)  # start_new_session made it the leader of its group
+            else:
+                child.kill()
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            raise SolverFailed(
+                f"{program.name} did not answer within {timeout:.0f} s", f"try it by hand: {' '.join(command)}"
+            ) from None
+    ran = Ran(command, child.returncode, out, err)
+    if ran.code < 0:
+        raise failure(ran, f"was ended by {signal.Signals(-ran.code).name}")
+    return ran
+
+
+def failure(ran: Ran, what: str) -> SolverFailed:
+    """The error for a client that did something unexpected, with the last lines that it wrote."""
+    lines = (ran.err.strip() or ran.out.strip() or "it wrote nothing").splitlines()[-5:]
+    return SolverFailed(
+        "\n".join([f"{Path(ran.command[0]).name} {what}:", *(f"  {line}" for line in lines)]),
+        f"try it by hand: {' '.join(ran.command)}",
+    )
+
+
+class Client:
+    """A client on PATH; a solve takes it about a second.
+
+    Clients that know nothing of GPUs (no ``__cuda_arch``) answer for the machine as they see it: their answers name the
+    scenario without the GPU.
+    """
+
+    def __init__(self, name: str, *, timeout: float = 300) -> None:
+        self.name, self._timeout = name, timeout
+        self._program = find(name.removesuffix("-classic"))
+        self._sees_gpus = False
+
+    def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[SolverAnswer]:
+        """Solves scenarios in the order given, each with a process of its own; the same question once."""
+        with tempfile.TemporaryDirectory(prefix="ctk-client-") as folder:
+            home = Path(folder)
+            self._sees_gpus, solve = self._knows_gpus(home), cache(lambda asked: self._solve(asked, channels, home))
+            for scenario in scenarios:
+                yield solve(scenario if self._sees_gpus else replace(scenario, arch=None))
+
+    def _knows_gpus(self, home: Path) -> bool:
+        raise NotImplementedError
+
+    def _solve(self, scenario: Scenario, channels: Sequence[Path], home: Path) -> SolverAnswer:
+        raise NotImplementedError
+
+    def _run(self, folder: Path, arguments: Sequence[str], variables: Mapping[str, str]) -> Ran:
+        return call(self._program, arguments, environment(folder, **variables), folder, self._timeout)
+
+
+# --- conda, mamba and micromamba: one create command, as a dry run that answers in JSON
+
+# How the exceptions are called that say "there is no solution": UnsatisfiableError, LibMambaUnsatisfiableError,
+# PackagesNotFoundError, PackagesNotFoundInChannelsError, ResolvePackageNotFound, SpecsConfigurationConflictError.
+_NO_SOLUTION = re.compile(r"Unsatisfiable|NotFound|SpecsConfigurationConflict")
+# Beside each option the function that adds it: in libmamba's programs (micromamba/src/common_options.cpp), and in conda
+# (conda/cli/helpers.py).
+_DRY = (
+    "create",
+    "--dry-run",  # init_general_options; add_parser_json
+    "--json",  # the same two
+    "--yes",  # the same two
+    "--override-channels",  # init_channel_parser; add_parser_channels
+    "--strict-channel-priority",  # init_channel_parser; add_parser_solver_mode
+    "--prefix",  # init_prefix_options; add_parser_prefix_to_group
+)
+_ROOT = "--root-prefix"  # init_prefix_options
+_PLATFORM = "--platform"  # init_install_options
+_CONDA = (
+    "--no-default-packages",  # add_parser_default_packages
+    "--repodata-fn",  # add_parser_channels
+    "repodata.json",
+)
+_CHANNEL = "-c"  # init_channel_parser; add_parser_channels
+_CLASSIC = ("--solver", "classic")  # add_parser_solver
+
+
+class CondaLike(Client):
+    """conda, mamba, micromamba, or conda with its classic solver: ``conda-classic``."""
+
+    @cached_property
+    def _own_cli(self) -> bool:
+        """Whether the program is libmamba's own (micromamba, mamba 2), and not Python on top of conda (mamba 1)."""
+        if self._program.stem == "conda":
+            return False
+        with tempfile.TemporaryDirectory(prefix="ctk-client-") as folder:
+            said = self._run(Path(folder), ["--version"], {})
+        return not re.match(r"mamba 1\.", said.out)  # "mamba 1.5.8" and then conda's; version 2 says "2.0.5"
+
+    def _knows_gpus(self, home: Path) -> bool:
+        """Whether the client has ``__cuda_arch`` where CEP 46 says that it must, if it knows it at all."""
+        machine = {"CONDA_OVERRIDE_CUDA": "13.0", "CONDA_OVERRIDE_CUDA_ARCH": "9.0"}
+        return "__cuda_arch" in self._run(home, ["info", "--json"], machine).out
+
+    def _solve(self, scenario: Scenario, channels: Sequence[Path], home: Path) -> SolverAnswer:
+        flags = (_ROOT, str(home / "root"), _PLATFORM, scenario.subdir) if self._own_cli else _CONDA
+        classic = _CLASSIC if self.name.endswith("-classic") else ()
+        named = [word for channel in channels for word in (_CHANNEL, channel_url(channel))]
+        # libmamba until 2.8.1, and conda's default solver, may drop a virtual package that nothing asks for, and with
+        # it what constraints say of it (mamba#4311, conda#10803).
+        driver = ["__cuda"] if scenario.driver else []
+        arguments = [*_DRY, str(home / "env"), *flags, *classic, *named, *scenario.specs, *driver]
+        return answer(scenario, self._run(home, arguments, overrides(scenario)))
+
+    def _run(self, folder: Path, arguments: Sequence[str], variables: Mapping[str, str]) -> Ran:
+        """Runs the program with an empty configuration file.
+
+        libmamba's programs read the one that CONDARC names and no other (`Configuration::set_rc_values` and `rc_files`
+        in libmamba/src/api/configuration.cpp), and refuse ``--no-rc`` beside it (`rc_files_hook`). conda reads it last,
+        after those of its installation (`SEARCH_PATH` in conda/base/constants.py); the user's are not in this home.
+        """
+        (folder / "condarc").touch()
+        places = {"CONDARC": "condarc", "CONDA_PKGS_DIRS": "pkgs", "CONDA_ENVS_DIRS": "envs"}
+        places |= {"MAMBA_ROOT_PREFIX": "root"} if self._program.stem == "micromamba" else {}
+        own = {name: str(folder / place) for name, place in places.items()}
+        return super()._run(folder, arguments, {**own, **variables})
+
+
+def answer(scenario: Scenario, ran: Ran) -> SolverAnswer:
+    """Reads what a dry run of `create` wrote."""
+    try:
+        document = json.loads(ran.out)
+    except json.JSONDecodeError:
+        raise failure(ran, f"ended with {ran.code} and wrote no JSON") from None
+    if not isinstance(document, dict):
+        raise failure(ran, f"ended with {ran.code} and wrote no JSON object")
+    if problems := document.get("solver_problems"):  # libmamba
+        return SolverAnswer(scenario, problem="\n".join(map(str, problems)))
+    if _NO_SOLUTION.search(str(document.get("exception_name", ""))):  # conda
+        problem = document.get("message") or document.get("error") or document["exception_name"]
+        return SolverAnswer(scenario, problem=str(problem))
+    if ran.code or not document.get("success"):
+        raise failure(ran, f"ended with {ran.code} and does not say why there is no solution")
+    try:
+        links = document.get("actions", {}).get("LINK", [])
+        records = {link["name"]: _record(link) for link in links}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise failure(ran, f"wrote a transaction that cannot be read ({error!r})") from None
+    return SolverAnswer(scenario, records)
+
+
+def _record(link: Mapping[str, Any]) -> Record:
+    """libmamba writes the build as ``build_string`` and ``build``, conda as ``build_string`` only."""
+    return Record(link["version"], link.get("build_string") or link["build"], str(link.get("channel", "")))
+
+
+# --- pixi has no dry run for specs on the command line: each scenario is a workspace, which is locked, not installed
+
+# The first whose documentation states a platform's virtual packages in place of [system-requirements], and GPUs at all.
+_RICH_PLATFORMS = Version("0.71.3")
+# rattler's sentence; pixi draws lines around it and folds it.
+_REFUSED = re.compile(r"Cannot solve the request because of")
+_DRAWN = re.compile(r"[\s│├╰╭─▶×·]+")
+_KEYS = {"linux": "linux", "glibc": "glibc", "win": "windows", "archspec": "archspec"}
+
+
+class PixiSolver(Client):
+    """pixi; before 0.71 it knows no GPUs."""
+
+    def __init__(self, *, timeout: float = 300) -> None:
+        super().__init__("pixi", timeout=timeout)
+
+    def _knows_gpus(self, home: Path) -> bool:
+        ran = self._run(home, ["--version"], {})
+        try:
+            return Version(ran.out.split()[-1]) >= _RICH_PLATFORMS  # "pixi 0.75.0"
+        except (IndexError, InvalidVersion):
+            raise failure(ran, "does not say its version") from None
+
+    def _solve(self, scenario: Scenario, channels: Sequence[Path], home: Path) -> SolverAnswer:
+        with tempfile.TemporaryDirectory(prefix="ctk-client-") as name:
+            folder = Path(name)
+            text = manifest(scenario, channels, rich=self._sees_gpus)
+            (folder / "pixi.toml").write_text(text, encoding="utf-8")
+            ran = self._run(folder, ["lock", "--manifest-path", str(folder / "pixi.toml")], overrides(scenario))
+            if ran.code:
+                said = _DRAWN.sub(" ", ran.err).strip()
+                if _REFUSED.search(said):
+                    return SolverAnswer(scenario, problem=said)
+                raise failure(ran, f"ended with {ran.code}")
+            try:
+                return SolverAnswer(scenario, locked(folder / "pixi.lock"))
+            except (OSError, YAMLError, KeyError, TypeError, ValueError, AttributeError) as error:
+                raise failure(ran, f"wrote a lock that cannot be read ({error!r})") from None
+
+    def _run(self, folder: Path, arguments: Sequence[str], variables: Mapping[str, str]) -> Ran:
+        own = dict.fromkeys(("PIXI_HOME", "PIXI_CACHE_DIR", "RATTLER_CACHE_DIR"), str(folder / "pixi"))
+        own |= {"PIXI_NO_CONFIG": "true", "PIXI_NO_PROGRESS": "true"}
+        return super()._run(folder, arguments, {**own, **variables})
+
+
+def manifest(scenario: Scenario, channels: Sequence[Path], *, rich: bool) -> str:
+    """The workspace that asks for a scenario; without `rich` platforms, the machine is in [system-requirements]."""
+    system = {_KEYS[name]: value for name, value in _machine(scenario).items() if name in _KEYS}
+    platform: Any = scenario.subdir
+    if rich:
+        cuda = {"driver": scenario.driver, "arch": scenario.arch} if scenario.arch else scenario.driver
+        platform = {"platform": scenario.subdir, **system, "cuda": scenario.driver and cuda}
+    lines = [
+        "[workspace]",
+        'name = "scenario"',
+        f"channels = {_toml([channel_url(channel) for channel in channels])}",
+        'channel-priority = "strict"',
+        f"platforms = [{_toml(platform)}]",
+        "",
+        "[dependencies]",
+    ]
+    for name, version, build in (Asked(spec).parts for spec in scenario.specs):
+        lines.append(f"{_toml(name)} = {_toml({'version': version or '*', 'build': build})}")
+    if not rich:
+        libc = {"family": "glibc", "version": system["glibc"]} if "glibc" in system else None
+        older = {"linux": libc and system["linux"], "libc": libc, "cuda": scenario.driver}
+        lines += ["", "[system-requirements]", *(f"{key} = {_toml(value)}" for key, value in older.items() if value)]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    """A string, a list of strings, or an inline table without its empty values: but for tables, as JSON has it."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{key} = {_toml(one)}" for key, one in value.items() if one) + " }"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def locked(path: Path) -> dict[str, Record]:
+    """The packages of a pixi.lock with one environment and one platform.
+
+    ``pixi list --json`` has the same, but how it wants a platform named differs between versions.
+    """
+    document = YAML(typ="safe").load(path)
+    (platforms,) = (environment["packages"] for environment in document["environments"].values())
+    (packages,) = platforms.values()
+    records = {}
+    for package in packages:
+        address, _, file = package["conda"].rpartition("/")
+        name, version, build = re.sub(r"\.conda$|\.tar\.bz2$", "", file).rsplit("-", 2)
+        records[name] = Record(version, build, address.rpartition("/")[0])
+    return records
