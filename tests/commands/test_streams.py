@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from conftest import ROOT, ctk
+from conftest import NEWEST, ROOT, ctk
 from ctk.core import errors
 from ctk.core.checkout import Workspace
 
@@ -17,14 +17,27 @@ FULL = "error: standard output cannot be written: No space left on device\nnext:
 CLOSED = "error: standard output cannot be written: Bad file descriptor\nnext: "
 UNKNOWN = "error: unknown recipe 'x'\nnext: "
 BAD = "plan --recipe x"
+LOCKS = (f"cuda-{NEWEST}", f"python-{NEWEST.partition('.')[0]}")
 
 
-def shell(line: str) -> subprocess.CompletedProcess[str]:
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """A checkout with one CTK release: its commands take a moment."""
+    root = tmp_path_factory.mktemp("checkout")
+    for name in ("recipes", "conda_build_config.yaml"):
+        (root / name).symlink_to(ROOT / name)
+    (root / "variants").mkdir()
+    for name in ("exclusions.yaml", *(f"{lock}.{half}" for lock in LOCKS for half in ("lock", "yaml"))):
+        (root / "variants" / name).symlink_to(ROOT / "variants" / name)
+    return Workspace(root)
+
+
+def shell(where: Workspace, line: str) -> subprocess.CompletedProcess[str]:
     """A line for bash, in which `ctk` is the command."""
     main = f"ctk() {{ {sys.executable} -c 'from ctk.cli import run; run()' \"$@\"; }}"
     return subprocess.run(
         ["bash", "-c", f"{main}\n{line}"],
-        env={**os.environ, "CTK_ROOT": str(ROOT)},
+        env={**os.environ, "CTK_ROOT": str(where.root)},
         capture_output=True,
         text=True,
         check=False,
@@ -49,38 +62,37 @@ def shell(line: str) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_output_that_cannot_be_written_is_said_and_hides_no_other_error(
-    line: str, code: type[errors.CtkError], said: str
+    small: Workspace, line: str, code: type[errors.CtkError], said: str
 ) -> None:
-    done = shell(line)
+    done = shell(small, line)
     assert done.returncode == code.exit_code, done.stderr
     assert done.stderr.startswith(said)
     assert len(done.stderr.splitlines()) == (2 if said else 0), done.stderr
 
 
-def test_results_do_not_need_stderr() -> None:
-    assert shell("ctk release list 2>&-").stdout == shell("ctk release list").stdout
+def test_results_do_not_need_stderr(small: Workspace) -> None:
+    assert shell(small, "ctk release list 2>&-").stdout == shell(small, "ctk release list").stdout
 
 
 @pytest.mark.parametrize("options", ["", "--json", "--debug"])
-def test_a_pipe_whose_reader_has_enough_ends_the_command_silently(options: str) -> None:
-    done = shell(f"ctk release list {options} | head -c 1 >&2; echo ${{PIPESTATUS[0]}}")
+def test_a_pipe_whose_reader_has_enough_ends_the_command_silently(small: Workspace, options: str) -> None:
+    done = shell(small, f"ctk release list {options} | head -c 1 >&2; echo ${{PIPESTATUS[0]}}")
     assert (done.stdout, len(done.stderr)) in [(f"{errors.ReaderGone.exit_code}\n", 1), ("0\n", 1)], done.stderr
-    gone = shell(f"ctk release list {options} | true; echo ${{PIPESTATUS[0]}}")  # before anything is written
+    gone = shell(small, f"ctk release list {options} | true; echo ${{PIPESTATUS[0]}}")  # before anything is written
     assert (gone.stdout, gone.stderr) == (f"{errors.ReaderGone.exit_code}\n", "")
 
 
 @pytest.mark.parametrize("words", [BAD, "plan --no-such-option"])
-def test_debug_adds_a_traceback_and_takes_nothing_away(words: str) -> None:
-    where = Workspace(ROOT)
-    plain, debug = ctk(where, *words.split()), ctk(where, "--debug", *words.split())
+def test_debug_adds_a_traceback_and_takes_nothing_away(small: Workspace, words: str) -> None:
+    plain, debug = ctk(small, *words.split()), ctk(small, "--debug", *words.split())
     assert debug.returncode == plain.returncode
     assert debug.stderr.startswith("Traceback ") and debug.stderr.endswith(plain.stderr)
-    document = ctk(where, "--debug", "--json", *words.split())
+    document = ctk(small, "--debug", "--json", *words.split())
     assert json.loads(document.stdout)["error"]["exit_code"] == document.returncode == plain.returncode
 
 
 @pytest.mark.parametrize("columns", ["0", "", "-1", "wide"])
-def test_a_width_that_is_none_is_not_taken(columns: str) -> None:
-    shown = ctk(Workspace(ROOT), "release", "list", COLUMNS=columns)
+def test_a_width_that_is_none_is_not_taken(small: Workspace, columns: str) -> None:
+    shown = ctk(small, "release", "list", COLUMNS=columns)
     assert shown.returncode == 0
-    assert shown.stdout == ctk(Workspace(ROOT), "release", "list", COLUMNS="120").stdout
+    assert shown.stdout == ctk(small, "release", "list", COLUMNS="120").stdout

@@ -9,15 +9,15 @@ from __future__ import annotations
 import hashlib
 import shutil
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from job import Job, Undisturbed
 from whole import problems, state
-from world import NEW, OLD, VERSIONS, Fault, World, command
+from world import NEW, OLD, VERSIONS, Fault, World, ctk
 
 from ctk.core.errors import HashMismatch, IndexUnavailable, NotPublished
 
@@ -77,23 +77,13 @@ class Stations:
         """Some of them at once, by default all; with little patience where the index is slow, else with much."""
         faults = [fault for world, _ in self.commands.values() for fault in world.index.faults]
         patience = "1" if any(fault.delay or fault.pause for fault in faults) else "60"
-        started = {
-            name: subprocess.Popen(
-                command(words),
-                env=world.environment(PIP_TIMEOUT=patience),
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            for name, (world, words) in self.commands.items()
-            if not names or name in names
-        }
-        end = time.monotonic() + SOON
-        found = {}
-        for name, process in started.items():
-            said = process.communicate(timeout=max(0.0, end - time.monotonic()))
-            found[name] = subprocess.CompletedProcess(name, process.returncode, *said)
-        return found
+        asked = {name: it for name, it in self.commands.items() if not names or name in names}
+        with ThreadPoolExecutor(len(asked)) as pool:
+            runs = {
+                name: pool.submit(ctk, world, *words, timeout=SOON, PIP_TIMEOUT=patience)
+                for name, (world, words) in asked.items()
+            }
+            return {name: run.result() for name, run in runs.items()}
 
     def kept_wrong(self) -> list[str]:
         """Files in the caches that are not what their names say, and locks that are not those of the beginning."""

@@ -1,4 +1,7 @@
-"""The newest release, built for all four platforms from this machine."""
+"""The newest release, built for all four platforms from this machine.
+
+A sweep: the golden files hold the recipes of all platforms, the planned index their names, and CI builds each platform.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ from conftest import NEWEST, ctk
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.plan.plan import Request, plan, published_set, python_tags, small
+
+pytestmark = pytest.mark.sweep
 
 
 def names(channel: Path, subdir: str) -> set[str]:

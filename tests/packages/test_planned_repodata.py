@@ -59,6 +59,7 @@ def test_every_package_of_the_channel_is_indexed_as_planned(built: Workspace, su
     assert differences(anywhere, found) == {}
 
 
+@pytest.mark.sweep
 def test_the_newest_release_is_indexed_as_planned_on_all_platforms(built: Workspace, all_platforms: Path) -> None:
     says = plan_says(built, EVERYWHERE, (NEWEST,))
     assert set(says) == {*PLATFORMS, NOARCH}
