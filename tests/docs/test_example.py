@@ -13,7 +13,7 @@ from rattler.package_streaming import extract
 from ruamel.yaml import YAML
 
 from conftest import MINORS, NEWEST, ROOT
-from ctk.base import compilers
+from ctk.base import base
 from ctk.core.checkout import Workspace
 from ctk.core.errors import Unsolvable
 from ctk.core.platforms import this_platform
@@ -44,7 +44,7 @@ print(json.dumps([axpy.runtime(), axpy.devices(), list(y), error, refused]))
 
 @pytest.fixture(scope="module")
 def example(built: Workspace, roomy: Callable[[str], Path]) -> Iterator[Feedstock]:
-    if this_platform() not in compilers.installed():
+    if this_platform() not in base.installed_compilers():
         pytest.skip("no g++ on this machine, which nvcc calls: apt-get install g++")
     files = [built.build_config, FOLDER / "conda_build_config.yaml"]
     with alone(roomy("cache")):

@@ -17,7 +17,7 @@ from elftools.elf.elffile import ELFFile
 from ruamel.yaml import YAML
 
 from conftest import MINORS, ctk
-from ctk.base import compilers
+from ctk.base import base
 from ctk.build import build as builds
 from ctk.channel import states
 from ctk.core.checkout import Workspace, settings
@@ -44,7 +44,7 @@ def toolkits(project: Workspace) -> Path:
     """The channel: the default set of two releases, cuFFT, and what shows the machine code in a library."""
     if this_platform() not in ("linux-64", "linux-aarch64"):
         pytest.skip("packages are built on Linux only")
-    if this_platform() not in compilers.installed():
+    if this_platform() not in base.installed_compilers():
         pytest.skip("no g++ on this machine, which nvcc calls: apt-get install g++")
     folder = project.output / "downstream"
     words = ["--release", OLDEST, "--release", NEWEST, "--channel", str(folder)]
@@ -105,7 +105,7 @@ def test_it_names_nothing_of_cuda_but_the_compiler_cuda_version_and_dev_packages
 def test_run_exports_give_the_run_requirements(feedstock: Feedstock) -> None:
     built_with = feedstock.pick(f"cuda-version={OLDEST}", "cuda-cudart-dev", "libcufft-dev")
     cufft = built_with.version("libcufft")
-    gcc = compilers.installed()[this_platform()].split(".")[0]
+    gcc = base.installed_compilers()[this_platform()].split(".")[0]
     assert set(feedstock.index("13").depends) == {
         "python",
         "numpy",

@@ -16,7 +16,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from ctk.base import base, compilers, interpreter
+from ctk.base import base
 from ctk.core.checkout import Workspace
 from ctk.core.errors import NotPublished
 from ctk.core.platforms import NOARCH, this_platform
@@ -49,7 +49,7 @@ def test_the_lock_survives_load_and_dump(project: Workspace) -> None:
 @pytest.mark.parametrize("name", ["numba", "wheel", "numpy", "llvmlite", "pip"])
 def test_locked_wheels_get_what_they_require(project: Workspace, name: str) -> None:
     lock = load(project.base_recipes / "base.lock")
-    target = f"{this_platform()}-{interpreter.python_tag()}"
+    target = f"{this_platform()}-{base.python_tag()}"
     artefacts = lock.components[name].artefacts
     artefact = artefacts.get(NOARCH) or artefacts.get(target)
     if artefact is None:
@@ -67,7 +67,7 @@ def test_locked_wheels_get_what_they_require(project: Workspace, name: str) -> N
 
 def test_this_machine_adds_its_interpreter_and_runtime_once(checkout: Workspace) -> None:
     first = base.prepare(checkout)
-    own = [first.lock.components[name].artefacts[this_platform()] for name in ("cpython", "gcc-runtime")]
+    own = [first[0].components[name].artefacts[this_platform()] for name in ("cpython", "gcc-runtime")]
     assert all(a and hashlib.sha256(stored(a, checkout).read_bytes()).hexdigest() == a.sha256 for a in own)
     before = {p: p.stat().st_mtime_ns for p in checkout.cache.rglob("*") if p.is_file()}
     assert base.prepare(checkout) == first
@@ -76,7 +76,7 @@ def test_this_machine_adds_its_interpreter_and_runtime_once(checkout: Workspace)
 
 def test_a_lost_artefact_of_this_machine_is_made_again_byte_for_byte(checkout: Workspace) -> None:
     first = base.prepare(checkout)
-    artefact = first.lock.components["cpython"].artefacts[this_platform()]
+    artefact = first[0].components["cpython"].artefacts[this_platform()]
     assert artefact
     stored(artefact, checkout).unlink()
     assert base.prepare(checkout) == first
@@ -86,29 +86,29 @@ def test_a_lost_artefact_of_this_machine_is_made_again_byte_for_byte(checkout: W
 def test_the_plan_is_for_the_running_python_only(checkout: Workspace) -> None:
     made = base.plan_base(checkout)
     names = {o.name for b in made.builds for o in b.outputs}
-    machine = {f"{n}_{t}" for t in compilers.installed() for n in ("gcc", "gxx", "gcc_impl", "sysroot")}
+    machine = {f"{n}_{t}" for t in base.installed_compilers() for n in ("gcc", "gxx", "gcc_impl", "sysroot")}
     empty = {"libgcc", "libstdcxx", "libzlib", "rdma-core", "ocl-icd"}
     assert {n.replace("_", "-") for n in names} == {
         n.replace("_", "-") for n in ("python", "python_abi", *empty, *base.PROJECTS, *machine)
     }
-    assert {b.python for b in made.builds} <= {"", interpreter.python_tag()}
+    assert {b.python for b in made.builds} <= {"", base.python_tag()}
 
 
 def test_the_machine_s_compilers_are_there_by_name_and_version_or_not_at_all(
     checkout: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compilers, "installed", lambda: {"linux-64": "12.2.0", "linux-aarch64": "13.1.0"})
+    monkeypatch.setattr(base, "installed_compilers", lambda: {"linux-64": "12.2.0", "linux-aarch64": "13.1.0"})
     made = {o.name: o.version for b in base.plan_base(checkout).builds for o in b.outputs if "_linux-" in o.name}
     assert {made[f"{name}_linux-64"] for name in ("gcc", "gxx", "gcc_impl")} == {"12.2.0"}
     assert {made[f"{name}_linux-aarch64"] for name in ("gcc", "gxx", "gcc_impl")} == {"13.1.0"}
-    assert made["sysroot_linux-64"] == compilers.glibc()
-    monkeypatch.setattr(compilers, "installed", dict)
+    assert made["sysroot_linux-64"] == base.glibc()
+    monkeypatch.setattr(base, "installed_compilers", dict)
     assert not [o.name for b in base.plan_base(checkout).builds for o in b.outputs if "_linux-" in o.name]
 
 
 def test_a_python_without_wheels_is_refused_with_the_reason(checkout: Workspace) -> None:
     lock_file = checkout.base_recipes / "base.lock"
-    target = f"      {this_platform()}-{interpreter.python_tag()}: "
+    target = f"      {this_platform()}-{base.python_tag()}: "
     lines = lock_file.read_text().splitlines(keepends=True)
     numpy = f"{target}{{file: numpy"
     lock_file.write_text("".join(f"{target}null\n" if line.startswith(numpy) else line for line in lines))
@@ -142,7 +142,7 @@ def test_an_environment_of_the_base_channel_alone_works(built: Workspace, tmp_pa
 
     assert run("-c", PROOF).split()[0] == str(made.prefix)
     # These packages have their bytecode; of what has the prefix in it there is none.
-    lib = f"lib/python{interpreter.short_version()}"
+    lib = f"lib/python{base.short_version()}"
     for name, module in (
         ("python", "os"),
         ("numba", "site-packages/numba/core/types/misc"),

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from ctk.base import interpreter
+from ctk.base import base
 from ctk.core.errors import BuildFailed
-from ctk.package import elf_edit
+from ctk.package import binaries
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the base channel is made on Linux")
 
 
 @pytest.fixture(scope="module")
 def tree() -> dict[str, bytes]:
-    return {name: data for name, data, _ in interpreter.files()}
+    return {name: data for name, data, _ in base.interpreter_files()}
 
 
 @pytest.fixture(scope="module")
@@ -30,9 +30,9 @@ def python(tree: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory) -> 
         path = prefix / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if "_sysconfig" in name:  # what the recipe's script does
-            data = data.replace(interpreter.PREFIX_TOKEN.encode(), str(prefix).encode())
+            data = data.replace(base.PREFIX_TOKEN.encode(), str(prefix).encode())
         path.write_bytes(data)
-    executable = prefix / "bin" / f"python{interpreter.short_version()}"
+    executable = prefix / "bin" / f"python{base.short_version()}"
     executable.chmod(0o755)
     return executable
 
@@ -64,7 +64,7 @@ def test_every_module_path_and_install_path_is_below_the_new_place(python: Path)
 
 def test_the_build_time_variables_name_no_other_place(python: Path) -> None:
     printed = run(python, "import sysconfig; print(*map(str, sysconfig.get_config_vars().values()), sep='\\n')")
-    assert interpreter.PREFIX_TOKEN not in printed
+    assert base.PREFIX_TOKEN not in printed
     if sys.base_prefix not in ("/usr", "/usr/local"):
         assert f"{sys.base_prefix}/" not in printed
 
@@ -87,8 +87,8 @@ def test_what_nobody_needs_is_left_out(tree: dict[str, bytes]) -> None:
 
 def test_a_library_keeps_its_needs_and_loses_its_runpath_and_debug_sections(tree: dict[str, bytes]) -> None:
     own = Path(sys._base_executable).resolve().read_bytes()
-    new = tree[f"bin/python{interpreter.short_version()}"]
-    assert elf_edit.needed(new) == elf_edit.needed(own)
+    new = tree[f"bin/python{base.short_version()}"]
+    assert binaries.needed_libraries(new) == binaries.needed_libraries(own)
     assert len(new) <= len(own)
     assert b".debug_info" not in new or b".debug_info" in own
 
@@ -98,14 +98,14 @@ def test_a_runpath_without_room_is_refused_with_a_next_step() -> None:
     if sysconfig.get_config_var("LIBDIR").encode() not in own:
         pytest.skip("this interpreter has no RPATH of its own")
     with pytest.raises(BuildFailed, match="too short") as refused:
-        elf_edit.relocatable(own, "$ORIGIN/" + "../" * 100, [])
+        binaries.relocatable(own, "$ORIGIN/" + "../" * 100, [])
     assert "another Python" in refused.value.step
 
 
 def test_masking_a_folder_keeps_its_last_part_and_every_length() -> None:
     own = Path(sys._base_executable).resolve().read_bytes()
     text = next(s for s in own.split(b"\0") if s.startswith(b"/lib"))  # the loader's name, in every executable
-    masked = elf_edit.relocatable(own, "$ORIGIN/../lib", [text.decode()])
+    masked = binaries.relocatable(own, "$ORIGIN/../lib", [text.decode()])
     head, _, last = text.rpartition(b"/")
     assert text not in masked
     assert b"/".ljust(len(head), b"_") + b"/" + last in masked

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from conftest import ctk
-from ctk.base.interpreter import python_tag, short_version
+from ctk.base.base import python_tag, short_version
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
 from ctk.env.environment import Environment, create

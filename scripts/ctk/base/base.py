@@ -1,14 +1,7 @@
 """The base channel: what conda-forge would provide, made of this machine's interpreter and of wheels.
 
-Two kinds of artefacts feed the recipes in ``base/``. Wheels of numpy, numba, pip and so on are locked in
-``base/base.lock`` like every other artefact and come from the package index. The interpreter that runs this process and
-the machine's GCC runtime come from the machine: `prepare` packs them into the store as ``cpython`` and ``gcc-runtime``,
-and returns a lock that has them beside the wheels, so that plan, fetch and build need not know the difference.
-
-    base = prepare(workspace)     # seconds the first time, nothing after that
-    plan = plan_base(workspace)   # calls prepare; for the stations that follow
-
-`base_release` makes ``base/base.lock`` anew from the index.
+Wheels of numpy, numba, pip and so on are locked in ``base/base.lock`` and come from the package index. The interpreter
+that runs this process and the machine's GCC runtime are packed into the store as ``cpython`` and ``gcc-runtime``.
 """
 
 from __future__ import annotations
@@ -18,91 +11,76 @@ import hashlib
 import io
 import json
 import os
+import pprint
 import re
+import subprocess
 import sys
+import sysconfig
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from ctk.base import compilers, interpreter
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BuildFailed, NotPublished
-from ctk.core.files import disk_errors, holds
+from ctk.core.files import disk_errors, holds, make_folder, read_json, replace_file
 from ctk.core.platforms import NOARCH, this_platform
 from ctk.fetch.fetch import stored
 from ctk.index import requirements
 from ctk.index.index import Index, IndexFile
 from ctk.lock import wheels
 from ctk.lock.lock import Artefact, Component, ReleaseLock, load
+from ctk.package import binaries
 from ctk.plan.plan import Plan, Request, Set, plan
 from ctk.plan.recipes import find_recipes
 
 PROJECTS = ("numba", "llvmlite", "numpy", "pip", "setuptools", "wheel", "packaging", "typing-extensions")
 """In the order of choice: each is the newest that those before it accept."""
+PREFIX_TOKEN = "@PREFIX@"
+"""Stands for the environment in text files until the recipe puts the real prefix there."""
 
 _SUBDIRS = ("linux-64", "linux-aarch64")
+# The names that Debian and Fedora give to cross compilers.
+_CROSS = {"linux-64": "x86_64-linux-gnu-g++", "linux-aarch64": "aarch64-linux-gnu-g++"}
 _GCC_LIBRARIES = ("libgcc_s.so.1", "libstdc++.so.6")
 # GLIBCXX_3.4.<n> -> the GCC that brought it (libstdc++ manual, "ABI Policy and Guidelines").
 _GCC_OF_GLIBCXX = {28: "9.3.0", 29: "11.1.0", 30: "12.1.0", 31: "13.1.0", 32: "13.2.0", 33: "14.1.0", 34: "15.1.0"}
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-# Raise this when the same machine must be packed differently.
-_REVISION = 1
-
-
-@dataclass(frozen=True)
-class Base:
-    """What the base channel of this machine is made of.
-
-    Attributes:
-        lock: The wheels of ``base/base.lock``, and ``cpython`` and ``gcc-runtime`` of this machine.
-        variant_files: Read after ``conda_build_config.yaml``: ``base/base.yaml``, then the keys of this machine.
-        python_tag: The running Python, e.g. ``cp311``.
-        subdir: This machine's platform.
-    """
-
-    lock: ReleaseLock
-    variant_files: tuple[Path, ...]
-    python_tag: str
-    subdir: str
-
-
-def prepare(workspace: Workspace) -> Base:
-    """Packs this machine's part into the store, unless an earlier run did.
-
-    Raises:
-        LockError: ``base/base.lock`` is not valid.
-        BuildFailed: This interpreter cannot be made relocatable, or the machine has no C++ runtime.
-        NoSpace: The disk is full.
-    """
-    lock = load(workspace.base_recipes / "base.lock")
-    with disk_errors(workspace.cache):
-        own = _own_artefacts(workspace)
-        components = dict(lock.components) | {a.component: _component(a) for a in own}
-        lock = ReleaseLock(lock.release, None, dict(sorted(components.items())))
-        keys = _machine_keys(own)
-        _write_if_new(workspace.cache / "base" / "machine.yaml", keys)
-    files = (workspace.base_recipes / "base.yaml", workspace.cache / "base" / "machine.yaml")
-    return Base(lock, files, interpreter.python_tag(), this_platform())
+_REVISION = 1  # raise this when the same machine must be packed differently
+_LEFT_OUT = re.compile(
+    r"""(^|.*/)(__pycache__|tests?|idlelib|turtledemo|tkinter|(site|dist)-packages|config-[^/]*)/.*
+    |(lib-dynload/)?(_tkinter|_test|_xx|xx|_ctypes_test)[^/]*\.so
+    |turtle\.py|sitecustomize\.py|EXTERNALLY-MANAGED|_distutils_system_mod\.py|build-details\.json
+    |.*\.(pyc|a|exe|orig)""",
+    re.VERBOSE,
+)
+_SYSCONFIG = re.compile(r"_sysconfig(data|_vars)_.*\.(py|json)")
+# An absolute path inside a word, alone or after what flags put in front of one.
+_PATH = re.compile(r"""(?:^|[=:,'"(]|-[IL])(/\w[\w.+-]*/?)""")
+_SYSTEM_TOOLS = ("/bin/", "/dev/")
 
 
 def plan_base(workspace: Workspace) -> Plan:
     """The builds of the base channel, for this machine's platform and running Python.
 
     Raises:
+        LockError: ``base/base.lock`` is not valid.
+        BuildFailed: This interpreter cannot be made relocatable, or the machine has no C++ runtime.
         NotPublished: A locked wheel does not exist for this Python, so that no environment could be made with it.
+        NoSpace: The disk is full.
     """
-    base = prepare(workspace)
-    *shared, own = base.variant_files
-    locks = {base.lock.name: (base.lock, own)}
+    lock, machine = prepare(workspace)
     recipes = find_recipes(workspace.base_recipes)
-    if not compilers.installed():
+    if not installed_compilers():
         del recipes["gcc"]
-    what = Set(recipes, locks, (workspace.build_config, *shared))
-    made = plan(what, Request(platforms=[base.subdir], pythons=[base.python_tag]), [base.python_tag])
+    shared = (workspace.build_config, workspace.base_recipes / "base.yaml")
+    what = Set(recipes, {lock.name: (lock, machine)}, shared)
+    made = plan(what, Request(platforms=[this_platform()], pythons=[python_tag()]), [python_tag()])
     if made.left_out:
         raise NotPublished(
             "\n".join(["the base channel cannot be made here:", *(f"  {x.id}: {x.reason}" for x in made.left_out)]),
@@ -111,8 +89,22 @@ def plan_base(workspace: Workspace) -> Plan:
     return made
 
 
+def prepare(workspace: Workspace) -> tuple[ReleaseLock, Path]:
+    """Packs this machine's part into the store, unless an earlier run did; the whole lock and this machine's keys."""
+    lock = load(workspace.base_recipes / "base.lock")
+    keys = workspace.cache / "base" / "machine.yaml"
+    with disk_errors(workspace.cache):
+        own = _own_artefacts(workspace)
+        _write_if_new(keys, _machine_keys(own))
+    parts = {a.component: Component(a.component, a.distribution, a.version, {a.target: a}) for a in own}
+    return ReleaseLock(lock.release, None, dict(sorted({**lock.components, **parts}.items()))), keys
+
+
+# The lock of the wheels.
+
+
 def base_release(index: Index, tags: Sequence[str]) -> ReleaseLock:
-    """The newest set of the wheels above in which all accept each other, that runs on the oldest Python of the matrix.
+    """The newest set of the wheels in which all accept each other, that runs on the oldest Python of the matrix.
 
     A newer Python without a wheel of some project is locked as having none.
 
@@ -121,7 +113,7 @@ def base_release(index: Index, tags: Sequence[str]) -> ReleaseLock:
         tags: The Pythons of the matrix by wheel tag, oldest first.
 
     Raises:
-        NotPublished: When no version of a project fits the others.
+        NotPublished: No version of a project fits the others.
     """
     accepted: dict[str, SpecifierSet] = {}
     components = {}
@@ -154,26 +146,27 @@ def _requirements(index: Index, files: Sequence[IndexFile]) -> Iterator[Requirem
             yield requirement
 
 
-def _component(artefact: Artefact) -> Component:
-    return Component(artefact.component, artefact.distribution, artefact.version, {artefact.target: artefact})
+# This machine's part.
 
 
 def _own_artefacts(workspace: Workspace) -> list[Artefact]:
     """``cpython`` and ``gcc-runtime``, from the note of an earlier run when nothing changed since."""
     libraries = [_loaded(name) for name in _GCC_LIBRARIES]
-    state = [_REVISION, *map(str, interpreter.fingerprint())]
-    state += [f"{p} {p.stat().st_size} {p.stat().st_mtime_ns}" for p in libraries]
+    stdlib = Path(sysconfig.get_path("stdlib"))
+    python = (_executable(), stdlib / "os.py", stdlib / "site.py", stdlib / "lib-dynload")
+    files = [f"{p} {p.stat().st_size} {p.stat().st_mtime_ns}" for p in (*python, *libraries)]
+    state = [_REVISION, sys.version, sys.base_prefix, *files]
     note = workspace.cache / "base" / "machine.json"
     try:
-        known = json.loads(note.read_text())
+        known = read_json(note)
         artefacts = [Artefact(**entry) for entry in known["artefacts"]]
         if known["state"] == state and all(holds(stored(a, workspace), a.sha256) for a in artefacts):
             return artefacts
-    except (OSError, ValueError, KeyError, TypeError):
+    except (KeyError, TypeError):
         pass
     version = ".".join(map(str, sys.version_info[:3]))
     artefacts = [
-        _store(workspace, "cpython", version, interpreter.files()),
+        _store(workspace, "cpython", version, interpreter_files()),
         _store(workspace, "gcc-runtime", _gcc_version(libraries[1].read_bytes()), _gcc_files(libraries)),
     ]
     _write_if_new(note, json.dumps({"state": state, "artefacts": [asdict(a) for a in artefacts]}, indent=1))
@@ -192,22 +185,56 @@ def _store(workspace: Workspace, component: str, version: str, files: Iterable[t
     sha256 = hashlib.sha256(data).hexdigest()
     file = f"{component}-{version}-{this_platform()}.zip"
     artefact = Artefact(component, component, version, this_platform(), file, sha256, len(data))
-    _replace(stored(artefact, workspace), data, 0o444)
+    place = stored(artefact, workspace)
+    make_folder(place.parent)
+    replace_file(place, data)
+    place.chmod(0o444)
     return artefact
+
+
+def _write_if_new(path: Path, text: str) -> None:
+    if not path.is_file() or path.read_text() != text:
+        make_folder(path.parent)
+        replace_file(path, text.encode())
 
 
 def _machine_keys(artefacts: Sequence[Artefact]) -> str:
     """The variant config of this machine: versions of its artefacts, and its Python in place of the whole matrix."""
-    short = interpreter.short_version().removesuffix("t")
-    tag = interpreter.python_tag()
+    short, tag = short_version().removesuffix("t"), python_tag()
     abi = "cpython" if int(short.split(".")[1]) < 13 else tag
     keys = {a.component.replace("-", "_"): a.version for a in artefacts}
     keys |= {"python": f"{short}.* *_{abi}", "python_tag": tag}
     lines = [f'{key}: ["{value}"]' for key, value in keys.items()]
-    if found := compilers.installed():
+    if found := installed_compilers():
         quoted = ", ".join(f'"{target} {version}"' for target, version in found.items())
-        lines += [f"machine_gcc: [{quoted}]", f'machine_glibc: ["{compilers.glibc()}"]']
+        lines += [f"machine_gcc: [{quoted}]", f'machine_glibc: ["{glibc()}"]']
     return "\n".join(["# This machine's part of the base channel. Generated.", *lines, ""])
+
+
+# The GCCs of this machine, which stand in the base channel for conda-forge's: nvcc calls them.
+
+
+@cache
+def installed_compilers() -> Mapping[str, str]:
+    """Platform that a g++ on PATH makes programs for -> its version; empty without one."""
+    names = {target: "g++" if target == this_platform() else name for target, name in _CROSS.items()}
+    found = {target: _compiler_version(name) for target, name in names.items()}
+    return {target: version for target, version in found.items() if version}
+
+
+def _compiler_version(name: str) -> str:
+    """``12.2.0``; "" where there is no such compiler, or where another one answers to the name."""
+    try:
+        done = subprocess.run([name, "-dumpfullversion"], capture_output=True, text=True, check=False, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    version = done.stdout.strip()
+    return version if done.returncode == 0 and re.fullmatch(r"\d+\.\d+\.\d+", version) else ""
+
+
+def glibc() -> str:
+    """The version of this machine's glibc, e.g. ``2.36``."""
+    return (os.confstr("CS_GNU_LIBC_VERSION") or "glibc 2.17").split()[-1]
 
 
 def _loaded(name: str) -> Path:
@@ -237,14 +264,109 @@ def _gcc_files(libraries: Sequence[Path]) -> Iterator[tuple[str, bytes, bool]]:
     yield "LICENSE.txt", texts[0] if texts else fallback, False
 
 
-def _write_if_new(path: Path, text: str) -> None:
-    if not path.is_file() or path.read_text() != text:
-        _replace(path, text.encode(), 0o644)
+# The interpreter that runs this process, as a relocatable tree. Left out are test suites, Tk, byte code, the static
+# library, and what was installed into it. System libraries that extension modules need stay the machine's own. Builds
+# with a shared libpython, Debian's patched ones, and free-threaded ones are known to work.
 
 
-def _replace(path: Path, data: bytes, mode: int) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_bytes(data)
-    temporary.chmod(mode)
-    os.replace(temporary, path)
+def short_version() -> str:
+    """``3.13``, with a ``t`` when free-threaded: the name of its folder in ``lib``."""
+    threads = "t" if "t" in getattr(sys, "abiflags", "") else ""
+    return f"{sys.version_info.major}.{sys.version_info.minor}{threads}"
+
+
+def python_tag() -> str:
+    """The wheel tag of the running Python, e.g. ``cp313`` or ``cp314t``."""
+    return "cp" + short_version().replace(".", "")
+
+
+def _executable() -> Path:
+    """The interpreter itself, outside any virtual environment; Python keeps its name for `venv`."""
+    return Path(sys._base_executable).resolve()  # type: ignore[attr-defined]
+
+
+def interpreter_files() -> Iterator[tuple[str, bytes, bool]]:
+    """Every file of the tree: path below the environment, content, whether it is executable.
+
+    Raises:
+        BuildFailed: This Python cannot be made relocatable.
+    """
+    if not sys.platform.startswith("linux"):
+        raise BuildFailed(f"the base channel is made on linux only, this is {sys.platform}", "use `--base conda-forge`")
+    version = short_version()
+    executable = _executable().read_bytes()
+    yield f"bin/python{version}", _relocatable(executable, "$ORIGIN/../lib"), True
+    for name in binaries.needed_libraries(executable):
+        if name.startswith("libpython"):
+            library = Path(sysconfig.get_config_var("LIBDIR")) / name
+            yield f"lib/{name}", _relocatable(library.read_bytes(), "$ORIGIN"), True
+    stdlib, place = Path(sysconfig.get_path("stdlib")), f"{sys.platlibdir}/python{version}"
+    for path in _walk(stdlib):
+        relative = path.relative_to(stdlib).as_posix()
+        if _LEFT_OUT.fullmatch(relative):
+            continue
+        if _SYSCONFIG.fullmatch(relative):
+            if not path.is_symlink():
+                yield f"{place}/{relative}", _sysconfig(relative), False
+            continue
+        data = path.read_bytes()
+        if data.startswith(binaries.ELF_MAGIC):
+            data = _relocatable(data, "$ORIGIN/../..")
+        elif relative in ("site.py", "sysconfig.py", "sysconfig/__init__.py"):
+            # Debian's, as upstream has them: installs go to site-packages below the prefix.
+            data = data.replace(b'"dist-packages")', b'"site-packages")')
+            data = data.replace(b"prefix_scheme = 'posix_local'", b"prefix_scheme = 'posix_prefix'")
+        yield f"{place}/{relative}", data, False
+    headers = Path(sysconfig.get_path("include"))
+    for path in _walk(headers):
+        yield f"include/python{version}/{path.relative_to(headers).as_posix()}", path.read_bytes(), False
+    yield "LICENSE.txt", _licence(stdlib), False
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    for root, folders, names in os.walk(folder):
+        folders[:] = sorted(f for f in folders if not f.endswith("-packages"))
+        yield from (Path(root, name) for name in sorted(names))
+
+
+def _relocatable(data: bytes, rpath: str) -> bytes:
+    built_in = _build_time_variables()
+    folders = {sys.base_prefix, str(built_in.get("abs_srcdir", "")), str(built_in.get("abs_builddir", ""))}
+    # /usr is every machine's: nothing to hide, and too common a string to touch.
+    return binaries.relocatable(data, rpath, sorted(f for f in folders if f.count("/") > 1 and f != "/usr/local"))
+
+
+def _build_time_variables() -> Mapping[str, Any]:
+    name = sysconfig._get_sysconfigdata_name()  # type: ignore[attr-defined]
+    variables: Mapping[str, Any] = __import__(name, fromlist=["build_time_vars"]).build_time_vars
+    return variables
+
+
+def _sysconfig(name: str) -> bytes:
+    """The build-time variables without a path of this machine, in the format that the file's name asks for."""
+    variables = {key: _portable(value) for key, value in _build_time_variables().items()}
+    lib = f"{PREFIX_TOKEN}/lib"
+    fixed = {"prefix": PREFIX_TOKEN, "exec_prefix": PREFIX_TOKEN, "LIBDIR": lib, "BINDIR": f"{PREFIX_TOKEN}/bin"}
+    variables |= {key: value for key, value in fixed.items() if key in variables}
+    if name.endswith(".json"):
+        return json.dumps(variables, indent=2, sort_keys=True).encode()
+    return f"build_time_vars = {pprint.pformat(variables)}\n".encode()
+
+
+def _portable(value: Any) -> Any:
+    if not isinstance(value, str) or "/" not in value:
+        return value
+    # The source and build folders are gone; flags that name them, or another fixed place, would only mislead.
+    value = re.sub(rf"{re.escape(sys.base_prefix)}(?=/|\W|$)", PREFIX_TOKEN, value)
+    words = value.split(" ")
+    return " ".join(w for w in words if all(p.startswith(_SYSTEM_TOOLS) for p in _PATH.findall(w)))
+
+
+def _licence(stdlib: Path) -> bytes:
+    for place in (stdlib / "LICENSE.txt", Path(sys.base_prefix) / "LICENSE", Path(sys.base_prefix) / "LICENSE.txt"):
+        if place.is_file():
+            return place.read_bytes()
+    try:
+        return str(__import__("builtins").license).encode()
+    except AttributeError:
+        raise BuildFailed("this Python comes without its licence", "run the build with another Python") from None

@@ -1,22 +1,25 @@
-"""Headers of ELF and PE binaries: machine, name, needed libraries, search path and symbol versions.
+"""Headers of ELF and PE binaries, and edits of ELF files that change no address.
 
-ELF is read with pyelftools, which seeks to the few tables it needs; PE with lief, which takes about twice
-the file in memory while it parses.
+ELF is read with pyelftools, which seeks to the few tables it needs; PE with lief, which takes about twice the file in
+memory while it parses. The edits make a copy of the interpreter relocatable; nothing that NVIDIA published is edited.
 """
 
 from __future__ import annotations
 
-import io
 import re
+import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from io import BytesIO
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
-from elftools.elf.dynamic import DynamicSegment, DynamicTag
+from elftools.elf.dynamic import DynamicSection, DynamicSegment, DynamicTag
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
+
+from ctk.core.errors import BuildFailed
 
 ELF_MAGIC = b"\x7fELF"
 PE_MAGIC = b"MZ"
@@ -27,6 +30,9 @@ _VERSION = re.compile(r"(GLIBC|GLIBCXX|CXXABI|GCC)_([0-9][0-9.]*)")
 _NAMED_VERSIONS = {"GLIBC_ABI_DT_RELR": ("GLIBC", "2.36"), "GLIBC_ABI_GNU_TLS": ("GLIBC", "2.42")}
 _ELF_MACHINES = {"EM_X86_64": "x86_64", "EM_AARCH64": "aarch64", "EM_CUDA": "cuda"}
 _PE_MACHINES = {"AMD64": "x86_64", "ARM64": "aarch64", "I386": "x86"}
+_DT_RPATH = 15
+_SHF_ALLOC = 2
+_DROPPED = (".debug", ".symtab", ".strtab", ".comment", ".gnu_debug")
 
 
 class UnreadableBinary(ValueError):
@@ -183,5 +189,76 @@ def read_binary(path: Path) -> Binary | None:
 def read_bytes(content: bytes) -> Binary | None:
     """The same for a file held in memory."""
     if content.startswith(ELF_MAGIC):
-        return read_elf(io.BytesIO(content))
+        return read_elf(BytesIO(content))
     return read_pe(content) if content.startswith(PE_MAGIC) else None
+
+
+def needed_libraries(data: bytes) -> list[str]:
+    """The libraries that an ELF file asks the loader for."""
+    # pyelftools gives a tag the attribute that its kind calls for.
+    return [tag.needed for tag in _dynamic(data).iter_tags("DT_NEEDED")]  # type: ignore[attr-defined]
+
+
+def relocatable(data: bytes, rpath: str, folders: Iterable[str]) -> bytes:
+    """A 64-bit ELF file without debug sections that names none of ``folders``; its RPATH, if it has one, is ``rpath``.
+
+    The new RPATH is a DT_RPATH: unlike DT_RUNPATH it also serves the libraries that are loaded later.
+
+    Raises:
+        BuildFailed: When the file's own RPATH is shorter than the new one, so that there is no room for it.
+    """
+    out = bytearray(data)
+    dynamic = _dynamic(data)
+    strings = dynamic.elffile.get_section(dynamic["sh_link"])["sh_offset"]
+    for index, tag in enumerate(dynamic.iter_tags()):
+        if tag.entry.d_tag not in ("DT_RPATH", "DT_RUNPATH"):
+            continue
+        start = strings + tag.entry.d_val
+        old = data[start : data.index(b"\0", start)]
+        if not old.startswith(b"$ORIGIN"):
+            if len(old) < len(rpath):
+                raise BuildFailed(
+                    f"the interpreter's RPATH {old.decode()!r} is too short to become {rpath!r}",
+                    "run the build with another Python, e.g. the distribution's own",
+                )
+            out[start : start + len(old)] = rpath.encode().ljust(len(old), b"\0")
+        struct.pack_into("<Q", out, dynamic["sh_offset"] + index * dynamic["sh_entsize"], _DT_RPATH)
+    for folder in folders:
+        # Defaults and source names that nothing opens. The length must stay, and so must the last part: linkers let
+        # a string end inside another one, so that the version "3.11.7" may well be the end of a folder's name.
+        head, _, last = folder.encode().rpartition(b"/")
+        out = out.replace(head + b"/" + last, b"/".ljust(len(head), b"_") + b"/" + last)
+    return _without_debug(bytes(out))
+
+
+def _dynamic(data: bytes) -> DynamicSection:
+    section = ELFFile(BytesIO(data)).get_section_by_name(".dynamic")
+    if not isinstance(section, DynamicSection):
+        raise BuildFailed("an ELF file of the interpreter is not dynamic", "run the build with another Python")
+    return section
+
+
+def _without_debug(data: bytes) -> bytes:
+    """The same file minus sections that no loader reads; their headers become empty, so that indexes stay."""
+    elf = ELFFile(BytesIO(data))
+    sections = list(elf.iter_sections())
+    loose = [s for s in sections if not s["sh_flags"] & _SHF_ALLOC and s["sh_type"] not in ("SHT_NULL", "SHT_NOBITS")]
+    end = max(s["p_offset"] + s["p_filesz"] for s in elf.iter_segments())
+    if not loose or min(s["sh_offset"] for s in loose) < end:
+        return data
+    out, headers = bytearray(data[:end]), bytearray()
+    size = elf["e_shentsize"]
+    for index, section in enumerate(sections):
+        at = elf["e_shoff"] + index * size
+        header = bytearray(data[at : at + size])
+        if section in loose:
+            if section.name.startswith(_DROPPED):
+                header = bytearray(size)
+            else:
+                out += b"\0" * (-len(out) % 8)
+                struct.pack_into("<Q", header, 24, len(out))
+                out += section.data()
+        headers += header
+    out += b"\0" * (-len(out) % 8)
+    struct.pack_into("<Q", out, 40, len(out))
+    return bytes(out + headers)
