@@ -109,16 +109,6 @@ def run(
 ) -> Result:
     """Builds a plan and publishes it, if every package passes the audit and its own tests.
 
-    Args:
-        plan: What to build.
-        workspace: The checkout.
-        report: Told of progress.
-        base_channel: What the packages may depend on: a folder, or a name or URL that rattler understands.
-        channel_folder: Where to publish; the checkout's channel by default.
-        level: zstd compression level of the packages.
-        jobs: Parallel builds; the number of cores by default.
-        cluster: Builds there instead of here; all else runs here.
-
     Raises:
         BuildFailed, ClusterFailed, AuditFailed, NoSpace: The channel in place stays as it was.
         Busy: Another run publishes there for too long.

@@ -15,7 +15,7 @@ import pytest
 import zstandard
 from tiny_packages import application
 
-from ctk.build.reproducible import rewrite
+from ctk.build.runner import rewrite
 from ctk.package.package import members
 
 NOON = 1_750_000_000

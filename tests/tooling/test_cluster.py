@@ -14,9 +14,9 @@ from test_build import FOLLOWER, HELLO, edit, fetched
 from tiny import artefact, tiny_checkout, tiny_plan
 
 from conftest import ROOT, ctk
-from ctk.build import build, worker
-from ctk.build.cluster import Cluster
-from ctk.build.store import Store
+from ctk.build import build
+from ctk.build import cluster as module
+from ctk.build.cluster import Cluster, Store
 from ctk.core.checkout import Workspace
 from ctk.core.errors import ClusterFailed
 from ctk.plan.plan import Build
@@ -192,7 +192,7 @@ def test_a_scheduler_that_is_lost_ends_the_run_and_keeps_what_is_finished(tmp_pa
     ("file", "message"),
     [
         ("pipeline.py", r"the worker tcp://127.0.0.1:\d+ .* has ctk \w+ with rattler-build"),
-        ("build/worker.py", r"the worker tcp://127.0.0.1:\d+ cannot build with this ctk: .*worker"),
+        ("build/cluster.py", r"the worker tcp://127.0.0.1:\d+ cannot build with this ctk: .*cluster"),
     ],
     ids=["another revision", "none that knows of workers"],
 )
@@ -210,20 +210,20 @@ def test_a_worker_that_joins_later_refuses_what_it_does_not_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workspace = checkout(tmp_path / "one")
-    order = worker.work_order(hello(workspace), workspace, 3, str(tmp_path / "store"))
-    monkeypatch.setattr(worker, "engine", lambda: "ctk of yesterday")
+    order = module.work_order(hello(workspace), workspace, 3, str(tmp_path / "store"))
+    monkeypatch.setattr(module, "engine", lambda: "ctk of yesterday")
     with pytest.raises(ClusterFailed, match="has ctk of yesterday, and this machine has ctk"):
-        worker.fulfil(order)
+        module.fulfil(order)
 
 
 def test_the_same_build_made_twice_at_once_is_whole_whoever_ends_last(tmp_path: Path) -> None:
     workspace = checkout(tmp_path / "one")
     store = Store(str(tmp_path / "store"))
-    order = worker.work_order(hello(workspace), workspace, 3, store.url)
+    order = module.work_order(hello(workspace), workspace, 3, store.url)
     for name in order.files:
         store.put(workspace.root / name)
     with ThreadPoolExecutor(2) as pool:
-        assert list(pool.map(worker.fulfil, [order, order])) == [worker.WorkResult()] * 2
+        assert list(pool.map(module.fulfil, [order, order])) == [module.WorkResult()] * 2
     note = store.finished(order.key)
     assert note is not None
     assert all(store.get(record["sha256"], tmp_path / "read" / name) for name, record in note["packages"].items())

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from conftest import ctk
-from ctk.build.jobs import github_matrix, jobs
+from ctk.build.build import github_matrix, jobs
 from ctk.core.checkout import Settings, Workspace, settings
 from ctk.core.errors import BadValue
 from ctk.core.platforms import PLATFORMS

@@ -14,7 +14,7 @@ from tiny import UPLOADED, artefact, tiny_checkout, tiny_plan
 
 from conftest import ROOT
 from ctk.build import sbom
-from ctk.build.reproducible import portable
+from ctk.build.runner import portable
 from ctk.build.sbom import Input, Provenance, provenance, recipe_commit, recipe_digest
 from ctk.core.checkout import Workspace
 from ctk.core.errors import AuditFailed, BuildFailed

@@ -19,7 +19,7 @@ from tiny import tiny_plan
 from conftest import ctk
 from ctk.build import build, rebuild, sbom
 from ctk.build.rebuild import Deviation
-from ctk.build.reproducible import Edit, rewrite
+from ctk.build.runner import Edit, rewrite
 from ctk.core.checkout import Workspace
 from ctk.core.errors import AuditFailed
 from ctk.fetch import fetch

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ctk.build.store import Store
+from ctk.build.cluster import Store
 from ctk.core.errors import BadValue, ClusterFailed, NoSpace
 from ctk.core.files import file_sha256
 

@@ -1,4 +1,4 @@
-"""Makes the builds of a plan, each by itself: in processes of this machine, or on a Dask cluster.
+"""Makes the builds of a plan, each by itself: in processes of this machine, on a Dask cluster, or as jobs of a CI.
 
 Tests of a package's contents run here, inside rattler-build; tests that need an environment run once the channel
 exists (`ctk.channel.package_tests`).
@@ -6,11 +6,13 @@ exists (`ctk.channel.package_tests`).
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -19,8 +21,9 @@ from ctk.build.runner import Built, build_key, cached, make
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BuildFailed
 from ctk.core.files import clear_build_folders, disk_errors
+from ctk.core.platforms import PLATFORMS
 from ctk.core.process import end_with, starting
-from ctk.plan.plan import Build, Plan
+from ctk.plan.plan import Build, Plan, Request, Set, choose_locks, plan
 
 __all__ = ["BuildReport", "Built", "Failure", "build_key", "cached", "finished", "run"]
 
@@ -51,15 +54,7 @@ def finished(
     jobs: int | None = None,
     damaged: Callable[[str], None] = lambda message: None,
 ) -> dict[str, Built]:
-    """The builds of a plan that are in the cache, by id. Every package is read.
-
-    Args:
-        plan: What to build.
-        workspace: The checkout.
-        level: zstd compression level of the packages.
-        jobs: Builds read at once; the number of cores by default.
-        damaged: Called with a message about each package with another sha256 than its build noted.
-    """
+    """The builds of a plan that are in the cache, by id. Every package is read."""
     with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
         found = pool.map(lambda build: cached(build, workspace, level, damaged), plan.builds)
         return {built.id: built for built in found if built}
@@ -76,15 +71,6 @@ def run(
     progress: Callable[[str, str], None] = lambda build_id, outcome: None,
 ) -> BuildReport:
     """Makes the builds of a plan that are not in the cache.
-
-    Args:
-        plan: What to build; the artefacts of what is not in `earlier` must be laid out.
-        workspace: The checkout.
-        earlier: The result of `finished`, where it was called before.
-        level: zstd compression level of the packages.
-        jobs: Parallel builds on this machine; the number of cores by default.
-        cluster: Builds there instead.
-        progress: Called with each build's id and outcome.
 
     Raises:
         BuildFailed: A build process was killed. A build that fails by itself is in the report.
@@ -157,3 +143,71 @@ def _begin(log: Path, parent: int) -> None:
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a") as file:
         os.dup2(file.fileno(), 2)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of ``ctk build``."""
+
+    id: str  # such as ``cuda-13.4-linux-64`` or ``python-13-win-64``
+    release: str  # name of the release lock
+    platform: str  # the subdir
+    builds: int  # how many builds it makes
+    packages: int  # how many packages
+    read: int  # bytes of the artefacts that it reads
+    key: str  # digest of all that can change its packages: two jobs with one key make the same
+
+
+def jobs(what: Set, request: Request, python_tags: Sequence[str], level: int = 3) -> tuple[Job, ...]:
+    """A job for each release lock and platform of a request that makes a package which no job before it makes.
+
+    What is the same on all platforms is in the job of each: a job is whole without the others.
+
+    Raises:
+        UnknownName, RecipeError: As `ctk.plan.plan.plan`.
+    """
+    made = []
+    # What serves an older release comes with that one's job, and is no job of its own.
+    asked = choose_locks(what.locks, request.releases)
+    planned = {b.lock for b in plan(what, request, python_tags).builds}
+    for release in (name for name in what.locks if name in asked and name in planned):
+        known: set[str] = set()
+        for platform in request.platforms or PLATFORMS:
+            part = plan(what, replace(request, releases=[release], platforms=[platform]), python_tags)
+            packages = {f"{o.subdir}/{o.file_name}" for b in part.builds for o in b.outputs}
+            if not packages <= known:
+                made.append(_job(release, platform, part, level))
+            known |= packages
+    return tuple(made)
+
+
+def _job(release: str, platform: str, part: Plan, level: int) -> Job:
+    digest = hashlib.sha256("\n".join(sorted(build_key(b, level) for b in part.builds)).encode())
+    return Job(
+        id=f"{release}-{platform}",
+        release=release,
+        platform=platform,
+        builds=len(part.builds),
+        packages=sum(len(b.outputs) for b in part.builds),
+        read=sum(a.size for a in part.artefacts),
+        key=digest.hexdigest()[:32],
+    )
+
+
+def github_matrix(found: Iterable[Job], runner: Callable[[str], str], options: str) -> str:
+    """The jobs as the value of a workflow's ``strategy.matrix``: JSON on one line."""
+    include = [
+        {
+            "id": job.id,
+            "runner": runner(job.platform),
+            "options": " ".join(filter(None, (f"--release {job.release} --platform {job.platform}", options))),
+            "release": job.release,
+            "platform": job.platform,
+            "builds": job.builds,
+            "packages": job.packages,
+            "megabytes": round(job.read / 1e6),
+            "key": job.key,
+        }
+        for job in found
+    ]
+    return json.dumps({"include": include}, separators=(",", ":"))

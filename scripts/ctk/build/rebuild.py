@@ -40,11 +40,10 @@ class Deviation:
     Attributes:
         place: ``info/...`` or ``pkg/...`` for a file of the package, ``archive`` for all of it, ``build`` when none
             was made.
-        what: In a few words.
     """
 
     place: str
-    what: str
+    what: str  # in a few words
 
 
 @dataclass(frozen=True)
@@ -67,12 +66,6 @@ def rebuild(
     progress: Callable[[Rebuilt], None] = lambda outcome: None,
 ) -> list[Rebuilt]:
     """Makes packages again; those of one build are made together.
-
-    Args:
-        packages: ``.conda`` files, each in the folder of its subdir.
-        workspace: The checkout: its git history has the recipes, its cache gets the artefacts.
-        jobs: Parallel builds; the number of cores by default.
-        progress: Called with each result.
 
     Raises:
         AuditFailed: A file is no package, or one that carries no SBOM.

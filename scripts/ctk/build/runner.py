@@ -1,37 +1,200 @@
 """One build: its content key, its folder in the cache, and the run of stock rattler-build that makes its packages.
 
 A finished build is a folder named by the digest of everything that could change it. It appears by one rename, so a
-killed run leaves whole builds or nothing.
+killed run leaves whole builds or nothing. Every package is written again, so that its bytes follow from its inputs
+alone: rattler-build records the build's time, working directories and channels, and the kernel, glibc and processor.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import re
 import resource
 import shutil
 import sys
+import tarfile
 import time
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pydantic
 import rattler_build
+import zstandard
 from pydantic import TypeAdapter, ValidationError
 
-from ctk.build.reproducible import BUILD_ROOT, portable, rewrite
+from ctk.build import sbom
 from ctk.build.sbom import provenance, recipe_commit, tools
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BuildFailed, NotReady
 from ctk.core.files import disk_errors, full_disk, holds, listed_packages, new_build_folder, read_json
+from ctk.package.package import count_tests, index_record
 from ctk.plan.plan import Build
 from ctk.plan.recipes import render_variants
 from ctk.plan.rendered import rendered_outputs
+
+Edit = Callable[[Mapping[str, bytes]], Mapping[str, bytes]]
+"""Takes the files under ``info/`` and returns those of the package."""
+
+_CHUNK = 1 << 20
+_BLOCK = 512  # of a tar archive
+# zstd's own limit at its highest levels; what rattler-build wrote needs less.
+_WINDOW = 1 << 27
+_LARGE = 1 << 31  # bytes from which on a member is written with 64-bit sizes; zip needs them from twice that
+# What a machine's folders are called in published metadata. The prefix keeps its placeholder's shape, cut short.
+BUILD_ROOT = "/build"
+_PLACEHOLDER = re.compile(r"(?:_placehold)+(?:_[placehod]*)?")
+_INDEX, _ABOUT, _RECIPE = "info/index.json", "info/about.json", "info/recipe/rendered_recipe.yaml"
+# A rendered recipe's last part begins here; what is before it comes from the recipe alone.
+_CONFIGURATION = "\nbuild_configuration:\n"
+
+
+def rewrite(package: Path, target: Path, *, time: int, level: int, edit: Edit) -> tuple[dict[str, Any], int]:
+    """Writes a package again; returns its record for an index, and the number of its tests.
+
+    Raises:
+        OSError, EOFError, tarfile.TarError, zstandard.ZstdError: The disk is full, or the package is broken.
+    """
+    metadata: Mapping[str, bytes] = {}
+    with zipfile.ZipFile(package) as source, target.open("w+b") as file:
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+            for member in source.infolist():
+                # A member of its own: the original's extra fields describe the original archive.
+                fresh = zipfile.ZipInfo(member.filename)
+                large = member.file_size >= _LARGE
+                with source.open(member) as old, archive.open(fresh, "w", force_zip64=large) as new:
+                    if member.filename.startswith("info-"):
+                        metadata = edit(_metadata(old))
+                        _write_metadata(metadata, new, time, level)
+                    elif member.filename.startswith("pkg-"):
+                        _payload(old, new, time, level)
+                    else:
+                        new.write(old.read())
+        return index_record(metadata, _digests(file)), count_tests(metadata)
+
+
+def _digests(file: IO[bytes]) -> dict[str, Any]:
+    """Size and hashes of a file, as the record of a package has them."""
+    file.seek(0)
+    md5, sha256 = hashlib.md5(usedforsecurity=False), hashlib.sha256()
+    while block := file.read(_CHUNK):
+        md5.update(block)
+        sha256.update(block)
+    return {"size": file.tell(), "md5": md5.hexdigest(), "sha256": sha256.hexdigest()}
+
+
+def _payload(old: IO[bytes], new: IO[bytes], time: int, level: int) -> None:
+    with (
+        _reader(old) as plain,
+        tarfile.open(fileobj=plain, mode="r|", bufsize=_CHUNK) as source,
+        _writer(new, level) as target,
+    ):
+        for member in source:
+            _add(target, member, source.extractfile(member) if member.isfile() else None, time)
+        target.write(bytes(2 * _BLOCK))
+
+
+def _metadata(old: IO[bytes]) -> dict[str, bytes]:
+    with _reader(old) as plain:
+        whole = io.BytesIO(plain.read())
+    with tarfile.open(fileobj=whole) as source:
+        return {member.name: source.extractfile(member).read() for member in source if member.isfile()}  # type: ignore[union-attr]
+
+
+def _write_metadata(files: Mapping[str, bytes], new: IO[bytes], time: int, level: int) -> None:
+    # Small, and read by every client for every package: worth the highest level that needs no more memory.
+    with _writer(new, max(level, 19)) as target:
+        for name, content in sorted(files.items()):
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            _add(target, member, io.BytesIO(content), time)
+        target.write(bytes(2 * _BLOCK))
+
+
+def _add(target: IO[bytes], member: tarfile.TarInfo, content: IO[bytes] | None, time: int) -> None:
+    member.mtime = time
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    # What the umask of the build left is not what users get: rattler and conda keep the executable bit alone.
+    member.mode = 0o777 if member.issym() else 0o755 if member.isdir() or member.mode & 0o111 else 0o644
+    target.write(member.tobuf(tarfile.GNU_FORMAT))
+    if content is None:
+        return
+    left = member.size
+    while left:
+        block = content.read(min(_CHUNK, left))
+        if not block:
+            raise EOFError(f"{member.name} ends {left} bytes early")
+        target.write(block)
+        left -= len(block)
+    target.write(bytes(-member.size % _BLOCK))
+
+
+def _reader(compressed: IO[bytes]) -> zstandard.ZstdDecompressionReader:
+    return zstandard.ZstdDecompressor(max_window_size=_WINDOW).stream_reader(compressed, read_size=_CHUNK)
+
+
+def _writer(target: IO[bytes], level: int) -> zstandard.ZstdCompressionWriter:
+    # One thread: with several, the result depends on how the work is cut.
+    return zstandard.ZstdCompressor(level=level).stream_writer(target, write_size=_CHUNK, closefd=False)
+
+
+def portable(files: Mapping[str, bytes], origin: sbom.Provenance, folders: Mapping[str, str]) -> Mapping[str, bytes]:
+    """The metadata of a package as it is published, with its SBOM.
+
+    Args:
+        files: The files under ``info/``, as rattler-build wrote them.
+        origin: The provenance of the package.
+        folders: This machine's folders -> what replaces them in a package; longer names are replaced first.
+
+    Raises:
+        BuildFailed: This rattler-build writes metadata of another shape.
+    """
+    index = json.loads(files[_INDEX])
+    index["timestamp"] = origin.timestamp * 1000
+    texts = {name: _without(files[name].decode(), folders) for name in (_ABOUT, _RECIPE) if name in files}
+    if _RECIPE in texts:
+        texts[_RECIPE] = _rendered(texts[_RECIPE], origin)
+    return {
+        **files,
+        **{name: text.encode() for name, text in texts.items()},
+        _INDEX: json.dumps(index, indent=2, ensure_ascii=False).encode(),
+        sbom.place(index["name"]): sbom.write(index, origin),
+    }
+
+
+def _without(text: str, folders: Mapping[str, str]) -> str:
+    for old, new in sorted(folders.items(), key=lambda pair: -len(pair[0])):
+        text = text.replace(old, new)
+    return _PLACEHOLDER.sub("", text)
+
+
+def _rendered(text: str, origin: sbom.Provenance) -> str:
+    """A rendered recipe without the virtual packages of the machine, and with the time of the lock."""
+    before, found, configuration = text.partition(_CONFIGURATION)
+    moment = datetime.fromtimestamp(origin.timestamp, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    for pattern, number, value in (
+        (r"^    platform: .*$", 2, f"    platform: {origin.place}"),
+        (r"^    virtual_packages:(?: \[\]|(?:\n    - .*)+)$", 2, "    virtual_packages: []"),
+        (r"^  timestamp: .*$", 1, f"  timestamp: {moment}"),
+        (r"^    compression_level: .*$", 1, f"    compression_level: {origin.level}"),
+    ):
+        configuration, times = re.subn(pattern, value, configuration, flags=re.MULTILINE)
+        if not found or times != number:
+            raise BuildFailed(
+                f"rattler-build {origin.tools['rattler-build']} writes rendered recipes in another way "
+                f"({times} places look like {pattern!r}, not {number})",
+                "adapt ctk.build.runner to it; without that, two builds of a package would differ",
+            )
+    return before + found + configuration
+
 
 # Of what rattler-build writes: it is compressed anew.
 _PASSING_LEVEL = 1
@@ -40,25 +203,15 @@ _FILES = 256  # open at once; the largest recipes need fewer
 
 @dataclass(frozen=True)
 class Built:
-    """A finished build.
+    """A finished build."""
 
-    Attributes:
-        id: Of the build.
-        key: Content key.
-        home: Its folder in the cache.
-        records: Path of each ``.conda`` file below that folder -> its record in repodata.
-        tests: Path of each one that carries tests -> how many.
-        seconds: Wall time of the run that made it.
-        cached: Whether an earlier run had made it.
-    """
-
-    id: str
-    key: str
-    home: Path
-    records: Mapping[str, Mapping[str, Any]]
-    tests: Mapping[str, int]
-    seconds: float
-    cached: bool
+    id: str  # of the build
+    key: str  # content key
+    home: Path  # its folder in the cache
+    records: Mapping[str, Mapping[str, Any]]  # path of each ``.conda`` file below that folder -> its record in repodata
+    tests: Mapping[str, int]  # path of each one that carries tests -> how many
+    seconds: float  # wall time of the run that made it
+    cached: bool  # whether an earlier run had made it
 
     @property
     def sha256(self) -> dict[str, str]:
@@ -124,14 +277,7 @@ def build_key(build: Build, level: int) -> str:
 def cached(
     build: Build, workspace: Workspace, level: int, damaged: Callable[[str], None] = lambda message: None
 ) -> Built | None:
-    """The build in the cache, if its packages have the sha256 that its note states: the cache may come from anywhere.
-
-    Args:
-        build: The build.
-        workspace: The checkout.
-        level: zstd compression level of the packages.
-        damaged: Called with a message about a package with another sha256.
-    """
+    """The build in the cache, if its packages have the sha256 that its note states: a cache may come from anywhere."""
     key = build_key(build, level)
     built = read_note(read_json(workspace.builds / key / "build.json"), build, key, workspace, cached=True)
     for name, expected in built.sha256.items() if built else ():
@@ -152,12 +298,6 @@ def keep(folder: Path, built: Built) -> Built:
 
 def make(build: Build, workspace: Workspace, level: int, jobs: int) -> Built:
     """Makes a build and keeps it in the cache. rattler-build holds the GIL: call it in a process of its own.
-
-    Args:
-        build: Its artefacts must be laid out.
-        workspace: The checkout.
-        level: zstd compression level of the packages.
-        jobs: How many builds share this machine's memory.
 
     Raises:
         BuildFailed: With the end of rattler-build's log.

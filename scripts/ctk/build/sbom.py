@@ -58,29 +58,17 @@ class Input:
 
 @dataclass(frozen=True)
 class Provenance:
-    """Everything that decided the bytes of the packages of one build.
+    """Everything that decided the bytes of the packages of one build."""
 
-    Attributes:
-        recipe: Name of the feedstock.
-        digest: sha256 over the names and contents of the recipe's files, shared ones too.
-        commit: The last commit that touched one of those files; "" where git does not know it.
-        place: The platform it was built for; ``noarch`` for what is the same from every platform.
-        timestamp: Seconds since 1970, from the release lock; every time in the package is this one.
-        inputs: Its artefacts; none for a package that holds metadata only.
-        variant: Every variant key that the recipe can see -> its values.
-        level: zstd compression level.
-        tools: Name -> version of the programs that wrote the package.
-    """
-
-    recipe: str
-    digest: str
-    commit: str
-    place: str
-    timestamp: int
-    inputs: tuple[Input, ...]
-    variant: Mapping[str, tuple[str, ...]]
-    level: int
-    tools: Mapping[str, str]
+    recipe: str  # name of the feedstock
+    digest: str  # sha256 over the names and contents of the recipe's files, shared ones too
+    commit: str  # the last commit that touched one of those files; "" where git does not know it
+    place: str  # the platform it was built for; ``noarch`` for what is the same from every platform
+    timestamp: int  # seconds since 1970, from the release lock; every time in the package is this one
+    inputs: tuple[Input, ...]  # its artefacts; none for a package that holds metadata only
+    variant: Mapping[str, tuple[str, ...]]  # every variant key that the recipe can see -> its values
+    level: int  # zstd compression level
+    tools: Mapping[str, str]  # name -> version of the programs that wrote the package
 
 
 def provenance(build: Build, level: int) -> Provenance:

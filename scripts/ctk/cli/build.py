@@ -14,8 +14,8 @@ from typing import Annotated
 import typer
 
 from ctk import pipeline
+from ctk.build.build import github_matrix, jobs
 from ctk.build.cluster import Cluster
-from ctk.build.jobs import github_matrix, jobs
 from ctk.build.rebuild import Rebuilt, rebuild
 from ctk.channel import states
 from ctk.cli import options

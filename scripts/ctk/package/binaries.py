@@ -41,15 +41,10 @@ class UnreadableBinary(ValueError):
 
 @dataclass(frozen=True)
 class SearchPath:
-    """One RPATH or RUNPATH as written in the file.
+    """One RPATH or RUNPATH as written in the file."""
 
-    Attributes:
-        tag: ``RPATH`` or ``RUNPATH``.
-        text: The entries, joined by colons.
-    """
-
-    tag: str
-    text: str
+    tag: str  # ``RPATH`` or ``RUNPATH``
+    text: str  # the entries, joined by colons
 
     @property
     def entries(self) -> tuple[str, ...]:
@@ -61,21 +56,15 @@ class Binary:
     """The headers of one ELF or PE file.
 
     Attributes:
-        format: ``elf`` or ``pe``.
-        machine: ``x86_64``, ``aarch64``, or the format's own name for any other.
-        soname: The name an ELF library is known by, "" without one.
-        needed: Libraries the loader must find (DT_NEEDED, import table), in file order.
-        delayed: DLLs that are loaded at their first use (PE only).
-        search: RPATH and RUNPATH (ELF only).
         versions: The highest symbol version needed of each family: ``{"GLIBC": "2.17"}`` (ELF only).
     """
 
-    format: Literal["elf", "pe"]
-    machine: str
-    soname: str = ""
-    needed: tuple[str, ...] = ()
-    delayed: tuple[str, ...] = ()
-    search: tuple[SearchPath, ...] = ()
+    format: Literal["elf", "pe"]  # ``elf`` or ``pe``
+    machine: str  # ``x86_64``, ``aarch64``, or the format's own name for any other
+    soname: str = ""  # the name an ELF library is known by, "" without one
+    needed: tuple[str, ...] = ()  # libraries the loader must find (DT_NEEDED, import table), in file order
+    delayed: tuple[str, ...] = ()  # DLLs that are loaded at their first use (PE only)
+    search: tuple[SearchPath, ...] = ()  # RPATH and RUNPATH (ELF only)
     versions: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -86,9 +75,6 @@ def version_key(text: str) -> tuple[int, ...]:
 
 def read_elf(stream: BinaryIO) -> Binary | None:
     """The headers of an ELF file; None for object files, which no loader sees.
-
-    Args:
-        stream: Seekable; only the headers and the dynamic tables are read.
 
     Raises:
         UnreadableBinary: The tables cannot be parsed.
@@ -139,12 +125,7 @@ def _symbol_versions(elf: ELFFile) -> dict[str, str]:
 
 
 def parse_pe(source: Path | bytes, without: Iterable[str]) -> Any:
-    """A PE file (EXE, DLL, extension module) as lief has it; None when it cannot be parsed.
-
-    Args:
-        source: The file.
-        without: Parts that are not looked at, by lief's names.
-    """
+    """A PE file (EXE, DLL, extension module) as lief has it; None when it cannot be parsed."""
     import lief  # a third of a second
 
     lief.logging.disable()

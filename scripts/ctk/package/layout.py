@@ -15,49 +15,28 @@ MAJORS = (12, 13)
 
 @dataclass(frozen=True)
 class Layout:
-    """The places in packages of one subdir and CUDA major.
-
-    Attributes:
-        libraries: Shared libraries; on Linux the real files, which have the component's full version as their name.
-        links: Where loaders find them: a link for each of their names on Linux, the DLLs themselves on Windows.
-        linking: Static and import libraries.
-        headers: C and C++ headers.
-        cccl_headers: Headers of Thrust, CUB and libcu++; apart from the others on Windows, and in ``cccl/`` from 13.
-        nvtx_headers: NVTX's headers; on Windows apart from those of other packages of NVTX.
-        cmake: CMake's configuration files of CCCL.
-        pkgconfig: ``.pc`` files, "" on Windows.
-        tools: Programs of the compiler.
-        nvvm_library: libNVVM.
-        nvvm_headers: Its header.
-        nvvm_tools: cicc.
-        libdevice: The bitcode file.
-        sanitizer: All of Compute Sanitizer: programs, libraries, headers.
-        rpath: RPATH of the libraries, libNVVM's excepted: that file is never touched.
-        tool_rpath: RPATH of the programs in ``tools``.
-        sanitizer_rpath: RPATH of the programs and libraries in ``sanitizer``.
-        forbidden: Patterns (regular expressions) of paths that no package may hold.
-    """
+    """The places in packages of one subdir and CUDA major."""
 
     subdir: str
     cuda_major: int
-    libraries: str
-    links: str
-    linking: str
-    headers: str
-    cccl_headers: str
-    nvtx_headers: str
-    cmake: str
-    pkgconfig: str
-    tools: str
-    nvvm_library: str
-    nvvm_headers: str
-    nvvm_tools: str
-    libdevice: str
-    sanitizer: str
-    rpath: str
-    tool_rpath: str
-    sanitizer_rpath: str
-    forbidden: tuple[str, ...]
+    libraries: str  # shared libraries; on Linux the real files, which have the component's full version as their name
+    links: str  # where loaders find them: a link for each of their names on Linux, the DLLs themselves on Windows
+    linking: str  # static and import libraries
+    headers: str  # C and C++ headers
+    cccl_headers: str  # headers of Thrust, CUB and libcu++; apart from the others on Windows, and in ``cccl/`` from 13
+    nvtx_headers: str  # NVTX's headers; on Windows apart from those of other packages of NVTX
+    cmake: str  # CMake's configuration files of CCCL
+    pkgconfig: str  # ``.pc`` files, "" on Windows
+    tools: str  # programs of the compiler
+    nvvm_library: str  # libNVVM
+    nvvm_headers: str  # its header
+    nvvm_tools: str  # cicc
+    libdevice: str  # the bitcode file
+    sanitizer: str  # all of Compute Sanitizer: programs, libraries, headers
+    rpath: str  # RPATH of the libraries, libNVVM's excepted: that file is never touched
+    tool_rpath: str  # RPATH of the programs in ``tools``
+    sanitizer_rpath: str  # RPATH of the programs and libraries in ``sanitizer``
+    forbidden: tuple[str, ...]  # patterns (regular expressions) of paths that no package may hold
 
     def library_names(self, soname: str, version: str) -> tuple[str, ...]:
         """The names of a shared library on Linux: the real file, then the links for loaders and for linkers.

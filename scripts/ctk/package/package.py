@@ -42,11 +42,7 @@ _UNREADABLE = (
 
 @dataclass(frozen=True)
 class IndexJson:
-    """``info/index.json``: what a solver sees of the package.
-
-    Attributes:
-        timestamp: Milliseconds since 1970, 0 without one.
-    """
+    """``info/index.json``: what a solver sees of the package."""
 
     name: str
     version: str
@@ -60,7 +56,7 @@ class IndexJson:
     constrains: tuple[str, ...] = ()
     track_features: tuple[str, ...] = ()
     license: str = ""
-    timestamp: int = 0
+    timestamp: int = 0  # milliseconds since 1970, 0 without one
 
     @property
     def identity(self) -> str:
@@ -69,70 +65,46 @@ class IndexJson:
 
 @dataclass(frozen=True)
 class PathEntry:
-    """One line of ``info/paths.json``.
-
-    Attributes:
-        kind: ``hardlink``, ``softlink`` or ``directory``, as conda names them.
-        size: Bytes.
-        placeholder: The prefix that the installer replaces in this file, "" for none.
-    """
+    """One line of ``info/paths.json``."""
 
     path: str
-    kind: str
+    kind: str  # ``hardlink``, ``softlink`` or ``directory``, as conda names them
     sha256: str = ""
-    size: int = 0
-    placeholder: str = ""
+    size: int = 0  # bytes
+    placeholder: str = ""  # the prefix that the installer replaces in this file, "" for none
 
 
 @dataclass(frozen=True)
 class Promise:
-    """What the recipe, as rendered into the package, said the package would hold.
+    """What the recipe, as rendered into the package, said the package would hold."""
 
-    Attributes:
-        files: Globs of ``build.files``, without those that exclude.
-        contents: Globs of the ``package_contents`` tests.
-    """
-
-    files: tuple[str, ...] = ()
-    contents: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()  # globs of ``build.files``, without those that exclude
+    contents: tuple[str, ...] = ()  # globs of the ``package_contents`` tests
 
 
 @dataclass(frozen=True)
 class PackageInfo:
-    """Everything under ``info/`` that the tooling uses.
-
-    Attributes:
-        run_exports: Specs by kind (``weak``, ``strong`` ...).
-        licenses: The files under ``info/licenses``.
-        sboms: The files under ``info/sboms``.
-        promise: None when the package carries no rendered recipe.
-    """
+    """Everything under ``info/`` that the tooling uses."""
 
     __pydantic_config__: ClassVar = {"ser_json_bytes": "base64", "val_json_bytes": "base64"}
     index: IndexJson
     paths: tuple[PathEntry, ...]
-    run_exports: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    run_exports: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # specs by kind (``weak``, ``strong`` ...)
     about: Mapping[str, Any] = field(default_factory=dict)
-    licenses: Mapping[str, bytes] = field(default_factory=dict)
-    sboms: Mapping[str, bytes] = field(default_factory=dict)
-    promise: Promise | None = None
+    licenses: Mapping[str, bytes] = field(default_factory=dict)  # the files under ``info/licenses``
+    sboms: Mapping[str, bytes] = field(default_factory=dict)  # the files under ``info/sboms``
+    promise: Promise | None = None  # None when the package carries no rendered recipe
 
 
 @dataclass(frozen=True)
 class Member:
-    """One entry of the archive.
+    """One entry of the archive."""
 
-    Attributes:
-        part: ``pkg`` for what is installed, ``info`` for metadata.
-        size: Bytes, 0 for links.
-        link: Where a symbolic link points, as written.
-    """
-
-    part: Part
+    part: Part  # ``pkg`` for what is installed, ``info`` for metadata
     path: str
     kind: Kind
-    size: int
-    link: str = ""
+    size: int  # bytes, 0 for links
+    link: str = ""  # where a symbolic link points, as written
 
 
 @contextmanager
@@ -191,11 +163,6 @@ class _Content(io.RawIOBase):
 
 def members(path: Path, part: Part, file: IO[bytes] | None = None) -> Iterator[tuple[Member, IO[bytes] | None]]:
     """The entries of one half of the package in archive order; a stream is valid until the next entry is taken.
-
-    Args:
-        path: The package.
-        part: Which half.
-        file: The package, where it is open already.
 
     Raises:
         AuditFailed: The file is no readable ``.conda``; from reading a stream, too.

@@ -33,19 +33,12 @@ _NAME = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 
 @dataclass(frozen=True)
 class Sighting:
-    """A byte string that was searched for and found.
+    """A byte string that was searched for and found."""
 
-    Attributes:
-        needle: The string.
-        offset: Where it was first seen, in bytes.
-        count: How often.
-        context: What stands there, printable.
-    """
-
-    needle: str
-    offset: int
-    count: int
-    context: str
+    needle: str  # the string
+    offset: int  # where it was first seen, in bytes
+    count: int  # how often
+    context: str  # what stands there, printable
 
 
 class Search:
@@ -107,27 +100,18 @@ def outermost(paths: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class ScannedFile:
-    """One member of the archive as it really is.
-
-    Attributes:
-        size: Bytes.
-        link: Where a symbolic link points, as written.
-        binary: Headers, when it is an executable, a library or an extension module.
-        unreadable: Why the headers could not be read, "" when they could.
-        sightings: Forbidden paths that it holds, and undeclared placeholder prefixes.
-        evidence: Which of the probed strings it holds.
-    """
+    """One member of the archive as it really is."""
 
     part: Part
     path: str
     kind: Kind
-    size: int = 0
+    size: int = 0  # bytes
     sha256: str = ""
-    link: str = ""
-    binary: Binary | None = None
-    unreadable: str = ""
-    sightings: tuple[Sighting, ...] = ()
-    evidence: tuple[str, ...] = ()
+    link: str = ""  # where a symbolic link points, as written
+    binary: Binary | None = None  # headers, when it is an executable, a library or an extension module
+    unreadable: str = ""  # why the headers could not be read, "" when they could
+    sightings: tuple[Sighting, ...] = ()  # forbidden paths that it holds, and undeclared placeholder prefixes
+    evidence: tuple[str, ...] = ()  # which of the probed strings it holds
 
     @property
     def target(self) -> str:
@@ -140,13 +124,11 @@ class PackageScan:
     """The metadata and the files of a package, as checks use them.
 
     Attributes:
-        file: Its path as given.
-        sha256: Of the package file, "" when only its metadata was read.
         files: Members of both halves; for a package that is only there to depend on, what its paths.json lists.
     """
 
-    file: str
-    sha256: str
+    file: str  # its path as given
+    sha256: str  # of the package file, "" when only its metadata was read
     info: PackageInfo
     files: tuple[ScannedFile, ...] = field(repr=False, default=())
 
@@ -190,12 +172,6 @@ def scan_package(
     path: Path, forbidden: Sequence[str], probes: Mapping[str, Sequence[str]], cache: ScanCache | None = None
 ) -> PackageScan:
     """The scan of a package; it is opened once, for its sha256 and for all that is in it.
-
-    Args:
-        path: The package file.
-        forbidden: Paths to look for in every file.
-        probes: Package name -> other strings to look for, as evidence for a check.
-        cache: Where the scan may be kept already, and is kept from now on.
 
     Raises:
         AuditFailed: The package cannot be read.
@@ -321,13 +297,9 @@ def _code() -> list[str]:
 
 @dataclass(frozen=True)
 class ScanCache:
-    """Scans kept as files.
+    """Scans kept as files."""
 
-    Attributes:
-        folder: Made when first needed; may be deleted at any time.
-    """
-
-    folder: Path
+    folder: Path  # made when first needed; may be deleted at any time
 
     def file(self, sha256: str, forbidden: Sequence[str], probes: Mapping[str, Sequence[str]]) -> Path:
         """Where the scan of a package is kept."""

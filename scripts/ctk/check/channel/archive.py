@@ -1,4 +1,4 @@
-"""A ``.conda`` in the form in which `ctk.build.reproducible` writes it, so that all clients unpack the same from it.
+"""A ``.conda`` in the form in which `ctk.build.runner` writes it, so that all clients unpack the same from it.
 
 The zip's bytes follow from the names, sizes and checksums of its members, and those of a tar's headers from the names,
 sizes and one time. They are made again here and compared: what the form does not ask for is not there.
