@@ -12,7 +12,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.lock import ReleaseLock, release_locks
 from ctk.plan.plan import Plan, Request, plan, published_set, python_tags
-from ctk.plan.rendered import Rendered
+from ctk.plan.recipes import Rendered
 
 FEEDSTOCK = "cuda-toolkit"
 # Components of no group, as on conda-forge, and the platforms where that is so: "" is all. NVTX is headers on Windows.

@@ -100,7 +100,7 @@ _REFUSED: dict[str, list[tuple[list[str], list[str], str]]] = {
 }
 _LONG = {"-n": "--name", "-p": "--prefix", "-c": "--channel", "-r": "--root-prefix"}
 
-_PROGRAM = """#!{python}
+_PROGRAM = """#!{python} -IS
 import json, os, pathlib, sys, time
 here = pathlib.Path(__file__).resolve()
 commands, words, rest, there = {commands!r}, [], list(sys.argv[1:]), set(os.environ)

@@ -18,7 +18,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import SolverFailed, SolverMissing, UnknownName, Unsolvable
 from ctk.solve.solve import Scenario, channel_url, solve
 from ctk.verify import clients
-from ctk.verify.clients import CondaLike, PixiSolver, manifest
+from ctk.verify.clients import CondaLike, PixiSolver, Ran, answer, manifest
 from ctk.verify.run import SolverAnswer
 
 COMMANDS = {"micromamba": LIBMAMBA, "mamba": LIBMAMBA, "conda": CONDA, "conda-classic": CONDA}
@@ -109,7 +109,13 @@ def answers(name: str, *scenarios: Scenario, timeout: float = 60) -> list[Solver
 
 
 @EACH
-def test_it_is_asked_for_a_dry_run_of_these_specs_from_these_channels_only(name: str, fake: Fake) -> None:
+def test_it_is_asked_for_a_dry_run_of_these_specs_from_these_channels_only(
+    name: str, fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users = ("CONDA_CHANNELS", "MAMBA_ROOT_PREFIX", "CONDA_CHANNEL_PRIORITY", "CONDA_OVERRIDE_OSX", "HTTPS_PROXY")
+    for variable in users:
+        monkeypatch.setenv(variable, "/home/user")
+    monkeypatch.setenv("HOME", str(tmp_path))
     (answer,) = answers(name, ASKED)
     assert answer.solved and answer.scenario == ASKED
     assert {n: (r.version, r.build) for n, r in answer.records.items()} == {n: (v, b) for n, v, b in PICKED}
@@ -119,65 +125,30 @@ def test_it_is_asked_for_a_dry_run_of_these_specs_from_these_channels_only(name:
     assert {"--dry-run", "--json", "--override-channels", "--strict-channel-priority"} <= set(call.arguments)
     assert call.values("--solver") == (["classic"] if name == "conda-classic" else [])
     assert call.values("--platform") == (["linux-64"] if "mamba" in name else [])
-    assert call.environment["CONDA_SUBDIR"] == "linux-64"
-
-
-@EACH
-@pytest.mark.parametrize(
-    ("scenario", "stated"),
-    [
-        (ASKED, {"CUDA": "13.0", "CUDA_ARCH": "9.0", "ARCHSPEC": "x86_64"}),
-        (
-            Scenario(("a",), "linux-aarch64", "12.4"),
-            {"CUDA": "12.4", "CUDA_ARCH": "", "GLIBC": "2.28", "LINUX": "4.18"},
-        ),
-        (Scenario(("a",), "win-64"), {"CUDA": "", "CUDA_ARCH": "", "WIN": "10.0"}),
-    ],
-    ids=["driver and GPU", "driver only", "Windows without a driver"],
-)
-def test_the_machine_is_the_scenario_s_and_not_this_one(
-    name: str, fake: Fake, scenario: Scenario, stated: dict[str, str]
-) -> None:
-    answers(name, scenario)
-    (call,) = fake.calls("create")
-    assert call.environment["CONDA_SUBDIR"] == scenario.subdir
-    assert {key: call.environment.get(f"CONDA_OVERRIDE_{key}") for key in stated} == stated
-    if scenario.subdir == "win-64":
-        assert "CONDA_OVERRIDE_GLIBC" not in call.environment
-
-
-@EACH
-def test_the_driver_is_asked_for_where_the_machine_has_one(name: str, fake: Fake) -> None:
-    """Without it, micromamba 2.8.1 and conda's default solver give a driver for 11.8 toolkit 13."""
-    answers(name, Scenario(("cuda-core",), "linux-64", "11.8"), Scenario(("cuda-core",), "linux-64"))
-    assert [call.words for call in fake.calls("create")] == [["create", "cuda-core", "__cuda"], ["create", "cuda-core"]]
-
-
-@EACH
-def test_nothing_of_the_user_s_configuration_reaches_it(
-    name: str, fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    users = ("CONDA_CHANNELS", "MAMBA_ROOT_PREFIX", "CONDA_CHANNEL_PRIORITY", "CONDA_OVERRIDE_OSX", "HTTPS_PROXY")
-    for variable in users:
-        monkeypatch.setenv(variable, "/home/user")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    answers(name, ASKED)
-    (call,) = fake.calls("create")
+    # Nothing of the user's configuration reaches it, and nothing is left behind.
     assert "/home/user" not in call.environment.values()
     homes = {call.environment[v] for v in ("HOME", "CONDARC", "CONDA_PKGS_DIRS", "XDG_CONFIG_HOME", "TMPDIR")}
     homes |= set(call.values("--prefix")) | set(call.values("--root-prefix"))
     (folder,) = {Path(place).parent for place in homes}
     assert folder != tmp_path
-    assert not folder.exists()  # and nothing is left behind
+    assert not folder.exists()
+
+
+MACHINES = {
+    ASKED: {"CUDA": "13.0", "CUDA_ARCH": "9.0", "ARCHSPEC": "x86_64"},
+    Scenario(("a",), "linux-aarch64", "12.4"): {"CUDA": "12.4", "CUDA_ARCH": "", "GLIBC": "2.28", "LINUX": "4.18"},
+    Scenario(("a",), "win-64"): {"CUDA": "", "CUDA_ARCH": "", "WIN": "10.0", "GLIBC": None},
+}
 
 
 @EACH
-def test_an_unsolvable_request_is_an_answer_with_the_client_s_reason(name: str, fake: Fake) -> None:
-    fake.answers(create=refusal(name), info=SEES_GPUS, version={"out": "2.9.0\n"})
-    (answer,) = answers(name, ASKED)
-    assert not answer.solved
-    assert answer.problem.startswith("package cuda-core-1.2.0 requires missing")
-    assert not answer.records
+def test_the_machine_is_the_scenario_s_and_a_driver_is_asked_for_where_it_has_one(name: str, fake: Fake) -> None:
+    """Without ``__cuda``, micromamba 2.8.1 and conda's default solver give a driver for 11.8 toolkit 13."""
+    answers(name, *MACHINES)
+    for call, (scenario, stated) in zip(fake.calls("create"), MACHINES.items(), strict=True):
+        assert call.environment["CONDA_SUBDIR"] == scenario.subdir
+        assert {key: call.environment.get(f"CONDA_OVERRIDE_{key}") for key in stated} == stated
+        assert ("__cuda" in call.words) == bool(scenario.driver)
 
 
 @EACH
@@ -191,60 +162,60 @@ def test_a_client_that_knows_no_gpus_answers_for_the_machine_it_sees(name: str, 
     assert asked.environment["CONDA_OVERRIDE_CUDA_ARCH"]
 
 
-@EACH
+@pytest.mark.parametrize("name", ["micromamba"])
 def test_each_scenario_gets_its_own_answer(name: str, fake: Fake) -> None:
     other = transaction(name, ("cuda-version", "12.9", "native_100"))
-    fake.answers(
-        create={"by driver": {"13.0": transaction(name, *PICKED), "12.9": other}},
-        info=SEES_GPUS,
-        version={"out": "2.9.0\n"},
-    )
+    by_driver = {"by driver": {"13.0": transaction(name, *PICKED), "12.9": other}}
+    fake.answers(create=by_driver, info=SEES_GPUS, version={"out": "2.9.0\n"})
     drivers = ["13.0", "12.9", "13.0"]
     found = answers(name, *(Scenario(("cuda-core",), "linux-64", driver) for driver in drivers))
-    assert [a.records["cuda-version"].version for a in found] == drivers
-    assert [a.scenario.driver for a in found] == drivers
+    assert [(a.scenario.driver, a.records["cuda-version"].version) for a in found] == [(d, d) for d in drivers]
 
 
-WRONG = {
-    "no JSON": ({"out": "Segmentation fault\n", "code": 139}, "ended with 139 and wrote no JSON"),
-    "nothing": ({"err": "Killed\n", "code": 1}, "ended with 1 and wrote no JSON"),
-    "a list": ({"out": "[]"}, "wrote no JSON object"),
-    "another error": (
-        {"out": json.dumps({"exception_name": "CondaHTTPError", "message": "no route"}), "code": 1},
-        "does not say why there is no solution",
-    ),
-    "no success": ({"out": json.dumps({"success": False}), "code": 0}, "does not say why"),
-    "another transaction": (
-        {"out": json.dumps({"success": True, "actions": {"LINK": [{"title": "cuda-core"}]}})},
-        "a transaction that cannot be read",
-    ),
-    "a list of transactions": (
-        {"out": json.dumps({"success": True, "actions": []})},
-        "a transaction that cannot be read",
-    ),
-    "a signal": ({"signal": 11, "err": "oh\n"}, "was ended by SIGSEGV"),
-}
+def ran(out: str = "", err: str = "", code: int = 0) -> Ran:
+    return Ran(("/bin/conda", "create", "--dry-run"), code, out, err)
 
 
 @EACH
-@pytest.mark.parametrize("wrong", WRONG)
-def test_what_is_no_answer_is_an_error_with_what_the_client_said(name: str, fake: Fake, wrong: str) -> None:
-    answer, message = WRONG[wrong]
-    fake.answers(create=answer, info=SEES_GPUS, version={"out": "2.9.0\n"})
+def test_an_unsolvable_request_is_an_answer_with_the_client_s_reason(name: str) -> None:
+    found = answer(ASKED, ran(**refusal(name)))
+    assert not found.solved
+    assert found.problem.startswith("package cuda-core-1.2.0 requires missing")
+    assert not found.records
+
+
+@pytest.mark.parametrize(
+    ("wrote", "message"),
+    [
+        ({"out": "Segmentation fault\n", "code": 139}, "ended with 139 and wrote no JSON"),
+        ({"err": "Killed\n", "code": 1}, "ended with 1 and wrote no JSON"),
+        ({"out": "[]"}, "wrote no JSON object"),
+        ({"out": '{"exception_name": "CondaHTTPError"}', "code": 1}, "does not say why there is no solution"),
+        ({"out": '{"success": false}'}, "does not say why"),
+        ({"out": '{"success": true, "actions": {"LINK": [{"title": "a"}]}}'}, "a transaction that cannot be read"),
+        ({"out": '{"success": true, "actions": []}'}, "a transaction that cannot be read"),
+    ],
+)
+def test_what_is_no_answer_is_an_error_with_what_the_client_said(wrote: dict[str, Any], message: str) -> None:
     with pytest.raises(SolverFailed) as error:
-        answers(name, ASKED)
+        answer(ASKED, ran(**wrote))
     assert message in error.value.cause
-    assert error.value.cause.startswith(fake.path.name)
-    said = (answer.get("err") or answer.get("out") or "it wrote nothing").strip().splitlines()[-1]
-    assert error.value.cause.endswith(said)
+    assert error.value.cause.startswith("conda ")
+    assert error.value.cause.endswith((wrote.get("err") or wrote["out"]).strip())
     assert "--dry-run" in error.value.step  # the command, to try by hand
 
 
-@EACH
-def test_a_client_that_does_not_end_is_ended(name: str, fake: Fake) -> None:
-    fake.answers(create={"sleep": 60}, info=SEES_GPUS, version={"out": "2.9.0\n"})
-    with pytest.raises(SolverFailed, match="did not answer within 1 s"):
-        answers(name, ASKED, timeout=1)
+@pytest.mark.parametrize("name", ["conda"])
+@pytest.mark.parametrize(
+    ("create", "timeout", "message"),
+    [({"signal": 11, "err": "oh\n"}, 60, "was ended by SIGSEGV"), ({"sleep": 60}, 1, "did not answer within 1 s")],
+)
+def test_a_client_that_crashes_or_does_not_end_is_an_error(
+    name: str, fake: Fake, create: dict[str, Any], timeout: float, message: str
+) -> None:
+    fake.answers(create=create, info=SEES_GPUS, version={"out": "2.9.0\n"})
+    with pytest.raises(SolverFailed, match=message):
+        answers(name, ASKED, timeout=timeout)
 
 
 @pytest.mark.parametrize(
@@ -464,10 +435,9 @@ def test_the_clients_that_are_here_pick_what_rattler_picks(name: str, tmp_path: 
     ]
     if name != "conda-classic":  # which never looks at constraints on a driver
         asked.append(Scenario(("cuda-core",), "linux-64", "11.8"))
-    for answer in clients.solver(name, Workspace(tmp_path)).solve_all(asked, folders):
+    for found in clients.solver(name, Workspace(tmp_path)).solve_all(asked, folders):
         try:
-            expected = solve(answer.scenario, folders).toolkit
+            expected = solve(found.scenario, folders).toolkit
         except Unsolvable:
             expected = ""
-        found = answer.records["cuda-version"].version if answer.solved else ""
-        assert found == expected, answer.scenario
+        assert (found.records["cuda-version"].version if found.solved else "") == expected, found.scenario

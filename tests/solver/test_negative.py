@@ -84,8 +84,7 @@ libnvjpeg-dev libnvptxcompiler-dev numba-cuda numba-cuda-mlir
 TWINS, FIT_HELD_TWICE, RANGE_HELD_TWICE = _TWINS.split(), set(_PINNED.split()), set(_RANGED.split())
 # One of each kind of them. The sweep has all.
 _USUAL = """
-cccl-python cuda-core cuda-cudart cuda-nvcc_<subdir> cuda-nvrtc cuda-runtime cuda-tileiras libcudla-dev
-libnvjitlink-static numba-cuda
+cuda-core cuda-nvcc_<subdir> cuda-nvrtc cuda-runtime libcudla-dev
 """
 SWEPT = [pytest.param(name, marks=[] if name in _USUAL.split() else pytest.mark.sweep) for name in TWINS]
 ELSEWHERE = dict.fromkeys(("libnvfatbin-static", "libnvjitlink-static"), "win-64")

@@ -278,13 +278,6 @@ def test_the_facts_are_those_of_the_locks(project: Workspace) -> None:
     assert f"{WINDOWS_ARM}-cp312" not in found.python_sets["12"].published["cuda-bindings"]
 
 
-def test_a_changed_lock_is_a_changed_fact(project: Workspace) -> None:
-    lock = release_locks(project)["cuda-13.4"]
-    assert lock.facts is not None
-    changed = replace(lock, facts=replace(lock.facts, gpu_architectures=("12.0", "9.0", "10.0")))
-    assert facts([changed]).toolkits[0].architectures == ("9.0", "10.0", "12.0")
-
-
 def test_a_release_without_measured_facts_is_named_and_no_release_is_an_error(project: Workspace) -> None:
     lock = replace(release_locks(project)["cuda-13.4"], facts=None)
     with pytest.raises(LockError, match=r"13\.4 has not been measured") as error:

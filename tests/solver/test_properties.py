@@ -319,6 +319,7 @@ def usable(minors: Sequence[str]) -> bool:
     return "12.0" not in minors or any(minor.startswith("12.") for minor in minors if minor != "12.0")
 
 
+@pytest.mark.sweep
 def test_the_parts_make_the_whole(channels: Channels) -> None:
     """What the recipes make of one release does not depend on which others there are."""
     real = [name for name, lock in channels.locks.items() if lock.minor not in INVENTED]
@@ -336,6 +337,7 @@ def test_a_solver_picks_what_is_right_from_any_releases_built_in_any_order(
         assert world.fault(Ask(question)) == "", question
 
 
+@pytest.mark.sweep
 @given(minors=sets, question=machines())
 def test_a_solver_gives_a_newer_driver_no_older_toolkit(
     channels: Channels, minors: tuple[str, ...], question: Question
@@ -351,6 +353,7 @@ def test_a_solver_gives_a_newer_driver_no_older_toolkit(
             assert version(after) > version(old)
 
 
+@pytest.mark.sweep
 @given(minors=sets.filter(lambda minors: len(minors) > 1), left_out=st.integers(0, 5), question=machines())
 def test_a_solver_keeps_the_native_pick_of_a_driver_older_than_an_added_release(
     channels: Channels, minors: tuple[str, ...], left_out: int, question: Question
@@ -366,6 +369,7 @@ def test_a_solver_keeps_the_native_pick_of_a_driver_older_than_an_added_release(
     assert after[0] in (before[0], new)
 
 
+@pytest.mark.sweep
 @given(minors=sets, question=machines())
 def test_a_solver_asked_for_the_toolkit_that_it_picked_picks_it_again(
     channels: Channels, minors: tuple[str, ...], question: Question

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 
@@ -11,8 +12,7 @@ import foreign_channel
 import pytest
 from small_channel import base, channel, write
 
-from conftest import NEWEST, ctk
-from ctk.cli.solve import catalogue
+from conftest import ctk
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, UnknownName
 from ctk.core.platforms import this_platform
@@ -33,69 +33,44 @@ def override(monkeypatch: pytest.MonkeyPatch, driver: str, arch: str = "") -> No
 # --- what options mean
 
 
-@pytest.mark.parametrize(("text", "version"), [("12.4", "12.4"), ("13", "13.0"), ("13.0", "13.0"), ("12.10", "12.10")])
-def test_a_driver_is_the_cuda_version_that_it_supports(text: str, version: str) -> None:
-    assert driver_version(text) == version
-
-
-@pytest.mark.parametrize("text", ["abc", "", "13.", "12.4.1", "v12", "12,4", "-1"])
-def test_a_driver_that_cannot_be_read_is_refused_with_the_form_wanted(text: str) -> None:
-    with pytest.raises(BadValue) as error:
-        driver_version(text)
-    assert "12.4 or none" in error.value.step
-
-
-@pytest.mark.parametrize("text", ["580", "580.65.06", "535.104"])
-def test_a_driver_s_own_version_is_told_from_the_cuda_version(text: str) -> None:
-    with pytest.raises(BadValue, match="own version"):
-        driver_version(text)
+@pytest.mark.parametrize(
+    ("read", "texts", "value"),
+    [
+        (driver_version, ("12.4",), "12.4"),
+        (driver_version, ("13", "13.0"), "13.0"),
+        (driver_version, ("12.10",), "12.10"),
+        (compute_capability, ("9.0", "90", "sm_90", "sm_90a"), "9.0"),
+        (compute_capability, ("compute_121",), "12.1"),
+        (compute_capability, ("100",), "10.0"),
+        (compute_capability, ("12.0f",), "12.0"),
+        (python_specs, ("3.13",), ("python=3.13",)),
+        (python_specs, ("3.13.2",), ("python=3.13.2",)),
+        (python_specs, ("3.14t",), ("python=3.14", "python_abi=3.14=*_cp314t")),
+    ],
+)
+def test_drivers_gpus_and_pythons_may_be_written_as_their_programs_do(
+    read: Callable[[str], object], texts: tuple[str, ...], value: object
+) -> None:
+    assert [read(text) for text in texts] == [value] * len(texts)
 
 
 @pytest.mark.parametrize(
-    ("text", "capability"),
+    ("read", "texts", "said"),
     [
-        ("9.0", "9.0"),
-        ("90", "9.0"),
-        ("sm_90", "9.0"),
-        ("sm_90a", "9.0"),
-        ("compute_121", "12.1"),
-        ("100", "10.0"),
-        ("12.0f", "12.0"),
+        (driver_version, ("abc", "", "13.", "12.4.1", "v12", "12,4", "-1"), "12.4 or none"),
+        (driver_version, ("580", "580.65.06", "535.104"), "own version"),
+        (compute_capability, ("12", "9", "H100", "sm_9", "9.0.1", "90b", "", "sm-90"), "9.0, sm_90 or none"),
+        (python_specs, ("3", "abc", "cp313", "3.13 t", ">=3.12"), "not a version of Python"),
+        (machine, ("win64",), "win-64"),
     ],
 )
-def test_a_gpu_may_be_written_as_compilers_do(text: str, capability: str) -> None:
-    assert compute_capability(text) == capability
-
-
-@pytest.mark.parametrize("text", ["12", "9", "H100", "sm_9", "9.0.1", "90b", "", "sm-90"])
-def test_a_gpu_that_cannot_be_read_is_refused_with_the_form_wanted(text: str) -> None:
-    with pytest.raises(BadValue) as error:
-        compute_capability(text)
-    assert "9.0, sm_90 or none" in error.value.step
-
-
-@pytest.mark.parametrize(
-    ("text", "specs"),
-    [
-        ("3.13", ("python=3.13",)),
-        ("3.13.2", ("python=3.13.2",)),
-        ("3.14t", ("python=3.14", "python_abi=3.14=*_cp314t")),
-    ],
-)
-def test_a_python_is_what_the_solver_is_asked_for(text: str, specs: tuple[str, ...]) -> None:
-    assert python_specs(text) == specs
-
-
-@pytest.mark.parametrize("text", ["3", "abc", "cp313", "3.13 t", ">=3.12"])
-def test_a_python_that_cannot_be_read_is_refused(text: str) -> None:
-    with pytest.raises(BadValue, match="not a version of Python"):
-        python_specs(text)
-
-
-def test_an_unknown_platform_is_refused_with_the_near_ones() -> None:
-    with pytest.raises(UnknownName) as error:
-        machine("win64")
-    assert "win-64" in error.value.step
+def test_what_cannot_be_read_is_refused_with_the_form_that_is_wanted(
+    read: Callable[[str], object], texts: tuple[str, ...], said: str
+) -> None:
+    for text in texts:
+        with pytest.raises((BadValue, UnknownName)) as error:
+            read(text)
+        assert said in f"{error.value.cause} {error.value.step}"
 
 
 # --- the machine
@@ -168,12 +143,6 @@ def test_the_last_line_says_what_the_pick_means_for_the_machine(checkout: Worksp
     )
 
 
-def test_without_a_driver_it_says_so(checkout: Workspace) -> None:
-    printed = ctk(checkout, "solve", "cuda-core", "--python", "3.14t", check=True, **NO_DRIVER).stdout
-    assert "cuda13_py314tcompat" in printed
-    assert "no driver detected; 6 packages" in printed.splitlines()[-1]
-
-
 def test_explain_adds_a_line_for_each_toolkit_passed_over(checkout: Workspace) -> None:
     options = ("--driver", "13", "--arch", "sm_90", "--platform", "win-64", "--explain")
     *_, last, first_reason, second = ctk(checkout, "solve", "cuda-core", *options, check=True).stdout.splitlines()
@@ -195,20 +164,6 @@ def test_a_request_without_a_solution_ends_with_the_cause_the_solver_s_text_and_
     whole = ctk(checkout, "solve", "cuda-core", "--driver", "11.8", "--explain")
     assert "--explain shows all" not in whole.stderr
     assert len(whole.stderr.splitlines()) > len(done.stderr.splitlines())
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "code"),
-    [("--driver", "abc", 2), ("--arch", "H100", 2), ("--python", "abc", 2), ("--platform", "win64", 3)],
-)
-def test_a_value_that_cannot_be_read_ends_with_two_lines(
-    checkout: Workspace, option: str, value: str, code: int
-) -> None:
-    done = ctk(checkout, "solve", "cuda-core", "--driver", "13.0", option, value)
-    assert done.returncode == code
-    error, step = done.stderr.splitlines()
-    assert error.startswith("error: ") and value in error
-    assert step.startswith("next: ")
 
 
 def test_an_environment_is_solved_for_this_machine_and_refused_in_the_same_words(
@@ -262,23 +217,3 @@ def test_this_platform_is_built_before_it_is_solved_for(unbuilt: Workspace) -> N
     done = ctk(unbuilt, "solve", "cuda-core", "--driver", "13.0")
     assert done.returncode == 10
     assert done.stderr == f"error: there is no channel in {unbuilt.channel}\nnext: run `ctk build` first\n"
-
-
-def test_what_is_built_is_what_is_solved_for_on_any_platform(checkout: Workspace) -> None:
-    assert catalogue(checkout, "local", "win-64").channels == (checkout.channel, checkout.base_channel)
-
-
-@pytest.mark.parametrize("subdir", ["linux-64", "win-64"])
-def test_the_picks_that_the_plan_promises(unbuilt: Workspace, subdir: str) -> None:
-    planned = catalogue(unbuilt, "local", subdir, as_planned=True)
-
-    def toolkit(specs: str, driver: str | None = None, arch: str | None = None) -> str:
-        found = planned.pick(Scenario(tuple(specs.split()), subdir, driver, arch))
-        return f"{found.toolkit} {found.fit}" if found else "unsolvable"
-
-    assert toolkit("cuda-core", "13.0", "9.0") == "13.0 native"
-    assert toolkit("cuda-core", "13.0", "7.0") == "12.9 native"
-    assert toolkit("cuda-version=13.4 cuda-core", "13.0", "9.0") == "13.4 compat"
-    assert toolkit("cuda-core", "12.2") == "12.2 native"
-    assert toolkit("cuda-core") == f"{NEWEST} compat"
-    assert toolkit("cuda-core", "11.8") == "unsolvable"

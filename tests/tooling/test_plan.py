@@ -11,8 +11,7 @@ import pytest
 from ctk.core.errors import RecipeError, UnknownName
 from ctk.lock.lock import UNDECLARED, Artefact, Component, ReleaseLock
 from ctk.plan.plan import Plan, Request, Set, plan
-from ctk.plan.recipes import find_recipes, render_variants
-from ctk.plan.rendered import rendered_outputs
+from ctk.plan.recipes import find_recipes, render_variants, rendered_outputs
 
 TAGS = ("cp312", "cp313", "cp314t")
 

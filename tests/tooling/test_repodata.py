@@ -16,10 +16,8 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import RecipeError
 from ctk.core.platforms import NOARCH, this_platform
 from ctk.plan.plan import Plan, Request, Set, plan
-from ctk.plan.recipes import find_recipes
-from ctk.plan.rendered import pinned
+from ctk.plan.recipes import find_recipes, pinned
 from ctk.plan.repodata import FROM_BUILD, planned, write
-from ctk.solve.solve import Scenario, solve
 
 # Two builds of each output; a half for cross-compiling; every kind of requirement, pin and run export.
 TOOL = """
@@ -172,12 +170,6 @@ def test_only_the_down_prioritised_build_tracks_a_feature(small: Plan) -> None:
     assert "track_features" not in dev["native"]
 
 
-def test_each_level_of_down_priority_is_a_feature(tmp_path: Path) -> None:
-    text = GUIDE.replace("number: 3,", "number: 3, variant: {down_prioritize_variant: -2},")
-    (record,) = planned(small_plan(tmp_path, guide=text))[NOARCH]["packages.conda"].values()
-    assert record["track_features"] == "guide-p-0 guide-p-1"
-
-
 def test_a_noarch_package_of_two_platforms_appears_once(small: Plan) -> None:
     says = planned(small)
     assert says[NOARCH]["packages.conda"]["guide-1.0-13_4_0.conda"] == {
@@ -214,21 +206,6 @@ def test_what_only_a_build_could_know_is_an_error(small: Plan, tmp_path: Path) -
         planned(small_plan(tmp_path / "host", guide=text))
     with pytest.raises(RecipeError, match="output guide has a pin_compatible on zlib"):
         small_plan(tmp_path / "pin", guide=text.replace("[tool]", "[\"${{ pin_compatible('zlib') }}\"]"))
-
-
-def test_an_empty_plan_is_an_empty_channel() -> None:
-    assert {s: c["packages.conda"] for s, c in planned(Plan()).items()} == {NOARCH: {}}
-
-
-def test_a_solver_reads_what_was_written(small: Plan, tmp_path: Path) -> None:
-    written = write(planned(small), tmp_path / "channel")
-    pick = solve(Scenario(("tool-dev",), "linux-64"), [written])
-    assert {r.name.normalized: r.build_number for r in pick.records} == {
-        "tool-dev": 100,
-        "tool": 100,
-        "tool_linux-64": 100,
-        "guide": 3,
-    }
 
 
 def test_writing_again_replaces_what_was_there(small: Plan, tmp_path: Path) -> None:

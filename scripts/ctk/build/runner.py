@@ -37,8 +37,7 @@ from ctk.core.errors import BuildFailed, NotReady
 from ctk.core.files import disk_errors, full_disk, holds, listed_packages, new_build_folder, read_json
 from ctk.package.package import count_tests, index_record
 from ctk.plan.plan import Build
-from ctk.plan.recipes import render_variants
-from ctk.plan.rendered import rendered_outputs
+from ctk.plan.recipes import render_variants, rendered_outputs
 
 Edit = Callable[[Mapping[str, bytes]], Mapping[str, bytes]]
 """Takes the files under ``info/`` and returns those of the package."""

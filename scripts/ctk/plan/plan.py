@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,45 +24,30 @@ from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.lock import exclusions
 from ctk.lock.exclusions import Classes, Exclusion, classify
 from ctk.lock.lock import Artefact, ReleaseLock, release_locks
-from ctk.plan.recipes import Recipe, find_recipes, render
-from ctk.plan.rendered import Rendered
+from ctk.plan.recipes import Recipe, Rendered, find_recipes, render
 
 Named = TypeVar("Named")
 
 
 @dataclass(frozen=True)
 class Build:
-    """One run of one recipe. No build reads what another made, so a plan is a set of them.
+    """One run of one recipe. No build reads what another made, so a plan is a set of them."""
 
-    Attributes:
-        id: Stable name, e.g. ``cuda-core-cuda13-py312-linux-64``; the same in logs, tests and CI.
-        recipe: The feedstock.
-        variant_files: What rattler-build is given, later files taking precedence.
-        lock: Name of the release lock, e.g. ``cuda-13.4``.
-        subdir: The target platform (noarch outputs are built for it too).
-        python: Tag of the Python (``cp312``), or "" when the recipe has none.
-        outputs: The packages it makes.
-        artefacts: What must have been fetched.
-        arch: GPU architecture that the packages are named for (``9.0``), or "" for all others.
-        timestamp: Seconds since 1970: when the newest of its artefacts was published, or, for metadata alone, the
-            manifest of its release. Every time in its packages is this one.
-        versions: Variant key -> value, of the keys that have several in the release: a project's newest version, or an
-            older one.
-        licenses: Component -> licence, as the publisher of its artefact declares it.
-    """
-
-    id: str
+    id: str  # stable, e.g. ``cuda-core-cuda13-py312-linux-64``; the same in logs, tests and CI
     recipe: Recipe
-    variant_files: tuple[Path, ...]
-    lock: str
-    subdir: str
-    python: str
+    variant_files: tuple[Path, ...]  # later files take precedence
+    lock: str  # name of the release lock, e.g. ``cuda-13.4``
+    subdir: str  # the target platform (noarch outputs are built for it too)
+    python: str  # tag of the Python (``cp312``), or "" when the recipe has none
     outputs: tuple[Rendered, ...]
-    artefacts: tuple[Artefact, ...]
-    arch: str = ""
+    artefacts: tuple[Artefact, ...]  # what must have been fetched
+    arch: str = ""  # GPU architecture that the packages are named for (``9.0``), or "" for all others
+    # Seconds since 1970: when the newest of its artefacts was published, or, for metadata alone, the manifest of its
+    # release. Every time in its packages is this one.
     timestamp: int = 0
+    # Of the variant keys that have several values in the release, this one: a project's newest version, or an older.
     versions: Mapping[str, str] = field(default_factory=dict)
-    licenses: Mapping[str, str] = field(default_factory=dict)
+    licenses: Mapping[str, str] = field(default_factory=dict)  # by component, as its publisher declares it
 
     @property
     def place(self) -> str:
@@ -141,19 +127,12 @@ class Request:
 
 @dataclass(frozen=True)
 class Set:
-    """Recipes with the locks that feed them: the published set, or the base channel.
-
-    Attributes:
-        recipes: By name.
-        locks: By name; each with its variant file.
-        build_config: The matrix shared by all recipes.
-        exclusions: The components that are left out on purpose.
-    """
+    """Recipes with the locks that feed them: the published set, or the base channel."""
 
     recipes: Mapping[str, Recipe]
-    locks: Mapping[str, tuple[ReleaseLock, Path]]
-    build_config: tuple[Path, ...]
-    exclusions: tuple[Exclusion, ...] = ()
+    locks: Mapping[str, tuple[ReleaseLock, Path]]  # each with its variant file
+    build_config: tuple[Path, ...]  # the matrix shared by all recipes
+    exclusions: tuple[Exclusion, ...] = ()  # the components that are left out on purpose
 
 
 def plan(what: Set, request: Request, python_tags: Sequence[str]) -> Plan:
@@ -166,40 +145,34 @@ def plan(what: Set, request: Request, python_tags: Sequence[str]) -> Plan:
     locks = choose_locks(what.locks, request.releases)
     recipes = _choose("recipe", what.recipes, request.recipes)
     subdirs = _choose("platform", PLATFORMS, request.platforms)
-    pythons = set(
-        _choose("Python", {_python_name(t): t for t in python_tags}, map(_python_name, request.pythons)).values()
-    )
+    by_name = {_python_name(tag): tag for tag in python_tags}
+    pythons = {"", *_choose("Python", by_name, map(_python_name, request.pythons)).values()}
     every = [lock for lock, _ in what.locks.values()]
     chosen = [what.locks[name][0] for name in locks]
-    made: dict[str, Build] = {}
-    packages: dict[str, str] = {}
+    builds: dict[str, Build] = {}
+    packages: set[str] = set()
     left_out: dict[str, LeftOut] = {}
-    for lock_name, (lock, variant_file) in what.locks.items():
+    for name, (lock, variant_file) in what.locks.items():
         files = (*what.build_config, variant_file)
-        if lock_name in locks:
-            left_out.update({entry.id: entry for entry in _not_there(lock, what.exclusions)})
-        for recipe in recipes.values():
-            if not _belongs(recipe, lock, every):
+        if name in locks:
+            left_out.update({entry.id: entry for entry in _without_recipe(lock, what.exclusions)})
+        fed = [recipe for recipe in recipes.values() if _belongs(recipe, lock, every)]
+        for recipe, subdir in product(fed, subdirs):
+            if name not in locks and not _serves(recipe, lock, files, subdir, chosen):
                 continue
-            for subdir in subdirs:
-                if lock_name not in locks and not _serves(recipe, lock, files, subdir, chosen):
+            for group in _groups(recipe, lock, every, files, subdir):
+                if isinstance(group, LeftOut):
+                    left_out.setdefault(group.id, group)
                     continue
-                for group in _groups(recipe, lock, every, files, subdir):
-                    if isinstance(group, LeftOut):
-                        left_out.setdefault(group.id, group)
-                        continue
-                    if group.python and group.python not in pythons:
-                        continue
-                    # A noarch package is the same from every platform and, for some, from every release.
-                    fresh = [o for o in group.outputs if f"{o.subdir}/{o.file_name}" not in packages]
-                    if not fresh:
-                        continue
-                    made[group.id] = group
-                    packages.update({f"{o.subdir}/{o.file_name}": group.id for o in group.outputs})
-    return Plan(tuple(made.values()), tuple(left_out.values()))
+                made = {f"{o.subdir}/{o.file_name}" for o in group.outputs}
+                # A noarch package is the same from every platform and, for some, from every release.
+                if group.python in pythons and not made <= packages:
+                    builds[group.id] = group
+                    packages |= made
+    return Plan(tuple(builds.values()), tuple(left_out.values()))
 
 
-def _not_there(lock: ReleaseLock, exclusions: Iterable[Exclusion]) -> Iterator[LeftOut]:
+def _without_recipe(lock: ReleaseLock, exclusions: Iterable[Exclusion]) -> Iterator[LeftOut]:
     """What of a release no recipe can make: the components on the written list, and what a partial lock lacks."""
     for entry in exclusions:
         if entry.applies_to(lock):
@@ -302,7 +275,8 @@ def _groups(
         )
         # One GPU architecture is the same in every release that knows it.
         old = sorted(version for _, version in versions & older)
-        parts = [recipe.name, *old, arch or _lock_label(lock, outputs), _python_label(python), build.place]
+        label = arch or _lock_label(lock, outputs)
+        parts = [recipe.name, *old, label, python.replace("cp", "py", 1), build.place]
         build_id = "-".join(p for p in parts if p)
         yield LeftOut(build_id, missing) if missing else replace(build, id=build_id)
 
@@ -321,10 +295,6 @@ def _lock_label(lock: ReleaseLock, outputs: Sequence[Rendered]) -> str:
     if lock.is_ctk:
         return f"cuda{lock.minor}"
     return f"cuda{lock.major}" if any("cuda_major" in o.variant for o in outputs) else ""
-
-
-def _python_label(python: str) -> str:
-    return python.replace("cp", "py", 1)
 
 
 def _skipped(recipe: Recipe, lock: ReleaseLock, rendered: Sequence[Rendered], subdir: str) -> Iterator[LeftOut]:
@@ -354,11 +324,7 @@ def _artefacts(recipe: Recipe, lock: ReleaseLock, outputs: Sequence[Rendered]) -
 
 
 def published_set(workspace: Workspace) -> Set:
-    """The recipes of ``recipes/`` with the release locks of ``variants/``.
-
-    Raises:
-        LockError: A release lock, or the list of exclusions, is not valid; every problem of it is listed.
-    """
+    """The recipes of ``recipes/`` with the release locks of ``variants/``."""
     locks = {name: (lock, workspace.variants / f"{name}.yaml") for name, lock in release_locks(workspace).items()}
     excluded = exclusions.load(workspace).excluded
     return Set(find_recipes(workspace.recipes), locks, (workspace.build_config,), excluded)
@@ -368,13 +334,6 @@ def classified(workspace: Workspace, what: Set | None = None) -> dict[str, Class
     """Of each CTK release, by the name of its lock, which components are packaged, which excluded, and which neither.
 
     A component counts as packaged when a build that is really planned for the release reads it, on some platform.
-
-    Args:
-        workspace: The checkout.
-        what: Its recipes and locks, where they have been read already.
-
-    Raises:
-        LockError: A release lock or the written list is not valid.
     """
     what, tags = what or published_set(workspace), python_tags(workspace.build_config)
     found = {}
@@ -414,15 +373,6 @@ def small(
     """A request that names no release or no recipe, narrowed to what this checkout builds by default.
 
     ``[tool.ctk.default]`` of ``pyproject.toml`` says what that is; a checkout without it builds everything.
-
-    Args:
-        request: What the user asked for.
-        workspace: The checkout.
-        all_releases: Leave the releases alone.
-        all_components: Leave the recipes alone.
-
-    Raises:
-        BadValue: The table is not of the form that `ctk.core.checkout` reads.
     """
     default = settings(workspace.root).default
     if default.releases is not None and not request.releases and not all_releases:

@@ -1,4 +1,4 @@
-"""Reads and renders recipes with stock rattler-build: nothing of ours between a recipe and its outputs."""
+"""Recipes, read and rendered with stock rattler-build: nothing of ours stands between a recipe and its outputs."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ import hashlib
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
 import rattler_build
+from pydantic import TypeAdapter, ValidationError
+from rattler import Version
 
+from ctk.core.checkout import workspace
 from ctk.core.errors import RecipeError
-from ctk.core.platforms import this_platform
-from ctk.plan.render_cache import cached
-from ctk.plan.rendered import Rendered, rendered_outputs
+from ctk.core.files import make_folder, replace_file
+from ctk.core.platforms import NOARCH, this_platform
 
 _SHARED = re.compile(r"\bfile:\s*(\.\./[^\s,}]+)")
 _EXPRESSION = re.compile(r"\$\{\{(.*?)\}\}", re.DOTALL)
@@ -27,63 +30,63 @@ _FLOW_CONDITION = re.compile(r"[{,]\s*(?:if|skip):\s*('[^'\n]*'|\"[^\"\n]*\"|\[[
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 _NAME = re.compile(r"\b[a-z_][a-z0-9_]*\b")
 _ASKED = re.compile(r"\b([a-z_][a-z0-9_]*) is defined\b")
+_ARTEFACT = re.compile(r"\.cache/artefacts/(?P<component>[^/]+)/(?P<version>[^/]+)/(?P<target>[^/]+)\.zip$")
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """One feedstock folder.
-
-    Attributes:
-        name: Name of the folder.
-        folder: The folder.
-        commit: The last commit that touched it, where a checkout is not there to ask (`ctk.build.sbom`).
-    """
+    """One feedstock folder."""
 
     name: str
     folder: Path
-    commit: str | None = None
+    commit: str | None = None  # the last one that touched it, where a checkout is not there to ask (`ctk.build.sbom`)
 
     @property
     def file(self) -> Path:
         return self.folder / "recipe.yaml"
 
     @cached_property
+    def _text(self) -> str:
+        return self.file.read_text(encoding="utf-8")
+
+    @cached_property
     def names_used(self) -> frozenset[str]:
         """Every identifier in the recipe's expressions and conditions: variant keys are among them."""
-        text = self.file.read_text(encoding="utf-8")
-        found = (*_CONDITION.findall(text), *_FLOW_CONDITION.findall(text))
+        found = (*_CONDITION.findall(self._text), *_FLOW_CONDITION.findall(self._text))
         conditions = (_COMMENT.sub("", condition) for condition in found)
-        return frozenset(name for code in (*_EXPRESSION.findall(text), *conditions) for name in _NAME.findall(code))
+        code = (*_EXPRESSION.findall(self._text), *conditions)
+        return frozenset(name for part in code for name in _NAME.findall(part))
 
     @cached_property
     def names_needed(self) -> frozenset[str]:
         """Those of `names_used` without which it does not render: not what a condition asks ``is defined`` of."""
-        return self.names_used - set(_ASKED.findall(self.file.read_text(encoding="utf-8")))
+        return self.names_used - set(_ASKED.findall(self._text))
+
+    @cached_property
+    def _stage0(self) -> Mapping[str, Any]:
+        """The recipe as rattler-build reads it, expressions unrendered."""
+        stage0: dict[str, Any] = _parse(self.file).to_dict()
+        return stage0
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The names of all outputs, unrendered."""
+        outputs = self._stage0.get("outputs") or [self._stage0]
+        return tuple(str(output["package"]["name"]) for output in outputs if "package" in output)
 
     @cached_property
     def skip_conditions(self) -> Mapping[str, str]:
         """Output name (unrendered) -> the condition under which the recipe leaves it out."""
-        stage0 = _parse(self.file).to_dict()
-        outputs = stage0.get("outputs") or [stage0]
         found = {}
-        for output in outputs:
-            skip = (output.get("build") or {}).get("skip") or (stage0.get("build") or {}).get("skip")
+        for output in self._stage0.get("outputs") or [self._stage0]:
+            skip = (output.get("build") or {}).get("skip") or (self._stage0.get("build") or {}).get("skip")
             if "package" in output and skip:
-                found[str(output["package"]["name"])] = (
-                    " or ".join(map(str, skip)) if isinstance(skip, list) else str(skip)
-                )
+                found[str(output["package"]["name"])] = " or ".join(map(str, _as_list(skip)))
         return found
-
-    @cached_property
-    def output_names(self) -> tuple[str, ...]:
-        """The names of all outputs as the recipe writes them, expressions unrendered."""
-        stage0 = _parse(self.file).to_dict()
-        return tuple(str(o["package"]["name"]) for o in stage0.get("outputs") or [stage0] if "package" in o)
 
     def shared_folders(self) -> frozenset[Path]:
         """The folders elsewhere that have a script of this recipe, there or not."""
-        text = self.file.read_text(encoding="utf-8")
-        return frozenset((self.folder / name).resolve().parent for name in _SHARED.findall(text))
+        return frozenset((self.folder / name).resolve().parent for name in _SHARED.findall(self._text))
 
     def files(self) -> Iterator[Path]:
         """Every file that can change what this recipe builds, in a fixed order; shared folders count."""
@@ -106,47 +109,72 @@ def maker_of(package: str, recipes: Mapping[str, Recipe]) -> str | None:
     return None
 
 
-def platform_config(subdir: str) -> rattler_build.PlatformConfig:
-    """Cross rendering for a subdir; `staging` outputs are still behind rattler-build's experimental switch."""
-    return rattler_build.PlatformConfig(
-        target_platform=subdir, build_platform=this_platform(), host_platform=subdir, experimental=True
-    )
+# --- rendering
 
 
-def _as_of(file: Path) -> tuple[Path, bytes]:
-    """A file and its content, to remember what was read of it: a lint, a test or an editor may write it again."""
-    try:
-        return file, hashlib.sha256(file.read_bytes()).digest()
-    except OSError:
-        return file, b""  # whoever reads it says what is wrong
+@dataclass(frozen=True)
+class Source:
+    """What a rendered recipe reads: one artefact, by the three parts of its predictable path."""
+
+    component: str
+    version: str
+    target: str
 
 
-def _variants(files: Sequence[Path], subdir: str) -> rattler_build.VariantConfig:
-    return _variants_as_of(tuple(map(_as_of, files)), subdir)
+@dataclass(frozen=True)
+class Rendered:
+    """One output of a recipe for one variant: all of its package's metadata that is known before a build."""
+
+    name: str
+    version: str
+    build_string: str
+    build_number: int
+    subdir: str  # ``noarch`` or the platform's subdir
+    noarch: str  # kind of a noarch package (``generic`` or ``python``), or ""
+    track_features: tuple[str, ...]  # names that make solvers take the package last
+    license: str  # as an SPDX expression, or ""
+    variant: Mapping[str, str]  # the variant keys that this output uses
+    depends: tuple[str, ...]  # as the package will state them: pins to other outputs of the recipe are resolved
+    constrains: tuple[str, ...]
+    run_exports: Mapping[str, tuple[str, ...]]  # kind (``weak``, ``strong_constrains`` ...) -> requirements
+    environment: tuple[str, ...]  # what is installed to build it; its run exports are not in `depends`
+    sources: tuple[Source, ...]  # the artefacts that it reads
+    files: tuple[str, ...] = ()  # globs of the files that it takes, all if there is none
+    left_files: tuple[str, ...] = ()  # globs of those that it leaves
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.name}-{self.version}-{self.build_string}.conda"
 
 
-@lru_cache(maxsize=256)
-def _variants_as_of(states: tuple[tuple[Path, bytes], ...], subdir: str) -> rattler_build.VariantConfig:
-    files = [file for file, _ in states]
-    config = rattler_build.JinjaConfig(platform=platform_config(subdir))
-    try:
-        return rattler_build.VariantConfig.from_files_with_context([*files], config)
-    except Exception as error:  # whatever its parser says
-        names = " or ".join(file.name for file in files)
-        raise RecipeError(f"rattler-build does not read {names}: {error}", "ctk lint says where") from error
+_OUTPUTS = TypeAdapter(list[Rendered])
 
 
-def _parse(file: Path) -> Any:
-    return _parse_as_of(_as_of(file))
+def render(recipe: Recipe, variant_files: Sequence[Path], subdir: str) -> list[Rendered]:
+    """The outputs of a recipe for one platform, every variant of them; skipped ones are absent.
+
+    They are kept by the content of what they come from: rendering all recipes for all releases takes minutes. Only
+    plans read that; a build renders its recipe itself, so nothing here can reach a package.
+    """
+    digest = hashlib.sha256(_renderer() + subdir.encode())
+    for file in (recipe.file, *variant_files):
+        # rattler-build takes the file's name into account; `read_bytes` fails here as rendering would.
+        digest.update(file.name.encode() + b"\0" + hashlib.sha256(file.read_bytes()).digest())
+    path = workspace().cache / "rendered" / f"{digest.hexdigest()[:32]}.json"
+    with suppress(OSError, ValidationError):  # not there, or cut short
+        return _OUTPUTS.validate_json(path.read_bytes())
+    outputs = rendered_outputs(render_variants(recipe, variant_files, subdir), subdir)
+    with suppress(OSError):  # a cache that cannot be written is none
+        make_folder(path.parent)
+        replace_file(path, _OUTPUTS.dump_json(outputs))
+    return outputs
 
 
-@lru_cache(maxsize=256)
-def _parse_as_of(state: tuple[Path, bytes]) -> Any:
-    file, _ = state
-    try:
-        return rattler_build.Stage0Recipe.from_file(file)
-    except Exception as error:
-        raise RecipeError(f"{file.parent.name}/recipe.yaml: {error}", "mend the recipe") from error
+@cache
+def _renderer() -> bytes:
+    """What turns a recipe into outputs: rattler-build, and our reading of what it rendered."""
+    tools = f"{rattler_build.rattler_build_version()} {this_platform()}".encode()
+    return hashlib.sha256(tools + Path(__file__).read_bytes()).digest()
 
 
 def render_variants(
@@ -154,16 +182,10 @@ def render_variants(
 ) -> list[Any]:
     """rattler-build's own rendered variants of a recipe.
 
-    Args:
-        recipe: What to render.
-        variant_files: Variant-config files, later ones taking precedence.
-        subdir: The target platform.
-        narrow: Keys to fix to one value; keys zipped with them are fixed along.
-
-    Raises:
-        RecipeError: With rattler-build's own message.
+    Later variant files take precedence; each key in `narrow` is fixed to one value, and keys zipped with it are fixed
+    along. A `RecipeError` has rattler-build's own message.
     """
-    variants = _variants(variant_files, subdir)
+    variants = _variants(tuple(map(_as_of, variant_files)), subdir)
     if narrow:
         variants = variants.merge(_narrowed(variants, narrow))
     try:
@@ -180,13 +202,9 @@ def variant_values(
 ) -> dict[str, tuple[str, ...]]:
     """Every variant key that a recipe can see -> its values: with them alone, it renders to the same outputs.
 
-    Args:
-        recipe: The feedstock.
-        variant_files: Variant-config files, later ones taking precedence.
-        subdir: The target platform.
-        outputs: What it was rendered to. Of the keys that these use, the values are those that they have.
+    Of the keys that its outputs use, the values are those that they have.
     """
-    variants = _variants(variant_files, subdir)
+    variants = _variants(tuple(map(_as_of, variant_files)), subdir)
     used: dict[str, set[str]] = defaultdict(set)
     for output in outputs:
         for key, value in output.variant.items():
@@ -197,6 +215,45 @@ def variant_values(
         if values:
             found[key] = tuple(sorted(used.get(key) or map(str, values)))
     return found
+
+
+def platform_config(subdir: str) -> rattler_build.PlatformConfig:
+    """Cross rendering for a subdir; `staging` outputs are still behind rattler-build's experimental switch."""
+    return rattler_build.PlatformConfig(
+        target_platform=subdir, build_platform=this_platform(), host_platform=subdir, experimental=True
+    )
+
+
+def _as_of(file: Path) -> tuple[Path, bytes]:
+    """A file and its content, to remember what was read of it: a lint, a test or an editor may write it again."""
+    try:
+        return file, hashlib.sha256(file.read_bytes()).digest()
+    except OSError:
+        return file, b""  # whoever reads it says what is wrong
+
+
+@lru_cache(maxsize=256)
+def _variants(states: tuple[tuple[Path, bytes], ...], subdir: str) -> rattler_build.VariantConfig:
+    files = [file for file, _ in states]
+    config = rattler_build.JinjaConfig(platform=platform_config(subdir))
+    try:
+        return rattler_build.VariantConfig.from_files_with_context([*files], config)
+    except Exception as error:  # whatever its parser says
+        names = " or ".join(file.name for file in files)
+        raise RecipeError(f"rattler-build does not read {names}: {error}", "ctk lint says where") from error
+
+
+def _parse(file: Path) -> Any:
+    return _parsed_as_of(_as_of(file))
+
+
+@lru_cache(maxsize=256)
+def _parsed_as_of(state: tuple[Path, bytes]) -> Any:
+    file, _ = state
+    try:
+        return rattler_build.Stage0Recipe.from_file(file)
+    except Exception as error:
+        raise RecipeError(f"{file.parent.name}/recipe.yaml: {error}", "mend the recipe") from error
 
 
 def _narrowed(variants: rattler_build.VariantConfig, narrow: Mapping[str, str]) -> rattler_build.VariantConfig:
@@ -212,10 +269,119 @@ def _narrowed(variants: rattler_build.VariantConfig, narrow: Mapping[str, str]) 
     return rattler_build.VariantConfig(fixed)
 
 
-def render(recipe: Recipe, variant_files: Sequence[Path], subdir: str) -> list[Rendered]:
-    """The outputs of a recipe for one platform, every variant of them; skipped ones are absent."""
+# --- what was rendered
 
-    def make() -> list[Rendered]:
-        return rendered_outputs(render_variants(recipe, variant_files, subdir), subdir)
+# The kinds of run exports: as recipes name them -> as packages do.
+_EXPORTS = {
+    **{kind: kind for kind in ("weak", "strong", "noarch")},
+    **{f"{kind}_constraints": f"{kind}_constrains" for kind in ("weak", "strong")},
+}
 
-    return cached(recipe.file, variant_files, subdir, make)
+
+def rendered_outputs(variants: Sequence[Any], subdir: str) -> list[Rendered]:
+    """The outputs among all of rattler-build's rendered variants of one recipe; outputs may be pinned to each other.
+
+    Raises:
+        RecipeError: For a pin to something that is no output of the recipe in that variant.
+    """
+    recipes = [v.recipe.to_dict() for v in variants]
+    outputs = []
+    for variant, recipe in zip(variants, recipes, strict=True):
+        # Exact pins decide the output's hash, so rattler-build says at rendering what they are. For the others the
+        # version is enough, and any output of that name in the same variant has it.
+        exact = {n: f"{pin.version} {pin.build_string}" for n, pin in variant.pin_subpackages.items() if pin.exact}
+        versions = {
+            other["package"]["name"]: str(other["package"]["version"])
+            for one, other in zip(variants, recipes, strict=True)
+            if _agree(variant.variant, one.variant)
+        }
+        outputs.append(_rendered(recipe, variant.variant, subdir, exact, versions))
+    return outputs
+
+
+def _rendered(
+    recipe: Mapping[str, Any],
+    variant: Mapping[str, str],
+    subdir: str,
+    exact: Mapping[str, str],
+    versions: Mapping[str, str],
+) -> Rendered:
+    name = str(recipe["package"]["name"])
+
+    def resolved(requirements: Iterable[Any] | None) -> tuple[str, ...]:
+        """Requirements as the package will state them, each once."""
+        pins = (r if isinstance(r, str) else _resolved_pin(name, r, exact, versions) for r in requirements or ())
+        return tuple(dict.fromkeys(pins))
+
+    build, requirements = recipe["build"], recipe.get("requirements") or {}
+    caches = recipe.get("staging_caches") or ()
+    level = abs((build.get("variant") or {}).get("down_prioritize_variant") or 0)
+    files = build.get("files") or {}
+    globs = files if isinstance(files, dict) else {"include": files}
+    environments = [requirements, *(cache.get("requirements") or {} for cache in caches)]
+    return Rendered(
+        name=name,
+        version=str(recipe["package"]["version"]),
+        build_string=build["string"],
+        build_number=build.get("number") or 0,
+        subdir=NOARCH if build.get("noarch") else subdir,
+        noarch=build.get("noarch") or "",
+        # rattler-build names them after the package, one for each level.
+        track_features=tuple(f"{name}-p-{i}" for i in range(level)),
+        license=(recipe.get("about") or {}).get("license") or "",
+        variant=dict(variant),
+        depends=resolved(requirements.get("run")),
+        constrains=resolved(requirements.get("run_constraints")),
+        run_exports={_EXPORTS[k]: resolved(specs) for k, specs in (requirements.get("run_exports") or {}).items()},
+        environment=tuple(str(spec) for e in environments for kind in ("build", "host") for spec in e.get(kind) or ()),
+        sources=tuple(_sources(s for part in (recipe, *caches) for s in _as_list(part.get("source")))),
+        files=tuple(_as_list(globs.get("include"))),
+        left_files=tuple(_as_list(globs.get("exclude"))),
+    )
+
+
+def _resolved_pin(
+    output: str, requirement: Mapping[str, Any], exact: Mapping[str, str], versions: Mapping[str, str]
+) -> str:
+    ((kind, pin),) = requirement.items()
+    known = exact if pin.get("exact") else versions
+    if kind != "pin_subpackage" or pin["name"] not in known:
+        raise RecipeError(
+            f"output {output} has a {kind} on {pin['name']}, which only a build could resolve",
+            "pin to another output of the recipe that exists in the same variant",
+        )
+    return f"{pin['name']} =={known[pin['name']]}" if pin.get("exact") else pinned(pin, known[pin["name"]])
+
+
+def _agree(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
+    """Whether two outputs can belong to the same variant. The platform of a noarch output is another one."""
+    return all(one[key] == other[key] for key in one.keys() & other.keys() if key != "target_platform")
+
+
+def pinned(pin: Mapping[str, Any], version: str) -> str:
+    """A bounded pin to an output of this version as a requirement, the way rattler-build writes it.
+
+    The pin has a ``name``, and where given ``lower_bound``, ``upper_bound`` (``x.x``, or a version) and ``build``.
+    """
+    parsed, bounds = Version(version), []
+    for sign, bound in ((">=", pin.get("lower_bound")), ("<", pin.get("upper_bound"))):
+        if bound and set(bound) <= {"x", "."}:  # an expression, which counts segments
+            segments = bound.count("x")
+            counted = parsed.with_segments(0, min(segments, parsed.segment_count))
+            if sign == "<":  # the first version, pre-releases included, that differs in these segments
+                counted = counted.bump_segment(segments - 1).with_alpha().remove_local()
+            bound = str(counted)
+        if bound:
+            bounds.append(f"{sign}{bound}")
+    return " ".join(part for part in (pin["name"], ",".join(bounds), pin.get("build")) if part)
+
+
+def _as_list(value: Any) -> list[Any]:
+    return [] if value is None else value if isinstance(value, list) else [value]
+
+
+def _sources(sources: Iterable[Any]) -> Iterator[Source]:
+    for source in sources:
+        match = _ARTEFACT.search(str(source.get("path", ""))) if isinstance(source, dict) else None
+        if match:
+            yield Source(match["component"], match["version"], match["target"])

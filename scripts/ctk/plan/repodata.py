@@ -7,7 +7,6 @@ machine, in seconds. `tests/packages/test_planned_repodata.py` holds it against 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,25 +14,20 @@ from typing import Any
 from rattler import Subdir
 
 from ctk.core.errors import RecipeError
+from ctk.core.files import replace_file
 from ctk.core.platforms import NOARCH
 from ctk.plan.plan import Plan
-from ctk.plan.rendered import Rendered
+from ctk.plan.recipes import Rendered
 
-# What only a built package, or its indexing, adds to a record.
 FROM_BUILD = frozenset({"size", "md5", "sha256", "timestamp"})
-
-_FILE = "repodata.json"
+"""What only a built package, or its indexing, adds to a record."""
 
 
 def planned(plan: Plan) -> dict[str, dict[str, Any]]:
-    """The repodata of every subdir that a plan's packages are for, and of ``noarch``.
+    """Subdir -> what its ``repodata.json`` will say, for the subdirs of a plan's packages and ``noarch``.
 
-    Args:
-        plan: What to build, for any number of platforms. A noarch package that several of its builds make appears once.
-
-    Returns:
-        Subdir -> what its ``repodata.json`` holds: one record for each package, with the fields that the indexer
-        writes except `FROM_BUILD`.
+    A record has the fields that the indexer writes except `FROM_BUILD`; a noarch package that several builds make
+    appears once.
 
     Raises:
         RecipeError: For a package whose requirements only a build could know, or two packages of one name that differ.
@@ -51,16 +45,12 @@ def planned(plan: Plan) -> dict[str, dict[str, Any]]:
                     f"{maker} and {build.id} both make {output.file_name}, with different {', '.join(differing)}",
                     "let the build string tell them apart",
                 )
-    return {
-        subdir: {
-            "info": {"subdir": subdir},
-            "packages": {},
-            "packages.conda": dict(sorted(records.items())),
-            "repodata_version": 1,
-            "v3": {},
-        }
-        for subdir, records in sorted(packages.items())
-    }
+    return {subdir: index(subdir, dict(sorted(records.items()))) for subdir, records in sorted(packages.items())}
+
+
+def index(subdir: str, records: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """A ``repodata.json`` of records by file name."""
+    return {"info": {"subdir": subdir}, "packages": {}, "packages.conda": records, "repodata_version": 1, "v3": {}}
 
 
 def _record(output: Rendered) -> dict[str, Any]:
@@ -90,21 +80,11 @@ def _record(output: Rendered) -> dict[str, Any]:
 
 
 def write(repodata: Mapping[str, Mapping[str, Any]], folder: Path) -> Path:
-    """Writes repodata as a channel that solvers can read; its packages cannot be downloaded.
-
-    Args:
-        repodata: Subdir -> content, as `planned` gives it.
-        folder: The channel's folder. What it had for other subdirs is removed.
-
-    Returns:
-        The folder. A reader sees each file as it was, or whole.
-    """
+    """Writes the repodata of some subdirs, and no others, as a channel that solvers can read; there are no packages."""
     for subdir, content in repodata.items():
         (folder / subdir).mkdir(parents=True, exist_ok=True)
-        temporary = folder / subdir / f".{_FILE}.{os.getpid()}"
-        temporary.write_text(json.dumps(content), encoding="utf-8")
-        os.replace(temporary, folder / subdir / _FILE)
-    for stale in folder.glob(f"*/{_FILE}"):
+        replace_file(folder / subdir / "repodata.json", json.dumps(content).encode())
+    for stale in folder.glob("*/repodata.json"):
         if stale.parent.name not in repodata:
             stale.unlink()
     return folder

@@ -97,8 +97,7 @@ def without_virtual_constraints(content: Repodata) -> Repodata:
 
 def write(content: Repodata, folder: Path) -> Channels:
     """Writes this channel's repodata and the universe's below a folder."""
-    with_noarch = {NOARCH: {"info": {"subdir": NOARCH}, "packages": {}, "packages.conda": {}}, **content}
-    own = repodata.write(with_noarch, folder / "channel")
+    own = repodata.write({NOARCH: repodata.index(NOARCH, {}), **content}, folder / "channel")
     base = repodata.write(universe(), folder / "universe")
     subdirs = tuple(s for s in PLATFORMS if s in content and any(_records(content[s])))
     return Channels((own, base), subdirs, dict(_twins(content)))
@@ -129,10 +128,7 @@ def universe() -> dict[str, dict[str, Any]]:
     for record in _universe_records(YAML(typ="safe").load(UNIVERSE)):
         file = f"{record['name']}-{record['version']}-{record['build']}.conda"
         by_subdir[record["subdir"]][file] = record
-    return {
-        subdir: {"info": {"subdir": subdir}, "packages": {}, "packages.conda": records, "repodata_version": 1}
-        for subdir, records in by_subdir.items()
-    }
+    return {subdir: repodata.index(subdir, records) for subdir, records in by_subdir.items()}
 
 
 def pythons() -> tuple[str, ...]:

@@ -178,18 +178,13 @@ class Counts:
         return self.right + self.refused.total() + self.lost.total() + self.wrong
 
     def __add__(self, other: Counts) -> Counts:
-        return Counts(
-            self.right + other.right, self.refused + other.refused, self.lost + other.lost, self.wrong + other.wrong
-        )
+        refused, lost = self.refused + other.refused, self.lost + other.lost
+        return Counts(self.right + other.right, refused, lost, self.wrong + other.wrong)
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "total": self.total,
-            "right": self.right,
-            "refused": {cause.name.lower(): number for cause, number in sorted(self.refused.items())},
-            "lost": {kind.name.lower(): number for kind, number in sorted(self.lost.items())},
-            "wrong": self.wrong,
-        }
+        refused = {cause.name.lower(): number for cause, number in sorted(self.refused.items())}
+        lost = {kind.name.lower(): number for kind, number in sorted(self.lost.items())}
+        return {"total": self.total, "right": self.right, "refused": refused, "lost": lost, "wrong": self.wrong}
 
 
 class Tally:

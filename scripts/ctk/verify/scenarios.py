@@ -25,11 +25,7 @@ _WHOLE_COMPILER = 13
 
 
 def facts(locks: Iterable[ReleaseLock]) -> OracleFacts:
-    """The oracle's facts, read from the release locks.
-
-    Raises:
-        LockError: Nothing is locked, or a CTK release has not been measured.
-    """
+    """The oracle's facts, read from the release locks; `LockError` for none, and for one that was not measured."""
     toolkits, python_sets = [], {}
     for lock in locks:
         published: dict[str, frozenset[str]] = {}

@@ -8,13 +8,10 @@ from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from rattler import Gateway
-
 from ctk.core.checkout import Workspace
-from ctk.core.errors import Unsolvable
 from ctk.core.marked import Marked, markdown
 from ctk.lock.lock import ReleaseLock, release_locks
-from ctk.solve.solve import Scenario, solve
+from ctk.solve.solve import Catalogue, Scenario
 from ctk.verify import channels
 from ctk.verify.scenarios import facts, matrix
 
@@ -39,16 +36,11 @@ def ask(folders: Sequence[Path | str], locks: Iterable[ReleaseLock], subdir: str
     """Solves `REQUEST` for every driver and GPU that the release locks of the channels know."""
     known = matrix(facts(locks), ())
     drivers, gpus = (None, *known.drivers[2:]), (*known.gpus[1:], None)  # without the driver that is too old for all
-    gateway = Gateway()
+    catalogue = Catalogue(folders, subdir)
 
     def cell(driver: str | None, gpu: str | None) -> str:
-        try:
-            pick = solve(Scenario((REQUEST,), subdir, driver, gpu), folders, gateway)
-            return f"{pick.toolkit} {pick.fit}" if pick.fit == "compat" else pick.toolkit
-        except Unsolvable as error:
-            if not error.solver:  # a channel that cannot be read is no answer
-                raise
-            return "-"
+        pick = catalogue.pick(Scenario((REQUEST,), subdir, driver, gpu))
+        return f"{pick.toolkit} {pick.fit}".removesuffix(" native").strip() if pick else "-"
 
     return Answers(drivers, gpus, {(driver, gpu): cell(driver, gpu) for driver in drivers for gpu in gpus})
 

@@ -25,7 +25,7 @@ from ctk.lock.lock import Artefact
 from ctk.package.package import IndexJson, PackageInfo
 from ctk.package.scan import PackageScan, ScannedFile
 from ctk.plan.plan import Build, Plan
-from ctk.plan.rendered import Rendered
+from ctk.plan.recipes import Rendered
 
 # Stands for patchelf: in wheels a library is called by its SONAME, but for libNVVM of CUDA 12.
 _PATCHELF = """#!/bin/sh

@@ -11,7 +11,7 @@ from rattler.exceptions import InvalidMatchSpecError
 from ctk.check.framework import Finding, check
 from ctk.check.lint.tree import EXPRESSION, OURS, PUBLISHED, Place, RecipeFile, Tree, recipe_rule
 from ctk.plan.plan import Build
-from ctk.plan.rendered import Rendered
+from ctk.plan.recipes import Rendered
 
 _OURS = re.compile(r"(lib(nv|cu|npp)|cuda-|numba-cuda|cccl-python)[a-z0-9_-]*")
 # Names of packages that are made of a lock's components: no version of these is typed.
