@@ -31,7 +31,7 @@ def test_the_jobs_of_all_platforms_make_the_whole_plan(project: Workspace) -> No
     for job in jobs(what, request, tags):
         part = plan(what, small(Request([job.release], (), [job.platform]), project), tags)
         packages = {f"{o.subdir}/{o.file_name}" for b in part.builds for o in b.outputs}
-        assert len(packages) == job.packages
+        assert packages == job.packages
         # Python can use no nvJitLink of 12.0 to 12.2, and there is no nvFatbin before 12.4: the next ones come along.
         newer = {name for name in ("cuda-12.3", "cuda-12.4") if "cuda-12.0" <= job.release < name}
         assert {b.lock for b in part.builds} == {job.release, *newer}

@@ -147,15 +147,16 @@ def _begin(log: Path, parent: int) -> None:
 
 @dataclass(frozen=True)
 class Job:
-    """One run of ``ctk build``."""
+    """One run of ``ctk build`` on a machine that knows nothing of the others."""
 
-    id: str  # such as ``cuda-13.4-linux-64`` or ``python-13-win-64``
     release: str  # name of the release lock
-    platform: str  # the subdir
-    builds: int  # how many builds it makes
-    packages: int  # how many packages
-    read: int  # bytes of the artefacts that it reads
+    platform: str
+    plan: Plan
     key: str  # digest of all that can change its packages: two jobs with one key make the same
+
+    @property
+    def packages(self) -> set[str]:
+        return {f"{o.subdir}/{o.file_name}" for b in self.plan.builds for o in b.outputs}
 
 
 def jobs(what: Set, request: Request, python_tags: Sequence[str], level: int = 3) -> tuple[Job, ...]:
@@ -174,38 +175,32 @@ def jobs(what: Set, request: Request, python_tags: Sequence[str], level: int = 3
         known: set[str] = set()
         for platform in request.platforms or PLATFORMS:
             part = plan(what, replace(request, releases=[release], platforms=[platform]), python_tags)
-            packages = {f"{o.subdir}/{o.file_name}" for b in part.builds for o in b.outputs}
-            if not packages <= known:
-                made.append(_job(release, platform, part, level))
-            known |= packages
+            keys = "\n".join(sorted(build_key(b, level) for b in part.builds))
+            job = Job(release, platform, part, hashlib.sha256(keys.encode()).hexdigest()[:32])
+            if not job.packages <= known:
+                made.append(job)
+            known |= job.packages
     return tuple(made)
 
 
-def _job(release: str, platform: str, part: Plan, level: int) -> Job:
-    digest = hashlib.sha256("\n".join(sorted(build_key(b, level) for b in part.builds)).encode())
-    return Job(
-        id=f"{release}-{platform}",
-        release=release,
-        platform=platform,
-        builds=len(part.builds),
-        packages=sum(len(b.outputs) for b in part.builds),
-        read=sum(a.size for a in part.artefacts),
-        key=digest.hexdigest()[:32],
-    )
-
-
 def github_matrix(found: Iterable[Job], runner: Callable[[str], str], options: str) -> str:
-    """The jobs as the value of a workflow's ``strategy.matrix``: JSON on one line."""
+    """The jobs as the value of a workflow's ``strategy.matrix``: JSON on one line.
+
+    Args:
+        found: The jobs.
+        runner: Platform -> label of the machine.
+        options: Added to the options of ``ctk build`` for each job.
+    """
     include = [
         {
-            "id": job.id,
+            "id": f"{job.release}-{job.platform}",
             "runner": runner(job.platform),
             "options": " ".join(filter(None, (f"--release {job.release} --platform {job.platform}", options))),
             "release": job.release,
             "platform": job.platform,
-            "builds": job.builds,
-            "packages": job.packages,
-            "megabytes": round(job.read / 1e6),
+            "builds": len(job.plan.builds),
+            "packages": sum(len(b.outputs) for b in job.plan.builds),
+            "megabytes": round(sum(a.size for a in job.plan.artefacts) / 1e6),
             "key": job.key,
         }
         for job in found

@@ -6,6 +6,7 @@ Files that are still on the index are read through it too, before anyone can che
 from __future__ import annotations
 
 import gzip
+import io
 import re
 import shutil
 import stat
@@ -16,7 +17,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import IO, BinaryIO, Self
+from typing import Any, BinaryIO, Self
 
 from ctk.core.files import FULL
 
@@ -72,23 +73,21 @@ def shown(text: str) -> str:
     return text if text.isprintable() else ascii(text)
 
 
-class Limited:
-    """An unpacked stream, as tarfile reads it, that may not become larger than it should.
+class Limited(io.RawIOBase):
+    """An unpacked stream that may not become larger than it should, `most` bytes."""
 
-    Args:
-        plain: The stream.
-        most: Bytes of it at most.
-    """
-
-    def __init__(self, plain: IO[bytes] | gzip.GzipFile, most: int) -> None:
+    def __init__(self, plain: Any, most: int) -> None:
         self._plain, self._left, self._most = plain, most, most
 
-    def read(self, size: int = -1, /) -> bytes:
-        piece = self._plain.read(size)
-        self._left -= len(piece)
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        size: int = self._plain.readinto(buffer)
+        self._left -= size
         if self._left < 0:
             raise tarfile.ReadError(f"it unpacks to more than {self._most} bytes")
-        return piece
+        return size
 
 
 class ShortHeaders(tarfile.TarInfo):

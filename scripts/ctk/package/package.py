@@ -19,7 +19,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from ctk.core.errors import AuditFailed
-from ctk.package.archives import EXPANDED, ShortHeaders
+from ctk.package.archives import EXPANDED, Limited, ShortHeaders
 
 Part = Literal["pkg", "info"]
 Kind = Literal["file", "link", "folder", "other"]
@@ -127,27 +127,10 @@ def readable(path: Path) -> Iterator[None]:
         raise AuditFailed(f"{path.name} has broken metadata: {detail}", "build it again") from error
 
 
-class Half(io.RawIOBase):
-    """The unpacked stream of one half of a package, no longer than a package may be.
-
-    Args:
-        compressed: Its zstd frame.
-        part: Which half.
-    """
-
-    def __init__(self, compressed: IO[bytes], part: Part) -> None:
-        self._plain = zstandard.ZstdDecompressor(max_window_size=_WINDOW).stream_reader(compressed, read_size=BUFFER)
-        self._left = self._most = _METADATA if part == "info" else EXPANDED
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        size: int = self._plain.readinto(buffer)
-        self._left -= size
-        if self._left < 0:
-            raise tarfile.ReadError(f"it unpacks to more than {self._most} bytes")
-        return size
+def unpacked(compressed: IO[bytes], part: Part) -> Limited:
+    """The stream of one half of a package, from its zstd frame."""
+    plain = zstandard.ZstdDecompressor(max_window_size=_WINDOW).stream_reader(compressed, read_size=BUFFER)
+    return Limited(plain, _METADATA if part == "info" else EXPANDED)
 
 
 class _Content(io.RawIOBase):
@@ -173,7 +156,7 @@ def members(path: Path, part: Part, file: IO[bytes] | None = None) -> Iterator[t
             raise AuditFailed(f"{path.name} holds {len(inner)} {part}-*.tar.zst, not one", "build it again")
         with (
             archive.open(inner[0]) as compressed,
-            tarfile.open(fileobj=Half(compressed, part), mode="r|", bufsize=BUFFER, tarinfo=ShortHeaders) as tar,
+            tarfile.open(fileobj=unpacked(compressed, part), mode="r|", bufsize=BUFFER, tarinfo=ShortHeaders) as tar,
         ):
             for entry in tar:
                 content = tar.extractfile(entry) if entry.isfile() else None

@@ -19,7 +19,7 @@ import zstandard
 
 from ctk.core.errors import AuditFailed
 from ctk.package.archives import shown
-from ctk.package.package import BUFFER, Half, Member, Part
+from ctk.package.package import BUFFER, Member, Part, unpacked
 
 _NAMES = ("metadata.json", "pkg-{}.tar.zst", "info-{}.tar.zst")
 _PARTS: tuple[Part, ...] = ("info", "pkg")
@@ -57,7 +57,7 @@ def entries(path: Path) -> Iterator[Entry]:
         _hold_to_form(file, archive, path)
         for part in _PARTS:
             with archive.open(f"{part}-{path.stem}.tar.zst") as compressed:
-                yield from _members(part, io.BufferedReader(Half(compressed, part), BUFFER), path)
+                yield from _members(part, io.BufferedReader(unpacked(compressed, part), BUFFER), path)
 
 
 def is_one_frame(file: IO[bytes], start: int, end: int) -> bool:
