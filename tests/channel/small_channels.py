@@ -87,5 +87,5 @@ def sound(draft: Draft, commit: str = "1" * 40, licence: str = "MIT") -> Draft:
         level=3,
         tools={"rattler-build": "0.73.0", "zstd": "1.5.7"},
     )
-    text = sbom.write(draft._index(), origin)
+    text = sbom.write(draft.index_json(), origin)
     return draft.with_(info={**draft.info, sbom.place(draft.name).removeprefix("info/"): text})

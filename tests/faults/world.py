@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import tiny_packages
+from crafted_packages import Draft
 from fake_ctk import EVERYWHERE_13, WHEELS_13, add_python_13, pins
 from fake_index import FakeIndex, Fault, serve
 
@@ -159,13 +160,13 @@ def _header(name: str, version: str) -> bytes:
     return "".join(f"// {line}\n" for line in noise).encode()
 
 
-def _base_packages() -> list[tiny_packages.Tiny]:
+def _base_packages() -> list[Draft]:
     """What the set depends on and does not make: a Python that finds modules, and names."""
     program = _PYTHON.format(sys.executable).encode()
     version = f"{sys.version_info.major}.{sys.version_info.minor}.0"
-    python = tiny_packages.Tiny("python", version, depends=("__glibc >=2.20",), files={"bin/python": program})
-    others = [tiny_packages.Tiny(n, v) for n in ("cuda-crt-tools", "cuda-cudart-dev") for v in VERSIONS.values()]
-    return [python, tiny_packages.Tiny("pip", depends=("python",)), *others]
+    python = tiny_packages.tiny("python", version, depends=("__glibc >=2.20",), files={"bin/python": program})
+    others = [tiny_packages.tiny(n, v) for n in ("cuda-crt-tools", "cuda-cudart-dev") for v in VERSIONS.values()]
+    return [python, tiny_packages.tiny("pip", depends=("python",)), *others]
 
 
 def _options(option: str, values: Iterable[str]) -> list[str]:

@@ -17,6 +17,7 @@ from crafted_binaries import elf, pe
 from ctk.check.audit.binaries import PROBES
 
 STAMP = 1_700_000_000_000  # November 2023
+_EMPTY = hashlib.sha256(b"").hexdigest()
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Draft:
         info: Other files under info/.
         index: Fields of index.json that differ from what the rest says.
         listed: Entries of paths.json that differ: path -> fields, None for an entry left out.
+        links, hardlinks: Path -> what it links to, as tar has it.
         placeholders: Prefix placeholders that paths.json declares, by path.
         file_name: "" for the name that conda gives it.
     """
@@ -39,6 +41,7 @@ class Draft:
     depends: tuple[str, ...] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
+    hardlinks: Mapping[str, str] = field(default_factory=dict)
     licenses: Mapping[str, bytes] = field(default_factory=lambda: {"LICENSE": b"You may.\n"})
     info: Mapping[str, bytes] = field(default_factory=dict)
     index: Mapping[str, Any] = field(default_factory=dict)
@@ -60,7 +63,7 @@ class Draft:
         folder.mkdir(parents=True, exist_ok=True)
         stem = f"{self.name}-{self.version}-{self.build}"
         info = {
-            "index.json": json.dumps(self._index()).encode(),
+            "index.json": json.dumps(self.index_json()).encode(),
             "paths.json": json.dumps({"paths": self._paths(), "paths_version": 1}).encode(),
             "about.json": b"{}",
             **{f"licenses/{name}": text for name, text in self.licenses.items()},
@@ -70,13 +73,13 @@ class Draft:
         with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
             for name, content in {
                 "metadata.json": b'{"conda_pkg_format_version":2}',
-                f"pkg-{stem}.tar.zst": _tar(self.files, self.links),
-                f"info-{stem}.tar.zst": _tar({f"info/{name}": text for name, text in info.items()}, {}),
+                f"pkg-{stem}.tar.zst": _tar(self.files, self.links, self.hardlinks),
+                f"info-{stem}.tar.zst": _tar({f"info/{name}": text for name, text in info.items()}),
             }.items():
                 archive.writestr(zipfile.ZipInfo(name), content)  # without the time: the same draft, the same bytes
         return path
 
-    def _index(self) -> dict[str, Any]:
+    def index_json(self) -> dict[str, Any]:
         noarch = {"noarch": "generic"} if self.subdir == "noarch" else {}
         return {
             "name": self.name,
@@ -94,15 +97,16 @@ class Draft:
 
     def _paths(self) -> list[dict[str, Any]]:
         entries: dict[str, dict[str, Any]] = {}
-        for path, content in self.files.items():
+        for path, content in {**self.files, **{path: self.files[to] for path, to in self.hardlinks.items()}}.items():
             entries[path] = {
                 "path_type": "hardlink",
                 "sha256": hashlib.sha256(content).hexdigest(),
                 "size_in_bytes": len(content),
             }
+            mode = "binary" if b"\0" in content else "text"
             if path in self.placeholders:
-                entries[path] |= {"prefix_placeholder": self.placeholders[path], "file_mode": "text"}
-        entries |= {path: {"path_type": "softlink", "sha256": "", "size_in_bytes": 0} for path in self.links}
+                entries[path] |= {"prefix_placeholder": self.placeholders[path], "file_mode": mode}
+        entries |= {path: {"path_type": "softlink", "sha256": _EMPTY, "size_in_bytes": 0} for path in self.links}
         for path, fields in self.listed.items():
             if fields is None:
                 del entries[path]
@@ -111,17 +115,21 @@ class Draft:
         return [{"_path": path, **fields} for path, fields in entries.items()]
 
 
-def _tar(files: Mapping[str, bytes], links: Mapping[str, str]) -> bytes:
+def _tar(
+    files: Mapping[str, bytes], links: Mapping[str, str] | None = None, hardlinks: Mapping[str, str] | None = None
+) -> bytes:
     """Compressed, in the form in which `ctk.build.runner` writes it."""
     plain = b""
     for path, content in files.items():
         entry = tarfile.TarInfo(path)
         entry.size, entry.mtime = len(content), STAMP // 1000
+        entry.mode = 0o755 if path.startswith("bin/") else 0o644
         plain += entry.tobuf(tarfile.GNU_FORMAT) + content + bytes(-len(content) % tarfile.BLOCKSIZE)
-    for path, target in links.items():
-        entry = tarfile.TarInfo(path)
-        entry.type, entry.linkname, entry.mode, entry.mtime = tarfile.SYMTYPE, target, 0o777, STAMP // 1000
-        plain += entry.tobuf(tarfile.GNU_FORMAT)
+    for kind, several in ((tarfile.SYMTYPE, links or {}), (tarfile.LNKTYPE, hardlinks or {})):
+        for path, target in several.items():
+            entry = tarfile.TarInfo(path)
+            entry.type, entry.linkname, entry.mode, entry.mtime = kind, target, 0o777, STAMP // 1000
+            plain += entry.tobuf(tarfile.GNU_FORMAT)
     return zstandard.ZstdCompressor(level=1).compress(plain + bytes(2 * tarfile.BLOCKSIZE))
 
 

@@ -85,7 +85,7 @@ def channel(folder: Path, packages: Iterable[Draft]) -> Path:
         content = draft.write(folder).read_bytes()
         name = f"{draft.name}-{draft.version}-{draft.build}.conda"
         records.setdefault(draft.subdir, {})[name] = {
-            **draft._index(),
+            **draft.index_json(),
             "size": len(content),
             "sha256": hashlib.sha256(content).hexdigest(),
         }

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tiny_packages import Tiny, python, write_channel
+from crafted_packages import Draft
+from tiny_packages import python, write_channel
 
 from conftest import ctk
 from ctk.core.checkout import Workspace
@@ -30,7 +31,7 @@ class Made:
         return sorted(self.split.parent.glob("split.run.[0-9]*"))
 
 
-def checkout(root: Path, *packages: Tiny, subdir: str = "linux-64") -> Workspace:
+def checkout(root: Path, *packages: Draft, subdir: str = "linux-64") -> Workspace:
     """A channel with these packages, and a base channel in `base`."""
     write_channel(root / "output" / "channel", packages)
     write_channel(root / "base", [python(subdir)])

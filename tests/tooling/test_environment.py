@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from packs import CLEAN, checkout, pack, pretend, unpack
-from tiny_packages import PLACEHOLDER, Tiny, application, pure
+from tiny_packages import PLACEHOLDER, application, pure, tiny
 
 from conftest import ROOT, ctk
 from ctk.core.checkout import Workspace
@@ -27,16 +27,16 @@ CHECKED_HASH = 3  # the flags of PEP 552
 
 @pytest.fixture(scope="module")
 def where(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    folder = Tiny(
+    folder = tiny(
         "folder",
         depends=("python",),
         files={f"{SITE}/folder/__init__.py": b"x = 1\n", f"{SITE}/folder/broken.py": b"this is no Python\n"},
     )
-    placed = Tiny(
+    placed = tiny(
         "placed",
         depends=("python",),
         files={f"{SITE}/placed.py": f"home = {PLACEHOLDER!r}\n".encode()},
-        rewritten={f"{SITE}/placed.py": "text"},
+        placeholders={f"{SITE}/placed.py": PLACEHOLDER},
     )
     return checkout(tmp_path_factory.mktemp("a checkout"), application(), pure(), folder, placed)
 
@@ -90,7 +90,7 @@ def test_of_a_package_that_goes_no_bytecode_and_no_folder_stays(where: Workspace
 def test_a_python_that_does_not_run_is_said_and_the_environment_is_there(tmp_path: Path) -> None:
     where = checkout(tmp_path / "c", application(), pure())
     shutil.rmtree(tmp_path / "c" / "base")
-    python = Tiny(
+    python = tiny(
         "python", f"{sys.version_info.major}.{sys.version_info.minor}.0", files={"bin/python": b"#!/nowhere\n"}
     )
     checkout(tmp_path / "d", python)
@@ -115,7 +115,7 @@ def test_packs_have_bytecode_and_what_unpacking_changes_is_compiled_there(where:
 
 
 def test_a_pack_for_another_platform_is_compiled_where_it_is_unpacked(tmp_path: Path) -> None:
-    arm = Tiny("application", subdir="linux-aarch64", depends=("python", "pure"), files={"lib/a": b"a"})
+    arm = tiny("application", subdir="linux-aarch64", depends=("python", "pure"), files={"lib/a": b"a"})
     where = checkout(tmp_path, arm, pure(), subdir="linux-aarch64")
     done = pack(where, "application", "--platform", "linux-aarch64", "-o", str(tmp_path / "p.run"))
     assert "bytecode is made where it is unpacked: a Python for linux-aarch64 does not run here" in done.stderr
@@ -250,7 +250,7 @@ def test_the_last_line_says_how_to_use_it_and_is_true(where: Workspace, environm
 
 
 def test_a_package_that_brings_activation_keeps_its_own(tmp_path: Path, where: Workspace) -> None:
-    own = Tiny("conda", depends=("python",), files={"bin/activate": b"its own\n"})
+    own = tiny("conda", depends=("python",), files={"bin/activate": b"its own\n"})
     made = checkout(tmp_path / "c", own)
     create(made, tmp_path / "env", "conda")
     assert (tmp_path / "env" / "bin" / "activate").read_text() == "its own\n"

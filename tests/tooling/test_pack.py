@@ -17,7 +17,7 @@ from filelock import FileLock
 from hypothesis import given
 from hypothesis import strategies as st
 from packs import Made, checkout, left_in, pack, pretend, refused, unpack
-from tiny_packages import Tiny, application, pure
+from tiny_packages import application, pure, tiny
 
 from conftest import ctk
 from ctk.core import errors
@@ -203,7 +203,7 @@ def test_scratch_folders_of_killed_runs_go_and_those_of_running_ones_stay(made: 
 def test_what_cannot_be_packed_is_refused_and_nothing_is_written(
     tmp_path: Path, arguments: list[str], error: type[errors.CtkError], words: str
 ) -> None:
-    where = checkout(tmp_path / "c", application(), pure(), Tiny("alone", files={"share/alone": b""}))
+    where = checkout(tmp_path / "c", application(), pure(), tiny("alone", files={"share/alone": b""}))
     (tmp_path / "out").mkdir()
     done = pack(where, *arguments, "-o", str(tmp_path / "out" / "p.run"))
     assert done.returncode == error.exit_code, done.stderr
@@ -220,7 +220,7 @@ def test_a_folder_that_is_not_there_and_a_name_that_cannot_be_listed_are_refused
 
 
 def test_another_platform_is_packed_without_running_anything_of_it(tmp_path: Path) -> None:
-    arm = Tiny("application", subdir="linux-aarch64", depends=("python",), files={"lib/a": b"a"})
+    arm = tiny("application", subdir="linux-aarch64", depends=("python",), files={"lib/a": b"a"})
     where = checkout(tmp_path, arm, subdir="linux-aarch64")
     done = pack(where, "application", "--platform", "linux-aarch64", "-o", str(tmp_path / "p.run"))
     assert done.returncode == 0, done.stderr

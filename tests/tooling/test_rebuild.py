@@ -15,11 +15,12 @@ import pytest
 from test_build import edit
 from test_provenance import commit, forget, git, repository
 from tiny import tiny_plan
+from tiny_packages import rewrite_in_place
 
 from conftest import ctk
 from ctk.build import build, rebuild, sbom
 from ctk.build.rebuild import Deviation
-from ctk.build.runner import Edit, rewrite
+from ctk.build.runner import Edit
 from ctk.core.checkout import Workspace
 from ctk.core.errors import AuditFailed
 from ctk.fetch import fetch
@@ -108,11 +109,6 @@ def test_a_recipe_that_was_not_committed_and_changed_is_said(repository: Workspa
 def tamper(package: Path, change: Edit) -> None:
     origin = sbom.of(package).provenance
     rewrite_in_place(package, origin.timestamp, change, origin.level)
-
-
-def rewrite_in_place(package: Path, time: int, edit: Edit = lambda files: files, level: int = 3) -> None:
-    rewrite(package, package.with_suffix(".new"), time=time, level=level, edit=edit)
-    package.with_suffix(".new").replace(package)
 
 
 def test_a_tampered_package_is_found_file_by_file(packages: list[Path], repository: Workspace) -> None:
