@@ -20,7 +20,7 @@ from conftest import NEWEST, ROOT, ctk
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
 from ctk.env.environment import create
-from ctk.lock.exclusions import load as load_exclusions
+from ctk.lock.components import load_exclusions
 from ctk.plan.recipes import Recipe, render
 from ctk.solve.machine import detected_driver
 from ctk.solve.solve import Scenario, solve

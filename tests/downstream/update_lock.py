@@ -13,9 +13,8 @@ from packaging.version import Version
 from ctk.core.errors import NotPublished
 from ctk.core.platforms import NOARCH
 from ctk.index.index import Index
-from ctk.lock import licences, wheels
-from ctk.lock.lock import DOWNSTREAM, Component, ReleaseLock
-from ctk.lock.text import dump, variant_config
+from ctk.lock import wheels
+from ctk.lock.lock import DOWNSTREAM, Component, ReleaseLock, dump, variant_config
 
 FOLDER = Path(__file__).parent
 SOURCES = ("cufinufft",)
@@ -33,7 +32,7 @@ def source(index: Index, name: str) -> Component:
         raise NotPublished(f"the package index has no source distribution of {name}", "ask whoever runs the index")
     newest = max(finals, key=lambda f: Version(f.version))
     artefact = wheels.artefact(index, name, NOARCH, newest)
-    licence = licences.together([licences.read(index, newest)])
+    licence = wheels.joined_licences([wheels.read_licence(index, newest)])
     return Component(name, newest.distribution, newest.version, {NOARCH: artefact}, *licence)
 
 

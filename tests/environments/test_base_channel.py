@@ -23,8 +23,7 @@ from ctk.core.platforms import NOARCH, this_platform
 from ctk.env import environment
 from ctk.fetch.fetch import fetch, stored
 from ctk.index.index import Index
-from ctk.lock.lock import load
-from ctk.lock.text import dump, variant_config
+from ctk.lock.lock import dump, load, variant_config
 from ctk.solve.solve import Scenario, solve
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the base channel is made on Linux")

@@ -23,9 +23,8 @@ from fake_index import FakeIndex, Fault, serve
 
 import forked
 from ctk.core.checkout import Workspace
-from ctk.core.retry import Retry
+from ctk.index.client import IndexSettings, Retry
 from ctk.index.index import Index
-from ctk.index.pip_config import IndexSettings
 from ctk.lock import facts
 from ctk.lock.lock import Facts, ReleaseLock
 from ctk.release import release, review

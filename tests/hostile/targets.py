@@ -20,17 +20,18 @@ import crafted_binaries
 import crafted_wheels
 from crafted_packages import Draft
 
-from ctk.core import upload_time
 from ctk.core.document import Document
 from ctk.core.errors import CtkError
 from ctk.core.platforms import PLATFORMS
 from ctk.env.pack import size_in_bytes
 from ctk.fetch import admission as check
-from ctk.index import inside, pip_config, requirements
+from ctk.index import inside
+from ctk.index.client import parse_settings
 from ctk.index.index import IndexFile
-from ctk.lock import exclusions, facts, wheels
-from ctk.lock.lock import ReleaseLock, disagreements, load, parse_lock, variant_keys
-from ctk.lock.text import dump, variant_config
+from ctk.index.inside import applies, parse_time, read_requirements
+from ctk.lock import facts, wheels
+from ctk.lock.components import parse_exclusions
+from ctk.lock.lock import ReleaseLock, disagreements, dump, load, parse_lock, variant_config, variant_keys
 from ctk.package import binaries, package
 from ctk.release import release
 
@@ -130,10 +131,10 @@ Requires-Dist: {"(" * 300}
 """
 
 
-def read_requirements(data: bytes) -> None:
+def requirements_of(data: bytes) -> None:
     metadata = BytesParser().parsebytes(data, headersonly=True)
-    for requirement in requirements.read(metadata, "cuda-core"):
-        requirements.applies(requirement, [p.marker_environment | {"extra": ""} for p in PLATFORMS.values()])
+    for requirement in read_requirements(metadata, "cuda-core"):
+        applies(requirement, [p.marker_environment | {"extra": ""} for p in PLATFORMS.values()])
 
 
 def read_names(data: bytes) -> None:
@@ -171,7 +172,7 @@ def look_inside(data: bytes) -> None:
 
 
 def read_moment(data: bytes) -> None:
-    upload_time.parse(text_of(data))
+    parse_time(text_of(data))
 
 
 # ---- archives
@@ -296,13 +297,13 @@ TARGETS: dict[str, Target] = {
         lambda: [variant_config(a_lock()).encode()],
     ),
     "exclusions": Target(
-        lambda data: exclusions.parse(text_of(data)),
+        lambda data: parse_exclusions(text_of(data)),
         lambda: [(ROOT / "variants" / "exclusions.yaml").read_bytes(), EXCLUSION.encode()],
     ),
     "manifest": Target(read_manifest, fixed(MANIFEST, LYING_MANIFEST)),
-    "requirements": Target(read_requirements, fixed(MANIFEST, LYING_MANIFEST)),
+    "requirements": Target(requirements_of, fixed(MANIFEST, LYING_MANIFEST)),
     "wheel-names": Target(read_names, fixed(NAMES)),
-    "pip-config": Target(lambda data: pip_config.parse_settings(text_of(data)), fixed(PIP)),
+    "pip-config": Target(lambda data: parse_settings(text_of(data)), fixed(PIP)),
     "facts": Target(
         lambda data: facts.parse_answer(text_of(data), "libnvrtc.so.13"),
         fixed('{"gpu_architectures": [75, 80, 121], "ptx_isa": "9.4"}'),

@@ -40,8 +40,7 @@ from ctk.core.platforms import PLATFORMS
 from ctk.fetch import fetch
 from ctk.fetch.admission import check
 from ctk.index.inside import members
-from ctk.lock.lock import Artefact
-from ctk.lock.text import dump
+from ctk.lock.lock import Artefact, dump
 from ctk.pipeline import Index
 
 A, B = Entry(b"nvidia/a", b"a"), Entry(b"nvidia/b", b"bb")

@@ -37,12 +37,11 @@ from ctk.core.errors import (
     problems,
 )
 from ctk.core.files import listed_packages, read_json
-from ctk.core.retry import Retry
 from ctk.index import client as index_client
 from ctk.index import inside
+from ctk.index.client import Retry, parse_settings, pip_settings
 from ctk.index.index import Index
-from ctk.index.pip_config import parse_settings, pip_settings
-from ctk.lock import text as lock_text
+from ctk.lock.lock import dump, variant_config
 from ctk.package import binaries, package
 from ctk.plan.plan import python_tags
 from ctk.release import review
@@ -88,8 +87,8 @@ def test_the_command_line_names_the_file_that_lies(tmp_path: Path, file: str) ->
     (tmp_path / "recipes").mkdir()
     (tmp_path / "conda_build_config.yaml").write_text("python_tag: [cp313]\n")
     whole = targets.a_lock()
-    (workspace.variants / "cuda-13.4.lock").write_text(lock_text.dump(whole))
-    (workspace.variants / "cuda-13.4.yaml").write_text(lock_text.variant_config(whole))
+    (workspace.variants / "cuda-13.4.lock").write_text(dump(whole))
+    (workspace.variants / "cuda-13.4.yaml").write_text(variant_config(whole))
     (workspace.variants / file).write_text(LAUGHS)
     done = ctk(workspace, "plan")
     assert done.returncode == LockError.exit_code, done.stderr

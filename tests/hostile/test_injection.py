@@ -22,8 +22,7 @@ from targets import a_lock
 from conftest import ROOT
 from ctk.core.document import Document
 from ctk.core.platforms import this_platform
-from ctk.lock.lock import disagreements, parse_lock, variant_keys
-from ctk.lock.text import dump
+from ctk.lock.lock import disagreements, dump, parse_lock, variant_keys
 from ctk.package.package import members
 from ctk.plan.recipes import platform_config
 

@@ -26,8 +26,7 @@ from ctk.check.lint import CHECKS
 from ctk.check.lint.tree import VariantFile
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.lock.components import CTK_COMPONENTS
-from ctk.lock.lock import Artefact, Component, Facts, ReleaseLock
-from ctk.lock.text import dump, variant_config
+from ctk.lock.lock import Artefact, Component, Facts, ReleaseLock, dump, variant_config
 
 CONFIG = """cuda_major:
   - "12"

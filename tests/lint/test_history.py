@@ -11,7 +11,7 @@ from ctk.check.lint import lint, tree_of
 from ctk.check.lint.history import changes, revision
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue
-from ctk.lock.text import dump, variant_config
+from ctk.lock.lock import dump, variant_config
 
 RECIPE = """schema_version: 1
 package: {name: thing, version: "${{ cudart }}"}

@@ -10,7 +10,7 @@ from case_tree import release_lock
 from ctk.check.lint import fixed, lint, tree_of
 from ctk.core.checkout import Workspace
 from ctk.core.document import LARGEST
-from ctk.lock.text import dump, variant_config
+from ctk.lock.lock import dump, variant_config
 
 TEXTS = {
     "nothing": "",

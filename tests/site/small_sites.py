@@ -12,8 +12,7 @@ from crafted_packages import Draft
 from tiny import lock
 
 from ctk.core.checkout import Workspace
-from ctk.lock.lock import Facts, ReleaseLock
-from ctk.lock.text import dump, variant_config
+from ctk.lock.lock import Facts, ReleaseLock, dump, variant_config
 from ctk.site import Site, read
 
 HOSTILE = "<script>alert('taken over')</script> & \"more\""

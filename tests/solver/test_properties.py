@@ -23,8 +23,7 @@ from worlds import Ask, World, Worlds, violations
 
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import NOARCH
-from ctk.lock.lock import ReleaseLock, release_locks
-from ctk.lock.text import variant_config
+from ctk.lock.lock import ReleaseLock, release_locks, variant_config
 from ctk.plan.plan import Request, plan, published_set, python_tags
 from ctk.plan.repodata import planned
 from ctk.verify.channels import Repodata, pythons

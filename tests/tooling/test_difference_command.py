@@ -20,8 +20,7 @@ from ctk.core.platforms import PLATFORMS
 from ctk.diff.scan import cached_surface, surface_path, surfaces
 from ctk.fetch.fetch import fetch, laid_out, stored
 from ctk.index.index import Index
-from ctk.lock.lock import Artefact, Component, ReleaseLock, load
-from ctk.lock.text import dump, variant_config
+from ctk.lock.lock import Artefact, Component, ReleaseLock, dump, load, variant_config
 
 Run = Callable[..., str]
 

@@ -10,7 +10,15 @@ from packaging.specifiers import SpecifierSet
 from ctk.core.checkout import Workspace
 from ctk.core.errors import LockError
 from ctk.core.platforms import PLATFORMS
-from ctk.lock.exclusions import Classes, Exclusion, Exclusions, Unpublished, classify, load, needless
+from ctk.lock.components import (
+    Classes,
+    Exclusion,
+    Exclusions,
+    Unpublished,
+    classify,
+    load_exclusions,
+    needless_exclusions,
+)
 from ctk.lock.lock import Artefact, Component, ReleaseLock
 from ctk.plan.plan import Request, Set, plan
 
@@ -25,8 +33,8 @@ def release(version: str, *names: str) -> ReleaseLock:
     return ReleaseLock(version, None, {name: component(name) for name in names})
 
 
-def classes(packaged: str = "", excluded: str = "", unclassified: str = "", needless: str = "") -> Classes:
-    return Classes(*(frozenset(names.split()) for names in (packaged, excluded, unclassified, needless)))
+def classes(packaged: str = "", excluded: str = "", unclassified: str = "", needless_exclusions: str = "") -> Classes:
+    return Classes(*(frozenset(names.split()) for names in (packaged, excluded, unclassified, needless_exclusions)))
 
 
 @pytest.mark.parametrize(
@@ -52,8 +60,8 @@ def test_an_entry_that_speaks_of_no_release_is_needless() -> None:
     locks = {lock.name: lock for lock in (release("12.3.2", "cccl", "cudart"), release("13.0.3", "cudart"))}
     gone = Unpublished("cuda-gdb", SpecifierSet("<12"), "no wheel")
     there = Unpublished("nvprune", SpecifierSet("<13"), "no wheel")
-    assert needless(Exclusions((OLD_CCCL,), (gone, there)), locks) == ["cccl", "cuda-gdb"]
-    assert needless(Exclusions((Exclusion("cccl", SpecifierSet("<13"), "why not"),), (there,)), locks) == []
+    assert needless_exclusions(Exclusions((OLD_CCCL,), (gone, there)), locks) == ["cccl", "cuda-gdb"]
+    assert needless_exclusions(Exclusions((Exclusion("cccl", SpecifierSet("<13"), "why not"),), (there,)), locks) == []
 
 
 def test_the_plan_gives_the_reason() -> None:
@@ -81,13 +89,13 @@ unpublished:
   - {name: cuda-gdb, releases: "*", reason: no wheel}
 """
     unpublished = Unpublished("cuda-gdb", SpecifierSet(""), "no wheel")
-    assert load(written(tmp_path, text)) == Exclusions((OLD_CCCL,), (unpublished,))
+    assert load_exclusions(written(tmp_path, text)) == Exclusions((OLD_CCCL,), (unpublished,))
 
 
 @pytest.mark.parametrize("text", ["", "excluded: []\n"])
 def test_an_empty_list_excludes_nothing(tmp_path: Path, text: str) -> None:
-    assert load(written(tmp_path, text)) == Exclusions()
-    assert load(Workspace(tmp_path / "elsewhere")) == Exclusions()
+    assert load_exclusions(written(tmp_path, text)) == Exclusions()
+    assert load_exclusions(Workspace(tmp_path / "elsewhere")) == Exclusions()
 
 
 def test_every_problem_of_the_list_is_shown_with_its_line(tmp_path: Path) -> None:
@@ -105,7 +113,7 @@ unpublished:
   - {name: cuda-gdb, releases: "", reason: no wheel}
 """
     with pytest.raises(LockError) as error:
-        load(written(tmp_path, text))
+        load_exclusions(written(tmp_path, text))
     write = "write a specifier of minors like '<12.3', or '*'"
     assert error.value.cause.splitlines() == [
         "exclusions.yaml: 6 problems",
@@ -121,4 +129,4 @@ unpublished:
 @pytest.mark.parametrize("text", ["- cccl\n", "excluded: cccl\n", "excluded: [\n", "exclude: []\n"])
 def test_what_is_no_such_list_is_an_error(tmp_path: Path, text: str) -> None:
     with pytest.raises(LockError, match=r"exclusions\.yaml: 1 problem"):
-        load(written(tmp_path, text))
+        load_exclusions(written(tmp_path, text))

@@ -18,10 +18,9 @@ from ctk import pipeline
 from ctk.core.checkout import Workspace
 from ctk.core.console import Reporter
 from ctk.core.errors import HashMismatch, IndexUnavailable, NoSpace, NotPublished
-from ctk.core.retry import Retry
 from ctk.fetch import fetch
+from ctk.index.client import Retry, pip_settings
 from ctk.index.index import Index
-from ctk.index.pip_config import pip_settings
 from ctk.lock.lock import Artefact
 
 TAGS = "py3-none-manylinux2014_x86_64"

@@ -11,8 +11,8 @@ import pytest
 from fake_index import FakeIndex, Fault, configure_pip, serve
 
 from ctk.core.errors import HashMismatch, IndexUnavailable, NotPublished
+from ctk.index.client import parse_settings
 from ctk.index.index import Index, IndexSettings, Interrupted, Retry, pip_settings
-from ctk.index.pip_config import parse_settings
 from ctk.lock.lock import Artefact
 
 WAITS: list[float] = []

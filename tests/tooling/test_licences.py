@@ -18,9 +18,9 @@ from fake_index import LICENCE, FakeIndex, serve
 from ctk.core.checkout import Workspace
 from ctk.core.errors import LicenceChanged, MeasureFailed, OutOfDate, UnknownName
 from ctk.index.index import Index, IndexSettings, Retry
-from ctk.lock import licences
-from ctk.lock.licences import Licence
 from ctk.lock.lock import Component, ReleaseLock, load
+from ctk.lock.wheels import Licence, declared_licence, read_licence
+from ctk.release.review import check_licences, licence_changes
 
 pytest_plugins = ["ctk_release_fixtures"]
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,7 +53,7 @@ def server() -> Iterator[FakeIndex]:
 
 def read(server: FakeIndex, distribution: str = "tool") -> Licence:
     with Index(IndexSettings(index_url=server.url, timeout=60), Retry(attempts=1)) as index:
-        return licences.read(index, index.files(distribution)[0])
+        return read_licence(index, index.files(distribution)[0])
 
 
 @pytest.mark.parametrize(
@@ -70,14 +70,14 @@ def read(server: FakeIndex, distribution: str = "tool") -> Licence:
     ],
 )
 def test_what_is_declared_is_one_line(metadata: list[str], expected: str) -> None:
-    assert licences.declared(Parser().parsestr("\n".join(["Name: a", *metadata]) + "\n\n")) == expected
+    assert declared_licence(Parser().parsestr("\n".join(["Name: a", *metadata]) + "\n\n")) == expected
 
 
 def test_a_whole_text_as_the_declaration_is_its_first_line_and_a_hash() -> None:
     text = "The licence of it\n\n" + "Do what you like. " * 20
 
     def of(text: str) -> str:
-        return licences.declared(Parser().parsestr("License: " + text.replace("\n", "\n        ") + "\n\n"))
+        return declared_licence(Parser().parsestr("License: " + text.replace("\n", "\n        ") + "\n\n"))
 
     digest = sha256(" ".join(text.split()).encode())
     assert of(text) == f"The licence of it (text {digest})"
@@ -200,7 +200,7 @@ COMPARED: dict[str, tuple[dict[str, Stated], dict[str, Stated], list[str]]] = {
 @pytest.mark.parametrize("case", COMPARED)
 def test_a_licence_is_compared_with_that_of_the_nearest_lock(case: str) -> None:
     in_place, made, changed = COMPARED[case]
-    changes = licences.changes({lock.name: lock for lock in locks(**in_place)}, locks(**made))
+    changes = licence_changes({lock.name: lock for lock in locks(**in_place)}, locks(**made))
     assert len(changes) == len(changed)
     assert all(words in str(change) for words, change in zip(changed, changes, strict=True))
 
@@ -209,12 +209,12 @@ def test_only_what_is_accepted_by_name_is_accepted() -> None:
     old = {lock.name: lock for lock in locks(cuda_13_4={"nvrtc": A, "nvvm": A})}
     made = locks(cuda_13_4={"nvrtc": BOUGHT, "nvvm": BOUGHT})
     with pytest.raises(LicenceChanged) as error:
-        licences.check(old, made, ["nvvm"], every=False)
+        check_licences(old, made, ["nvvm"], every=False)
     assert "nvrtc" in error.value.cause and "nvvm" not in error.value.cause
-    licences.check(old, made, ["nvvm", "nvrtc"], every=False)
-    licences.check(old, made, [], every=True)
+    check_licences(old, made, ["nvvm", "nvrtc"], every=False)
+    check_licences(old, made, [], every=True)
     with pytest.raises(UnknownName, match="unknown component 'nvrct'") as unknown:
-        licences.check(old, made, ["nvrct"], every=False)
+        check_licences(old, made, ["nvrct"], every=False)
     assert "nvrtc" in unknown.value.step
 
 

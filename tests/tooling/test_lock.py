@@ -9,14 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctk.core import upload_time
 from ctk.core.checkout import Workspace
 from ctk.core.errors import LockError, UnknownName
 from ctk.core.platforms import NOARCH, PLATFORMS
-from ctk.lock.lock import UNDECLARED, Artefact, Component, Facts, ReleaseLock, find_release, load, release_locks
-from ctk.lock.text import dump, variant_config
+from ctk.index.inside import EARLIEST, LATEST, parse_time
+from ctk.lock.lock import (
+    UNDECLARED,
+    Artefact,
+    Component,
+    Facts,
+    ReleaseLock,
+    dump,
+    find_release,
+    load,
+    release_locks,
+    variant_config,
+)
 
-UPLOADED = upload_time.parse("2025-08-04T12:34:56Z")
+UPLOADED = parse_time("2025-08-04T12:34:56Z")
 TAGS = ("cp311", "cp314t")
 WHEEL_TAGS = {
     "linux-64": "manylinux2014_x86_64",
@@ -66,7 +76,7 @@ hashes = st.one_of(
 )
 
 
-moments = st.integers(upload_time.EARLIEST, upload_time.LATEST)
+moments = st.integers(EARLIEST, LATEST)
 
 
 @st.composite

@@ -19,8 +19,7 @@ from ctk.core.platforms import PLATFORMS
 from ctk.index.index import IndexFile
 from ctk.lock import wheels
 from ctk.lock.components import PYTHON_PROJECTS
-from ctk.lock.lock import Artefact, Component, Facts, ReleaseLock, load
-from ctk.lock.text import dump, variant_config
+from ctk.lock.lock import Artefact, Component, Facts, ReleaseLock, dump, load, variant_config
 from ctk.release import release, review
 from ctk.release.release import names_of
 

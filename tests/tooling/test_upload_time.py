@@ -16,10 +16,10 @@ from fake_index import FakeIndex, serve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctk.core import upload_time
 from ctk.core.checkout import Workspace
 from ctk.core.errors import IndexUnavailable, MeasureFailed
 from ctk.index.index import Index, IndexSettings, Retry
+from ctk.index.inside import EARLIEST, LATEST, parse_time, time_text
 from ctk.lock.lock import load
 
 pytest_plugins = ["ctk_release_fixtures"]
@@ -50,9 +50,9 @@ def server() -> Iterator[FakeIndex]:
         yield index
 
 
-@given(st.integers(upload_time.EARLIEST, upload_time.LATEST))
+@given(st.integers(EARLIEST, LATEST))
 def test_every_moment_of_a_lock_survives(moment: int) -> None:
-    assert upload_time.parse(upload_time.text(moment)) == moment
+    assert parse_time(time_text(moment)) == moment
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_of_a_source_distribution_too(server: FakeIndex) -> None:
 @pytest.mark.parametrize("member", [(1980, 0, 0, 0, 0, 0), (1980, 1, 1, 0, 0, 0)])
 def test_no_time_at_all_is_the_oldest(server: FakeIndex, member: tuple[int, ...]) -> None:
     server.add(FILE, zipped({"a": member}))
-    assert uploaded(server) == when("1980-01-01T00:00:00") == upload_time.EARLIEST
+    assert uploaded(server) == when("1980-01-01T00:00:00") == EARLIEST
 
 
 @pytest.mark.parametrize("file", [FILE, "tool-1.0.tar.gz"])
@@ -173,7 +173,7 @@ def test_what_is_locked_keeps_its_time_and_what_is_new_has_its_own(run: Run, her
     index.add_wheel("nvidia-cuda-nvrtc", "13.4.92", "py3-none-win_amd64", files={"other.txt": b"rebuilt"})
     run("add", "13.4", "--write")
     nvrtc = load(here.variants / "cuda-13.4.lock").components["nvrtc"].artefacts
-    assert {t: upload_time.text(a.uploaded) for t, a in nvrtc.items() if a} == {
+    assert {t: time_text(a.uploaded) for t, a in nvrtc.items() if a} == {
         "linux-64": "2026-05-04T03:02:01Z",
         "linux-aarch64": "2026-05-04T03:02:01Z",
         "win-64": "2020-01-01T00:00:00Z",

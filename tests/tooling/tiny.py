@@ -12,8 +12,7 @@ from fake_index import record
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.fetch.fetch import stored
-from ctk.lock.lock import Artefact, Component, ReleaseLock
-from ctk.lock.text import dump, variant_config
+from ctk.lock.lock import Artefact, Component, ReleaseLock, dump, variant_config
 from ctk.plan.plan import Plan, Request, plan, published_set
 
 UPLOADED = 1_757_000_000

@@ -31,8 +31,8 @@ from ctk.core.errors import BuildFailed, NotPublished
 from ctk.core.files import disk_errors, holds, make_folder, read_json, replace_file
 from ctk.core.platforms import NOARCH, this_platform
 from ctk.fetch.fetch import stored
-from ctk.index import requirements
 from ctk.index.index import Index, IndexFile
+from ctk.index.inside import applies, read_requirements
 from ctk.lock import wheels
 from ctk.lock.lock import Artefact, Component, ReleaseLock, load
 from ctk.package import binaries
@@ -141,8 +141,8 @@ def _newest(index: Index, name: str, accepted: SpecifierSet, oldest: str) -> lis
 
 def _requirements(index: Index, files: Sequence[IndexFile]) -> Iterator[Requirement]:
     metadata = index.metadata(min(files, key=lambda f: f.file))
-    for requirement in requirements.read(metadata, files[0].distribution):
-        if requirement.name in PROJECTS and requirements.applies(requirement, [{"extra": ""}]):
+    for requirement in read_requirements(metadata, files[0].distribution):
+        if requirement.name in PROJECTS and applies(requirement, [{"extra": ""}]):
             yield requirement
 
 

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import subprocess
-import tarfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 
 from ruamel.yaml import YAML
@@ -24,6 +21,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import RecipeError
 from ctk.core.files import disk_errors, file_sha256
 from ctk.core.platforms import NOARCH, this_platform
+from ctk.core.process import git_export
 from ctk.fetch import fetch
 from ctk.index.index import Index
 from ctk.package.package import Member, members
@@ -148,16 +146,11 @@ def _check_out(origin: Provenance, workspace: Workspace, folder: Path) -> None:
             f"the package names no commit, and the recipe {origin.recipe} has changed since it was built",
             "only packages built from committed recipes can be made again later",
         )
-    command = ["git", "-C", str(workspace.root), "archive", "--format=tar", origin.commit, "recipes"]
-    try:
-        done = subprocess.run(command, capture_output=True, check=True)
-    except (OSError, subprocess.CalledProcessError) as error:
+    if not git_export(workspace.root, origin.commit, ["recipes"], folder):
         raise RecipeError(
             f"git has no commit {origin.commit}, which has the recipe {origin.recipe} as the package was built from it",
             "fetch the whole history (`git fetch --unshallow`), or clone the repository that the package comes from",
-        ) from error
-    with tarfile.open(fileobj=BytesIO(done.stdout)) as archive:
-        archive.extractall(folder, filter="data")
+        )
 
 
 def _build(name: str, origin: Provenance, recipe: Recipe, wanted: set[str]) -> Build:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import subprocess
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -31,8 +30,9 @@ from cyclonedx.model.tool import ToolRepository
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
-from ctk.core import upload_time
 from ctk.core.errors import AuditFailed
+from ctk.core.process import git
+from ctk.index.inside import parse_time, time_text
 from ctk.lock.lock import Artefact
 from ctk.package.package import members
 from ctk.plan.plan import Build
@@ -118,27 +118,19 @@ def recipe_commit(recipe: Recipe) -> str:
 @lru_cache
 def _commit(folder: Path, files: tuple[Path, ...]) -> str:
     names = [os.path.relpath(f, folder) for f in files]
-    if _git(folder, "status", "--porcelain", "--", *names) != "":
+    status = git(folder, "status", "--porcelain", "--branch", "--", *names)
+    if len(status.splitlines()) != 1:  # the branch, and no changed file
         return ""
-    commit = _git(folder, "log", "-1", "--format=%H", "--", *names) or ""
+    commit = git(folder, "log", "-1", "--format=%H", "--", *names)
     return "" if commit in _shallow(folder) else commit
 
 
 @lru_cache
 def _shallow(folder: Path) -> frozenset[str]:
     """The commits at which a shallow clone ends; git shows all files as added in them."""
-    place = _git(folder, "rev-parse", "--git-path", "shallow")
+    place = git(folder, "rev-parse", "--git-path", "shallow")
     file = folder / place if place else None
     return frozenset(file.read_text(encoding="ascii").split()) if file and file.is_file() else frozenset()
-
-
-def _git(folder: Path, *arguments: str) -> str | None:
-    """The output of git, or None where it fails."""
-    try:
-        done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return done.stdout.strip()
 
 
 @dataclass(frozen=True)
@@ -227,7 +219,7 @@ def _component(given: Input) -> Component:
                 "target": [artefact.target],
                 "file": [artefact.file],
                 "size": [str(artefact.size)],
-                "uploaded": [upload_time.text(artefact.uploaded)],
+                "uploaded": [time_text(artefact.uploaded)],
             }
         ),
     )
@@ -287,7 +279,7 @@ def _input(component: Component) -> Input:
         file=said["file"],
         sha256=sha256,
         size=int(said["size"]),
-        uploaded=upload_time.parse(said["uploaded"]),
+        uploaded=parse_time(said["uploaded"]),
     )
     return Input(artefact, next(map(_text, component.licenses), ""))
 

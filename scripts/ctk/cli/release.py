@@ -25,9 +25,10 @@ from ctk.diff.compare import FORMS, breaks, compare, find, same_kind, wanted
 from ctk.diff.render import as_json, break_text, markdown, show
 from ctk.diff.scan import Surface, surfaces, unread
 from ctk.fetch.fetch import borrowed, missing
+from ctk.index.client import pip_settings
 from ctk.index.index import Index
-from ctk.index.pip_config import pip_settings
-from ctk.lock import exclusions, facts, licences
+from ctk.lock import facts
+from ctk.lock.components import EXCLUSIONS, Classes, load_exclusions
 from ctk.lock.lock import Artefact, Facts, ReleaseLock, find_release, path_of, release_locks
 from ctk.pipeline import default_platforms
 from ctk.plan.plan import classified
@@ -87,7 +88,7 @@ def add_command(
         for name in release.names_of(releases or _newer(index, here, report)):
             report.say(f"{name}: asking the package index")
             made.append(release.make(index, name, here, partial=partial))
-    licences.check(release.in_place(here), made, accepted or (), accept_all)
+    review.check_licences(release.in_place(here), made, accepted or (), accept_all)
     _settle(made, here, report, write_, check)
     unmeasured = [lock.minor for lock in made if lock.is_ctk and lock.facts is None]
     if unmeasured:
@@ -197,12 +198,12 @@ def check_command(
     minors = [name.removeprefix("cuda-") for name in named if name.startswith("cuda-")]
     with Index() as index:
         rows = review.compare(index, locks, here)
-        unpublished = exclusions.load(here).unpublished
+        unpublished = load_exclusions(here).unpublished
         # Who names Python projects only asks about no CTK release, and not about all of them.
         states = review.completeness(index, locks, unpublished, minors) if minors or not named else []
         shown = [row for row in rows if not named or row.release in named]
         newer = sorted({row.release for row in shown if row.is_newer})
-        changed = licences.changes(locks, release.lockable(index, newer, here))
+        changed = review.licence_changes(locks, release.lockable(index, newer, here))
     report.result(
         rows=[asdict(row) for row in shown],
         releases=[_state_as_json(state) for state in states],
@@ -238,9 +239,7 @@ def _show_states(states: Sequence[review.Completeness], report: Reporter) -> Non
     columns = ("release", "manifest", "on the index", "what is missing there")
     report.table("completeness of the CTK releases", columns, [state.cells for state in states])
     for state in states:
-        listed = [
-            f"its manifest names {name}, which variants/{exclusions.FILE} calls unpublished" for name in state.listed
-        ]
+        listed = [f"its manifest names {name}, which variants/{EXCLUSIONS} calls unpublished" for name in state.listed]
         for line in (*([state.problem] if state.problem else ()), *state.withdrawn, *listed):
             report.line(f"cuda-{state.minor}: {line}")
 
@@ -300,13 +299,13 @@ def _show_locks(locks: Sequence[ReleaseLock], here: Workspace, report: Reporter)
             step = f"`ctk release add {lock.minor} --write` completes it"
             report.line(f"{lock.name} is partial, it lacks {lacking}: {step}")
         if unclassified := sorted(classes[lock.name].unclassified) if lock.is_ctk else []:
-            report.line(f"{lock.name}: neither packaged nor in variants/{exclusions.FILE}: {', '.join(unclassified)}")
+            report.line(f"{lock.name}: neither packaged nor in variants/{EXCLUSIONS}: {', '.join(unclassified)}")
     columns = ("release", "projects", *PLATFORMS, NOARCH)
     rows = [review.projects_row(lock) for lock in locks if not lock.is_ctk]
     report.table("Python projects (artefacts by subdir)", columns, rows, right=columns[1:])
 
 
-def _lock_as_json(lock: ReleaseLock, classes: exclusions.Classes | None) -> dict[str, Any]:
+def _lock_as_json(lock: ReleaseLock, classes: Classes | None) -> dict[str, Any]:
     return {
         "name": lock.name,
         "release": lock.release,

@@ -1,8 +1,8 @@
 """The fetch station: fills a content-addressed cache from the package index, and lays it out for recipes.
 
 A file is laid out only when its sha256 is the locked one, read in this very run also where the store has it, and
-`ctk.artefact` admits it. What is damaged in the store is fetched again. A download that breaks off is continued by the
-next run; two downloads of one file never meet, because a run holds the checkout's lock (`ctk.core.files`).
+`ctk.fetch.admission` admits it. A download that breaks off is continued by the next run; two downloads of one file
+never meet, because a run holds the checkout's lock.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Protocol
 from ctk.core.checkout import Workspace
 from ctk.core.errors import CtkError, HashMismatch, NotPublished, problems
 from ctk.core.files import disk_errors, holds
-from ctk.core.retry import Interrupted
 from ctk.fetch.admission import admit, admit_one
+from ctk.index.client import Interrupted
 from ctk.index.index import Index, IndexFile
 from ctk.lock.lock import Artefact
 

@@ -23,12 +23,20 @@ from packaging.version import Version
 from unearth import Package
 from unearth.utils import url_to_path
 
-from ctk.core import upload_time
 from ctk.core.errors import HashMismatch, IndexUnavailable, NotPublished
-from ctk.core.retry import STEP, Interrupted, Retry, describe
 from ctk.index import inside
-from ctk.index.client import LinkSource, Pages, open_client
-from ctk.index.pip_config import IndexSettings, pip_settings
+from ctk.index.client import (
+    STEP,
+    IndexSettings,
+    Interrupted,
+    LinkSource,
+    Pages,
+    Retry,
+    describe,
+    open_client,
+    pip_settings,
+)
+from ctk.index.inside import upload_seconds
 from ctk.package.archives import LONGEST
 
 __all__ = ["Index", "IndexFile", "IndexSettings", "Interrupted", "Retry", "pip_settings"]
@@ -102,7 +110,7 @@ def _offered(name: str, package: Package) -> IndexFile:
         yanked=link.is_yanked,
         requires_python=link.requires_python,
         metadata_url=copy.url_without_fragment if copy else None,
-        uploaded=upload_time.seconds(link.upload_time) if link.upload_time else None,
+        uploaded=upload_seconds(link.upload_time) if link.upload_time else None,
     )
 
 

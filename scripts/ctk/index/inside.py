@@ -9,15 +9,18 @@ import io
 import re
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from email.message import Message
 from functools import partial
 from typing import BinaryIO
 
-from ctk.core import upload_time
-from ctk.core.errors import MeasureFailed
+from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
+from packaging.requirements import InvalidRequirement, Requirement
+
+from ctk.core.errors import LockError, MeasureFailed
 from ctk.package.archives import Refused, open_tar, open_zip
 
 _LONGEST = 4 << 20  # bytes of a text: METADATA and licences are far below it
@@ -67,7 +70,7 @@ def members(stream: BinaryIO, name: str) -> Iterator[tuple[ArchiveMember, ...]]:
         else:
             with open_tar(stream) as tar:
                 yield tuple(
-                    ArchiveMember(m.name, upload_time.clamped(m.mtime), m.size, partial(_tar_content, tar, m))
+                    ArchiveMember(m.name, clamped_time(m.mtime), m.size, partial(_tar_content, tar, m))
                     for m in tar.getmembers()
                     if m.isfile()
                 )
@@ -78,7 +81,7 @@ def members(stream: BinaryIO, name: str) -> Iterator[tuple[ArchiveMember, ...]]:
 def newest(stream: BinaryIO, name: str) -> int:
     """The time of the newest file inside, in seconds since 1970; its errors are those of `members`."""
     with members(stream, name) as files:
-        return max((member.modified for member in files), default=upload_time.EARLIEST)
+        return max((member.modified for member in files), default=EARLIEST)
 
 
 def metadata_of(files: tuple[ArchiveMember, ...], name: str) -> ArchiveMember:
@@ -91,9 +94,9 @@ def metadata_of(files: tuple[ArchiveMember, ...], name: str) -> ArchiveMember:
 
 def _zip_time(info: zipfile.ZipInfo) -> int:
     try:
-        return upload_time.seconds(datetime(*info.date_time, tzinfo=UTC))
+        return upload_seconds(datetime(*info.date_time, tzinfo=UTC))
     except ValueError:  # a month 0, as some tools write for "no time"
-        return upload_time.EARLIEST
+        return EARLIEST
 
 
 def _tar_content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
@@ -144,3 +147,88 @@ class RemoteFile(io.RawIOBase):
             else:
                 self._blocks[number] = block
         return self._blocks.get(number, b"")
+
+
+LONGEST_REQUIREMENT = 1000
+"""Characters of a requirement. The longest of a manifest has 300; deep nesting would end the interpreter's stack."""
+MOST_REQUIREMENTS = 2000
+"""Requirements of one project; a manifest has 70."""
+_MEND = "the index, or the project's publisher, has to mend it; nothing was written"
+
+
+def stated_requirements(metadata: Message) -> list[tuple[str, Requirement | None]]:
+    """Each requirement as it is written, and as it is understood: None for one that the standard does not know."""
+    lines = [str(text) for text in metadata.get_all("Requires-Dist") or []]
+    return [
+        (line, _requirement(line) if len(lines) <= MOST_REQUIREMENTS else None)
+        for line in lines[: MOST_REQUIREMENTS + 1]
+    ]
+
+
+def read_requirements(metadata: Message, project: str) -> list[Requirement]:
+    """Every requirement of a project, which ``project`` names; LockError when one of them cannot be understood."""
+    requirements = stated_requirements(metadata)
+    for line, requirement in requirements:
+        if requirement is None:
+            raise LockError(
+                f"{project} requires what the standard does not know: {line[:LONGEST_REQUIREMENT]!r}", _MEND
+            )
+    return [requirement for _, requirement in requirements if requirement]
+
+
+def applies(requirement: Requirement, environments: Iterable[Mapping[str, str]]) -> bool:
+    """Whether the marker of a requirement holds in one of some environments; LockError for one without an answer."""
+    marker = requirement.marker
+    try:
+        return marker is None or any(marker.evaluate(dict(e)) for e in environments)
+    except (UndefinedComparison, UndefinedEnvironmentName, ValueError) as error:
+        raise LockError(
+            f"the requirement {str(requirement)!r} has a marker without an answer: {error}", _MEND
+        ) from error
+
+
+def _requirement(line: str) -> Requirement | None:
+    try:
+        return Requirement(line) if len(line) <= LONGEST_REQUIREMENT else None
+    except InvalidRequirement:
+        return None
+
+
+_FORM = "%Y-%m-%dT%H:%M:%SZ"
+EARLIEST = int(datetime(1980, 1, 1, tzinfo=UTC).timestamp())
+"""Seconds: the oldest time that a zip can state. Also that of what nobody uploaded, such as this machine's Python."""
+LATEST = int(datetime(2107, 12, 31, 23, 59, 58, tzinfo=UTC).timestamp())
+"""Seconds: the newest time that a zip can state."""
+
+
+def upload_seconds(moment: datetime) -> int:
+    """Whole seconds since 1970, within what a zip can state; a moment without a time zone is UTC, as PEP 700 says."""
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return clamped_time(aware.timestamp())
+
+
+def clamped_time(stated: float) -> int:
+    """Whole seconds since 1970 within what a zip can state, of a number that may be anything."""
+    return int(min(max(stated, EARLIEST), LATEST))
+
+
+def time_text(uploaded: int) -> str:
+    """As a lock states it: ``2025-08-04T12:34:56Z``."""
+    return datetime.fromtimestamp(uploaded, UTC).strftime(_FORM)
+
+
+def parse_time(stated: str) -> int:
+    """The seconds of a lock's text.
+
+    Raises:
+        ValueError: When it has another form, names no moment, or one that no zip can state.
+    """
+    problem = f"{stated!r} is not a moment in UTC like 2025-08-04T12:34:56Z, from 1980 to 2107"
+    try:
+        moment = datetime.strptime(stated, _FORM).replace(tzinfo=UTC)
+    except ValueError:
+        raise ValueError(problem) from None
+    found = int(moment.timestamp())
+    if time_text(found) != stated or not EARLIEST <= found <= LATEST:  # strptime also takes 2025-8-4T1:2:3Z
+        raise ValueError(problem)
+    return found

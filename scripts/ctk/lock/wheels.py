@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from email.message import Message
+from email.parser import BytesParser
 
 from packaging.specifiers import SpecifierSet
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
@@ -11,8 +16,8 @@ from packaging.version import InvalidVersion, Version
 
 from ctk.core.platforms import targets
 from ctk.index.index import Index, IndexFile
-from ctk.lock import licences
-from ctk.lock.lock import Artefact, Component
+from ctk.index.inside import members, metadata_of
+from ctk.lock.lock import UNDECLARED, Artefact, Component
 
 _LONGEST = 250
 """Characters of a file name. Tags multiply: a longer name could mean millions of combinations."""
@@ -70,12 +75,76 @@ def component(index: Index, name: str, files: Sequence[IndexFile], targets: Sequ
     chosen = {target: file for target in targets if (file := wheel_for(files, target))}
     with ThreadPoolExecutor(8) as pool:
         artefacts = pool.map(lambda target: artefact(index, name, target, chosen[target]), chosen)
-        stated = pool.map(lambda file: licences.read(index, file), dict.fromkeys(chosen.values()))
+        stated = pool.map(lambda file: read_licence(index, file), dict.fromkeys(chosen.values()))
         locked = dict.fromkeys(targets) | dict(zip(chosen, artefacts, strict=True))
-        return Component(name, files[0].distribution, files[0].version, locked, *licences.together(stated))
+        return Component(name, files[0].distribution, files[0].version, locked, *joined_licences(stated))
 
 
 def artefact(index: Index, name: str, target: str, file: IndexFile) -> Artefact:
     """A file of the index as a lock states it."""
     stated = index.sha256(file), index.size(file), index.uploaded(file)
     return Artefact(name, file.distribution, file.version, target, file.file, *stated)
+
+
+# ---- licences
+
+_LONGEST_LICENCE = 120  # characters of a declaration; what is longer is a text
+_IN_A_WHEEL = re.compile(r"[^/]+\.dist-info/(licenses/.+|[^/]+)")
+_IN_SOURCES = re.compile(r"[^/]+/[^/]+")
+_NAMED = re.compile(r"licen[cs]e|copying|notice|eula", re.I)
+
+
+@dataclass(frozen=True)
+class Licence:
+    """What one artefact declares, `UNDECLARED` without any, and the sha256 of its licence file, or of several."""
+
+    declared: str
+    text: str | None
+
+
+def read_licence(index: Index, file: IndexFile) -> Licence:
+    """What a wheel or source distribution says; of a large one only the parts that say it are fetched.
+
+    Raises:
+        MeasureFailed: When it cannot be read.
+    """
+    with index.opened(file) as stream, members(stream, file.file) as files:
+        metadata = BytesParser().parsebytes(metadata_of(files, file.file).text(), headersonly=True)
+        place = _IN_A_WHEEL if file.file.endswith(".whl") else _IN_SOURCES
+        named = [m for m in files if place.fullmatch(m.name) and _NAMED.search(m.name.rpartition("/")[2])]
+        texts = sorted({_digest(member.text()) for member in named})
+    combined = hashlib.sha256("\n".join(texts).encode()).hexdigest() if len(texts) > 1 else None
+    return Licence(declared_licence(metadata), combined or next(iter(texts), None))
+
+
+def joined_licences(stated: Iterable[Licence]) -> tuple[str, tuple[str, ...]]:
+    """What the artefacts of a component declare, all of it where they differ, and the sha256s of their texts."""
+    licences = list(stated)
+    names = sorted({licence.declared for licence in licences}) or [UNDECLARED]
+    return " | ".join(names), tuple(sorted({licence.text for licence in licences if licence.text}))
+
+
+def declared_licence(metadata: Message) -> str:
+    """The licence that METADATA states: ``License-Expression``, else ``License``, else the classifiers.
+
+    A ``License`` that is a whole text becomes its first line and a sha256.
+    """
+    for field in ("License-Expression", "License"):
+        text = str(metadata[field] or "")
+        line = " ".join(text.split())
+        if line and line != "UNKNOWN":
+            return line if len(line) <= _LONGEST_LICENCE else _shortened(text)
+    classifiers = map(str, metadata.get_all("Classifier") or [])
+    names = {c.removeprefix("License ::").strip() for c in classifiers if c.startswith("License ::")}
+    return "; ".join(sorted(names)) or UNDECLARED
+
+
+def _digest(text: bytes) -> str:
+    """Of a text, whatever its line ends: wheels of one version differ in them by system."""
+    return hashlib.sha256(text.replace(b"\r\n", b"\n")).hexdigest()
+
+
+def _shortened(text: str) -> str:
+    line = " ".join(next(line for line in text.splitlines() if line.strip()).split())
+    normal = " ".join(text.split())
+    return f"{line[:_LONGEST_LICENCE]} (text {hashlib.sha256(normal.encode()).hexdigest()})"

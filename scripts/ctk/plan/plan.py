@@ -21,8 +21,7 @@ from ctk.core.checkout import Workspace, settings
 from ctk.core.document import Document, read
 from ctk.core.errors import LockError, RecipeError, UnknownName, problems
 from ctk.core.platforms import NOARCH, PLATFORMS
-from ctk.lock import exclusions
-from ctk.lock.exclusions import Classes, Exclusion, classify
+from ctk.lock.components import Classes, Exclusion, classify, load_exclusions
 from ctk.lock.lock import Artefact, ReleaseLock, release_locks
 from ctk.plan.recipes import Recipe, Rendered, find_recipes, render
 
@@ -326,7 +325,7 @@ def _artefacts(recipe: Recipe, lock: ReleaseLock, outputs: Sequence[Rendered]) -
 def published_set(workspace: Workspace) -> Set:
     """The recipes of ``recipes/`` with the release locks of ``variants/``."""
     locks = {name: (lock, workspace.variants / f"{name}.yaml") for name, lock in release_locks(workspace).items()}
-    excluded = exclusions.load(workspace).excluded
+    excluded = load_exclusions(workspace).excluded
     return Set(find_recipes(workspace.recipes), locks, (workspace.build_config,), excluded)
 
 

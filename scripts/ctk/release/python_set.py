@@ -12,8 +12,8 @@ from packaging.version import Version
 
 from ctk.core.errors import NotPublished, UnknownName
 from ctk.core.platforms import NOARCH, PLATFORMS
-from ctk.index import requirements
 from ctk.index.index import Index, IndexFile
+from ctk.index.inside import applies, read_requirements
 from ctk.lock import wheels
 from ctk.lock.components import PYTHON_PROJECTS, PYTHON_ROOT
 from ctk.lock.lock import ReleaseLock
@@ -180,11 +180,11 @@ class _VersionChoice:
     def _read_requirements(self, name: str, version: Version) -> list[Requirement]:
         """What a version requires of the other projects, by itself or for this CUDA major."""
         files = wheels.files_of(self._index.files(name), version)
-        stated = requirements.read(self._index.metadata(min(files, key=lambda f: f.file)), name)
+        stated = read_requirements(self._index.metadata(min(files, key=lambda f: f.file)), name)
         extras = {"", f"cu{self._goal.major}"}
         while True:
             environments = [p.marker_environment | {"extra": extra} for p in PLATFORMS.values() for extra in extras]
-            required = [r for r in stated if requirements.applies(r, environments)]
+            required = [r for r in stated if applies(r, environments)]
             # An extra may name another one of its own project: cuda-cccl[cu13] is cuda-cccl[minimal-cu13] and more.
             own = {extra for r in required if r.name == name for extra in r.extras}
             if own <= extras:

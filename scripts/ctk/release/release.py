@@ -19,9 +19,8 @@ from ctk.base import base
 from ctk.core.checkout import Workspace
 from ctk.core.errors import CtkError, Incomplete, LockError, NotPublished, UnknownName, problems
 from ctk.core.platforms import NOARCH, PLATFORMS, SYSTEMS
-from ctk.index import requirements
 from ctk.index.index import Index, IndexFile
-from ctk.index.requirements import applies
+from ctk.index.inside import applies, stated_requirements
 from ctk.lock import facts, wheels
 from ctk.lock.components import CTK_COMPONENTS, MANIFEST, CtkComponent
 from ctk.lock.lock import BASE, Artefact, Component, ReleaseLock, in_order, load, path_of
@@ -85,7 +84,7 @@ class Pin:
 
 def pins(metadata: Message) -> list[Pin]:
     """Every line of a manifest that is a requirement, whatever it requires."""
-    return [Pin(stated, f"Requires-Dist: {line}") for line, stated in requirements.stated(metadata) if stated]
+    return [Pin(stated, f"Requires-Dist: {line}") for line, stated in stated_requirements(metadata) if stated]
 
 
 def read_manifest(metadata: Message, version: str) -> list[Pin]:
@@ -98,7 +97,7 @@ def read_manifest(metadata: Message, version: str) -> list[Pin]:
     stated, major = pins(metadata), version.partition(".")[0]
     wrong = [
         f"no requirement that the standard knows:\n    Requires-Dist: {line}"
-        for line, requirement in requirements.stated(metadata)
+        for line, requirement in stated_requirements(metadata)
         if not requirement
     ]
     wrong += [f"{problem}:\n    {pin.line}" for pin in stated for problem in _strange(pin, major)]

@@ -14,16 +14,13 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from ctk.core.checkout import Workspace
-from ctk.core.errors import LockError, NotPublished, problems
+from ctk.core.checkout import Marked, Workspace, markdown_table
+from ctk.core.errors import LicenceChanged, LockError, NotPublished, UnknownName, problems
 from ctk.core.files import disk_errors
-from ctk.core.marked import Marked, markdown
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.index.index import Index
-from ctk.lock.components import MANIFEST
-from ctk.lock.exclusions import Classes, Unpublished
-from ctk.lock.lock import Component, ReleaseLock, parse_lock
-from ctk.lock.text import dump, variant_config
+from ctk.lock.components import MANIFEST, Classes, Unpublished
+from ctk.lock.lock import Component, ReleaseLock, dump, parse_lock, variant_config
 from ctk.plan.plan import python_tags
 from ctk.release import python_set
 from ctk.release.release import PublishedRelease, manifest_of, pins, published, published_minors
@@ -184,6 +181,91 @@ def _withdrawn(index: Index, lock: ReleaseLock) -> Iterator[str]:
             yield f"{artefact.file} is yanked"
 
 
+# ---- licences that are not those locked before
+
+
+@dataclass(frozen=True)
+class LicenceChange:
+    """A component whose licence is not the one that was accepted.
+
+    Attributes:
+        release: Name of the lock it is for.
+        before: Name of the lock it was compared with.
+        old: The component there.
+        new: The component as it would be locked.
+    """
+
+    release: str
+    before: str
+    old: Component
+    new: Component
+
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """The sha256s of licence texts that the old component did not have."""
+        return tuple(text for text in self.new.license_texts if text not in self.old.license_texts)
+
+    @property
+    def old_and_new(self) -> tuple[str, str]:
+        """What changed, for a person: the declarations, and the texts where a new one is among them."""
+        if not self.unseen:
+            return self.old.license, self.new.license
+        return _said(self.old.license, self.old.license_texts), _said(self.new.license, self.new.license_texts)
+
+    def __str__(self) -> str:
+        old, new = self.old_and_new
+        component = f"{self.release} {self.new.name} ({self.new.distribution} {self.new.version})"
+        return f"{component}: {old} in {self.before} -> {new}"
+
+
+def licence_changes(locks: Mapping[str, ReleaseLock], made: Iterable[ReleaseLock]) -> list[LicenceChange]:
+    """The components of new locks whose declaration is not what is locked, or that bring a text that is not.
+
+    Each is compared with the lock that the new one replaces; where that lacks the component, with the newest other
+    release of the same major, then of the same kind. What no lock has is new, and no change.
+    """
+    compared = []
+    for lock in made:
+        before = _predecessors(locks, lock)
+        for new in lock.components.values():
+            if other := next((other for other in before if new.name in other.components), None):
+                compared.append(LicenceChange(lock.name, other.name, other.components[new.name], new))
+    return [change for change in compared if change.old.license != change.new.license or change.unseen]
+
+
+def check_licences(
+    locks: Mapping[str, ReleaseLock], made: Sequence[ReleaseLock], accepted: Sequence[str], every: bool
+) -> None:
+    """Refuse new locks with a changed licence, but for components that are ``accepted``, or ``every`` one.
+
+    Raises:
+        LicenceChanged: Naming each component, with the licence it had and the one it has.
+        UnknownName: When an accepted name is no component of the new locks.
+    """
+    known = {name for lock in made for name in lock.components}
+    for name in accepted:
+        if name not in known:
+            raise UnknownName.of("component", name, known)
+    refused = [] if every else [c for c in licence_changes(locks, made) if c.new.name not in accepted]
+    if refused:
+        first = refused[0].new.name
+        step = "nothing was written; read the licences in the artefacts, and if they may be redistributed, repeat the"
+        step += f" command with --accept-licence {first} (for each), or --accept-licences"
+        raise problems(LicenceChanged, "licences that are not those locked before", [str(c) for c in refused], step)
+
+
+def _predecessors(locks: Mapping[str, ReleaseLock], lock: ReleaseLock) -> list[ReleaseLock]:
+    """The locks that a new one is compared with, nearest first; those in place are sorted, oldest first."""
+    kind = lock.name.partition("-")[0]
+    alike = [k for k in reversed(list(locks.values())) if k.name.partition("-")[0] == kind and k.name != lock.name]
+    in_place = [locks[lock.name]] if lock.name in locks else []
+    return in_place + sorted(alike, key=lambda other: other.major != lock.major)
+
+
+def _said(name: str, texts: Sequence[str]) -> str:
+    return f"{name} (text {' '.join(text[:12] for text in texts) or 'none'})"
+
+
 # ---- the difference, and writing it
 
 
@@ -334,4 +416,4 @@ def _facts(lock: ReleaseLock, known: Sequence[str]) -> tuple[str, str]:
 
 def markdown_of(locks: Iterable[ReleaseLock]) -> str:
     """The table of README.md."""
-    return markdown(FACTS, facts_rows(locks))
+    return markdown_table(FACTS, facts_rows(locks))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import json
 import os
-import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -21,6 +20,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from ctk.core.checkout import Workspace
 from ctk.core.console import count
 from ctk.core.files import disk_errors
+from ctk.core.process import git
 from ctk.site.content import Site
 from ctk.site.pages import Page, render
 
@@ -78,17 +78,11 @@ def load(workspace: Workspace) -> tuple[list[Figure], int]:
 
 
 def _commit(workspace: Workspace) -> str:
-    def git(*words: str) -> str:
-        command = ["git", "-C", str(workspace.root), *words]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
     # What was recorded a minute ago is no change of what is measured now.
     others = f":(exclude){path(workspace).relative_to(workspace.root).as_posix()}"
-    try:
-        commit = git("rev-parse", "--short=9", "HEAD")
-        return f"{commit}+" if git("status", "--porcelain", "--untracked-files=no", "--", ".", others) else commit
-    except (OSError, subprocess.CalledProcessError):
-        return ""
+    commit = git(workspace.root, "rev-parse", "--short=9", "HEAD")
+    changed = git(workspace.root, "status", "--porcelain", "--untracked-files=no", "--", ".", others)
+    return f"{commit}+" if commit and changed else commit
 
 
 def pages(site: Site) -> Iterator[Page]:

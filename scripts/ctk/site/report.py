@@ -19,7 +19,7 @@ from ctk.core.platforms import PLATFORMS
 from ctk.diff.compare import ReleaseDifference, breaks, compare, wanted
 from ctk.diff.render import LIBRARY_COLUMNS, break_text, summary, tables
 from ctk.diff.scan import cached_surface
-from ctk.lock import exclusions
+from ctk.lock.components import load_exclusions
 from ctk.lock.lock import ReleaseLock
 from ctk.package.binaries import version_key
 from ctk.package.scan import PackageScan, ScanCache
@@ -191,7 +191,7 @@ def audit(site: Site) -> Iterator[Page]:
     if files and not unread:
         base = sorted(site.workspace.base_channel.resolve().glob("*/*.conda"))
         report = audit_packages(files, forbidden_paths=forbidden, base=base, cache=cache)
-    listed = exclusions.load(site.workspace)
+    listed = load_exclusions(site.workspace)
     yield render(
         site,
         "audit.html",

@@ -8,8 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ctk.core.checkout import Workspace
-from ctk.core.marked import Marked, markdown
+from ctk.core.checkout import Marked, Workspace, markdown_table
 from ctk.lock.lock import ReleaseLock, release_locks
 from ctk.solve.solve import Catalogue, Scenario
 from ctk.verify import channels
@@ -54,7 +53,7 @@ def ask_planned(workspace: Workspace) -> Answers:
 
 def table(answers: Answers, form: str = "full") -> str:
     """The answers as a Markdown table; see `merged`."""
-    return markdown(*merged(answers, form))
+    return markdown_table(*merged(answers, form))
 
 
 def merged(answers: Answers, form: str = "full") -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

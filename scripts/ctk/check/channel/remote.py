@@ -17,7 +17,7 @@ from ctk.channel.index_files import FILES, REPODATA
 from ctk.core.errors import ChannelBroken, PublishFailed, without_credentials
 from ctk.core.files import disk_errors, held
 from ctk.core.platforms import NOARCH, PLATFORMS
-from ctk.core.retry import describe
+from ctk.index.client import describe
 
 _INDEX = 1 << 28  # bytes; an index is smaller
 _SIDECAR = 8 << 20

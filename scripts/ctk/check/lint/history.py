@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import subprocess
-import tarfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +17,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.console import count
 from ctk.core.errors import BadValue, CtkError
 from ctk.core.platforms import PLATFORMS
+from ctk.core.process import git, git_export
 from ctk.plan.plan import Build, Request, plan, published_set, python_tags
 from ctk.plan.recipes import Recipe, variant_values
 
@@ -165,16 +163,16 @@ def revision(root: Path, asked: str | None) -> Revision | None:
         BadValue: The one that was asked for does not exist.
     """
     if asked is not None:
-        commit = _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{asked}^{{commit}}")
+        commit = git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{asked}^{{commit}}")
         if not commit:
             raise BadValue(f"git knows no revision {asked!r} here", "name a commit, a branch or a tag with --base")
         return Revision(commit, asked, True)
-    if tags := _git(root, "tag", "--merged", "HEAD", "--list", TAG, "--sort=-creatordate").splitlines():
-        return Revision(_git(root, "rev-parse", f"{tags[0]}^{{commit}}"), tags[0], True)
-    head = _git(root, "rev-parse", "--verify", "--quiet", "HEAD")
-    main = next((c for name in _MAIN if (c := _git(root, "merge-base", "HEAD", name))), head)
+    if tags := git(root, "tag", "--merged", "HEAD", "--list", TAG, "--sort=-creatordate").splitlines():
+        return Revision(git(root, "rev-parse", f"{tags[0]}^{{commit}}"), tags[0], True)
+    head = git(root, "rev-parse", "--verify", "--quiet", "HEAD")
+    main = next((c for name in _MAIN if (c := git(root, "merge-base", "HEAD", name))), head)
     if main == head and not changes(root, head):
-        main = _git(root, "rev-parse", "--verify", "--quiet", "HEAD~1")
+        main = git(root, "rev-parse", "--verify", "--quiet", "HEAD~1")
     return Revision(main, main[:9], False) if main else None
 
 
@@ -182,22 +180,19 @@ def changes(root: Path, commit: str) -> frozenset[str]:
     """The files that differ from a commit, committed or not, of those that can change a package."""
     if not commit:
         return frozenset()
-    names = _git(root, "diff", "--name-only", "--no-renames", "--relative", commit, "--", *_PARTS)
-    new = _git(root, "ls-files", "--others", "--exclude-standard", "--", *_PARTS)
+    names = git(root, "diff", "--name-only", "--no-renames", "--relative", commit, "--", *_PARTS)
+    new = git(root, "ls-files", "--others", "--exclude-standard", "--", *_PARTS)
     return frozenset([*names.splitlines(), *new.splitlines()])
 
 
 @contextmanager
 def _checkout(root: Path, commit: str) -> Iterator[Workspace]:
     """The files of a commit that decide what is planned, in a folder of their own."""
-    there = _git(root, "ls-tree", "--name-only", commit).splitlines()
+    there = git(root, "ls-tree", "--name-only", commit).splitlines()
     parts = [part for part in _PARTS if part in there]
     with TemporaryDirectory(prefix="ctk-lint-") as folder:
         if parts:
-            command = ["git", "-C", str(root), "archive", "--format=tar", commit, "--", *parts]
-            packed = subprocess.run(command, capture_output=True, check=True).stdout
-            with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-                archive.extractall(folder, filter="data")
+            git_export(root, commit, parts, Path(folder))
         yield Workspace(Path(folder))
 
 
@@ -234,12 +229,3 @@ def _planned(build: Build) -> dict[str, PlannedPackage]:
         f"{o.subdir}/{o.file_name}": PlannedPackage(build.recipe.name, key, o.build_number, inputs)
         for o, key in zip(build.outputs, keys, strict=True)
     }
-
-
-def _git(root: Path, *arguments: str) -> str:
-    """What git prints, or "" where it cannot answer."""
-    try:
-        done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return ""
-    return done.stdout.strip()

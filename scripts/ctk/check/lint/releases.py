@@ -14,8 +14,7 @@ from ctk.check.framework import Finding, check
 from ctk.check.lint.tree import LockFile, Place, Tree, VariantFile, listed, mapping
 from ctk.core.errors import LockError
 from ctk.core.platforms import NOARCH, PLATFORMS
-from ctk.lock import exclusions
-from ctk.lock.components import CTK_COMPONENTS
+from ctk.lock.components import CTK_COMPONENTS, EXCLUSIONS, needless_exclusions, parse_exclusions
 from ctk.lock.lock import ReleaseLock
 
 # Words that would say where files come from, which is the configuration of pip.
@@ -200,11 +199,11 @@ def NothingElseIsLocked(tree: Tree) -> Iterator[Finding]:
     """The folder of variants holds pairs of lock and variants, the written list of exclusions, and nothing else."""
     folder = tree.workspace.variants
     names = {lock.path.stem for lock in tree.locks_of("recipes")}
-    wanted = {exclusions.FILE, *(f"{name}{half}" for name in names for half in (".lock", ".yaml"))}
+    wanted = {EXCLUSIONS, *(f"{name}{half}" for name in names for half in (".lock", ".yaml"))}
     there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     for name in sorted(there - wanted):
         yield Finding(tree.shown(folder / name), "it is neither a lock nor the half of one", line=1, column=1)
-    for name in sorted(wanted - there - {exclusions.FILE}):
+    for name in sorted(wanted - there - {EXCLUSIONS}):
         yield Finding(tree.shown(folder / name), "the half of a lock is missing", line=1, column=1)
 
 
@@ -253,11 +252,11 @@ def ExclusionsAreTrue(tree: Tree) -> Iterator[Finding]:
     """
     for file in tree.exclusions:
         try:
-            written = exclusions.parse(file.text)
+            written = parse_exclusions(file.text)
         except LockError as error:
             yield from file.at_lines([line.removeprefix("  - ") for line in error.cause.splitlines()[1:]])
             return
-        idle = exclusions.needless(written, tree.locks_by_name)
+        idle = needless_exclusions(written, tree.locks_by_name)
         for section, key in (("excluded", "component"), ("unpublished", "name")):
             for i, name in enumerate(entry[key] for entry in file.top.get(section) or []):
                 if name in idle:

@@ -19,10 +19,8 @@ from ctk.core.checkout import Workspace
 from ctk.core.document import LARGEST, Document, PlainComposer
 from ctk.core.errors import CtkError
 from ctk.core.platforms import PLATFORMS
-from ctk.lock import exclusions
-from ctk.lock.exclusions import Classes, Exclusions
-from ctk.lock.lock import ReleaseLock, in_order, parse_lock, variant_keys
-from ctk.lock.text import dump, variant_config
+from ctk.lock.components import EXCLUSIONS, Classes, Exclusions, load_exclusions
+from ctk.lock.lock import ReleaseLock, dump, in_order, parse_lock, variant_config, variant_keys
 from ctk.plan.plan import Build, Request, Set, classified, plan, python_tags
 from ctk.plan.recipes import Recipe, find_recipes
 
@@ -433,7 +431,7 @@ class Tree:
     @cached_property
     def exclusions(self) -> list[YamlFile]:
         """The list of what is not packaged; nothing where there is none."""
-        path = self.workspace.variants / exclusions.FILE
+        path = self.workspace.variants / EXCLUSIONS
         return [YamlFile(self, path)] if path.exists() else []
 
     @cached_property
@@ -472,7 +470,7 @@ class Tree:
     def excluded(self) -> Exclusions | None:
         """What is not packaged on purpose; None where the list cannot be read, which is a finding of its own."""
         try:
-            return exclusions.load(self.workspace)
+            return load_exclusions(self.workspace)
         except CtkError:
             return None
 
