@@ -36,8 +36,8 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, BuildFailed, ClusterFailed, CtkError, NoSpace, RecipeError, without_credentials
 from ctk.core.files import FULL, clear_build_folders, disk_errors, file_sha256, hold_folder
 from ctk.core.process import end_with
-from ctk.index.client import describe
 from ctk.fetch.fetch import laid_out
+from ctk.index.client import describe
 from ctk.plan.plan import Build
 
 if TYPE_CHECKING:
