@@ -163,9 +163,6 @@ def jobs(what: Set, request: Request, python_tags: Sequence[str], level: int = 3
     """A job for each release lock and platform of a request that makes a package which no job before it makes.
 
     What is the same on all platforms is in the job of each: a job is whole without the others.
-
-    Raises:
-        UnknownName, RecipeError: As `ctk.plan.plan.plan`.
     """
     made = []
     # What serves an older release comes with that one's job, and is no job of its own.

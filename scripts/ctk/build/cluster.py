@@ -63,10 +63,6 @@ class Store:
 
     Args:
         url: As fsspec reads it; a path is a folder.
-
-    Raises:
-        BadValue: No such protocol, or one that other processes do not see.
-        ClusterFailed: fsspec is not installed.
     """
 
     def __init__(self, url: str) -> None:
@@ -91,11 +87,7 @@ class Store:
         self.url = f"file://{self._root}" if self._renames else url
 
     def put(self, file: Path, sha256: str | None = None) -> str:
-        """Adds a file, unless one of its sha256 and size is there; returns its sha256.
-
-        Raises:
-            NoSpace: The store cannot be written.
-        """
+        """Adds a file, unless one of its sha256 and size is there; returns its sha256."""
         sha256 = sha256 or file_sha256(file)
         path = self._blob(sha256)
         with self._errors():
@@ -124,19 +116,14 @@ class Store:
         with self._errors(), self._whole(self._note(key)) as place:
             self._fs.pipe_file(place, json.dumps(note, indent=1).encode())
 
-    def finished(self, key: str) -> dict[str, Any] | None:
-        """The note of a finished build."""
+    def finished(self, key: str) -> Any:
+        """The note of a finished build, None without one."""
         self._fs.invalidate_cache()
         try:
             with self._errors():
-                note = json.loads(self._fs.cat_file(self._note(key)))
-            return note if isinstance(note, dict) else None
+                return json.loads(self._fs.cat_file(self._note(key)))
         except (FileNotFoundError, ValueError):
             return None
-
-    def forget(self, key: str) -> None:
-        """Removes the note of a build."""
-        self._remove(self._note(key))
 
     def _blob(self, sha256: str) -> str:
         return f"{self._root}/sha256/{sha256[:2]}/{sha256}"
@@ -221,11 +208,7 @@ class WorkResult:
 
 
 def work_order(build: Build, workspace: Workspace, level: int, store: str) -> WorkOrder:
-    """The order for a build of a checkout.
-
-    Raises:
-        RecipeError: It reads a file outside the checkout.
-    """
+    """The order for a build of a checkout."""
 
     def place(path: Path) -> Path:
         try:
@@ -259,11 +242,7 @@ def unfit(wanted: str, store: str, probe: str) -> str:
 
 
 def fulfil(order: WorkOrder) -> WorkResult:
-    """Makes the build of an order; runs on the worker.
-
-    Raises:
-        ClusterFailed: This worker is of another revision.
-    """
+    """Makes the build of an order; runs on the worker."""
     if engine() != order.engine:
         raise ClusterFailed(f"the worker {_name()} has {engine()}, and this machine has {order.engine}", _SAME)
     workspace = Workspace(_home() / uuid.uuid4().hex)
@@ -382,10 +361,6 @@ class Cluster:
     Args:
         address: Of the scheduler, such as ``tcp://scheduler:8786``.
         url: Of the store, as every worker sees it.
-
-    Raises:
-        ClusterFailed: Nobody answers there, there are no workers, or one is not like this machine.
-        BadValue, NoSpace: The store cannot be opened, or not be written.
     """
 
     def __init__(self, address: str, url: str) -> None:
@@ -476,10 +451,7 @@ class Cluster:
     def _take(self, build: Build, workspace: Workspace, level: int, *, cached: bool) -> Built | None:
         """Brings a finished build from the store into the cache; None where the store does not have all of it."""
         key = build_key(build, level)
-        note = self._store.finished(key)
-        if note is None:
-            return None
-        built = read_note(note, build, key, workspace, cached=cached)
+        built = read_note(self._store.finished(key), build, key, workspace, cached=cached)
         packages = built.sha256 if built else {}
         folder = workspace.builds / f".tmp-{key}-store"
         with disk_errors(workspace.cache):
@@ -488,7 +460,6 @@ class Cluster:
                 whole = packages.keys() == promised
                 if built and whole and all(self._store.get(s, folder / n) for n, s in packages.items()):
                     return keep(folder, built)
-                self._store.forget(key)
                 return None
             finally:
                 shutil.rmtree(folder, ignore_errors=True)

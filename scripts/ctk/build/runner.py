@@ -56,11 +56,7 @@ _CONFIGURATION = "\nbuild_configuration:\n"
 
 
 def rewrite(package: Path, target: Path, *, time: int, level: int, edit: Edit) -> tuple[dict[str, Any], int]:
-    """Writes a package again; returns its record for an index, and the number of its tests.
-
-    Raises:
-        OSError, EOFError, tarfile.TarError, zstandard.ZstdError: The disk is full, or the package is broken.
-    """
+    """Writes a package again; returns its record for an index, and the number of its tests."""
     metadata: Mapping[str, bytes] = {}
     with zipfile.ZipFile(package) as source, target.open("w+b") as file:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
@@ -152,9 +148,6 @@ def portable(files: Mapping[str, bytes], origin: sbom.Provenance, folders: Mappi
         files: The files under ``info/``, as rattler-build wrote them.
         origin: The provenance of the package.
         folders: This machine's folders -> what replaces them in a package; longer names are replaced first.
-
-    Raises:
-        BuildFailed: This rattler-build writes metadata of another shape.
     """
     index = json.loads(files[_INDEX])
     index["timestamp"] = origin.timestamp * 1000
@@ -336,11 +329,7 @@ def make(build: Build, workspace: Workspace, level: int, jobs: int) -> Built:
 
 
 def check_machine(workspace: Workspace) -> None:
-    """Refuses a machine or checkout of which rattler-build would say that the recipe is at fault.
-
-    Raises:
-        NotReady: With the reason.
-    """
+    """Refuses a machine or checkout of which rattler-build would say that the recipe is at fault."""
     # rattler-build writes the path between double quotes into a script.
     if found := re.search(r'[$`"\\\n]', str(workspace.root)):
         raise NotReady(f"the checkout's path has {found[0]!r} in it, which a shell does not read as text", "move it")

@@ -137,11 +137,7 @@ def parse_pe(source: Path | bytes, without: Iterable[str]) -> Any:
 
 
 def read_pe(source: Path | bytes) -> Binary:
-    """The headers of a PE file (EXE, DLL, extension module).
-
-    Raises:
-        UnreadableBinary: The headers cannot be parsed.
-    """
+    """The headers of a PE file (EXE, DLL, extension module)."""
     parsed = parse_pe(source, without=["exports"])
     if parsed is None:
         raise UnreadableBinary("not a readable PE file")
@@ -155,11 +151,7 @@ def read_pe(source: Path | bytes) -> Binary:
 
 
 def read_binary(path: Path) -> Binary | None:
-    """The headers of a file on disk; None when it is no executable, library or extension module.
-
-    Raises:
-        UnreadableBinary: It begins like one and cannot be parsed.
-    """
+    """The headers of a file on disk; None when it is no executable, library or extension module."""
     with path.open("rb") as stream:
         magic = stream.read(4)
         if magic == ELF_MAGIC:

@@ -10,7 +10,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import IO, Any, ClassVar, Literal, cast
 
@@ -109,11 +109,7 @@ class Member:
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """Turns whatever breaks while a package is read into an `AuditFailed` that names it.
-
-    Raises:
-        AuditFailed: The file is no readable package, or its metadata is broken.
-    """
+    """Turns whatever breaks while a package is read into an `AuditFailed` that names it."""
     try:
         yield
     except FileNotFoundError:
@@ -173,20 +169,12 @@ def _member(part: Part, entry: tarfile.TarInfo) -> Member:
 
 
 def read_info(path: Path) -> PackageInfo:
-    """The package's metadata, read without touching its contents.
-
-    Raises:
-        AuditFailed: The file is no readable package, or its metadata is broken.
-    """
+    """The package's metadata, read without touching its contents."""
     return info_of(path, ((member, stream.read() if stream else None) for member, stream in members(path, "info")))
 
 
 def info_of(path: Path, metadata: Iterable[tuple[Member, bytes | None]]) -> PackageInfo:
-    """The package's metadata, from the members of its ``info`` half and their contents.
-
-    Raises:
-        AuditFailed: It is broken.
-    """
+    """The package's metadata, from the members of its ``info`` half and their contents."""
     texts = {member.path: content for member, content in metadata if content is not None}
     licenses, sboms = (
         {path.removeprefix(folder): text for path, text in texts.items() if path.startswith(folder)}
@@ -205,23 +193,12 @@ def info_of(path: Path, metadata: Iterable[tuple[Member, bytes | None]]) -> Pack
 
 
 def index_of(raw: Mapping[str, Any]) -> IndexJson:
-    """An ``info/index.json``, or the record in repodata that was made of one; KeyError for one that lacks a field."""
-    features = raw.get("track_features") or ()
-    return IndexJson(
-        name=raw["name"],
-        version=raw["version"],
-        build=raw["build"],
-        build_number=raw["build_number"],
-        subdir=raw["subdir"],
-        noarch=raw.get("noarch") or "",
-        arch=raw.get("arch") or "",
-        platform=raw.get("platform") or "",
-        depends=tuple(raw.get("depends", ())),
-        constrains=tuple(raw.get("constrains", ())),
-        track_features=tuple(features.split() if isinstance(features, str) else features),
-        license=raw.get("license") or "",
-        timestamp=raw.get("timestamp") or 0,
-    )
+    """An ``info/index.json``, or the record in repodata made of one; TypeError for one that lacks a field."""
+    given = {f.name: raw[f.name] for f in fields(IndexJson) if raw.get(f.name) is not None}
+    features = given.get("track_features", ())
+    given["track_features"] = features.split() if isinstance(features, str) else features
+    lists = {name: tuple(given.get(name, ())) for name in ("depends", "constrains", "track_features")}
+    return IndexJson(**{**given, **lists})
 
 
 def index_record(texts: Mapping[str, bytes], archive: Mapping[str, Any]) -> dict[str, Any]:

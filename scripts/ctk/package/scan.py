@@ -213,11 +213,7 @@ def _scan(
 
 
 def listed_package(path: Path) -> PackageScan:
-    """A package known by its metadata alone: enough to depend on, not to audit.
-
-    Raises:
-        AuditFailed: The package cannot be read.
-    """
+    """A package known by its metadata alone: enough to depend on, not to audit."""
     info = package.read_info(path)
     kinds: dict[str, Kind] = {"softlink": "link", "directory": "folder"}
     files = tuple(
@@ -313,11 +309,7 @@ class ScanCache:
             return None
 
     def save(self, scan: PackageScan, forbidden: Sequence[str], probes: Mapping[str, Sequence[str]]) -> None:
-        """Keeps a scan.
-
-        Raises:
-            NoSpace: The disk is full, or the folder cannot be written.
-        """
+        """Keeps a scan."""
         with disk_errors(self.folder):
             make_folder(self.folder)
             replace_file(self.file(scan.sha256, forbidden, probes), _SCANS.dump_json(scan))
