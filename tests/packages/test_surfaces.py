@@ -27,24 +27,19 @@ def written(folder: Path, content: bytes) -> Path:
     return path
 
 
-def test_only_what_programs_can_bind_to_is_an_export(tmp_path: Path) -> None:
-    path = written(tmp_path, elf(soname="liba.so.1", exports=["second", "first"]))
-    assert read_exports(path) == ("first", "second")
-
-
-def test_a_version_belongs_to_a_symbol_s_name_and_is_no_symbol(tmp_path: Path) -> None:
-    path = written(tmp_path, elf(soname="liba.so.1", exports=["plain", "old@A_1", "new@A_2"]))
-    assert read_exports(path) == ("new@A_2", "old@A_1", "plain")
-
-
-def test_a_version_named_like_the_library_is_left_out(tmp_path: Path) -> None:
-    path = written(tmp_path, elf(soname="liba.so.13", exports=["first@liba.so.13"]))
-    assert read_exports(path) == ("first",)
-
-
-def test_a_dll_shows_what_it_exports(tmp_path: Path) -> None:
-    assert read_exports(written(tmp_path, pe(exports=["second", "first"]))) == ("first", "second")
-    assert read_exports(written(tmp_path, pe())) == ()
+@pytest.mark.parametrize(
+    ("content", "exports"),
+    [
+        (elf(soname="liba.so.1", exports=["second", "first"]), ("first", "second")),
+        (elf(soname="liba.so.1", exports=["plain", "old@A_1", "new@A_2"]), ("new@A_2", "old@A_1", "plain")),
+        (elf(soname="liba.so.13", exports=["first@liba.so.13"]), ("first",)),
+        (pe(exports=["second", "first"]), ("first", "second")),
+        (pe(), ()),
+    ],
+    ids=["names", "with versions", "a version named like the library", "of a DLL", "of a DLL without any"],
+)
+def test_what_programs_can_bind_to_is_an_export(tmp_path: Path, content: bytes, exports: tuple[str, ...]) -> None:
+    assert read_exports(written(tmp_path, content)) == exports
 
 
 def test_what_cannot_be_parsed_is_an_error_not_an_empty_list(tmp_path: Path) -> None:

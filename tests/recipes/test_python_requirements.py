@@ -217,26 +217,3 @@ def test_a_recipe_stays_within_its_cuda_major(project: Workspace, lock: ReleaseL
             assert Span.of(rest[0]) == Span(Version(majors[0]), Version(str(int(majors[-1]) + 1)))
         if package in ("cuda-core", "numba-cuda-mlir"):
             assert rest[1] == f"cuda{lock.major}_*"
-
-
-METADATA = b"""Requires-Dist: cuda-pathfinder>=1.4.2
-Requires-Dist: cuda-toolkit[nvrtc]==13.*; extra == "all"
-Requires-Dist: cuda-toolkit[cufile]==13.*; sys_platform == "linux" and extra == "all"
-"""
-
-
-@pytest.mark.parametrize(
-    ("depends", "agrees"),
-    [
-        (["cuda-pathfinder >=1.4.2", "cuda-nvrtc >=13,<14.0a0"], True),
-        (["cuda-pathfinder >=1.4.2"], False),
-        (["cuda-pathfinder >=1.4.2", "cuda-nvrtc >=13"], False),
-        (["cuda-pathfinder >=1.4.2", "cuda-nvrtc >=13.4,<14.0a0"], False),
-        (["cuda-pathfinder >=1.4.2,<2", "cuda-nvrtc >=13,<14.0a0"], False),
-        (["cuda-pathfinder >=1.4.2", "cuda-nvrtc >=13,<14.0a0", "libcufile >=1,<2.0a0"], False),
-    ],
-)
-def test_a_missing_looser_tighter_or_needless_pin_is_noticed(depends: list[str], agrees: bool) -> None:
-    metadata = BytesParser().parsebytes(METADATA)
-    found = stated([*depends, *ALSO["cuda-bindings"]])
-    assert (found == translated(metadata, "cuda-bindings", "13", "win-64")) is agrees

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from tiny import tiny_checkout, tiny_plan
 from ctk.build import build
 from ctk.channel import states
 from ctk.core.checkout import Workspace
+from ctk.core.errors import ChannelBroken
 from ctk.fetch import fetch
 from ctk.index.index import Index
 from ctk.solve.solve import Scenario, solve
@@ -58,16 +58,25 @@ def test_the_index_has_every_form_that_clients_ask_for(made: tuple[build.Built, 
 
 
 def test_the_same_packages_give_the_same_index(made: tuple[build.Built, ...], tmp_path: Path) -> None:
-    for place in ("one", "two"):
-        states.commit(states.stage(made, tmp_path / place / "channel"))
-        time.sleep(0.01)  # rattler counts in milliseconds
-    for name in (
-        "linux-64/repodata.json",
-        "noarch/repodata.json",
-        "noarch/repodata.json.zst",
-        "noarch/run_exports.json",
-    ):
-        assert (tmp_path / "one/channel" / name).read_bytes() == (tmp_path / "two/channel" / name).read_bytes()
+    one, two = (tmp_path / place / "channel" for place in ("one", "two"))
+    for place in (one, two):
+        states.commit(states.stage(made, place))
+    files = [p.relative_to(one.resolve()) for p in one.resolve().glob("*/*.json*")]
+    assert len(files) == 6
+    assert all((one / file).read_bytes() == (two / file).read_bytes() for file in files)
+
+
+@pytest.mark.parametrize("damage", ["repodata.json", "a record"])
+def test_an_index_that_does_not_name_a_package_of_another_build_is_not_taken_over(
+    made: tuple[build.Built, ...], tmp_path: Path, damage: str
+) -> None:
+    place = tmp_path / "channel"
+    states.commit(states.stage(made, place))
+    index = place / "noarch" / "repodata.json"
+    index.write_text("{" if damage == "repodata.json" else '{"packages.conda": {}}')
+    with pytest.raises(ChannelBroken, match="has other content"):
+        states.stage(made[:1], place)
+    assert states.stage(made, place).changed  # the step that it names
 
 
 def test_nothing_is_done_when_nothing_changed(made: tuple[build.Built, ...], tmp_path: Path) -> None:
