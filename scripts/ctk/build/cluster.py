@@ -351,10 +351,6 @@ def _new_home() -> Path:
     return hold_folder(Path(tempfile.gettempdir()) / f"ctk-workers-{os.getuid()}", clear)
 
 
-if __name__ == "__main__":
-    _main(Path(sys.argv[1]), int(sys.argv[2]))
-
-
 class Cluster:
     """A connected cluster whose workers were checked; enter it to close it.
 
@@ -458,9 +454,8 @@ class Cluster:
             try:
                 promised = {f"{o.subdir}/{o.file_name}" for o in build.outputs}
                 whole = packages.keys() == promised
-                if built and whole and all(self._store.get(s, folder / n) for n, s in packages.items()):
-                    return keep(folder, built)
-                return None
+                whole = whole and all(self._store.get(sha256, folder / name) for name, sha256 in packages.items())
+                return keep(folder, built) if built and whole else None
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
 
@@ -505,3 +500,7 @@ def _connect(address: str) -> Client:
             f"no Dask scheduler answers at {address}: {describe(error)}",
             "check the address, and that `dask scheduler` runs there; without --dask, builds run on this machine",
         ) from None
+
+
+if __name__ == "__main__":
+    _main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -204,18 +204,20 @@ def stage(built: Iterable[Built], channel: Path) -> Staged:
     # What other builds made is taken from the channel itself: the cache may have been deleted since.
     files = {n: fresh.get(n, current / n) for note in wanted.values() for n in note["packages"]}
     stated = {n: sha256 for note in (*wanted.values(), *made.values()) for n, sha256 in note["packages"].items()}
-    records = {**_indexed(current), **{n: record for b in built for n, record in b.records.items()}}
+    indexed = _indexed(current)
+    records = {**indexed, **{n: record for b in built for n, record in b.records.items()}}
     damaged = sorted(
         n
         for n, sha256 in stated.items()
-        if sha256 and not (records.get(n, {}).get("sha256") == sha256 and holds(current / n, sha256))
+        if n not in records or (sha256 and not (records[n]["sha256"] == sha256 and holds(current / n, sha256)))
     )
     if lost := [n for n in damaged if n not in fresh]:
         raise ChannelBroken(
             f"{channel} has other content than was built under {', '.join(lost)}",
             "build that again, with the options of before, or return to a state that `ctk channel history` lists",
         )
-    changed = wanted != before or bool(damaged) or not (channel / "noarch" / "repodata.json").exists()
+    changed = wanted != before or bool(damaged) or any(indexed.get(n) != records[n] for n in files)
+    changed = changed or not (channel / "noarch" / REPODATA).exists()
     path = current
     if changed:
         with disk_errors(channel.parent):
