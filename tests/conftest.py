@@ -16,7 +16,8 @@ import forked
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.lock.lock import release_locks
-from ctk.verify.channels import pythons
+from ctk.verify import channels
+from ctk.verify.channels import Channels, Repodata, pythons
 from ctk.verify.oracle import OracleFacts
 from ctk.verify.scenarios import Matrix, facts, matrix
 
@@ -62,6 +63,18 @@ def known(project: Workspace) -> OracleFacts:
 def every(known: OracleFacts) -> Matrix:
     """The whole matrix of scenarios."""
     return matrix(known, pythons())
+
+
+@pytest.fixture(scope="session")
+def planned(project: Workspace) -> Repodata:
+    """What recipes and release locks would give: every package, as an index says it."""
+    return channels.planned(project)
+
+
+@pytest.fixture(scope="session")
+def solved(planned: Repodata, tmp_path_factory: pytest.TempPathFactory) -> Channels:
+    """The same as channels for solvers, above the universe."""
+    return channels.write(planned, tmp_path_factory.mktemp("planned"))
 
 
 @pytest.fixture(scope="session")

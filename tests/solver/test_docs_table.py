@@ -10,6 +10,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import OutOfDate
 from ctk.lock.lock import release_locks
 from ctk.verify import table
+from ctk.verify.channels import Channels
 from ctk.verify.oracle import version
 from ctk.verify.table import Answers
 
@@ -17,8 +18,8 @@ PAGE = "docs/how-the-right-build-is-picked.md"
 
 
 @pytest.fixture(scope="module")
-def answers(project: Workspace) -> Answers:
-    return table.ask_planned(project)
+def answers(project: Workspace, solved: Channels) -> Answers:
+    return table.ask(solved.folders, release_locks(project).values())
 
 
 @pytest.fixture

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable
 
 import pytest
 from rattler import Gateway
@@ -11,10 +13,12 @@ from conftest import NEWEST
 from ctk.core.checkout import Workspace
 from ctk.core.errors import Unsolvable
 from ctk.core.platforms import this_platform
+from ctk.lock.lock import release_locks
 from ctk.solve.solve import Pick, Scenario, solve
+from ctk.verify.channels import Channels
 
 MAJOR_PACKAGES = ("cuda-bindings", "cuda-nvrtc", "libnvjitlink", "cuda-nvvm-impl")
-REQUESTS = ("cuda-core", "numba-cuda", "cuda-python", "cuda-bindings", "cuda-nvrtc")
+REQUESTS = ("cuda-core", "numba-cuda")
 # A driver newer than every toolkit.
 NEWER = "{}.{}".format(NEWEST.split(".")[0], int(NEWEST.split(".")[1]) + 1)
 # The oldest toolkit that is locked is published for x86 only: elsewhere its drivers get minor-version compatibility.
@@ -132,3 +136,66 @@ def test_run_exports_are_what_recipe_authors_rely_on(built: Workspace, gateway: 
     (weak,) = exports[record.file_name]["run_exports"]["weak"]
     name, lower, upper = weak.replace(",", " ").split(" ")
     assert (name, lower[:2], upper) == ("cuda-cudart", ">=", f"<{int(minor.split('.')[0]) + 1}.0a0")
+
+
+# --- groups: all of one toolkit, the one that fits
+
+Ask = Callable[..., Pick]
+
+
+@pytest.fixture
+def ask(solved: Channels, gateway: Gateway) -> Ask:
+    return lambda specs, driver, subdir="linux-64": solve(
+        Scenario(tuple(specs.split()), subdir, driver), solved.folders, gateway
+    )
+
+
+@pytest.mark.parametrize("subdir", ["linux-64", "win-64"])
+@pytest.mark.parametrize(
+    ("specs", "driver", "toolkit"),
+    [
+        ("cuda-runtime", "13.0", "13.0 native"),
+        ("cuda-runtime", "12.9", "12.9 native"),
+        ("cuda-runtime", "12.0", "12.0 native"),
+        ("cuda-runtime=12", "13.0", "12.9 native"),
+        ("cuda-version=12.6 cuda-libraries-dev", "13.0", "12.6 native"),
+        ("cuda-version=12.6 cuda-libraries-dev", None, "12.6 compat"),
+        ("cuda-libraries-dev=12.6", "12.2", "12.6 compat"),
+        ("cuda-toolkit", "13.0", "13.0 native"),
+        ("cuda", "13.2", "13.2 native"),
+        ("cuda-toolkit=13.4", "13.0", "13.4 compat"),
+        ("cuda-tools", "12.9", "12.9 native"),
+    ],
+)
+def test_a_group_is_that_of_the_toolkit_that_fits(
+    ask: Ask, project: Workspace, specs: str, driver: str | None, toolkit: str, subdir: str
+) -> None:
+    found = ask(specs, driver, subdir)
+    assert f"{found.toolkit} {found.fit}" == toolkit
+    lock = release_locks(project)[f"cuda-{found.toolkit}"]
+    group = re.split(r"[ =]", specs.split()[-1])[0]
+    assert found.version(group) == lock.release
+    # What it brings is of this release: every version is one that the lock has.
+    known = {component.version for component in lock.components.values()} | {lock.release, lock.minor}
+    ours = [r for r in found.records if any(need.startswith("cuda-version ") for need in r.depends)]
+    assert len(ours) > 10
+    newer = {"cuda-cccl", f"cuda-cccl_{subdir}"} if found.toolkit == "12.0" else set()
+    assert {r.name.normalized for r in ours if str(r.version) not in known} <= newer
+
+
+def test_a_toolkit_of_a_major_without_a_compiler_is_refused(ask: Ask) -> None:
+    """On a driver for 12.9 there is no nvcc that runs: better no toolkit than one without."""
+    for specs in ("cuda-toolkit", "cuda", "cuda-compiler", "cuda-minimal-build"):
+        with pytest.raises(Unsolvable):
+            ask(specs, "12.9")
+        with pytest.raises(Unsolvable):
+            ask(f"cuda-version=12.9 {specs}", "13.0")
+        assert ask(specs, "13.0").toolkit == "13.0"
+
+
+def test_a_runtime_has_no_headers_and_a_toolkit_compiles_disassembles_and_links(ask: Ask) -> None:
+    runtime, toolkit = ({r.name.normalized for r in ask(f"cuda-{g}", "13.5").records} for g in ("runtime", "toolkit"))
+    assert {"libcublas", "libnpp", "cuda-nvrtc", "cuda-cudart"} <= runtime
+    assert not [name for name in runtime if "-dev" in name or name.startswith(("cuda-nvcc", "gcc"))]
+    assert {"cuda-nvcc", "cuda-cuobjdump", "cuda-nvdisasm", "cuda-cupti-dev", "libcusolver-dev"} <= toolkit
+    assert "cxx-compiler" in toolkit

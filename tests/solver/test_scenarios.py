@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from functools import cache
 
 import pytest
 from typer.testing import CliRunner
@@ -86,6 +87,7 @@ def test_the_default_choice_has_every_machine_for_each_request_and_platform(
 def test_the_default_choice_has_every_pin_with_every_driver_and_every_kind_of_gpu(
     every: Matrix, covering: list[Question], known: OracleFacts
 ) -> None:
+    @cache
     def kind(gpu: str | None) -> object:
         """What the toolkits say of a GPU; the choice has one of each kind."""
         if gpu is None:

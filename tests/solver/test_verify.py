@@ -38,19 +38,9 @@ SAMPLE = 700
 
 
 @pytest.fixture(scope="module")
-def content(project: Workspace) -> channels.Repodata:
-    return channels.planned(project)
-
-
-@pytest.fixture(scope="module")
-def solved(content: channels.Repodata, tmp_path_factory: pytest.TempPathFactory) -> Channels:
-    return channels.write(content, tmp_path_factory.mktemp("planned"))
-
-
-@pytest.fixture(scope="module")
-def small(content: channels.Repodata, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def small(planned: channels.Repodata, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A channel of one platform, for runs of the command that need not plan."""
-    parts = {subdir: content[subdir] for subdir in ("win-arm64", NOARCH)}
+    parts = {subdir: planned[subdir] for subdir in ("win-arm64", NOARCH)}
     return repodata.write(parts, tmp_path_factory.mktemp("small"))
 
 
@@ -82,9 +72,9 @@ def test_a_sample_of_all_scenarios_is_right(known: OracleFacts, every: Matrix, s
 
 
 def test_a_sample_is_as_right_as_can_be_where_constraints_are_ignored(
-    known: OracleFacts, every: Matrix, content: channels.Repodata, tmp_path: Path
+    known: OracleFacts, every: Matrix, planned: channels.Repodata, tmp_path: Path
 ) -> None:
-    ignored = channels.write(channels.without_virtual_constraints(content), tmp_path)
+    ignored = channels.write(channels.without_virtual_constraints(planned), tmp_path)
     tally = Tally(known, ignored, ignoring=True)
     tally.run(RattlerSolver(), every.sample(SAMPLE, 2))
     assert tally.wrong == []
@@ -268,9 +258,9 @@ def test_a_solver_that_takes_the_driver_away_loses_the_refusal_only(known: Oracl
 
 
 def test_every_package_of_one_cuda_major_says_which_of_the_two_builds_it_is(
-    content: channels.Repodata, solved: Channels
+    planned: channels.Repodata, solved: Channels
 ) -> None:
-    for subdir in content.values():
+    for subdir in planned.values():
         for record in subdir["packages.conda"].values():
             ranges = [need for need in record["depends"] if need.startswith("cuda-version ")]
             known = (record["name"], record["version"], record["build"]) in solved.twins
@@ -279,13 +269,13 @@ def test_every_package_of_one_cuda_major_says_which_of_the_two_builds_it_is(
             assert known == (record["name"] == "cuda-version" or (bool(ranges) and not once)), record["name"]
 
 
-def test_only_constraints_on_virtual_packages_are_taken_out(content: channels.Repodata) -> None:
-    before = json.dumps(content)
-    copy = channels.without_virtual_constraints(content)
-    assert json.dumps(content) == before
+def test_only_constraints_on_virtual_packages_are_taken_out(planned: channels.Repodata) -> None:
+    before = json.dumps(planned)
+    copy = channels.without_virtual_constraints(planned)
+    assert json.dumps(planned) == before
     assert '"__cuda >=13.4"' in json.dumps(copy)  # the dependency of the native build
-    for subdir in content:
-        for file, record in content[subdir]["packages.conda"].items():
+    for subdir in planned:
+        for file, record in planned[subdir]["packages.conda"].items():
             kept = [c for c in record.get("constrains", []) if not c.startswith("__")]
             assert copy[subdir]["packages.conda"][file].get("constrains", []) == kept
             assert {**copy[subdir]["packages.conda"][file], "constrains": 0} == {**record, "constrains": 0}
@@ -335,9 +325,9 @@ def test_the_command_says_how_many_of_how_many_are_right_in_words_and_as_json(sm
 
 
 def test_a_wrong_pick_is_printed_whole_and_ends_with_a_code_of_its_own(
-    content: channels.Repodata, project: Workspace, tmp_path: Path
+    planned: channels.Repodata, project: Workspace, tmp_path: Path
 ) -> None:
-    channel = spoilt(content, tmp_path)
+    channel = spoilt(planned, tmp_path)
     done = ctk(project, "verify", "--channel", str(channel), "--request", "cuda-nvrtc", "-p", "win-64", "--show", "1",
                "--sample", "200")  # fmt: skip
     assert done.returncode == VerifyFailed.exit_code == 17
@@ -370,10 +360,9 @@ def test_what_cannot_be_asked_is_a_clear_error(small: Path, arguments: list[str]
     assert (error.exit_code, said in error.cause, bool(error.step)) == (code, True, True)
 
 
-def test_a_stopped_run_shows_what_it_has(content: channels.Repodata, tmp_path: Path) -> None:
-    channel = repodata.write(content, tmp_path)
+def test_a_stopped_run_shows_what_it_has(small: Path) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-c", "from ctk.cli.main import main; main()", "verify", "--channel", str(channel), "--all"],
+        [sys.executable, "-c", "from ctk.cli.main import main; main()", "verify", "--channel", str(small), "--all"],
         env={**os.environ, "CTK_ROOT": str(ROOT), "COLUMNS": "120"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
