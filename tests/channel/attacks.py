@@ -288,10 +288,7 @@ OF_PACKAGE: Mapping[str, tuple[Attack, str]] = {
     "a fourth member": (rewritten(zipped(lambda members: members.update(x=b""))), "file"),
     "a second payload": (rewritten(zipped(lambda m: m.update({"pkg-x-1-0.tar.zst": m[PKG]}))), "file"),
     "members in another order": (rewritten(zipped(lambda m: m.update({PKG: m.pop(PKG)}))), "file"),
-    "members of another package": (
-        rewritten(zipped(lambda m: m.update({"info-x-1-0.tar.zst": m.pop(INFO)}))),
-        "file",
-    ),
+    "members of another package": (rewritten(zipped(lambda m: m.update({"info-x-1-0.tar.zst": m.pop(INFO)}))), "file"),
     "a compressed member": (rewritten(zipped(compress_type=zipfile.ZIP_DEFLATED)), "file"),
     "another name in the local header": (rewritten(replaced(b"pkg-", b"PKG-")), "file"),
     "another version of the format": (

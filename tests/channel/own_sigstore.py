@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import inspect
 import json
 import struct
 import threading
@@ -261,15 +262,4 @@ def _digest(content: bytes) -> dict[str, str]:
 
 
 def _usage(**which: bool) -> x509.KeyUsage:
-    names = (
-        "digital_signature",
-        "content_commitment",
-        "key_encipherment",
-        "data_encipherment",
-        "key_agreement",
-        "key_cert_sign",
-        "crl_sign",
-        "encipher_only",
-        "decipher_only",
-    )
-    return x509.KeyUsage(**{name: which.get(name, False) for name in names})
+    return x509.KeyUsage(**{name: which.get(name, False) for name in inspect.signature(x509.KeyUsage).parameters})

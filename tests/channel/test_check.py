@@ -273,7 +273,7 @@ def test_a_folder_without_an_index_is_said_to_have_none(tmp_path: Path, www: Pat
     for file in (www / "noarch").glob("r*.json*"):
         file.unlink()
     assert {(n, c) for n, c, _ in found(www)} == {
-        *((f"noarch/{file}", "index") for file in ("repodata.json", "run_exports.json")),
+        *((f"noarch/{file}", "index") for file in ("repodata.json", "run_exports.json"))
     } | {(ONE, "orphan")} - ({(ONE, "orphan")} if (www / HISTORY).exists() else set())
     with pytest.raises(UnknownName, match="there is no channel"):
         check_channel(tmp_path / "absent")

@@ -12,8 +12,7 @@ from attacks import OF_INDEX, OF_PACKAGE, ONE, TWO, Attack
 from small_channels import build, digit, serve, sound
 
 from ctk.channel.folder import Folder
-from ctk.check.channel import check_channel
-from ctk.check.channel.remote import mirrored
+from ctk.check.channel import check_channel, mirrored
 
 
 @pytest.fixture(scope="module")

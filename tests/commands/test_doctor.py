@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from conftest import ROOT, ctk
-from ctk.check.doctor.look import Where, look, look_at, ok
+from ctk.check import Finding
+from ctk.check.doctor import Where, look, look_at, ok
 from ctk.check.doctor.machine import CHECKS
-from ctk.check.framework import Finding
 from ctk.cli.doctor import as_json
 from ctk.core import errors
 from ctk.core.checkout import Workspace

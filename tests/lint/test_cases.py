@@ -61,11 +61,3 @@ def test_what_can_be_mended_is_clean_afterwards_and_mended_once(case: Case, root
     # A text that is no YAML any more would have no findings of the check itself.
     assert lint(tree_of(Workspace(root), paths), [case.check, "FileIsYaml"], paths).findings == ()
     assert fixed(tree_of(Workspace(root), paths), [case.check], paths) == []
-
-
-def test_every_check_has_help_and_a_fix() -> None:
-    for check in CHECKS:
-        assert check.help.endswith("."), check.name
-        assert len(check.help) > 30, check.name
-        assert check.fix, check.name
-        assert not check.fix.endswith("."), check.name

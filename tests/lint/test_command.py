@@ -10,7 +10,7 @@ import pytest
 from case_tree import CONFIG
 
 from conftest import ctk
-from ctk.check.framework import Finding
+from ctk.check import Finding
 from ctk.check.lint import CHECKS
 from ctk.core.checkout import Workspace
 

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ctk.check.audit.environment import FilesHaveOneOwner
-from ctk.check.audit.packages import PackageSet
-from ctk.check.audit.planned import planned_scans
-from ctk.check.framework import Finding
+from ctk.check import Finding
+from ctk.check.audit import planned_scans
+from ctk.check.audit.packages import FilesHaveOneOwner, PackageSet
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
 from ctk.fetch.fetch import laid_out

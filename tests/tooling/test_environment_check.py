@@ -14,10 +14,8 @@ from typing import Any
 import pytest
 
 from conftest import ROOT, ctk
-from ctk.check.doctor import installed
-from ctk.check.doctor.environment import ENVIRONMENT_CHECKS
-from ctk.check.doctor.installed import examined
-from ctk.check.doctor.look import look
+from ctk.check.doctor import environment, look
+from ctk.check.doctor.environment import ENVIRONMENT_CHECKS, examined
 from ctk.cli.doctor import as_json
 from ctk.core import errors
 from ctk.core.checkout import Workspace
@@ -63,7 +61,7 @@ class Made:
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
     """An environment without a package. The release locks are read once for all tests."""
-    monkeypatch.setattr(installed, "release_locks", lambda where: LOCKS)
+    monkeypatch.setattr(environment, "release_locks", lambda where: LOCKS)
     return Made(tmp_path / "an environment")
 
 

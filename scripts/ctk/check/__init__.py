@@ -1,0 +1,169 @@
+"""The framework of all checks: of recipes (`lint`), packages (`audit`), channels (`channel`) and machines (`doctor`).
+
+A check is a function of one subject that yields findings. The decorator `check` gives it its name as its id, its
+docstring as its help, and adds its name, fix and severity to findings that do not have their own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from inspect import getdoc
+from types import ModuleType
+from typing import Any, Generic, Literal, Self, TypeVar
+
+from ctk.core.console import count
+from ctk.core.errors import UnknownName
+
+Severity = Literal["error", "hint", "ok", ""]
+"""An error blocks, a hint advises; "ok" is for checks that say how things are, and "" stands for the check's own."""
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One result of a check, in a file of a checkout, package or channel; lines and columns count from 1."""
+
+    where: str
+    message: str
+    path: str = ""
+    line: int = 0
+    column: int = 0
+    check: str = ""
+    fix: str = ""
+    severity: Severity = ""
+
+    def __str__(self) -> str:
+        place = f"{self.where}: {self.path}" if self.path else f"{self.where}:{self.line}" if self.line else self.where
+        return f"{place}: {self.severity}[{self.check}]: {self.message}; fix: {self.fix}"
+
+    @property
+    def order(self) -> tuple[str | int, ...]:
+        """The order in which findings are shown."""
+        return self.where, self.path, self.line, self.column, self.check, self.message
+
+    def as_annotation(self) -> str:
+        """A workflow command, which GitHub shows at the line: an error, or a notice for a hint."""
+        kind = "error" if self.severity == "error" else "notice"
+        place = f"file={_property(self.where)},line={self.line},col={self.column},title={_property(self.check)}"
+        return f"::{kind} {place}::{_data(f'{self.message}; fix: {self.fix}')}"
+
+
+def _data(text: str) -> str:
+    """Escaped as https://github.com/actions/toolkit/blob/main/packages/core/src/command.ts does."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+@dataclass(frozen=True, eq=False)
+class Check(Generic[S]):
+    """A rule: `autofix` returns the text of a file without its findings, where that needs no thought."""
+
+    name: str
+    subject: type[S]
+    run: Callable[[S], Iterable[Finding]]
+    fix: str = ""
+    severity: Severity = "error"
+    autofix: Callable[[S], str] | None = None
+
+    @property
+    def help(self) -> str:
+        return " ".join((getdoc(self.run) or "").split())
+
+    def __call__(self, subject: S) -> Iterator[Finding]:
+        return map(self.complete, self.run(subject))
+
+    def complete(self, f: Finding) -> Finding:
+        """The finding with the check's name, and its fix and severity where it has none of its own."""
+        return replace(f, check=f.check or self.name, fix=f.fix or self.fix, severity=f.severity or self.severity)
+
+
+def check(
+    subject: type[S],
+    name: str = "",
+    *,
+    fix: str = "",
+    severity: Severity = "error",
+    autofix: Callable[[S], str] | None = None,
+) -> Callable[[Callable[[S], Iterable[Finding]]], Check[S]]:
+    """Makes a check of a function, which gives it its name and its help."""
+    return lambda run: Check(name or run.__name__, subject, run, fix, severity, autofix)
+
+
+def checks_of(*modules: ModuleType) -> tuple[Check[Any], ...]:
+    """The checks that modules define, in the order in which they are written."""
+    return tuple(
+        value
+        for module in modules
+        for value in vars(module).values()
+        if isinstance(value, Check) and value.run.__module__ == module.__name__
+    )
+
+
+def chosen(checks: Sequence[Check[Any]], names: Iterable[str]) -> list[Check[Any]]:
+    """The checks of the given names, in the order of the names; all of them for none.
+
+    Raises:
+        UnknownName: A name that no check has.
+    """
+    known = {check.name: check for check in checks}
+    wanted = list(names)
+    for name in wanted:
+        if name not in known:
+            raise UnknownName.of("check", name, known)
+    return [known[name] for name in wanted] or list(checks)
+
+
+@dataclass(frozen=True)
+class Report:
+    """The outcome of checks: findings as they are shown, names of checks, how many subjects, wall time."""
+
+    findings: tuple[Finding, ...]
+    checks: tuple[str, ...] = ()
+    subjects: int = 0
+    seconds: float = field(compare=False, default=0.0)
+
+    @classmethod
+    def of(
+        cls,
+        findings: Iterable[Finding],
+        checks: Iterable[Check[Any]],
+        subjects: int,
+        start: float,
+        order: Callable[[Finding], Any] = lambda finding: finding.order,
+        **more: Any,
+    ) -> Self:
+        """A report with its findings, which may come twice, sorted; `start` is by `time.monotonic`."""
+        names = tuple(check.name for check in checks)
+        return cls(tuple(sorted(dict.fromkeys(findings), key=order)), names, subjects, time.monotonic() - start, **more)
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        return tuple(finding for finding in self.findings if finding.severity == "error")
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing blocks; hints do not."""
+        return not self.errors
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Findings by check, with a 0 for each check that has none."""
+        numbers = Counter(finding.check for finding in self.findings)
+        return {name: numbers[name] for name in dict.fromkeys([*self.checks, *numbers])}
+
+    def verdict(self) -> str:
+        """How many findings there are, in words: ``1 error, 2 hints``."""
+        hints = sum(finding.severity == "hint" for finding in self.findings)
+        words = [count(n, noun) for n, noun in ((len(self.errors), "error"), (hints, "hint")) if n]
+        return ", ".join(words) or "nothing found"
+
+    def rows(self, **keys: str) -> list[dict[str, Any]]:
+        """The findings for JSON and tables: key -> the attribute of a finding that it has the value of."""
+        return [{key: getattr(finding, name) for key, name in keys.items()} for finding in self.findings]

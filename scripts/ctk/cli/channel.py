@@ -17,9 +17,8 @@ from ctk.channel.folder import HISTORY, Folder, Keep, clashes, refuse, step_for
 from ctk.channel.index_files import in_order, read_index
 from ctk.channel.server import Target, on_server, publish
 from ctk.channel.states import History
-from ctk.check.channel import ChannelReport, check_channel
+from ctk.check.channel import ChannelReport, check_channel, mirrored
 from ctk.check.channel.attestations import Policy
-from ctk.check.channel.remote import mirrored
 from ctk.cli.options import Jobs
 from ctk.core.checkout import workspace
 from ctk.core.console import Reporter, count, megabytes

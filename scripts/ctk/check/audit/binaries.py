@@ -6,8 +6,8 @@ import posixpath
 import re
 from collections.abc import Iterator
 
-from ctk.check.audit.packages import at
-from ctk.check.framework import Finding, check
+from ctk.check import Finding, check
+from ctk.check.audit.files import at
 from ctk.package.binaries import Binary, version_key
 from ctk.package.layout import LAYOUTS, Layout
 from ctk.package.scan import PackageScan, ScannedFile

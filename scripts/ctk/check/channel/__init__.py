@@ -1,34 +1,37 @@
-"""Whether a channel is what its index says: `check_channel` looks at every file of it."""
+"""Whether a channel, in a folder or on a server, is what its index says."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ctk.channel.folder import clashes
+import httpx2
+
+from ctk.channel.attesting import FIELD, SIDECAR
+from ctk.channel.folder import HISTORY, STATES, TIMES, Folder, clashes
+from ctk.channel.index_files import FILES, REPODATA
+from ctk.check import Check, Finding, Report
 from ctk.check.channel.attestations import Policy, Verifier
 from ctk.check.channel.index import IndexFiles, IndexIsConsistent, Orphans
 from ctk.check.channel.package import ChannelPackage, PackageFile
-from ctk.check.framework import Check, Finding, Report
-from ctk.core.errors import UnknownName
+from ctk.core.errors import ChannelBroken, PublishFailed, UnknownName, without_credentials
+from ctk.core.files import disk_errors, held
+from ctk.core.platforms import NOARCH, PLATFORMS
+from ctk.index.client import describe
 
 __all__ = ["ChannelReport", "check_channel"]
 
 
 @dataclass(frozen=True)
 class ChannelReport(Report):
-    """The outcome of a check of a channel; its subjects are the packages that the index names.
-
-    Attributes:
-        size: Their bytes.
-        sboms: How many of them carry one that is right.
-        attestations: Signer -> how many attestations of theirs were verified.
-    """
+    """The outcome of a check of a channel; `attestations` counts the verified ones by signer."""
 
     size: int = 0
     sboms: int = 0
@@ -53,14 +56,7 @@ def check_channel(
     jobs: int = 2,
     progress: Callable[[str], None] = lambda name: None,
 ) -> ChannelReport:
-    """Looks at every file of a channel.
-
-    Args:
-        channel: Its folder, which does not change meanwhile.
-        policy: What attestations have to be.
-        taken: ``subdir/file`` -> sha256 of what was published, to be compared by name.
-        jobs: Packages read at once.
-        progress: Told of each package, from several threads.
+    """Looks at every file of a channel; `taken` has the sha256 of what was published, by ``subdir/file``.
 
     Raises:
         UnknownName: There is no such folder.
@@ -98,3 +94,81 @@ def check_channel(
         sboms=sum(not any(finding.check in ("file", "sbom") for finding in found) for found in results),
         attestations=dict(verified),
     )
+
+
+_INDEX = 1 << 28  # bytes; an index is smaller
+_SIDECAR = 8 << 20
+_OF_CHANNEL = ("channeldata.json", "notices.json")
+_OTHER_FORMS = (
+    *("repodata_shards.msgpack.zst", "repodata_from_packages.json", "current_repodata.json", "repodata.json.bz2"),
+    *("repodata.json.gz", "repodata.jlap", "repodata_from_packages.json.zst", "current_repodata.json.zst"),
+)
+
+
+@contextmanager
+def mirrored(url: str, beside: Path, jobs: int = 4) -> Iterator[Path]:
+    """A folder with everything that the index of a channel names, for as long as the block lasts.
+
+    What the server does not have is not in it, and what is larger than the index says is cut off one byte later: the
+    check then says so. The folder is made in `beside`, and takes as much space as the channel.
+
+    Raises:
+        PublishFailed: The server does not answer.
+        NoSpace: The disk is full.
+    """
+    with (
+        disk_errors(beside),
+        held(beside / "check") as folder,
+        httpx2.Client(follow_redirects=True, timeout=60) as client,
+        ThreadPoolExecutor(max(1, jobs)) as pool,
+    ):
+
+        def get(wanted: tuple[str, int]) -> None:
+            _download(client, url.rstrip("/"), wanted[0], folder, wanted[1])
+
+        subdirs = (NOARCH, *PLATFORMS)
+        index = [f"{subdir}/{name}" for subdir in subdirs for name in FILES]
+        list(pool.map(get, [(name, _INDEX) for name in (*index, f"{HISTORY}/{STATES}", f"{HISTORY}/{TIMES}")]))
+        # That another form of the index is there is enough to know: clients that look for it would not see ours.
+        others = [f"{subdir}/{name}" for subdir in subdirs for name in _OTHER_FORMS]
+        list(pool.map(get, [(name, 0) for name in (*others, *_OF_CHANNEL)]))
+        with suppress(ChannelBroken):
+            if state := Folder(folder, folder).history().shown:
+                list(pool.map(get, [(f"{HISTORY}/{state.number}/{name}", _INDEX) for name in index]))
+        list(pool.map(get, [wanted for file in folder.glob(f"[!.]*/{REPODATA}") for wanted in _named(file)]))
+        yield folder
+
+
+def _named(repodata: Path) -> Iterator[tuple[str, int]]:
+    """What an index names, with the most bytes that each can have; nothing where it cannot be read."""
+    try:
+        records = json.loads(repodata.read_bytes())["packages.conda"].items()
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return
+    for file, record in records:
+        if not isinstance(record, dict) or Path(file).name != file or file in ("", ".", ".."):
+            continue
+        name, size, digest = f"{repodata.parent.name}/{file}", record.get("size"), record.get(FIELD)
+        yield name, size if isinstance(size, int) and size >= 0 else 0
+        if isinstance(digest, str) and digest.isalnum():
+            yield from ((f"{name}{SIDECAR}", _SIDECAR), (f"{name}{SIDECAR}.{digest}", _SIDECAR))
+
+
+def _download(client: Any, url: str, name: str, folder: Path, most: int) -> None:
+    path, left = folder / name, most + 1
+    try:
+        with client.stream("GET", f"{url}/{name}") as answer:
+            if answer.status_code in (403, 404):  # object stores say 403 for what they do not have
+                return
+            answer.raise_for_status()
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("wb") as file:
+                for chunk in answer.iter_raw():
+                    file.write(chunk[:left])
+                    left -= len(chunk)
+                    if left <= 0:
+                        return
+    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+        raise PublishFailed(
+            f"{without_credentials(url)} does not give {name}: {describe(error)}", "check the URL and the network"
+        ) from None

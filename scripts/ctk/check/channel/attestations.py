@@ -18,8 +18,8 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from ctk.channel.attesting import FIELD, PREDICATE, SIDECAR
+from ctk.check import Finding
 from ctk.check.channel.package import ChannelPackage
-from ctk.check.framework import Finding
 from ctk.core.errors import BadValue
 
 _LARGEST = 8 << 20  # bytes of a sidecar; a bundle has some ten thousand
@@ -29,16 +29,7 @@ _ROOT = ("_store", quote("https://tuf-repo-cdn.sigstore.dev", safe=""), "trusted
 
 @dataclass(frozen=True)
 class Policy:
-    """What an attestation has to be.
-
-    Attributes:
-        identity: Who must have signed, as the certificate names them; None for anybody.
-        issuer: Who must have vouched for that identity; None for anybody.
-        channel: The URL that must be the target; None for any.
-        required: Whether a package without an attestation is a problem.
-        trusted_root: A file with the keys to trust; None for those of Sigstore's public instance, as the library has
-            them.
-    """
+    """What an attestation has to be: None for anybody, any channel, or the keys of Sigstore's public instance."""
 
     identity: str | None = None
     issuer: str | None = None

@@ -14,9 +14,8 @@ import zstandard
 from ctk.channel.attesting import SIDECAR
 from ctk.channel.folder import HISTORY, STATES, TIMES, UNUSED, Folder, moments, read_state
 from ctk.channel.index_files import COMPRESSED, FILES, REPODATA, RUN_EXPORTS, TIME, ChannelIndex, milliseconds
-from ctk.check.channel.archive import is_one_frame
-from ctk.check.channel.package import differences, loads
-from ctk.check.framework import Finding, check
+from ctk.check import Finding, check
+from ctk.check.channel.package import differences, is_one_frame, loads
 from ctk.core.errors import ChannelBroken
 from ctk.core.platforms import NOARCH
 
@@ -27,15 +26,7 @@ _SECTION = "packages.conda"
 
 @dataclass
 class IndexFiles:
-    """The index of a channel as far as it can be read.
-
-    Attributes:
-        channel: The channel's folder.
-        subdirs: The folders in it.
-        records: ``subdir/file`` -> what repodata says of the package.
-        run_exports: The same of run_exports.json.
-        faults: What is wrong with the index files.
-    """
+    """The index of a channel as far as it can be read: entries by ``subdir/file``, and what is wrong."""
 
     channel: Path
     subdirs: list[Path] = field(init=False)

@@ -1,22 +1,198 @@
-"""The checks of `ctk env check`: an environment, and the machine that it is used on."""
+"""`ctk env check`: an environment that any client made, as conda's records and pip's describe it, and its checks."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shlex
 import sys
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Any
 
 from rattler import MatchSpec, PackageRecord
 from rattler.package.build_string import BuildString
 
-from ctk.check.doctor.installed import Examined, InstalledPackage, Wheel
-from ctk.check.doctor.look import first_line, look_at, missing, ok, problem
-from ctk.check.framework import Finding, checks_of
+from ctk.check import Finding, checks_of
+from ctk.check.doctor import first_line, look_at, missing, ok, problem
+from ctk.core.checkout import Workspace
 from ctk.core.console import count
-from ctk.solve.solve import listing, older
+from ctk.core.files import LARGEST, read_json
+from ctk.core.platforms import PLATFORMS, this_platform
+from ctk.lock.lock import ReleaseLock, release_locks
+from ctk.solve.machine import Machine, machine
+from ctk.solve.solve import channel_name, listing, older
+
+_IDENTITY = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,127} [\w.!+-]{1,64} [\w.+-]{0,127}")
+_WHEEL = re.compile(r"([A-Za-z0-9_.]{1,127})-([\w.!+]{1,64})\.dist-info")
+_LIBRARY = re.compile(r"^nvidia/[^\n]*(\.so(\.\d+)*|\.dll),", re.M)
+_LONGEST = 1000  # characters of a spec or a channel
+
+
+@dataclass(frozen=True)
+class InstalledPackage:
+    """A package that conda installed; of each file the sha256 as it was then, "" where it is not noted."""
+
+    name: str
+    version: str
+    build: str
+    subdir: str
+    channel: str
+    depends: tuple[str, ...]
+    constrains: tuple[str, ...]
+    files: Mapping[str, str]
+    record: PackageRecord
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version} {self.build} of {self.channel or 'an unknown channel'}"
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """A distribution in site-packages that conda did not install."""
+
+    name: str
+    version: str
+    has_libraries: bool
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}"
+
+
+@dataclass(frozen=True)
+class Examined:
+    """An environment, its records, and the machine, which is this one or described by options."""
+
+    prefix: Path
+    packages: tuple[InstalledPackage, ...]
+    unreadable: tuple[str, ...]
+    locks: Mapping[str, ReleaseLock]
+    machine: Machine
+    is_here: bool
+
+    @cached_property
+    def by_name(self) -> dict[str, InstalledPackage]:
+        return {package.name: package for package in self.packages}
+
+    @property
+    def toolkit(self) -> InstalledPackage | None:
+        return self.by_name.get("cuda-version")
+
+    @property
+    def fit(self) -> str:
+        """``native`` or ``compat``; "" without CUDA, or with another channel's cuda-version."""
+        kind = self.toolkit.build.partition("_")[0] if self.toolkit else ""
+        return kind if kind in ("native", "compat") else ""
+
+    @cached_property
+    def nvidia_wheels(self) -> tuple[Wheel, ...]:
+        """What pip installed of what conda's CUDA packages have too: libraries, or NVIDIA's Python projects."""
+        known = {c.distribution for lock in self.locks.values() for c in lock.components.values()}
+        wheels = _pip_wheels(self.prefix, self.packages)
+        return tuple(wheel for wheel in wheels if wheel.has_libraries or wheel.name in known)
+
+    def targets(self, minor: str) -> tuple[str, ...]:
+        """The GPUs that a toolkit compiles for; none where it is not known."""
+        lock = self.locks.get(f"cuda-{minor}")
+        return lock.facts.gpu_architectures if lock and lock.facts else ()
+
+    @cached_property
+    def best(self) -> str:
+        """The newest known toolkit that is native on the machine; "" for none."""
+        driver, arch = self.machine.driver, self.machine.arch
+        minors = [lock.minor for lock in self.locks.values() if lock.is_ctk]  # in order
+        fit = [m for m in minors if driver and not older(driver, m) and (not arch or arch in self.targets(m))]
+        return fit[-1] if fit else ""
+
+    def install(self, *specs: str) -> str:
+        """The command that installs something in it."""
+        return shlex.join(["conda", "install", "-p", str(self.prefix), *specs])
+
+    def uninstall(self, *wheels: str) -> str:
+        """The command that removes wheels from it."""
+        run = ["ctk", "env", "run", str(self.prefix), "--", "python", "-m", "pip", "uninstall", "--yes"]
+        return shlex.join([*run, *wheels])
+
+    def mend(self) -> str:
+        """What gives the machine and the environment the same toolkit."""
+        if self.best:
+            spec = f"cuda-version={self.best}{'=native_*' if self.fit else ''}"
+            return f"{self.install(spec)}, or update the driver"
+        knows = f" that knows GPU {self.machine.arch}" if self.machine.arch else ""
+        return f"update the driver: this one takes no toolkit{knows}"
+
+    def mended(self, text: str) -> Finding:
+        """A finding that another toolkit mends; without one, only another driver would."""
+        return problem(text, self.mend()) if self.best else missing(text, self.mend())
+
+
+def examined(workspace: Workspace, prefix: Path, driver: str | None = None, arch: str | None = None) -> Examined:
+    """Reads an environment's records; driver and GPU are this machine's where they are None.
+
+    Raises:
+        BadValue: A driver or GPU that cannot be read.
+        LockError: A release lock is not valid.
+    """
+    found, unreadable = [], []
+    for file in sorted((prefix / "conda-meta").glob("*-*.json")):
+        package = _package(read_json(file)) if file.is_file() else None
+        if package is None:
+            unreadable.append(file.name)
+        else:
+            found.append(package)
+    on = machine(next((p.subdir for p in found if p.subdir in PLATFORMS), None), driver, arch)
+    here = on.subdir == this_platform() and driver is None and arch is None
+    return Examined(prefix, tuple(found), tuple(unreadable), release_locks(workspace), on, here)
+
+
+def _package(record: Any) -> InstalledPackage | None:
+    try:
+        name, version, build = (str(record[key]) for key in ("name", "version", "build"))
+        specs = [tuple(map(str, record.get(key) or ())) for key in ("depends", "constrains")]
+        channel = str(record.get("channel") or "")
+        readable = _IDENTITY.fullmatch(f"{name} {version} {build}")
+        if not readable or max(map(len, (channel, *specs[0], *specs[1]))) > _LONGEST:
+            return None
+        entries = (record.get("paths_data") or {}).get("paths") or ()
+        files = dict.fromkeys(map(str, record.get("files") or ()), "")
+        files |= {str(e["_path"]): str(e.get("sha256_in_prefix") or e.get("sha256") or "") for e in entries}
+        known = PackageRecord(name, version, BuildString(build), 0, "noarch")
+        subdir = str(record.get("subdir") or "")
+        return InstalledPackage(name, version, build, subdir, channel_name(channel), specs[0], specs[1], files, known)
+    except Exception:  # whatever somebody wrote there, or rattler does not take as a version
+        return None
+
+
+def _pip_wheels(prefix: Path, packages: Iterable[InstalledPackage]) -> Iterator[Wheel]:
+    own = {path: sha256 for package in packages for path, sha256 in package.files.items()}
+    folders = {path.rpartition("/")[0] for path in own}
+    sites = prefix.glob("lib/python3*/site-packages/*.dist-info"), prefix.glob("Lib/site-packages/*.dist-info")
+    for info in sorted(chain(*sites)):
+        match = _WHEEL.fullmatch(info.name)
+        place = info.relative_to(prefix).as_posix()
+        # pip puts the same version in place of conda's: another file than the one that was installed.
+        text, sha256 = _text(info / "INSTALLER"), own.get(f"{place}/INSTALLER", "")
+        is_replaced = text and sha256 and hashlib.sha256(text.encode()).hexdigest() != sha256
+        if match and (place not in folders or is_replaced):
+            name = re.sub(r"[-_.]+", "-", match[1]).lower()
+            yield Wheel(name, match[2], bool(_LIBRARY.search(_text(info / "RECORD"))))
+
+
+def _text(file: Path) -> str:
+    """The text of a file of pip's; "" for anything else."""
+    try:
+        if not file.is_file():
+            return ""
+        with file.open(encoding="utf-8", newline="") as content:
+            return content.read(LARGEST)
+    except (OSError, ValueError):
+        return ""
+
 
 _SHOWN = 4  # of many
 
@@ -36,8 +212,7 @@ def _subject(spec: str) -> str:
 
 def _some(texts: Sequence[str]) -> str:
     """The first of many."""
-    more = [f"{len(texts) - _SHOWN} more"] if len(texts) > _SHOWN else []
-    return listing([*texts[:_SHOWN], *more])
+    return listing([*texts[:_SHOWN], *([f"{len(texts) - _SHOWN} more"] if len(texts) > _SHOWN else [])])
 
 
 @look_at(Examined, "records")
@@ -111,8 +286,7 @@ def _major(package: InstalledPackage) -> str:
 
 
 def _major_of_wheel(wheel: Wheel) -> str:
-    named = re.search(r"-cu(1\d)$", wheel.name)
-    if named:
+    if named := re.search(r"-cu(1\d)$", wheel.name):
         return named[1]
     if wheel.name in _VERSIONED or wheel.name.startswith("nvidia-cuda-"):
         return wheel.version.partition(".")[0]
@@ -150,8 +324,7 @@ def _driver_fits(on: Examined) -> Finding:
         (p, s, s in p.depends) for p in on.packages for s in (*p.depends, *p.constrains) if _subject(s) == "__cuda"
     ]
     if not driver:
-        wanted = [f"{p.name} {p.version} needs {s}" for p, s, is_needed in bounds if is_needed]
-        if wanted:
+        if wanted := [f"{p.name} {p.version} needs {s}" for p, s, is_needed in bounds if is_needed]:
             return missing(f"{on.machine.words}, and {_some(wanted)}", "ctk doctor; --driver describes another machine")
         return ok(on.machine.words)
     there = PackageRecord("__cuda", driver, BuildString("0"), 0, "noarch")
@@ -171,8 +344,7 @@ def _native_toolkit(on: Examined) -> Finding:
     if not driver or on.fit == "native":
         return ok(text)
     if older(driver, toolkit.version):
-        found = f"{text} is newer than the driver, which supports CUDA {driver}"
-        return problem(found, on.mend()) if on.best else missing(found, on.mend())
+        return on.mended(f"{text} is newer than the driver, which supports CUDA {driver}")
     if on.fit == "compat" and (not arch or arch in on.targets(toolkit.version)):
         step = on.install(f"cuda-version={toolkit.version}=native_*")
         return missing(f"{text}, where the driver takes it native: an update may bring a newer one", step)
@@ -188,22 +360,18 @@ def _gpu_known(on: Examined) -> Finding:
     known = on.targets(toolkit.version) if toolkit else ()
     if toolkit is None or not known or arch in known:
         return ok(f"compute capability {arch}")
-    found = f"toolkit {toolkit.version} does not know compute capability {arch}; it knows {listing(known)}"
-    return problem(found, on.mend()) if on.best else missing(found, on.mend())
+    return on.mended(f"toolkit {toolkit.version} does not know compute capability {arch}; it knows {listing(known)}")
 
 
 def _unseen(on: Examined) -> Finding:
     said = first_line("nvidia-smi", "--query-gpu=name,compute_cap", "--format=csv,noheader") if on.is_here else None
     if not said:
         return ok(on.machine.words)
-    hidden = "CUDA_VISIBLE_DEVICES" in os.environ
+    text = f"nvidia-smi has {said}, and clients see none"
+    if "CUDA_VISIBLE_DEVICES" in os.environ:
+        return missing(f"{text}: CUDA_VISIBLE_DEVICES hides it", "unset CUDA_VISIBLE_DEVICES")
     capability = re.search(r"\d+\.\d$", said)
-    return missing(
-        f"nvidia-smi has {said}, and clients see none{': CUDA_VISIBLE_DEVICES hides it' if hidden else ''}",
-        "unset CUDA_VISIBLE_DEVICES"
-        if hidden
-        else f"export CONDA_OVERRIDE_CUDA_ARCH={capability[0] if capability else '9.0'}",
-    )
+    return missing(text, f"export CONDA_OVERRIDE_CUDA_ARCH={capability[0] if capability else '9.0'}")
 
 
 ENVIRONMENT_CHECKS = checks_of(sys.modules[__name__])

@@ -12,11 +12,12 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
-from ctk.check.doctor.look import Where, first_line, look_at, missing, ok, problem
-from ctk.check.framework import Check, Finding, checks_of
+from ctk.check import Check, Finding, checks_of
+from ctk.check.doctor import Where, first_line, look_at, missing, ok, problem
 from ctk.core.console import count
 from ctk.core.errors import CtkError, without_credentials
 
@@ -232,10 +233,14 @@ def _git(where: Where) -> Finding:
 def _compiler(where: Where) -> Finding:
     """Compiles libsolv for `ctk verify --solver libsolv`; a g++ is what nvcc calls."""
     found = {name: first_line(name, "-dumpfullversion", "-dumpversion") for name in ("cc", "g++")}
-    lacking = [name for name, version in found.items() if not version]
-    if lacking:
-        return missing(f"no {' and no '.join(lacking)}", f"{_APT} g++")
-    return ok(", ".join(f"{name} {version}" for name, version in found.items()))
+    text = ", ".join(f"{name} {version}" for name, version in found.items())
+    return _lacking(found, f"{_APT} g++") or ok(text)
+
+
+def _lacking(found: Mapping[str, str | None], step: str) -> Finding | None:
+    """A finding of the programs that were not found, if there are any."""
+    names = [name for name, value in found.items() if not value]
+    return missing(f"no {' and no '.join(names)}", step) if names else None
 
 
 @look_at(Where, "extras")
@@ -252,10 +257,8 @@ def _extras(where: Where) -> Finding:
 def _browser(where: Where) -> Finding:
     """The tests of the site run in a browser."""
     found = {"chromium": shutil.which("chromium") or shutil.which("chromium-browser"), "npm": shutil.which("npm")}
-    lacking = [name for name, place in found.items() if not place]
-    if lacking:
-        return missing(f"no {' and no '.join(lacking)}", f"{_APT} {' '.join(lacking)}")
-    return ok("chromium and npm")
+    step = " ".join([_APT, *(name for name, place in found.items() if not place)])
+    return _lacking(found, step) or ok("chromium and npm")
 
 
 @look_at(Where, "mount namespaces")
@@ -270,16 +273,11 @@ def _namespaces(where: Where) -> Finding:
 def _completion(where: Where) -> Finding:
     """The TAB key."""
     shell = Path(os.environ.get("SHELL", "")).name
-    places = {
-        "bash": ".bash_completions/ctk.sh",
-        "zsh": ".zfunc/_ctk",
-        "fish": ".config/fish/completions/ctk.fish",
-    }
-    if shell not in places:
-        return missing(f"{shell or 'the shell'} is not looked at", "ctk --install-completion")
-    if (Path.home() / places[shell]).exists():
+    places = {"bash": ".bash_completions/ctk.sh", "zsh": ".zfunc/_ctk", "fish": ".config/fish/completions/ctk.fish"}
+    if shell in places and (Path.home() / places[shell]).exists():
         return ok(f"installed for {shell}")
-    return missing(f"not installed for {shell}", "ctk --install-completion")
+    text = f"not installed for {shell}" if shell in places else f"{shell or 'the shell'} is not looked at"
+    return missing(text, "ctk --install-completion")
 
 
 CHECKS = checks_of(sys.modules[__name__])

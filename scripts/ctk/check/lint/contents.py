@@ -1,4 +1,4 @@
-"""Rules on what packages hold: sources, files, tests, run exports, and the scripts that build or activate them."""
+"""Rules on what packages hold and require, and on the scripts that build or activate them."""
 
 from __future__ import annotations
 
@@ -9,20 +9,28 @@ import subprocess
 from collections.abc import Iterator
 from typing import Any
 
-from ctk.check.framework import Finding, check
+from rattler import MatchSpec, Version, VersionSpec
+from rattler.exceptions import InvalidMatchSpecError
+
+from ctk.check import Finding, check
 from ctk.check.lint.tree import (
     ALONE,
+    EXPRESSION,
     OURS,
     PUBLIC,
     PUBLISHED,
+    Place,
     RecipeBlock,
     RecipeFile,
     ScriptFile,
+    Tree,
     listed,
     mapping,
     recipe_rule,
     text_of,
 )
+from ctk.plan.plan import Build
+from ctk.plan.recipes import Rendered
 
 _HASH = re.compile(r"\b[0-9a-f]{32,}\b|\b(sha256|md5)\b|\.whl\b")
 _NETWORK = re.compile(r"\b(curl|wget|git (?:clone|fetch|pull)|pip3? (?:install|download)|conda install|apt-get)\b")
@@ -35,9 +43,7 @@ _VARIABLE = re.compile(r"\$\w+|\$\{[^}]*\}")
 
 @recipe_rule('add tests: package_contents with the files that users depend on, or with not_exists of "**"')
 def EveryOutputIsTested(recipe: RecipeFile) -> Iterator[Finding]:
-    """Every package has tests (R-005): of one that holds files they name some of them, of one that holds none they say
-    so. In the base channel, which is never published, the latter needs none.
-    """
+    """Every package has tests (R-005): of files that it holds, or, outside of the base channel, that it has none."""
     for block in recipe.outputs:
         needless = recipe.home == "base" and _empty(recipe, block)
         if not _says(block.data.get("tests")) and not needless:
@@ -46,9 +52,7 @@ def EveryOutputIsTested(recipe: RecipeFile) -> Iterator[Finding]:
 
 @recipe_rule("add requirements: run_exports with a pin_subpackage of the library", PUBLIC)
 def DevHasRunExports(recipe: RecipeFile) -> Iterator[Finding]:
-    """A -dev package that brings the library of its recipe has run exports: what was linked against it must get that
-    library when it is installed.
-    """
+    """A -dev package that brings its recipe's library has run exports: what is linked to it must get that library."""
     full = {block.name.removesuffix("-files") for block in recipe.outputs if not _empty(recipe, block)}
     for block in recipe.outputs:
         match = re.search(r"-dev(?=$|_)", block.name)
@@ -67,9 +71,7 @@ def StaticHasNoRunExports(recipe: RecipeFile) -> Iterator[Finding]:
 
 @recipe_rule("add build: noarch: generic")
 def HalvesAreNoarch(recipe: RecipeFile) -> Iterator[Finding]:
-    """The half of a -dev or -static package that is named for a platform is noarch: generic, as on conda-forge: it is
-    installed on another machine, to compile for that platform.
-    """
+    """The half of a -dev or -static package named for a platform is noarch: generic: other machines compile with it."""
     for block in recipe.outputs:
         half = re.search(r"-(dev|static)_\$\{\{ target_platform \}\}(-files)?$", block.name)
         if half and recipe.inherited(block, "build").get("noarch") != "generic":
@@ -86,9 +88,7 @@ def NoHashInRecipes(recipe: RecipeFile) -> Iterator[Finding]:
 
 @recipe_rule("write path: ../../.cache/artefacts/COMPONENT/${{ version }}/${{ target_platform }}.zip", OURS)
 def SourcesAreArtefacts(recipe: RecipeFile) -> Iterator[Finding]:
-    """A source is an artefact that fetch has checked, by its place in the cache: component, version and platform. No
-    address, no git, no other folder.
-    """
+    """A source is an artefact that fetch has checked, by component, version and platform: no address, no git."""
     for source in (source for block in recipe.blocks for source in block.sources):
         for key in ("url", "git"):
             if key in source.value:
@@ -111,9 +111,7 @@ def SourcesHaveAHash(recipe: RecipeFile) -> Iterator[Finding]:
 
 @recipe_rule("nothing, where there is no source; else name the source distribution", {"feedstock": "hint"})
 def SourcesAreNoWheels(recipe: RecipeFile) -> Iterator[Finding]:
-    """conda-forge's feedstocks build from source, not from wheels (R-028; R-029 for pure ones that are not for noarch
-    Python). Those that are exported from here do so on purpose: there is no source of NVIDIA's binaries.
-    """
+    """conda-forge's feedstocks build from source, not from wheels (R-028, R-029); NVIDIA's binaries have no source."""
     for block in recipe.blocks:
         python = block.section("build").get("noarch") == "python"
         for entry in block.sources:
@@ -174,9 +172,7 @@ def _empty(recipe: RecipeFile, block: RecipeBlock) -> bool:
 
 @check(ScriptFile, fix="write set -euo pipefail below the first comment")
 def ScriptIsStrict(script: ScriptFile) -> Iterator[Finding]:
-    """A script that builds begins with `#!` and stops at the first command that fails, with an unset variable, and
-    within a pipe: set -euo pipefail. Otherwise half a package is built, and nobody sees it.
-    """
+    """A script that builds begins with `#!` and set -euo pipefail; else half a package is built, and nobody sees it."""
     if not script.builds or not script.is_shell:
         return
     if not script.text.startswith("#!"):
@@ -188,9 +184,7 @@ def ScriptIsStrict(script: ScriptFile) -> Iterator[Finding]:
 
 @check(ScriptFile, fix="use return, and undo what is set")
 def ActivationLeavesTheShell(script: ScriptFile) -> Iterator[Finding]:
-    """A script that is sourced when an environment is activated neither ends the user's shell nor changes its options:
-    no exit, no set -e.
-    """
+    """A script that is sourced at activation neither ends the user's shell nor sets its options: no exit, no set -e."""
     if script.builds or not script.is_shell:
         return
     for number, line in script.code():
@@ -220,9 +214,7 @@ def ScriptIsOffline(script: ScriptFile) -> Iterator[Finding]:
 
 @check(ScriptFile, fix='write rm -rf "$variable"')
 def RemovedPathsAreQuoted(script: ScriptFile) -> Iterator[Finding]:
-    """What a script removes is quoted: a variable with a space in it would name two other things, an empty one could
-    name everything.
-    """
+    """What a script removes is quoted: a variable that has a space or is empty would name something else."""
     for number, line in script.code():
         for removed in _REMOVED.finditer(line) if script.is_shell else ():
             plain = _QUOTED.sub(lambda m: " " * len(m[0]), removed[1])
@@ -238,3 +230,163 @@ def SubstitutionIsNested(script: ScriptFile) -> Iterator[Finding]:
         plain = re.sub(r"'[^']*'|\s#.*$", lambda m: " " * len(m[0]), line)
         if script.is_shell and (match := re.search(r"(?<!\\)`[^`]+`", plain)):
             yield script.at_line(number, "a command is in backticks", match.start() + 1)
+
+
+_OURS = re.compile(r"(lib(nv|cu|npp)|cuda-|numba-cuda|cccl-python)[a-z0-9_-]*")
+# Names of packages that are made of a lock's components: no version of these is typed.
+_TYPED = re.compile(r"(?:lib(?:nv|cu)|cuda-(?:cudart|nvrtc|nvvm|nvcc|crt|cccl))\S* [^#\n]*\d")
+_EXACT = re.compile(r"(?:==?|^)\s*\d+(\.\d+)+(\.\*)?$")
+
+
+@recipe_rule("write it as: name >=1.2,<2.0a0")
+def SpecsAreSpaced(recipe: RecipeFile) -> Iterator[Finding]:
+    """A requirement is a name, one space, and a version without spaces around its operators (R-021, R-022)."""
+    for entry in recipe.requirements():
+        plain = EXPRESSION.sub("1", entry.value)
+        if re.search(r"[<>=!]\s|^[\w.-]+[<>=!]|^\S+\s\s", plain):
+            yield recipe.at(entry.place, f"{entry.value!r} is not written as a requirement is")
+
+
+@recipe_rule("write the output's name right, or state a range of versions")
+def PinsNameOutputs(recipe: RecipeFile) -> Iterator[Finding]:
+    """pin_subpackage is for outputs of the recipe (R-027); a requirement on another package states its versions."""
+    names = {block.name for block in recipe.outputs}
+    for number, line in recipe.code():
+        for name, more, end in re.findall(
+            r"pin_subpackage\(\s*\"([^\"]+)\"(\s*~\s*target_platform)?(?:\s*~\s*\"([^\"]*)\")?", line
+        ):
+            written = f"{name}${{{{ target_platform }}}}{end}" if more else name
+            if written not in names:
+                yield recipe.at_line(number, f"{written} is no output of this recipe")
+
+
+@recipe_rule("write python >=3.11 into requirements: run")
+def NoarchPythonHasAFloor(recipe: RecipeFile) -> Iterator[Finding]:
+    """A noarch Python package states the oldest Python that it is for (R-026)."""
+    for block in recipe.outputs:
+        if recipe.inherited(block, "build").get("noarch") == "python":
+            run = [e.value for e in block.requirements("run")]
+            if not any(re.match(r"python >=", value) for value in run):
+                yield recipe.at((*block.place, "requirements"), f"{block.name} states no oldest Python")
+
+
+@recipe_rule('add ${{ stdlib("c") }}')
+def CompilersHaveTheirLibrary(recipe: RecipeFile) -> Iterator[Finding]:
+    """Who uses a compiler states the C library to compile for (R-033)."""
+    for block in recipe.blocks:
+        build = [e.value for e in block.requirements("build")]
+        if any("compiler(" in v for v in build) and not any("stdlib(" in v for v in build):
+            yield recipe.at((*block.place, "requirements", "build"), "a compiler is used without stdlib")
+
+
+@recipe_rule("use the variant key of the component, such as ${{ cudart }}", OURS)
+def NoVersionIsTyped(recipe: RecipeFile) -> Iterator[Finding]:
+    """A recipe types no version that a lock provides, nor one of a toolkit's component, but bounds such as <0a0."""
+    locks = [file.lock for file in recipe.tree.of_home(recipe.tree.locks, recipe.home) if file.lock]
+    locked = {c.version: f"{c.name} in {lock.name}" for lock in locks for c in lock.components.values()}
+    for number, line in enumerate(recipe.lines, 1):
+        for match in re.finditer(r"(?<![\w.])\d+(?:\.\d+){2,}(?![\w.])", line):
+            if match[0] in locked:
+                yield recipe.at_line(number, f"{match[0]} is the locked version of {locked[match[0]]}")
+    for entry in recipe.requirements() if "cuda_version" in recipe.text else ():
+        plain = EXPRESSION.sub("", entry.value)
+        if _TYPED.match(plain) and "<0a0" not in plain:
+            yield recipe.at(entry.place, f"{entry.value!r} types a version of a component")
+
+
+@recipe_rule("write cuda-version >=${{ cuda_version }}, or ${{ cuda_major }} for what spans the major", OURS)
+def CudaVersionIsAVariant(recipe: RecipeFile) -> Iterator[Finding]:
+    """No recipe types a version of cuda-version, which is a variant, unless a comment says why."""
+    for entry in recipe.requirements():
+        plain = EXPRESSION.sub("", entry.value)
+        typed = re.match(r"cuda-version\s.*\d", re.sub(r"\.0a0|<0a0", "", plain))
+        if typed and not recipe.commented(entry.place):
+            yield recipe.at(entry.place, f"{entry.value!r} types a version of cuda-version")
+
+
+@recipe_rule("write a range such as >=1.2,<2.0a0, or the reason as a comment above")
+def ExactPinsAreExplained(recipe: RecipeFile) -> Iterator[Finding]:
+    """A requirement on one version of a package of somebody else, typed, says in a comment why a range would not do."""
+    for entry in recipe.requirements("host", "run", "run_exports"):
+        name, _, rest = entry.value.partition(" ")
+        if _EXACT.match(rest.split(" ")[0]) and not name.startswith("__") and not recipe.commented(entry.place):
+            yield recipe.at(entry.place, f"{entry.value!r} takes one version and does not say why")
+
+
+@check(Tree, fix="write >=${{ cuda_major }},<${{ next_major }}, or the reason as a comment above")
+def PinsSpanTheMajor(tree: Tree) -> Iterator[Finding]:
+    """A package for a CUDA major takes every toolkit of that major, as CUDA promises, unless a comment says why not."""
+    specs = [
+        (b, o, s) for b in tree.builds if "cuda_major" in b.recipe.names_used for o in b.outputs for s in o.depends
+    ]
+    yield from _tight(specs, "run", tree)
+
+
+@check(Tree, fix='write pin_subpackage("NAME", upper_bound="x"), or the reason as a comment above')
+def RunExportsSpanTheMajor(tree: Tree) -> Iterator[Finding]:
+    """What is linked against a toolkit runs with later minors of its major, unless a comment says why not."""
+    kinds = ("weak", "strong", "noarch")
+    specs = [(b, o, s) for b in tree.builds for o in b.outputs for k in kinds for s in o.run_exports.get(k, ())]
+    yield from _tight(specs, "run_exports", tree)
+
+
+def _tight(specs: list[tuple[Build, Rendered, str]], section: str, tree: Tree) -> Iterator[Finding]:
+    """Of these requirements, those on packages of the toolkit that leave out later versions of the major they name."""
+    toolkit = {o.name for build in tree.builds if build.lock.startswith("cuda-") for o in build.outputs}
+    seen: set[tuple[str, str, str]] = set()
+    for build, output, spec in specs:
+        name = spec.split()[0]
+        key = (build.recipe.name, output.name, name)
+        if name not in toolkit or key in seen or _spans(spec):
+            continue
+        seen.add(key)
+        recipe = tree.recipe(build.recipe.name)
+        entry = _entry(recipe, output.name, name, section) if recipe is not None else None
+        if recipe is not None and (entry is None or not recipe.commented(entry)):
+            yield recipe.at(entry or (), f"{output.name} takes {spec}, and no later minor of that major")
+
+
+def _spans(spec: str) -> bool:
+    """Whether a requirement takes every later version of each major of which it takes one."""
+    try:
+        versions = MatchSpec(spec).version
+    except InvalidMatchSpecError:
+        return True  # the audit reads requirements
+    if versions is None:
+        return True
+    takes = VersionSpec(versions).matches
+    named = re.findall(r"\d+(?:\.\d+)*", str(versions))
+    taken = {
+        number.split(".")[0] for number in (*named, *(f"{n.split('.')[0]}.0" for n in named)) if takes(Version(number))
+    }
+    return all(takes(Version(f"{major}.9999")) for major in taken)
+
+
+def _entry(recipe: RecipeFile, output: str, name: str, section: str) -> Place | None:
+    """Where a rendered requirement is written: in the output of that name, by the name that it begins with."""
+    for block in recipe.outputs:
+        for entry in block.requirements(section) if re.fullmatch(EXPRESSION.sub(".+", block.name), output) else ():
+            pinned = re.search(r"pin_subpackage\(\s*\"([^\"]+)\"", entry.value)
+            if entry.value.split(" ")[0] == name or (pinned and name.startswith(pinned[1])):
+                return entry.place
+    return None
+
+
+@recipe_rule('write pin_subpackage("NAME", upper_bound="x")', PUBLISHED)
+def ExportsAreBounded(recipe: RecipeFile) -> Iterator[Finding]:
+    """A run export has a lower bound, since older libraries lack symbols, and an upper one, as the SONAME changes."""
+    for block in recipe.outputs:
+        for entry in block.requirements("run_exports"):
+            value = entry.value
+            bare = re.fullmatch(r"[\w.-]+|[\w.-]*\$\{\{ target_platform \}\}[\w.-]*", value)
+            if bare and _OURS.match(value):
+                yield recipe.at(entry.place, f"{value!r} is exported without bounds")
+            pinned, (name, _, spec) = "pin_subpackage" in value, value.partition(" ")
+            # A noarch package that exports itself has no library, and so no SONAME.
+            itself = name == block.name and "noarch" in recipe.inherited(block, "build")
+            # A version alone, = and == are bounds on both sides.
+            range_ = not bare and not itself and _OURS.fullmatch(name) and spec[:1] in ("<", ">", "*")
+            for side, sign in (("a lower", ">"), ("an upper", "<")):
+                unbounded = f"{side.split()[1]}_bound=None" in value.replace(" ", "")
+                if unbounded if pinned else (range_ and sign not in spec):
+                    yield recipe.at(entry.place, f"{value!r} is exported without {side} bound")

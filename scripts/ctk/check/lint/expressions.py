@@ -12,8 +12,8 @@ from jinja2 import Environment, TemplateSyntaxError, nodes
 from rattler import Version, VersionSpec
 from rattler.exceptions import InvalidVersionError, InvalidVersionSpecError
 
-from ctk.check.framework import Finding, check
-from ctk.check.lint.tree import EXPRESSION, OURS, PUBLISHED, RecipeFile, Tree, recipe_rule
+from ctk.check import Finding, check
+from ctk.check.lint.tree import EXPRESSION, OURS, PUBLISHED, RecipeFile, Tree, one_line, recipe_rule
 from ctk.core.platforms import PLATFORMS
 
 _JINJA = Environment(autoescape=True)  # only parses; rattler-build renders
@@ -28,11 +28,9 @@ _GIVEN = re.compile(
 
 @recipe_rule("define it in context, or add it to conda_build_config.yaml", PUBLISHED)
 def NamesAreDefined(recipe: RecipeFile) -> Iterator[Finding]:
-    """Every variable of an expression is one of the context, a key of some variant file, or given by rattler-build.
-    A key that no variant file has is a slip, or a recipe that is never built.
-    """
+    """Every variable of an expression is in context, a variant key, or given by rattler-build; others are slips."""
     # Not in the base channel, which has keys that are measured when it is made.
-    keys = {key for file in (*recipe.tree.variants_of("recipes"), *recipe.tree.config) for key in file.top}
+    keys = {key for file in recipe.tree.published_variants for key in file.top}
     known = {*recipe.context, *keys, *_ASKED.findall(recipe.text)}
     first = {name: line for line, name in reversed(list(_names(recipe)))}
     for name in first.keys() - known:
@@ -64,9 +62,7 @@ def ExpressionsAreSpaced(recipe: RecipeFile) -> Iterator[Finding]:
 
 @recipe_rule("mend the condition, or take what depends on it out", OURS)
 def ConditionsCanHold(recipe: RecipeFile) -> Iterator[Finding]:
-    """Every condition holds for some platform and release that the recipe is built for, together with the conditions
-    and the `skip` around it. What can never be true is a slip in a name, or for a release that is gone.
-    """
+    """Every condition can hold for some platform and release, together with the conditions and the `skip` around it."""
     worlds = _worlds(recipe)
     for condition, place, around in recipe.conditions:
         if worlds and not any(_may_hold((condition, *around), world) for world in worlds):
@@ -90,19 +86,14 @@ def RecipesRender(tree: Tree) -> Iterator[Finding]:
     _ = tree.builds
     for name, cause in tree.unplanned.items():
         if recipe := tree.recipe(name):
-            yield recipe.at((), " ".join(cause.split())[:300])
+            yield recipe.at((), one_line(cause))
 
 
 @check(Tree, fix="use it in a recipe, write the component into variants/exclusions.yaml, or take the key out")
 def VariantKeysAreUsed(tree: Tree) -> Iterator[Finding]:
-    """Every key of a variant file is used by a recipe: a version that nobody reads is a component that nobody packages,
-    and a key of the matrix that nobody reads makes builds that do not differ.
-    """
+    """Every key of a variant file is used by a recipe; others are components nobody packages, or change no build."""
     excluded = tree.excluded.excluded if tree.excluded else ()
-    for recipes, files in (
-        (tree.recipes, (*tree.variants_of("recipes"), *tree.config)),
-        (tree.base, tree.variants_of("base")),
-    ):
+    for recipes, files in ((tree.recipes, tree.published_variants), (tree.base, tree.of_home(tree.variants, "base"))):
         used = {"zip_keys"} | {name for recipe in recipes for name in _used(recipe)}
         for file in files if recipes else ():
             lock = file.release if file.release and file.release.is_ctk else None

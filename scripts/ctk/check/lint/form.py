@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import rattler_build
 
-from ctk.check.framework import Finding, check
+from ctk.check import Finding, check
 from ctk.check.lint.tree import (
     ADVICE,
     ALONE,
@@ -29,6 +29,7 @@ from ctk.check.lint.tree import (
     YamlFile,
     entries,
     mapping,
+    one_line,
     recipe_rule,
     text_of,
 )
@@ -53,9 +54,7 @@ def FileCanBeRead(file: SourceFile) -> Iterator[Finding]:
 
 @check(YamlFile, fix="mend the line that is named")
 def FileIsYaml(file: YamlFile) -> Iterator[Finding]:
-    """A recipe, a lock or a file of variants is YAML without surprises: no key twice, no anchors, no tags, not nested
-    without end; and a mapping at its top.
-    """
+    """A file is YAML with a mapping at its top: no key twice, no anchors, no tags, not nested without end."""
     yield from file.at_lines(file.broken)
     if not (file.broken or file.unreadable or isinstance(file.data, dict) or isinstance(file, LockFile)):
         yield file.at_line(1, "the file is no mapping of keys to values")
@@ -68,9 +67,7 @@ def _stripped(file: SourceFile) -> str:
 
 @check(SourceFile, fix="ctk lint --fix --write", autofix=_stripped)
 def NoStraySpace(file: SourceFile) -> Iterator[Finding]:
-    """No line ends with a space, none has a tab where YAML counts spaces or ends with a carriage return, and the file
-    ends with exactly one line end (conda-smithy's R-011 and R-012).
-    """
+    """No line ends with a space or a carriage return or begins with a tab; the file has one end (R-011, R-012)."""
     for number, line in enumerate(file.lines, 1):
         if line != line.rstrip():
             end = "a carriage return" if line.endswith("\r") else "a space"
@@ -93,18 +90,15 @@ def NoPathOfAMachine(file: SourceFile) -> Iterator[Finding]:
 
 @recipe_rule("mend what rattler-build names; https://rattler-build.prefix.dev has the format")
 def RecipeParses(recipe: RecipeFile) -> Iterator[Finding]:
-    """rattler-build reads the recipe: it follows the schema of the v1 format, without a section that is not in it
-    (conda-smithy's R-000), noarch is python or generic (R-020), and a licence is an SPDX expression or LicenseRef- with
-    a name (R-010).
-    """
+    """rattler-build reads the recipe: sections (R-000), noarch (R-020) and licence (R-010) follow the v1 format."""
     try:
         rattler_build.Stage0Recipe.from_file(recipe.path)
     except Exception as error:  # whatever its parser says
-        text = " ".join(str(error).split())
+        text = one_line(error)
         # It names keys and values, not lines.
         named = [word for word in re.findall(r"'([^']+)'", text) if word in recipe.text]
         line = next((number for number, code in recipe.code() if named and named[-1] in code), 1)
-        yield recipe.at_line(line, f"rattler-build does not read it: {text[:300]}")
+        yield recipe.at_line(line, f"rattler-build does not read it: {text}")
 
 
 @recipe_rule("move schema_version and context to the top", OURS)
@@ -118,9 +112,7 @@ def ContextComesFirst(recipe: RecipeFile) -> Iterator[Finding]:
 
 @recipe_rule("move the section")
 def SectionsAreInOrder(recipe: RecipeFile) -> Iterator[Finding]:
-    """Sections are in the order that conda-forge has them in: context, package, source, build, requirements, tests,
-    outputs, about, extra (R-001).
-    """
+    """Sections are in conda-forge's order, from context and package to about and extra (R-001)."""
     yield from _misplaced(recipe, (), list(recipe.top), _SEVERAL if "outputs" in recipe.top else _SINGLE)
 
 
@@ -159,9 +151,7 @@ def FolderHasTheName(recipe: RecipeFile) -> Iterator[Finding]:
 
 @recipe_rule("give it the name that conda-forge's feedstock has", PUBLISHED)
 def NamesAreCondaForges(recipe: RecipeFile) -> Iterator[Finding]:
-    """What is made of the toolkit is named as on conda-forge: cuda-<part>, lib<part> or cuda, then -dev, -static, -impl
-    or -tools, then the platform of a half for cross compiling, then -files. A package here replaces theirs.
-    """
+    """What is made of the toolkit is named as on conda-forge, cuda-<part> or lib<part>-dev: it replaces theirs."""
     for block in recipe.outputs if "cuda_version" in recipe.text else ():
         name = EXPRESSION.sub("PLATFORM", block.name)
         if not re.fullmatch(r"cuda|(cuda-|lib)[a-z0-9-]+(_(PLATFORM|[a-z0-9-]+))?(-files)?", name):
@@ -182,9 +172,7 @@ def _skips_noarch_selectors(recipe: RecipeFile) -> bool:
 
 @recipe_rule("take the condition out, or write linter: skip: [lint_noarch_selectors] into the recipe's conda-forge.yml")
 def NoarchHasNoConditions(recipe: RecipeFile) -> Iterator[Finding]:
-    """A noarch recipe has no conditions among its requirements: it is built once, on one machine (R1-002). Where it has
-    a build for each variant instead, its conda-forge.yml skips conda-smithy's rule, and so this one.
-    """
+    """A noarch recipe, built once, has no conditional requirements (R1-002) unless its conda-forge.yml skips this."""
     if recipe.shared.section("build").get("noarch") and not _skips_noarch_selectors(recipe):
         for entry in recipe.shared.requirements():
             if entry.conditions:
@@ -270,9 +258,7 @@ def SummaryIsOneLine(recipe: RecipeFile) -> Iterator[Finding]:
 
 @recipe_rule("add about: license_file", PUBLIC)
 def LicenceFileIsNamed(recipe: RecipeFile) -> Iterator[Finding]:
-    """Every package names the file with the text of its licence (R-013); in the base channel, if it brings files of
-    somebody else.
-    """
+    """Every package names its licence's text (R-013); in the base channel, where it brings files of somebody else."""
     for block in recipe.outputs:
         brings = block.sources or recipe.shared.sources or "inherit" in block.data
         if (brings or recipe.home != "base") and "license_file" not in recipe.inherited(block, "about"):
@@ -320,9 +306,7 @@ def MaintainersAreNamed(recipe: RecipeFile) -> Iterator[Finding]:
 
 @check(Tree, fix="state the licence of the artefact, with a condition on cuda_version where it changed")
 def LicenceIsTheArtefacts(tree: Tree) -> Iterator[Finding]:
-    """The licence of a package is the one that its artefact declares: a package is not called proprietary when its
-    wheel says Apache-2.0, and not open when its wheel is proprietary.
-    """
+    """The licence of a package is what its artefact declares: not proprietary when that is open, nor the reverse."""
     # A text that is declared open somewhere counts for more than NVIDIA's declaration, which changed while it stayed.
     known = [component for lock in tree.locks_by_name.values() for component in lock.components.values()]
     is_open = {text for c in known if "nvidia" not in c.license.lower() for text in c.license_texts}

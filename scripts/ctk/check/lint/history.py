@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ctk.build.sbom import recipe_digest
-from ctk.check.framework import Finding, check
-from ctk.check.lint.tree import Tree
+from ctk.check import Finding, Severity, check
+from ctk.check.lint.tree import Tree, one_line
 from ctk.core.checkout import Workspace
 from ctk.core.console import count
 from ctk.core.errors import BadValue, CtkError
@@ -29,13 +29,7 @@ _MAIN = ("origin/HEAD", "origin/main", "main")
 
 @dataclass(frozen=True)
 class Revision:
-    """The revision to compare with.
-
-    Attributes:
-        commit: Its hash.
-        name: How it is named to a person.
-        certain: Whether it is known to be published; else it is what the main branch has, which may be.
-    """
+    """The revision to compare with; one that is not certain is what the main branch has, which may be published."""
 
     commit: str
     name: str
@@ -44,14 +38,7 @@ class Revision:
 
 @dataclass(frozen=True)
 class PlannedPackage:
-    """A package, and what decides its bytes.
-
-    Attributes:
-        recipe: Name of its feedstock.
-        key: What it has in common with builds that replace it: subdir, name, version, variant.
-        number: The build number.
-        inputs: What decides its bytes, by how it is called.
-    """
+    """A package: what it has in common with builds that replace it, and what decides its bytes, by how it is called."""
 
     recipe: str
     key: tuple[str, str, str, frozenset[tuple[str, str]]]
@@ -59,41 +46,24 @@ class PlannedPackage:
     inputs: Mapping[str, object]
 
 
-@dataclass(frozen=True)
-class BuildHistory:
-    """The packages that can differ from those of an earlier revision; nothing where there is no such revision.
-
-    Attributes:
-        revision: The one that is compared with.
-        now: ``subdir/file`` -> the package as it is planned in this checkout.
-        before: The same of that revision.
-        unplanned: Recipe -> why this tool cannot plan what that revision has of it; "" for all recipes.
-    """
-
-    revision: Revision | None
-    now: Mapping[str, PlannedPackage] = field(default_factory=dict)
-    before: Mapping[str, PlannedPackage] = field(default_factory=dict)
-    unplanned: Mapping[str, str] = field(default_factory=dict)
+Packages = dict[str, PlannedPackage]
+"""``subdir/file`` -> the package as it is planned."""
 
 
 @check(Tree, fix="raise the first term of build: number by one")
 def BuildNumberIsRaised(tree: Tree) -> Iterator[Finding]:
     """A package that changes gets another file name. What decides its bytes (the recipe and its scripts down to a
     comment, the artefacts, the variant keys that it reads) is compared with what was published: the revision of --base,
-    else the newest tag published/*. Without both it is compared with the main branch, and only a hint, since what is
-    there need not be published. `ctk publish` would refuse such a package.
+    else the newest tag published/*; else with the main branch, and only a hint.
     """
-    history = _history(tree)
-    if (then := history.revision) is None:
-        return
-    for recipe, cause in history.unplanned.items():
-        said = f"{then.name} cannot be compared with: {' '.join(cause.split())[:300]}"
-        yield _at_number(tree, recipe, then, said)
+    then, now, before, unplanned = _history(tree)
+    for recipe, cause in unplanned.items():
+        yield _at_number(tree, recipe, then, f"{then.name} cannot be compared with: {one_line(cause)}")
     changed: dict[str, dict[str, list[str]]] = defaultdict(dict)
-    for file in sorted(history.before.keys() & history.now.keys()):
-        old, new = history.before[file].inputs, history.now[file].inputs
+    for file in sorted(before.keys() & now.keys()):
+        old, new = before[file].inputs, now[file].inputs
         if words := [word for word in new if new[word] != old[word]]:
-            changed[history.now[file].recipe][file] = words
+            changed[now[file].recipe][file] = words
     for recipe, files in sorted(changed.items()):
         what = " and ".join(dict.fromkeys(word for words in files.values() for word in words))
         said = f"since {then.name} {what} changed, and {count(len(files), 'package')} would keep the file name"
@@ -103,40 +73,39 @@ def BuildNumberIsRaised(tree: Tree) -> Iterator[Finding]:
 @check(Tree, fix="give it the number that it had, and one more where the package changes")
 def BuildNumberNeverFalls(tree: Tree) -> Iterator[Finding]:
     """The build number of a version never falls: a solver takes the highest, which would be the older package."""
-    history = _history(tree)
-    if (then := history.revision) is None:
-        return
+    then, now, before, _ = _history(tree)
     highest: dict[object, int] = {}
-    for package in history.before.values():
+    for package in before.values():
         highest[package.key] = max(package.number, highest.get(package.key, 0))
     fallen: dict[str, PlannedPackage] = {}
-    for package in history.now.values():
+    for package in now.values():
         if package.number < highest.get(package.key, 0):
             fallen.setdefault(package.recipe, package)
     for recipe, package in sorted(fallen.items()):
-        numbers = f"from build number {highest[package.key]} to {package.number}"
-        said = f"since {then.name} {' '.join(package.key[1:3])} fell {numbers}"
-        yield _at_number(tree, recipe, then, said)
+        fell = f"{' '.join(package.key[1:3])} fell from build number {highest[package.key]} to {package.number}"
+        yield _at_number(tree, recipe, then, f"since {then.name} {fell}")
 
 
 def _at_number(tree: Tree, recipe: str, then: Revision, message: str) -> Finding:
     file = tree.recipe(recipe)
+    severity: Severity = "error" if then.certain else "hint"
     if file is None:
         where = f"recipes/{recipe}/recipe.yaml" if recipe else "recipes"
-        finding = Finding(where, message, line=1, column=1)
-    else:
-        block = next((b for b in file.blocks if "number" in b.section("build")), file.shared)
-        finding = file.at((*block.place, "build", "number"), message)
-    return finding if then.certain else replace(finding, severity="hint")
+        return Finding(where, message, line=1, column=1, severity=severity)
+    block = next((b for b in file.blocks if "number" in b.section("build")), file.shared)
+    return replace(file.at((*block.place, "build", "number"), message), severity=severity)
 
 
 @lru_cache(maxsize=1)
-def _history(tree: Tree) -> BuildHistory:
-    """The packages of the recipes that changed since the revision to compare with."""
+def _history(tree: Tree) -> tuple[Revision, Packages, Packages, dict[str, str]]:
+    """The revision to compare with, and the packages now and then of the recipes that changed since.
+
+    Last comes why this tool cannot plan what that revision has of a recipe; "" stands for all recipes.
+    """
     root = tree.workspace.root
     then = revision(root, tree.revision)
     if then is None:
-        return BuildHistory(None)
+        return Revision("", "", False), {}, {}, {}
     files = changes(root, then.commit)
     folders = {recipe.folder.resolve() for recipe in tree.recipes if not recipe.unreadable}
     if all(file.startswith("recipes/") for file in files):
@@ -145,19 +114,19 @@ def _history(tree: Tree) -> BuildHistory:
         folders = {f for f in folders if touched & {f, *Recipe(f.name, f).shared_folders()}}
     changed = frozenset(folder.name for folder in folders)
     if not changed:
-        return BuildHistory(then)
+        return then, {}, {}, {}
     # Folders that are no recipe any more: another one may make their packages now.
     names = {Path(file).parts[1] for file in files if file.startswith("recipes/")}
     gone = {name for name in names if not (tree.workspace.recipes / name / "recipe.yaml").exists()}
     with _checkout(root, then.commit) as there:
-        return BuildHistory(then, _packages(tree.workspace, changed)[0], *_packages(there, changed | gone))
+        return then, _packages(tree.workspace, changed)[0], *_packages(there, changed | gone)
 
 
 def revision(root: Path, asked: str | None) -> Revision | None:
-    """The revision to compare with; None where there is none, as outside of git.
+    """The revision asked for; else the newest tag `TAG` behind this commit; else where this branch left the main one.
 
-    That which was asked for; else the newest tag `TAG` behind this commit; else where this branch left the main one. On
-    the main branch itself that is this commit when files are changed, and the one before when none is.
+    On the main branch itself that is this commit when files are changed, and the one before when none is. None where
+    there is no such revision, as outside of git.
 
     Raises:
         BadValue: The one that was asked for does not exist.
@@ -196,17 +165,14 @@ def _checkout(root: Path, commit: str) -> Iterator[Workspace]:
         yield Workspace(Path(folder))
 
 
-def _packages(workspace: Workspace, recipes: frozenset[str]) -> tuple[dict[str, PlannedPackage], dict[str, str]]:
-    """The planned packages of recipes, for every release and platform; and of each that cannot be planned, why.
-
-    What is wrong with all of them, such as a lock, is said of "".
-    """
+def _packages(workspace: Workspace, recipes: frozenset[str]) -> tuple[Packages, dict[str, str]]:
+    """The planned packages of recipes, and why a recipe cannot be planned; "" for what is wrong with all of them."""
     try:
         everything, tags = published_set(workspace), python_tags(workspace.build_config)
     except CtkError as error:
         return {}, {"": error.cause}
-    found: dict[str, PlannedPackage] = {}
-    unplanned = {}
+    found: Packages = {}
+    unplanned: dict[str, str] = {}
     for name in sorted(recipes & everything.recipes.keys()):
         try:
             for build in plan(everything, Request(recipes=(name,), platforms=tuple(PLATFORMS)), tags).builds:
@@ -216,7 +182,7 @@ def _packages(workspace: Workspace, recipes: frozenset[str]) -> tuple[dict[str, 
     return found, unplanned
 
 
-def _planned(build: Build) -> dict[str, PlannedPackage]:
+def _planned(build: Build) -> Packages:
     artefacts = sorted(((a, build.licenses[a.component]) for a in build.artefacts), key=lambda pair: pair[0].file)
     inputs = {
         "its recipe or script": recipe_digest(build.recipe),
@@ -224,8 +190,8 @@ def _planned(build: Build) -> dict[str, PlannedPackage]:
         "a variant key": variant_values(build.recipe, build.variant_files, build.subdir, build.outputs),
         "its time": build.timestamp,
     }
-    keys = [(o.subdir, o.name, o.version, frozenset(o.variant.items())) for o in build.outputs]
-    return {
-        f"{o.subdir}/{o.file_name}": PlannedPackage(build.recipe.name, key, o.build_number, inputs)
-        for o, key in zip(build.outputs, keys, strict=True)
-    }
+    found = {}
+    for o in build.outputs:
+        key = (o.subdir, o.name, o.version, frozenset(o.variant.items()))
+        found[f"{o.subdir}/{o.file_name}"] = PlannedPackage(build.recipe.name, key, o.build_number, inputs)
+    return found

@@ -10,7 +10,7 @@ from packaging.version import Version
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from ctk.check.framework import Finding, check
+from ctk.check import Finding, check
 from ctk.check.lint.tree import LockFile, Place, Tree, VariantFile, listed, mapping
 from ctk.core.errors import LockError
 from ctk.core.platforms import NOARCH, PLATFORMS
@@ -19,7 +19,7 @@ from ctk.lock.lock import ReleaseLock
 
 # Words that would say where files come from, which is the configuration of pip.
 _TRACES = ("http", "://", "file:/", "/", "@")
-_NEVER_MADE = {(12, 7)}  # NVIDIA made no such minor
+_NEVER_MADE = {"12.7"}  # NVIDIA made no such minor
 _PLATFORMS = frozenset(s.replace("-", "_") for s in PLATFORMS)
 # Of conda-smithy's published model of conda-forge.yml: the keys that are used here, and their values.
 SETTINGS: Mapping[str, Set[str]] = {
@@ -35,26 +35,19 @@ SETTINGS: Mapping[str, Set[str]] = {
 
 @check(LockFile, fix="write it anew: ctk release add RELEASE --write")
 def LockFollowsItsSchema(lock: LockFile) -> Iterator[Finding]:
-    """A release lock has the fields of the schema and no others: every artefact has a file name, a sha256 of 64
-    digits, a size above zero and a time, and none of them contradicts another. A wheel's name says the distribution,
-    the version, the platform and the Python that the lock has it for.
-    """
+    """A release lock has the fields of the schema, complete and without contradictions, wheels' names included."""
     yield from lock.at_lines([p for p in lock.problems if p not in lock.broken])
 
 
 @check(LockFile, fix="ctk lint --fix --write", autofix=lambda lock: lock.canonical)
 def LockIsCanonical(lock: LockFile) -> Iterator[Finding]:
-    """A release lock is written as the tool writes it: order of components and keys, quotes, line breaks. Loading and
-    dumping gives the same bytes, so that a diff shows what changed and nothing else.
-    """
+    """A release lock is written as the tool writes it, byte for byte, so that a diff shows what changed only."""
     yield from lock.first_difference(lock.canonical)
 
 
 @check(LockFile, fix="ctk release add RELEASE --write, which asks the index for each of them")
 def LockCoversItsTargets(lock: LockFile) -> Iterator[Finding]:
-    """A component of the toolkit says for each of the four platforms which artefact it has there, null for none; a
-    Python project has one for all, or says it for each platform and Python. Something is published for one of them.
-    """
+    """Every component says which artefact it has for each platform (a Python project: and Python), null for none."""
     if lock.lock is None or not (lock.lock.is_ctk or lock.lock.name.startswith("python-")):
         return
     pythons = [f"{subdir}-{tag}" for subdir in PLATFORMS for tag in lock.tree.python_tags]
@@ -78,9 +71,7 @@ def LicenceTextIsThere(lock: LockFile) -> Iterator[Finding]:
 
 @check(LockFile, fix="ctk release measure RELEASE --write; for what is missing, ctk release add RELEASE --write")
 def FactsAreMeasured(lock: LockFile) -> Iterator[Finding]:
-    """A CTK release has the facts that its binaries say of themselves, the needed glibc for each Linux platform, and
-    lacks no artefact of its manifest. Without facts nothing of it can be built.
-    """
+    """A CTK release has its measured facts, with glibc for each Linux platform, and all artefacts of its manifest."""
     release = lock.lock
     if release is None or not release.is_ctk:
         return
@@ -99,9 +90,7 @@ def FactsAreMeasured(lock: LockFile) -> Iterator[Finding]:
     fix="ctk release add RELEASE --write; where one wheel really holds two components, say so in components.py",
 )
 def OneFileIsOneComponent(lock: LockFile) -> Iterator[Finding]:
-    """Within a release an artefact belongs to one component; but for libNVVM and crt, which CUDA 12 has inside of
-    nvcc's wheel.
-    """
+    """Within a release an artefact belongs to one component, but for those that CUDA 12 has inside of nvcc's wheel."""
     inside = {(c.name, c.inside) for c in CTK_COMPONENTS if c.inside}
     inside |= {(one, other) for one, a in inside for other, b in inside if a == b and one != other}
     seen: dict[tuple[str, str], str] = {}
@@ -122,9 +111,7 @@ def TimesAreInOrder(lock: LockFile) -> Iterator[Finding]:
 
 @check(LockFile, fix="ctk release add RELEASE --write, which writes none")
 def NothingSaysWhereFilesComeFrom(lock: LockFile) -> Iterator[Finding]:
-    """Neither half of a release names an index, a host or a path: that is what pip is configured for, so a mirror just
-    works.
-    """
+    """Neither half of a release names an index, a host or a path: pip is configured for these, so mirrors work."""
     for half in [lock, *(v for v in lock.tree.variants if v.path == lock.path.with_suffix(".yaml"))]:
         for line, text in half.code():
             if trace := next((t for t in _TRACES if t in text.lower()), None):
@@ -140,9 +127,7 @@ def VariantsCanBeRead(file: VariantFile) -> Iterator[Finding]:
 
 @check(VariantFile, fix="ctk lint --fix --write", autofix=lambda file: file.canonical)
 def VariantsAreCanonical(file: VariantFile) -> Iterator[Finding]:
-    """The half of a release that recipes read is written as the tool writes it, byte for byte: the same keys, versions
-    and facts as in the lock.
-    """
+    """The half of a release that recipes read is written as the tool writes it from the lock, byte for byte."""
     yield from file.first_difference(file.canonical)
 
 
@@ -162,15 +147,9 @@ def _is_text(value: str) -> bool:
         return False
 
 
-@check(
-    VariantFile,
-    fix="put it in quotes: ctk lint --fix --write",
-    autofix=lambda file: file.quoted(_unquoted(file)),
-)
+@check(VariantFile, fix="put it in quotes: ctk lint --fix --write", autofix=lambda file: file.quoted(_unquoted(file)))
 def ValuesAreQuoted(file: VariantFile) -> Iterator[Finding]:
-    """A value of a variant file is text to every reader. Unquoted, 3.10 is the number 3.1, and conda-build's reader
-    (YAML 1.1) takes on, yes and 12:30 for something else as well.
-    """
+    """A value of a variant file is text to every reader: unquoted, 3.10 is 3.1, and to YAML 1.1 yes is true."""
     for place in _unquoted(file):
         key = ".".join(map(str, place[:-1]))
         yield file.at(place, f"{key}: {file.scalars[place].value} is not read as text")
@@ -178,9 +157,7 @@ def ValuesAreQuoted(file: VariantFile) -> Iterator[Finding]:
 
 @check(VariantFile, fix="give each of the keys as many values, or take it out of the group")
 def ZipKeysFit(file: VariantFile) -> Iterator[Finding]:
-    """What zip_keys ties together is there, has as many values each, and is no more than three keys: a longer list of
-    rows that belong together by their order cannot be reviewed.
-    """
+    """Keys that zip_keys ties together exist, have as many values each, and are three at most, to be reviewed."""
     for i, group in enumerate(listed(file.top.get("zip_keys"))):
         place = ("zip_keys", i)
         keys = [str(key) for key in listed(group)]
@@ -198,7 +175,7 @@ def ZipKeysFit(file: VariantFile) -> Iterator[Finding]:
 def NothingElseIsLocked(tree: Tree) -> Iterator[Finding]:
     """The folder of variants holds pairs of lock and variants, the written list of exclusions, and nothing else."""
     folder = tree.workspace.variants
-    names = {lock.path.stem for lock in tree.locks_of("recipes")}
+    names = {lock.path.stem for lock in tree.of_home(tree.locks, "recipes")}
     wanted = {EXCLUSIONS, *(f"{name}{half}" for name in names for half in (".lock", ".yaml"))}
     there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     for name in sorted(there - wanted):
@@ -209,17 +186,15 @@ def NothingElseIsLocked(tree: Tree) -> Iterator[Finding]:
 
 @check(Tree, fix="ctk release add MINOR --write")
 def EveryMinorIsLocked(tree: Tree) -> Iterator[Finding]:
-    """From the first minor of a CUDA major to its newest each is locked, and the Python projects of each major: a
-    driver of any of them gets what is its own.
-    """
-    releases = {_number(lock): file for file, lock in _ctk(tree)}
-    for major in sorted({major for major, _ in releases}):
-        newest = max(minor for of, minor in releases if of == major)
-        for minor in range(newest):
-            if (major, minor) not in releases and (major, minor) not in _NEVER_MADE:
-                yield releases[major, newest].at(("release",), f"{major}.{minor} is not locked")
+    """From the first to the newest minor of a CUDA major each is locked, and so are each major's Python projects."""
+    files = {lock.minor: file for file, lock in _ctk(tree)}
+    newest = {major: (int(minor), files[name]) for name in files for major, _, minor in [name.partition(".")]}
+    for major, (last, file) in newest.items():
+        for minor in (f"{major}.{number}" for number in range(last)):
+            if minor not in files and minor not in _NEVER_MADE:
+                yield file.at(("release",), f"{minor} is not locked")
         if f"python-{major}" not in tree.locks_by_name:
-            yield releases[major, newest].at(("release",), f"there is no python-{major}.lock")
+            yield file.at(("release",), f"there is no python-{major}.lock")
 
 
 @check(Tree, fix="ctk release add RELEASE --write for both, and ask where the other hash came from")
@@ -236,9 +211,7 @@ def OneFileHasOneHash(tree: Tree) -> Iterator[Finding]:
 
 @check(Tree, fix="package it, or write the reason into variants/exclusions.yaml")
 def ComponentsAreAccountedFor(tree: Tree) -> Iterator[Finding]:
-    """Every component of a release is read by a package that is planned for it, or is on the written list with the
-    reason.
-    """
+    """Every component of a release is packaged, or on the written list with the reason."""
     for name, classes in tree.classes.items():
         file = next(f for f in tree.locks if f.path.stem == name)
         for component in sorted(classes.unclassified):
@@ -247,9 +220,7 @@ def ComponentsAreAccountedFor(tree: Tree) -> Iterator[Finding]:
 
 @check(Tree, fix="mend variants/exclusions.yaml: it is kept by hand")
 def ExclusionsAreTrue(tree: Tree) -> Iterator[Finding]:
-    """The written list of what is not packaged can be read, speaks of releases that are locked, and leaves out nothing
-    that a recipe packages all the same.
-    """
+    """The list of what is not packaged can be read, speaks of locked releases, and names nothing that is packaged."""
     for file in tree.exclusions:
         try:
             written = parse_exclusions(file.text)
@@ -268,9 +239,7 @@ def ExclusionsAreTrue(tree: Tree) -> Iterator[Finding]:
 
 @check(Tree, fix="write the component and the reason into variants/exclusions.yaml, or take it out")
 def LacksAreExplained(tree: Tree) -> Iterator[Finding]:
-    """What a release lacks of the known components is on the written list of what NVIDIA does not publish, and nothing
-    that it has is.
-    """
+    """Known components that a release lacks are on the list of what NVIDIA does not publish, and no others."""
     if tree.excluded is None:
         return
     known = {component.name for component in CTK_COMPONENTS}
@@ -287,9 +256,7 @@ def LacksAreExplained(tree: Tree) -> Iterator[Finding]:
     Tree, fix="look at the manifest: ctk release diff OLD NEW; nothing, where NVIDIA published it so", severity="hint"
 )
 def VersionsRise(tree: Tree) -> Iterator[Finding]:
-    """A component of a newer minor has the same version or a newer one: a solver that is free takes the newest, and
-    would take it from the older toolkit.
-    """
+    """A component of a newer minor is not older: solvers take the newest, and would take it from the older toolkit."""
     for (_, old), (file, new) in pairwise(_ctk(tree)):
         for name in sorted(set(old.components) & set(new.components)):
             before, after = old.components[name].version, new.components[name].version
@@ -299,9 +266,7 @@ def VersionsRise(tree: Tree) -> Iterator[Finding]:
 
 @check(Tree, fix="ctk release measure RELEASE --write, and look at what NVRTC says")
 def FactsRise(tree: Tree) -> Iterator[Finding]:
-    """A newer toolkit of the same major writes PTX that is as new or newer, and knows every GPU that the one before
-    knew from the newest down; minors appeared one after another.
-    """
+    """A newer toolkit of a major writes PTX that is as new or newer, and knows every GPU that the one before knew."""
     for (_, old), (file, new) in pairwise(_ctk(tree)):
         if old.facts is None or new.facts is None:
             continue
@@ -317,12 +282,7 @@ def FactsRise(tree: Tree) -> Iterator[Finding]:
 def _ctk(tree: Tree) -> list[tuple[LockFile, ReleaseLock]]:
     """The CTK releases that can be read, oldest first."""
     found = [(file, file.lock) for file in tree.locks if file.lock is not None and file.lock.is_ctk]
-    return sorted(found, key=lambda pair: _number(pair[1]))
-
-
-def _number(lock: ReleaseLock) -> tuple[int, int]:
-    major, minor = lock.minor.split(".")
-    return int(major), int(minor)
+    return sorted(found, key=lambda pair: Version(pair[1].minor))
 
 
 @check(Tree, fix="see https://conda-forge.org/docs/maintainer/conda_forge_yml, and scripts/ctk/check/lint/releases.py")

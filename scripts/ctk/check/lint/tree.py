@@ -8,13 +8,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, wraps
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 import rattler_build
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
 
-from ctk.check.framework import Check, Finding, Severity
+from ctk.check import Check, Finding, Severity
 from ctk.core.checkout import Workspace
 from ctk.core.document import LARGEST, Document, PlainComposer
 from ctk.core.errors import CtkError
@@ -47,6 +48,11 @@ def listed(value: Any) -> list[Any]:
 def text_of(value: Any) -> str:
     """The value, or "" where a file has something else than text there."""
     return value if isinstance(value, str) else ""
+
+
+def one_line(error: object) -> str:
+    """The text of an error, on one line and cut off."""
+    return " ".join(str(error).split())[:300]
 
 
 class SourceFile:
@@ -97,15 +103,14 @@ class SourceFile:
 
     def first_difference(self, wanted: str) -> Iterator[Finding]:
         """The first line at which the text is not the wanted one, if there is one."""
-        if self.text == wanted:
-            return
-        lines = wanted.split("\n")
-        for number, line in enumerate(self.lines, 1):
-            expected = repr(_cut(lines[number - 1])) if number <= len(lines) else "nothing here"
-            if number > len(lines) or line != lines[number - 1]:
-                yield self.at_line(number, f"the tool writes {expected}, not {_cut(line)!r}")
+        for number, (line, expected) in enumerate(zip_longest(self.lines, wanted.split("\n")), 1):
+            if line is None:
+                yield self.at_line(number - 1, "lines are missing at the end")
+            elif line != expected:
+                said = "nothing here" if expected is None else repr(_cut(expected))
+                yield self.at_line(number, f"the tool writes {said}, not {_cut(line)!r}")
+            if line != expected:
                 return
-        yield self.at_line(len(self.lines), "lines are missing at the end")
 
 
 def _cut(text: str) -> str:
@@ -192,16 +197,15 @@ def entries(values: Any, place: Place, conditions: tuple[str, ...] = ()) -> Iter
     pairs = [((*place, i), v) for i, v in enumerate(values)] if isinstance(values, list) else [(place, values)]
     for where, value in pairs:
         if isinstance(value, dict) and "if" in value:
-            for branch, condition in _branches(value):
-                if branch in value:
-                    yield from entries(value[branch], (*where, branch), (*conditions, condition))
+            for branch, condition in _branches(value).items():
+                yield from entries(value.get(branch), (*where, branch), (*conditions, condition))
         elif value is not None:
             yield ListEntry(value, where, conditions)
 
 
-def _branches(value: Mapping[str, Any]) -> tuple[tuple[str, str], tuple[str, str]]:
+def _branches(value: Mapping[str, Any]) -> Mapping[str, str]:
     """The branches of a condition, each with what holds in it."""
-    return ("then", str(value["if"])), ("else", f"not ({value['if']})")
+    return {"then": str(value["if"]), "else": f"not ({value['if']})"}
 
 
 @dataclass(frozen=True)
@@ -300,7 +304,7 @@ def _conditions(value: Any, place: Place, around: tuple[str, ...]) -> Iterator[t
             yield from _conditions(item, (*place, i), around)
     elif isinstance(value, dict) and "if" in value:
         yield str(value["if"]), (*place, "if"), around
-        for branch, condition in _branches(value):
+        for branch, condition in _branches(value).items():
             yield from _conditions(value.get(branch), (*place, branch), (*around, condition))
     elif isinstance(value, dict):
         skips = [s for s in listed(mapping(value.get("build")).get("skip")) if isinstance(s, str)]
@@ -310,7 +314,7 @@ def _conditions(value: Any, place: Place, around: tuple[str, ...]) -> Iterator[t
 
 
 class ScriptFile(SourceFile):
-    """A script of a recipe, which runs it to build; else it is sourced when an environment is activated."""
+    """A script of a recipe, which runs it to build, or installs it to be sourced at activation."""
 
     def __init__(self, tree: Tree, path: Path, builds: bool) -> None:
         super().__init__(tree, path)
@@ -349,18 +353,15 @@ class VariantFile(YamlFile):
         try:
             rattler_build.VariantConfig.from_file(self.path)
         except Exception as error:  # whatever its parser says
-            return " ".join(str(error).split())[:300]
+            return one_line(error)
         return ""
 
 
-class Tree:
-    """A checkout, and feedstocks that stand alone.
+F = TypeVar("F", "LockFile", "VariantFile")
 
-    Args:
-        workspace: The checkout.
-        feedstocks: Recipes elsewhere.
-        base: The git revision that was published, where the user names it.
-    """
+
+class Tree:
+    """A checkout, feedstocks that stand alone, and the git revision that was published where the user names it."""
 
     def __init__(self, workspace: Workspace, feedstocks: Sequence[Path] = (), base: str | None = None) -> None:
         self.workspace, self.revision = workspace, base
@@ -395,26 +396,26 @@ class Tree:
         folders = self.workspace.variants, self.workspace.base_recipes, self.workspace.root / "tests" / "downstream"
         return [LockFile(self, path) for folder in folders for path in sorted(folder.glob("*.lock"))]
 
-    def locks_of(self, home: Home) -> list[LockFile]:
-        """Those that the recipes of the base channel, or all others, are built with."""
-        folder = self.workspace.base_recipes if home == "base" else self.workspace.variants
-        return [file for file in self.locks if file.path.parent == folder]
-
-    @cached_property
-    def locks_by_name(self) -> dict[str, ReleaseLock]:
-        """Those of ``variants/`` that are valid."""
-        return {file.path.stem: file.lock for file in self.locks_of("recipes") if file.lock}
-
     @cached_property
     def variants(self) -> list[VariantFile]:
         """The other halves of all locks."""
         pairs = [(lock, lock.path.with_suffix(".yaml")) for lock in self.locks]
         return [VariantFile(self, path, lock.lock) for lock, path in pairs if path.exists()]
 
-    def variants_of(self, home: Home) -> list[VariantFile]:
-        """Those that the recipes of the base channel, or all others, are built with."""
+    def of_home(self, files: Sequence[F], home: Home) -> list[F]:
+        """Of these files, those that the recipes of the base channel, or all others, are built with."""
         folder = self.workspace.base_recipes if home == "base" else self.workspace.variants
-        return [file for file in self.variants if file.path.parent == folder]
+        return [file for file in files if file.path.parent == folder]
+
+    @cached_property
+    def published_variants(self) -> list[VariantFile]:
+        """What published recipes are built with: the halves of the release locks, and the matrix."""
+        return [*self.of_home(self.variants, "recipes"), *self.config]
+
+    @cached_property
+    def locks_by_name(self) -> dict[str, ReleaseLock]:
+        """Those of ``variants/`` that are valid."""
+        return {file.path.stem: file.lock for file in self.of_home(self.locks, "recipes") if file.lock}
 
     @cached_property
     def config(self) -> list[VariantFile]:
@@ -458,7 +459,8 @@ class Tree:
         """The values of the variant keys, for each release that the recipe is built for."""
         shared = {key: listed(values) for file in self.config for key, values in file.top.items()}
         if recipe.home == "base":
-            return [shared | {k: listed(v) for file in self.variants_of("base") for k, v in file.top.items()}]
+            base = self.of_home(self.variants, "base")
+            return [shared | {key: listed(values) for file in base for key, values in file.top.items()}]
         if recipe.unreadable:
             return []
         keys = {name: variant_keys(lock) for name, lock in self.locks_by_name.items()}
@@ -477,8 +479,8 @@ class Tree:
     @cached_property
     def _set(self) -> Set | None:
         """The recipes with the locks; None where the rules of locks say why not."""
-        own, folder = self.locks_of("recipes"), self.workspace.variants
-        variants = [file for file in (*self.variants_of("recipes"), *self.config) if not file.refused]
+        own, folder = self.of_home(self.locks, "recipes"), self.workspace.variants
+        variants = [file for file in self.published_variants if not file.refused]
         if self.excluded is None or any(file.lock is None or file.problems for file in own):
             return None
         locks = {lock.name: (lock, folder / f"{lock.name}.yaml") for lock in in_order(self.locks_by_name.values())}
@@ -491,21 +493,16 @@ class Tree:
     @cached_property
     def builds(self) -> tuple[Build, ...]:
         """Every build of every release and platform, as far as it can be planned; `unplanned` has the rest."""
-        if self._set is None:
+        found: list[Build] = []
+        if (everything := self._set) is None:
             return ()
-        try:
-            return self._planned(self._set)
-        except CtkError:
-            found: list[Build] = []
-            for name in self._set.recipes:
-                try:
-                    found += self._planned(self._set, name)
-                except CtkError as error:
-                    self.unplanned[name] = error.cause
-            return tuple(found)
-
-    def _planned(self, what: Set, *recipes: str) -> tuple[Build, ...]:
-        return plan(what, Request(recipes=recipes, platforms=tuple(PLATFORMS)), self.python_tags).builds
+        for name in everything.recipes:
+            request = Request(recipes=(name,), platforms=tuple(PLATFORMS))
+            try:
+                found += plan(everything, request, self.python_tags).builds
+            except CtkError as error:
+                self.unplanned[name] = error.cause
+        return tuple(found)
 
     @cached_property
     def classes(self) -> dict[str, Classes]:
@@ -533,11 +530,12 @@ def recipe_rule(
     """
 
     def make(run: Callable[[RecipeFile], Iterator[Finding]]) -> Check[RecipeFile]:
+        @wraps(run)
         def run_at_home(recipe: RecipeFile) -> Iterator[Finding]:
             if recipe.home in homes:
                 yield from (replace(f, severity=f.severity or homes[recipe.home]) for f in run(recipe))
 
         worst: Severity = "error" if "error" in homes.values() else "hint"
-        return Check(run.__name__, RecipeFile, wraps(run)(run_at_home), fix, worst, autofix)
+        return Check(run.__name__, RecipeFile, run_at_home, fix, worst, autofix)
 
     return make
