@@ -47,8 +47,11 @@ def _record(index: IndexJson) -> PackageRecord | None:
         return None
 
 
-def _virtual(name: str, version: str) -> GenericVirtualPackage:
-    return GenericVirtualPackage(PackageName(name), Version(version), BuildString("0"))
+# Detected on the machine, so they rule out no pair: what is asked is whether the packages agree with each other.
+_MACHINE = [
+    GenericVirtualPackage(PackageName(name), Version("9999"), BuildString("0"))
+    for name in ("__glibc", "__linux", "__unix", "__win", "__cuda", "__archspec")
+]
 
 
 class PackageSet:
@@ -66,7 +69,6 @@ class PackageSet:
         self._closures: dict[str, tuple[tuple[PackageScan, ...], frozenset[str]]] = {}
         self._places: dict[str, frozenset[str]] = {}
         self._files: dict[str, dict[str, list[str]]] = {}
-        self._coexist: dict[tuple[str, str, str], bool] = {}
 
     def is_audited(self, package: PackageScan) -> bool:
         """Whether the package is under audit, and not only there to depend on."""
@@ -163,24 +165,17 @@ class PackageSet:
 
     def coexist(self, one: PackageScan, other: PackageScan, subdir: str) -> bool:
         """Whether a solver puts both into one environment of the subdir; what the set does not hold counts as there."""
-        key = (min(one.file, other.file), max(one.file, other.file), subdir)
-        if key not in self._coexist:
-            self._coexist[key] = one.name != other.name and self._solves((one, other), subdir)
-        return self._coexist[key]
-
-    def _solves(self, wanted: Sequence[PackageScan], subdir: str) -> bool:
-        exact = [
-            f"{index.name} =={index.version} {index.build}" for index in (package.info.index for package in wanted)
-        ]
-        machine = [_virtual(name, version) for name, version in _MACHINE.items()]
+        exact = [f"{i.name} =={i.version} {i.build}" for i in (one.info.index, other.info.index)]
         with tempfile.TemporaryDirectory(prefix="ctk-audit-") as folder:
             sources = []
             for part in (subdir, NOARCH):
                 path = Path(folder) / f"{part}.json"
-                path.write_text(json.dumps(self._repodata(part)))
+                records = {p.file_name: self._in_repodata(p.info.index) for p in self.all if p.subdir == part}
+                index = {"info": {"subdir": part}, "packages": {}, "packages.conda": records}
+                path.write_text(json.dumps(index))
                 sources.append(SparseRepoData(Channel("audit"), part, path))
             try:
-                run(solve_with_sparse_repodata(exact, sources, virtual_packages=machine))
+                run(solve_with_sparse_repodata(exact, sources, virtual_packages=_MACHINE))
             except SolverError:
                 return False
             finally:
@@ -188,24 +183,10 @@ class PackageSet:
                     source.close()
         return True
 
-    def _repodata(self, subdir: str) -> dict[str, object]:
-        records = {}
-        for package in self.all:
-            index = package.info.index
-            if index.subdir == subdir:
-                records[package.file_name] = {
-                    "name": index.name,
-                    "version": index.version,
-                    "build": index.build,
-                    "build_number": index.build_number,
-                    "subdir": index.subdir,
-                    "depends": [spec for spec in index.depends if self._is_held(spec)],
-                    "constrains": list(index.constrains),
-                }
-        return {"info": {"subdir": subdir}, "packages": {}, "packages.conda": records}
-
-    def _is_held(self, spec: str) -> bool:
-        return spec_name(spec) in self._named and _spec(spec) is not None
+    def _in_repodata(self, index: IndexJson) -> dict[str, object]:
+        keys = ("name", "version", "build", "build_number", "subdir", "constrains")
+        held = [spec for spec in index.depends if spec_name(spec) in self._named and _spec(spec) is not None]
+        return {key: getattr(index, key) for key in keys} | {"depends": held}
 
     @cached_property
     def subdirs(self) -> tuple[str, ...]:
@@ -216,10 +197,6 @@ class PackageSet:
     def environment(self, subdir: str) -> Iterator[PackageScan]:
         """The packages that an environment of the subdir may draw from."""
         return (package for package in self.all if package.subdir in (subdir, NOARCH))
-
-
-# Detected on the machine, so they rule out no pair: what is asked is whether the packages agree with each other.
-_MACHINE = {"__glibc": "9999", "__linux": "9999", "__unix": "0", "__win": "9999", "__cuda": "9999", "__archspec": "1"}
 
 
 # noarch: python packages hold site-packages/ and python-scripts/; the installer moves them to the Python's folders.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import difflib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ctk.check import Check, Finding, Report, checks_of, chosen
+from ctk.check import Check, Report, checks_of, chosen
 from ctk.check.lint import contents, expressions, form, history, releases
 from ctk.check.lint.tree import Tree
 from ctk.core.checkout import Workspace
@@ -59,15 +59,12 @@ def lint(tree: Tree, checks: Sequence[str] = (), paths: Sequence[Path] = ()) -> 
                 f"nothing in {path} is linted", "name recipes, release locks, variant files, or folders of them"
             )
     files = {file.name for file in tree.files if _within(file.path, paths)}
-    findings = [finding for rule in wanted for finding in _findings(rule, tree)]
+    subjects = [*tree.files, tree]
+    findings = [
+        f for rule in wanted for subject in subjects if isinstance(subject, rule.subject) for f in rule(subject)
+    ]
     shown = [finding for finding in findings if _within(tree.workspace.root / finding.where, paths)]
     return LintReport.of(shown, wanted, len(files), start)
-
-
-def _findings(rule: Check[Any], tree: Tree) -> Iterator[Finding]:
-    for subject in (*tree.files, tree):
-        if isinstance(subject, rule.subject):
-            yield from rule(subject)
 
 
 def _within(path: Path, paths: Sequence[Path]) -> bool:
