@@ -114,6 +114,12 @@ def run(project: Workspace, work: Path, row: Layout, **environment: str) -> subp
     )
 
 
+def lay_out(project: Workspace, work: Path, row: Layout, **environment: str) -> set[str]:
+    done = run(project, work, row, **environment)
+    assert done.returncode == 0, done.stderr
+    return installed(work)
+
+
 def installed(work: Path) -> set[str]:
     root = work / "prefix"
     return {p.relative_to(root).as_posix() for p in root.rglob("*") if p.is_file() or p.is_symlink()}
@@ -122,8 +128,7 @@ def installed(work: Path) -> set[str]:
 @pytest.mark.parametrize("row", ROWS)
 def test_each_kind_of_file_goes_where_the_table_says(project: Workspace, tmp_path: Path, row: Layout) -> None:
     toolkit(tmp_path, row)
-    done = run(project, tmp_path, row, PKGCONFIG="cudart")
-    assert done.returncode == 0, done.stderr
+    lay_out(project, tmp_path, row, PKGCONFIG="cudart")
     expected = {
         f"{row.headers}/cuda.h",
         f"{row.headers}/crt/host_defines.h",
@@ -158,8 +163,7 @@ def test_a_library_has_all_numbers_of_its_version_but_cufile(
 ) -> None:
     row = LAYOUTS["linux-64", 13]
     elf(wheel(tmp_path, 13, version) / f"lib/{soname}", soname)
-    done = run(project, tmp_path, row)
-    assert done.returncode == 0, done.stderr
+    lay_out(project, tmp_path, row)
     names = row.library_names(soname, version)
     assert names[0] == full
     assert installed(tmp_path) == {f"{folder}/{name}" for folder in (row.libraries, row.links) for name in names}
@@ -177,8 +181,7 @@ def test_each_library_that_is_named_gets_a_pkgconfig_file_of_its_own(project: Wo
     root = wheel(tmp_path, 12)
     for name in ("cufft", "cufftw"):
         elf(root / f"lib/lib{name}.so.11", f"lib{name}.so.11")
-    done = run(project, tmp_path, row, PKGCONFIG="cufft cufftw")
-    assert done.returncode == 0, done.stderr
+    lay_out(project, tmp_path, row, PKGCONFIG="cufft cufftw")
     files = {f.name: f.read_text().splitlines() for f in (tmp_path / "prefix" / row.pkgconfig).iterdir()}
     assert {name: next(line for line in lines if line.startswith("Libs:")) for name, lines in files.items()} == {
         "cufft-12.6.pc": "Libs: -L${libdir} -lcufft",
@@ -189,8 +192,7 @@ def test_each_library_that_is_named_gets_a_pkgconfig_file_of_its_own(project: Wo
 @pytest.mark.parametrize("row", ROWS)
 def test_cccl_is_apart_and_finds_its_own_headers(project: Workspace, tmp_path: Path, row: Layout) -> None:
     cccl(tmp_path, row)
-    done = run(project, tmp_path, row)
-    assert done.returncode == 0, done.stderr
+    lay_out(project, tmp_path, row)
     search = f"{row.cmake}/cub/cub-header-search.cmake"
     assert installed(tmp_path) == {f"{row.cccl_headers}/cub/cub.cuh", search}
     prefix, path = (line.split('"')[1] for line in (tmp_path / "prefix" / search).read_text().splitlines())
@@ -205,7 +207,7 @@ def test_binaries_find_their_libraries_and_libnvvm_is_never_touched(
 ) -> None:
     toolkit(tmp_path, row)
     nvvm = next(tmp_path.rglob("libnvvm.so*")).read_bytes()
-    assert run(project, tmp_path, row).returncode == 0
+    lay_out(project, tmp_path, row)
     prefix = tmp_path / "prefix"
     version = VERSIONS[row.cuda_major][1]
     assert rpath(prefix / row.libraries / f"libcudart.so.{version}") == row.rpath
@@ -224,8 +226,7 @@ WINDOWS = [row for row in ROWS if "win" in str(row.id)]
 @pytest.mark.parametrize("row", LINUX)
 def test_a_library_without_a_version_keeps_its_one_name(project: Workspace, tmp_path: Path, row: Layout) -> None:
     cupti(tmp_path, row)
-    done = run(project, tmp_path, row)
-    assert done.returncode == 0, done.stderr
+    lay_out(project, tmp_path, row)
     versioned = row.library_names(f"libcupti.so.{row.cuda_major}", VERSIONS[row.cuda_major][1])
     # CUPTI's own version, 2026.1.1, is not in its wheel; the component's would be a name that nobody else has.
     assert versioned == (f"libcupti.so.{row.cuda_major}", "libcupti.so")
@@ -241,8 +242,7 @@ def test_a_library_without_a_version_keeps_its_one_name(project: Workspace, tmp_
 @pytest.mark.parametrize("row", LINUX)
 def test_compute_sanitizer_is_in_one_folder(project: Workspace, tmp_path: Path, row: Layout, whole: bool) -> None:
     sanitizer(tmp_path, row, whole=whole)
-    done = run(project, tmp_path, row)
-    assert done.returncode == 0, done.stderr
+    lay_out(project, tmp_path, row)
     folder, prefix = row.sanitizer, tmp_path / "prefix"
     expected = {f"{folder}/include/sanitizer.h", f"{folder}/libsanitizer-public.so", "lib/libsanitizer-public.so"}
     if whole:
@@ -259,8 +259,7 @@ def test_compute_sanitizer_is_in_one_folder(project: Workspace, tmp_path: Path, 
 @pytest.mark.parametrize("row", WINDOWS)
 def test_compute_sanitizer_is_started_by_a_script_on_windows(project: Workspace, tmp_path: Path, row: Layout) -> None:
     sanitizer(tmp_path, row, whole=False)
-    done = run(project, tmp_path, row)
-    assert done.returncode == 0, done.stderr
+    lay_out(project, tmp_path, row)
     names = {"compute-sanitizer.exe", "sanitizer-public.dll", "include/sanitizer.h"}
     assert installed(tmp_path) == {f"{row.sanitizer}/{name}" for name in names} | {"Scripts/compute-sanitizer.bat"}
     script = (tmp_path / "prefix/Scripts/compute-sanitizer.bat").read_text()
@@ -270,14 +269,13 @@ def test_compute_sanitizer_is_started_by_a_script_on_windows(project: Workspace,
 @pytest.mark.parametrize("row", ROWS)
 def test_nvtx_is_apart_from_other_packages_of_nvtx(project: Workspace, tmp_path: Path, row: Layout) -> None:
     write(wheel(tmp_path, row.cuda_major), {"include/nvtx3/nvToolsExt.h": ""})
-    assert run(project, tmp_path, row).returncode == 0
-    assert installed(tmp_path) == {f"{row.nvtx_headers}/nvtx3/nvToolsExt.h"}
+    assert lay_out(project, tmp_path, row) == {f"{row.nvtx_headers}/nvtx3/nvToolsExt.h"}
 
 
 @pytest.mark.parametrize(("library", "name"), [("nvJitLink", "nvjitlink"), ("nvToolsExt", "nvToolsExt")])
 def test_pkgconfig_files_have_the_names_of_nvidias(project: Workspace, tmp_path: Path, library: str, name: str) -> None:
     wheel(tmp_path, 12)
-    assert run(project, tmp_path, LAYOUTS["linux-64", 12], PKGCONFIG=library).returncode == 0
+    lay_out(project, tmp_path, LAYOUTS["linux-64", 12], PKGCONFIG=library)
     text = (tmp_path / f"prefix/lib/pkgconfig/{name}-{VERSIONS[12][0]}.pc").read_text()
     assert f"-l{library}\n" in text
 
@@ -297,7 +295,7 @@ def test_a_runpath_of_the_right_text_becomes_an_rpath(project: Workspace, tmp_pa
     subprocess.run(["patchelf", "--set-rpath", row.rpath, file], env=ENVIRONMENT, check=True)
     with file.open("rb") as stream:
         assert list(ELFFile(stream).get_section_by_name(".dynamic").iter_tags("DT_RUNPATH"))
-    assert run(project, tmp_path, row).returncode == 0
+    lay_out(project, tmp_path, row)
     assert rpath(tmp_path / "prefix" / row.libraries / f"libnvrtc.so.{VERSIONS[row.cuda_major][1]}") == row.rpath
 
 
@@ -320,7 +318,7 @@ def test_nvcc_is_told_where_all_is_by_either_of_its_names(
     root = tmp_path / "nvidia" / "cu13"
     elf(root / "bin/nvcc")
     write(root, {"bin/crt/link.stub": "", "bin/nvcc.profile": profile})
-    assert run(project, tmp_path, row).returncode == 0
+    lay_out(project, tmp_path, row)
     target = row.headers.removesuffix("/include")
     there = tmp_path / "prefix" / target
     for folder, target_dir in (("bin", target), (f"{target}/bin", "")):
@@ -343,7 +341,7 @@ def test_nvcc_for_windows_is_told_where_cccl_and_libraries_are(project: Workspac
     lines = 'TOP = $(_HERE_)/..\nINCLUDES += "-I$(TOP)/include" "-I$(TOP)/include/cccl" $(_SPACE_)\n'
     lines += 'LIBRARIES =+ $(_SPACE_) "/LIBPATH:$(TOP)/lib/$(_WIN_PLATFORM_)"\n'
     write(tmp_path / "nvidia" / "cu13", {"bin/nvcc.profile": lines})
-    assert run(project, tmp_path, row).returncode == 0
+    lay_out(project, tmp_path, row)
     top, includes, libraries = (tmp_path / "prefix" / row.tools / "nvcc.profile").read_text().splitlines()
     assert top == "TOP = $(_HERE_)/.."
     cccl = row.cccl_headers.removeprefix("Library/")

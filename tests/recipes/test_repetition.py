@@ -30,12 +30,6 @@ def read(recipes: Iterable[Path]) -> dict[str, str]:
     return {path.parent.name: path.read_text(encoding="utf-8") for path in recipes}
 
 
-def test_a_line_counts_each_time_that_it_stands_in_eight_recipes() -> None:
-    texts = {str(n): "a:\n  - b\n\n  - b\n" for n in range(_MANY)}
-    assert repeated(texts) == {"- b": (16, 8), "a:": (8, 8)}
-    assert repeated({**texts, "0": "a:\n"}) == {"a:": (8, 8)}
-
-
 def test_recipes_repeat_few_lines(project: Workspace) -> None:
     found = repeated(read(project.recipes.glob("*/recipe.yaml")))
     assert sum(times for times, _ in found.values()) <= _ALLOWED
