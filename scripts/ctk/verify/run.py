@@ -33,10 +33,9 @@ _MACHINE = (Cause.DRIVER, Cause.GPU)
 # So many scenarios are kept in memory at a time.
 _CHUNK = 20_000
 
-_NVJITLINK = ("libnvjitlink", "libnvjitlink-files")
-_NVRTC = ("cuda-nvrtc", "cuda-nvrtc-files")
-_NVVM = ("cuda-nvvm-impl", "cuda-nvvm-impl-files")
-_NVVM_TOOLS = ("cuda-nvvm-tools", "cuda-nvvm-tools-files")
+_NVJITLINK, _NVRTC, _NVVM, _NVVM_TOOLS = (
+    (name, f"{name}-files") for name in ("libnvjitlink", "cuda-nvrtc", "cuda-nvvm-impl", "cuda-nvvm-tools")
+)
 _LIBRARIES = ("cuda-cudart", "libcublas", "libcufft", "libcurand", "libcusolver", "libcusparse", "libnpp", "libnvjpeg")
 _NVCC = ("cuda-nvcc-tools", "cuda-nvcc-tools-files", "cuda-crt-tools", "cuda-cudart", "cuda-cudart-dev")
 # They are of exactly the toolkit's minor.

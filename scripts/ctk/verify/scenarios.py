@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import groupby, product, starmap
 from math import prod
+from typing import Any
 
 from ctk.core.errors import BadValue, LockError, UnknownName
 from ctk.core.platforms import PLATFORMS
@@ -65,14 +66,14 @@ class Matrix:
         return [(driver, gpu) for driver in self.drivers for gpu in self.gpus if driver or not gpu]
 
     @property
-    def _axes(self) -> list[Sequence[object]]:
+    def _axes(self) -> list[Sequence[Any]]:
         return [self.subdirs, self.requests, self.pins, self.pythons, self.machines]
 
     def __len__(self) -> int:
         return prod(len(axis) for axis in self._axes)
 
     def __iter__(self) -> Iterator[Question]:
-        return _questions(self.subdirs, self.requests, self.pins, self.pythons, self.machines)
+        return starmap(_question, product(*self._axes))
 
     def on(self, subdirs: Sequence[str]) -> Matrix:
         """The part of it that is for some platforms."""
@@ -82,15 +83,13 @@ class Matrix:
         """A number of different members, the same for the same seed, in the matrix's order."""
         if not 0 < size <= len(self):
             raise BadValue(f"a sample of {size} is not possible", f"there are {len(self)} scenarios to choose from")
-        axes, machines, chosen = self._axes, self.machines, []
+        axes, chosen = self._axes, []
         for index in sorted(random.Random(seed).sample(range(len(self)), size)):
-            places = []
+            values: list[Any] = []
             for axis in reversed(axes):
                 index, place = divmod(index, len(axis))
-                places.append(place)
-            machine, python, pin, request, subdir = places
-            asked, where = self.requests[request], self.subdirs[subdir]
-            chosen.append(Question(asked, where, *machines[machine], self.pythons[python], self.pins[pin]))
+                values.insert(0, axis[place])
+            chosen.append(_question(*values))
         return chosen
 
     def covering(self) -> list[Question]:
@@ -109,12 +108,13 @@ class Matrix:
         pins = [pin for pin in self.pins if pin]
         pythons = [python for python in self.pythons if python]
         anyone = [None] if None in self.pythons else []
-        chosen = [
-            *_questions(self.subdirs, self.requests, [None], anyone, self.machines),
-            *_questions(self.subdirs, self.requests, pins, anyone, pinned),
-            *_questions(self.subdirs, self.requests, [None], pythons, edges),
-            *_questions(self.subdirs, self.requests, pins, pythons, [edges[0], edges[-1]]),
+        parts: list[tuple[Sequence[str | None], Sequence[str | None], Sequence[Machine]]] = [
+            ([None], anyone, self.machines),
+            (pins, anyone, pinned),
+            ([None], pythons, edges),
+            (pins, pythons, [edges[0], edges[-1]]),
         ]
+        chosen = (_question(*values) for part in parts for values in product(self.subdirs, self.requests, *part))
         return list(dict.fromkeys(chosen))
 
     @property
@@ -132,11 +132,8 @@ class Matrix:
     @property
     def _edge_drivers(self) -> list[str]:
         """The oldest driver, the oldest and newest of each CUDA major, and the one newer than all toolkits."""
-        by_major: dict[str, list[str]] = {}
-        for driver in self.drivers:
-            if driver:
-                by_major.setdefault(driver.split(".")[0], []).append(driver)
-        return _in_order(end for same in by_major.values() for end in (same[0], same[-1]))
+        by_major = [list(same) for _, same in groupby(filter(None, self.drivers), lambda d: d.split(".")[0])]
+        return _in_order(end for same in by_major for end in (same[0], same[-1]))
 
 
 def matrix(
@@ -179,15 +176,8 @@ def command(question: Question) -> str:
     return " ".join(words + ([f"--arch {question.arch}"] if question.arch else []))
 
 
-def _questions(
-    subdirs: Sequence[str],
-    requests: Sequence[str],
-    pins: Sequence[str | None],
-    pythons: Sequence[str | None],
-    machines: Sequence[Machine],
-) -> Iterator[Question]:
-    for subdir, request, pin, python, (driver, gpu) in product(subdirs, requests, pins, pythons, machines):
-        yield Question(request, subdir, driver, gpu, python, pin)
+def _question(subdir: str, request: str, pin: str | None, python: str | None, machine: Machine) -> Question:
+    return Question(request, subdir, *machine, python, pin)
 
 
 def _drivers(minors: list[str]) -> list[str]:
@@ -195,8 +185,7 @@ def _drivers(minors: list[str]) -> list[str]:
     newest: dict[int, int] = {}
     for major, minor in map(version, minors):
         newest[major] = minor
-    last = max(newest)
-    newest[last] += 1
+    newest[max(newest)] += 1
     return [_TOO_OLD, *(f"{major}.{minor}" for major in newest for minor in range(newest[major] + 1))]
 
 
