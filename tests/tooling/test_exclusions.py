@@ -33,8 +33,8 @@ def release(version: str, *names: str) -> ReleaseLock:
     return ReleaseLock(version, None, {name: component(name) for name in names})
 
 
-def classes(packaged: str = "", excluded: str = "", unclassified: str = "", needless_exclusions: str = "") -> Classes:
-    return Classes(*(frozenset(names.split()) for names in (packaged, excluded, unclassified, needless_exclusions)))
+def classes(packaged: str = "", excluded: str = "", unclassified: str = "", needless: str = "") -> Classes:
+    return Classes(*(frozenset(names.split()) for names in (packaged, excluded, unclassified, needless)))
 
 
 @pytest.mark.parametrize(

@@ -73,11 +73,7 @@ def workspace() -> Workspace:
 
 
 def checkout() -> Workspace:
-    """The same, for a command that needs the recipes and release locks of a checkout.
-
-    Raises:
-        BadValue: ``CTK_ROOT`` names a place that has nothing of a checkout.
-    """
+    """The same, for a command that needs recipes and locks; BadValue where ``CTK_ROOT`` names a place without any."""
     where = workspace()
     if os.environ.get("CTK_ROOT") and not any(
         part.exists() for part in (where.recipes, where.variants, where.build_config)
@@ -94,11 +90,9 @@ _STRICT = {"extra": "forbid", "strict": True}
 
 @dataclass(frozen=True)
 class Default:
-    """What is built when a command names no release, or no recipe. None means all of them.
+    """What is built when a command names no release or no recipe: None means all of them.
 
-    Attributes:
-        releases: CTK minors; the words ``oldest`` and ``newest`` are those of each CUDA major.
-        recipes: Folder names below ``recipes/``.
+    A release is a CTK minor, or the word ``oldest`` or ``newest``: those of each CUDA major.
     """
 
     __pydantic_config__: ClassVar = _STRICT
@@ -108,11 +102,7 @@ class Default:
 
 @dataclass(frozen=True)
 class FeedstockSettings:
-    """What exported feedstocks say.
-
-    Attributes:
-        maintainers: GitHub names or teams.
-    """
+    """What exported feedstocks say; maintainers are GitHub names or teams."""
 
     __pydantic_config__: ClassVar = _STRICT
     maintainers: list[str] = field(default_factory=list)
@@ -120,13 +110,7 @@ class FeedstockSettings:
 
 @dataclass(frozen=True)
 class Settings:
-    """The whole table.
-
-    Attributes:
-        default: What is built by default.
-        feedstock: What exported feedstocks say.
-        runners: Platform -> label of the CI machine that builds for it.
-    """
+    """The whole table; `runners` has the label of the CI machine that builds for a platform."""
 
     __pydantic_config__: ClassVar = _STRICT
     default: Default = Default()
@@ -134,11 +118,7 @@ class Settings:
     runners: Mapping[str, str] = field(default_factory=dict)
 
     def runner(self, subdir: str) -> str:
-        """The CI machine for a platform.
-
-        Raises:
-            BadValue: None is set.
-        """
+        """The CI machine for a platform; BadValue where none is set."""
         try:
             return self.runners[subdir]
         except KeyError:
@@ -198,11 +178,7 @@ class Marked:
         return self._pattern.sub(lambda m: f"{m['begin']}\n{render(m['form'])}\n{m['end']}", page)
 
     def stale(self, workspace: Workspace, render: Render) -> dict[Path, str]:
-        """The pages whose table is out of date, with their new text.
-
-        Raises:
-            OutOfDate: A page is missing, or has lost its comments.
-        """
+        """The new text of pages whose table is out of date; OutOfDate where a page or its comments are missing."""
         found = {}
         for name, form in self.pages.items():
             path = workspace.root / name

@@ -34,12 +34,7 @@ from ctk.core.errors import CtkError, NoSpace, ReaderGone, printable
 
 @dataclass
 class Mode:
-    """How one run prints, as its options say.
-
-    Attributes:
-        document: What the JSON document will hold.
-        printed: Whether it was printed.
-    """
+    """How one run prints, as its options say; the JSON document, and whether it was printed."""
 
     json: bool = False
     quiet: bool = False
@@ -66,9 +61,7 @@ def begin() -> None:
 def finish(error: CtkError | None = None) -> None:
     """Prints the JSON document once, with the error that ended the run; does nothing without --json.
 
-    Raises:
-        NoSpace: Standard output cannot be written, and there is no error that matters more.
-        ReaderGone: Nobody reads standard output, and there is no error that matters more.
+    NoSpace or ReaderGone, where stdout cannot be written, unless there is an error that matters more.
     """
     now = mode()
     # A run may end before the option was read.
@@ -160,15 +153,9 @@ def _closed(number: int) -> TextIO:
 
 
 class Reporter:
-    """Prints results and progress as the `Mode` of the run and the terminal allow.
+    """Prints results on `console` (stdout) and progress on `notes` (stderr), as the run's `Mode` allows.
 
-    Attributes:
-        console: For results, on stdout; silent with --json.
-        notes: For progress, on stderr; silent with -q.
-        live: Whether progress is drawn as a bar, and not written as lines.
-
-    Args:
-        results: Whether results are printed at all; false where a command prints them in another form.
+    Progress is a bar where it is `live`, else lines. Results are left out where a command prints them in another form.
     """
 
     def __init__(self, *, results: bool = True) -> None:

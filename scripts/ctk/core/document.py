@@ -121,11 +121,7 @@ class Document:
 
 
 def read(path: Path) -> str:
-    """Text of a lock's half.
-
-    Raises:
-        LockError: When it is missing or not text.
-    """
+    """Text of a lock's half; LockError when it is missing or not text."""
     try:
         with path.open(encoding="utf-8") as file:
             return file.read(LARGEST + 1)  # a longer one is refused for its length

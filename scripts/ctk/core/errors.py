@@ -12,12 +12,7 @@ from difflib import get_close_matches
 
 
 class CtkError(Exception):
-    """Base of the tooling's errors.
-
-    Args:
-        cause: What is wrong, one sentence.
-        step: What the user can do next, one sentence.
-    """
+    """Base of the tooling's errors: the cause, and what the user can do next, one sentence each."""
 
     exit_code = 1
 
@@ -83,11 +78,7 @@ class AuditFailed(CtkError, exit_code=9):
 
 
 class Unsolvable(CtkError, exit_code=10):
-    """No set of packages satisfies the request.
-
-    Args:
-        solver: The solver's own text, "" where it was not asked.
-    """
+    """No set of packages satisfies the request; `solver` is its own text, "" where it was not asked."""
 
     def __init__(self, cause: str, step: str = "", solver: str = "") -> None:
         super().__init__(cause, step)

@@ -96,11 +96,7 @@ _hashes: dict[tuple[int, int, int, int], str] = {}
 
 
 def file_sha256(file: Path | BufferedReader) -> str:
-    """The sha256 of a file in hex digits; a file that did not change is read once, and so is a hard link to it.
-
-    Args:
-        file: Its path, or its stream at the beginning.
-    """
+    """The sha256 of a path, or of a stream at its beginning; what did not change is read once, hard links too."""
     status = file.stat() if isinstance(file, Path) else os.fstat(file.fileno())
     key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
     if key in _hashes:
@@ -174,11 +170,7 @@ _STEP = "free some space and run the command again; everything finished so far i
 
 @contextmanager
 def disk_errors(folder: Path) -> Iterator[None]:
-    """Turns a full or read-only disk, and a place where no file can be, into an error that names the place and a step.
-
-    Args:
-        folder: What is being written, for errors that do not name their file.
-    """
+    """Turns errors of a full or read-only disk into NoSpace; `folder` is for those that do not name their file."""
     try:
         yield
     except CtkError:
@@ -197,9 +189,7 @@ def disk_errors(folder: Path) -> Iterator[None]:
 def full_disk(log: str, folder: Path) -> NoSpace | None:
     """The error for a program's output that tells of a full disk.
 
-    Args:
-        log: The output of the program.
-        folder: Where it was at work. The file may be below the folder for temporary files too, so the error names both.
+    The file may be below the folder where it worked or that for temporary files, so the error names both.
     """
     said = next((number for number in FULL if os.strerror(number) in log), None) or _number(log)
     if said is None and _NUMBERLESS in log:
@@ -208,11 +198,7 @@ def full_disk(log: str, folder: Path) -> NoSpace | None:
 
 
 def check_place(place: Path) -> None:
-    """Refuses a place where nothing can be written, before work is done for it.
-
-    Raises:
-        NoSpace: A folder above it takes no files, or is no folder.
-    """
+    """Raises NoSpace for a place where nothing can be written, before work is done for it."""
     if why := _refusal(place.parent):
         raise NoSpace(f"cannot write {place}: {why}", "name a place in a folder that takes files")
 
@@ -274,17 +260,7 @@ def _refusal(place: Path) -> str:
 
 @contextmanager
 def exclusive(workspace: Workspace, say: Callable[[str], None], wait: float = 3600) -> Iterator[None]:
-    """Holds the checkout's lock.
-
-    Args:
-        workspace: The checkout.
-        say: Told once when another run has the lock.
-        wait: Seconds to wait for it.
-
-    Raises:
-        Busy: The other run did not end in time.
-        NoSpace: The checkout's cache cannot be written.
-    """
+    """Holds the checkout's lock: tells `say` when another run has it, and raises Busy after so many seconds."""
     with _lock(workspace.cache / "run.lock", "in this checkout", say, wait):
         yield
 
@@ -329,14 +305,7 @@ _LEAST = 512 << 20
 
 
 def new_build_folder(workspace: Workspace, name: str, artefact_bytes: int, jobs: int) -> Path:
-    """Makes an empty folder for one build.
-
-    Args:
-        workspace: The checkout.
-        name: Part of the folder's name.
-        artefact_bytes: Size of what the build reads.
-        jobs: How many builds share the memory.
-    """
+    """Makes an empty folder for one build, which reads so many bytes and shares the memory with other jobs."""
     need = max(_LEAST, artefact_bytes * _GROWTH)
     place = _in_memory(workspace) if _free_memory() // max(jobs, 1) >= need else workspace.builds
     folder = place / f".tmp-{name}-{os.getpid()}"
@@ -396,11 +365,7 @@ def use_temporary_folder(workspace: Workspace) -> None:
 
 
 def hold_folder(home: Path, leave: Callable[[Path], None] = lambda folder: None) -> Path:
-    """An empty folder for this process, below a known one; removes what killed processes left there.
-
-    Args:
-        home: The known folder.
-        leave: Called with each left folder before it is removed.
+    """An empty folder for this process below `home`; what killed processes left there is removed, after `leave`.
 
     Raises:
         OSError: It cannot be made, or somebody else made it.

@@ -18,10 +18,9 @@ class Platform:
     """One conda subdir.
 
     Attributes:
-        subdir: conda's name, e.g. ``linux-64``.
-        wheel_tag: Pattern (regular expression) of the platform tags that run there.
-        markers: PEP 508 environment markers of that platform, for the manifest's conditions.
-        target: The directory name of the CTK's cross layout (``targets/<target>``), or "" on Windows.
+        wheel_tag: Regular expression of the platform tags that run there.
+        markers: PEP 508 environment markers.
+        target: The directory of the CTK's cross layout (``targets/<target>``), "" on Windows.
     """
 
     subdir: str

@@ -23,12 +23,9 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def end_with(parent: int) -> None:
-    """Ends this process when its parent is killed, even inside rattler, which holds the interpreter's lock.
+    """Ends this process when its parent, a process id, is killed, even inside rattler, which holds the GIL.
 
     A process of a pool would wait for work for ever, and could write what the next run is writing as well.
-
-    Args:
-        parent: Its process id.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -38,27 +38,14 @@ _STEP = "nothing of it was unpacked; if the index is right, it is its publisher 
 
 
 def admit(artefacts: Iterable[Artefact], files: Iterable[Path], workspace: Workspace) -> None:
-    """Looks through the artefacts that no earlier run looked through.
-
-    Args:
-        artefacts: What was fetched.
-        files: The file of each.
-        workspace: Keeps the notes of what passed.
-
-    Raises:
-        ArtefactRefused: For the first that breaks a rule, with the member and the reason.
-    """
+    """Looks through the files of artefacts that no earlier run admitted; ArtefactRefused with the member and reason."""
     once = {_note(a, workspace): (a, f) for a, f in zip(artefacts, files, strict=True)}
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # zlib and sha256 do not hold the interpreter's lock
         list(pool.map(lambda pair: admit_one(pair[0], pair[1], workspace), once.values()))
 
 
 def admit_one(artefact: Artefact, file: Path, workspace: Workspace) -> None:
-    """The same for one artefact, in this thread.
-
-    Raises:
-        ArtefactRefused: It breaks a rule.
-    """
+    """The same for one artefact, in this thread."""
     note = _note(artefact, workspace)
     if not note.exists():
         check(artefact, file)
@@ -67,11 +54,7 @@ def admit_one(artefact: Artefact, file: Path, workspace: Workspace) -> None:
 
 
 def check(artefact: Artefact, file: Path) -> None:
-    """Looks through one artefact, at the cost of unpacking it into memory piece by piece.
-
-    Raises:
-        ArtefactRefused: It breaks a rule.
-    """
+    """Looks through one artefact, at the cost of unpacking it into memory piece by piece."""
     try:
         with file.open("rb") as content:
             if artefact.file.endswith(".tar.gz"):

@@ -15,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import Protocol
 
 from ctk.core.checkout import Workspace
 from ctk.core.errors import CtkError, HashMismatch, NotPublished, problems
@@ -28,10 +27,8 @@ from ctk.lock.lock import Artefact
 _CHUNK = 1 << 20
 
 
-class Progress(Protocol):
-    """Told of bytes as they arrive."""
-
-    def __call__(self, artefact: Artefact, received: int, /) -> None: ...
+Progress = Callable[[Artefact, int], None]
+"""Told of an artefact's bytes as they arrive."""
 
 
 def stored(artefact: Artefact, workspace: Workspace) -> Path:
@@ -62,23 +59,14 @@ def fetch(
     progress: Progress = lambda artefact, received: None,
     needed_by: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> list[Path]:
-    """Makes every artefact available to recipes.
+    """Makes every artefact available to recipes, and gives their laid-out paths in the order given.
 
-    Args:
-        artefacts: What is wanted.
-        workspace: The checkout.
-        index: Opens the index; called only when something must be downloaded.
-        jobs: Parallel downloads.
-        progress: Told of every piece that arrives, from several threads.
-        needed_by: The names of the releases that need an artefact, by its sha256; for messages.
-
-    Returns:
-        The laid-out path of each artefact, in the order given.
+    The index is opened only when something must be downloaded. Progress is told of every piece that arrives, from
+    several threads. Downloads that run when one fails are finished first, so that nothing fetched is lost. Messages
+    name the releases that need an artefact (`needed_by`, by its sha256).
 
     Raises:
         NotPublished: The index lacks some artefacts; every one is named, and nothing was downloaded.
-        IndexUnavailable, NotPublished, HashMismatch, ArtefactRefused, NoSpace: The first that happened. Downloads
-            already running are finished first, so that nothing fetched is lost.
     """
     wanted = missing(artefacts, workspace)
     if wanted:
@@ -190,13 +178,9 @@ def _download(artefact: Artefact, workspace: Workspace, index: Index, file: Inde
 def _continue(
     part: Path, artefact: Artefact, index: Index, file: IndexFile, progress: Progress
 ) -> tuple[str, int, bool]:
-    """Appends what is missing to a partial file.
+    """Appends what is missing to a partial file: its sha256 and size then, and whether it had some content before.
 
-    Returns:
-        The sha256 and size of what is there then, and whether some of it was there before.
-
-    Raises:
-        Interrupted: The answer ended too early; what came is kept, and the next call continues.
+    Where the answer ends too early, what came is kept, and the next call continues after Interrupted.
     """
     hasher = hashlib.sha256()
     size = 0

@@ -260,13 +260,9 @@ class Interrupted(IndexUnavailable):
 
 @dataclass(frozen=True)
 class Retry:
-    """How often a request is tried, and how far apart.
+    """How often a request is tried; `delay` seconds before the second try, and twice as long before each further one.
 
-    Attributes:
-        attempts: Tries in all.
-        delay: Seconds before the second try; each further wait is twice as long.
-        sleep: What waits; tests replace it.
-        clock: Seconds, to see who is too slow; tests replace it.
+    The clock shows who is too slow.
     """
 
     attempts: int = 6
@@ -275,11 +271,7 @@ class Retry:
     clock: Callable[[], float] = field(default=time.monotonic, repr=False)
 
     def send(self, what: str, request: Callable[[], httpx2.Response]) -> httpx2.Response:
-        """The first response whose status is neither 429 nor 5xx.
-
-        Args:
-            what: The distribution it is about, for the error.
-            request: Sends the request once.
+        """The first response to a request about `what` whose status is neither 429 nor 5xx.
 
         Raises:
             IndexUnavailable: After the last try; at once where the address cannot be requested.
@@ -306,11 +298,7 @@ class Retry:
         raise IndexUnavailable(f"the package index does not give {what}, after {tries}: {reason}", STEP)
 
     def run(self, job: Callable[[], T]) -> T:
-        """The result of a job that reads a response to its end, started again when the connection breaks.
-
-        Raises:
-            Interrupted: After the last try.
-        """
+        """The result of a job that reads a response to its end, started again after Interrupted but for the last."""
         for attempt in range(self.attempts):
             try:
                 return job()
@@ -349,10 +337,7 @@ _MOST_STATED = {"timeout": 86400.0, "retries": 1000}
 class IndexSettings:
     """Where packages come from. URLs may hold credentials, so they are left out of what is printed.
 
-    Attributes:
-        index_url: None for the client library's default.
-        timeout: Seconds without a byte.
-        retries: Tries after the first.
+    Without an `index_url` it is the client library's; `timeout` is in seconds without a byte.
     """
 
     index_url: str | None = field(default=None, repr=False)
@@ -384,11 +369,7 @@ def pip_settings(python: str = sys.executable) -> IndexSettings:
 
 
 def parse_settings(listing: str) -> IndexSettings:
-    """The settings in what ``pip config list`` prints, ``global.index-url='...'`` one a line.
-
-    Raises:
-        IndexUnavailable: One of them is not what pip reads there.
-    """
+    """The settings in what ``pip config list`` prints, ``global.index-url='...'``; IndexUnavailable if one is wrong."""
     sections: dict[str, dict[str, str]] = {section: {} for section in _SECTIONS}
     for line in listing.splitlines():
         name, _, value = line.partition("=")

@@ -70,18 +70,13 @@ class Wanted(Protocol):
 
 @dataclass(frozen=True)
 class IndexFile:
-    """One file that the index offers.
+    """One file that the index offers; None stands for what the index does not say.
 
     Attributes:
         distribution: Normalised name.
-        version: As the file name says it.
-        file: File name.
-        sha256: None when the index does not state it.
         url: Where it is now. Never written to a file: a mirror has another, and it may hold credentials.
-        yanked: Whether its publisher took it back.
-        requires_python: Version specifier, or None.
-        metadata_url: Where the index keeps a copy of the wheel's METADATA, or None.
-        uploaded: When its publisher uploaded it, in seconds since 1970 (PEP 700); None when the index does not say.
+        metadata_url: A copy of the wheel's METADATA.
+        uploaded: In seconds since 1970 (PEP 700).
     """
 
     distribution: str
@@ -148,12 +143,7 @@ class Index:
         self._client.close()
 
     def files(self, distribution: str) -> tuple[IndexFile, ...]:
-        """Every file of a distribution on every index: newest version first, what was yanked last.
-
-        Raises:
-            NotPublished: When no index has the distribution.
-            IndexUnavailable: When an index gave no answer.
-        """
+        """Every file of a distribution on every index, at least one: newest version first, what was yanked last."""
         name = canonicalize_name(distribution)
         if name in self._files:
             return self._files[name]
@@ -165,12 +155,7 @@ class Index:
         return self._files.setdefault(name, files)
 
     def locate(self, artefact: Wanted) -> IndexFile:
-        """The file of an artefact, by its exact name.
-
-        Raises:
-            NotPublished: When the index lacks it.
-            HashMismatch: When the index offers other content under that name.
-        """
+        """The file of an artefact by its exact name; HashMismatch when the index has other content under it."""
         offers = [f for f in self.files(artefact.distribution) if f.file == artefact.file]
         if not offers:
             raise NotPublished(
@@ -209,12 +194,7 @@ class Index:
         return digest.hexdigest()
 
     def metadata(self, file: IndexFile) -> Message:
-        """The METADATA of a wheel: the index's copy if it has one, else read out of the wheel.
-
-        Raises:
-            HashMismatch: When a wheel that was read whole is not what the index states.
-            MeasureFailed: When it cannot be read.
-        """
+        """The METADATA of a wheel: the index's copy if it has one, else read out of the wheel."""
         if file.metadata_url:
             text = self._read(file, file.metadata_url, LONGEST)
         else:
@@ -269,12 +249,8 @@ class Index:
 
         Yields:
             Whether the chunks start at ``offset`` (else at 0: the server ignores ranges), the bytes of the whole file
-            if the server says so, and the chunks; none when the file ends before ``offset``.
-
-        Raises:
-            IndexUnavailable: When no answer came after every retry.
-            Interrupted: When the connection broke while the chunks were read; a new stream continues it.
-            NotPublished: When the file is not there.
+            if the server says so, and the chunks; none when the file ends before ``offset``. Where the connection
+            breaks, they raise Interrupted, and a new stream continues.
         """
         headers = _IDENTITY | ({"Range": f"bytes={offset}-"} if offset else {})
         with self._open(file, file.url, headers) as answer:

@@ -30,14 +30,7 @@ _STEP = "ask whoever runs the index for the file as its publisher has it"
 
 @dataclass(frozen=True)
 class ArchiveMember:
-    """One file inside.
-
-    Attributes:
-        name: Its path in there.
-        modified: Seconds since 1970; the time of a zip is taken as UTC.
-        size: Bytes, as the archive states them.
-        content: Reads it.
-    """
+    """One file inside; `modified` is in seconds since 1970 (a zip's time is taken as UTC), and `content` reads it."""
 
     name: str
     modified: int
@@ -53,12 +46,9 @@ class ArchiveMember:
 
 @contextmanager
 def members(stream: BinaryIO, name: str) -> Iterator[tuple[ArchiveMember, ...]]:
-    """The files inside a published file, readable until the end of the block; its name says what kind of archive it is.
+    """The files inside an archive of this name, readable until the end of the block; MeasureFailed for a broken one.
 
     Of a zip only the directory is read, and what is asked for.
-
-    Raises:
-        MeasureFailed: When it is no archive, or broken.
     """
     try:
         if name.endswith((".whl", ".zip")):
@@ -218,11 +208,7 @@ def time_text(uploaded: int) -> str:
 
 
 def parse_time(stated: str) -> int:
-    """The seconds of a lock's text.
-
-    Raises:
-        ValueError: When it has another form, names no moment, or one that no zip can state.
-    """
+    """The seconds of a lock's text; ValueError when it has another form, or is no moment that a zip can state."""
     problem = f"{stated!r} is not a moment in UTC like 2025-08-04T12:34:56Z, from 1980 to 2107"
     try:
         moment = datetime.strptime(stated, _FORM).replace(tzinfo=UTC)

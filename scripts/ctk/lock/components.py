@@ -27,7 +27,7 @@ class CtkComponent:
     Attributes:
         name: Our name of it, and the manifest's extra.
         project: Its distribution; in CUDA 12 with ``-cu12`` appended.
-        inside: The component whose artefact contains it in the releases that have no distribution of its own.
+        inside: The component whose artefact contains it where a release has no distribution of its own for it.
     """
 
     name: str
@@ -157,13 +157,9 @@ _SHAPE = TypeAdapter(Exclusions)
 
 @dataclass(frozen=True)
 class Classes:
-    """The components of one release.
+    """The components of one release: read by a planned build, on the written list, neither, or both.
 
-    Attributes:
-        packaged: Read by a build that is planned for the release.
-        excluded: On the written list; none of them is packaged.
-        unclassified: Neither. There must be none.
-        needless: On the written list and packaged all the same. There must be none.
+    There must be none of the last two.
     """
 
     packaged: frozenset[str]

@@ -68,12 +68,7 @@ def to_measure(lock: ReleaseLock, known: Collection[str]) -> tuple[Artefact, ...
 
 
 def measure(lock: ReleaseLock, known: Mapping[str, str | None], at_hand: AtHand) -> Facts:
-    """The facts of a release, of which some files are known already, by sha256.
-
-    Raises:
-        LockError: When the release has no NVRTC that can be asked.
-        MeasureFailed: When a library does not answer.
-    """
+    """The facts of a release, of which some files are known already, by sha256."""
     needs = dict(known)
     compiler: tuple[tuple[str, ...], str] = (), ""
     for _, group in groupby(to_measure(lock, known), lambda a: a.component):
@@ -93,6 +88,7 @@ def measure(lock: ReleaseLock, known: Mapping[str, str | None], at_hand: AtHand)
 
 
 def with_facts(lock: ReleaseLock, facts: Facts | None) -> ReleaseLock:
+    """A lock with its facts, in place of what was known of some of its files."""
     return replace(lock, facts=facts, measured={})
 
 
@@ -102,11 +98,7 @@ def still_true(old: ReleaseLock, new: ReleaseLock) -> bool:
 
 
 def compiler_facts(nvrtc: Path) -> tuple[tuple[str, ...], str]:
-    """GPU architectures (``7.5``), lowest first, and PTX ISA version of an NVRTC: a linux-64 artefact, or a folder.
-
-    Raises:
-        MeasureFailed: When it does not load here, or does not compile.
-    """
+    """GPU architectures (``7.5``), lowest first, and PTX ISA version of an NVRTC: a linux-64 artefact, or a folder."""
     if this_platform() != PROBED:
         raise MeasureFailed(f"NVRTC for {PROBED} does not load on {this_platform()}", f"measure on a {PROBED} machine")
     with TemporaryDirectory(prefix="ctk-nvrtc-") as folder:
@@ -144,11 +136,7 @@ def parse_answer(text: str, library: str) -> tuple[tuple[str, ...], str]:
 
 
 def needed_glibc(artefact: Path) -> str | None:
-    """The newest glibc symbol version that the ELF files of an artefact need; None without any.
-
-    Raises:
-        MeasureFailed: When one of them cannot be read.
-    """
+    """The newest glibc symbol version that the ELF files of an artefact need; None without any."""
     newest: str | None = None
     with zipfile.ZipFile(artefact) as archive:
         for item in archive.infolist():

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from io import StringIO
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
@@ -143,16 +143,6 @@ ReleaseName = Annotated[
 # ---- a lock
 
 
-class ComponentVersion(Protocol):
-    """What names a component and its version."""
-
-    @property
-    def component(self) -> str: ...
-
-    @property
-    def version(self) -> str: ...
-
-
 @dataclass(frozen=True)
 class Artefact:
     """One published file.
@@ -160,12 +150,8 @@ class Artefact:
     Attributes:
         component: Our name of what it belongs to, e.g. ``cudart``.
         distribution: Its name on the package index, e.g. ``nvidia-cuda-runtime``.
-        version: Its version there.
         target: What it is for: ``<subdir>``, ``<subdir>-<python tag>`` or ``noarch``; stem of what recipes read.
-        file: File name on the index.
-        sha256: 64 hexadecimal digits.
-        size: Bytes.
-        uploaded: When its publisher uploaded it, in seconds since 1970 (UTC); see `ctk.index.inside`.
+        uploaded: When its publisher uploaded it, in seconds since 1970 (UTC).
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -185,12 +171,9 @@ class Component:
     """A part of a release with a version of its own.
 
     Attributes:
-        name: Ours, e.g. ``cudart``.
-        distribution: Its name on the package index.
-        version: Its version there.
         artefacts: By target; one without an artefact maps to None.
         license: As its artefacts declare it, e.g. ``Apache-2.0``.
-        license_texts: sha256 of each text that its artefacts have as their licence; see `ctk.lock.wheels`.
+        license_texts: sha256 of each text that its artefacts have as their licence.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -278,10 +261,9 @@ class ReleaseLock:
         """Every artefact of every component, in the order of the file. The manifest is not one of them."""
         return tuple(a for c in self.components.values() for a in c.artefacts.values() if a is not None)
 
-    def component_of(self, part: ComponentVersion) -> Component | None:
-        """The component that an artefact, or a source that a recipe reads, is of."""
-        named = (c for c in self.components.values() if (c.name, c.version) == (part.component, part.version))
-        return next(named, None)
+    def component_of(self, name: str, version: str) -> Component | None:
+        """The component of an artefact, or of a source that a recipe reads."""
+        return next((c for c in self.components.values() if (c.name, c.version) == (name, version)), None)
 
 
 SHAPE = TypeAdapter(ReleaseLock)
@@ -313,12 +295,9 @@ def variant_keys(lock: ReleaseLock) -> dict[str, list[str]]:
 
 
 def load(path: Path) -> ReleaseLock:
-    """Read and check a release: the ``.lock`` at ``path`` and the ``.yaml`` beside it.
+    """A release: the ``.lock`` at ``path`` and the ``.yaml`` beside it; LockError with every problem of both.
 
     A pair of files that did not change since is not parsed again.
-
-    Raises:
-        LockError: With every problem of both files, each with its component and line.
     """
     return _checked(path.stem, read(path.with_suffix(".lock")), read(path.with_suffix(".yaml")))
 

@@ -103,11 +103,7 @@ class Licence:
 
 
 def read_licence(index: Index, file: IndexFile) -> Licence:
-    """What a wheel or source distribution says; of a large one only the parts that say it are fetched.
-
-    Raises:
-        MeasureFailed: When it cannot be read.
-    """
+    """What a wheel or source distribution says; of a large one only the parts that say it are fetched."""
     with index.opened(file) as stream, members(stream, file.file) as files:
         metadata = BytesParser().parsebytes(metadata_of(files, file.file).text(), headersonly=True)
         place = _IN_A_WHEEL if file.file.endswith(".whl") else _IN_SOURCES

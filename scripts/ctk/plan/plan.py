@@ -270,7 +270,11 @@ def _groups(
             arch=arch,
             timestamp=newest,
             versions=dict(sorted(versions)),
-            licenses={a.component: component.license for a in artefacts if (component := lock.component_of(a))},
+            licenses={
+                a.component: component.license
+                for a in artefacts
+                if (component := lock.component_of(a.component, a.version))
+            },
         )
         # One GPU architecture is the same in every release that knows it.
         old = sorted(version for _, version in versions & older)
@@ -309,7 +313,7 @@ def _artefacts(recipe: Recipe, lock: ReleaseLock, outputs: Sequence[Rendered]) -
     """The artefacts of a build, or the sentence that says which one was never published."""
     found: dict[tuple[str, str], Artefact] = {}
     for source in dict.fromkeys(s for o in outputs for s in o.sources):
-        component = lock.component_of(source)
+        component = lock.component_of(source.component, source.version)
         if component is None:
             raise RecipeError(
                 f"recipe {recipe.name} reads {source.component} {source.version}, which {lock.name} does not lock",

@@ -88,12 +88,7 @@ def pins(metadata: Message) -> list[Pin]:
 
 
 def read_manifest(metadata: Message, version: str) -> list[Pin]:
-    """The requirements of a manifest, each of a form that this tool understands.
-
-    Raises:
-        LockError: With each line that states something else: an unknown extra, distribution, marker or version form, or
-            a version that contradicts another line.
-    """
+    """The requirements of a manifest; LockError with each line whose form is new, or that contradicts another one."""
     stated, major = pins(metadata), version.partition(".")[0]
     wrong = [
         f"no requirement that the standard knows:\n    Requires-Dist: {line}"
@@ -161,8 +156,6 @@ class WantedComponent:
     """What a manifest wants of one component, and what of it the index has.
 
     Attributes:
-        name: Our name of the component.
-        distribution: Its name on the index.
         accepted: The versions that the manifest means.
         files: The wheels of the newest of them that is whole, else of the newest; none where the index has none.
         places: Where a wheel must be (`Pin.places`).
@@ -215,7 +208,7 @@ def _minor_of(version: Version) -> str:
 
 
 def manifest_of(index: Index, minor: str) -> tuple[Version, IndexFile]:
-    """The manifest of the newest final patch of a CTK minor; its errors are those of `published`."""
+    """The manifest of the newest final patch of a CTK minor; UnknownName when the index has none."""
     minors = published_minors(index)
     if minor not in minors:
         raise UnknownName.of("CTK minor", minor, minors)
@@ -227,12 +220,7 @@ def manifest_of(index: Index, minor: str) -> tuple[Version, IndexFile]:
 
 
 def published(index: Index, minor: str) -> PublishedRelease:
-    """What the index has of the newest final patch of a CTK minor.
-
-    Raises:
-        UnknownName: When the index has no such minor.
-        LockError: When the manifest states something this tool does not understand.
-    """
+    """What the index has of the newest final patch of a CTK minor."""
     version, file = manifest_of(index, minor)
     stated = read_manifest(index.metadata(file), str(version))
     return PublishedRelease(version, file, tuple(_parts(index, str(version.major), stated)))
@@ -295,9 +283,7 @@ def make(index: Index, name: str, workspace: Workspace, *, partial: bool = False
 
     What is known of the present lock's files stays where they are the same: their facts, and when they were uploaded,
     as what was built of them has that time.
-
-    Raises:
-        Incomplete: When the index lacks something of a CTK release, unless a partial one is taken.
+    Incomplete when the index lacks something of a CTK release, unless a partial one is taken.
     """
     kind, _, number = name.partition("-")
     if kind == BASE:

@@ -38,12 +38,10 @@ class LockedVersion:
     Attributes:
         release: ``cuda-13.4`` or ``python-13``.
         what: The distribution.
-        locked: Version in the lock; None when the release is not locked.
         lockable: Version that `ctk release add` would lock now.
         newest: Newest final version on the index.
-        is_newer: Whether `ctk release add` would bring something newer.
-        held_back: Why it would not lock the newest version; empty when it would.
-        older: Each version that it would lock beside the newest -> why, in sentences.
+        held_back: Why `ctk release add` would not lock the newest version.
+        older: Each version that it would lock beside the newest, and why, in sentences.
     """
 
     release: str
@@ -114,10 +112,7 @@ class Completeness:
     """How complete a CTK release is on the index.
 
     Attributes:
-        minor: E.g. ``13.4``.
-        version: The manifest's.
-        published: What the index has of it; None when its manifest cannot be read.
-        problem: Why not.
+        published: What the index has of it; None when its manifest cannot be read, for what `problem` says.
         withdrawn: Files of the release lock that are yanked or no longer on the index.
         listed: Entries of the written list that say the release lacks what its manifest names.
     """
@@ -142,11 +137,7 @@ class Completeness:
 def completeness(
     index: Index, locks: Mapping[str, ReleaseLock], unpublished: Sequence[Unpublished], minors: Collection[str] = ()
 ) -> list[Completeness]:
-    """How complete CTK releases are, oldest first; by default the locked ones and those newer than the oldest of these.
-
-    Raises:
-        UnknownName: For a minor that the index does not have.
-    """
+    """How complete CTK releases are, oldest first; by default all from the oldest locked one on."""
     locked = {lock.minor: lock for lock in locks.values() if lock.is_ctk}
     oldest = min(map(Version, locked), default=Version("0"))
     chosen = minors or [minor for minor in published_minors(index) if Version(minor) >= oldest]
@@ -186,14 +177,7 @@ def _withdrawn(index: Index, lock: ReleaseLock) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class LicenceChange:
-    """A component whose licence is not the one that was accepted.
-
-    Attributes:
-        release: Name of the lock it is for.
-        before: Name of the lock it was compared with.
-        old: The component there.
-        new: The component as it would be locked.
-    """
+    """A component of a release whose licence is not that of the component in the lock named `before`."""
 
     release: str
     before: str
@@ -236,12 +220,7 @@ def licence_changes(locks: Mapping[str, ReleaseLock], made: Iterable[ReleaseLock
 def check_licences(
     locks: Mapping[str, ReleaseLock], made: Sequence[ReleaseLock], accepted: Sequence[str], every: bool
 ) -> None:
-    """Refuse new locks with a changed licence, but for components that are ``accepted``, or ``every`` one.
-
-    Raises:
-        LicenceChanged: Naming each component, with the licence it had and the one it has.
-        UnknownName: When an accepted name is no component of the new locks.
-    """
+    """Raises LicenceChanged for components with another licence that are not ``accepted``, by name or ``every`` one."""
     known = {name for lock in made for name in lock.components}
     for name in accepted:
         if name not in known:
@@ -289,11 +268,7 @@ class FileChange:
 
 
 def changes(folder: Path, lock: ReleaseLock) -> tuple[FileChange, FileChange]:
-    """What has to change so that ``folder`` holds a release: its ``.lock`` and its ``.yaml``.
-
-    Raises:
-        LockError: What the index states, names and versions among it, is not what a lock may hold.
-    """
+    """What has to change so that ``folder`` holds a release; LockError when the index states what no lock may hold."""
     _, wrong = parse_lock(dump(lock), lock.name)
     if wrong:
         raise problems(LockError, f"what the index states for {lock.name}", wrong, _STEP)
@@ -343,9 +318,6 @@ def write(needed: Sequence[FileChange]) -> None:
 
     Each new text is on disk beside its file before the first is put in place. A process that is killed between two of
     them leaves halves that disagree, which loading reports, with the command that repairs it.
-
-    Raises:
-        NoSpace: The disk is full, or a folder cannot be written.
     """
     with ExitStack() as undo:
         ready = []

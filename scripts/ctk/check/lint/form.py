@@ -313,7 +313,9 @@ def LicenceIsTheArtefacts(tree: Tree) -> Iterator[Finding]:
     found: dict[tuple[str, str, str, str], dict[str, None]] = {}
     for build in tree.builds:
         lock = tree.locks_by_name[build.lock]
-        for component in {c.name: c for a in build.artefacts if (c := lock.component_of(a))}.values():
+        for component in {
+            c.name: c for a in build.artefacts if (c := lock.component_of(a.component, a.version))
+        }.values():
             declared, texts = component.license, [text in is_open for text in component.license_texts]
             for output in build.outputs:
                 if not _fits(output.license, declared, texts):
