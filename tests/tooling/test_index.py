@@ -240,15 +240,6 @@ def test_other_content_under_the_name_is_refused(server: FakeIndex) -> None:
             index.content(file)
 
 
-def test_a_file_that_is_listed_and_missing_is_not_published(server: FakeIndex) -> None:
-    server.faults.append(Fault(match="/files/", status=404))
-    with (
-        client(server) as index,
-        pytest.raises(NotPublished, match=r"tool: the index lists tool-1.0.* does not have it"),
-    ):
-        index.content(index.files("tool")[0])
-
-
 def test_an_artefact_is_found_by_its_name_and_hash(server: FakeIndex) -> None:
     with client(server) as index:
         assert index.locate(artefact(server)).file == WHEEL

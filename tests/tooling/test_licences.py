@@ -101,15 +101,6 @@ def test_several_texts_have_one_hash(server: FakeIndex) -> None:
     assert read(server).text == sha256("\n".join(every).encode())
 
 
-def test_a_large_wheel_is_not_fetched_for_it(server: FakeIndex) -> None:
-    content = server.add_wheel("tool", "1", metadata=["License: X"], files={"tool/data.bin": bytes(3_000_000)})
-    assert read(server) == Licence("X", TEXT)
-    parts = [r.range for r in server.requests if r.method == "GET" and "/files/" in r.path]
-    assert len(parts) == 1
-    assert parts[0]
-    assert len(content) > 3_000_000
-
-
 def test_a_source_distribution_says_it_too(server: FakeIndex) -> None:
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w:gz") as archive:

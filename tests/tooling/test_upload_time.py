@@ -13,13 +13,11 @@ from pathlib import Path
 import pytest
 from ctk_release import Run, snapshot
 from fake_index import FakeIndex, serve
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ctk.core.checkout import Workspace
 from ctk.core.errors import IndexUnavailable, MeasureFailed
 from ctk.index.index import Index, IndexSettings, Retry
-from ctk.index.inside import EARLIEST, LATEST, parse_time, time_text
+from ctk.index.inside import EARLIEST, time_text
 from ctk.lock.lock import load
 
 pytest_plugins = ["ctk_release_fixtures"]
@@ -48,11 +46,6 @@ def server() -> Iterator[FakeIndex]:
     with serve() as index:
         index.add(FILE, zipped({"a": (2021, 3, 4, 5, 6, 8), "b": (2020, 1, 1, 0, 0, 0)}))
         yield index
-
-
-@given(st.integers(EARLIEST, LATEST))
-def test_every_moment_of_a_lock_survives(moment: int) -> None:
-    assert parse_time(time_text(moment)) == moment
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from conda_build import selector
 from ctk.core.checkout import Workspace
 
@@ -21,25 +19,6 @@ def files(root: Path) -> list[Path]:
         for lock in (root / f).glob("*.lock")
     ]
     return [root / "conda_build_config.yaml", *sorted(configs), *sorted(locked)]
-
-
-@pytest.mark.parametrize(
-    ("line", "found"),
-    [
-        ("  - [python, python_tag]", "python, python_tag"),
-        ("  - 3.12  # [linux]", "linux"),
-        ("  - 3.12  # [linux] for now", "linux"),
-        ("  - 3.12  # [linux] (for now)", ""),
-        ("key: [a]", "a"),
-        ("key: []", ""),
-        ("  - [a]  # a list", ""),
-        ("# as in [a]", ""),
-        ("  - python", ""),
-        ("", ""),
-    ],
-)
-def test_a_line_with_a_selector_is_known(line: str, found: str) -> None:
-    assert selector(line) == found
 
 
 def test_conda_build_drops_no_line_of_our_variants(project: Workspace) -> None:

@@ -47,20 +47,18 @@ def test_an_older_yaml_reader_sees_the_same_text(lock: ReleaseLock) -> None:
     assert data == variant_keys(lock)
 
 
+def test_downstream_sources_are_source_distributions_and_tools_are_wheels() -> None:
+    components = load(ROOT / "tests/downstream/downstream.lock").components.values()
+    kinds = {c.name: {a.file.rpartition(".")[2] for a in c.artefacts.values() if a} for c in components}
+    assert kinds.pop("cufinufft") == {"gz"}
+    assert kinds and all(kind == {"whl"} for kind in kinds.values()), kinds
+
+
 def test_a_newer_toolkit_writes_newer_ptx() -> None:
     found = [lock.facts.ptx_isa for lock in release_locks(HERE).values() if lock.facts]
     # 12.6 writes the same as 12.5; two newer ones never did.
     assert found == sorted(found, key=Version)
     assert [isa for isa, next_ in pairwise(found) if isa == next_] == ["8.5"]
-
-
-@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("cuda-12.")])
-def test_nvvm_and_crt_of_cuda_12_are_inside_nvcc(name: str) -> None:
-    lock = load(HERE.variants / f"{name}.lock")
-    for target, nvcc in lock.components["nvcc"].artefacts.items():
-        for inner in ("nvvm", "crt"):
-            inside = lock.components[inner].artefacts[target]
-            assert (inside and inside.sha256) == (nvcc and nvcc.sha256)
 
 
 def test_the_table_of_releases_in_the_readme_is_what_the_locks_say() -> None:
