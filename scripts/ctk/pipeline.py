@@ -23,7 +23,6 @@ from ctk.core.platforms import this_platform
 from ctk.fetch import fetch
 from ctk.index.index import Index
 from ctk.lock.lock import Artefact
-from ctk.package.scan import ScanCache
 from ctk.plan.plan import Plan
 
 
@@ -125,7 +124,7 @@ def run(
             forbidden_paths=machine_paths(workspace),
             base=states.packages(base_channel) if isinstance(base_channel, Path) else (),
             jobs=jobs,
-            cache=ScanCache(workspace.cache / "audit"),
+            cache=workspace.cache / "audit",
         )
         clock.lap("audit", audited.summary())
         if not audited.ok:

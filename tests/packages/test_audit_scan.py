@@ -14,7 +14,7 @@ from ctk.check.audit import audit_packages
 from ctk.core.errors import UnknownName
 from ctk.core.files import file_sha256
 from ctk.package import scan as scanning
-from ctk.package.scan import ScanCache, Search, outermost, scan_key, scan_package
+from ctk.package.scan import Scanner, Search, outermost
 
 NEEDLE = b"/srv/here"
 
@@ -56,7 +56,7 @@ def test_a_folder_in_another_is_looked_for_once() -> None:
 def test_a_large_binary_is_read_like_a_small_one(tmp_path: Path) -> None:
     filling = bytes(9 << 20)
     files = {"lib/libx.so.1": elf(soname="libx.so.1", payload=filling), "lib/x.dll": pe(("a.dll",), payload=filling)}
-    scan = scan_package(Draft("x", files=files).write(tmp_path), [], {})
+    scan = Scanner([], {}).scan(Draft("x", files=files).write(tmp_path))
     found = {file.path: file.binary for file in scan.installed()}
     assert found["lib/libx.so.1"] is not None and found["lib/libx.so.1"].soname == "libx.so.1"
     assert found["lib/x.dll"] is not None and found["lib/x.dll"].needed == ("a.dll",)
@@ -64,7 +64,7 @@ def test_a_large_binary_is_read_like_a_small_one(tmp_path: Path) -> None:
 
 def test_a_package_is_opened_once_however_often_it_is_audited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = [draft.write(tmp_path) for draft in good_set().values()]
-    cache = ScanCache(tmp_path / "scans")
+    scanner = Scanner(["/home/x"], {}, tmp_path / "scans")
     opened: list[tuple[Path, str]] = []
     members = scanning.package.members
 
@@ -73,28 +73,28 @@ def test_a_package_is_opened_once_however_often_it_is_audited(tmp_path: Path, mo
         return members(path, part, file)
 
     monkeypatch.setattr(scanning.package, "members", counted)
-    plain = [scan_package(path, ["/home/x"], {}) for path in paths]
+    plain = [Scanner(["/home/x"], {}).scan(path) for path in paths]
     assert sorted(opened) == sorted((path, part) for path in paths for part in ("info", "pkg"))
-    assert [scan_package(path, ["/home/x"], {}, cache) for path in paths] == plain  # made, and kept
+    assert [scanner.scan(path) for path in paths] == plain  # made, and kept
     opened.clear()
-    assert [scan_package(path, ["/home/x"], {}, cache) for path in paths] == plain
+    assert [scanner.scan(path) for path in paths] == plain
     assert opened == []
 
 
 def test_a_changed_package_or_another_forbidden_path_is_scanned_again(tmp_path: Path) -> None:
     path = good_set()["libcufile"].write(tmp_path)
     sha256 = file_sha256(path)
-    keys = {scan_key(sha256, ["/a"], {}), scan_key(sha256, ["/b"], {}), scan_key("0" * 64, ["/a"], {})}
+    keys = {Scanner([path], {}).name(of) for path, of in (("/a", sha256), ("/b", sha256), ("/a", "0" * 64))}
     assert len(keys) == 3
 
 
 def test_a_damaged_cache_is_as_good_as_none(tmp_path: Path) -> None:
     path = good_set()["libcufile"].write(tmp_path)
-    cache = ScanCache(tmp_path / "scans")
-    first = scan_package(path, [], {}, cache)
-    for kept in cache.folder.iterdir():
+    scanner = Scanner([], {}, tmp_path / "scans")
+    first = scanner.scan(path)
+    for kept in (tmp_path / "scans").iterdir():
         kept.write_text("{")
-    assert scan_package(path, [], {}, cache) == first
+    assert scanner.scan(path) == first
 
 
 def test_a_package_that_cannot_be_read_is_a_finding_beside_the_others(tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from small_sites import HOSTILE, channel, checkout, drafts, small_site
 from ctk.check.audit import CHECKS, audit_packages
 from ctk.core.files import machine_paths
 from ctk.package.package import PathEntry
-from ctk.package.scan import ScanCache
 from ctk.site import Page, Site, packages, read, report, report_pages
 from ctk.site.packages import PICTURE, folders, squarify
 from ctk.site.pages import bytes_text
@@ -262,7 +261,7 @@ def audited(site: Site) -> str:
     audit_packages(
         [entry.path for entry in site.entries],
         forbidden_paths=machine_paths(site.workspace),
-        cache=ScanCache(site.workspace.cache / "audit"),
+        cache=site.workspace.cache / "audit",
     )
     return text(report.audit(site), "audit.html")
 

@@ -28,7 +28,7 @@ from ctk.core.platforms import PLATFORMS
 from ctk.index.index import Index
 from ctk.index.inside import members
 from ctk.lock.lock import Artefact
-from ctk.package.scan import PackageScan, ScanCache
+from ctk.package.scan import PackageScan
 from ctk.plan.plan import Request, plan, published_set, python_tags
 
 
@@ -182,7 +182,7 @@ def audit_command(
             base=_packages(base if base is not None else [where.base_channel], missing_ok=base is None),
             jobs=jobs,
             skip={*(skip or ()), *(known for known in _audit_names() if known not in names)},
-            cache=ScanCache(where.cache / "audit"),
+            cache=where.cache / "audit",
         )
     report.result(**found.as_json())
     _show_audit(found, report)

@@ -45,12 +45,16 @@ class Search:
     """Finds whole paths in a stream of chunks, also across their seams.
 
     A needle counts when no character of a file name touches it: ``/home/me`` is not seen in ``/mnt/home/meta``. A
-    folder of the root, such as ``/root``, is on every machine: it counts when something below it is named.
+    folder of the root, such as ``/root``, is on every machine: it counts when something below it is named. Evidence and
+    placeholders, of which some are declared, count wherever they stand.
     """
 
-    def __init__(self, needles: Sequence[bytes], exact: Sequence[bytes] = ()) -> None:
-        self._needles = tuple(dict.fromkeys((*needles, *exact)))
-        self._exact = frozenset(exact)
+    def __init__(
+        self, forbidden: Sequence[bytes], evidence: Sequence[bytes] = (), declared: Sequence[bytes] = ()
+    ) -> None:
+        self._forbidden, self._evidence, self._declared = forbidden, evidence, declared
+        self._exact = frozenset((_PLACEHOLDER, *evidence, *declared))
+        self._needles = (*forbidden, *self._exact.difference(forbidden))
         self._keep = max((len(needle) for needle in self._needles), default=0) + 1
         self._next = dict.fromkeys(self._needles, 0)
         self._tail = b""
@@ -77,11 +81,15 @@ class Search:
             return False
         return (start == 0 or window[start - 1] not in _NAME) and (end >= len(window) or window[end] not in _NAME)
 
-    def sightings(self, needles: Sequence[bytes], excused: Sequence[bytes]) -> tuple[Sighting, ...]:
-        """Where needles were found outside the stretches that an excused string covers."""
-        covered = [(at, at + len(needle)) for needle in excused for at in self.hits.get(needle, ())]
+    def evidence(self) -> tuple[str, ...]:
+        """The strings of the evidence that were found."""
+        return tuple(text.decode() for text in self._evidence if text in self.hits)
+
+    def sightings(self) -> tuple[Sighting, ...]:
+        """Forbidden paths, and placeholders outside the stretches that a declared one covers."""
+        covered = [(at, at + len(needle)) for needle in self._declared for at in self.hits.get(needle, ())]
         found = []
-        for needle in needles:
+        for needle in (*self._forbidden, _PLACEHOLDER):
             offsets = [at for at in self.hits.get(needle, ()) if not any(start <= at < end for start, end in covered)]
             if offsets:
                 found.append(Sighting(needle.decode(), offsets[0], len(offsets), self.context[needle]))
@@ -168,48 +176,75 @@ class PackageScan:
                 path = posixpath.dirname(path)
 
 
-def scan_package(
-    path: Path, forbidden: Sequence[str], probes: Mapping[str, Sequence[str]], cache: ScanCache | None = None
-) -> PackageScan:
-    """The scan of a package; it is opened once, for its sha256 and for all that is in it.
+_SCANS = TypeAdapter(PackageScan)
 
-    Raises:
-        AuditFailed: The package cannot be read.
-        NoSpace: The disk is full, or the cache cannot be written.
-    """
-    with package.readable(path):
-        file = path.open("rb")
-    with file:
+
+@dataclass(frozen=True)
+class Scanner:
+    """Reads packages whole, each once: a scan is kept by what it is of."""
+
+    forbidden: Sequence[str]  # paths to look for in every file
+    probes: Mapping[str, Sequence[str]]  # package name -> other strings to look for, as evidence for a check
+    folder: Path | None = None  # where scans are kept; may be deleted at any time
+
+    def scan(self, path: Path) -> PackageScan:
+        """The scan of a package, which is opened once, for its sha256 and for all that is in it.
+
+        Raises:
+            AuditFailed: The package cannot be read.
+            NoSpace: The disk is full, or the folder cannot be written.
+        """
         with package.readable(path):
-            sha256 = file_sha256(file)
-        if cache and (kept := cache.load(sha256, forbidden, probes)):
-            return replace(kept, file=str(path))
-        scan = _scan(path, file, sha256, forbidden, probes)
-    if cache:
-        cache.save(scan, forbidden, probes)
-    return scan
+            file = path.open("rb")
+        with file:
+            with package.readable(path):
+                sha256 = file_sha256(file)
+            if kept := self.load(sha256):
+                return replace(kept, file=str(path))
+            scan = self._read(path, file, sha256)
+        if self.folder:
+            with disk_errors(self.folder):
+                make_folder(self.folder)
+                replace_file(self.folder / self.name(sha256), _SCANS.dump_json(scan))
+        return scan
+
+    def load(self, sha256: str) -> PackageScan | None:
+        """The scan of a package, None where it is not kept."""
+        try:
+            return _SCANS.validate_json((self.folder / self.name(sha256)).read_bytes()) if self.folder else None
+        except (OSError, ValidationError):
+            return None
+
+    def name(self, sha256: str) -> str:
+        """The file of a scan: of a package's content, what was searched for, and the code that reads it."""
+        probes = {name: list(texts) for name, texts in sorted(self.probes.items())}
+        parts = [sha256, _code(), outermost(self.forbidden), probes]
+        return f"{hashlib.sha256(json.dumps(parts).encode()).hexdigest()}.json"
+
+    def _read(self, path: Path, file: IO[bytes], sha256: str) -> PackageScan:
+        # Paths.json, in the metadata, says which placeholders are declared: it is read before anything is searched.
+        metadata = [
+            (member, stream.read() if stream else None) for member, stream in package.members(path, "info", file)
+        ]
+        info = package.info_of(path, metadata)
+        placeholders = {entry.path: entry.placeholder.encode() for entry in info.paths if entry.placeholder}
+        forbidden = [text.encode() for text in outermost(self.forbidden)]
+        evidence = [text.encode() for text in self.probes.get(info.index.name, ())]
+        files = []
+        for member, content in metadata:
+            # It repeats the declared placeholders for the installer.
+            declared = tuple(placeholders.values()) if member.path == "info/paths.json" else ()
+            search = Search(forbidden, evidence, declared)
+            files.append(_scan_member(member, None if content is None else io.BytesIO(content), search))
+        for member, stream in package.members(path, "pkg", file):
+            declared = (placeholders[member.path],) if member.path in placeholders else ()
+            files.append(_scan_member(member, stream, Search(forbidden, evidence, declared)))
+        return PackageScan(str(path), sha256, info, tuple(sorted(files, key=lambda scanned: scanned.path)))
 
 
-def _scan(
-    path: Path, file: IO[bytes], sha256: str, forbidden: Sequence[str], probes: Mapping[str, Sequence[str]]
-) -> PackageScan:
-    # Paths.json, in the metadata, says which placeholders are declared: it is read before anything is searched.
-    metadata = [(member, stream.read() if stream else None) for member, stream in package.members(path, "info", file)]
-    info = package.info_of(path, metadata)
-    placeholders = {entry.path: entry.placeholder.encode() for entry in info.paths if entry.placeholder}
-    wanted = _Wanted(
-        tuple(text.encode() for text in outermost(forbidden)),
-        tuple(text.encode() for text in probes.get(info.index.name, ())),
-    )
-    files = []
-    for member, content in metadata:
-        # It repeats the declared placeholders for the installer.
-        declared = tuple(placeholders.values()) if member.path == "info/paths.json" else ()
-        files.append(_scan_member(member, None if content is None else io.BytesIO(content), wanted, declared))
-    for member, stream in package.members(path, "pkg", file):
-        declared = (placeholders[member.path],) if member.path in placeholders else ()
-        files.append(_scan_member(member, stream, wanted, declared))
-    return PackageScan(str(path), sha256, info, tuple(sorted(files, key=lambda scanned: scanned.path)))
+@cache
+def _code() -> list[str]:
+    return [file_sha256(Path(file)) for file in (package.__file__, binaries.__file__, __file__)]
 
 
 def listed_package(path: Path) -> PackageScan:
@@ -222,18 +257,9 @@ def listed_package(path: Path) -> PackageScan:
     return PackageScan(str(path), "", info, files)
 
 
-@dataclass(frozen=True)
-class _Wanted:
-    """Byte strings to search for: forbidden paths, and evidence that a check needs."""
-
-    forbidden: tuple[bytes, ...]
-    evidence: tuple[bytes, ...]
-
-
-def _scan_member(member: Member, stream: IO[bytes] | None, wanted: _Wanted, declared: Sequence[bytes]) -> ScannedFile:
+def _scan_member(member: Member, stream: IO[bytes] | None, search: Search) -> ScannedFile:
     if stream is None:
         return ScannedFile(member.part, member.path, member.kind, link=member.link)
-    search = Search(wanted.forbidden, (_PLACEHOLDER, *wanted.evidence, *declared))
     digest = hashlib.sha256()
     chunk = stream.read(_CHUNK)
     is_binary = member.part == "pkg" and chunk.startswith((binaries.ELF_MAGIC, binaries.PE_MAGIC))
@@ -257,8 +283,8 @@ def _scan_member(member: Member, stream: IO[bytes] | None, wanted: _Wanted, decl
         digest.hexdigest(),
         binary=binary,
         unreadable=unreadable,
-        sightings=search.sightings((*wanted.forbidden, _PLACEHOLDER), declared),
-        evidence=tuple(text.decode() for text in wanted.evidence if text in search.hits),
+        sightings=search.sightings(),
+        evidence=search.evidence(),
     )
 
 
@@ -275,41 +301,3 @@ def _headers(kept: IO[bytes]) -> tuple[Binary | None, str]:
         return binaries.read_binary(Path(kept.name)), ""
     except UnreadableBinary as error:
         return None, str(error)
-
-
-_SCANS = TypeAdapter(PackageScan)
-
-
-def scan_key(sha256: str, forbidden: Sequence[str], probes: Mapping[str, Sequence[str]]) -> str:
-    """Names the scan of a package: its content, what was searched for, and the code that reads it."""
-    parts = [sha256, _code(), outermost(forbidden), {name: list(texts) for name, texts in sorted(probes.items())}]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-
-
-@cache
-def _code() -> list[str]:
-    return [file_sha256(Path(file)) for file in (package.__file__, binaries.__file__, __file__)]
-
-
-@dataclass(frozen=True)
-class ScanCache:
-    """Scans kept as files."""
-
-    folder: Path  # made when first needed; may be deleted at any time
-
-    def file(self, sha256: str, forbidden: Sequence[str], probes: Mapping[str, Sequence[str]]) -> Path:
-        """Where the scan of a package is kept."""
-        return self.folder / f"{scan_key(sha256, forbidden, probes)}.json"
-
-    def load(self, sha256: str, forbidden: Sequence[str], probes: Mapping[str, Sequence[str]]) -> PackageScan | None:
-        """The scan of a package, None where it is not kept."""
-        try:
-            return _SCANS.validate_json(self.file(sha256, forbidden, probes).read_bytes())
-        except (OSError, ValidationError):
-            return None
-
-    def save(self, scan: PackageScan, forbidden: Sequence[str], probes: Mapping[str, Sequence[str]]) -> None:
-        """Keeps a scan."""
-        with disk_errors(self.folder):
-            make_folder(self.folder)
-            replace_file(self.file(scan.sha256, forbidden, probes), _SCANS.dump_json(scan))

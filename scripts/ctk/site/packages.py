@@ -13,7 +13,7 @@ from ctk.check.audit.binaries import PROBES
 from ctk.core.errors import AuditFailed
 from ctk.core.files import file_sha256, machine_paths
 from ctk.package.package import PathEntry, read_info
-from ctk.package.scan import ScanCache
+from ctk.package.scan import Scanner
 from ctk.site.content import IndexedPackage, Site
 from ctk.site.pages import Page, bytes_text, render
 
@@ -159,9 +159,8 @@ def read_metadata(entry: IndexedPackage, site: Site) -> PackageMetadata:
     if not entry.path.is_file():
         return PackageMetadata(problem=f"{entry.file} is listed in the index and is not in the channel's folder.")
     try:
-        kept = ScanCache(site.workspace.cache / "audit").load(
-            file_sha256(entry.path), machine_paths(site.workspace), PROBES
-        )
+        scanner = Scanner(machine_paths(site.workspace), PROBES, site.workspace.cache / "audit")
+        kept = scanner.load(file_sha256(entry.path))
         info = kept.info if kept else read_info(entry.path)
         home = _text(info.about.get("home")) or _text(info.about.get("dev_url"))
         return PackageMetadata(

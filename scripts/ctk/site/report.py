@@ -22,7 +22,7 @@ from ctk.diff.scan import cached_surface
 from ctk.lock.components import load_exclusions
 from ctk.lock.lock import ReleaseLock
 from ctk.package.binaries import version_key
-from ctk.package.scan import PackageScan, ScanCache
+from ctk.package.scan import PackageScan, Scanner
 from ctk.release.review import facts_rows
 from ctk.site.content import Site
 from ctk.site.pages import Page, render
@@ -185,8 +185,9 @@ def _binaries(site: Site, difference: ReleaseDifference, old: ReleaseLock, new: 
 def audit(site: Site) -> Iterator[Page]:
     """The findings of every check; none where these very packages were not audited with the checks as they are."""
     files = [entry.path for entry in site.entries if entry.path.is_file()]
-    cache, forbidden = ScanCache(site.workspace.cache / "audit"), machine_paths(site.workspace)
-    unread = [file for file in files if not cache.file(file_sha256(file), forbidden, PROBES).is_file()]
+    cache, forbidden = site.workspace.cache / "audit", machine_paths(site.workspace)
+    scanner = Scanner(forbidden, PROBES, cache)
+    unread = [file for file in files if not (cache / scanner.name(file_sha256(file))).is_file()]
     report = None
     if files and not unread:
         base = sorted(site.workspace.base_channel.resolve().glob("*/*.conda"))

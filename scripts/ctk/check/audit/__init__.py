@@ -29,7 +29,7 @@ from ctk.core.errors import AuditFailed, RecipeError
 from ctk.core.files import make_folder, read_json, replace_file
 from ctk.lock.lock import Artefact
 from ctk.package.package import IndexJson, PackageInfo
-from ctk.package.scan import PackageScan, ScanCache, ScannedFile, listed_package, scan_package
+from ctk.package.scan import PackageScan, ScannedFile, Scanner, listed_package
 from ctk.plan.plan import Build, Plan
 from ctk.plan.recipes import Rendered
 
@@ -71,9 +71,11 @@ def audit_packages(
     base: Sequence[Path] = (),
     jobs: int = 2,
     skip: Collection[str] = (),
-    cache: ScanCache | None = None,
+    cache: Path | None = None,
 ) -> AuditReport:
     """Holds packages, which may depend on those of the base, to every rule but those in `skip`.
+
+    Scans are kept in the folder `cache`.
 
     Raises:
         UnknownName: A name in ``skip`` that no check has.
@@ -84,7 +86,8 @@ def audit_packages(
     # The largest first: none is left for last.
     ordered = sorted(paths, key=lambda path: path.stat().st_size if path.is_file() else 0, reverse=True)
     with ThreadPoolExecutor(max(1, jobs)) as pool:
-        results = list(pool.map(lambda path: _scan(path, forbidden_paths, cache), ordered))
+        scanner = Scanner(forbidden_paths, PROBES, cache)
+        results = list(pool.map(lambda path: _scan(path, scanner), ordered))
         beside = [scan for scan in pool.map(_listed, base) if scan is not None]
     scans = sorted((scan for scan in results if isinstance(scan, PackageScan)), key=lambda scan: scan.file)
     findings = [unreadable for unreadable in results if isinstance(unreadable, Finding)]
@@ -96,9 +99,9 @@ def audit_packages(
     return AuditReport.by_check(findings, checks, len(paths), start)
 
 
-def _scan(path: Path, forbidden: Sequence[str], cache: ScanCache | None) -> PackageScan | Finding:
+def _scan(path: Path, scanner: Scanner) -> PackageScan | Finding:
     try:
-        return scan_package(path, forbidden, PROBES, cache)
+        return scanner.scan(path)
     except AuditFailed as error:
         return Finding(path.name, error.cause, check=OPENS, fix=error.step, severity="error")
 
