@@ -26,7 +26,6 @@ from ctk.core.console import Reporter, megabytes
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.fetch import fetch
 from ctk.index.index import Index
-from ctk.package.scan import ScanCache
 from ctk.plan.plan import Plan, Request, plan, published_set, python_tags
 from ctk.site.benchmarks import RATIO, record
 
@@ -113,7 +112,7 @@ def measure(where: Workspace, release: str, subdir: str, level: int, jobs: int) 
 
     def audit() -> None:
         found = audit_packages(
-            states.packages(where.channel), forbidden_paths=(), jobs=jobs, cache=ScanCache(where.cache / "audit")
+            states.packages(where.channel), forbidden_paths=(), jobs=jobs, cache=where.cache / "audit"
         )
         # What belongs to the base channel is not here; nothing else may be found.
         print(f"audit: {found.summary()}")
