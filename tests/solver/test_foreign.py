@@ -188,19 +188,6 @@ def picks(name: str, order: str, solver: str) -> dict[str | None, str]:
     return dict(zip(DRIVERS, MATRIX[name].right(order, solver), strict=True))
 
 
-@pytest.mark.parametrize("package", HELD)
-def test_beside_this_channel_conda_and_mamba_take_a_cpu_build_where_conda_forge_alone_gives_cuda(package: str) -> None:
-    request = f"linux-64 {package} cuda-core"
-    assert picks(request, "alone", "libsolv")["12.6"] == "cuda12.9"
-    assert picks(request, "ours", "libsolv")["12.6"] == "cpu12.6n"
-    assert picks(request, "ours", "rattler")["12.6"] == "cuda12.9c"  # rattler decides on pytorch first
-
-
-@pytest.mark.parametrize("package", ["jaxlib", "tensorflow"])
-def test_a_package_of_cuda_12_only_is_a_cpu_build_on_a_driver_for_13_in_conda_forge_alone_too(package: str) -> None:
-    assert picks(f"linux-64 {package} cuda-core", "alone", "libsolv")["13.0"] == "cpu13.2"
-
-
 def test_who_names_the_build_gets_it_in_every_client_with_the_best_toolkit_for_it() -> None:
     for request in NAMED:
         assert "ours" in MATRIX[f"linux-64 {request}"].lines  # one line for all solvers
@@ -210,32 +197,8 @@ def test_who_names_the_build_gets_it_in_every_client_with_the_best_toolkit_for_i
     assert picks("linux-64 pytorch-gpu cuda-core", "ours", "libsolv") == cuda
 
 
-def test_the_candidate_gives_cuda_to_who_names_no_build() -> None:
-    """What it is for: without the next test one would take it."""
-    for package in HELD:
-        assert picks(f"linux-64 {package} cuda-core", "candidate", "libsolv")["12.6"] == "cuda12.9c"
-
-
-@pytest.mark.parametrize(
-    ("request_", "driver"),
-    [
-        ("linux-64 pytorch=*=cpu* cuda-core", "12.6"),  # on purpose
-        ("linux-64 pytorch=*=cpu* cuda-core", "13.0"),
-        ("linux-aarch64 tensorflow cuda-core", "12.6"),  # has no CUDA build there
-        ("linux-aarch64 tensorflow cuda-core", "13.0"),
-    ],
-)
-def test_the_candidate_silently_takes_a_right_toolkit_away_from_who_has_a_cpu_build(request_: str, driver: str) -> None:
-    """Native before; then compat, newer than the driver, which refuses its PTX. Nobody says a word."""
-    for solver in SOLVERS:
-        assert picks(request_, "ours", solver)[driver] == f"cpu{driver}n"
-        wrong = picks(request_, "candidate", solver)[driver]
-        assert wrong.startswith("cpu") and wrong.endswith("c")
-        assert Version(wrong[3:-1]) > Version(driver)
-
-
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_a_constraint_in_older_toolkits_only_does_the_same(
+def test_a_constraint_in_older_toolkits_only_takes_native_from_who_wants_a_cpu_build(
     solver: str, ask: Callable[..., list[SolverAnswer]], orders: Orders
 ) -> None:
     """12.9 and newer need none for pytorch; 12.0 to 12.8 are where it does its harm."""

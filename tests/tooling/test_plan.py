@@ -170,11 +170,6 @@ def test_an_output_that_the_recipe_skips_is_named_with_its_condition(small_set: 
     assert [o.name for o in planned.builds[0].outputs] == ["runtime_linux-64"]
 
 
-def test_a_noarch_package_is_planned_once_for_all_platforms(small_set: Set) -> None:
-    planned = plan(small_set, Request(recipes=["toolkit-version"]), TAGS)
-    assert ids(planned) == {"toolkit-version-cuda12.6-noarch", "toolkit-version-cuda13.4-noarch"}
-
-
 def test_a_release_brings_the_python_projects_of_its_major_and_no_other_release(small_set: Set) -> None:
     planned = plan(small_set, Request(releases=["13.4"], platforms=["linux-64"], pythons=["3.13"]), TAGS)
     assert ids(planned) == {
