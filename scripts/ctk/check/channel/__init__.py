@@ -26,8 +26,6 @@ from ctk.core.files import disk_errors, held
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.index.client import describe
 
-__all__ = ["ChannelReport", "check_channel"]
-
 
 @dataclass(frozen=True)
 class ChannelReport(Report):
