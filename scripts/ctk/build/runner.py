@@ -72,10 +72,10 @@ def rewrite(package: Path, target: Path, *, time: int, level: int, edit: Edit) -
                         _payload(old, new, time, level)
                     else:
                         new.write(old.read())
-        return index_record(metadata, _digests(file)), count_tests(metadata)
+        return index_record(metadata, digests(file)), count_tests(metadata)
 
 
-def _digests(file: IO[bytes]) -> dict[str, Any]:
+def digests(file: IO[bytes]) -> dict[str, Any]:
     """Size and hashes of a file, as the record of a package has them."""
     file.seek(0)
     md5, sha256 = hashlib.md5(usedforsecurity=False), hashlib.sha256()

@@ -23,6 +23,7 @@ from typing import IO, Any
 import zstandard
 
 from ctk.build import sbom
+from ctk.build.runner import digests
 from ctk.channel.attesting import FIELD
 from ctk.channel.index_files import TIME
 from ctk.check import Finding, check
@@ -200,7 +201,6 @@ def _refused(path: Path, what: str) -> AuditFailed:
     return AuditFailed(f"{path.name} {what}", "build it again; a package must not be changed after it was built")
 
 
-_CHUNK = 1 << 20
 _LARGEST_SBOM = 1 << 20  # bytes
 _LONGEST = 1000  # characters of a value in a message
 _INFO = re.compile(
@@ -290,13 +290,8 @@ def PackageFile(package: ChannelPackage) -> Iterator[Finding]:
 
 
 def _hashes(package: ChannelPackage) -> Iterator[Finding]:
-    sha256, md5, size = hashlib.sha256(), hashlib.md5(usedforsecurity=False), 0
     with package.path.open("rb") as stream:
-        while chunk := stream.read(_CHUNK):
-            sha256.update(chunk)
-            md5.update(chunk)
-            size += len(chunk)
-    held = {"sha256": sha256.hexdigest(), "md5": md5.hexdigest(), "size": size}
+        held = digests(stream)
     said = {key: package.record[key] for key in held if key in package.record}
     for key in ("sha256", "size"):
         if key not in said:
