@@ -7,20 +7,20 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 import zstandard
-from attacks import EXPORTS, ONE, REPODATA, TWO, Attack, drafted, edit, recorded, rewritten
+from attacks import EXPORTS, OF_INDEX, OF_PACKAGE, ONE, REPODATA, TWO, Attack, drafted, edit, recorded, rewritten
 from small_channels import Draft, build, digit, serve, sound
 from typer.testing import Result
 
 from ctk.build import sbom
 from ctk.channel.folder import HISTORY, Folder
 from ctk.channel.server import on_server
-from ctk.check.channel import check_channel
+from ctk.check.channel import check_channel, mirrored
 from ctk.core.errors import ChannelBroken, NameReused, PublishFailed, UnknownName
 
 pytest_plugins = ["channel_fixtures"]
@@ -33,6 +33,13 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = Folder(place / "www", place, now=lambda: datetime(2027, 1, 15, 8, tzinfo=UTC))
     folder.publish(build(place / "channel", sound(digit(1)), sound(digit(2, depends=("digit1",)))))
     return folder.path
+
+
+@pytest.fixture(scope="module")
+def url(original: Path) -> Iterator[str]:
+    """The URL of the folder that the published folder is in."""
+    with serve(original.parent) as address:
+        yield address
 
 
 @pytest.fixture
@@ -375,3 +382,26 @@ def test_what_is_slow_to_load_is_loaded_when_it_is_needed() -> None:
     code = "import sys, ctk.cli; print(sorted({'sigstore', 'cryptography', 'jsonschema'} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+ATTACKS = {name: (attack, TWO, check) for name, (attack, check) in OF_PACKAGE.items()}
+ATTACKS |= {name: (attack, file, "") for name, (attack, file) in OF_INDEX.items()}
+
+
+@pytest.mark.parametrize(("attack", "where", "check"), ATTACKS.values(), ids=ATTACKS)
+def test_an_attack_is_a_problem_on_the_disk_and_from_outside(
+    original: Path, url: str, tmp_path: Path, attack: Attack, where: str, check: str
+) -> None:
+    www = Path(shutil.copytree(original, original.parent / tmp_path.name))
+    attack(www)
+    lines = set(kinds(www))
+    assert (where, check) in lines or (where in {name for name, _ in lines} and not check)
+    assert not any(name == ONE for name, _ in lines)
+    with mirrored(f"{url}/{www.name}", tmp_path) as seen:
+        assert set(kinds(seen)) == lines
+
+
+def test_a_sound_channel_has_no_problem_from_outside(original: Path, url: str, tmp_path: Path) -> None:
+    with mirrored(f"{url}/{original.name}", tmp_path) as seen:
+        assert (seen / HISTORY).is_dir()
+        assert found(seen) == set()
