@@ -53,6 +53,15 @@ HOSTILE = (
 Place = tuple[str | int, ...]
 
 
+def swept(texts: list[str]) -> list[Any]:
+    """Texts that each start a program: the first ones always, and the rest in a sweep."""
+    return [*texts[:5], *(pytest.param(text, marks=pytest.mark.sweep) for text in texts[5:])]
+
+
+PATHS = [text for text in HOSTILE if "/" in text]
+NO_PATHS = [text for text in HOSTILE if "/" not in text]
+
+
 def texts(data: Any, place: Place = ()) -> Iterator[tuple[Place, bool]]:
     """Every text of a document: its place, and whether it is a key."""
     if isinstance(data, dict):
@@ -171,7 +180,7 @@ def test_what_a_lock_may_hold_reaches_a_script_as_it_is(tmp_path: Path, text: st
 
 
 @LINUX
-@pytest.mark.parametrize("text", [text for text in HOSTILE if "$" not in text])
+@pytest.mark.parametrize("text", swept([text for text in HOSTILE if "$" not in text]))
 def test_rattler_build_hands_a_value_to_a_script_as_it_is_or_refuses_it(tmp_path: Path, text: str) -> None:
     """A second line of defence: the lock's schema refuses all of these.
 
@@ -230,12 +239,10 @@ def nothing_outside(work: Path) -> None:
     assert sorted(path.name for path in work.parent.iterdir()) == ["prefix", work.name]
 
 
+# A path in PKGCONFIG is the recipe's own, since no lock has that word; the version is the end of a folder's name.
 @LINUX
-@pytest.mark.parametrize(
-    ("variable", "text"),
-    # A path in PKGCONFIG is the recipe's own, since no lock has that word; the version is the end of a folder's name.
-    [(v, t) for v in ("version", "CUDA_VERSION", "PKGCONFIG") for t in HOSTILE if v == "CUDA_VERSION" or "/" not in t],
-)
+@pytest.mark.parametrize("variable", ["version", "CUDA_VERSION", "PKGCONFIG"])
+@pytest.mark.parametrize("text", swept(NO_PATHS))
 def test_the_layout_script_uses_what_it_is_given_as_text(tmp_path: Path, variable: str, text: str) -> None:
     work = tmp_path / "work"
     work.mkdir()
@@ -243,6 +250,12 @@ def test_the_layout_script_uses_what_it_is_given_as_text(tmp_path: Path, variabl
     staged(work, version=given.pop("version"))
     run("recipes/common/layout.sh", work, **given)
     nothing_outside(work)
+
+
+@LINUX
+@pytest.mark.parametrize("text", PATHS)
+def test_a_version_that_is_a_path_leads_nowhere(tmp_path: Path, text: str) -> None:
+    test_the_layout_script_uses_what_it_is_given_as_text(tmp_path, "CUDA_VERSION", text)
 
 
 @LINUX
@@ -274,7 +287,7 @@ def test_the_layout_script_takes_any_file_name_for_one(tmp_path: Path, name: str
 
 @LINUX
 @pytest.mark.parametrize("variable", ["PYTHON_TAG", "DROP", "OWN_FOLDER"])
-@pytest.mark.parametrize("text", [text for text in HOSTILE if "/" not in text])
+@pytest.mark.parametrize("text", swept(NO_PATHS))
 def test_the_wheel_script_uses_what_it_is_given_as_text(tmp_path: Path, variable: str, text: str) -> None:
     """But for paths in DROP: those are what a recipe asks to be removed, and no lock's."""
     work = tmp_path / "work"

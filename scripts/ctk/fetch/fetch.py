@@ -24,9 +24,6 @@ from ctk.index.client import Interrupted
 from ctk.index.index import Index, IndexFile
 from ctk.lock.lock import Artefact
 
-_CHUNK = 1 << 20
-
-
 Progress = Callable[[Artefact, int], None]
 """Told of an artefact's bytes as they arrive."""
 
@@ -72,7 +69,7 @@ def fetch(
     if wanted:
         with index() as source, ThreadPoolExecutor(jobs) as pool:
             offers = _locate(wanted, source, pool, needed_by)
-            futures = {pool.submit(_obtain, a, workspace, source, offers[a], progress): a for a in wanted}
+            futures = {pool.submit(_download, a, workspace, source, offers[a], progress): a for a in wanted}
             failed: CtkError | None = None
             for future in as_completed(futures):
                 try:
@@ -141,14 +138,8 @@ def borrowed(
             path.unlink(missing_ok=True)
 
 
-def _obtain(artefact: Artefact, workspace: Workspace, index: Index, file: IndexFile, progress: Progress) -> None:
-    """Downloads and looks through: while others are on their way, the latter costs nothing."""
-    _download(artefact, workspace, index, file, progress)
-    with disk_errors(workspace.cache):
-        admit_one(artefact, stored(artefact, workspace), workspace)
-
-
 def _download(artefact: Artefact, workspace: Workspace, index: Index, file: IndexFile, progress: Progress) -> None:
+    """Downloads and looks through: while others are on their way, the latter costs nothing."""
     part = workspace.store / "partial" / artefact.sha256
     with disk_errors(workspace.store):
         part.parent.mkdir(parents=True, exist_ok=True)
@@ -173,28 +164,26 @@ def _download(artefact: Artefact, workspace: Workspace, index: Index, file: Inde
         # Stored files are read-only: recipes get hard links to them.
         part.chmod(0o444)
         os.replace(part, home)
+        admit_one(artefact, home, workspace)
 
 
 def _continue(
-    part: Path, artefact: Artefact, index: Index, file: IndexFile, progress: Progress
+    part: Path, artefact: Artefact, index: Index, offer: IndexFile, progress: Progress
 ) -> tuple[str, int, bool]:
     """Appends what is missing to a partial file: its sha256 and size then, and whether it had some content before.
 
     Where the answer ends too early, what came is kept, and the next call continues after Interrupted.
     """
-    hasher = hashlib.sha256()
-    size = 0
-    if part.exists():
+    hasher, size = hashlib.sha256(), 0
+    if part.exists() and part.stat().st_size > artefact.size:
+        part.unlink()
+    elif part.exists():
         part.chmod(0o644)
-        for block in _blocks(part):
-            hasher.update(block)
-            size += len(block)
-        if size > artefact.size:
-            part.unlink()
-            hasher, size = hashlib.sha256(), 0
-        elif size == artefact.size:
+        with part.open("rb") as file:
+            hasher, size = hashlib.file_digest(file, "sha256"), part.stat().st_size
+        if size == artefact.size:
             return hasher.hexdigest(), size, True
-    with index.stream(file, offset=size) as (is_partial, total, blocks):
+    with index.stream(offer, offset=size) as (is_partial, total, blocks):
         if size and not is_partial:
             hasher, size = hashlib.sha256(), 0
         continued = size > 0
@@ -213,12 +202,6 @@ def _continue(
             "run the command again; it continues where it stopped",
         )
     return hasher.hexdigest(), size, continued
-
-
-def _blocks(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        while block := file.read(_CHUNK):
-            yield block
 
 
 def _lay_out(artefact: Artefact, workspace: Workspace) -> Path:
