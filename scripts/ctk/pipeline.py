@@ -12,13 +12,13 @@ from typing import Any
 from ctk.base import base
 from ctk.build import build
 from ctk.build.cluster import Cluster
-from ctk.build.runner import check_machine
+from ctk.build.runner import check_machine, machine_paths
 from ctk.channel import package_tests, states
 from ctk.check.audit import AuditReport, audit_packages
 from ctk.core.checkout import Workspace
 from ctk.core.console import Reporter, megabytes
 from ctk.core.errors import AuditFailed, BuildFailed
-from ctk.core.files import machine_paths, publishing
+from ctk.core.files import publishing
 from ctk.core.platforms import this_platform
 from ctk.fetch import fetch
 from ctk.index.index import Index

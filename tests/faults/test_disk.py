@@ -13,8 +13,8 @@ from mounts import emptied, mounts, read_only, small
 from whole import damaged, problems, state
 from world import NEW, OLD, ctk
 
+from ctk.build.runner import MEMORY
 from ctk.core.errors import NoSpace
-from ctk.core.files import MEMORY
 
 pytest_plugins = ["fault_fixtures"]
 

@@ -119,14 +119,11 @@ def show(outcomes: Sequence[Outcome]) -> None:
     table.add_column("target")
     for title in ("executions", "corpus", "edges", "features", "crashes"):
         table.add_column(title, justify="right")
-    for o in outcomes:
-        cells = (o.executions, o.corpus, o.edges, o.features, len(o.crashes))
-        table.add_row(o.target, *(f"{cell:,}" for cell in cells))
-    total = [
-        sum(column) for column in zip(*((o.executions, o.corpus, o.edges, o.features) for o in outcomes), strict=True)
-    ]
+    rows = [(o.executions, o.corpus, o.edges, o.features, len(o.crashes)) for o in outcomes]
+    for outcome, cells in zip(outcomes, rows, strict=True):
+        table.add_row(outcome.target, *(f"{cell:,}" for cell in cells))
     table.add_section()
-    table.add_row("all", *(f"{n:,}" for n in total), str(sum(len(o.crashes) for o in outcomes)))
+    table.add_row("all", *(f"{sum(column):,}" for column in zip(*rows, strict=True)))
     console = Console(width=None if sys.stdout.isatty() else 120)
     console.print(table)
     for outcome in outcomes:

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from reading import Read, target
 from small_sites import HOSTILE, channel, checkout, drafts, small_site
 
+from ctk.build.runner import machine_paths
 from ctk.check.audit import CHECKS, audit_packages
-from ctk.core.files import machine_paths
 from ctk.package.package import PathEntry
 from ctk.site import Page, Site, packages, read, report, report_pages
 from ctk.site.packages import PICTURE, folders, squarify

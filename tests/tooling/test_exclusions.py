@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from ctk_release import release
 from packaging.specifiers import SpecifierSet
 
 from ctk.core.checkout import Workspace
 from ctk.core.errors import LockError
-from ctk.core.platforms import PLATFORMS
 from ctk.lock.components import (
     Classes,
     Exclusion,
@@ -19,18 +19,9 @@ from ctk.lock.components import (
     load_exclusions,
     needless_exclusions,
 )
-from ctk.lock.lock import Artefact, Component, ReleaseLock
 from ctk.plan.plan import Request, Set, plan
 
 OLD_CCCL = Exclusion("cccl", SpecifierSet("<12.3"), "it lacks headers")
-
-
-def release(version: str, *names: str) -> ReleaseLock:
-    def component(name: str) -> Component:
-        artefacts = {t: Artefact(name, name, "1", t, f"{name}-1-py3-none-any.whl", "ab" * 32, 1) for t in PLATFORMS}
-        return Component(name, name, "1", artefacts)
-
-    return ReleaseLock(version, None, {name: component(name) for name in names})
 
 
 def classes(packaged: str = "", excluded: str = "", unclassified: str = "", needless: str = "") -> Classes:

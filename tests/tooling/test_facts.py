@@ -12,12 +12,12 @@ from pathlib import Path
 
 import lief
 import pytest
-from ctk_release import Have, Run
+from ctk_release import Have, Run, release
 from fake_index import FakeIndex
 
 from ctk.core.checkout import Workspace
 from ctk.core.errors import LockError, UnknownName
-from ctk.core.platforms import PLATFORMS, this_platform
+from ctk.core.platforms import this_platform
 from ctk.lock import facts
 from ctk.lock.facts import (
     MeasureFailed,
@@ -28,7 +28,7 @@ from ctk.lock.facts import (
     needed_glibc,
     still_true,
 )
-from ctk.lock.lock import Artefact, Component, Facts, ReleaseLock, load
+from ctk.lock.lock import Artefact, Component, Facts, load
 from ctk.package.binaries import Binary
 
 pytest_plugins = ["ctk_release_fixtures"]
@@ -41,14 +41,6 @@ def wheel(path: Path, files: dict[str, bytes]) -> Path:
         for name, content in files.items():
             archive.writestr(name, content)
     return path
-
-
-def release(*names: str, sha256: str = "ab" * 32) -> ReleaseLock:
-    def component(name: str) -> Component:
-        file = f"{name}-1-py3-none-any.whl"
-        return Component(name, name, "1", {t: Artefact(name, name, "1", t, file, sha256, 1) for t in PLATFORMS})
-
-    return ReleaseLock("13.4.3", None, {name: component(name) for name in names})
 
 
 @on_linux
@@ -99,13 +91,13 @@ def test_another_platform_cannot_measure(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_release_is_measured_from_its_linux_artefacts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lock = release("cudart", "nvrtc")
+    lock = release("13.4.3", "cudart", "nvrtc")
     wanted = needed_artefacts(lock)
     assert [(a.component, a.target) for a in wanted] == [
         (c, t) for c in ("cudart", "nvrtc") for t in ("linux-64", "linux-aarch64")
     ]
     with pytest.raises(LockError, match=r"cuda-13\.4 has no nvrtc for linux-64"):
-        needed_artefacts(release("cudart"))
+        needed_artefacts(release("13.4.3", "cudart"))
 
     monkeypatch.setattr(facts, "compiler_facts", lambda path: (("7.5", "12.1"), path.stem))
     needs = {"cudart-linux-64.zip": "2.17", "nvrtc-linux-aarch64.zip": "2.27"}
@@ -131,11 +123,11 @@ def test_a_release_is_measured_from_its_linux_artefacts(tmp_path: Path, monkeypa
 
 
 def test_facts_hold_while_the_linux_files_are_the_same() -> None:
-    old = replace(release("cudart", "nvrtc"), facts=Facts(("7.5",), "9.4", {}))
-    assert still_true(old, release("cudart", "nvrtc"))
-    assert not still_true(old, release("cudart", "nvrtc", sha256="cd" * 32))
-    assert not still_true(old, release("nvrtc"))
-    assert not still_true(replace(old, facts=None), release("cudart", "nvrtc"))
+    old = replace(release("13.4.3", "cudart", "nvrtc"), facts=Facts(("7.5",), "9.4", {}))
+    assert still_true(old, release("13.4.3", "cudart", "nvrtc"))
+    assert not still_true(old, release("13.4.3", "cudart", "nvrtc", sha256="cd" * 32))
+    assert not still_true(old, release("13.4.3", "nvrtc"))
+    assert not still_true(replace(old, facts=None), release("13.4.3", "cudart", "nvrtc"))
 
 
 def test_the_command_fetches_measures_and_writes(

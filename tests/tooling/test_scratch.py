@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from ctk.core import files
+from ctk.build import runner
+from ctk.build.runner import clear_build_folders, machine_paths, new_build_folder
 from ctk.core.checkout import Workspace
-from ctk.core.files import clear_build_folders, hold_folder, machine_paths, new_build_folder, release_folder
+from ctk.core.files import hold_folder, release_folder
 
 
 @pytest.fixture
@@ -20,14 +21,14 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that stands for the file system in memory."""
     folder = tmp_path / "shm"
     folder.mkdir()
-    monkeypatch.setattr(files, "MEMORY", folder)
+    monkeypatch.setattr(runner, "MEMORY", folder)
     return folder
 
 
 def test_a_build_works_in_memory_where_there_is_room(
     memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "_free_memory", lambda: 8 << 30)
+    monkeypatch.setattr(runner, "_free_memory", lambda: 8 << 30)
     folder = new_build_folder(Workspace(tmp_path / "a"), "key", 1 << 20, 2)
     assert folder.is_relative_to(memory)
 
@@ -36,13 +37,13 @@ def test_a_build_works_in_memory_where_there_is_room(
 def test_a_build_works_on_disk_where_there_is_not(
     memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, artefact_bytes: int, jobs: int
 ) -> None:
-    monkeypatch.setattr(files, "_free_memory", lambda: 8 << 30)
+    monkeypatch.setattr(runner, "_free_memory", lambda: 8 << 30)
     workspace = Workspace(tmp_path / "a")
     assert new_build_folder(workspace, "key", artefact_bytes, jobs).is_relative_to(workspace.builds)
 
 
 def test_without_such_a_file_system_builds_work_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "MEMORY", tmp_path / "nothing")
+    monkeypatch.setattr(runner, "MEMORY", tmp_path / "nothing")
     workspace = Workspace(tmp_path / "a")
     assert new_build_folder(workspace, "key", 1, 1).is_relative_to(workspace.builds)
 
@@ -51,10 +52,10 @@ def test_what_killed_runs_left_goes_and_other_checkouts_keep_theirs(
     memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, other = Workspace(tmp_path / "a"), Workspace(tmp_path / "b")
-    monkeypatch.setattr(files, "_free_memory", lambda: 8 << 30)
+    monkeypatch.setattr(runner, "_free_memory", lambda: 8 << 30)
     kept = new_build_folder(other, "key", 1, 1)
     gone = [new_build_folder(one, "key", 1, 1)]
-    monkeypatch.setattr(files, "_free_memory", lambda: 0)
+    monkeypatch.setattr(runner, "_free_memory", lambda: 0)
     gone.append(new_build_folder(one, "key", 1, 1))
     clear_build_folders(one)
     assert kept.exists()

@@ -17,10 +17,10 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from ctk.build.cluster import Cluster
-from ctk.build.runner import Built, build_key, cached, make
+from ctk.build.runner import Built, build_key, cached, clear_build_folders, make
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BuildFailed
-from ctk.core.files import clear_build_folders, disk_errors
+from ctk.core.files import disk_errors
 from ctk.core.platforms import PLATFORMS
 from ctk.core.process import end_with, starting
 from ctk.plan.plan import Build, Plan, Request, Set, choose_locks, plan

@@ -34,7 +34,7 @@ from ctk.build import sbom
 from ctk.build.sbom import provenance, recipe_commit, tools
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BuildFailed, NotReady
-from ctk.core.files import disk_errors, full_disk, holds, listed_packages, new_build_folder, read_json
+from ctk.core.files import checkout_name, disk_errors, full_disk, holds, listed_packages, read_json
 from ctk.package.package import count_tests, index_record
 from ctk.plan.plan import Build
 from ctk.plan.recipes import render_variants, rendered_outputs
@@ -397,3 +397,54 @@ def _variants(build: Build) -> Iterator[Any]:
             if output.file_name in wanted and output.variant.get("cuda_fit", "") == fit:
                 wanted.remove(output.file_name)  # what is the same for both comes once for each
                 yield variant
+
+
+# ---- where builds work
+
+# Builds work in memory where there is room for it, else in the cache. Repackaging writes every file several times
+# (unpacked, laid out, staged, restored for each output). On a disk that is most of a build's time: benchmarks/build.py
+# measured a ratio to its limit of 10 there and of 5 in memory.
+
+MEMORY = Path("/dev/shm")
+# Bytes written for each byte of an artefact, at most: wheels unpack to three times their size, and a recipe of six
+# outputs holds eight copies of that at once.
+_GROWTH = 30
+_LEAST = 512 << 20
+
+
+def new_build_folder(workspace: Workspace, name: str, artefact_bytes: int, jobs: int) -> Path:
+    """Makes an empty folder for one build, which reads so many bytes and shares the memory with other jobs."""
+    need = max(_LEAST, artefact_bytes * _GROWTH)
+    place = _in_memory(workspace) if _free_memory() // max(jobs, 1) >= need else workspace.builds
+    folder = place / f".tmp-{name}-{os.getpid()}"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def clear_build_folders(workspace: Workspace) -> None:
+    """Removes what builds left behind, killed ones too; the run lock makes sure that nobody is using it."""
+    for place in (workspace.builds, _in_memory(workspace)):
+        for folder in place.glob(".tmp-*"):
+            shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(_in_memory(workspace), ignore_errors=True)
+
+
+def machine_paths(workspace: Workspace) -> list[str]:
+    """The folders of this machine that no package may name: the checkout, the user's home, where builds work."""
+    return [str(path) for path in (workspace.root, Path.home(), workspace.builds, _in_memory(workspace))]
+
+
+def _in_memory(workspace: Workspace) -> Path:
+    return MEMORY / checkout_name(workspace)
+
+
+def _free_memory() -> int:
+    """Bytes that can be written to memory without pressing the machine; 0 where there is no such file system."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            available = next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable:"))
+        if not os.access(MEMORY, os.W_OK):
+            return 0
+        return min(shutil.disk_usage(MEMORY).free, available * 3 // 4)
+    except (OSError, StopIteration):
+        return 0

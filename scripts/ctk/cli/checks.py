@@ -13,6 +13,7 @@ import typer
 from rich.padding import Padding
 from rich.text import Text
 
+from ctk.build.runner import machine_paths
 from ctk.check import Check, audit, chosen
 from ctk.check import lint as lints
 from ctk.check.audit import AuditReport, audit_packages, planned_scans
@@ -23,7 +24,6 @@ from ctk.cli.options import Jobs
 from ctk.core.checkout import Workspace, checkout, workspace
 from ctk.core.console import Reporter, count
 from ctk.core.errors import AuditFailed, BadValue, LintFailed, UnknownName, printable
-from ctk.core.files import machine_paths
 from ctk.core.platforms import PLATFORMS
 from ctk.index.index import Index
 from ctk.index.inside import members

@@ -293,58 +293,14 @@ def _lock(file: Path, where: str, say: Callable[[str], None], wait: float) -> It
         lock.release()
 
 
-# Builds work in memory where there is room for it, else in the cache. Repackaging writes every file several times
-# (unpacked, laid out, staged, restored for each output). On a disk that is most of a build's time: benchmarks/build.py
-# measured a ratio to its limit of 10 there and of 5 in memory.
-
-MEMORY = Path("/dev/shm")
-# Bytes written for each byte of an artefact, at most: wheels unpack to three times their size, and a recipe of six
-# outputs holds eight copies of that at once.
-_GROWTH = 30
-_LEAST = 512 << 20
-
-
-def new_build_folder(workspace: Workspace, name: str, artefact_bytes: int, jobs: int) -> Path:
-    """Makes an empty folder for one build, which reads so many bytes and shares the memory with other jobs."""
-    need = max(_LEAST, artefact_bytes * _GROWTH)
-    place = _in_memory(workspace) if _free_memory() // max(jobs, 1) >= need else workspace.builds
-    folder = place / f".tmp-{name}-{os.getpid()}"
-    folder.mkdir(parents=True)
-    return folder
-
-
-def clear_build_folders(workspace: Workspace) -> None:
-    """Removes what builds left behind, killed ones too; the run lock makes sure that nobody is using it."""
-    for place in (workspace.builds, _in_memory(workspace)):
-        for folder in place.glob(".tmp-*"):
-            shutil.rmtree(folder, ignore_errors=True)
-    shutil.rmtree(_in_memory(workspace), ignore_errors=True)
-
-
-def machine_paths(workspace: Workspace) -> list[str]:
-    """The folders of this machine that no package may name: the checkout, the user's home, where builds work."""
-    return [str(path) for path in (workspace.root, Path.home(), workspace.builds, _in_memory(workspace))]
-
-
-def _in_memory(workspace: Workspace) -> Path:
-    return MEMORY / f"ctk-{hashlib.sha256(str(workspace.root).encode()).hexdigest()[:12]}"
-
-
-def _free_memory() -> int:
-    """Bytes that can be written to memory without pressing the machine; 0 where there is no such file system."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            available = next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable:"))
-        if not os.access(MEMORY, os.W_OK):
-            return 0
-        return min(shutil.disk_usage(MEMORY).free, available * 3 // 4)
-    except (OSError, StopIteration):
-        return 0
-
-
 # Temporary folders: each has a lock of the system beside it, so the next run knows which ones a killed run left.
 
 _held: dict[Path, FileLock] = {}
+
+
+def checkout_name(workspace: Workspace) -> str:
+    """The name of a checkout's folder in a place that several checkouts share."""
+    return f"ctk-{hashlib.sha256(str(workspace.root).encode()).hexdigest()[:12]}"
 
 
 def use_temporary_folder(workspace: Workspace) -> None:
@@ -357,7 +313,7 @@ def use_temporary_folder(workspace: Workspace) -> None:
         return
     home = workspace.cache / "tmp"
     if stated:
-        home = Path(stated).absolute() / f"{_in_memory(workspace).name}-{os.getuid()}"
+        home = Path(stated).absolute() / f"{checkout_name(workspace)}-{os.getuid()}"
     with suppress(OSError):
         folder = hold_folder(home)
         atexit.register(release_folders)

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from ctk.build.runner import machine_paths
 from ctk.check.audit.binaries import PROBES
 from ctk.core.errors import AuditFailed
-from ctk.core.files import file_sha256, machine_paths
+from ctk.core.files import file_sha256
 from ctk.package.package import PathEntry, read_info
 from ctk.package.scan import Scanner
 from ctk.site.content import IndexedPackage, Site

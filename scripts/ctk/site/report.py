@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from ctk.build.runner import machine_paths
 from ctk.check.audit import CHECKS, audit_packages
 from ctk.check.audit.binaries import PROBES
 from ctk.core.errors import CtkError
-from ctk.core.files import file_sha256, machine_paths
+from ctk.core.files import file_sha256
 from ctk.core.platforms import PLATFORMS
 from ctk.diff.compare import ReleaseDifference, breaks, compare, wanted
 from ctk.diff.render import LIBRARY_COLUMNS, break_text, summary, tables
