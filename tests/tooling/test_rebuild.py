@@ -68,7 +68,7 @@ def test_two_checkouts_at_two_times_with_two_umasks_give_the_same_bytes(reposito
     script.write_text(program)
     here = Path(__file__).parent
     subprocess.run(
-        [sys.executable, script, there.root, tmp_path / "two", here, here.parent],
+        [sys.executable, script, there.root, tmp_path / "two", here, here.parent, here.parent / "packages"],
         check=True,
         env={**os.environ, "TZ": "Asia/Tokyo", "LC_ALL": "C"},
     )
