@@ -48,6 +48,13 @@ def write(root: Path, text: str) -> None:
     (root / "recipes" / "thing" / "recipe.yaml").write_text(text)
 
 
+def compared(root: Path) -> tuple[str, str, bool]:
+    """The revision that build numbers are compared with: its commit and name, and whether it is certain."""
+    known = revision(root, None)
+    assert known is not None
+    return known.commit, known.name, known.certain
+
+
 def found(root: Path, base: str | None = None) -> list[tuple[str, str]]:
     report = lint(tree_of(Workspace(root), (), base), ["BuildNumberIsRaised"])
     return [(finding.severity, finding.message) for finding in report.findings]
@@ -58,19 +65,16 @@ def severities(root: Path, base: str | None = None) -> list[str]:
 
 
 def test_on_the_main_branch_the_commit_before_may_be_published(root: Path) -> None:
-    known = revision(root, None)
-    assert known is not None
-    assert (known.commit, known.certain) == (git(root, "rev-parse", "HEAD~1"), False)
+    commit = git(root, "rev-parse", "HEAD~1")
+    assert compared(root) == (commit, commit[:9], False)
     ((severity, message),) = found(root)
     assert severity == "hint"
-    assert message.startswith(f"since {known.commit[:9]} its recipe or script changed, and 8 packages would keep")
+    assert message.startswith(f"since {commit[:9]} its recipe or script changed, and 8 packages would keep")
 
 
 def test_what_is_not_committed_is_compared_with_what_is(root: Path) -> None:
     write(root, f"{RECIPE}about: {{summary: Other things}}\n")
-    known = revision(root, None)
-    assert known is not None
-    assert (known.commit, severities(root)) == (git(root, "rev-parse", "HEAD"), ["hint"])
+    assert (compared(root)[0], severities(root)) == (git(root, "rev-parse", "HEAD"), ["hint"])
 
 
 def test_a_branch_is_compared_with_where_it_left_main(root: Path) -> None:
@@ -78,17 +82,13 @@ def test_a_branch_is_compared_with_where_it_left_main(root: Path) -> None:
     git(root, "switch", "-qc", "mine")
     commit(root, RECIPE.replace("number: 0", "number: 1"))
     commit(root, RECIPE.replace("number: 0", "number: 1") + "about: {summary: More}\n")
-    known = revision(root, None)
-    assert known is not None
-    assert known.commit == start
+    assert compared(root)[0] == start
     assert found(root) == []  # the number was raised on this branch, if not in its last commit
 
 
 def test_what_a_tag_says_was_published_blocks(root: Path) -> None:
     git(root, "tag", "published/1", "HEAD~1")
-    known = revision(root, None)
-    assert known is not None
-    assert (known.name, known.certain) == ("published/1", True)
+    assert compared(root)[1:] == ("published/1", True)
     assert severities(root) == ["error"]
     git(root, "tag", "-d", "published/1")
     git(root, "tag", "published/2", "HEAD")

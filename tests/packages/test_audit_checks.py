@@ -36,9 +36,14 @@ def module(**fields: object) -> dict[str, bytes]:
     return {f"{SITE}/cuda/bindings/_internal/runtime.cpython-312-x86_64-linux-gnu.so": elf(**fields)}
 
 
+def binary(name: str, path: str, needed: Sequence[str] = ("libc.so.6",), **fields: object) -> Break:
+    """Adds an ELF file to one package of the good set."""
+    return change(name, files={path: elf(needed, **fields)})
+
+
 def library(needed: Sequence[str] = ("libc.so.6",), **fields: object) -> Break:
     """Adds a library to libcufile."""
-    return change("libcufile", files={"lib/libx.so.1": elf(needed, **fields)})
+    return binary("libcufile", "lib/libx.so.1", needed, **fields)
 
 
 def bindings_for_windows(payload: bytes) -> Break:
@@ -140,13 +145,13 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
             "bare name",
         ),
         "a library under its bare name": (
-            change("libcufile", files={f"{TARGET}/libcufile.so": elf(soname="libcufile.so.0", versions=GLIBC)}),
+            binary("libcufile", f"{TARGET}/libcufile.so", soname="libcufile.so.0", versions=GLIBC),
             "bare name",
         ),
     },
     "ExtensionsFitThePython": {
         "a module in another Python's folder": (
-            change("cuda-bindings", files={f"{SITE}/x.cpython-313-x86_64-linux-gnu.so": elf(versions=GLIBC)}),
+            binary("cuda-bindings", f"{SITE}/x.cpython-313-x86_64-linux-gnu.so", versions=GLIBC),
             "3.13",
         ),
         "no dependency on the Python": (change("cuda-bindings", depends=("python >=3.12",)), "does not depend"),
@@ -162,11 +167,11 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
     "BinariesFitTheSubdir": {
         "a library of the other machine": (library(machine="aarch64"), "aarch64"),
         "a half with the other half's library": (
-            change("cuda-cudart_linux-64", files={f"{TARGET}/libx.so.1": elf(machine="aarch64")}),
+            binary("cuda-cudart_linux-64", f"{TARGET}/libx.so.1", machine="aarch64"),
             "linux-64",
         ),
         "a DLL on Linux": (change("libcufile", files={"lib/x.dll": pe()}), "pe"),
-        "a library for any machine": (change("cuda-version", files={"lib/libx.so.1": elf()}), "any machine"),
+        "a library for any machine": (binary("cuda-version", "lib/libx.so.1"), "any machine"),
     },
     "RpathIsRelative": {
         "the current directory": (library(runpath="$ORIGIN:"), "current directory"),
@@ -191,18 +196,16 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
         "a DLL among the import libraries": (change("cuda-nvrtc", files={"Library/lib/x.dll": pe()}), "Library/bin/"),
         "libdevice in another place": (change("cuda-nvvm-impl", files={"lib/libdevice.10.bc": b""}), "nvvm/libdevice/"),
         "a real library among the links": (
-            change(
-                "cuda-cudart", files={"lib/libx.so.1.2.3": elf(soname="libx.so.1", versions=GLIBC, runpath="$ORIGIN")}
-            ),
+            binary("cuda-cudart", "lib/libx.so.1.2.3", soname="libx.so.1", versions=GLIBC, runpath="$ORIGIN"),
             f"{TARGET}/",
         ),
         "a library that is not called by its version": (
-            change("cuda-cudart_linux-64", files={f"{TARGET}/libx.so.1": elf(soname="libx.so.1", runpath="$ORIGIN")}),
+            binary("cuda-cudart_linux-64", f"{TARGET}/libx.so.1", soname="libx.so.1", runpath="$ORIGIN"),
             "libx.so.13.4.92",
         ),
         "a header that meets the system's": (change("cuda-cudart-dev", files={"include/x.h": b""}), "no package"),
         "a folder of the wheel": (change("cuda-cudart-dev", files={"nvidia/cu13/x.txt": b""}), "no package"),
-        "a program outside bin": (change("cuda-nvvm-impl", files={"lib/tool": elf(versions=GLIBC)}), "bin/"),
+        "a program outside bin": (binary("cuda-nvvm-impl", "lib/tool", versions=GLIBC), "bin/"),
         "NVTX's header among those of other packages of NVTX": (
             change("cuda-nvrtc", files={"Library/include/nvtx3/nvToolsExt.h": b""}),
             "Library/include/targets/x64/",
@@ -211,35 +214,34 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
     "RpathIsTheLayouts": {
         "a library without an RPATH": (change("cuda-cudart_linux-64", files=LIBRARY), "should have RPATH $ORIGIN"),
         "a library that LD_LIBRARY_PATH sends to another toolkit": (
-            change(
+            binary(
                 "cuda-cudart_linux-64",
-                files={f"{TARGET}/libx.so.13.4.92": elf(soname="libx.so.13", versions=GLIBC, runpath="$ORIGIN")},
+                f"{TARGET}/libx.so.13.4.92",
+                soname="libx.so.13",
+                versions=GLIBC,
+                runpath="$ORIGIN",
             ),
             "it has RUNPATH $ORIGIN, and should have RPATH $ORIGIN",
         ),
         "a patched libNVVM": (
-            change(
-                "cuda-nvvm-impl",
-                files={"nvvm/lib64/libnvvm.so.4.0.0": elf(soname="libnvvm.so.4", versions=GLIBC, rpath="$ORIGIN")},
+            binary(
+                "cuda-nvvm-impl", "nvvm/lib64/libnvvm.so.4.0.0", soname="libnvvm.so.4", versions=GLIBC, rpath="$ORIGIN"
             ),
             "should have no RPATH",
         ),
         "a tool with a library's RPATH": (
-            change("cuda-nvvm-impl", files={"bin/ptxas": elf(versions=GLIBC, rpath="$ORIGIN")}),
+            binary("cuda-nvvm-impl", "bin/ptxas", versions=GLIBC, rpath="$ORIGIN"),
             "$ORIGIN/../lib",
         ),
         "a program of Compute Sanitizer that looks for its libraries elsewhere": (
-            change("cuda-nvvm-impl", files={"compute-sanitizer/x": elf(versions=GLIBC, rpath="$ORIGIN/../lib")}),
+            binary("cuda-nvvm-impl", "compute-sanitizer/x", versions=GLIBC, rpath="$ORIGIN/../lib"),
             "should have RPATH $ORIGIN:$ORIGIN/../lib",
         ),
     },
     "CudartIsInside": {
         "bindings without cudart": (change("cuda-bindings", files=module()), "no module has cudart"),
         "bindings for Windows without cudart": (bindings_for_windows(b"nvcuda.dll"), "no module has cudart"),
-        "bindings that need cudart": (
-            change("cuda-bindings", files={f"{SITE}/x.so": elf(("libcudart.so.13",))}),
-            "libcudart.so.13",
-        ),
+        "bindings that need cudart": (binary("cuda-bindings", f"{SITE}/x.so", ("libcudart.so.13",)), "libcudart.so.13"),
     },
     "FilesHaveOneOwner": {
         "two packages with one file": (add("other", files={"lib/libcufile.so.0": b"mine"}), "other-1.0"),
@@ -298,10 +300,7 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
         "a newer glibc than declared": (library(versions={"libc.so.6": ["GLIBC_2.9", "GLIBC_2.34"]}), "2.34"),
         "no glibc declared": (change("libcufile", depends=("libstdcxx", "rdma-core")), "no __glibc"),
         "a half that is newer than its other half declares": (
-            change(
-                "cuda-cudart_linux-64",
-                files={f"{TARGET}/libcudart.so.13.4.92": elf(versions={"libc.so.6": ["GLIBC_2.28"]})},
-            ),
+            binary("cuda-cudart_linux-64", f"{TARGET}/libcudart.so.13.4.92", versions={"libc.so.6": ["GLIBC_2.28"]}),
             "2.28",
         ),
         "relative relocations": (library(versions={"libc.so.6": ["GLIBC_ABI_DT_RELR"]}), "2.36"),
@@ -357,9 +356,9 @@ ALLOWED: dict[str, Break] = {
     "a declared placeholder": change(
         "libcufile", files={"bin/x": f"#!{ROOT}/b/{DEEP}/bin/sh".encode()}, placeholders={"bin/x": f"{ROOT}/b/{DEEP}"}
     ),
-    "GPU code of any machine": change("libcufile", files={"share/x.cubin": elf(machine="cuda")}),
-    "a library known by its bare name only": change(
-        "libcufile", files={"lib/libplugin.so": elf(soname="libplugin.so", versions=GLIBC)}
+    "GPU code of any machine": binary("libcufile", "share/x.cubin", machine="cuda"),
+    "a library known by its bare name only": binary(
+        "libcufile", "lib/libplugin.so", soname="libplugin.so", versions=GLIBC
     ),
     "a link to a library known by its bare name only": change(
         "cuda-cudart",

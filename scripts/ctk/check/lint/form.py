@@ -144,9 +144,10 @@ def NamesArePlain(recipe: RecipeFile) -> Iterator[Finding]:
 @recipe_rule("rename the folder or the recipe", OURS)
 def FolderHasTheName(recipe: RecipeFile) -> Iterator[Finding]:
     """The folder of a recipe has the name that the recipe gives itself: commands, logs and reports say the folder."""
-    if recipe.package and recipe.package != recipe.folder.name:
-        place = ("recipe" if "recipe" in recipe.top else "package", "name")
-        yield recipe.at(place, f"the recipe is {recipe.package}, its folder {recipe.folder.name}")
+    section = "recipe" if "recipe" in recipe.top else "package"
+    name = text_of(recipe.shared.section(section).get("name"))
+    if name and name != recipe.folder.name:
+        yield recipe.at((section, "name"), f"the recipe is {name}, its folder {recipe.folder.name}")
 
 
 @recipe_rule("give it the name that conda-forge's feedstock has", PUBLISHED)

@@ -260,11 +260,6 @@ class RecipeFile(YamlFile):
         self.outputs = [block for block in self.blocks if "package" in block.data]
         self.context = self.shared.section("context")
 
-    @property
-    def package(self) -> str:
-        """The name of the feedstock as the recipe says it."""
-        return text_of(self.shared.section("recipe").get("name")) or self.shared.name
-
     def requirements(self, *sections: str) -> Iterator[ListEntry]:
         """The requirements of all blocks, in these sections or in all of them."""
         return (entry for block in self.blocks for entry in block.requirements(*sections))
@@ -282,8 +277,7 @@ class RecipeFile(YamlFile):
     def settings(self) -> Mapping[str, Any]:
         """The recipe's own ``conda-forge.yml``."""
         folder = self.folder.parent if self.home == "feedstock" else self.folder
-        path = folder / "conda-forge.yml"
-        return YamlFile(self.tree, path).top if path.exists() else {}
+        return next((file.top for file in self.tree.yaml_files(folder / "conda-forge.yml")), {})
 
     @cached_property
     def scripts(self) -> list[ScriptFile]:
@@ -426,14 +420,17 @@ class Tree:
     @cached_property
     def settings(self) -> list[YamlFile]:
         """The files that conda-smithy reads: first that of all recipes, then those of one each."""
-        paths = [self.workspace.root / "conda-forge.yml", *sorted(self.workspace.recipes.glob("*/conda-forge.yml"))]
-        return [YamlFile(self, path) for path in paths if path.exists()]
+        own = sorted(self.workspace.recipes.glob("*/conda-forge.yml"))
+        return self.yaml_files(self.workspace.root / "conda-forge.yml", *own)
 
     @cached_property
     def exclusions(self) -> list[YamlFile]:
-        """The list of what is not packaged; nothing where there is none."""
-        path = self.workspace.variants / EXCLUSIONS
-        return [YamlFile(self, path)] if path.exists() else []
+        """The list of what is not packaged."""
+        return self.yaml_files(self.workspace.variants / EXCLUSIONS)
+
+    def yaml_files(self, *paths: Path) -> list[YamlFile]:
+        """Those of some files that exist."""
+        return [YamlFile(self, path) for path in paths if path.exists()]
 
     @cached_property
     def scripts(self) -> list[ScriptFile]:
