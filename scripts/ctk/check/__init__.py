@@ -6,6 +6,7 @@ docstring as its help, and adds its name, fix and severity to findings that do n
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -118,6 +119,11 @@ def chosen(checks: Sequence[Check[Any]], names: Iterable[str]) -> list[Check[Any
         if name not in known:
             raise UnknownName.of("check", name, known)
     return [known[name] for name in wanted] or list(checks)
+
+
+def spec_name(spec: str) -> str:
+    """The package that a spec is about."""
+    return re.split(r"[\s=<>!~\[;]", spec.strip().rpartition("::")[2], maxsplit=1)[0].lower()
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from rattler.exceptions import InvalidMatchSpecError, InvalidVersionError, Solve
 from rattler.package import BuildString
 from rattler.solver import solve_with_sparse_repodata
 
-from ctk.check import Finding, check
+from ctk.check import Finding, check, spec_name
 from ctk.check.audit.binaries import binaries, search_folders
 from ctk.check.audit.files import at
 from ctk.core.platforms import NOARCH
@@ -33,11 +33,6 @@ def _spec(text: str) -> MatchSpec | None:
         return MatchSpec(text)
     except InvalidMatchSpecError:
         return None
-
-
-def spec_name(text: str) -> str:
-    """The package a spec is about."""
-    return re.split(r"[\s=<>!~\[]", text.strip(), maxsplit=1)[0]
 
 
 def _record(index: IndexJson) -> PackageRecord | None:

@@ -18,7 +18,7 @@ from typing import Any
 from rattler import MatchSpec, PackageRecord
 from rattler.package.build_string import BuildString
 
-from ctk.check import Finding, checks_of
+from ctk.check import Finding, checks_of, spec_name
 from ctk.check.doctor import first_line, look_at, missing, ok, problem
 from ctk.core.checkout import Workspace
 from ctk.core.console import count
@@ -205,11 +205,6 @@ def _holds(spec: str, record: PackageRecord) -> bool:
         return True
 
 
-def _subject(spec: str) -> str:
-    """The package that a spec is about."""
-    return re.split(r"[\s=<>!~\[;]", spec.strip().rpartition("::")[2], maxsplit=1)[0].lower()
-
-
 def _some(texts: Sequence[str]) -> str:
     """The first of many."""
     return listing([*texts[:_SHOWN], *([f"{len(texts) - _SHOWN} more"] if len(texts) > _SHOWN else [])])
@@ -275,7 +270,7 @@ def _major(package: InstalledPackage) -> str:
     if built := _BUILT_FOR.search(package.build):
         return built[1]
     for spec in package.depends:
-        if _subject(spec) == "cuda-version":
+        if spec_name(spec) == "cuda-version":
             low = re.search(r"(?:^|[\s=>])(\d+)(?:\.|,|\*|\s|$)", spec.removeprefix("cuda-version"))
             high = re.search(r"<(\d+)(?:\.(\d+))?", spec)
             if low and (
@@ -299,7 +294,7 @@ def _agreement(on: Examined) -> Finding:
     unmet, names = [], set()
     for package in on.packages:
         for spec in (*package.depends, *package.constrains):
-            name, is_needed = _subject(spec), spec in package.depends
+            name, is_needed = spec_name(spec), spec in package.depends
             if name.startswith("__"):
                 continue
             other = on.by_name.get(name)
@@ -321,7 +316,7 @@ def _driver_fits(on: Examined) -> Finding:
     """A driver older than packages ask for does not load their code: errors 35 and 222."""
     driver = on.machine.driver
     bounds = [
-        (p, s, s in p.depends) for p in on.packages for s in (*p.depends, *p.constrains) if _subject(s) == "__cuda"
+        (p, s, s in p.depends) for p in on.packages for s in (*p.depends, *p.constrains) if spec_name(s) == "__cuda"
     ]
     if not driver:
         if wanted := [f"{p.name} {p.version} needs {s}" for p, s, is_needed in bounds if is_needed]:
