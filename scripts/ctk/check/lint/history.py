@@ -52,9 +52,10 @@ Packages = dict[str, PlannedPackage]
 
 @check(Tree, fix="raise the first term of build: number by one")
 def BuildNumberIsRaised(tree: Tree) -> Iterator[Finding]:
-    """A package that changes gets another file name. What decides its bytes (the recipe and its scripts down to a
-    comment, the artefacts, the variant keys that it reads) is compared with what was published: the revision of --base,
-    else the newest tag published/*; else with the main branch, and only a hint.
+    """A package that changes, if by a comment, gets another file name than in what was published.
+
+    What decides its bytes is compared with the revision of --base, else with the newest tag published/*, else, and then
+    it is only a hint, with the main branch.
     """
     then, now, before, unplanned = _history(tree)
     for recipe, cause in unplanned.items():
