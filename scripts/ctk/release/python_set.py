@@ -24,14 +24,6 @@ _STEP = "look at what the newest versions require; a mirror may have to fetch mo
 
 
 @dataclass(frozen=True)
-class Goal:
-    """What a set of projects is for: a CUDA major, and the wheel tags of the Pythons that all of them must run on."""
-
-    major: str
-    tags: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class ChosenProject:
     """What is chosen of one project.
 
@@ -48,10 +40,10 @@ class ChosenProject:
     held_back: str
 
 
-def choose(index: Index, goal: Goal) -> dict[str, ChosenProject]:
-    """The versions of each project, with their wheels.
+def choose(index: Index, major: str, tags: tuple[str, ...]) -> dict[str, ChosenProject]:
+    """The versions of each project for a CUDA major, with their wheels.
 
-    Of each the newest that runs on every Python of the matrix and for which the index has what it requires. What
+    Of each the newest that runs on every Python of these tags, and for which the index has what it requires. What
     another project requires does not hold it back: the version that this one goes with is chosen beside the newest.
     So is the newest set in which all accept each other: ``cuda-python`` first, then in the order of `PYTHON_PROJECTS`.
 
@@ -60,29 +52,29 @@ def choose(index: Index, goal: Goal) -> dict[str, ChosenProject]:
         NotPublished: When no version of a project can be used, or none fits the others.
     """
     majors = sorted({v.major for v in wheels.final_versions(index.files(PYTHON_ROOT))})
-    if goal.major not in map(str, majors):
-        raise UnknownName.of("CUDA major", goal.major, [*map(str, majors)])
-    choice = _VersionChoice(index, goal)
+    if major not in map(str, majors):
+        raise UnknownName.of("CUDA major", major, [*map(str, majors)])
+    choice = _VersionChoice(index, major, tags)
     alone = {name: choice.alone(name) for name in PYTHON_PROJECTS}
     sets = [choice.together(PYTHON_PROJECTS), *(versions for versions, _ in alone.values())]
     return {name: choice.of(name, sets, held_back) for name, (_, held_back) in alone.items()}
 
 
-def python_release(index: Index, goal: Goal) -> ReleaseLock:
+def python_release(index: Index, major: str, tags: tuple[str, ...]) -> ReleaseLock:
     """The lock of the Python projects for a CUDA major; its errors are those of `choose`."""
     components = {}
-    for name, chosen in choose(index, goal).items():
+    for name, chosen in choose(index, major, tags).items():
         for version, files in chosen.files.items():
             key = f"{name}-{files[0].version}" if version in chosen.older else name
-            components[key] = wheels.component(index, name, files, _targets(files, goal.tags))
-    return ReleaseLock(f"python-{goal.major}", None, dict(sorted(components.items())))
+            components[key] = wheels.component(index, name, files, _targets(files, tags))
+    return ReleaseLock(f"python-{major}", None, dict(sorted(components.items())))
 
 
 class _VersionChoice:
-    """The versions for one goal; what each of them requires is read once."""
+    """The versions for one CUDA major and the Pythons of these tags; what each of them requires is read once."""
 
-    def __init__(self, index: Index, goal: Goal) -> None:
-        self._index, self._goal = index, goal
+    def __init__(self, index: Index, major: str, tags: tuple[str, ...]) -> None:
+        self._index, self._major, self._tags = index, major, tags
         self._reasons: dict[tuple[str, Version], str] = {}
         self._requirements = cache(self._read_requirements)
 
@@ -97,11 +89,7 @@ class _VersionChoice:
         raise NotPublished(f"the package index has no {name} that can be used; {held_back}", _STEP)
 
     def together(self, names: Collection[str], chosen: Mapping[str, Version] | None = None) -> dict[str, Version]:
-        """The newest versions of projects, and of those that they require, that all accept each other.
-
-        Raises:
-            NotPublished: When there is none of one of them that goes with those before it.
-        """
+        """The newest versions of projects, and of what they require, that all accept each other; else NotPublished."""
         chosen = dict(chosen or {})
         while open_ := [n for n in PYTHON_PROJECTS if n not in chosen and (n in names or self._accepted(n, chosen))]:
             name = open_[0]
@@ -110,7 +98,7 @@ class _VersionChoice:
             version = next((v for v in fitting if not self._refused(name, v, chosen)), None)
             if version is None:
                 fixed = ", ".join(f"{other} {v}" for other, v in chosen.items()) or "any"
-                tags = ", ".join(self._goal.tags)
+                tags = ", ".join(self._tags)
                 cause = f"the package index has no {name}{accepted} for Python {tags} that goes with {fixed}"
                 raise NotPublished(cause, _STEP)
             chosen[name] = version
@@ -148,10 +136,10 @@ class _VersionChoice:
 
     def _versions(self, name: str) -> list[Version]:
         """Every final version, newest first."""
-        of_major = SpecifierSet(f"=={self._goal.major}.*") if name in VERSIONED_BY_CUDA else None
+        of_major = SpecifierSet(f"=={self._major}.*") if name in VERSIONED_BY_CUDA else None
         versions = wheels.final_versions(self._index.files(name), of_major)
         if not versions:
-            raise NotPublished(f"the package index has no {name} for CUDA {self._goal.major}", _STEP)
+            raise NotPublished(f"the package index has no {name} for CUDA {self._major}", _STEP)
         return versions
 
     def _unusable(self, name: str, version: Version) -> str:
@@ -168,7 +156,7 @@ class _VersionChoice:
 
     def _unfit(self, name: str, version: Version) -> str:
         """Why the wheels of a version are not for this matrix; empty when they are."""
-        files, tags = wheels.files_of(self._index.files(name), version), self._goal.tags
+        files, tags = wheels.files_of(self._index.files(name), version), self._tags
         if not any(wheels.wheel_for(files, target) for target in _targets(files, tags)):
             return f"it has no wheel for Python {', '.join(tags)} on {', '.join(PLATFORMS)}"
         refused = [tag for tag in tags if not all(_runs_on(file, tag) for file in files)]
@@ -181,7 +169,7 @@ class _VersionChoice:
         """What a version requires of the other projects, by itself or for this CUDA major."""
         files = wheels.files_of(self._index.files(name), version)
         stated = read_requirements(self._index.metadata(min(files, key=lambda f: f.file)), name)
-        extras = {"", f"cu{self._goal.major}"}
+        extras = {"", f"cu{self._major}"}
         while True:
             environments = [p.marker_environment | {"extra": extra} for p in PLATFORMS.values() for extra in extras]
             required = [r for r in stated if applies(r, environments)]

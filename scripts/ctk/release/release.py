@@ -289,7 +289,7 @@ def make(index: Index, name: str, workspace: Workspace, *, partial: bool = False
     if kind == BASE:
         new = base.base_release(index, python_tags(workspace.build_config))
     elif kind == "python":
-        new = python_set.python_release(index, python_set.Goal(number, python_tags(workspace.build_config)))
+        new = python_set.python_release(index, number, python_tags(workspace.build_config))
     else:
         new = _ctk_release(index, number, partial)
     old = present(workspace, name)

@@ -97,7 +97,7 @@ def _projects(index: Index, locks: Mapping[str, ReleaseLock], workspace: Workspa
     for lock in locks.values():
         if lock.is_ctk:
             continue
-        for name, chosen in python_set.choose(index, python_set.Goal(lock.major, tags)).items():
+        for name, chosen in python_set.choose(index, lock.major, tags).items():
             have = lock.components[name].version if name in lock.components else None
             locked = {Version(c.version) for c in lock.components.values() if c.name == name}
             lockable, *_ = chosen.files
