@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -137,36 +138,34 @@ def pythons() -> tuple[str, ...]:
 
 
 def _universe_records(data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    kinds = {tag: _placeholders(tag, python) for tag, python in data["pythons"].items()}
+    kinds = {tag: _words(tag, python) for tag, python in data["pythons"].items()}
     for package in data["packages"]:
         tags = kinds if package.get("pythons") == "all" else package.get("pythons", [""])
         versions = package["version"] if isinstance(package["version"], list) else [package["version"]]
-        for subdir in _subdirs(package):
-            for tag in tags:
-                for version in versions:
-                    yield _record(package, subdir, {"version": version, **kinds.get(tag, {})})
-    for subdir in PLATFORMS:
-        for tag, words in kinds.items():
-            yield _python(data["python"], subdir, words, data["pythons"][tag].get("free_threaded", False))
+        for subdir, tag, version in product(_subdirs(package), tags, versions):
+            yield _record(package, subdir, {"version": version, **kinds.get(tag, {})})
+    abi = ["python_abi {minor}.* *_{tag}"]
+    for subdir, (tag, words) in product(PLATFORMS, kinds.items()):
+        # python itself: its build with the GIL is the default; since 3.13 it depends on its python_abi.
+        whole = {"name": "python", "version": "{version}", "number": 100, "build": "h{digest}_{number}_{python}"}
+        if data["pythons"][tag].get("free_threaded"):
+            whole |= {"track_features": "py_freethreading", "number": 0}
+        needs, constrains = ([], abi) if words["python"] == "cpython" else (abi, [])
+        yield _record({**data["python"], **whole, "constrains": constrains}, subdir, words, needs)
     for package in data["compiled"]:
-        for subdir in _subdirs(package):
-            for tag in package["pythons"]:
-                words = {**kinds[tag], "version": package["version"]}
-                needs = ["python >={minor},<{next}.0a0", "python_abi {minor}.* *_{tag}"]
-                if words["python"] != "cpython":  # since 3.13 python's own build tells its two kinds apart as well
-                    needs.append(f"{needs[0]} *_{{tag}}")
-                yield _record(package, subdir, words, needs, prefix=f"py{tag.removeprefix('cp')}")
+        for subdir, tag in product(_subdirs(package), package["pythons"]):
+            needs = ["python >={minor},<{next}.0a0", *abi]
+            if kinds[tag]["python"] != "cpython":  # since 3.13 python's own build tells its two kinds apart as well
+                needs.append(f"{needs[0]} *_{{tag}}")
+            build = "py{py}h{digest}_{number}"
+            yield _record({"build": build, **package}, subdir, {**kinds[tag], "version": package["version"]}, needs)
 
 
-def _placeholders(tag: str, python: Mapping[str, Any]) -> dict[str, str]:
+def _words(tag: str, python: Mapping[str, Any]) -> dict[str, str]:
+    """What the placeholders of the data stand for, for one Python."""
     major, minor, _ = python["version"].split(".")
-    return {
-        "tag": tag,
-        "version": python["version"],
-        "minor": f"{major}.{minor}",
-        "next": f"{major}.{int(minor) + 1}",
-        "python": python.get("python", tag),
-    }
+    own = {"tag": tag, "py": tag.removeprefix("cp"), "version": python["version"], "python": python.get("python", tag)}
+    return {**own, "minor": f"{major}.{minor}", "next": f"{major}.{int(minor) + 1}"}
 
 
 def _subdirs(package: Mapping[str, Any]) -> list[str]:
@@ -176,43 +175,25 @@ def _subdirs(package: Mapping[str, Any]) -> list[str]:
     return [s for s in PLATFORMS if on is None or s in on or s.split("-")[0] in on]
 
 
-def _python(package: Mapping[str, Any], subdir: str, words: Mapping[str, str], free_threaded: bool) -> dict[str, Any]:
-    """python itself: its build with the GIL is the default."""
-    since_313 = words["python"] == words["tag"]
-    abi = ["python_abi {minor}.* *_{tag}"]
-    whole = {**package, "name": "python", "version": "{version}", "number": 0 if free_threaded else 100}
-    whole |= {"track_features": "py_freethreading"} if free_threaded else {}
-    whole |= {} if since_313 else {"constrains": abi}
-    return _record(whole, subdir, words, abi if since_313 else [], suffix=f"_{words['python']}")
-
-
 def _record(
-    package: Mapping[str, Any],
-    subdir: str,
-    words: Mapping[str, str],
-    needs: Sequence[str] = (),
-    prefix: str = "",
-    suffix: str = "",
+    package: Mapping[str, Any], subdir: str, words: Mapping[str, Any], needs: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """One record; its build is ``<prefix>h<digest>_<number><suffix>`` where the data does not state one."""
-    words = {"subdir": subdir, **words}
+    words = {**words, "subdir": subdir, "number": package.get("number", 0)}
     own = package.get(subdir.split("-")[0], [])
     depends = [text.format(**words) for text in (*package.get("depends", ()), *own, *needs)]
     constrains = [text.format(**words) for text in package.get("constrains", ())]
-    number = package.get("number", 0)
     name, version = package["name"].format(**words), words["version"]
     if isinstance(package["version"], str):
         version = package["version"].format(**words)
     digest = hashlib.sha256(json.dumps([name, version, depends, constrains]).encode()).hexdigest()[:7]
-    build = package["build"].format(**words) if "build" in package else f"{prefix}h{digest}_{number}{suffix}"
-    record: dict[str, Any] = {
+    record = {
         "name": name,
         "version": version,
-        "build": build,
-        "build_number": number,
+        "build": package.get("build", "h{digest}_{number}").format(**words, digest=digest),
+        "build_number": words["number"],
         "depends": depends,
         "subdir": subdir,
     }
-    record |= {"constrains": constrains} if constrains else {}
-    record |= {"track_features": package["track_features"]} if "track_features" in package else {}
+    optional = {"constrains": constrains, "track_features": package.get("track_features")}
+    record |= {key: value for key, value in optional.items() if value}
     return record | ({"noarch": "generic"} if subdir == NOARCH else {})
