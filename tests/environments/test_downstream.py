@@ -20,7 +20,7 @@ from conftest import NEWEST
 from ctk.core.checkout import Workspace
 from ctk.core.errors import Unsolvable
 from ctk.core.platforms import NOARCH, this_platform
-from ctk.env.environment import Environment, create
+from ctk.env.environment import create
 from ctk.plan.recipes import Recipe, render
 from ctk.plan.repodata import write
 from ctk.solve.solve import Scenario, solve
@@ -31,6 +31,7 @@ FOLDER = Path(__file__).with_name("downstream")
 NAME = "tiny-cudart"
 # CUDA major -> the toolkit that it is built with, the oldest it is to run with.
 OLDEST = {"12": "12.6", "13": "13.0"}
+MAJORS = pytest.mark.parametrize("major", [pytest.param("12", marks=pytest.mark.sweep), "13"])
 
 
 @pytest.fixture(scope="module")
@@ -38,18 +39,9 @@ def downstream(built: Workspace, roomy: Callable[[str], Path]) -> Iterator[Feeds
     if shutil.which("cc") is None:  # the run-exports themselves are held by test_picks and the golden files
         pytest.skip("no C compiler on this machine: nothing can be built against the channel")
     files = [built.build_config, FOLDER / "conda_build_config.yaml"]
-    own = roomy("downstream")
-    with alone(roomy("cache")):
-        yield build(Recipe(NAME, FOLDER), files, own, (built.channel, built.base_channel), base_python(built))
-
-
-def versions(environment: Environment) -> tuple[str, str]:
-    """The CUDA runtime that the package loads in an environment, and the one it was compiled with."""
-    program = "import json, tiny_cudart; print(json.dumps(tiny_cudart.versions()))"
-    run = subprocess.run([environment.python, "-I", "-c", program], capture_output=True, text=True, check=False)
-    assert not run.returncode, run.stderr
-    loaded, compiled = (f"{number // 1000}.{number % 1000 // 10}" for number in json.loads(run.stdout))
-    return loaded, compiled
+    with alone(built.cache / "feedstocks"):
+        channels = (built.channel, built.base_channel)
+        yield build(Recipe(NAME, FOLDER), files, roomy("downstream"), channels, base_python(built))
 
 
 def test_the_matrix_gives_one_build_for_each_cuda_major(downstream: Feedstock) -> None:
@@ -66,37 +58,32 @@ def test_run_exports_alone_give_the_run_requirements(downstream: Feedstock, majo
     oldest, next_major = OLDEST[major], int(major) + 1
     cudart = downstream.pick(f"cuda-version={oldest}", "cuda-cudart-dev").version("cuda-cudart")
     assert cudart.startswith(f"{oldest}.")
-    assert set(downstream.index(major).depends) == {
-        f"cuda-cudart >={cudart},<{next_major}.0a0",
-        "python",
-    }
-    written = YAML(typ="safe").load(FOLDER / "recipe.yaml")["requirements"]["run"]
-    assert written == ["python"]
+    assert set(downstream.index(major).depends) == {f"cuda-cudart >={cudart},<{next_major}.0a0", "python"}
+    assert YAML(typ="safe").load(FOLDER / "recipe.yaml")["requirements"]["run"] == ["python"]
 
 
 @pytest.mark.parametrize(
-    ("driver", "major"), [("12.6", "12"), ("12.9", "12"), ("13.0", "13"), (NEWEST, "13"), (None, "13")]
+    ("driver", "toolkit"),
+    [
+        ("12.6", "12.6"),
+        ("12.8", "12.6"),
+        ("12.9", "12.9"),
+        ("13.0", "13.0"),
+        ("13.2", "13.0"),
+        (NEWEST, NEWEST),
+        (None, NEWEST),
+    ],
 )
-def test_the_newest_major_that_the_driver_supports_is_picked(
-    downstream: Feedstock, driver: str | None, major: str
+def test_the_newest_toolkit_whose_ptx_the_driver_loads_is_picked_with_the_build_for_its_major(
+    downstream: Feedstock, driver: str | None, toolkit: str
 ) -> None:
+    """The package accepts any toolkit of its major."""
     pick = downstream.pick(NAME, driver=driver)
     record = pick.record(NAME)
     assert record is not None
-    assert record.file_name == downstream.packages[major].name
-    assert pick.version("cuda-cudart").startswith(f"{pick.toolkit}.")
-    assert pick.toolkit.startswith(f"{major}.")
-
-
-@pytest.mark.parametrize(
-    ("driver", "toolkit"), [("12.6", "12.6"), ("12.8", "12.6"), ("13.0", "13.0"), ("13.2", "13.0"), (NEWEST, NEWEST)]
-)
-def test_our_native_builds_decide_the_minor_under_a_package_that_has_none(
-    downstream: Feedstock, driver: str, toolkit: str
-) -> None:
-    """It accepts any toolkit of its major; the solver takes the one whose PTX the driver loads."""
-    pick = downstream.pick(NAME, driver=driver)
-    assert (pick.toolkit, pick.fit) == (toolkit, "native")
+    assert record.file_name == downstream.packages[toolkit.partition(".")[0]].name
+    assert pick.version("cuda-cudart").startswith(f"{toolkit}.")
+    assert (pick.toolkit, pick.fit) == (toolkit, "native" if driver else "compat")
 
 
 @pytest.mark.parametrize(
@@ -120,17 +107,21 @@ def test_the_other_major_s_environment_refuses_it(
     assert error.value.solver
 
 
-@pytest.mark.parametrize(("major", "toolkit"), [("12", "12.9"), ("13", NEWEST)])
+@MAJORS
 def test_in_an_environment_it_calls_that_environment_s_cuda_runtime(
-    downstream: Feedstock, tmp_path: Path, major: str, toolkit: str
+    built: Workspace, downstream: Feedstock, roomy: Callable[[str], Path], major: str
 ) -> None:
     """Built with the oldest toolkit of its major, it runs with the newest."""
-    made = create(downstream.pick(NAME, driver=toolkit), tmp_path / "prefix", tmp_path / "packages")
-    assert made.pick.toolkit == toolkit
-    assert versions(made) == (toolkit, OLDEST[major])
+    toolkit = {"12": "12.9", "13": NEWEST}[major]
+    made = create(downstream.pick(NAME, driver=toolkit), roomy("environment") / "env", built.cache / "packages")
+    program = "import json, tiny_cudart; print(json.dumps(tiny_cudart.versions()))"
+    run = subprocess.run([made.python, "-I", "-c", program], capture_output=True, text=True, check=False)
+    assert not run.returncode, run.stderr
+    loaded, compiled = (f"{number // 1000}.{number % 1000 // 10}" for number in json.loads(run.stdout))
+    assert (loaded, compiled) == (toolkit, OLDEST[major])
 
 
-@pytest.mark.parametrize("major", OLDEST)
+@MAJORS
 def test_its_own_test_passes(downstream: Feedstock, major: str) -> None:
     downstream.run_tests(major)
 
@@ -147,16 +138,15 @@ def docs(project: Workspace) -> str:
     return (project.root / "docs" / "recipe-authors.md").read_text()
 
 
-def test_the_docs_show_the_feedstock_that_is_built_here(shown: list[Any], downstream: Feedstock) -> None:
+def test_the_docs_show_the_feedstock_that_is_built_here_and_its_requirements(
+    project: Workspace, shown: list[Any], downstream: Feedstock
+) -> None:
     config, example, *_ = shown
     recipe = YAML(typ="safe").load(FOLDER / "recipe.yaml")
     assert config == YAML(typ="safe").load(FOLDER / "conda_build_config.yaml")
     assert example["context"]["major"] == recipe["context"]["major"]
     assert example["build"] == {key: recipe["build"][key] for key in ("number", "string")}
     assert {key: example["requirements"][key] for key in ("host", "run")} == recipe["requirements"]
-
-
-def test_the_docs_state_the_requirements_that_the_built_package_has(project: Workspace, downstream: Feedstock) -> None:
     written = {spec for spec in downstream.index("13").depends if spec.startswith("cuda-")}
     assert written <= set(re.findall("`(.*?)`", docs(project)))
 

@@ -21,7 +21,7 @@ from elftools.elf.elffile import ELFFile
 from rattler import Subdir
 from rattler.shell import ActivationVariables, Shell, activate
 
-from conftest import ctk
+from conftest import MINORS, NEWEST, ROOT
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
 from ctk.env.environment import create
@@ -29,10 +29,7 @@ from ctk.lock.lock import release_locks
 from ctk.solve.solve import Scenario, solve
 
 SOURCES = Path(__file__).with_name("nvcc")
-RECIPES = ("cuda-version", "cuda-nvcc", "cuda-crt", "cuda-nvvm", "cuda-cudart", "cuda-cccl", "libnvptxcompiler")
-# The oldest nvcc that is published, and the newest; most tests ask the newest, and the sweep both.
-RELEASES = ("oldest", "newest")
-SWEPT = [pytest.param("oldest", marks=pytest.mark.sweep), "newest"]
+OLDEST = next(minor for minor in MINORS if minor.startswith("13."))
 SPECS = ("cuda-nvcc", "cuda-cudart-dev")
 HALVES = ("cuda-nvcc-dev_linux-aarch64", "cuda-cudart-dev_linux-aarch64")
 CROSS = "aarch64-linux-gnu-g++"
@@ -40,8 +37,8 @@ CROSS = "aarch64-linux-gnu-g++"
 CMAKES = {"floor": "cmake==3.25.*", "newest": "cmake"}
 SWEPT_CMAKES = ["floor", pytest.param("newest", marks=pytest.mark.sweep)]
 # What docs/recipe-authors.md says to type, and a name for it.
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "recipe-authors.md").read_text()
-LINES = dict(zip(re.findall(r"^nvcc .*\bapp\.cu\b.*$", PAGE, re.M), ("static", "LDFLAGS", "Xlinker"), strict=True))
+PAGE = (ROOT / "docs" / "recipe-authors.md").read_text()
+LINES = dict(zip(("static", "LDFLAGS", "Xlinker"), re.findall(r"^nvcc .*\bapp\.cu\b.*$", PAGE, re.M), strict=True))
 # What a package build has set; PREFIX is its host environment.
 BUILD = {"CONDA_BUILD": "1", "HOST": "x86_64-conda-linux-gnu"}
 
@@ -84,61 +81,50 @@ class Compiler:
         return done.stdout
 
 
-@pytest.fixture(scope="module")
-def minors(project: Workspace) -> dict[str, str]:
-    found = [lock.minor for lock in release_locks(project).values() if lock.is_ctk and lock.major == "13"]
-    ordered = sorted(found, key=lambda minor: int(minor.split(".")[1]))
-    return {"oldest": ordered[0], "newest": ordered[-1]}
+Environments = Callable[..., Compiler]
 
 
 @pytest.fixture(scope="module")
-def channel(project: Workspace, minors: dict[str, str]) -> Path:
-    """What it takes to compile with two releases, for two platforms."""
-    folder = project.output / "compilers"
-    words = [word for name in RECIPES for word in ("--recipe", name)]
-    words += [word for minor in dict.fromkeys(minors.values()) for word in ("--release", minor)]
-    words += ["--platform", "linux-64", "--platform", "linux-aarch64", "--channel", str(folder)]
-    ctk(project, "build", *words, check=True)
-    return folder
+def environment(built: Workspace, all_platforms: Path) -> Environments:
+    """Makes environments of one release; what is there from an earlier run is as it would be made."""
 
-
-@pytest.fixture(scope="module")
-def environment(
-    project: Workspace, channel: Path, minors: dict[str, str], roomy: Callable[[str], Path]
-) -> Callable[..., Compiler]:
-    """Makes environments, each once."""
-    made: dict[tuple[str, ...], Compiler] = {}
-
-    def make(which: str, *specs: str) -> Compiler:
+    def make(release: str, *specs: str) -> Compiler:
         if shutil.which("g++") is None:
             pytest.skip("no g++ on this machine, which nvcc calls: apt-get install g++")
-        if (which, *specs) not in made:
-            wanted = (*specs, f"cuda-version={minors[which]}")
-            pick = solve(Scenario(wanted, this_platform()), [channel, project.base_channel])
-            prefix = roomy(which) / "environment"
-            create(pick, prefix, project.cache / "packages")
-            made[which, *specs] = Compiler(prefix, minors[which])
-        return made[which, *specs]
+        channel = all_platforms if release == NEWEST else built.channel
+        wanted = (*specs, f"cuda-version={release}")
+        pick = solve(Scenario(wanted, this_platform()), [channel, built.base_channel])
+        prefix = built.environments / "-".join(("test", release, *specs))
+        create(pick, prefix, built.cache / "packages")
+        return Compiler(prefix, release)
 
     return make
 
 
-@pytest.fixture(params=SWEPT)
-def compiler(request: pytest.FixtureRequest, environment: Callable[..., Compiler]) -> Compiler:
-    return environment(request.param, *SPECS)
+@pytest.fixture(scope="module")
+def newest(environment: Environments) -> Compiler:
+    """The newest nvcc, which most tests ask; the halves for ARM are beside it."""
+    return environment(NEWEST, *SPECS, *HALVES)
 
 
-@pytest.fixture
-def newest(environment: Callable[..., Compiler]) -> Compiler:
-    return environment("newest", *SPECS)
+@pytest.fixture(scope="module", params=[pytest.param(OLDEST, marks=pytest.mark.sweep), NEWEST])
+def compiler(request: pytest.FixtureRequest, environment: Environments) -> Compiler:
+    """The oldest nvcc that is published, in the sweep, and the newest."""
+    if request.param == OLDEST:
+        return environment(OLDEST, *SPECS)
+    return request.getfixturevalue("newest")
 
 
-@pytest.fixture
-def cross(environment: Callable[..., Compiler]) -> Compiler:
-    """nvcc of this machine with the halves for ARM."""
+@pytest.fixture(scope="module")
+def other_runtime(environment: Environments, compiler: Compiler) -> dict[str, str]:
+    """LD_LIBRARY_PATH at another release's CUDA runtime, as /usr/local/cuda would be."""
+    other = environment(OLDEST if compiler.release == NEWEST else NEWEST, "cuda-cudart")
+    return {"LD_LIBRARY_PATH": f"{other.prefix}/lib"}
+
+
+def needs_cross_compiler() -> None:
     if shutil.which(CROSS) is None:
         pytest.skip(f"no {CROSS} on this machine: apt-get install g++-aarch64-linux-gnu")
-    return environment("newest", "cuda-nvcc_linux-aarch64")
 
 
 @pytest.fixture(scope="module", params=SWEPT_CMAKES)
@@ -147,19 +133,9 @@ def cmake(request: pytest.FixtureRequest, project: Workspace) -> str:
     home = project.cache / f"cmake-{request.param}"
     programs = home / "bin"
     if not (programs / "ninja").exists():
-        install = [
-            sys.executable,
-            "-m",
-            "pip",
-            "--python",
-            str(programs / "python"),
-            "install",
-            "-q",
-            CMAKES[request.param],
-            "ninja",
-        ]
+        install = ["-m", "pip", "--python", str(programs / "python"), "install", "-q", CMAKES[request.param], "ninja"]
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
-        done = subprocess.run(install, capture_output=True, text=True, check=False)
+        done = subprocess.run([sys.executable, *install], capture_output=True, text=True, check=False)
         if done.returncode:
             pytest.skip(f"cmake cannot be installed with pip: {done.stderr.strip().splitlines()[-1]}")
     return str(programs)
@@ -176,7 +152,6 @@ def machine(program: Path) -> str:
         return str(ELFFile(stream)["e_machine"])
 
 
-@pytest.mark.parametrize("compiler", RELEASES, indirect=True)
 def test_a_program_with_kernels_is_built_and_runs(compiler: Compiler, tmp_path: Path) -> None:
     assert not compiler.run(tmp_path, "nvcc", "-o", "add", SOURCES / "add.cu")
     assert not any("cuda" in name for name in needed(tmp_path / "add"))  # the runtime is linked statically
@@ -185,44 +160,32 @@ def test_a_program_with_kernels_is_built_and_runs(compiler: Compiler, tmp_path: 
     assert re.search("^(no device: |sum 64)", said, re.M)
 
 
-def other_runtime(compiler: Compiler, environment: Callable[..., Compiler]) -> dict[str, str]:
-    """LD_LIBRARY_PATH at another release's CUDA runtime, as /usr/local/cuda would be."""
-    other = next(which for which in RELEASES if environment(which, *SPECS).release != compiler.release)
-    return {"LD_LIBRARY_PATH": f"{environment(other, *SPECS).prefix}/lib"}
+SWEPT_LINES = {"Xlinker": LINES["Xlinker"], "g++": "nvcc -c -o app.o app.cu && g++ -o app app.o $LDFLAGS -lcudart"}
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        *(
-            pytest.param(line, id=name, marks=[pytest.mark.sweep] if name == "Xlinker" else [])
-            for line, name in LINES.items()
-        ),
-        pytest.param(
-            "nvcc -c -o app.o app.cu && g++ -o app app.o $LDFLAGS -lcudart", id="g++", marks=pytest.mark.sweep
-        ),
+        pytest.param(LINES["static"], id="static"),
+        pytest.param(LINES["LDFLAGS"], id="LDFLAGS"),
+        *(pytest.param(line, id=name, marks=pytest.mark.sweep) for name, line in SWEPT_LINES.items()),
     ],
 )
 def test_a_program_linked_as_the_page_says_takes_its_own_environment_s_runtime(
-    compiler: Compiler, environment: Callable[..., Compiler], tmp_path: Path, line: str
+    compiler: Compiler, other_runtime: dict[str, str], tmp_path: Path, line: str
 ) -> None:
     shutil.copy(SOURCES / "add.cu", tmp_path / "app.cu")
     compiler.run(tmp_path, "bash", "-c", line)
-    static = LINES.get(line) == "static"
-    assert ("libcudart.so.13" in needed(tmp_path / "app")) == (not static)
-    other = other_runtime(compiler, environment)
-    assert f"runtime {compiler.number}\n" in compiler.run(tmp_path, "./app", **other)
+    assert ("libcudart.so.13" in needed(tmp_path / "app")) == (line != LINES["static"])
+    assert f"runtime {compiler.number}\n" in compiler.run(tmp_path, "./app", **other_runtime)
 
 
 def test_with_the_shared_runtime_and_no_rpath_a_program_takes_any(
-    compiler: Compiler, environment: Callable[..., Compiler], tmp_path: Path
+    compiler: Compiler, other_runtime: dict[str, str], tmp_path: Path
 ) -> None:
     """Why the page recommends the static one: nvcc does not read LDFLAGS."""
-    other = other_runtime(compiler, environment)
-    for kind, own in (("shared", False), ("static", True)):
-        compiler.run(tmp_path, "nvcc", "-cudart", kind, "-o", kind, SOURCES / "add.cu")
-        said = compiler.run(tmp_path, f"./{kind}", **other)
-        assert (f"runtime {compiler.number}\n" in said) == own
+    compiler.run(tmp_path, "nvcc", "-cudart", "shared", "-o", "shared", SOURCES / "add.cu")
+    assert f"runtime {compiler.number}\n" not in compiler.run(tmp_path, "./shared", **other_runtime)
 
 
 def test_nvcc_finds_the_headers_of_cccl(newest: Compiler, tmp_path: Path) -> None:
@@ -284,15 +247,19 @@ def test_ptx_and_machine_code_for_every_gpu_that_nvcc_knows(compiler: Compiler, 
     assert (tmp_path / "out.fatbin").read_bytes().count(b"\x7fELF") == len(known)
 
 
+NVCC, BEHIND = "bin/nvcc", "targets/x86_64-linux/bin/nvcc"
+
+
 @pytest.mark.parametrize(
     ("name", "way"),
     [
-        ("bin/nvcc", "straight"),
-        ("targets/x86_64-linux/bin/nvcc", "with spaces"),
-        pytest.param("bin/nvcc", "with spaces", marks=pytest.mark.sweep),
-        pytest.param("bin/nvcc", "through a link", marks=pytest.mark.sweep),
-        pytest.param("targets/x86_64-linux/bin/nvcc", "straight", marks=pytest.mark.sweep),
-        pytest.param("targets/x86_64-linux/bin/nvcc", "through a link", marks=pytest.mark.sweep),
+        (BEHIND, "with spaces"),
+        *(
+            pytest.param(name, way, marks=pytest.mark.sweep)
+            for name in (NVCC, BEHIND)
+            for way in ("straight", "with spaces", "through a link")
+            if (name, way) != (BEHIND, "with spaces")
+        ),
     ],
 )
 def test_nvcc_finds_all_its_parts_by_either_name_and_by_any_path(
@@ -329,15 +296,16 @@ def test_pkg_config_has_what_a_c_program_needs(compiler: Compiler, tmp_path: Pat
 def configure(
     compiler: Compiler, cmake: str, work: Path, *arguments: str, target: str = "all", **variables: str
 ) -> dict[str, str]:
-    """Builds the CMake project, or one target of it; returns what it found."""
+    """Configures the CMake project, and builds a target of it where one is named; returns what it found."""
     ninja = ["-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={cmake}/ninja"]
     project = [f"{cmake}/cmake", "-S", SOURCES / "cmake", "-B", "build", *ninja, *arguments]
     said = compiler.run(work, *project, **variables)
-    compiler.run(work, f"{cmake}/cmake", "--build", "build", "--target", target, **variables)
+    if target:
+        compiler.run(work, f"{cmake}/cmake", "--build", "build", "--target", target, **variables)
     return dict(re.findall(r"-- found (\w+)=(.*)", said))
 
 
-@pytest.mark.parametrize("kernels", ["ON", "OFF"])
+@pytest.mark.parametrize("kernels", ["ON", pytest.param("OFF", marks=pytest.mark.sweep)])
 def test_cmake_finds_the_toolkit_and_compiles_cuda(
     compiler: Compiler, cmake: str, tmp_path: Path, kernels: str
 ) -> None:
@@ -357,11 +325,14 @@ def test_cmake_finds_the_toolkit_and_compiles_cuda(
         assert ("libcudart.so.13" in needed(tmp_path / "build" / program)) == shared
 
 
-def test_cmake_compiles_for_the_gpus_of_a_package_build(compiler: Compiler, cmake: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("target", ["", pytest.param("separate", marks=pytest.mark.sweep)])
+def test_cmake_compiles_for_the_gpus_of_a_package_build(
+    compiler: Compiler, cmake: str, tmp_path: Path, target: str
+) -> None:
     """The oldest CMake, too, can read the CUDAARCHS of the activation; kernels that start kernels link for each."""
     listed = build_variable(compiler, tmp_path, "CUDAARCHS").split(";")
     options = ["-DCMAKE_EXPORT_COMPILE_COMMANDS=ON"]
-    configure(compiler, cmake, tmp_path, *options, target="separate", **BUILD | {"PREFIX": str(compiler.prefix)})
+    configure(compiler, cmake, tmp_path, *options, target=target, **BUILD | {"PREFIX": str(compiler.prefix)})
     commands = json.loads((tmp_path / "build" / "compile_commands.json").read_text())
     (command,) = (entry["command"] for entry in commands if entry["file"].endswith("twice.cu"))
     code = re.findall(r"code=\[?((?:sm|compute)_\w+)", command)
@@ -371,46 +342,38 @@ def test_cmake_compiles_for_the_gpus_of_a_package_build(compiler: Compiler, cmak
 
 def test_cmake_needs_no_more_than_the_prefix(newest: Compiler, cmake: str, tmp_path: Path) -> None:
     """Nothing is activated: CMAKE_PREFIX_PATH says where the headers are, CMAKE_CUDA_COMPILER where nvcc is."""
-    work = tmp_path / "work"
-    work.mkdir()
     command = [f"{cmake}/cmake", "-S", SOURCES / "cmake", "-B", "build", "-G", "Ninja", "-DCMAKE_CUDA_ARCHITECTURES=75"]
     command += [f"-DCMAKE_MAKE_PROGRAM={cmake}/ninja", f"-DCMAKE_PREFIX_PATH={newest.prefix}"]
     command += [f"-DCMAKE_CUDA_COMPILER={newest.prefix}/bin/nvcc"]
-    bare = {"PATH": "/usr/bin:/bin", "HOME": str(work)}
-    done = subprocess.run(command, cwd=work, env=bare, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    said = done.stdout
-    build = [f"{cmake}/cmake", "--build", "build"]
-    done = subprocess.run(build, cwd=work, env=bare, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
-    assert f"found include={newest.prefix}/targets/x86_64-linux/include" in said
+    bare = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    for words in (command, [f"{cmake}/cmake", "--build", "build", "--target", "add_Static"]):
+        done = subprocess.run(words, cwd=tmp_path, env=bare, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        if words is command:
+            assert f"found include={newest.prefix}/targets/x86_64-linux/include" in done.stdout
 
 
-@pytest.mark.parametrize("name", ["bin/nvcc", pytest.param("targets/sbsa-linux/bin/nvcc", marks=pytest.mark.sweep)])
-def test_nvcc_makes_a_program_for_arm(cross: Compiler, tmp_path: Path, name: str) -> None:
-    cross.run(tmp_path, cross.prefix / name, "-cudart=shared", "-o", "add", SOURCES / "add.cu")
-    assert machine(tmp_path / "add") == "EM_AARCH64"
-    assert "libcudart.so.13" in needed(tmp_path / "add")
-    cross.run(tmp_path, cross.prefix / name, "-o", "static", SOURCES / "add.cu")
-    assert machine(tmp_path / "static") == "EM_AARCH64"
+@pytest.mark.parametrize("way", ["flags", "its own nvcc", pytest.param("alone", marks=pytest.mark.sweep)])
+def test_nvcc_makes_programs_for_arm(environment: Environments, newest: Compiler, tmp_path: Path, way: str) -> None:
+    """With the halves for ARM beside cuda-nvcc for this machine, by flags or by its own name; or with them alone."""
+    needs_cross_compiler()
+    compiler = environment(NEWEST, "cuda-nvcc_linux-aarch64") if way == "alone" else newest
+    own = compiler.prefix / "targets" / "sbsa-linux" / "bin" / "nvcc"
+    words = ["nvcc", "-target-dir", "sbsa-linux", "-ccbin", CROSS] if way == "flags" else [own]
+    for nvcc in [words, [compiler.prefix / "bin" / "nvcc"]] if way == "alone" else [words]:
+        compiler.run(tmp_path, *nvcc, "-cudart=shared", "-o", "add", SOURCES / "add.cu")
+        assert machine(tmp_path / "add") == "EM_AARCH64"
+        assert "libcudart.so.13" in needed(tmp_path / "add")
+        compiler.run(tmp_path, *nvcc, "-o", "static", SOURCES / "add.cu")
+        assert machine(tmp_path / "static") == "EM_AARCH64"
 
 
-def test_flags_alone_choose_the_other_target(
-    environment: Callable[..., Compiler], cross: Compiler, tmp_path: Path
-) -> None:
-    """cuda-nvcc for this machine, and the halves for ARM beside it: both can be compiled for."""
-    both = environment("newest", *SPECS, *HALVES)
-    flags = ["-target-dir", "sbsa-linux", "-ccbin", CROSS]
-    both.run(tmp_path, "nvcc", *flags, "-o", "arm", SOURCES / "add.cu")
-    both.run(tmp_path, "nvcc", "-o", "x86", SOURCES / "add.cu")
-    assert (machine(tmp_path / "arm"), machine(tmp_path / "x86")) == ("EM_AARCH64", "EM_X86_64")
-
-
-@pytest.mark.parametrize("beside", [False, True], ids=["cuda-nvcc_linux-aarch64", "halves beside cuda-nvcc"])
+@pytest.mark.parametrize("beside", [pytest.param(False, marks=pytest.mark.sweep), True], ids=["alone", "beside"])
 def test_cmake_makes_programs_for_arm(
-    environment: Callable[..., Compiler], cross: Compiler, cmake: str, tmp_path: Path, beside: bool
+    environment: Environments, newest: Compiler, cmake: str, tmp_path: Path, beside: bool
 ) -> None:
-    compiler = environment("newest", *SPECS, *HALVES) if beside else cross
+    needs_cross_compiler()
+    compiler = newest if beside else environment(NEWEST, "cuda-nvcc_linux-aarch64")
     target = compiler.prefix / "targets" / "sbsa-linux"
     found = configure(
         compiler,

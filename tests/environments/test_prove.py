@@ -1,8 +1,14 @@
-"""The two environments, created from the channel alone and used."""
+"""The two environments of `ctk prove`, created from the channel alone: used, activated, and beside another toolkit."""
 
 from __future__ import annotations
 
-import re
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,54 +19,87 @@ from ctk.core.platforms import this_platform
 from ctk.env import prove
 from ctk.env.environment import create
 from ctk.env.prove import REQUESTS, ProofRequest
-from ctk.solve.machine import detected_driver
 from ctk.solve.solve import Scenario, solve
+
+ASK = """
+import json
+from cuda.pathfinder import load_nvidia_dynamic_lib as load
+print(json.dumps({name: load(name).abs_path for name in ("nvvm", "cudart")}))
+"""
 
 
 @pytest.fixture(scope="module")
-def proof(built: Workspace) -> str:
-    return ctk(built, "prove", check=True).stdout
+def proofs(built: Workspace) -> Mapping[str, Mapping[str, Any]]:
+    """What the program of each environment printed, by the environment's name."""
+    document = json.loads(ctk(built, "--json", "prove", check=True).stdout)
+    assert not [pick for pick in document["picks"] if pick["toolkit"] == "unsolvable"]
+    return {Path(proof["environment"]).name: proof["found"] for proof in document["proofs"]}
 
 
-def value(proof: str, what: str) -> list[str]:
-    return re.findall(rf"│ {re.escape(what)} +│ (.*?) +│", proof)
+def test_cuda_core_compiles_to_a_cubin_and_links_with_nvjitlink(proofs: Mapping[str, Mapping[str, Any]]) -> None:
+    found = proofs["cuda-core"]
+    assert found["cubin bytes"] > 1000 < found["linked bytes"]
+    assert not found["gpus"] or "largest difference, cubin" in found
 
 
-def test_both_requests_work(proof: str) -> None:
-    assert proof.rstrip().endswith("both requests work")
-    assert "unsolvable" not in proof
+def test_the_pinned_numba_cuda_compiles_with_exactly_that_toolkit(proofs: Mapping[str, Mapping[str, Any]]) -> None:
+    """NVRTC 12.6 writes PTX ISA 8.5: the release lock's measured fact. And `numba.cuda` is NVIDIA's target."""
+    found = proofs["numba-cuda-12.6"]
+    assert (found["ptx isa"], found["target"]) == ("8.5", "numba_cuda/numba/cuda/__init__.py")
+    assert not found["gpus"] or "relative difference" in found
 
 
-def test_cuda_core_compiles_to_a_cubin_and_links_with_nvjitlink(proof: str) -> None:
-    assert int(value(proof, "cubin bytes")[0]) > 1000
-    assert int(value(proof, "linked bytes")[0]) > 1000
-
-
-def test_the_pinned_request_compiles_with_exactly_that_toolkit(proof: str) -> None:
-    # NVRTC 12.6 writes PTX ISA 8.5: the release lock's measured fact.
-    assert value(proof, "ptx isa") == ["8.5"]
-
-
-def test_numba_cuda_is_the_target_that_answers_to_numba_dot_cuda(proof: str) -> None:
-    assert value(proof, "target") == ["numba_cuda/numba/cuda/__init__.py"]
-
-
-def test_with_a_gpu_the_numbers_are_right(proof: str) -> None:
-    if detected_driver() is None:
-        pytest.skip("no GPU on this machine: kernels are compiled and linked, not run")
-    assert value(proof, "relative difference")
-    assert value(proof, "largest difference, cubin")
-
-
-def test_a_second_proof_makes_nothing_again(built: Workspace, proof: str) -> None:
-    again = ctk(built, "prove", check=True).stderr
-    assert again.count("environment unchanged") == len(REQUESTS)
+@pytest.mark.usefixtures("proofs")
+def test_a_second_proof_makes_nothing_again(built: Workspace) -> None:
+    again = ctk(built, "prove", check=True)
+    assert again.stderr.count("environment unchanged") == len(REQUESTS)
+    assert again.stdout.rstrip().endswith("both requests work")
 
 
 def test_an_environment_that_does_not_work_is_an_error_with_what_it_printed(built: Workspace) -> None:
-    scenario = Scenario(("cuda-pathfinder",), this_platform())
-    pick = solve(scenario, [built.channel, built.base_channel])
+    pick = solve(Scenario(("cuda-pathfinder",), this_platform()), [built.channel, built.base_channel])
     environment = create(pick, built.environments / "test-pathfinder-only", built.cache / "packages")
     with pytest.raises(ProofFailed, match="No module named") as error:
         prove.use(ProofRequest("broken", ("cuda-pathfinder",), ("cuda_core.py",)), environment)
     assert str(environment.python) in error.value.step
+
+
+@pytest.fixture(scope="module")
+def environment(built: Workspace, proofs: object) -> Path:
+    return built.environments / "numba-cuda-12.6"
+
+
+@pytest.fixture(scope="module")
+def surroundings(environment: Path, roomy: Callable[[str], Path]) -> dict[str, str]:
+    """Everything that leads to another toolkit: copies of its own libraries, as NVIDIA's installer lays them out."""
+    other = roomy("another toolkit")
+    for source, target in (("nvvm/lib64/libnvvm.so.4", "nvvm/lib64"), ("lib/libcudart.so.12", "lib64")):
+        (other / target).mkdir(parents=True)
+        shutil.copy(environment / source, other / target)
+    folders = os.pathsep.join([str(other / "lib64"), str(other / "nvvm/lib64")])
+    return {"CUDA_PATH": str(other), "CUDA_HOME": str(other), "LD_LIBRARY_PATH": folders}
+
+
+def test_by_path_the_other_toolkit_is_loaded(environment: Path, surroundings: dict[str, str]) -> None:
+    """What it is all about: if this fails, cuda.pathfinder has another order and docs/users.md is wrong."""
+    words = [environment / "bin" / "python", "-c", ASK]
+    done = subprocess.run(words, env={"PATH": os.defpath, **surroundings}, capture_output=True, text=True, check=True)
+    assert not json.loads(done.stdout)["nvvm"].startswith(f"{environment}/")
+
+
+@pytest.mark.parametrize("way", ["ctk env run", "run-in-environment", "bash"])
+def test_activated_it_has_its_own_libraries_beside_another_toolkit(
+    built: Workspace, environment: Path, surroundings: dict[str, str], way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in surroundings.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("CONDA_PREFIX", raising=False)
+    if way == "ctk env run":
+        done = ctk(built, "env", "run", str(environment), "--", "python", "-c", ASK)
+    else:
+        activated = ["bash", "-c", f'. "{environment}/bin/activate"; exec "$@"', "bash"]
+        before = activated if way == "bash" else [f"{environment}/bin/run-in-environment"]
+        done = subprocess.run([*before, "python", "-c", ASK], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for name, path in json.loads(done.stdout).items():
+        assert path.startswith(f"{environment}/"), name
