@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from small_channels import Draft, build, digit, serve
 from typer.testing import Result
+from upload_server import upload_server
 
 from conftest import ROOT, ctk
 from ctk.channel.folder import HISTORY, Folder, clashes
@@ -121,21 +118,6 @@ def test_a_server_that_does_not_say_what_it_has_is_an_error(tmp_path: Path) -> N
     assert "password" not in str(error.value)
 
 
-@contextmanager
-def server(folder: Path, *status: str) -> Iterator[str]:
-    """The server that takes uploads."""
-    program = ROOT / "tests" / "tooling" / "upload_server.py"
-    folder.mkdir(exist_ok=True)
-    with subprocess.Popen([sys.executable, str(program), str(folder), *status]) as process:
-        try:
-            while not (folder / "port").exists():
-                assert process.poll() is None
-                time.sleep(0.01)
-            yield f"http://127.0.0.1:{(folder / 'port').read_text()}"
-        finally:
-            process.kill()
-
-
 @pytest.fixture
 def checkout(two_states: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     """Its channel has digit1 and hello, and a server's key is at hand."""
@@ -153,56 +135,51 @@ def theirs(tmp_path: Path) -> Path:
     return folder.path
 
 
-def uploads(folder: Path) -> list[str]:
-    path = folder / "requests"
-    return sorted(json.loads(line)["file"] for line in path.read_text().splitlines()) if path.exists() else []
-
-
 def test_nothing_is_sent_to_a_server_that_has_a_name_with_other_content(
     checkout: Workspace, theirs: Path, tmp_path: Path
 ) -> None:
-    with server(tmp_path / "server") as url:
+    with upload_server(tmp_path / "server") as server:
         key = str(tmp_path / "auth.json")
-        done = ctk(checkout, "publish", "--server", url, "--channel", "cuda", RATTLER_AUTH_FILE=key)
+        done = ctk(checkout, "publish", "--server", server.url, "--channel", "cuda", RATTLER_AUTH_FILE=key)
     assert done.returncode == NameReused.exit_code, done.stderr
     assert "linux-64/hello-1.0-h0_0.conda" in done.stderr
     for channel in (theirs, checkout.channel):
         assert read_index(channel).names()["linux-64/hello-1.0-h0_0.conda"] in done.stderr
     assert "in recipes/hello/recipe.yaml" in done.stderr
     assert "Traceback" not in done.stderr
-    assert uploads(tmp_path / "server") == []
+    assert server.files == []
 
 
 @pytest.mark.usefixtures("checkout", "theirs")
 def test_a_server_is_not_sent_what_is_left_out(run_ctk: Callable[..., Result], tmp_path: Path) -> None:
-    with server(tmp_path / "server") as url:
-        done = run_ctk("publish", "--server", url, "--channel", "cuda", "--skip-taken")
+    with upload_server(tmp_path / "server") as server:
+        done = run_ctk("publish", "--server", server.url, "--channel", "cuda", "--skip-taken")
     assert done.exception is None
     assert "1 were left out, their names being taken" in done.stdout
-    assert uploads(tmp_path / "server") == ["digit1-1.0-h0_0.conda"]
+    assert sorted(server.files) == ["digit1-1.0-h0_0.conda"]
 
 
 @pytest.mark.usefixtures("checkout")
 def test_a_server_without_the_channel_takes_everything_if_it_is_said_to_be_new(
     run_ctk: Callable[..., Result], tmp_path: Path
 ) -> None:
-    with server(tmp_path / "server") as url:
-        refused = run_ctk("publish", "--server", url, "--channel", "cuda").exception
-        assert uploads(tmp_path / "server") == []
-        done = run_ctk("publish", "--server", url, "--channel", "cuda", "--new")
+    with upload_server(tmp_path / "server") as server:
+        refused = run_ctk("publish", "--server", server.url, "--channel", "cuda").exception
+        assert server.files == []
+        done = run_ctk("publish", "--server", server.url, "--channel", "cuda", "--new")
     assert isinstance(refused, PublishFailed)
     assert "`ctk publish --new`" in refused.step
     assert done.exception is None
-    assert uploads(tmp_path / "server") == ["digit1-1.0-h0_0.conda", "hello-1.0-h0_0.conda"]
+    assert sorted(server.files) == ["digit1-1.0-h0_0.conda", "hello-1.0-h0_0.conda"]
 
 
 @pytest.mark.usefixtures("checkout")
 def test_nothing_is_sent_when_the_server_cannot_say_what_it_has(run_ctk: Callable[..., Result], tmp_path: Path) -> None:
-    with server(tmp_path / "server", "index=403") as url:
-        refused = run_ctk("publish", "--server", url, "--channel", "cuda").exception
+    with upload_server(tmp_path / "server", index=403) as server:
+        refused = run_ctk("publish", "--server", server.url, "--channel", "cuda").exception
     assert isinstance(refused, PublishFailed)
     assert "does not say which names it has" in refused.cause
-    assert uploads(tmp_path / "server") == []
+    assert server.files == []
 
 
 @pytest.mark.usefixtures("checkout")

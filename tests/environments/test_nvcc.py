@@ -21,7 +21,7 @@ from elftools.elf.elffile import ELFFile
 from rattler import Subdir
 from rattler.shell import ActivationVariables, Shell, activate
 
-from conftest import MINORS, NEWEST, ROOT
+from conftest import MINORS, NEWEST, ROOT, ctk
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
 from ctk.env.environment import create
@@ -30,8 +30,10 @@ from ctk.solve.solve import Scenario, solve
 
 SOURCES = Path(__file__).with_name("nvcc")
 OLDEST = next(minor for minor in MINORS if minor.startswith("13."))
+RECIPES = ("cuda-version", "cuda-nvcc", "cuda-crt", "cuda-nvvm", "cuda-cudart", "cuda-cccl", "libnvptxcompiler")
 SPECS = ("cuda-nvcc", "cuda-cudart-dev")
 HALVES = ("cuda-nvcc-dev_linux-aarch64", "cuda-cudart-dev_linux-aarch64")
+ARM = "cuda-nvcc_linux-aarch64"
 CROSS = "aarch64-linux-gnu-g++"
 # The oldest CMake that docs/recipe-authors.md names, and the newest.
 CMAKES = {"floor": "cmake==3.25.*", "newest": "cmake"}
@@ -84,47 +86,44 @@ class Compiler:
 Environments = Callable[..., Compiler]
 
 
-@pytest.fixture(scope="module")
-def environment(built: Workspace, all_platforms: Path) -> Environments:
-    """Makes environments of one release; what is there from an earlier run is as it would be made."""
-
-    def make(release: str, *specs: str) -> Compiler:
-        if shutil.which("g++") is None:
-            pytest.skip("no g++ on this machine, which nvcc calls: apt-get install g++")
-        channel = all_platforms if release == NEWEST else built.channel
-        wanted = (*specs, f"cuda-version={release}")
-        pick = solve(Scenario(wanted, this_platform()), [channel, built.base_channel])
-        prefix = built.environments / "-".join(("test", release, *specs))
-        create(pick, prefix, built.cache / "packages")
-        return Compiler(prefix, release)
-
-    return make
+def made(where: Workspace, channel: Path, release: str, specs: tuple[str, ...]) -> Compiler:
+    """An environment of one release; what is there from an earlier run is as it would be made."""
+    if shutil.which("g++") is None:
+        pytest.skip("no g++ on this machine, which nvcc calls: apt-get install g++")
+    scenario = Scenario((*specs, f"cuda-version={release}"), this_platform())
+    prefix = where.environments / "-".join(("test", release, *specs))
+    create(solve(scenario, [channel, where.base_channel]), prefix, where.cache / "packages")
+    return Compiler(prefix, release)
 
 
 @pytest.fixture(scope="module")
-def newest(environment: Environments) -> Compiler:
-    """The newest nvcc, which most tests ask; the halves for ARM are beside it."""
-    return environment(NEWEST, *SPECS, *HALVES)
+def newest(built: Workspace) -> Compiler:
+    return made(built, built.channel, NEWEST, SPECS)
 
 
 @pytest.fixture(scope="module", params=[pytest.param(OLDEST, marks=pytest.mark.sweep), NEWEST])
-def compiler(request: pytest.FixtureRequest, environment: Environments) -> Compiler:
+def compiler(request: pytest.FixtureRequest, built: Workspace) -> Compiler:
     """The oldest nvcc that is published, in the sweep, and the newest."""
-    if request.param == OLDEST:
-        return environment(OLDEST, *SPECS)
-    return request.getfixturevalue("newest")
+    return made(built, built.channel, request.param, SPECS)
 
 
 @pytest.fixture(scope="module")
-def other_runtime(environment: Environments, compiler: Compiler) -> dict[str, str]:
+def other_runtime(built: Workspace, compiler: Compiler) -> dict[str, str]:
     """LD_LIBRARY_PATH at another release's CUDA runtime, as /usr/local/cuda would be."""
-    other = environment(OLDEST if compiler.release == NEWEST else NEWEST, "cuda-cudart")
+    other = made(built, built.channel, OLDEST if compiler.release == NEWEST else NEWEST, ("cuda-cudart",))
     return {"LD_LIBRARY_PATH": f"{other.prefix}/lib"}
 
 
-def needs_cross_compiler() -> None:
+@pytest.fixture(scope="module")
+def cross(project: Workspace) -> Environments:
+    """Makes environments from what it takes to compile on this machine, for it and for ARM."""
     if shutil.which(CROSS) is None:
         pytest.skip(f"no {CROSS} on this machine: apt-get install g++-aarch64-linux-gnu")
+    channel = project.output / "compilers"
+    words = [word for name in RECIPES for word in ("--recipe", name)]
+    words += ["--release", NEWEST, "--platform", "linux-64", "--platform", "linux-aarch64", "--channel", str(channel)]
+    ctk(project, "build", *words, check=True)
+    return lambda *specs: made(project, channel, NEWEST, specs)
 
 
 @pytest.fixture(scope="module", params=SWEPT_CMAKES)
@@ -354,13 +353,12 @@ def test_cmake_needs_no_more_than_the_prefix(newest: Compiler, cmake: str, tmp_p
 
 
 @pytest.mark.parametrize("way", ["flags", "its own nvcc", pytest.param("alone", marks=pytest.mark.sweep)])
-def test_nvcc_makes_programs_for_arm(environment: Environments, newest: Compiler, tmp_path: Path, way: str) -> None:
+def test_nvcc_makes_programs_for_arm(cross: Environments, tmp_path: Path, way: str) -> None:
     """With the halves for ARM beside cuda-nvcc for this machine, by flags or by its own name; or with them alone."""
-    needs_cross_compiler()
-    compiler = environment(NEWEST, "cuda-nvcc_linux-aarch64") if way == "alone" else newest
+    compiler = cross(ARM) if way == "alone" else cross(*SPECS, *HALVES)
     own = compiler.prefix / "targets" / "sbsa-linux" / "bin" / "nvcc"
     words = ["nvcc", "-target-dir", "sbsa-linux", "-ccbin", CROSS] if way == "flags" else [own]
-    for nvcc in [words, [compiler.prefix / "bin" / "nvcc"]] if way == "alone" else [words]:
+    for nvcc in [words, ["nvcc"]] if way == "alone" else [words]:
         compiler.run(tmp_path, *nvcc, "-cudart=shared", "-o", "add", SOURCES / "add.cu")
         assert machine(tmp_path / "add") == "EM_AARCH64"
         assert "libcudart.so.13" in needed(tmp_path / "add")
@@ -369,11 +367,8 @@ def test_nvcc_makes_programs_for_arm(environment: Environments, newest: Compiler
 
 
 @pytest.mark.parametrize("beside", [pytest.param(False, marks=pytest.mark.sweep), True], ids=["alone", "beside"])
-def test_cmake_makes_programs_for_arm(
-    environment: Environments, newest: Compiler, cmake: str, tmp_path: Path, beside: bool
-) -> None:
-    needs_cross_compiler()
-    compiler = newest if beside else environment(NEWEST, "cuda-nvcc_linux-aarch64")
+def test_cmake_makes_programs_for_arm(cross: Environments, cmake: str, tmp_path: Path, beside: bool) -> None:
+    compiler = cross(*SPECS, *HALVES) if beside else cross(ARM)
     target = compiler.prefix / "targets" / "sbsa-linux"
     found = configure(
         compiler,
