@@ -15,8 +15,7 @@ import pytest
 from small_channels import build, digit
 from typer.testing import Result
 
-from ctk.channel.attesting import FIELD, PREDICATE, Sigstore
-from ctk.channel.folder import Folder
+from ctk.channel.folder import FIELD, PREDICATE, Folder, Sigstore
 from ctk.channel.index_files import FILES, read_index, write_index
 from ctk.check.channel import check_channel
 from ctk.check.channel.attestations import Policy

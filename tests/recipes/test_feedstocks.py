@@ -16,7 +16,7 @@ from ctk.check.lint import CHECKS, lint, tree_of
 from ctk.check.lint.releases import SETTINGS
 from ctk.check.lint.tree import RecipeFile, SourceFile, YamlFile
 from ctk.core.checkout import Workspace
-from ctk.feedstock.export import feedstock
+from ctk.feedstock import feedstock
 from ctk.lock.lock import Artefact
 from ctk.plan.plan import Plan, Request, plan, published_set, python_tags
 from ctk.plan.recipes import Recipe, find_recipes, render

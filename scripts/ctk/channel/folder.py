@@ -17,6 +17,7 @@ before it in place, or a mixture as above; the next run finishes the work.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,13 +25,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 from filelock import FileLock, Timeout
 
-from ctk.channel.attesting import SIDECAR, Attester, attach
 from ctk.channel.index_files import FILES, ChannelIndex, in_order, put_in_place, read_index, shows, write_index
 from ctk.channel.states import History, State, listed, load, save
-from ctk.core.errors import Busy, ChannelBroken, NameReused, PublishFailed, UnknownName
+from ctk.core.errors import Busy, ChannelBroken, CtkError, NameReused, PublishFailed, UnknownName
 from ctk.core.files import (
     copy_file,
     disk_errors,
@@ -42,58 +43,43 @@ from ctk.core.files import (
 )
 from ctk.plan.recipes import find_recipes, maker_of
 
+if TYPE_CHECKING:  # an extra
+    from sigstore.sign import Signer, SigningContext
+
 HISTORY = ".history"
+PREDICATE = "https://schemas.conda.org/attestations/publish/v1"
+FIELD = "attestations_sha256"  # in repodata: the sha256 of the sidecar
+SIDECAR = ".sigs"
 STATES, NAMES, TIMES, UNUSED = "history.json", "names.json", "published.json", "unused.json"
 
 
 @dataclass(frozen=True)
 class Keep:
-    """What stays of the past.
+    """What stays of the past."""
 
-    Attributes:
-        states: How many states can be returned to, the one that readers see included.
-        unused: How long a package stays after no kept state names it.
-    """
-
-    states: int = 10
-    unused: timedelta = timedelta(days=7)
+    states: int = 10  # that can be returned to, the one that readers see included
+    unused: timedelta = timedelta(days=7)  # how long a package stays after no kept state names it
 
 
 @dataclass(frozen=True)
 class Published:
-    """What a run did.
+    """What a run did; packages as ``subdir/file``."""
 
-    Attributes:
-        state: Number of the state that readers see now.
-        packages: How many packages its index names.
-        added: Those that were put into the folder.
-        left: Names that are no longer in the index.
-        deleted: Packages that were unused for long enough.
-        skipped: Packages that were left out, since their names are taken by other content.
-    """
-
-    state: int
-    packages: int
-    added: tuple[str, ...] = ()
-    left: tuple[str, ...] = ()
-    deleted: tuple[str, ...] = ()
-    skipped: tuple[str, ...] = ()
+    state: int  # that readers see now
+    packages: int  # that its index names
+    added: tuple[str, ...]  # to the folder
+    left: tuple[str, ...]  # the index
+    deleted: tuple[str, ...]  # since they were unused for long enough
+    skipped: tuple[str, ...]  # since their names are taken by other content
 
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder to publish into.
-
-    Attributes:
-        path: The folder; made when it is not there.
-        recipes: The feedstocks, for messages.
-        keep: What stays of the past.
-        now: Says what time it is.
-    """
+    """A folder to publish into; made when it is not there."""
 
     path: Path
-    recipes: Path
-    keep: Keep = field(default_factory=Keep)
+    recipes: Path  # the feedstocks, for messages
+    keep: Keep = Keep()
     now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC), repr=False)
 
     def history(self) -> History:
@@ -145,18 +131,14 @@ class Folder:
         attester: Attester | None = None,
         progress: Callable[[str], None] = lambda name: None,
     ) -> Published:
-        """Publishes a built channel.
+        """Publishes a built channel; after an error, readers see what they saw before.
 
         Args:
             channel: A built channel, which does not change meanwhile.
             exact: What the channel lacks leaves the index; without it, what was published before stays.
-            skip_taken: A package whose name is taken by other content is left out; what has the name stays as it is.
+            skip_taken: A package whose name is taken by other content is left out, and not refused (`NameReused`).
             attester: Signs an attestation for each package that has none yet.
             progress: Told of each package that is there.
-
-        Raises:
-            NameReused: A name is taken by other content; nothing was changed.
-            PublishFailed, NoSpace, Busy: Readers see what they saw before.
         """
         order = [f"{path.parent.name}/{path.name}" for path in in_order(channel)]
         ours = read_index(channel)
@@ -191,10 +173,7 @@ class Folder:
             )
 
     def rollback(self, number: int | None = None) -> State:
-        """Lets readers see an older state again; the newer ones stay and can be returned to as well.
-
-        Args:
-            number: Which; the one before the current by default.
+        """Lets readers see an older state again, by default the one before; the newer ones can be returned to as well.
 
         Raises:
             UnknownName: It is not kept.
@@ -277,17 +256,11 @@ class Folder:
 
 @dataclass(frozen=True)
 class Clash:
-    """A name that is taken.
+    """A name that is taken."""
 
-    Attributes:
-        file: ``subdir/file``.
-        published: The sha256 that it has where it is published.
-        ours: The sha256 that it would get.
-    """
-
-    file: str
-    published: str
-    ours: str
+    file: str  # subdir/file
+    published: str  # the sha256 that it has where it is published
+    ours: str  # the sha256 that it would get
 
 
 def clashes(ours: Mapping[str, str], taken: Mapping[str, str]) -> list[Clash]:
@@ -313,17 +286,9 @@ def step_for(found: Sequence[Clash], recipes: Path) -> str:
 
 
 def clean(folder: Path, history: History, shown: set[str], keep: Keep, now: datetime) -> tuple[str, ...]:
-    """Drops states that are too old, and packages that no kept state has named for long enough.
+    """Drops states that are too old, and packages that no kept state has named for long enough; returns these.
 
-    Args:
-        folder: A published folder that nobody else publishes into meanwhile.
-        history: All of its states.
-        shown: ``subdir/file`` of what readers see.
-        keep: What stays.
-        now: What time it is.
-
-    Returns:
-        The packages that were deleted, with the attestations beside them.
+    Nobody else publishes into the folder meanwhile, and `shown` is ``subdir/file`` of what readers see.
     """
     kept, used = history.kept(keep.states), set(shown)
     save(kept, folder / HISTORY / STATES)
@@ -403,3 +368,98 @@ def read_names(folder: Path) -> dict[str, str]:
 def write_notes(file: Path, noted: Mapping[str, str]) -> None:
     """Writes notes; a reader sees the old ones or the new ones."""
     replace_file(file, json.dumps(noted, indent=1, sort_keys=True).encode())
+
+
+class Attester(Protocol):
+    """What signs."""
+
+    def bundle(self, file: str, sha256: str) -> str:
+        """A Sigstore bundle, as JSON, which says that a package of this name and content was published."""
+        ...
+
+
+@dataclass
+class Sigstore:
+    """Signs with the identity of the CI job that this runs in, and notes it in Sigstore's public log."""
+
+    channel: str  # URL under which the folder is read, which becomes part of the statement
+    context: Callable[[], SigningContext] = field(default=lambda: _public(), repr=False)
+    token: Callable[[], str | None] = field(default=lambda: _ambient(), repr=False)
+    _signer: Signer | None = field(default=None, init=False, repr=False)
+
+    def bundle(self, file: str, sha256: str) -> str:
+        from sigstore import dsse
+        from sigstore.oidc import ExpiredIdentity
+        from sigstore.sign import ExpiredCertificate  # type: ignore[attr-defined]  # it has no other public place
+
+        statement = (
+            dsse.StatementBuilder()
+            .subjects([dsse.Subject(name=file, digest=dsse.DigestSet({"sha256": sha256}))])
+            .predicate_type(PREDICATE)
+            .predicate({"targetChannel": self.channel.rstrip("/")})
+            .build()
+        )
+        try:
+            try:
+                return self._ready().sign_dsse(statement).to_json()
+            except (ExpiredCertificate, ExpiredIdentity):  # they live for minutes; a large channel takes longer
+                self._signer = None
+                return self._ready().sign_dsse(statement).to_json()
+        except CtkError:
+            raise
+        except Exception as error:  # sigstore's own have no common base, and its client's come through
+            raise PublishFailed(
+                f"{file} cannot be attested: {type(error).__name__}: {error}", "run the command again to go on"
+            ) from error
+
+    def _ready(self) -> Signer:
+        from sigstore.oidc import IdentityToken
+        from sigstore.sign import Signer
+
+        if self._signer is None:
+            token = self.token()
+            if token is None:
+                raise PublishFailed(
+                    "an attestation says which CI job published a package, and this is none that has an identity",
+                    "run it in GitHub Actions with `permissions: id-token: write`, or without --attest",
+                )
+            self._signer = Signer(IdentityToken(token), self.context())
+        return self._signer
+
+
+def _public() -> SigningContext:
+    from sigstore.models import ClientTrustConfig
+    from sigstore.sign import SigningContext
+
+    return SigningContext.from_trust_config(ClientTrustConfig.production())
+
+
+def _ambient() -> str | None:
+    from sigstore.oidc import detect_credential
+
+    return detect_credential()
+
+
+def attach(index: ChannelIndex, folder: Path, names: Sequence[str], attester: Attester) -> ChannelIndex:
+    """The index with an attestation for each of some packages; those that have one keep it.
+
+    A sidecar is written under its content's name, then under the name that tools guess, and only then named by the
+    index that this returns: a reader of any index finds what it names.
+    """
+    fresh = {
+        name: {**record, FIELD: _sidecar(folder / name, record["sha256"], attester)}
+        for name, record in ((name, index.records[name]) for name in names)
+        if FIELD not in record
+    }
+    return replace(index, records={**index.records, **fresh})
+
+
+def _sidecar(package: Path, sha256: str, attester: Attester) -> str:
+    """Writes the sidecar of a package, or takes the one that a killed run left; returns its sha256."""
+    plain = package.with_name(package.name + SIDECAR)
+    left = plain.read_bytes() if plain.exists() else b""  # what was accepted once stays, as CEP 50 demands
+    content = left or f"[{attester.bundle(package.name, sha256)}]".encode()
+    digest = hashlib.sha256(content).hexdigest()
+    replace_file(package.with_name(f"{plain.name}.{digest}"), content)
+    replace_file(plain, content)
+    return digest

@@ -28,17 +28,11 @@ _PASSED = ".tests.json"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a package's tests.
+    """What became of a package's tests."""
 
-    Attributes:
-        package: File name.
-        state: ``passed``, ``failed``, ``unchanged`` (passed in an earlier run) or ``not run``.
-        detail: Output of a failed test, or why nothing ran.
-    """
-
-    package: str
-    state: str
-    detail: str = ""
+    package: str  # file name
+    state: str  # passed, failed, unchanged (passed in an earlier run) or not run
+    detail: str = ""  # output of a failed test, or why nothing ran
 
 
 def run_tests(
@@ -48,13 +42,7 @@ def run_tests(
     jobs: int = 2,
     progress: Callable[[Outcome], None] = lambda outcome: None,
 ) -> list[Outcome]:
-    """Tests every package that has tests and can be installed here.
-
-    Args:
-        built: Finished builds.
-        channels: The staged channel and the base channel.
-        jobs: Parallel tests.
-        progress: Told of each outcome.
+    """Tests every package that has tests and can be installed here, from the staged and the base channel.
 
     Raises:
         NoSpace: A disk is full: that of the packages, or where temporary files are.

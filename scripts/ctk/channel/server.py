@@ -28,13 +28,9 @@ SLOWEST = 50_000  # bytes in a second: a server that takes fewer is taken for on
 
 @dataclass(frozen=True)
 class Target:
-    """Where to upload to.
+    """Where to upload to: a channel of a server that speaks prefix.dev's protocol.
 
-    Attributes:
-        server: URL of a server that speaks prefix.dev's protocol.
-        channel: Name of the channel there.
-        attest: Whether each package goes with a signed attestation of where it was built (CEP 27). Only in a CI job
-            that has an identity.
+    With `attest`, in a CI job that has an identity, each package goes with a signed attestation (CEP 27).
     """
 
     server: str
@@ -76,13 +72,8 @@ def publish(
 ) -> None:
     """Uploads packages in the order given; what the server has already is left as it is.
 
-    The key of the server is what rattler has stored for it, or that of a trusted publisher in CI.
-
-    Args:
-        files: Packages.
-        target: Where to.
-        progress: Told of each file that the server has.
-        patience: Seconds for each package, beside the time for its bytes, in which the server must answer.
+    The key of the server is what rattler has stored for it, or that of a trusted publisher in CI. `patience` is the
+    time in seconds, beside that for its bytes, in which the server must answer for each package.
 
     Raises:
         PublishFailed: The server refuses or does not answer. What was uploaded stays; another run goes on from there.

@@ -12,8 +12,7 @@ from typing import Annotated
 import typer
 
 from ctk.channel import states
-from ctk.channel.attesting import Sigstore
-from ctk.channel.folder import HISTORY, Folder, Keep, clashes, refuse, step_for
+from ctk.channel.folder import HISTORY, Folder, Keep, Sigstore, clashes, refuse, step_for
 from ctk.channel.index_files import in_order, read_index
 from ctk.channel.server import Target, on_server, publish
 from ctk.channel.states import History

@@ -10,7 +10,7 @@ import typer
 from ctk.cli.options import Releases, recipes
 from ctk.core.checkout import checkout, settings
 from ctk.core.console import Reporter, count
-from ctk.feedstock.export import feedstock, public_url, write
+from ctk.feedstock import feedstock, public_url, write
 from ctk.index.index import Index
 
 

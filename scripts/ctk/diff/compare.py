@@ -7,7 +7,7 @@ import re
 import subprocess
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -31,13 +31,7 @@ _INTERNAL = re.compile(r"_Z|\?|(_init|_fini|_end|_edata|__bss_start)$")
 
 
 def find(name: str, workspace: Workspace) -> ReleaseLock:
-    """The release that a word of the command line means; `FORMS` says how it may be written.
-
-    Raises:
-        UnknownName: No such release is locked.
-        LockError: A lock cannot be read, or is not valid.
-        BadValue: Git does not give the file.
-    """
+    """The release that a word of the command line means; `FORMS` says how it may be written."""
     if name.endswith(".lock"):
         path = Path(name)
         return _parse(document.read(path), path.name)
@@ -143,38 +137,25 @@ class LibraryChange:
 
 @dataclass(frozen=True)
 class ReleaseSide:
-    """A group of components in one release on one platform.
+    """A group of components in one release on one platform."""
 
-    Attributes:
-        versions: Each once; empty when the release does not have the components.
-        size, unpacked: Bytes of the artefacts, and of the files in them; None when these were not read.
-        glibc: Newest glibc symbol version needed, "" without any or when it is not known.
-    """
-
-    versions: tuple[str, ...] = ()
-    size: int = 0
-    unpacked: int | None = None
-    glibc: str = ""
+    versions: tuple[str, ...]  # each once; empty when the release does not have the components
+    size: int  # bytes of the artefacts
+    unpacked: int | None  # bytes of the files in them; None when these were not read
+    glibc: str  # newest symbol version needed; "" without any or when it is not known
 
 
 @dataclass(frozen=True)
 class ComponentChange:
-    """The change of one group of components on one platform.
+    """The change of one group of components on one platform."""
 
-    Attributes:
-        components: Their names; several where a release has them in one artefact, as CUDA 12 has nvcc, crt and nvvm.
-        same: Whether the artefacts are the very same files.
-        files: None when they were not read.
-        libraries: Programs and libraries that differ.
-    """
-
-    components: tuple[str, ...]
+    components: tuple[str, ...]  # several where a release has them in one artefact, as CUDA 12 has nvcc, crt and nvvm
     platform: str
     old: ReleaseSide
     new: ReleaseSide
-    same: bool
-    files: FileChanges | None = None
-    libraries: tuple[LibraryChange, ...] = ()
+    same: bool  # whether the artefacts are the very same files
+    files: FileChanges | None = None  # None when they were not read
+    libraries: tuple[LibraryChange, ...] = ()  # programs and libraries that differ
 
     @property
     def name(self) -> str:
@@ -189,19 +170,13 @@ class ComponentChange:
 
 @dataclass(frozen=True)
 class ReleaseDifference:
-    """What changed between two releases.
-
-    Attributes:
-        with_binaries: Whether the artefacts were read.
-        components: Every group of components on every platform asked for.
-        sonames: Platform -> every SONAME of the new release, whichever component has it.
-    """
+    """What changed between two releases."""
 
     old: ReleaseLock
     new: ReleaseLock
-    with_binaries: bool
-    components: tuple[ComponentChange, ...]
-    sonames: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    with_binaries: bool  # whether the artefacts were read
+    components: tuple[ComponentChange, ...]  # every group on every platform asked for
+    sonames: Mapping[str, frozenset[str]]  # platform -> all of the new release, whichever component has them
 
     @property
     def within_major(self) -> bool:
@@ -401,19 +376,13 @@ def _less(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Break:
-    """Something that programs made with the old release use and the new one does not have.
-
-    Attributes:
-        platform: The subdir; "" for all of them.
-        place: The component, and the library where it is one.
-        names: Symbols that are gone; first those that a header named.
-    """
+    """Something that programs made with the old release use and the new one does not have."""
 
     kind: Literal["symbols", "SONAME", "library", "component", "GPU architectures"]
-    platform: str
-    place: str
+    platform: str  # "" for all of them
+    place: str  # the component, and the library where it is one
     text: str
-    names: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # symbols that are gone; first those that a header named
 
 
 def breaks(difference: ReleaseDifference) -> tuple[Break, ...]:

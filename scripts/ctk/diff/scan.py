@@ -55,24 +55,15 @@ class File:
 
 @dataclass(frozen=True)
 class Shown:
-    """What one program or library offers and needs.
+    """What one program or library offers and needs."""
 
-    Attributes:
-        path: In the artefact, as `place` gives it.
-        soname: The SONAME; for a DLL its file name, "" for the rest.
-        needed: Libraries that the loader must find, sorted.
-        glibc: Newest glibc symbol version that it needs, "" without one.
-        exports: Names that it exports, sorted; of libraries only.
-        declared: Those of them that a header of the same artefact names.
-    """
-
-    path: str
-    machine: str
-    soname: str = ""
-    needed: tuple[str, ...] = ()
-    glibc: str = ""
-    exports: tuple[str, ...] = ()
-    declared: tuple[str, ...] = ()
+    path: str  # in the artefact, as `place` gives it
+    machine: str  # as `ctk.package.binaries.Binary` has it
+    soname: str = ""  # for a DLL its file name, "" for the rest
+    needed: tuple[str, ...] = ()  # libraries that the loader must find, sorted
+    glibc: str = ""  # newest symbol version that it needs
+    exports: tuple[str, ...] = ()  # names, sorted; of libraries only
+    declared: tuple[str, ...] = ()  # those of them that a header of the same artefact names
 
     @property
     def name(self) -> str:
@@ -139,12 +130,7 @@ def surfaces(
     *,
     progress: Progress = lambda artefact, received: None,
 ) -> dict[str, Surface]:
-    """The surface of each artefact by its sha256. What is fetched for it does not stay in the cache.
-
-    Raises:
-        IndexUnavailable, NotPublished, HashMismatch, NoSpace: An artefact cannot be fetched.
-        MeasureFailed: An artefact cannot be read.
-    """
+    """The surface of each artefact by its sha256. What is fetched for it does not stay in the cache."""
 
     def read(artefact: Artefact) -> tuple[str, Surface]:
         surface = cached_surface(artefact.sha256, workspace)
@@ -162,11 +148,7 @@ def surfaces(
 
 
 def read_surface(wheel: Path) -> Surface:
-    """Reads an artefact once.
-
-    Raises:
-        MeasureFailed: It is no archive that can be read, or a binary in it cannot be.
-    """
+    """Reads an artefact once; `MeasureFailed` where it or a binary in it cannot be read."""
     try:
         with zipfile.ZipFile(wheel) as archive:
             items = [item for item in archive.infolist() if not item.is_dir()]

@@ -14,8 +14,7 @@ from typing import Any
 
 import httpx2
 
-from ctk.channel.attesting import FIELD, SIDECAR
-from ctk.channel.folder import HISTORY, STATES, TIMES, Folder, clashes
+from ctk.channel.folder import FIELD, HISTORY, SIDECAR, STATES, TIMES, Folder, clashes
 from ctk.channel.index_files import FILES, REPODATA
 from ctk.check import Check, Finding, Report
 from ctk.check.channel.attestations import Policy, Verifier

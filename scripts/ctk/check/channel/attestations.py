@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from ctk.channel.attesting import FIELD, PREDICATE, SIDECAR
+from ctk.channel.folder import FIELD, PREDICATE, SIDECAR
 from ctk.check import Finding
 from ctk.check.channel.package import ChannelPackage
 from ctk.core.errors import BadValue

@@ -11,8 +11,7 @@ from typing import Any
 
 import zstandard
 
-from ctk.channel.attesting import SIDECAR
-from ctk.channel.folder import HISTORY, STATES, TIMES, UNUSED, Folder, moments, read_state
+from ctk.channel.folder import HISTORY, SIDECAR, STATES, TIMES, UNUSED, Folder, moments, read_state
 from ctk.channel.index_files import COMPRESSED, FILES, REPODATA, RUN_EXPORTS, TIME, ChannelIndex, milliseconds
 from ctk.check import Finding, check
 from ctk.check.channel.package import differences, is_one_frame, loads

@@ -24,7 +24,7 @@ import zstandard
 
 from ctk.build import sbom
 from ctk.build.runner import digests
-from ctk.channel.attesting import FIELD
+from ctk.channel.folder import FIELD
 from ctk.channel.index_files import TIME
 from ctk.check import Finding, check
 from ctk.check.audit.files import ArchiveMatchesPaths

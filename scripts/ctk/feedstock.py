@@ -426,8 +426,6 @@ def _in_order(lines: Iterable[str]) -> str:
             current.append(line)
     unknown = [name for name in sections if name not in _ORDER]
     if unknown:
-        raise RecipeError(
-            f"a section {unknown[0]} has no place in the order", "add it to _ORDER in ctk/feedstock/export.py"
-        )
+        raise RecipeError(f"a section {unknown[0]} has no place in the order", "add it to _ORDER in ctk/feedstock.py")
     text = "\n\n".join("\n".join(sections[name]).strip("\n") for name in sorted(sections, key=_ORDER.index))
     return text + "\n"
