@@ -49,7 +49,7 @@ def indexed(place: Path) -> set[str]:
 def test_what_is_published_is_what_was_built(folder: Folder, tmp_path: Path) -> None:
     built = build(tmp_path / "channel", digit(1), digit(2))
     done = folder.publish(built)
-    assert done == Published(1, 2, done.added)
+    assert done == Published(1, 2, done.added, (), (), ())
     assert sorted(done.added) == ["linux-64/digit2-1.0-h0_0.conda", "noarch/digit1-1.0-h0_0.conda"]
     assert indexed(folder.path) == {"digit1", "digit2"}
     assert read_index(folder.path) == read_index(built).dated(folder.times())
@@ -72,7 +72,7 @@ def test_publishing_the_same_again_changes_no_file(folder: Folder, tmp_path: Pat
     built = build(tmp_path / "channel", digit(1), digit(2))
     folder.publish(built)
     before = {p: p.stat().st_mtime_ns for p in folder.path.rglob("*") if p.is_file() and HISTORY not in p.parts}
-    assert folder.publish(built) == Published(1, 2)
+    assert folder.publish(built) == Published(1, 2, (), (), (), ())
     assert before == {p: p.stat().st_mtime_ns for p in before}
 
 
