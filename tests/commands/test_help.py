@@ -14,8 +14,7 @@ from typer import TyperException
 from typer.testing import CliRunner
 
 from conftest import ROOT, ctk
-from ctk.cli.command_line import summary
-from ctk.cli.main import COMMANDS, app, usage_error
+from ctk.cli.main import COMMANDS, app, summary, usage_error
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue
 

@@ -18,7 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 from conftest import ROOT, ctk
-from ctk.cli import verify
+from ctk.cli import solve as verify
 from ctk.cli.main import app
 from ctk.core.checkout import Workspace
 from ctk.core.console import Reporter

@@ -1,4 +1,4 @@
-"""`ctk plan`, `ctk fetch`, `ctk build` and `ctk rebuild`."""
+"""`ctk plan`, `ctk fetch`, `ctk build`, `ctk rebuild`, and `ctk feedstock`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import random
 import sys
 from collections import Counter
 from contextlib import nullcontext
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -16,17 +17,19 @@ import typer
 from ctk import pipeline
 from ctk.build.build import github_matrix, jobs
 from ctk.build.cluster import Cluster
-from ctk.build.rebuild import Rebuilt, rebuild
+from ctk.build.rebuild import rebuild
 from ctk.channel import states
 from ctk.cli import options
-from ctk.cli.options import AllComponents, AllReleases, Base, Jobs, Platforms, Pythons, Recipes, Releases, base_channel
+from ctk.cli.options import Base, Jobs, Releases, Selection, base_channel, not_both, selecting
 from ctk.core import console
 from ctk.core.checkout import Workspace, checkout, settings, workspace
 from ctk.core.console import Reporter, count, megabytes
 from ctk.core.errors import BadValue, NotReproduced, UnknownName
 from ctk.core.files import exclusive
 from ctk.core.platforms import PLATFORMS
+from ctk.feedstock.export import feedstock, public_url, write
 from ctk.fetch.fetch import stored
+from ctk.index.index import Index
 from ctk.plan.plan import Plan, Request, plan, published_set, python_tags, small
 
 
@@ -37,25 +40,16 @@ class PlanForm(StrEnum):
     github = "github"
 
 
-def _request(
-    where: Workspace,
-    releases: list[str] | None,
-    recipes: list[str] | None,
-    platforms: list[str] | None,
-    pythons: list[str] | None,
-    all_releases: bool,
-    all_components: bool,
-) -> Request:
-    if releases and all_releases:
-        raise BadValue("--release and --all-releases exclude each other", "give one of them")
-    if recipes and all_components:
-        raise BadValue("--recipe and --all-components exclude each other", "give one of them")
-    request = Request(releases or (), recipes or (), pipeline.default_platforms(platforms or ()), pythons or ())
-    return small(request, where, all_releases=all_releases, all_components=all_components)
+def _request(chosen: Selection, where: Workspace) -> Request:
+    not_both("--release", "--all-releases", chosen.releases and chosen.all_releases)
+    not_both("--recipe", "--all-components", chosen.recipes and chosen.all_components)
+    platforms = pipeline.default_platforms(chosen.platforms or ())
+    request = Request(chosen.releases or (), chosen.recipes or (), platforms, chosen.pythons or ())
+    return small(request, where, all_releases=chosen.all_releases, all_components=chosen.all_components)
 
 
-def _plan(where: Workspace, request: Request) -> Plan:
-    return plan(published_set(where), request, python_tags(where.build_config))
+def _plan(chosen: Selection, where: Workspace) -> Plan:
+    return plan(published_set(where), _request(chosen, where), python_tags(where.build_config))
 
 
 def _show(planned: Plan, report: Reporter) -> None:
@@ -63,8 +57,7 @@ def _show(planned: Plan, report: Reporter) -> None:
         (b.id, " ".join(o.name for o in b.outputs), megabytes(sum(a.size for a in b.artefacts))) for b in planned.builds
     ]
     report.table("builds", ["build", "packages", "MB to read"], rows, right=["MB to read"])
-    if planned.left_out:
-        report.table("left out", ["what", "why"], [(x.id, x.reason) for x in planned.left_out])
+    _show_left_out(planned, report)
     total = sum(a.size for a in planned.artefacts)
     report.result(**planned.as_json())
     report.line(
@@ -73,13 +66,14 @@ def _show(planned: Plan, report: Reporter) -> None:
     )
 
 
+def _show_left_out(planned: Plan, report: Reporter) -> None:
+    if planned.left_out:
+        report.table("left out", ["what", "why"], [(x.id, x.reason) for x in planned.left_out])
+
+
+@selecting
 def plan_command(
-    releases: Releases = None,
-    recipes: Recipes = None,
-    platforms: Platforms = None,
-    pythons: Pythons = None,
-    all_releases: AllReleases = False,
-    all_components: AllComponents = False,
+    chosen: Selection,
     form: Annotated[
         PlanForm,
         typer.Option("--format", help="github prints a job matrix, by default of all platforms, and nothing else."),
@@ -90,28 +84,22 @@ def plan_command(
     Example: ctk plan --release 13.4 --platform win-arm64
     """
     where = checkout()
-    if form is PlanForm.github:
-        platforms = platforms or list(PLATFORMS)
-    request = _request(where, releases, recipes, platforms, pythons, all_releases, all_components)
-    if form is PlanForm.github:
-        words = [f"--recipe {name}" for name in recipes or ()] + [f"--python {name}" for name in pythons or ()]
-        narrowed = " ".join(words or (["--all-components"] if all_components else []))
-        found = jobs(published_set(where), request, python_tags(where.build_config))
-        # It is what --json would print: a document for a machine, on stdout alone.
-        sys.stdout.write(f"{github_matrix(found, settings(where.root).runner, narrowed)}\n")
-        console.mode().printed = True
-    else:
-        _show(_plan(where, request), Reporter())
+    if form is PlanForm.table:
+        _show(_plan(chosen, where), Reporter())
+        return
+    chosen = replace(chosen, platforms=chosen.platforms or list(PLATFORMS))
+    words = [f"--recipe {name}" for name in chosen.recipes or ()] + [
+        f"--python {name}" for name in chosen.pythons or ()
+    ]
+    narrowed = " ".join(words or (["--all-components"] if chosen.all_components else []))
+    found = jobs(published_set(where), _request(chosen, where), python_tags(where.build_config))
+    # It is what --json would print: a document for a machine, on stdout alone.
+    sys.stdout.write(f"{github_matrix(found, settings(where.root).runner, narrowed)}\n")
+    console.mode().printed = True
 
 
-def fetch_command(
-    releases: Releases = None,
-    recipes: Recipes = None,
-    platforms: Platforms = None,
-    pythons: Pythons = None,
-    all_releases: AllReleases = False,
-    all_components: AllComponents = False,
-) -> None:
+@selecting
+def fetch_command(chosen: Selection) -> None:
     """Download the artefacts of a plan, checked against the release locks, and lay them out for recipes.
 
     Afterwards rattler-build alone can build those recipes.
@@ -119,7 +107,7 @@ def fetch_command(
     Example: ctk fetch --release 12.9 --recipe cuda-nvrtc
     """
     where, report = checkout(), Reporter()
-    planned = _plan(where, _request(where, releases, recipes, platforms, pythons, all_releases, all_components))
+    planned = _plan(chosen, where)
     with exclusive(where, report.say):
         fetched = pipeline.fetch_plan(planned, where, report, pipeline.Clock(report))
     new = {artefact.sha256 for artefact in fetched}
@@ -139,13 +127,9 @@ def fetch_command(
     report.line(f"{count(len(planned.artefacts), 'artefact')} of {size} MB at hand, {len(fetched)} of them fetched now")
 
 
+@selecting
 def build_command(
-    releases: Releases = None,
-    recipes: Recipes = None,
-    platforms: Platforms = None,
-    pythons: Pythons = None,
-    all_releases: AllReleases = False,
-    all_components: AllComponents = False,
+    chosen: Selection,
     base: Base = "local",
     jobs: Jobs = None,
     level: Annotated[int, typer.Option(min=1, max=22, help="zstd level: low is fast, 19 is for publishing.")] = 3,
@@ -175,7 +159,7 @@ def build_command(
     # First of all: what does not answer is said within seconds.
     cluster = Cluster(dask, store or str(where.cache / "store")) if dask and not print_plan else None
     with cluster or nullcontext():
-        planned = _plan(where, _request(where, releases, recipes, platforms, pythons, all_releases, all_components))
+        planned = _plan(chosen, where)
         if print_plan:
             _show(planned, report)
             return
@@ -200,8 +184,7 @@ def _summary(result: pipeline.Result, planned: Plan, report: Reporter) -> None:
     not_run = Counter(o.detail for o in result.tests if o.state == "not run")
     for reason, number in not_run.items():
         report.line(f"package tests: {number} not run: {reason}")
-    if planned.left_out:
-        report.table("left out", ["what", "why"], [(x.id, x.reason) for x in planned.left_out])
+    _show_left_out(planned, report)
     rows = []
     for recipe in sorted({b.recipe.name for b in planned.builds}):
         made = [b for b in result.built.built if planned.by_id[b.id].recipe.name == recipe]
@@ -243,6 +226,7 @@ def rebuild_command(
     if sum((bool(packages), everything, sample is not None)) != 1:
         raise BadValue("name packages, or give --all or --sample", "see ctk rebuild --help")
     held = states.packages(folder or where.channel)
+    chosen = held
     if packages:
         chosen = [p for name in packages for p in _named(name, held)]
     elif not held:
@@ -252,10 +236,38 @@ def rebuild_command(
         report.result(seed=seed)
         report.line(f"sample of {min(sample, len(held))} from {count(len(held), 'package')}, --seed {seed}")
         chosen = sorted(random.Random(seed).sample(held, min(sample, len(held))))
-    else:
-        chosen = held
-    with exclusive(where, report.say):
-        _run(list(dict.fromkeys(chosen)), where, jobs, report)
+    chosen = list(dict.fromkeys(chosen))
+    with exclusive(where, report.say), report.task("rebuild", len(chosen)) as task:
+        outcomes = rebuild(
+            chosen,
+            where,
+            jobs=jobs,
+            progress=lambda o: task.advance(1, "" if o.identical else f"{o.package.name} differs"),
+        )
+    found = [(f"{o.package.parent.name}/{o.package.name}", o) for o in outcomes]
+    report.result(
+        packages=[
+            {
+                "package": name,
+                "identical": o.identical,
+                "differences": [{"where": d.place, "what": d.what} for d in o.differences],
+            }
+            for name, o in found
+        ]
+    )
+    if rows := [(name, d.place, d.what) for name, o in found for d in o.differences]:
+        report.table("differences", ["package", "where", "what"], rows)
+    every = Counter(o.package.parent.name for o in outcomes)
+    same = Counter(o.package.parent.name for o in outcomes if o.identical)
+    columns = ["packages", "identical", "different"]
+    counts = [(s, number, same[s], number - same[s]) for s, number in sorted(every.items())]
+    report.table("rebuilt", ["subdir", *columns], counts, columns)
+    if changed := sum(not o.identical for o in outcomes):
+        raise NotReproduced(
+            f"{count(changed, 'package')} of {len(outcomes)} came out in another way",
+            "the table says which file differs; what another version of ctk built has to be built again",
+        )
+    report.line(f"{count(len(outcomes), 'package')} rebuilt, identical")
 
 
 def _named(name: str, held: list[Path]) -> list[Path]:
@@ -267,38 +279,27 @@ def _named(name: str, held: list[Path]) -> list[Path]:
     return found
 
 
-def _run(chosen: list[Path], where: Workspace, jobs: int | None, report: Reporter) -> None:
-    with report.task("rebuild", len(chosen)) as task:
-        outcomes = rebuild(chosen, where, jobs=jobs, progress=lambda outcome: task.advance(1, _line(outcome)))
-    changed = [o for o in outcomes if not o.identical]
-    report.result(
-        packages=[
-            {
-                "package": f"{o.package.parent.name}/{o.package.name}",
-                "identical": o.identical,
-                "differences": [{"where": d.place, "what": d.what} for d in o.differences],
-            }
-            for o in outcomes
-        ]
-    )
-    rows = [(f"{o.package.parent.name}/{o.package.name}", d.place, d.what) for o in changed for d in o.differences]
-    if rows:
-        report.table("differences", ["package", "where", "what"], rows)
-    subdirs = sorted({o.package.parent.name for o in outcomes})
-    counts = [(s, [o.identical for o in outcomes if o.package.parent.name == s]) for s in subdirs]
-    report.table(
-        "rebuilt",
-        ["subdir", "packages", "identical", "different"],
-        [(s, len(found), sum(found), len(found) - sum(found)) for s, found in counts],
-        ["packages", "identical", "different"],
-    )
-    if changed:
-        raise NotReproduced(
-            f"{count(len(changed), 'package')} of {len(outcomes)} came out in another way",
-            "the table says which file differs; what another version of ctk built has to be built again",
-        )
-    report.line(f"{count(len(outcomes), 'package')} rebuilt, identical")
+def export_command(
+    recipe: Annotated[str, typer.Argument(help="Folder name below recipes/.", autocompletion=options.recipes)],
+    folder: Annotated[Path, typer.Argument(help="Where to write the feedstock: a new or empty folder.", metavar="DIR")],
+    releases: Releases = None,
+    maintainers: Annotated[
+        list[str] | None,
+        typer.Option("--maintainer", help="GitHub name or team; may be repeated. [tool.ctk.feedstock] by default."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite what is in DIR.")] = False,
+) -> None:
+    """Write a recipe as a feedstock that conda-smithy and stock rattler-build take without this repository.
 
+    Its sources are named by the addresses of the index that pip is configured for. A recipe of the toolkit is written
+    for one release, the newest unless --release names another.
 
-def _line(outcome: Rebuilt) -> str:
-    return "" if outcome.identical else f"{outcome.package.name} differs"
+    Example: ctk feedstock export cuda-core ../cuda-core
+    """
+    where, report = checkout(), Reporter()
+    names = maintainers or settings(where.root).feedstock.maintainers
+    with Index() as index:
+        files = feedstock(where, recipe, releases or (), names, lambda artefact: public_url(index.locate(artefact)))
+    write(files, folder, where, force=force)
+    report.result(folder=str(folder), files=sorted(map(str, files)))
+    report.line(f"{folder}: {count(len(files), 'file')}; `conda smithy rerender` there makes the rest")

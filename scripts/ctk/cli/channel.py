@@ -1,4 +1,4 @@
-"""`ctk publish`, and `ctk channel`: whether a channel is what its index says, and the way back to an older state."""
+"""`ctk publish`, `ctk channel` and `ctk site`: a channel on its way to readers, the way back, and its pages."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from ctk import site
 from ctk.channel import states
 from ctk.channel.folder import HISTORY, Folder, Keep, Sigstore, clashes, refuse, step_for
 from ctk.channel.index_files import in_order, read_index
@@ -20,9 +21,29 @@ from ctk.check.channel import ChannelReport, check_channel, mirrored
 from ctk.check.channel.attestations import Policy
 from ctk.cli.options import Jobs
 from ctk.core.checkout import workspace
+from ctk.check.channel import ChannelReport, check_channel
+from ctk.check.channel.remote import mirrored
+from ctk.cli import options
+from ctk.cli.options import Base, Jobs, Platforms, Pythons, not_both
+from ctk.cli.solve import catalogue
+from ctk.core.checkout import Workspace, workspace
 from ctk.core.console import Reporter, count, megabytes
-from ctk.core.errors import BadValue, ChannelBroken, NameReused, UnknownName, without_credentials
+from ctk.core.errors import (
+    BadValue,
+    ChannelBroken,
+    NameReused,
+    UnknownName,
+    Unsolvable,
+    check_names,
+    without_credentials,
+)
 from ctk.core.files import exclusive, publishing
+from ctk.core.platforms import PLATFORMS, this_platform
+from ctk.lock.lock import release_locks
+from ctk.plan.plan import python_tags
+from ctk.site.answers import Axes, Work, axes, plan_work, solved
+from ctk.site.pages import check
+from ctk.site.selector import Selector, front_page, shards
 
 Channel = Annotated[
     Path | None,
@@ -61,15 +82,16 @@ def check_command(
     """
     where, report = workspace(), Reporter()
     policy = Policy(identity, issuer, url, attested, trusted_root)
-    taken = _taken(published, where.recipes) if published else None
-    jobs = jobs or os.cpu_count() or 1
+    taken = None
+    if published:
+        taken = on_server(published) if "://" in published else Folder(Path(published), where.recipes).names()
     name = channel or str(where.channel)
     source = mirrored(name, where.cache) if "://" in name else nullcontext(Path(os.path.realpath(name)))
     with source as place:
-        found = check_channel(place, policy=policy, taken=taken, jobs=jobs)
+        found = check_channel(place, policy=policy, taken=taken, jobs=jobs or os.cpu_count() or 1)
         ours = {} if taken is None else read_index(place).names()
     report.result(**found.as_json())
-    _show(found, policy, without_credentials(name), report)
+    _show(found, policy.identity is None, without_credentials(name), report)
     reused = found.counts["name"]
     if reused and reused == len(found.findings):
         names = clashes(ours, taken or {})
@@ -81,11 +103,7 @@ def check_command(
         )
 
 
-def _taken(published: str, recipes: Path) -> dict[str, str]:
-    return on_server(published) if "://" in published else Folder(Path(published), recipes).names()
-
-
-def _show(found: ChannelReport, policy: Policy, place: str, report: Reporter) -> None:
+def _show(found: ChannelReport, by_anybody: bool, place: str, report: Reporter) -> None:
     if found.findings:
         rows = [(finding.where, finding.check, finding.message) for finding in found.findings]
         report.table(f"problems of {place}", ["package", "check", "what"], rows)
@@ -95,7 +113,7 @@ def _show(found: ChannelReport, policy: Policy, place: str, report: Reporter) ->
     )
     for signer, number in found.attestations.items():
         report.line(f"{count(number, 'attestation')} verified, signed by {signer}")
-    if found.attestations and policy.identity is None:
+    if found.attestations and by_anybody:
         report.line("who signed was not held to anybody; --identity and --issuer name who must have")
 
 
@@ -104,18 +122,12 @@ def history_command(channel: Channel = None) -> None:
 
     Example: ctk channel history /srv/www/cuda
     """
-    known = _history(_place(channel))
+    place, report = _place(channel), Reporter()
+    known = Folder(place, workspace().recipes).history() if _is_published(place) else states.history(place)
     rows = [
-        (
-            s.number,
-            s.made,
-            s.packages,
-            "" if s.before is None else s.before,
-            "readers see it" if s.number == known.current else "",
-        )
+        (s.number, s.made, s.packages, s.before or "", "readers see it" if s.number == known.current else "")
         for s in known.states
     ]
-    report = Reporter()
     report.result(
         channel=str(known.channel),
         states=[{**vars(state), "current": state.number == known.current} for state in known.states],
@@ -157,10 +169,6 @@ def _place(channel: Path | None) -> Path:
     if not place.exists():
         raise UnknownName(f"there is no channel {place}", "name a built channel, or a folder that was published to")
     return place
-
-
-def _history(place: Path) -> History:
-    return Folder(place, workspace().recipes).history() if _is_published(place) else states.history(place)
 
 
 def _is_published(place: Path) -> bool:
@@ -215,8 +223,8 @@ def publish_command(
     """
     source = context.get_parameter_source("server")
     # CTK_SERVER in the environment may name a server for other runs.
-    if to is not None and source is not None and source.name == "COMMANDLINE":
-        raise BadValue("--to and --server exclude each other", "publish twice, into the folder and to the server")
+    given = to is not None and source is not None and source.name == "COMMANDLINE"
+    not_both("--to", "--server", given, "publish twice, into the folder and to the server")
     report, where = Reporter(), workspace()
     built = Path(os.path.realpath(folder or where.channel))
     files = in_order(built)
@@ -269,3 +277,87 @@ def publish_command(
 
 def _names(files: Sequence[Path]) -> list[str]:
     return [f"{file.parent.name}/{file.name}" for file in files]
+
+
+def site_command(
+    folder: Annotated[Path, typer.Argument(help="Where the site goes: a new folder, or one made by this command.")],
+    platforms: Platforms = None,
+    packages: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--package",
+            help="Solve for this package; may be repeated. Otherwise all that one installs by name.",
+            autocompletion=options.packages,
+        ),
+    ] = None,
+    pythons: Pythons = None,
+    url: Annotated[
+        str | None,
+        typer.Option(
+            "--url", help="The channel's published address, for the commands on the page; its folder by default."
+        ),
+    ] = None,
+    as_planned: Annotated[
+        bool,
+        typer.Option(
+            "--planned",
+            help="Of what recipes and release locks say, for all platforms, and not of what was built. Slow: narrow "
+            "it.",
+        ),
+    ] = False,
+    base: Base = "local",
+    jobs: Jobs = None,
+) -> None:
+    """Make the channel's site: what to type on which machine, and a report of picks, releases, packages and audits.
+
+    Every answer of its first page is solved now; what was solved before is kept in .cache/site. The pages work from the
+    folder as it is, and load nothing from elsewhere. The folder is replaced as a whole when all is done.
+
+    Example: ctk site build output/site
+
+    Example: ctk site build /srv/www/cuda-site --url https://example.org/cuda --base conda-forge
+    """
+    where, report = workspace(), Reporter()
+    check(folder)
+    about = where.channel
+    if as_planned:
+        about = Path(catalogue(where, base, this_platform(), None, as_planned).channels[0])
+    content = site.read(where, about, planned=as_planned)
+    chosen = tuple(dict.fromkeys(platforms or content.platforms))
+    check_names("platform", chosen, PLATFORMS)
+    if missing := [platform for platform in chosen if not as_planned and platform not in content.platforms]:
+        step = f"run `ctk build --platform {missing[0]}` first, or add --planned"
+        raise Unsolvable(f"nothing is built for {missing[0]} here", step)
+    made: dict[str, Axes] = {}
+    work: list[Work] = []
+    addresses: list[str] = []
+    for subdir in chosen:
+        channels = catalogue(where, base, subdir, report, as_planned)
+        locks, tags = release_locks(where).values(), python_tags(where.build_config)
+        made[subdir] = axes(channels, locks, tags, packages or (), pythons or ())
+        work += plan_work(made[subdir], channels.channels, where.cache)
+        addresses = addresses or _addresses(where, url, channels.channels)
+    questions = sum(piece.size for piece in work)
+    with report.task("questions", questions) as task:
+        answers = [(piece.name, found) for piece, found in solved(work, jobs or os.cpu_count() or 1, task.advance)]
+    front = front_page(content, Selector(made, addresses, as_planned, base))
+    every = [front, *shards(sorted(answers)), *site.report_pages(content)]
+    files, size = site.write(every, folder), sum(len(page.content) for page in every)
+    report.result(folder=str(folder), files=files, bytes=size, questions=questions, platforms=list(made))
+    report.line(f"{folder}: {count(files, 'file')}, {megabytes(size)} MB; {count(questions, 'question')} answered")
+    report.line(f"open {(folder / 'index.html').absolute().as_uri()}")
+
+
+def _addresses(where: Workspace, url: str | None, used: tuple[Path | str, ...]) -> list[str]:
+    """What a client is given as channels. Metadata that stands in for a channel is no address."""
+    own, *others = used
+    stand_in = where.cache / "planned"
+    found = [url or _address(where.channel if own == stand_in / "channel" else own)]
+    for other in others:
+        found.append("conda-forge" if isinstance(other, Path) and stand_in in other.parents else _address(other))
+    return found
+
+
+def _address(channel: Path | str) -> str:
+    """A channel as a client takes it: of a folder the link, not the state behind it, which a later build removes."""
+    return channel.absolute().as_uri() if isinstance(channel, Path) else channel

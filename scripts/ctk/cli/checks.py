@@ -19,6 +19,12 @@ from ctk.check import lint as lints
 from ctk.check.audit import AuditReport, audit_packages, planned_scans
 from ctk.check.audit.packages import FilesHaveOneOwner, PackageSet
 from ctk.check.lint import LintReport, fixed, lint, tree_of
+from ctk.check.audit import AuditReport, audit_packages
+from ctk.check.audit.environment import FilesHaveOneOwner
+from ctk.check.audit.packages import PackageSet
+from ctk.check.audit.planned import planned_scans
+from ctk.check.framework import Check, chosen
+from ctk.check.lint import fixed, lint, tree_of
 from ctk.check.lint.tree import Tree
 from ctk.cli.options import Jobs
 from ctk.core.checkout import Workspace, checkout, workspace
@@ -75,10 +81,18 @@ def lint_command(
     """
     report = Reporter()
     if explain is not None:
-        _explain(explain, report)
+        (known,) = chosen(lints.CHECKS, [explain])
+        report.result(**_as_json(known))
+        report.line(f"{known.name} [{_kind(known)}]", "bold")
+        report.console.print(Text(known.help))
+        report.line(f"fix: {known.fix}")
         return
     if list_:
-        _list_lints(report)
+        # A table has no room for this much text in a narrow terminal: a line for the name, then the help.
+        report.result(checks=[_as_json(known) for known in lints.CHECKS])
+        for known in lints.CHECKS:
+            report.line(f"{known.name} [{_kind(known)}]", "bold")
+            report.console.print(Padding(Text(known.help), (0, 0, 0, 2)))
         return
     if write and not fix:
         raise BadValue("--write says nothing without --fix", "ctk lint --fix shows what would be written")
@@ -93,32 +107,12 @@ def lint_command(
         tree = tree_of(here, paths or (), base)
     found = lint(tree, check or (), paths or ())
     report.result(**found.as_json())
-    _show_lint(found, format_, report)
-    if not found.ok:
-        step = "each line names its fix; ctk lint --explain CHECK says why, ctk lint --fix mends what it can"
-        raise LintFailed(f"the lint found {count(len(found.errors), 'error')}", step)
-
-
-def _show_lint(found: LintReport, format_: LintFormat, report: Reporter) -> None:
     for finding in found.findings:
         report.line(printable(finding.as_annotation() if format_ is LintFormat.github else str(finding)))
     report.say(f"lint: {found.summary()} ({found.seconds:.1f} s)")
-
-
-def _list_lints(report: Reporter) -> None:
-    """A table has no room for this much text in a narrow terminal: a line for the name, then the help."""
-    report.result(checks=[_as_json(check) for check in lints.CHECKS])
-    for check in lints.CHECKS:
-        report.line(f"{check.name} [{_kind(check)}]", "bold")
-        report.console.print(Padding(Text(check.help), (0, 0, 0, 2)))
-
-
-def _explain(name: str, report: Reporter) -> None:
-    (check,) = chosen(lints.CHECKS, [name])
-    report.result(**_as_json(check))
-    report.line(f"{check.name} [{_kind(check)}]", "bold")
-    report.console.print(Text(check.help))
-    report.line(f"fix: {check.fix}")
+    if not found.ok:
+        step = "each line names its fix; ctk lint --explain CHECK says why, ctk lint --fix mends what it can"
+        raise LintFailed(f"the lint found {count(len(found.errors), 'error')}", step)
 
 
 def _as_json(check: Check[Any]) -> dict[str, str]:
@@ -169,7 +163,12 @@ def audit_command(
     """
     where, report = workspace(), Reporter()
     if list_:
-        _list_audits(report)
+        listed = [
+            (c.name, "each package" if c.subject is PackageScan else "the set", c.help.replace("``", ""))
+            for c in audit.CHECKS
+        ]
+        report.table("checks", ["check", "looks at", "rule"], listed)
+        report.result(checks=[dict(zip(("check", "looks_at", "rule"), row, strict=True)) for row in listed])
         return
     names = {wanted.name for wanted in chosen(audit.CHECKS, check or ())}
     jobs = jobs or os.cpu_count() or 1
@@ -177,7 +176,7 @@ def audit_command(
         found = _audit_planned(where, jobs)
     else:
         found = audit_packages(
-            _named(paths) if paths else _packages([where.channel]),
+            _packages(paths or [where.channel], empty_ok=not paths),
             forbidden_paths=machine_paths(where),
             base=_packages(base if base is not None else [where.base_channel], missing_ok=base is None),
             jobs=jobs,
@@ -185,7 +184,13 @@ def audit_command(
             cache=where.cache / "audit",
         )
     report.result(**found.as_json())
-    _show_audit(found, report)
+    if found.findings:
+        rows = [
+            (f"{seen.check}\n({seen.severity})", f"{seen.where}\n{seen.path}", seen.message, seen.fix)
+            for seen in found.findings
+        ]
+        report.table("findings", ["check", "where", "what", "mend"], rows)
+    report.line(f"audit: {found.summary()} ({found.seconds:.1f} s)")
     if not found.ok:
         raise AuditFailed(
             f"the audit found {count(len(found.errors), 'error')}",
@@ -208,47 +213,16 @@ def _audit_planned(where: Workspace, jobs: int) -> AuditReport:
     return AuditReport.by_check(FilesHaveOneOwner(PackageSet(scans)), [FilesHaveOneOwner], len(scans), start)
 
 
-def _packages(places: Sequence[Path], missing_ok: bool = False) -> list[Path]:
+def _packages(places: Sequence[Path], *, missing_ok: bool = False, empty_ok: bool = True) -> list[Path]:
     found: dict[Path, None] = {}
     for place in places:
-        if place.is_dir():
-            found |= dict.fromkeys(sorted({*place.glob("*.conda"), *place.glob("*/*.conda")}))
-        elif place.is_file():
-            found[place] = None
-        elif not missing_ok:
+        if not place.exists() and not missing_ok:
             raise UnknownName(f"there is no {place}", "name packages, or folders of packages; ctk build makes them")
-    return list(found)
-
-
-def _named(places: Sequence[Path]) -> list[Path]:
-    """The packages of places that the user named; a place without any is a mistake."""
-    for place in places:
-        if not _packages([place]):
+        here = [place] if place.is_file() else sorted({*place.glob("*.conda"), *place.glob("*/*.conda")})
+        if not here and not empty_ok:
             raise UnknownName(
                 f"there are no packages in {place}",
                 "name packages, or a folder with *.conda in it or in folders such as noarch below it",
             )
-    return _packages(places)
-
-
-def _list_audits(report: Reporter) -> None:
-    rows = [
-        (
-            check.name,
-            "each package" if check.subject is PackageScan else "the set",
-            check.help.replace("``", ""),
-        )
-        for check in audit.CHECKS
-    ]
-    report.table("checks", ["check", "looks at", "rule"], rows)
-    report.result(checks=[dict(zip(("check", "looks_at", "rule"), row, strict=True)) for row in rows])
-
-
-def _show_audit(found: AuditReport, report: Reporter) -> None:
-    if found.findings:
-        rows = [
-            (f"{seen.check}\n({seen.severity})", f"{seen.where}\n{seen.path}", seen.message, seen.fix)
-            for seen in found.findings
-        ]
-        report.table("findings", ["check", "where", "what", "mend"], rows)
-    report.line(f"audit: {found.summary()} ({found.seconds:.1f} s)")
+        found |= dict.fromkeys(here)
+    return list(found)

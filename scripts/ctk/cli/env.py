@@ -15,9 +15,13 @@ import typer
 from ctk.check.doctor import look
 from ctk.check.doctor.environment import ENVIRONMENT_CHECKS, examined
 from ctk.cli.command_line import VERBATIM
+from ctk.check.doctor.environment import ENVIRONMENT_CHECKS
+from ctk.check.doctor.installed import examined
+from ctk.check.doctor.look import look
 from ctk.cli.doctor import as_json, table
-from ctk.cli.options import Base, Driver
-from ctk.cli.solve import Arch, Platform, Python, Solved, Specs, installable, solve_request
+from ctk.cli.main import VERBATIM
+from ctk.cli.options import Arch, Base, Driver, Platform, Python, Specs
+from ctk.cli.solve import installable, show_pick, solve_request
 from ctk.core import console
 from ctk.core.checkout import given_environment, workspace
 from ctk.core.console import Reporter, count, megabytes
@@ -25,8 +29,8 @@ from ctk.core.errors import NotReady
 from ctk.core.files import release_folders
 from ctk.env.environment import check as check_prefix
 from ctk.env.environment import check_is_there, command_in, create
-from ctk.env.pack import Packed, PackOrder, check, pack, size_in_bytes
-from ctk.solve.machine import Machine, machine
+from ctk.env.pack import PackOrder, check, pack, size_in_bytes
+from ctk.solve.machine import machine
 
 Prefix = Annotated[Path, typer.Argument(help="Folder of the environment.")]
 
@@ -48,9 +52,10 @@ def create_command(
     where, report, on = workspace(), Reporter(), machine(None, driver, arch)
     prefix = Path(os.path.realpath(prefix))  # Path.resolve is a traceback for a link that leads to itself
     check_prefix(prefix)
-    solved = solve_request(specs, python, on, installable(where, base, on.subdir))
-    made = create(solved.pick, prefix, where.cache / "packages", report.say)
-    solved.show(report)
+    channels = installable(where, base, on.subdir)
+    pick = solve_request(specs, python, on, channels)
+    made = create(pick, prefix, where.cache / "packages", report.say)
+    show_pick(pick, on, channels, report)
     report.result(prefix=str(made.prefix), changed=made.changed)
     report.line(f"{'created' if made.changed else 'unchanged'}: {made.prefix}")
     place = shlex.quote(str(made.prefix))
@@ -136,35 +141,28 @@ def pack_command(
     where, report, on = workspace(), Reporter(), machine(platform, driver, arch)
     order = PackOrder(file.absolute(), size_in_bytes(split) if split is not None else None, force, compression)
     check(order, on.subdir)
-    solved = solve_request(specs, python, on, installable(where, base, on.subdir))
-    solved.show(report)
-    packed = pack(solved.pick, _about(specs, on, solved), order, where, report.say)
-    _show_packed(packed, order, report)
-
-
-def _about(specs: list[str], on: Machine, solved: Solved) -> list[str]:
-    """What the pack says of itself, in lines for people."""
-    return [
+    channels = installable(where, base, on.subdir)
+    pick = solve_request(specs, python, on, channels)
+    show_pick(pick, on, channels, report)
+    about = [
         f"asked for: {' '.join(specs)}",
         f"driver: {on.driver or 'none'}",
         f"GPU: {on.arch or ('not stated' if on.driver else 'none')}",
-        f"toolkit: {solved.pick.toolkit or 'none'}{' ' if solved.pick.fit else ''}{solved.pick.fit}",
-        f"python: {solved.pick.version('python')}",
+        f"toolkit: {pick.toolkit or 'none'}{' ' if pick.fit else ''}{pick.fit}",
+        f"python: {pick.version('python')}",
     ]
-
-
-def _show_packed(packed: Packed, order: PackOrder, report: Reporter) -> None:
-    contents = packed.contents
+    packed = pack(pick, about, order, where, report.say)
+    contents, files = packed.contents, [(path, path.stat().st_size) for path in packed.files]
     report.result(
-        files=[{"file": str(path), "size": path.stat().st_size} for path in packed.files],
+        files=[{"file": str(path), "size": size} for path, size in files],
         files_size=packed.size,
         unpacked_size=contents.kibibytes * 1024,
         needs={"platform": contents.subdir, "glibc": contents.glibc},
     )
-    rows = [(path.name, megabytes(path.stat().st_size)) for path in packed.files]
+    rows = [(path.name, megabytes(size)) for path, size in files]
     report.table(str(order.file.parent), ["file", "MB"], rows, right=["MB"])
     report.line(
-        f"packed: {count(len(packed.files), 'file')}, {megabytes(packed.size)} MB; "
+        f"packed: {count(len(files), 'file')}, {megabytes(packed.size)} MB; "
         f"{megabytes(contents.kibibytes * 1024)} MB unpacked, for {contents.subdir} with glibc "
         f"{contents.glibc} or newer; there: sh {order.file.name} DIR"
     )

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
 import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from ctk.core.checkout import Workspace, workspace
+from ctk.core.console import Reporter
+from ctk.core.errors import BadValue
 from ctk.core.platforms import PLATFORMS
 
 
@@ -39,15 +45,17 @@ def packages() -> list[str]:
     return sorted(found) or recipes()
 
 
+def not_both(one: str, other: str, given: object, step: str = "give one of them") -> None:
+    """Refuses two options that exclude each other."""
+    if given:
+        raise BadValue(f"{one} and {other} exclude each other", step)
+
+
 Releases = Annotated[
     list[str] | None,
     typer.Option(
         "--release", "-r", help="CTK minor such as 13.4, or python-13; may be repeated.", autocompletion=locked
     ),
-]
-Recipes = Annotated[
-    list[str] | None,
-    typer.Option("--recipe", help="Folder name below recipes/; may be repeated.", autocompletion=recipes),
 ]
 Platforms = Annotated[
     list[str] | None,
@@ -61,12 +69,6 @@ Platforms = Annotated[
 Pythons = Annotated[
     list[str] | None, typer.Option("--python", help="Such as 3.12 or 3.14t; may be repeated.", autocompletion=pythons)
 ]
-AllReleases = Annotated[
-    bool, typer.Option("--all-releases", help="Every locked release; without it and --release, the default ones.")
-]
-AllComponents = Annotated[
-    bool, typer.Option("--all-components", help="Every recipe; without it and --recipe, the default ones.")
-]
 Base = Annotated[
     str,
     typer.Option(
@@ -78,6 +80,25 @@ Base = Annotated[
 Jobs = Annotated[
     int | None, typer.Option("--jobs", "-j", min=1, help="How many at a time; as many as cores by default.")
 ]
+Specs = Annotated[
+    list[str],
+    typer.Argument(help="What conda would be given, such as cuda-version=12.6 numba-cuda.", autocompletion=packages),
+]
+Platform = Annotated[
+    str | None,
+    typer.Option(
+        "--platform",
+        "-p",
+        help="The platform; this machine's by default. On another one no driver is assumed.",
+        autocompletion=lambda: list(PLATFORMS),
+    ),
+]
+Python = Annotated[
+    str | None,
+    typer.Option(
+        "--python", help="Python version, such as 3.13, or 3.14t for free-threaded Python.", autocompletion=pythons
+    ),
+]
 Driver = Annotated[
     str | None,
     typer.Option(
@@ -86,6 +107,46 @@ Driver = Annotated[
         autocompletion=lambda: ["none", *minors()],
     ),
 ]
+Arch = Annotated[
+    str | None,
+    typer.Option(
+        "--arch",
+        help="Compute capability of the oldest GPU, such as 9.0 or sm_90, or none; this machine's by default, "
+        "and not known where --driver is given.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The options that choose what is built."""
+
+    releases: Releases = None
+    recipes: Annotated[
+        list[str] | None,
+        typer.Option("--recipe", help="Folder name below recipes/; may be repeated.", autocompletion=recipes),
+    ] = None
+    platforms: Platforms = None
+    pythons: Pythons = None
+    all_releases: Annotated[
+        bool, typer.Option("--all-releases", help="Every locked release; without it and --release, the default ones.")
+    ] = False
+    all_components: Annotated[
+        bool, typer.Option("--all-components", help="Every recipe; without it and --recipe, the default ones.")
+    ] = False
+
+
+def selecting(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives a command the options of the `Selection` that it takes first: Typer reads them from a signature only."""
+    _, *own = inspect.signature(command, eval_str=True).parameters.values()
+    chosen = inspect.signature(Selection, eval_str=True).parameters
+
+    @functools.wraps(command)
+    def called(**values: Any) -> None:
+        command(Selection(**{name: values.pop(name) for name in chosen}), **values)
+
+    called.__signature__ = inspect.Signature([*chosen.values(), *own])  # type: ignore[attr-defined]
+    return called
 
 
 def base_channel(base: str, workspace: Workspace) -> Path | str:
@@ -93,3 +154,9 @@ def base_channel(base: str, workspace: Workspace) -> Path | str:
     if base == "local":
         return workspace.base_channel
     return Path(base).resolve() if Path(base).is_dir() else base
+
+
+def show_written(changed: Sequence[Path], report: Reporter) -> None:
+    """The pages of the docs in which a table was written anew."""
+    report.result(written=changed)
+    report.line(f"written: {' '.join(map(str, changed))}" if changed else "unchanged")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +14,7 @@ import typer
 from rich.text import Text
 
 from ctk.cli import options
-from ctk.cli.options import Platforms
+from ctk.cli.options import Platforms, show_written
 from ctk.core import console
 from ctk.core.checkout import Workspace, checkout
 from ctk.core.console import Reporter
@@ -30,6 +30,9 @@ from ctk.index.index import Index
 from ctk.lock import facts
 from ctk.lock.components import EXCLUSIONS, Classes, load_exclusions
 from ctk.lock.lock import Artefact, Facts, ReleaseLock, find_release, path_of, release_locks
+from ctk.index.pip_config import pip_settings
+from ctk.lock import exclusions, facts, licences
+from ctk.lock.lock import Artefact, ReleaseLock, find_release, path_of, release_locks
 from ctk.pipeline import default_platforms
 from ctk.plan.plan import classified
 from ctk.plan.recipes import find_recipes
@@ -129,7 +132,13 @@ def measure_command(
         if lock.facts and not again:
             report.say(f"{lock.name} is measured; --again measures it anew")
         else:
-            measured.append(facts.with_facts(lock, _measure(lock, known, here, report)))
+            artefacts, settings = facts.to_measure(lock, known), pip_settings()
+            size = sum(a.size for a in missing(artefacts, here))
+            with exclusive(here, report.say), report.task(f"fetching for {lock.name}", size, bytes_=True) as task:
+                at_hand = partial(
+                    borrowed, workspace=here, index=lambda: Index(settings), progress=lambda _, n: task.advance(n)
+                )
+                measured.append(facts.with_facts(lock, facts.measure(lock, known, at_hand)))
     _settle(measured, here, report, write_, check)
     _show_facts(measured, report)
     report.result(facts={lock.name: asdict(lock.facts) for lock in measured if lock.facts})
@@ -163,18 +172,6 @@ def _settle(locks: Sequence[ReleaseLock], here: Workspace, report: Reporter, wri
         report.line(f"wrote {names}")
     else:
         report.line(f"nothing written; --write writes {names}")
-
-
-def _measure(lock: ReleaseLock, known: dict[str, str | None], here: Workspace, report: Reporter) -> Facts:
-    """The facts of one release; nothing that it fetched stays in the cache."""
-    artefacts, settings = facts.to_measure(lock, known), pip_settings()
-    size = sum(a.size for a in missing(artefacts, here))
-    with exclusive(here, report.say), report.task(f"fetching for {lock.name}", size, bytes_=True) as task:
-
-        def at_hand(some: Sequence[Artefact]) -> AbstractContextManager[list[Path]]:
-            return borrowed(some, here, lambda: Index(settings), progress=lambda _, received: task.advance(received))
-
-        return facts.measure(lock, known, at_hand)
 
 
 def check_command(
@@ -269,9 +266,7 @@ def list_command(
     here, report = checkout(), Reporter()
     locks = list(release_locks(here).values())
     if write_table:
-        changed = review.TABLES.write(here, lambda _: review.markdown_of(locks))
-        report.result(written=changed)
-        report.line(f"written: {' '.join(map(str, changed))}" if changed else "unchanged")
+        show_written(review.TABLES.write(here, lambda _: review.markdown_of(locks)), report)
     elif check_table:
         review.TABLES.check(here, lambda _: review.markdown_of(locks))
         report.line("the table of releases is what the release locks say")

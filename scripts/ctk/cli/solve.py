@@ -1,69 +1,46 @@
-"""`ctk solve` and `ctk prove`; `ctk env` and `ctk site` use their options and channels."""
+"""`ctk solve`, `ctk prove`, `ctk verify`, and the channels that `ctk env` and `ctk site` solve from as well."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Sequence
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
 
-from ctk.cli import options
-from ctk.cli.options import Base, Driver, base_channel
+from ctk.cli import interrupt
+from ctk.cli.options import Arch, Base, Driver, Platform, Platforms, Python, Specs, base_channel, not_both, show_written
 from ctk.core import console
-from ctk.core.checkout import Workspace, settings, workspace
+from ctk.core.checkout import Workspace, checkout, settings, workspace
 from ctk.core.console import Reporter, count, megabytes
-from ctk.core.errors import CtkError, Unsolvable
-from ctk.core.platforms import PLATFORMS, this_platform
+from ctk.core.errors import BadValue, CtkError, UnknownName, Unsolvable, VerifyFailed
+from ctk.core.platforms import this_platform
 from ctk.env import prove
+from ctk.lock.lock import release_locks
+from ctk.plan.plan import python_tags
 from ctk.plan.recipes import find_recipes, maker_of
 from ctk.plan.repodata import write
 from ctk.solve.machine import Machine, machine, python_specs
 from ctk.solve.solve import Catalogue, Maker, Pick, Scenario, channel_name
 from ctk.solve.why import choices, explain, native_instead, solve_or_say_why, toolkit_in_words
-from ctk.verify.channels import planned, universe
+from ctk.verify import channels as matrix_channels
+from ctk.verify import clients, table
+from ctk.verify.oracle import REQUESTS, Cause, Loss
+from ctk.verify.run import Solver, Tally, Wrong
+from ctk.verify.scenarios import command, facts, matrix
 
-Specs = Annotated[
-    list[str],
-    typer.Argument(
-        help="What conda would be given, such as cuda-version=12.6 numba-cuda.", autocompletion=options.packages
-    ),
-]
-Platform = Annotated[
-    str | None,
-    typer.Option(
-        "--platform",
-        "-p",
-        help="The platform; this machine's by default. On another one no driver is assumed.",
-        autocompletion=lambda: list(PLATFORMS),
-    ),
-]
-Python = Annotated[
-    str | None,
-    typer.Option(
-        "--python",
-        help="Python version, such as 3.13, or 3.14t for free-threaded Python.",
-        autocompletion=options.pythons,
-    ),
-]
-Arch = Annotated[
-    str | None,
-    typer.Option(
-        "--arch",
-        help="Compute capability of the oldest GPU, such as 9.0 or sm_90, or none; this machine's by default, "
-        "and not known where --driver is given.",
-    ),
-]
-Explain = Annotated[bool, typer.Option("--explain", help="Say why this toolkit was picked and not a newer one.")]
-Planned = Annotated[
-    bool, typer.Option("--planned", help="Solve against what recipes and release locks say, not what was built.")
-]
-
-# How much of a solver's text is shown below the cause: what is longer is the same said for every build.
-SOLVER_LINES = 12
+# How much of a solver's text is shown below a cause, and of a wrong answer: the rest is the same said for every build.
+_REASON_LINES, _WRONG_LINES = 12, 20
 _PROVED = ("cuda-bindings", "cuda-core", "numba-cuda", "python")
+_LOSSES = {
+    Loss.GPU: "a toolkit that fits the driver but not the GPU",
+    Loss.REFUSAL: "an installation where the driver or the GPU is too old for all that was asked for",
+    Loss.MAJOR: "a CUDA major that the driver does not know, where no toolkit of the platform fits the driver",
+}
 
 
 def solve_command(
@@ -72,8 +49,12 @@ def solve_command(
     arch: Arch = None,
     platform: Platform = None,
     python: Python = None,
-    why: Explain = False,
-    as_planned: Planned = False,
+    why: Annotated[
+        bool, typer.Option("--explain", help="Say why this toolkit was picked and not a newer one.")
+    ] = False,
+    as_planned: Annotated[
+        bool, typer.Option("--planned", help="Solve against what recipes and release locks say, not what was built.")
+    ] = False,
     base: Base = "local",
 ) -> None:
     """Show which packages a solver picks from the channel, on this machine or on another one.
@@ -82,9 +63,9 @@ def solve_command(
     """
     report, on = Reporter(), machine(platform, driver, arch)
     channels = catalogue(workspace(), base, on.subdir, report, as_planned)
-    solved = solve_request(specs, python, on, channels, None if why else SOLVER_LINES)
-    solved.show(report)
-    reasons = list(explain(solved.pick, channels)) if why else []
+    pick = solve_request(specs, python, on, channels, None if why else _REASON_LINES)
+    show_pick(pick, on, channels, report)
+    reasons = list(explain(pick, channels)) if why else []
     report.result(explain=reasons)
     for line in reasons:
         report.line(f"- {line}")
@@ -131,77 +112,52 @@ def prove_command(base: Base = "local") -> None:
     report.line("both requests work")
 
 
-@dataclass(frozen=True)
-class Solved:
-    """A solved request.
-
-    Attributes:
-        pick: The solver's answer.
-        machine: The machine it is for.
-        catalogue: The channels it is from.
-    """
-
-    pick: Pick
-    machine: Machine
-    catalogue: Catalogue
-
-    def as_json(self) -> dict[str, Any]:
-        """The pick for other programs; sizes in bytes."""
-        scenario, records = self.pick.scenario, self.pick.records
-        return {
-            "request": list(scenario.specs),
-            "machine": {"platform": scenario.subdir, "driver": scenario.driver, "gpu": scenario.arch},
-            "toolkit": self.pick.toolkit or None,
-            "fit": self.pick.fit or None,
-            "choices": [choice.as_json() for choice in choices(self.pick, self.catalogue)],
-            "native_instead": native_instead(self.pick, self.catalogue) or None,
-            "packages": [
-                {
-                    "name": r.name.normalized,
-                    "version": str(r.version),
-                    "build": r.build,
-                    "subdir": r.subdir,
-                    "file": r.file_name,
-                    "channel": channel_name(str(r.channel)),
-                    "size": r.size,
-                    "sha256": r.sha256.hex() if r.sha256 else None,
-                }
-                for r in records
-            ],
-            "size": self.pick.size if all(r.size for r in records) else None,
-        }
-
-    def show(self, report: Reporter) -> None:
-        """Prints the pick as a table, and in a line what it means for the machine."""
-        found = self.as_json()
-        report.result(**found)
-        rows = [
-            (p["name"], p["version"], p["build"], p["channel"], megabytes(p["size"]) if p["size"] else "")
-            for p in found["packages"]
-        ]
-        report.table("pick", ["package", "version", "build", "channel", "MB"], rows, right=["MB"])
-        size = count(len(rows), "package") + (f", {megabytes(found['size'])} MB" if found["size"] is not None else "")
-        report.line(
-            f"{toolkit_in_words(self.pick, self.catalogue)} ({self.machine.subdir}, {self.machine.words}; {size})"
-        )
-        for choice in choices(self.pick, self.catalogue):
-            report.line(choice.in_words(self.catalogue))
-        if native := found["native_instead"]:
-            report.line(f"toolkit {native} native can be had too: add cuda-version={native}")
-
-
 def solve_request(
-    specs: list[str], python: str | None, on: Machine, channels: Catalogue, lines: int | None = SOLVER_LINES
-) -> Solved:
-    """Solves a request for a machine.
-
-    Raises:
-        BadValue: A version of Python that cannot be read.
-        Unsolvable: With the cause, and that many lines of the solver's text.
-    """
+    specs: list[str], python: str | None, on: Machine, channels: Catalogue, lines: int | None = _REASON_LINES
+) -> Pick:
+    """Solves a request for a machine; without a solution the error has so many lines of the solver's text."""
     wanted = (*specs, *(python_specs(python) if python else ()))
-    scenario = Scenario(wanted, on.subdir, on.driver, on.arch)
-    return Solved(solve_or_say_why(scenario, channels, lines), on, channels)
+    return solve_or_say_why(Scenario(wanted, on.subdir, on.driver, on.arch), channels, lines)
+
+
+def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter) -> None:
+    """Prints the pick as a table, and in a line what it means for the machine; sizes of the document are in bytes."""
+    found = list(choices(pick, channels))
+    native = native_instead(pick, channels)
+    size = pick.size if all(r.size for r in pick.records) else None
+    report.result(
+        request=list(pick.scenario.specs),
+        machine={"platform": on.subdir, "driver": on.driver, "gpu": on.arch},
+        toolkit=pick.toolkit or None,
+        fit=pick.fit or None,
+        choices=[choice.as_json() for choice in found],
+        native_instead=native or None,
+        packages=[
+            {
+                "name": r.name.normalized,
+                "version": str(r.version),
+                "build": r.build,
+                "subdir": r.subdir,
+                "file": r.file_name,
+                "channel": channel_name(str(r.channel)),
+                "size": r.size,
+                "sha256": r.sha256.hex() if r.sha256 else None,
+            }
+            for r in pick.records
+        ],
+        size=size,
+    )
+    rows = [
+        (r.name.normalized, r.version, r.build, channel_name(str(r.channel)), megabytes(r.size) if r.size else "")
+        for r in pick.records
+    ]
+    report.table("pick", ["package", "version", "build", "channel", "MB"], rows, right=["MB"])
+    length = count(len(rows), "package") + (f", {megabytes(size)} MB" if size is not None else "")
+    report.line(f"{toolkit_in_words(pick, channels)} ({on.subdir}, {on.words}; {length})")
+    for choice in found:
+        report.line(choice.in_words(channels))
+    if native:
+        report.line(f"toolkit {native} native can be had too: add cuda-version={native}")
 
 
 def catalogue(
@@ -211,21 +167,15 @@ def catalogue(
 
     For another platform than this machine's, packages that were not built are replaced by planned ones: the channel by
     what recipes and release locks say, a base channel of ours by metadata shaped as conda-forge's. One line says so.
-
-    Args:
-        where: The checkout.
-        base: What ``--base`` names.
-        subdir: The platform.
-        report: Where to say it.
-        as_planned: Take the plan, whatever was built.
+    `as_planned` takes the plan, whatever was built.
     """
     channels = [where.channel, base_channel(base, where)]
     foreign = subdir != this_platform()
     if as_planned or (foreign and not _has(where.channel, subdir)):
         # The same as `ctk verify` has, so that a scenario which it prints is solved here as it was there.
-        channels[0] = write(planned(where), where.cache / "planned" / "channel")
+        channels[0] = write(matrix_channels.planned(where), where.cache / "planned" / "channel")
     if base == "local" and (as_planned or (foreign and not _has(where.base_channel, subdir))):
-        channels[1] = write(universe(), where.cache / "planned" / "base")
+        channels[1] = write(matrix_channels.universe(), where.cache / "planned" / "base")
     if report and where.channel not in channels:
         why = "" if as_planned else f"nothing is built for {subdir} here: "
         stand_in = ", with a stand-in for conda-forge" if base == "local" and where.base_channel not in channels else ""
@@ -234,11 +184,7 @@ def catalogue(
 
 
 def installable(where: Workspace, base: str, subdir: str) -> Catalogue:
-    """The channel and its base channel, for one platform, with packages that are built and not only planned.
-
-    Raises:
-        Unsolvable: Nothing is built for that platform here, or nobody says where its base channel is.
-    """
+    """The same with packages that are built and not only planned."""
     if subdir != this_platform():
         if not _has(where.channel, subdir):
             raise Unsolvable(f"nothing is built for {subdir} here", f"run `ctk build --platform {subdir}` first")
@@ -261,3 +207,161 @@ def _has(channel: Path, subdir: str) -> bool:
         return bool(json.loads((channel / subdir / "repodata.json").read_text())["packages.conda"])
     except FileNotFoundError:
         return False
+
+
+class Constraints(StrEnum):
+    """What a client does with constraints on virtual packages."""
+
+    HONOURED = "honoured"
+    IGNORED = "ignored"
+
+
+def verify_command(
+    solver: Annotated[
+        str,
+        typer.Option(
+            help=f"rattler, or a second one: {', '.join(clients.NAMES)}.",
+            autocompletion=lambda: ["rattler", *clients.NAMES],
+        ),
+    ] = "rattler",
+    constraints: Annotated[
+        Constraints, typer.Option(help="ignored: as clients do that ignore constraints on virtual packages.")
+    ] = Constraints.HONOURED,
+    channel: Annotated[
+        Path | None, typer.Option(help="A built channel; by default, what recipes and release locks would give.")
+    ] = None,
+    platforms: Platforms = None,
+    requests: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--request", help="Package such as cuda-core; may be repeated.", autocompletion=lambda: list(REQUESTS)
+        ),
+    ] = None,
+    python: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Such as 3.12 or 3.14t; may be repeated.",
+            autocompletion=lambda: list(map(_dotted, _tags(checkout(), None))),
+        ),
+    ] = None,
+    whole: Annotated[bool, typer.Option("--all", help="Every combination: an hour or more.")] = False,
+    sample: Annotated[int | None, typer.Option(help="So many of all combinations, by chance.")] = None,
+    seed: Annotated[int, typer.Option(help="Which sample.")] = 0,
+    show: Annotated[int, typer.Option(min=0, help="How many wrong picks to print whole.")] = 3,
+    write_table: Annotated[bool, typer.Option("--write-table", help="Only write the table of the docs anew.")] = False,
+    check_table: Annotated[bool, typer.Option("--check-table", help="Only check that table.")] = False,
+) -> None:
+    """Solve a matrix of drivers, GPUs, platforms, Pythons and requests, and compare each pick with the right one.
+
+    Nothing has to be built: packages are what recipes and release locks say, those of conda-forge a stand-in.
+
+    Example: ctk verify --platform win-64 --request cuda-core
+    """
+    where, report = checkout(), Reporter()
+    if write_table or check_table:
+        answers = table.ask_planned(where)
+        if write_table:
+            show_written(table.write(where, answers), report)
+        else:
+            table.check(where, answers)
+            report.line("the table of drivers and GPUs is what a solver picks")
+        return
+    not_both("--all", "--sample", whole and sample is not None)
+    by = clients.solver(solver, where)
+    known = facts(release_locks(where).values())
+    every = matrix(known, _tags(where, python), platforms or (), requests or (), any_python=not python)
+    content = matrix_channels.built(channel) if channel else matrix_channels.planned(where, every.subdirs)
+    ignoring = constraints is Constraints.IGNORED
+    if ignoring:
+        content = matrix_channels.without_virtual_constraints(content)
+    with TemporaryDirectory(prefix="ctk-verify-") as folder:
+        solved = matrix_channels.write(content, Path(folder))
+        every = every.on(solved.subdirs)
+        if not len(every):
+            raise BadValue("there is nothing to verify", "name platforms that the channel has packages for")
+        few = clients.SAMPLE.get(solver)
+        if sample is None and not whole and few:
+            sample = min(few, len(every))
+        questions = every.sample(sample, seed) if sample is not None else every if whole else every.covering()
+        tally = Tally(known, solved, ignoring=ignoring, keep=show)
+        try:
+            with interrupt.heard(), report.task("scenarios", len(questions)) as task:
+                tally.run(by, questions, task.advance)
+        finally:
+            asked, of = len(questions), len(every)  # a stopped run shows what it has
+            report.result(
+                solver=by.name,
+                scenarios=asked,
+                of=of,
+                complete=tally.complete,
+                seconds=round(tally.seconds, 2),
+                **tally.total.as_json(),
+                requests={name: counts.as_json() for name, counts in tally.counts.items()},
+                first_wrong=[{"command": command(one.question), "fault": one.fault} for one in tally.wrong],
+            )
+            _show_tally(tally, by, report)
+            for one in tally.wrong:
+                _show_wrong(one, report, planned=channel is None)
+            _show_end(tally, asked, of, report)
+    if tally.total.wrong:
+        step = "try the first one by hand: the mistake is in the recipes, in the oracle, or in the universe"
+        raise VerifyFailed(f"{tally.total.wrong} of {len(questions)} picks are wrong", step)
+
+
+def _tags(where: Workspace, wanted: Sequence[str] | None) -> list[str]:
+    """The Pythons of the matrix as tags: those of the channel, and others, which it must refuse."""
+    tags = list(dict.fromkeys((*matrix_channels.pythons(), *python_tags(where.build_config))))
+    for python in wanted or ():
+        if _tag(python) not in tags:
+            raise UnknownName.of("Python", python, map(_dotted, tags))
+    return [tag for tag in tags if not wanted or tag in map(_tag, wanted)]
+
+
+def _tag(python: str) -> str:
+    return f"cp{python.replace('.', '')}"
+
+
+def _dotted(tag: str) -> str:
+    return f"3.{tag.removeprefix('cp3')}"
+
+
+def _show_tally(tally: Tally, by: Solver, report: Reporter) -> None:
+    total = tally.total
+    if not total.total:
+        return
+    kinds = [kind for kind in Loss if total.lost[kind]]
+    columns = ["request", "scenarios", "right", "rightly refused", *(f"lost: {kind}" for kind in kinds), "wrong"]
+    rows = [
+        (name, c.total, c.right, c.refused.total(), *(c.lost[kind] for kind in kinds), c.wrong)
+        for name, c in [*tally.counts.items(), ("all", total)]
+    ]
+    report.table(f"what {by.name} picks", columns, rows, right=columns[1:])
+    if causes := [f"{total.refused[cause]} {cause}" for cause in Cause if total.refused[cause]]:
+        report.line(f"rightly refused: {', '.join(causes)}")
+    for kind in kinds:
+        report.line(f"lost, {kind}: such a client gets {_LOSSES[kind]}")
+
+
+def _show_end(tally: Tally, asked: int, of: int, report: Reporter) -> None:
+    """One line that sums up; of questions without an answer it says nothing good."""
+    total, whole = tally.total, f"of {count(of, 'scenario')} in {tally.seconds:.1f} s"
+    if tally.complete:
+        report.line(f"{asked} {whole}: " + (f"{total.wrong} wrong" if total.wrong else "none wrong"))
+    else:
+        left = asked - total.total
+        report.line(f"stopped: {total.total} {whole}: {total.wrong} wrong so far, {left} not answered")
+
+
+def _show_wrong(one: Wrong, report: Reporter, planned: bool) -> None:
+    """A wrong pick: how to ask for it again, what is right, and everything that was picked."""
+    right, answer = one.expected, one.answer
+    wanted = f"toolkit {right.toolkit} {right.fit}" if right.toolkit else f"no pick: {right.cause}"
+    python = f", Python {right.python}" if right.python else ""
+    lines = [
+        f"wrong: {command(one.question)}{' --planned' if planned else ''}",
+        f"  expected: {wanted}{python}",
+        f"  found: {one.fault}",
+        *(f"    {name} {r.version} {r.build}" for name, r in sorted(answer.records.items())),
+        *(f"    {line}" for line in answer.problem.splitlines()[:_WRONG_LINES]),
+    ]
+    report.line("\n".join(lines))

@@ -7,7 +7,7 @@ Problems of one file are collected and raised once (`problems`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from difflib import get_close_matches
 
 
@@ -44,6 +44,13 @@ class UnknownName(CtkError, exit_code=3):
         else:
             step = f"there are {len(valid)}, such as {', '.join(valid[:3])}"
         return cls(f"unknown {kind} {name!r}", step)
+
+
+def check_names(kind: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Refuses a name that does not exist, with those that are nearest."""
+    for name in names:
+        if name not in known:
+            raise UnknownName.of(kind, name, known)
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float) -> list[str]:

@@ -28,7 +28,7 @@ from rattler import Gateway, RepoDataRecord, Subdir, Version, VersionSpec
 from rattler.exceptions import InvalidVersionSpecError
 from ruamel.yaml import YAML
 
-from ctk.core.errors import SolverFailed, UnknownName
+from ctk.core.errors import SolverFailed, check_names
 from ctk.core.files import replace_file
 from ctk.core.platforms import NOARCH
 from ctk.core.process import end_with, run, starting
@@ -118,10 +118,8 @@ def axes(
         f"{record.version}{'t' if re.search(r'_cp[0-9]+t$', str(record.build)) else ''}"
         for record in catalogue.records("python_abi")
     }
-    for kind, given, valid in (("package", packages, offered), ("Python", pythons, available)):
-        for name in given:
-            if name not in valid:
-                raise UnknownName.of(kind, name, valid)
+    check_names("package", packages, offered)
+    check_names("Python", pythons, available)
     names = tuple(name for name in offered if not packages or name in packages)
     minors = sorted((t.version for t in catalogue.toolkits), key=version)
     alike = AlikeCatalogue(catalogue.channels, catalogue.subdir, [*names, *ALWAYS])

@@ -9,7 +9,7 @@ from itertools import groupby, product, starmap
 from math import prod
 from typing import Any
 
-from ctk.core.errors import BadValue, LockError, UnknownName
+from ctk.core.errors import BadValue, LockError, check_names
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.lock import ReleaseLock
 from ctk.solve.machine import python_specs
@@ -144,10 +144,8 @@ def matrix(
     any_python: bool = True,
 ) -> Matrix:
     """The matrix of the facts, for Pythons as wheel tags (``cp314t``), and only some platforms and requests if any."""
-    for kind, given, known in (("platform", subdirs, PLATFORMS), ("request", requests, REQUESTS)):
-        for name in given:
-            if name not in known:
-                raise UnknownName.of(kind, name, known)
+    check_names("platform", subdirs, PLATFORMS)
+    check_names("request", requests, REQUESTS)
     minors = _in_order(t.minor for t in facts.toolkits)
     gpus = _in_order(gpu for t in facts.toolkits for gpu in t.architectures)
     return Matrix(
