@@ -17,8 +17,8 @@ from ctk.cli import options
 from ctk.cli.options import Platforms, show_written
 from ctk.core import console
 from ctk.core.checkout import Workspace, checkout
-from ctk.core.console import Reporter
-from ctk.core.errors import BadValue, Incompatible, NoSpace, OutOfDate, UnknownName, problems
+from ctk.core.console import Reporter, Task
+from ctk.core.errors import BadValue, Incompatible, NoSpace, OutOfDate, check_names, problems
 from ctk.core.files import disk_errors, exclusive
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.diff.compare import FORMS, breaks, compare, find, same_kind, wanted
@@ -127,21 +127,22 @@ def measure_command(
     locks = release_locks(here)
     chosen = [find_release(locks, name) for name in releases] if releases else [k for k in locks.values() if k.is_ctk]
     known = {} if again else facts.known_needs(locks.values())
-    measured = []
+    index, measured = partial(Index, pip_settings()), []
     for lock in chosen:
         if lock.facts and not again:
             report.say(f"{lock.name} is measured; --again measures it anew")
         else:
-            artefacts, settings = facts.to_measure(lock, known), pip_settings()
-            size = sum(a.size for a in missing(artefacts, here))
+            size = sum(a.size for a in missing(facts.to_measure(lock, known), here))
             with exclusive(here, report.say), report.task(f"fetching for {lock.name}", size, bytes_=True) as task:
-                at_hand = partial(
-                    borrowed, workspace=here, index=lambda: Index(settings), progress=lambda _, n: task.advance(n)
-                )
+                at_hand = partial(borrowed, workspace=here, index=index, progress=partial(_advance, task))
                 measured.append(facts.with_facts(lock, facts.measure(lock, known, at_hand)))
     _settle(measured, here, report, write_, check)
     _show_facts(measured, report)
     report.result(facts={lock.name: asdict(lock.facts) for lock in measured if lock.facts})
+
+
+def _advance(task: Task, artefact: Artefact, received: int) -> None:
+    task.advance(received)
 
 
 def _settle(locks: Sequence[ReleaseLock], here: Workspace, report: Reporter, write_: bool, check: bool) -> None:
@@ -203,7 +204,19 @@ def check_command(
         changed = review.licence_changes(locks, release.lockable(index, newer, here))
     report.result(
         rows=[asdict(row) for row in shown],
-        releases=[_state_as_json(state) for state in states],
+        releases=[
+            {
+                "release": f"cuda-{state.minor}",
+                "version": state.version,
+                "complete": None if state.published is None else not state.published.missing,
+                "wanted": state.published and state.published.wanted,
+                "missing": state.published and state.published.missing,
+                "problem": state.problem or None,
+                "withdrawn": state.withdrawn,
+                "listed_as_unpublished": state.listed,
+            }
+            for state in states
+        ],
         licences=[
             {"release": c.release, "component": c.new.name, "compared_with": c.before, "old": old, "new": new}
             for c in changed
@@ -217,11 +230,18 @@ def check_command(
         for sentence in row.reasons:
             report.line(sentence)
     if states:
-        _show_states(states, report)
+        words = ("release", "manifest", "on the index", "what is missing there")
+        report.table("completeness of the CTK releases", words, [state.cells for state in states])
+    for state in states:
+        named = [
+            f"its manifest names {name}, which variants/{EXCLUSIONS} calls unpublished" for name in state.listed
+        ]
+        for line in (*filter(None, [state.problem]), *state.withdrawn, *named):
+            report.line(f"cuda-{state.minor}: {line}")
     if changed:
-        words = ("release", "component", "compared with", "its licence there", "its licence now")
+        headings = ("release", "component", "compared with", "its licence there", "its licence now")
         cells = [(c.release, c.new.name, c.before, *c.old_and_new) for c in changed]
-        report.table("licences that `ctk release add` refuses until they are accepted", words, cells)
+        report.table("licences that `ctk release add` refuses until they are accepted", headings, cells)
     lacking = {s.minor: s.published for s in states if s.published and s.published.missing}
     if lacking and not partial:
         raise release.incomplete(lacking)
@@ -230,29 +250,6 @@ def check_command(
         if exit_code:
             raise OutOfDate(f"the package index has newer files for {', '.join(newer)}", f"run `{command}`")
         report.line(f"to lock them: {command}")
-
-
-def _show_states(states: Sequence[review.Completeness], report: Reporter) -> None:
-    columns = ("release", "manifest", "on the index", "what is missing there")
-    report.table("completeness of the CTK releases", columns, [state.cells for state in states])
-    for state in states:
-        listed = [f"its manifest names {name}, which variants/{EXCLUSIONS} calls unpublished" for name in state.listed]
-        for line in (*([state.problem] if state.problem else ()), *state.withdrawn, *listed):
-            report.line(f"cuda-{state.minor}: {line}")
-
-
-def _state_as_json(state: review.Completeness) -> dict[str, Any]:
-    found = state.published
-    return {
-        "release": f"cuda-{state.minor}",
-        "version": state.version,
-        "complete": None if found is None else not found.missing,
-        "wanted": found and found.wanted,
-        "missing": found and found.missing,
-        "problem": state.problem or None,
-        "withdrawn": state.withdrawn,
-        "listed_as_unpublished": state.listed,
-    }
 
 
 def list_command(
@@ -277,14 +274,28 @@ def list_command(
 
 def _show_facts(locks: Sequence[ReleaseLock], report: Reporter) -> None:
     """The table of what was measured; nothing without a CTK release."""
-    rows = review.facts_rows(locks)
-    if rows:
+    if rows := review.facts_rows(locks):
         report.table("measured of the CTK releases", review.FACTS, rows)
 
 
 def _show_locks(locks: Sequence[ReleaseLock], here: Workspace, report: Reporter) -> None:
     classes = classified(here)
-    report.result(releases=[_lock_as_json(lock, classes[lock.name] if lock.is_ctk else None) for lock in locks])
+    report.result(
+        releases=[
+            {
+                "name": lock.name,
+                "release": lock.release,
+                "components": {name: component.version for name, component in lock.components.items()},
+                **{
+                    kind: sorted(getattr(classes[lock.name], kind)) if lock.is_ctk else None
+                    for kind in ("packaged", "excluded", "unclassified")
+                },
+                "missing": lock.missing,
+                "facts": asdict(lock.facts) if lock.facts else None,
+            }
+            for lock in locks
+        ]
+    )
     columns = ("release", "components", "packaged", "excluded", "unclassified", *PLATFORMS)
     rows = [review.components_row(lock, classes[lock.name]) for lock in locks if lock.is_ctk]
     report.table("CTK releases (artefacts by subdir)", columns, rows, right=columns[1:])
@@ -298,19 +309,6 @@ def _show_locks(locks: Sequence[ReleaseLock], here: Workspace, report: Reporter)
     columns = ("release", "projects", *PLATFORMS, NOARCH)
     rows = [review.projects_row(lock) for lock in locks if not lock.is_ctk]
     report.table("Python projects (artefacts by subdir)", columns, rows, right=columns[1:])
-
-
-def _lock_as_json(lock: ReleaseLock, classes: Classes | None) -> dict[str, Any]:
-    return {
-        "name": lock.name,
-        "release": lock.release,
-        "components": {name: component.version for name, component in lock.components.items()},
-        "packaged": classes and sorted(classes.packaged),
-        "excluded": classes and sorted(classes.excluded),
-        "unclassified": classes and sorted(classes.unclassified),
-        "missing": lock.missing,
-        "facts": asdict(lock.facts) if lock.facts else None,
-    }
 
 
 def diff_command(
@@ -365,16 +363,17 @@ def diff_command(
         _check_writable(Path(markdown_))  # to compare may take minutes
     report = Reporter(results=not only_markdown)
     subdirs = tuple(dict.fromkeys(default_platforms(platforms or [])))
-    for subdir in subdirs:
-        if subdir not in PLATFORMS:
-            raise UnknownName.of("platform", subdir, PLATFORMS)
+    check_names("platform", subdirs, PLATFORMS)
     first = find(old, here)
-    second = _of_index(first, here, report) if new is None else find(new, here)
+    if new is None:
+        report.say(f"{first.name}: asking the package index")
+        with Index() as index:
+            second = release.make(index, first.name, here)
+    else:
+        second = find(new, here)
     same_kind(first, second)
     chosen = components or []
-    for name in chosen:
-        if name not in {*first.components, *second.components}:
-            raise UnknownName.of("component", name, {*first.components, *second.components})
+    check_names("component", chosen, {*first.components, *second.components})
     shown = None if no_binaries else _surfaces(wanted(first, second, subdirs, chosen), here, report)
     difference = compare(first, second, subdirs, shown, chosen)
     found = breaks(difference)
@@ -394,18 +393,11 @@ def diff_command(
         )
 
 
-def _of_index(old: ReleaseLock, here: Workspace, report: Reporter) -> ReleaseLock:
-    """What would be locked now under the same name."""
-    report.say(f"{old.name}: asking the package index")
-    with Index() as index:
-        return release.make(index, old.name, here)
-
-
 def _surfaces(artefacts: Sequence[Artefact], here: Workspace, report: Reporter) -> dict[str, Surface]:
     with exclusive(here, report.say):
         size = sum(a.size for a in missing(unread(artefacts, here), here))
         with report.task("fetching and reading", size, bytes_=True) as task:
-            return surfaces(artefacts, here, Index, progress=lambda _, received: task.advance(received))
+            return surfaces(artefacts, here, Index, progress=partial(_advance, task))
 
 
 def _recipes(here: Workspace, *releases: ReleaseLock) -> dict[str, list[str]]:
