@@ -48,7 +48,6 @@ OTHERS: dict[str, str] = {
     "unzip": "run on a wheel",
     "tr": "the same",
     "sha256sum": "the same",
-    "tee": "only keeps what is printed",
     "dask": "tests/tooling/test_cluster.py starts a scheduler and workers with these programs",
 }
 """Scripts of this repository (`./scripts/...`) are there, and their arguments are those that they take."""

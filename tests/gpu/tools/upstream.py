@@ -4,17 +4,17 @@ With the network, once, what the tests import (`upstream.txt`), for the Python o
 
     python3 tests/gpu/tools/upstream.py prepare FOLDER --python-version 3.11
 
-Then on the GPU machine, with no network, for ours and for pip's, and both side by side with `compare.py`:
+Then on the GPU machine, with no network, for ours and for pip's, and both side by side:
 
     python3 tests/gpu/tools/upstream.py run ENVIRONMENT/bin/python FOLDER -o ours.json --limit 540 --jobs 12
     python3 tests/gpu/tools/upstream.py run VENV/bin/python FOLDER -o pips.json --limit 540 --jobs 12
-    python3 tests/gpu/tools/compare.py ours.json pips.json
+    python3 tests/gpu/tools/upstream.py compare ours.json pips.json
 
 What is run is what the installed files say: every ``tests/**/test_*.py`` that the RECORD of one of the projects lists.
-Of numba-cuda 0.30, cuda-core 1.2, cuda-bindings 13.4, numba-cuda-mlir 0.5 and cuda-cccl 1.2 only numba-cuda ships any,
-and none has a source distribution. Each module runs in processes of its own, several at a time, and goes on behind a
-test that crashes or hangs. What was not reached within the limit is `not run`.
-Tests that link prebuilt GPU code (NUMBA_CUDA_TEST_BIN_DIR) are skipped by themselves: making that code takes nvcc.
+Each module runs in processes of its own, several at a time, and goes on behind a test that crashes or hangs. What was
+not reached within the limit is `not run`. Tests that link prebuilt GPU code (NUMBA_CUDA_TEST_BIN_DIR) are skipped by
+themselves: making that code takes nvcc. Exit code 1 of `compare` when a test fails in ours and not in pip's, or was run
+there and not here; 2 for what cannot be run or compared. Standard library only.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 from gpu_machine import detect, search_path  # noqa: E402
 
 PROJECTS = ("numba-cuda", "cuda-core", "cuda-bindings", "numba-cuda-mlir", "cuda-cccl", "cuda-pathfinder")
+OUTCOMES = ("passed", "failed", "error", "crashed", "timeout", "skipped", "xfailed", "xpassed", "not run")
+BAD = ("failed", "error", "crashed", "timeout")
 WORST = ("passed", "xfailed", "skipped", "xpassed", "failed", "error")
 # numba_cuda/numba/cuda is numba.cuda: its redirector says so.
 _LIST = r"""
@@ -70,10 +72,13 @@ def main() -> int:
     second.add_argument("--each", type=float, default=240, help="seconds for one process of one module")
     second.add_argument("--jobs", type=int, default=min(8, os.cpu_count() or 1), help="processes at a time")
     second.add_argument("--only", default="", help="modules with this in their name")
+    third = commands.add_parser("compare", help="two results side by side")
+    third.add_argument("ours", type=Path)
+    third.add_argument("pips", type=Path)
     options = parser.parse_args()
     if options.command == "prepare":
         return prepare(options.folder, options.python_version)
-    return run(options)
+    return run(options) if options.command == "run" else compare(options.ours, options.pips)
 
 
 def prepare(folder: Path, python_version: str) -> int:
@@ -209,6 +214,43 @@ def _test(lines: list[dict[str, object]]) -> dict[str, object]:
     worst = max(phases, key=lambda line: WORST.index(str(line["outcome"])))
     seconds = round(sum(float(str(line["seconds"])) for line in phases), 3)
     return {"outcome": worst["outcome"], "why": worst["why"], "seconds": seconds}
+
+
+def compare(*files: Path) -> int:
+    """Prints both sides of every test as a Markdown table, and the tests that are worse in one of them."""
+    try:
+        sides = [json.loads(file.read_text()) for file in files]
+        left, right = (side["tests"] for side in sides)
+        python = [side["python"] for side in sides]
+        projects = [side["projects"] for side in sides]
+    except (OSError, ValueError, TypeError, KeyError):
+        print("error: these are no two results\nnext: write them with upstream.py run", file=sys.stderr)
+        return 2
+    print("|  | ours | pip's |\n| --- | --- | --- |")
+    for name in sorted({*projects[0], *projects[1]}):
+        shown = ["not there", "not there"]
+        for side, project in enumerate(projects):
+            if name in project:
+                shown[side] = f"{project[name]['version']}, {project[name]['modules'] or 'no'} test modules"
+        print(f"| {name} | {' | '.join(shown)} |")
+    print(f"| Python | {' | '.join(python)} |")
+    for outcome in OUTCOMES:
+        numbers = [sum(test["outcome"] == outcome for test in tests.values()) for tests in (left, right)]
+        if any(numbers):
+            print(f"| {outcome} | {numbers[0]} | {numbers[1]} |")
+    found: dict[str, list[str]] = {"worse in ours": [], "fails in pip's only": [], "fails in both": []}
+    for name in sorted({*left, *right}):
+        here, there = (tests.get(name, {"outcome": "not run"})["outcome"] for tests in (left, right))
+        lost = here in ("not run", "skipped") and there in ("passed", "xfailed")
+        if here in BAD or there in BAD or lost:
+            kind = "fails in both" if here in BAD and there in BAD else "worse in ours"
+            kind = kind if here in BAD or lost else "fails in pip's only"
+            found[kind].append(f"  {name}: {here}, pip's {there}")
+            if kind == "worse in ours":
+                found[kind] += [f"    {line}" for line in str(left.get(name, {}).get("why", "")).splitlines()[-3:]]
+    for kind, lines in found.items():
+        print(f"\n{kind}: {sum(not line.startswith('    ') for line in lines)}", *lines, sep="\n")
+    return 1 if found["worse in ours"] else 0
 
 
 if __name__ == "__main__":
