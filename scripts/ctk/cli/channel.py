@@ -16,13 +16,8 @@ from ctk.channel import states
 from ctk.channel.folder import HISTORY, Folder, Keep, Sigstore, clashes, refuse, step_for
 from ctk.channel.index_files import in_order, read_index
 from ctk.channel.server import Target, on_server, publish
-from ctk.channel.states import History
 from ctk.check.channel import ChannelReport, check_channel, mirrored
 from ctk.check.channel.attestations import Policy
-from ctk.cli.options import Jobs
-from ctk.core.checkout import workspace
-from ctk.check.channel import ChannelReport, check_channel
-from ctk.check.channel.remote import mirrored
 from ctk.cli import options
 from ctk.cli.options import Base, Jobs, Platforms, Pythons, not_both
 from ctk.cli.solve import catalogue

@@ -18,12 +18,6 @@ from ctk.check import Check, audit, chosen
 from ctk.check import lint as lints
 from ctk.check.audit import AuditReport, audit_packages, planned_scans
 from ctk.check.audit.packages import FilesHaveOneOwner, PackageSet
-from ctk.check.lint import LintReport, fixed, lint, tree_of
-from ctk.check.audit import AuditReport, audit_packages
-from ctk.check.audit.environment import FilesHaveOneOwner
-from ctk.check.audit.packages import PackageSet
-from ctk.check.audit.planned import planned_scans
-from ctk.check.framework import Check, chosen
 from ctk.check.lint import fixed, lint, tree_of
 from ctk.check.lint.tree import Tree
 from ctk.cli.options import Jobs

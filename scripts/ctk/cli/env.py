@@ -14,10 +14,6 @@ import typer
 
 from ctk.check.doctor import look
 from ctk.check.doctor.environment import ENVIRONMENT_CHECKS, examined
-from ctk.cli.command_line import VERBATIM
-from ctk.check.doctor.environment import ENVIRONMENT_CHECKS
-from ctk.check.doctor.installed import examined
-from ctk.check.doctor.look import look
 from ctk.cli.doctor import as_json, table
 from ctk.cli.main import VERBATIM
 from ctk.cli.options import Arch, Base, Driver, Platform, Python, Specs

@@ -28,10 +28,7 @@ from ctk.fetch.fetch import borrowed, missing
 from ctk.index.client import pip_settings
 from ctk.index.index import Index
 from ctk.lock import facts
-from ctk.lock.components import EXCLUSIONS, Classes, load_exclusions
-from ctk.lock.lock import Artefact, Facts, ReleaseLock, find_release, path_of, release_locks
-from ctk.index.pip_config import pip_settings
-from ctk.lock import exclusions, facts, licences
+from ctk.lock.components import EXCLUSIONS, load_exclusions
 from ctk.lock.lock import Artefact, ReleaseLock, find_release, path_of, release_locks
 from ctk.pipeline import default_platforms
 from ctk.plan.plan import classified
@@ -233,9 +230,7 @@ def check_command(
         words = ("release", "manifest", "on the index", "what is missing there")
         report.table("completeness of the CTK releases", words, [state.cells for state in states])
     for state in states:
-        named = [
-            f"its manifest names {name}, which variants/{EXCLUSIONS} calls unpublished" for name in state.listed
-        ]
+        named = [f"its manifest names {name}, which variants/{EXCLUSIONS} calls unpublished" for name in state.listed]
         for line in (*filter(None, [state.problem]), *state.withdrawn, *named):
             report.line(f"cuda-{state.minor}: {line}")
     if changed:
