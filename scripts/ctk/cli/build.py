@@ -27,7 +27,7 @@ from ctk.core.console import Reporter, count, megabytes
 from ctk.core.errors import BadValue, NotReproduced, UnknownName
 from ctk.core.files import exclusive
 from ctk.core.platforms import PLATFORMS
-from ctk.feedstock.export import feedstock, public_url, write
+from ctk.feedstock import feedstock, public_url, write
 from ctk.fetch.fetch import stored
 from ctk.index.index import Index
 from ctk.plan.plan import Plan, Request, plan, published_set, python_tags, small
