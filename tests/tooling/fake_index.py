@@ -173,9 +173,7 @@ def serve(index: FakeIndex | None = None) -> Iterator[FakeIndex]:
     class Handler(_Handler):
         state = index
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    server.block_on_close = False  # a slow answer must not hold the test up
+    server = _Server(("127.0.0.1", 0), Handler)
     index.port = server.server_address[1]
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
@@ -212,6 +210,11 @@ class Dripping(io.RawIOBase):
             self._may()
             self._to.write(data[start : start + self._piece])
         return len(data)
+
+
+class _Server(ThreadingHTTPServer):
+    block_on_close = False  # a slow answer must not hold the test up
+    request_queue_size = 128  # a connection that finds the queue full is tried again after a second
 
 
 class _Handler(BaseHTTPRequestHandler):
