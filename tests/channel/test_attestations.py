@@ -93,7 +93,7 @@ def signed(attester: Sigstore, folder: Folder, **changes: Any) -> Bundle:
         "predicate": {"targetChannel": URL},
         **changes,
     }
-    return json.loads(attester._ready().sign_dsse(dsse.Statement(json.dumps(statement).encode())).to_json())
+    return json.loads(attester.signer().sign_dsse(dsse.Statement(json.dumps(statement).encode())).to_json())
 
 
 def test_a_package_gets_an_attestation_beside_it_that_is_named_by_the_index_and_verified(
@@ -132,11 +132,10 @@ def test_a_sidecar_that_a_killed_run_left_is_taken(folder: Folder, tmp_path: Pat
     (other.path / "noarch").mkdir(parents=True)
     (other.path / f"{NAME}.sigs").write_bytes((folder.path / f"{NAME}.sigs").read_bytes())
 
-    class Never:
-        def bundle(self, file: str, sha256: str) -> str:
-            raise AssertionError("signed again")
+    def never(file: str, sha256: str) -> str:
+        raise AssertionError("signed again")
 
-    other.publish((tmp_path / "channel").resolve(), attester=Never())
+    other.publish((tmp_path / "channel").resolve(), attester=never)
     signed = [
         read_index(f.path).records["noarch/digit1-1.0-h0_0.conda"]["attestations_sha256"] for f in (other, folder)
     ]
@@ -166,7 +165,7 @@ def test_a_certificate_that_runs_out_while_signing_is_renewed(attester: Sigstore
         return genuine(self, statement)
 
     monkeypatch.setattr(Signer, "sign_dsse", once)
-    assert json.loads(attester.bundle("a-1-0.conda", "0" * 64))["dsseEnvelope"]
+    assert json.loads(attester("a-1-0.conda", "0" * 64))["dsseEnvelope"]
     assert calls[0] is not calls[1]
 
 

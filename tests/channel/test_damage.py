@@ -16,8 +16,9 @@ from small_channels import build, digit, sound
 from typer.testing import Result
 
 from ctk.channel import states
-from ctk.channel.folder import HISTORY, NAMES, STATES, TIMES, UNUSED, Folder
+from ctk.channel.folder import HISTORY, NAMES, TIMES, UNUSED, Folder
 from ctk.channel.index_files import read_index
+from ctk.channel.states import STATES
 from ctk.check.channel import check_channel
 from ctk.core.checkout import Workspace
 from ctk.core.errors import ChannelBroken

@@ -1,10 +1,11 @@
-"""Publishing into a folder: what it looks like, what stays, and what a killed run leaves."""
+"""Publishing into a folder: what it looks like, what stays, who can read it, and what a killed run leaves."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -22,7 +23,6 @@ from ctk.channel.folder import HISTORY, TIMES, Folder, Keep, Published
 from ctk.channel.index_files import FILES, read_index, write_index
 from ctk.core.errors import Busy, NoSpace, PublishFailed
 from ctk.core.process import run
-from ctk.plan.repodata import FROM_BUILD
 
 
 @pytest.fixture
@@ -55,10 +55,7 @@ def test_what_is_published_is_what_was_built(folder: Folder, tmp_path: Path) -> 
     assert read_index(folder.path) == read_index(built).dated(folder.times())
     files = {p.relative_to(folder.path).as_posix() for p in folder.path.rglob("*") if p.is_file()}
     visible = {f for f in files if not f.startswith(HISTORY)}
-    index = {
-        f"{s}/{f}" for s in ("linux-64", "noarch") for f in ("repodata.json", "repodata.json.zst", "run_exports.json")
-    }
-    assert visible == {*done.added, *index}
+    assert visible == {*done.added, *(f"{subdir}/{file}" for subdir in ("linux-64", "noarch") for file in FILES)}
     assert not any(p.is_symlink() for p in folder.path.rglob("*"))
 
 
@@ -74,16 +71,6 @@ def test_publishing_the_same_again_changes_no_file(folder: Folder, tmp_path: Pat
     before = {p: p.stat().st_mtime_ns for p in folder.path.rglob("*") if p.is_file() and HISTORY not in p.parts}
     assert folder.publish(built) == Published(1, 2, (), (), (), ())
     assert before == {p: p.stat().st_mtime_ns for p in before}
-
-
-def test_a_record_of_a_published_package_stays_as_it_was(folder: Folder, tmp_path: Path) -> None:
-    folder.publish(build(tmp_path / "one", digit(1)))
-    again = build(tmp_path / "two", digit(1), digit(2))  # indexed at another moment
-    folder.publish(again)
-    theirs, ours = (read_index(p).records["noarch/digit1-1.0-h0_0.conda"] for p in (folder.path, again))
-    assert {k for k in ours if ours[k] != theirs[k]} <= FROM_BUILD
-    first = read_index(folder.path / HISTORY / "1").records["noarch/digit1-1.0-h0_0.conda"]
-    assert theirs == first
 
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -119,17 +106,6 @@ def test_an_index_says_when_each_package_was_published_first(folder: Folder, tmp
     assert days(one) == {}
 
 
-def test_the_same_states_give_the_same_index(tmp_path: Path) -> None:
-    one, two = build(tmp_path / "one", digit(1)), build(tmp_path / "two", digit(1), digit(2))
-    indexes = []
-    for name in ("a", "b"):
-        folder = Folder(tmp_path / name, tmp_path / "recipes")
-        for day, channel in enumerate((one, two)):
-            on(folder, day).publish(channel)
-        indexes.append({p.relative_to(folder.path): p.read_bytes() for p in folder.path.glob("*/repodata.json*")})
-    assert indexes[0] == indexes[1]
-
-
 def test_a_folder_from_before_times_were_noted_takes_those_of_its_states(folder: Folder, tmp_path: Path) -> None:
     one, two = build(tmp_path / "one", digit(1)), build(tmp_path / "two", digit(1), digit(2))
     for channel in (one, two):
@@ -158,30 +134,17 @@ def test_times_that_were_lost_are_read_off_the_index(folder: Folder, tmp_path: P
     assert list(json.loads((folder.path / HISTORY / TIMES).read_bytes())) == ["noarch/digit1-1.0-h0_0.conda"]
 
 
-def test_what_an_exact_channel_lacks_leaves_the_index_and_its_file_stays(folder: Folder, tmp_path: Path) -> None:
-    folder.publish(build(tmp_path / "one", digit(1), digit(2)))
-    done = folder.publish(build(tmp_path / "two", digit(1), digit(4)), exact=True)
-    assert done.left == ("linux-64/digit2-1.0-h0_0.conda",)
-    assert indexed(folder.path) == {"digit1", "digit4"}
-    assert (folder.path / done.left[0]).is_file()
-
-
 def test_a_package_is_deleted_days_after_the_last_kept_state_that_names_it(folder: Folder, tmp_path: Path) -> None:
-    start = datetime(2026, 1, 1, tzinfo=UTC)
-    one = build(tmp_path / "one", digit(1), digit(2))
-    others = [build(tmp_path / f"o{n}", digit(1), digit(n)) for n in (4, 6, 8)]
     gone = "linux-64/digit2-1.0-h0_0.conda"
-
-    def on(day: int, channel: Path) -> Published:
-        keep = Keep(states=2, unused=timedelta(days=7))
-        return replace(folder, keep=keep, now=lambda: start + timedelta(days=day)).publish(channel, exact=True)
-
-    on(0, one)
-    assert on(30, others[0]).deleted == ()  # state 1 is kept, and can be returned to
-    assert on(31, others[1]).deleted == ()  # from now on it is unused
-    assert on(37, others[1]).deleted == ()
-    assert (folder.path / gone).is_file()
-    assert on(38, others[1]).deleted == (gone,)
+    one, *others = [build(tmp_path / f"channel{n}", digit(1), digit(n)) for n in (2, 4, 6)]
+    www = replace(folder, keep=Keep(states=2, unused=timedelta(days=7)))
+    on(www, 0).publish(one)
+    done = on(www, 30).publish(others[0], exact=True)
+    assert (done.left, done.deleted) == ((gone,), ())  # state 1 is kept, and can be returned to
+    for day in (31, 37):  # from the first of these days on it is unused
+        assert on(www, day).publish(others[1], exact=True).deleted == ()
+        assert (folder.path / gone).is_file()
+    assert on(www, 38).publish(others[1], exact=True).deleted == (gone,)
     assert not (folder.path / gone).exists()
     assert indexed(folder.path) == {"digit1", "digit6"}
     # Its name is remembered all the same: mirrors may have it.
@@ -189,12 +152,10 @@ def test_a_package_is_deleted_days_after_the_last_kept_state_that_names_it(folde
 
 
 def test_a_package_that_is_named_again_is_not_deleted(folder: Folder, tmp_path: Path) -> None:
-    start = datetime(2026, 1, 1, tzinfo=UTC)
     one, two = build(tmp_path / "one", digit(2)), build(tmp_path / "two", digit(4))
-    for day, channel in enumerate([one, two, two, one, two, one] * 4):
-        keep = Keep(states=2, unused=timedelta(days=2))
-        done = replace(folder, keep=keep, now=lambda d=day: start + timedelta(days=d)).publish(channel, exact=True)
-        assert done.deleted == ()
+    www = replace(folder, keep=Keep(states=2, unused=timedelta(days=2)))
+    for day, channel in enumerate([one, two, two, one, two, one] * 2):
+        assert on(www, day).publish(channel, exact=True).deleted == ()
 
 
 def test_a_folder_that_had_an_index_is_continued(folder: Folder, tmp_path: Path) -> None:
@@ -320,3 +281,26 @@ def test_a_cooldown_is_about_when_a_package_was_published(folder: Folder, tmp_pa
     with pytest.raises(SolverError):
         newest(folder.path, -1)
     assert newest(tmp_path / "two", -1) == ["2.0"]  # a built channel says nothing, and the archive's time counts
+
+
+@pytest.mark.parametrize("mask", [0o077, 0o000], ids=oct)
+def test_what_is_built_and_published_can_be_read_by_all_and_written_by_nobody_else(tmp_path: Path, mask: int) -> None:
+    tmp_path.chmod(0o710)
+    (www := tmp_path / "there" / "www").mkdir(parents=True)
+    www.chmod(0o2750)
+    before = os.umask(mask)
+    try:
+        built = build(tmp_path / "output" / "channel", digit(1), digit(2))
+        folders = Folder(tmp_path / "srv" / "www" / "cuda", tmp_path), Folder(www, tmp_path)
+        for folder in folders:
+            folder.publish(built, attester=lambda file, sha256: "{}")
+            folder.publish(build(tmp_path / "output" / "channel", digit(1), digit(4)), exact=True)
+            folder.rollback()
+    finally:
+        os.umask(before)
+    for place in (built, tmp_path / "srv"):
+        for path in (place, *place.rglob("*")):
+            if path.name != "lock":
+                assert stat.S_IMODE(path.stat().st_mode) == (0o755 if path.is_dir() else 0o644), path
+    # What was there keeps its mode.
+    assert (stat.S_IMODE(tmp_path.stat().st_mode), stat.S_IMODE(www.stat().st_mode)) == (0o710, 0o2750)

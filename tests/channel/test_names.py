@@ -13,7 +13,7 @@ from typer.testing import Result
 from upload_server import upload_server
 
 from conftest import ROOT, ctk
-from ctk.channel.folder import HISTORY, Folder, clashes
+from ctk.channel.folder import HISTORY, Folder
 from ctk.channel.index_files import read_index
 from ctk.channel.server import on_server
 from ctk.check.channel import check_channel
@@ -62,34 +62,20 @@ def test_a_file_that_a_killed_run_left_has_taken_its_name(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("exact", [False, True])
 def test_packages_whose_names_are_taken_can_be_left_out(tmp_path: Path, exact: bool) -> None:
-    folder = Folder(tmp_path / "www", tmp_path)
+    folder, kept = Folder(tmp_path / "www", tmp_path), "linux-64/digit2-1.0-h0_0.conda"
     folder.publish(build(tmp_path / "one", digit(1), digit(2)))
-    before = read_index(folder.path).records
+    before = read_index(folder.path).records[kept]
     gone = folder.publish(build(tmp_path / "two", digit(2), digit(3)), exact=True).left
-    done = folder.publish(
-        build(tmp_path / "three", digit(1, "changed"), digit(2, "changed"), digit(4)), exact=exact, skip_taken=True
-    )
-    assert done.skipped == ("linux-64/digit2-1.0-h0_0.conda", *gone)
+    third = build(tmp_path / "three", digit(1, "changed"), digit(2, "changed"), digit(4))
+    done = folder.publish(third, exact=exact, skip_taken=True)
+    assert done.skipped == (kept, *gone)
     assert done.added == ("linux-64/digit4-1.0-h0_0.conda",)
     after = read_index(folder.path)
     # What left the index does not come back under its name with other content.
-    third = set() if exact else {"noarch/digit3-1.0-h0_0.conda"}
-    assert after.names().keys() == {*done.added, "linux-64/digit2-1.0-h0_0.conda", *third}
-    kept = "linux-64/digit2-1.0-h0_0.conda"
-    assert after.records[kept] == before[kept]
-    assert check_channel(folder.path).findings and all(p.check == "sbom" for p in check_channel(folder.path).findings)
-
-
-def test_a_higher_build_number_is_another_name(tmp_path: Path) -> None:
-    folder = Folder(tmp_path / "www", tmp_path)
-    folder.publish(build(tmp_path / "one", digit(1)))
-    assert folder.publish(build(tmp_path / "two", digit(1, "changed", build="h0_1"))).packages == 2
-
-
-def test_while_developing_a_package_may_be_replaced(tmp_path: Path) -> None:
-    place = tmp_path / "channel"
-    first = read_index(build(place, digit(1))).names()
-    assert clashes(read_index(build(place, digit(1, "changed"))).names(), first)
+    others = set() if exact else {"noarch/digit3-1.0-h0_0.conda"}
+    assert after.names().keys() == {*done.added, kept, *others}
+    assert after.records[kept] == before
+    assert {finding.check for finding in check_channel(folder.path).findings} == {"sbom"}
 
 
 def test_each_package_of_each_recipe_is_traced_to_it() -> None:
@@ -160,26 +146,19 @@ def test_a_server_is_not_sent_what_is_left_out(run_ctk: Callable[..., Result], t
 
 
 @pytest.mark.usefixtures("checkout")
-def test_a_server_without_the_channel_takes_everything_if_it_is_said_to_be_new(
-    run_ctk: Callable[..., Result], tmp_path: Path
+@pytest.mark.parametrize("status", [404, 403])
+def test_a_server_that_does_not_say_what_it_has_is_sent_nothing_unless_it_is_said_to_be_new(
+    run_ctk: Callable[..., Result], tmp_path: Path, status: int
 ) -> None:
-    with upload_server(tmp_path / "server") as server:
+    with upload_server(tmp_path / "server", index=status) as server:
         refused = run_ctk("publish", "--server", server.url, "--channel", "cuda").exception
         assert server.files == []
         done = run_ctk("publish", "--server", server.url, "--channel", "cuda", "--new")
     assert isinstance(refused, PublishFailed)
+    assert "does not say which names it has" in refused.cause
     assert "`ctk publish --new`" in refused.step
     assert done.exception is None
     assert sorted(server.files) == ["digit1-1.0-h0_0.conda", "hello-1.0-h0_0.conda"]
-
-
-@pytest.mark.usefixtures("checkout")
-def test_nothing_is_sent_when_the_server_cannot_say_what_it_has(run_ctk: Callable[..., Result], tmp_path: Path) -> None:
-    with upload_server(tmp_path / "server", index=403) as server:
-        refused = run_ctk("publish", "--server", server.url, "--channel", "cuda").exception
-    assert isinstance(refused, PublishFailed)
-    assert "does not say which names it has" in refused.cause
-    assert server.files == []
 
 
 @pytest.mark.usefixtures("checkout")

@@ -25,22 +25,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
 from ctk.channel.index_files import FILES, ChannelIndex, in_order, put_in_place, read_index, shows, write_index
-from ctk.channel.states import History, State, listed, load, save
+from ctk.channel.states import STATES, History, State, load, numbered, save
 from ctk.core.errors import Busy, ChannelBroken, CtkError, NameReused, PublishFailed, UnknownName
-from ctk.core.files import (
-    copy_file,
-    disk_errors,
-    file_sha256,
-    make_folder,
-    read_json,
-    replace_file,
-    temporaries,
-)
+from ctk.core.files import copy_file, disk_errors, file_sha256, make_folder, read_json, replace_file, temporaries
 from ctk.plan.recipes import find_recipes, maker_of
 
 if TYPE_CHECKING:  # an extra
@@ -50,7 +42,10 @@ HISTORY = ".history"
 PREDICATE = "https://schemas.conda.org/attestations/publish/v1"
 FIELD = "attestations_sha256"  # in repodata: the sha256 of the sidecar
 SIDECAR = ".sigs"
-STATES, NAMES, TIMES, UNUSED = "history.json", "names.json", "published.json", "unused.json"
+NAMES, TIMES, UNUSED = "names.json", "published.json", "unused.json"
+
+Attester = Callable[[str, str], str]
+"""Signs: gives a Sigstore bundle, as JSON, which says that a package of this name and sha256 was published."""
 
 
 @dataclass(frozen=True)
@@ -82,29 +77,63 @@ class Folder:
     keep: Keep = Keep()
     now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC), repr=False)
 
+    @property
+    def notes(self) -> Path:
+        return self.path / HISTORY
+
     def history(self) -> History:
-        """Its states; as their folders and what readers see tell them, where the file is lost.
+        """Its states; as their folders and what readers see tell them, where the note is lost.
 
         Raises:
-            ChannelBroken: The file is damaged, or it is lost and a state is not whole.
+            ChannelBroken: The note is damaged, or it is lost and a state is not whole.
         """
-        found = load(self.path / HISTORY / STATES, self.path)
-        if found is None:
-            found, seen = listed(self.path / HISTORY, self.path, lambda place: len(read_index(place))), self._visible()
-            same = [s for s in found.states if read_state(self.path, s).undated() == seen.undated()]
-            found = replace(found, current=same[-1].number if same else None)
-        return found
+        known = load(self.notes, self.path, lambda place: len(read_index(place)))
+        if known.current is None:
+            seen = self._visible().undated()
+            same = [s.number for s in known.states if self.state_index(s).undated() == seen]
+            known = replace(known, current=same[-1] if same else None)
+        return known
 
-    def index(self, state: State | None) -> ChannelIndex:
-        """The index of a kept state."""
-        return ChannelIndex() if state is None else read_state(self.path, state).dated(self.times())
+    def state_index(self, state: State) -> ChannelIndex:
+        """The index of a kept state.
+
+        Raises:
+            ChannelBroken: It is not whole.
+        """
+        place = self.notes / str(state.number)
+        try:
+            index, why = read_index(place), "has lost index files"
+        except PublishFailed as error:
+            index, why = ChannelIndex(), f"cannot be read: {error.cause}"
+        if len(index) != state.packages:
+            raise ChannelBroken(
+                f"state {state.number} of {self.path} {why}",
+                f"put {place} back, or delete it with {self.notes / STATES}: then the other states are listed anew, "
+                "and what readers see is kept",
+            )
+        return index
 
     def names(self) -> dict[str, str]:
-        """Every name that was ever used -> sha256; what a killed run left without noting it is read."""
-        noted = read_names(self.path)
+        """Every name that was ever used -> sha256; what a killed run left without noting it is read.
+
+        Raises:
+            ChannelBroken: The note is damaged. Without it a name may get other content.
+        """
+        file = self.notes / NAMES
+        try:
+            noted = json.loads(file.read_bytes())
+            if not isinstance(noted, dict) or not all(isinstance(sha256, str) for sha256 in noted.values()):
+                raise ValueError("it is no list of names")
+        except FileNotFoundError:
+            noted = {}
+        except (OSError, ValueError, RecursionError) as error:
+            raise ChannelBroken(
+                f"{file} cannot be read: {type(error).__name__}: {error}",
+                f"put it back from a copy; or delete it (rm {file}): then the names of packages that are still in the "
+                "folder are noted anew, and those of deleted ones may be used again",
+            ) from None
         indexed = self._visible().names()
-        there = {f"{p.parent.name}/{p.name}" for p in self.path.glob("*/*.conda") if not p.name.startswith(".")}
-        unknown = there - noted.keys() - indexed.keys()
+        unknown = self._packages() - noted.keys() - indexed.keys()
         return {**{name: file_sha256(self.path / name) for name in sorted(unknown)}, **indexed, **noted}
 
     def times(self) -> dict[str, str]:
@@ -113,14 +142,14 @@ class Folder:
         As noted; else as the index says it, where a run was killed before it noted that; else, of what was published
         before times were noted, when the oldest kept state that names it was made.
         """
-        noted, visible = moments(self.path / HISTORY / TIMES), self._visible()
+        noted, visible = moments(self.notes / TIMES), self._visible()
         if noted and visible.names().keys() <= noted.keys():
             return noted
-        found: dict[str, str] = {}
+        times: dict[str, str] = {}
         for state in self.history().states:
-            index = read_state(self.path, state)
-            found = {**dict.fromkeys(index.names(), state.made), **index.times(), **found}
-        return {**found, **visible.times(), **noted}
+            index = self.state_index(state)
+            times = {**dict.fromkeys(index.names(), state.made), **index.times(), **times}
+        return {**times, **visible.times(), **noted}
 
     def publish(
         self,
@@ -131,46 +160,40 @@ class Folder:
         attester: Attester | None = None,
         progress: Callable[[str], None] = lambda name: None,
     ) -> Published:
-        """Publishes a built channel; after an error, readers see what they saw before.
+        """Publishes a built channel, which does not change meanwhile; after an error, readers see what they saw before.
 
-        Args:
-            channel: A built channel, which does not change meanwhile.
-            exact: What the channel lacks leaves the index; without it, what was published before stays.
-            skip_taken: A package whose name is taken by other content is left out, and not refused (`NameReused`).
-            attester: Signs an attestation for each package that has none yet.
-            progress: Told of each package that is there.
+        What the channel lacks leaves the index only if `exact`. A package whose name is taken by other content is an
+        error (`NameReused`), or left out if `skip_taken`.
         """
         order = [f"{path.parent.name}/{path.name}" for path in in_order(channel)]
         ours = read_index(channel)
         with self._held():
-            history = self._adopted(self.history())
-            before, names = self.index(history.shown), self.names()
-            taken = {clash.file for clash in clashes(ours.names(), names)}
+            history, names = self._adopted(self.history()), self.names()
+            before = self._dated(history.shown) if history.shown else ChannelIndex()
+            taken = clashes(ours.names(), names)
             if not skip_taken:
-                refuse(clashes(ours.names(), names), str(self.path), self.recipes)
-            fresh = ours.without(taken)
+                refuse(taken, str(self.path), self.recipes)
+            skipped = tuple(clash.file for clash in taken)
+            fresh = ours.without(skipped)
             sha256, added = fresh.names(), []
             for name in order:
-                if name in sha256 and self._put(channel / name, name, sha256[name]):
+                if name in sha256 and self._put(channel / name, sha256[name]):
                     added.append(name)
                 progress(name)
-            published = {**dict.fromkeys(fresh.names(), self.now().isoformat(timespec="milliseconds")), **self.times()}
-            wanted = before | fresh.dated(published)
+            times = {**dict.fromkeys(sha256, self.now().isoformat(timespec="milliseconds")), **self.times()}
+            wanted = before | fresh.dated(times)
             if exact:
                 wanted = wanted.without(wanted.names().keys() - ours.names().keys())
             if attester:
-                wanted = attach(wanted, self.path, [name for name in order if name in sha256], attester)
-            write_notes(self.path / HISTORY / NAMES, {**names, **sha256})
+                wanted = self._attested(wanted, [name for name in order if name in sha256], attester)
+            write_notes(self.notes / NAMES, {**names, **sha256})
             if (wanted.records, wanted.subdirs) != (before.records, before.subdirs):
                 history = self._new_state(history, wanted)
-            self._show(wanted)
-            save(history, self.path / HISTORY / STATES)
-            write_notes(self.path / HISTORY / TIMES, published)
-            left = sorted(before.names().keys() - wanted.names().keys())
-            deleted = clean(self.path, history, set(wanted.names()), self.keep, self.now())
-            return Published(
-                history.current or 0, len(wanted), tuple(added), tuple(left), deleted, tuple(sorted(taken))
-            )
+            self._show(wanted, history)
+            write_notes(self.notes / TIMES, times)
+            deleted = self._clean(history, set(wanted.names()))
+            left = tuple(sorted(before.names().keys() - wanted.names().keys()))
+            return Published(history.current or 0, len(wanted), tuple(added), left, deleted, skipped)
 
     def rollback(self, number: int | None = None) -> State:
         """Lets readers see an older state again, by default the one before; the newer ones can be returned to as well.
@@ -179,40 +202,42 @@ class Folder:
             UnknownName: It is not kept.
             ChannelBroken: A package that it names is not there; nothing was changed.
         """
-        if not (self.path / HISTORY).is_dir():
+        if not self.notes.is_dir():
             raise UnknownName(f"nothing was published into {self.path}, so there is no state to return to", "")
         with self._held():
             history = self.history()
             state = history.target(number)
-            index = self.index(state)
-            gone = [name for name in index.names() if not (self.path / name).is_file()]
-            if gone:
+            index = self._dated(state)
+            if gone := [name for name in index.names() if not (self.path / name).is_file()]:
                 raise ChannelBroken(
                     f"state {state.number} of {self.path} lacks {', '.join(gone)}",
                     "return to another state, or publish again",
                 )
-            self._show(index)
-            save(replace(history, current=state.number), self.path / HISTORY / STATES)
+            self._show(index, replace(history, current=state.number))
             return state
 
     @contextmanager
     def _held(self) -> Iterator[None]:
         with disk_errors(self.path):
-            make_folder(self.path / HISTORY)
-            lock = FileLock(self.path / HISTORY / "lock")
+            make_folder(self.notes)
             try:
-                lock.acquire(timeout=0)
+                lock = FileLock(self.notes / "lock").acquire(timeout=0)
             except Timeout:
-                raise Busy(
-                    f"another run publishes into {self.path}", "run the command again when it has ended"
-                ) from None
-            try:
-                for folder in (self.path / HISTORY, *self.path.glob("*/")):
+                step = "run the command again when it has ended"
+                raise Busy(f"another run publishes into {self.path}", step) from None
+            with lock:
+                for folder in (self.notes, *self.path.glob("*/")):
                     for leftover in temporaries(folder):
                         leftover.unlink()
                 yield
-            finally:
-                lock.release()
+
+    def _dated(self, state: State) -> ChannelIndex:
+        return self.state_index(state).dated(self.times())
+
+    def _packages(self) -> set[str]:
+        """Those that lie in the folder, named by an index or not."""
+        files = self.path.glob("*/*.conda")
+        return {f"{file.parent.name}/{file.name}" for file in files if not file.name.startswith(".")}
 
     def _adopted(self, history: History) -> History:
         """The history of a folder that had an index before anything was published into it: that is its first state."""
@@ -220,31 +245,52 @@ class Folder:
         return self._new_state(history, found) if len(found) else history
 
     def _new_state(self, history: History, index: ChannelIndex) -> History:
-        folder = self.path / HISTORY / str(history.next_number)
+        folder = self.notes / str(history.next_number)
         shutil.rmtree(folder, ignore_errors=True)  # of a killed run
         for subdir in sorted(index.subdirs):
             write_index(index, folder, subdir, FILES)
         return history.with_state(int(folder.name), len(index))
 
-    def _put(self, source: Path, name: str, sha256: str) -> bool:
+    def _put(self, source: Path, sha256: str) -> bool:
         """Puts a package into the folder unless it is there; whether it was put."""
-        target = self.path / name
+        target = self.path / source.parent.name / source.name
         if target.exists():
             return False
         make_folder(target.parent)
         if not source.is_file() or not copy_file(source, target, sha256):
-            raise PublishFailed(
-                f"{source} is not the package that its index names", "run `ctk build` again, then publish again"
-            )
+            step = "run `ctk build` again, then publish again"
+            raise PublishFailed(f"{source} is not the package that its index names", step)
         return True
 
-    def _show(self, index: ChannelIndex) -> None:
+    def _attested(self, index: ChannelIndex, names: Sequence[str], attester: Attester) -> ChannelIndex:
+        """The index with an attestation for each of some packages; those that have one keep it.
+
+        A sidecar is written under its content's name, then under the name that tools guess, and only then named by the
+        index that this returns: a reader of any index finds what it names.
+        """
+        records = dict(index.records)
+        for name in names:
+            if FIELD in records[name]:
+                continue
+            package = self.path / name
+            plain = package.with_name(package.name + SIDECAR)
+            left = plain.read_bytes() if plain.exists() else b""  # what was accepted once stays, as CEP 50 demands
+            content = left or f"[{attester(package.name, records[name]['sha256'])}]".encode()
+            digest = hashlib.sha256(content).hexdigest()
+            replace_file(package.with_name(f"{plain.name}.{digest}"), content)
+            replace_file(plain, content)
+            records[name] = {**records[name], FIELD: digest}
+        return replace(index, records=records)
+
+    def _show(self, index: ChannelIndex, history: History) -> None:
+        """Lets readers see an index, and notes the history of which it is the current one."""
         old = self._visible()
         exports = {n: entry for n, entry in (index | old).run_exports.items() if (self.path / n).exists()}
         # A subdir that the index does not have any more is shown empty.
         index = ChannelIndex(index.records, exports, old.subdirs | index.subdirs)
         if not shows(self.path, index):
             put_in_place(old, index, self.path)
+        save(history, self.notes)
 
     def _visible(self) -> ChannelIndex:
         """What index files in place name; a damaged one names nothing, and is replaced."""
@@ -252,6 +298,25 @@ class Folder:
             return read_index(self.path)
         except PublishFailed:
             return ChannelIndex()
+
+    def _clean(self, history: History, used: set[str]) -> tuple[str, ...]:
+        """Drops states that are too old, and packages that have been unused for long enough; returns these."""
+        kept, now = history.kept(self.keep.states), self.now()
+        save(kept, self.notes)
+        for place in numbered(self.notes):
+            if int(place.name) not in {state.number for state in kept.states}:
+                shutil.rmtree(place)
+        for state in kept.states:
+            used |= self.state_index(state).names().keys()
+        noted = moments(self.notes / UNUSED)
+        unused = {name: noted.get(name, now.isoformat()) for name in sorted(self._packages() - used)}
+        old = tuple(n for n, since in unused.items() if now - datetime.fromisoformat(since) >= self.keep.unused)
+        for name in old:
+            package = self.path / name
+            for file in (package, *package.parent.glob(f"{package.name}{SIDECAR}*")):
+                file.unlink(missing_ok=True)
+        write_notes(self.notes / UNUSED, {name: since for name, since in unused.items() if name not in old})
+        return old
 
 
 @dataclass(frozen=True)
@@ -285,55 +350,10 @@ def step_for(found: Sequence[Clash], recipes: Path) -> str:
     return f"raise the first term of `build: number` in {files}, and build again"
 
 
-def clean(folder: Path, history: History, shown: set[str], keep: Keep, now: datetime) -> tuple[str, ...]:
-    """Drops states that are too old, and packages that no kept state has named for long enough; returns these.
-
-    Nobody else publishes into the folder meanwhile, and `shown` is ``subdir/file`` of what readers see.
-    """
-    kept, used = history.kept(keep.states), set(shown)
-    save(kept, folder / HISTORY / STATES)
-    numbers = {str(s.number) for s in kept.states}
-    for place in (folder / HISTORY).iterdir():
-        if place.is_dir() and place.name not in numbers:
-            shutil.rmtree(place)
-    for state in kept.states:
-        used |= read_state(folder, state).names().keys()
-    noted = moments(folder / HISTORY / UNUSED)
-    there = {f"{p.parent.name}/{p.name}" for p in folder.glob("*/*.conda")}
-    unused = {name: noted.get(name, now.isoformat()) for name in sorted(there - used)}
-    old = tuple(n for n, since in unused.items() if now - datetime.fromisoformat(since) >= keep.unused)
-    for name in old:
-        package = folder / name
-        for file in (package, *package.parent.glob(f"{package.name}{SIDECAR}*")):
-            file.unlink(missing_ok=True)
-    write_notes(folder / HISTORY / UNUSED, {name: since for name, since in unused.items() if name not in old})
-    return old
-
-
-def read_state(folder: Path, state: State) -> ChannelIndex:
-    """The index of a kept state of a published folder.
-
-    Raises:
-        ChannelBroken: It is not whole.
-    """
-    place = folder / HISTORY / str(state.number)
-    try:
-        index, why = read_index(place), "has lost index files"
-    except PublishFailed as error:
-        index, why = ChannelIndex(), f"cannot be read: {error.cause}"
-    if len(index) != state.packages:
-        raise ChannelBroken(
-            f"state {state.number} of {folder} {why}",
-            f"put {place} back, or delete it with {folder / HISTORY / STATES}: then the other states are listed anew, "
-            "and what readers see is kept",
-        )
-    return index
-
-
 def moments(file: Path) -> dict[str, str]:
     """Notes that say a moment of packages, ``subdir/file`` -> ISO 8601; those that cannot be read are left out."""
-    found = read_json(file)
-    return {name: text for name, text in found.items() if _is_moment(text)} if isinstance(found, dict) else {}
+    notes = read_json(file)
+    return {name: text for name, text in notes.items() if _is_moment(text)} if isinstance(notes, dict) else {}
 
 
 def _is_moment(text: object) -> bool:
@@ -343,39 +363,9 @@ def _is_moment(text: object) -> bool:
         return False
 
 
-def read_names(folder: Path) -> dict[str, str]:
-    """The names that a published folder has noted as used -> sha256.
-
-    Raises:
-        ChannelBroken: The note is damaged. Without it a name may get other content.
-    """
-    file = folder / HISTORY / NAMES
-    try:
-        found = json.loads(file.read_bytes())
-        if not isinstance(found, dict) or not all(isinstance(sha256, str) for sha256 in found.values()):
-            raise ValueError("it is no list of names")
-        return found
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, RecursionError) as error:
-        raise ChannelBroken(
-            f"{file} cannot be read: {type(error).__name__}: {error}",
-            f"put it back from a copy; or delete it (rm {file}): then the names of packages that are still in the "
-            "folder are noted anew, and those of deleted ones may be used again",
-        ) from None
-
-
 def write_notes(file: Path, noted: Mapping[str, str]) -> None:
     """Writes notes; a reader sees the old ones or the new ones."""
     replace_file(file, json.dumps(noted, indent=1, sort_keys=True).encode())
-
-
-class Attester(Protocol):
-    """What signs."""
-
-    def bundle(self, file: str, sha256: str) -> str:
-        """A Sigstore bundle, as JSON, which says that a package of this name and content was published."""
-        ...
 
 
 @dataclass
@@ -387,7 +377,7 @@ class Sigstore:
     token: Callable[[], str | None] = field(default=lambda: _ambient(), repr=False)
     _signer: Signer | None = field(default=None, init=False, repr=False)
 
-    def bundle(self, file: str, sha256: str) -> str:
+    def __call__(self, file: str, sha256: str) -> str:
         from sigstore import dsse
         from sigstore.oidc import ExpiredIdentity
         from sigstore.sign import ExpiredCertificate  # type: ignore[attr-defined]  # it has no other public place
@@ -401,10 +391,10 @@ class Sigstore:
         )
         try:
             try:
-                return self._ready().sign_dsse(statement).to_json()
+                return self.signer().sign_dsse(statement).to_json()
             except (ExpiredCertificate, ExpiredIdentity):  # they live for minutes; a large channel takes longer
                 self._signer = None
-                return self._ready().sign_dsse(statement).to_json()
+                return self.signer().sign_dsse(statement).to_json()
         except CtkError:
             raise
         except Exception as error:  # sigstore's own have no common base, and its client's come through
@@ -412,7 +402,8 @@ class Sigstore:
                 f"{file} cannot be attested: {type(error).__name__}: {error}", "run the command again to go on"
             ) from error
 
-    def _ready(self) -> Signer:
+    def signer(self) -> Signer:
+        """What signs for the identity of this job; made once."""
         from sigstore.oidc import IdentityToken
         from sigstore.sign import Signer
 
@@ -438,28 +429,3 @@ def _ambient() -> str | None:
     from sigstore.oidc import detect_credential
 
     return detect_credential()
-
-
-def attach(index: ChannelIndex, folder: Path, names: Sequence[str], attester: Attester) -> ChannelIndex:
-    """The index with an attestation for each of some packages; those that have one keep it.
-
-    A sidecar is written under its content's name, then under the name that tools guess, and only then named by the
-    index that this returns: a reader of any index finds what it names.
-    """
-    fresh = {
-        name: {**record, FIELD: _sidecar(folder / name, record["sha256"], attester)}
-        for name, record in ((name, index.records[name]) for name in names)
-        if FIELD not in record
-    }
-    return replace(index, records={**index.records, **fresh})
-
-
-def _sidecar(package: Path, sha256: str, attester: Attester) -> str:
-    """Writes the sidecar of a package, or takes the one that a killed run left; returns its sha256."""
-    plain = package.with_name(package.name + SIDECAR)
-    left = plain.read_bytes() if plain.exists() else b""  # what was accepted once stays, as CEP 50 demands
-    content = left or f"[{attester.bundle(package.name, sha256)}]".encode()
-    digest = hashlib.sha256(content).hexdigest()
-    replace_file(package.with_name(f"{plain.name}.{digest}"), content)
-    replace_file(plain, content)
-    return digest

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,17 +25,11 @@ Records = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class ChannelIndex:
-    """What a channel says that it has.
+    """What a channel says that it has, by ``subdir/file``."""
 
-    Attributes:
-        records: ``subdir/file`` -> what repodata says of the package.
-        run_exports: ``subdir/file`` -> its entry in run_exports.json (CEP 12).
-        subdirs: Those that have index files, with packages or without.
-    """
-
-    records: Records = field(default_factory=dict)
-    run_exports: Records = field(default_factory=dict)
-    subdirs: frozenset[str] = frozenset()
+    records: Records = field(default_factory=dict)  # what repodata says of a package
+    run_exports: Records = field(default_factory=dict)  # its entry in run_exports.json (CEP 12)
+    subdirs: frozenset[str] = frozenset()  # those that have index files, with packages or without
 
     def names(self) -> dict[str, str]:
         """``subdir/file`` -> sha256."""
@@ -47,8 +41,9 @@ class ChannelIndex:
 
     def times(self) -> dict[str, str]:
         """``subdir/file`` -> when it came into the index first, where its record says so (CEP 47), as ISO 8601."""
-        found = {name: record.get(TIME) for name, record in self.records.items()}
-        return {name: _text(time) for name, time in found.items() if type(time) is int and 0 < time < _LATEST}
+        times = {name: record.get(TIME) for name, record in self.records.items()}
+        known = {name: time / 1000 for name, time in times.items() if type(time) is int and 0 < time < _LATEST}
+        return {n: datetime.fromtimestamp(t, UTC).isoformat(timespec="milliseconds") for n, t in known.items()}
 
     def dated(self, times: Mapping[str, str]) -> ChannelIndex:
         """With the time of each package that `times` has; the other records are as they were."""
@@ -61,11 +56,8 @@ class ChannelIndex:
 
     def __or__(self, newer: ChannelIndex) -> ChannelIndex:
         """Both; where both have a package, the record of `self`: it may name attestations that the other does not."""
-        return ChannelIndex(
-            {**newer.records, **self.records},
-            {**newer.run_exports, **self.run_exports},
-            self.subdirs | newer.subdirs,
-        )
+        exports = {**newer.run_exports, **self.run_exports}
+        return ChannelIndex({**newer.records, **self.records}, exports, self.subdirs | newer.subdirs)
 
     def __len__(self) -> int:
         return len(self.records)
@@ -74,10 +66,6 @@ class ChannelIndex:
 def milliseconds(text: str) -> int:
     """A moment of ISO 8601 as records state it."""
     return round(datetime.fromisoformat(text).timestamp() * 1000)
-
-
-def _text(milliseconds: int) -> str:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
 
 
 def read_index(channel: Path) -> ChannelIndex:
@@ -129,23 +117,20 @@ def shows(channel: Path, index: ChannelIndex) -> bool:
 
 
 def _content(index: ChannelIndex, subdir: str, name: str) -> bytes:
-    content: dict[str, Any] = {"info": {"subdir": subdir}}
-    if name == RUN_EXPORTS:
+    is_exports = name == RUN_EXPORTS
+    content: dict[str, Any] = {"info": {"subdir": subdir}, "packages": {}, "packages.conda": {}}
+    for file, entry in _of_subdir(index.run_exports if is_exports else index.records, subdir).items():
+        content["packages.conda" if file.endswith(".conda") else "packages"][file] = entry
+    if is_exports:
         content["info"]["version"] = 1
-        content |= _by_format(_of_subdir(index.run_exports, subdir))
-        return json.dumps(content, sort_keys=True).encode()
-    content |= _by_format(_of_subdir(index.records, subdir)) | {"repodata_version": 1}
+    else:
+        content["repodata_version"] = 1
     text = json.dumps(content, sort_keys=True).encode()
     return zstandard.ZstdCompressor(level=19).compress(text) if name == COMPRESSED else text
 
 
 def _of_subdir(entries: Records, subdir: str) -> dict[str, Any]:
     return {name.partition("/")[2]: entry for name, entry in entries.items() if name.startswith(f"{subdir}/")}
-
-
-def _by_format(packages: Records) -> dict[str, Records]:
-    modern = {file: value for file, value in packages.items() if file.endswith(".conda")}
-    return {"packages": {f: v for f, v in packages.items() if f not in modern}, "packages.conda": modern}
 
 
 def put_in_place(old: ChannelIndex, new: ChannelIndex, channel: Path) -> None:
@@ -179,30 +164,24 @@ def in_order(channel: Path) -> list[Path]:
     providers: dict[str, list[str]] = {}
     for file, record in sorted(read_index(channel).records.items()):
         try:
-            name, needed = record["name"], [spec.split()[0] for spec in record["depends"]]
+            name, needs[file] = record["name"], [spec.split()[0] for spec in record["depends"]]
             if file.count("/") > 1 or not name.split():
                 raise ValueError(file)
         except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
             place = channel / file.partition("/")[0] / REPODATA
             raise PublishFailed(f"{place} is no index of a channel", "run `ctk build` first") from error
-        needs[file] = needed
         providers.setdefault(name, []).append(file)
     if not needs:
         raise PublishFailed(f"there is no channel with packages in {channel}", "run `ctk build` first")
-    return [channel / file for file in _dependencies_first(needs, providers)]
-
-
-def _dependencies_first(needs: Mapping[str, list[str]], providers: Mapping[str, list[str]]) -> Iterable[str]:
     done: dict[str, None] = {}
     entered: set[str] = set()
-    for start in sorted(needs):
-        stack = [start]
-        while stack:
-            file = stack[-1]
-            found = [] if file in entered else [f for name in needs[file] for f in providers.get(name, [])]
-            entered.add(file)
-            if fresh := [other for other in found if other not in entered]:
-                stack += reversed(fresh)
-            else:
-                done.setdefault(stack.pop())
-    return done
+    stack = sorted(needs, reverse=True)
+    while stack:  # depth first, without recursion: a circle may go through thousands of files
+        file = stack[-1]
+        needed = [] if file in entered else [other for name in needs[file] for other in providers.get(name, [])]
+        entered.add(file)
+        if fresh := [other for other in needed if other not in entered]:
+            stack += reversed(fresh)
+        else:
+            done.setdefault(stack.pop())
+    return [channel / file for file in done]

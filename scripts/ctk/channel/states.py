@@ -32,33 +32,30 @@ from ctk.core.errors import ChannelBroken, PublishFailed, UnknownName
 from ctk.core.files import disk_errors, holds, listed_packages, make_folder, read_json, replace_file, share
 
 KEPT = 3  # states, the current one included: they share the files of packages that are in several
+STATES = "history.json"
+"""The note of a history, in the folder that has each state under its number."""
 
 
 @dataclass(frozen=True)
 class State:
-    """One state that readers saw.
+    """One state that readers saw."""
 
-    Attributes:
-        number: Counts up and is never used again.
-        before: The state that it followed, None for the first. After a return to an older state, that one.
-        made: When, as ISO 8601 in UTC; for people, nothing depends on it.
-        packages: How many the index names.
-    """
+    number: int  # counts up and is never used again
+    before: int | None  # the state that it followed, also after a return to an older one; None for the first
+    made: str  # ISO 8601 in UTC, for people
+    packages: int  # how many the index names
 
-    number: int
-    before: int | None
-    made: str
-    packages: int
+    def __post_init__(self) -> None:
+        numbers = [self.number, self.packages, 0 if self.before is None else self.before]
+        if not all(type(value) is int and value >= 0 for value in numbers):
+            raise ValueError(f"{self.number!r} is no state")
+        if not datetime.fromisoformat(self.made).tzinfo:
+            raise ValueError(f"state {self.number} was made at no time")
 
 
 @dataclass(frozen=True)
 class History:
-    """The states of one channel that are kept, oldest first.
-
-    Attributes:
-        channel: Whose; for messages.
-        current: Number of the one that readers see, None before the first.
-    """
+    """The states of a channel that are kept, oldest first, and the number of the one that readers see."""
 
     channel: Path
     states: tuple[State, ...] = ()
@@ -75,25 +72,17 @@ class History:
 
     def with_state(self, number: int, packages: int) -> History:
         """With one more state, which readers see from now on."""
-        made = datetime.now(UTC).isoformat(timespec="seconds")
-        others = tuple(s for s in self.states if s.number != number)
-        return replace(self, states=(*others, State(number, self.current, made, packages)), current=number)
+        state = State(number, self.current, datetime.now(UTC).isoformat(timespec="seconds"), packages)
+        return replace(self, states=(*(s for s in self.states if s.number != number), state), current=number)
 
     def kept(self, count: int) -> History:
         """With the newest states and the current one only; one that followed a dropped state follows none."""
         newest = {s.number for s in self.states[-count:]} | {self.current}
-        return replace(
-            self,
-            states=tuple(
-                replace(s, before=s.before if s.before in newest else None) for s in self.states if s.number in newest
-            ),
-        )
+        states = [replace(s, before=s.before if s.before in newest else None) for s in self.states]
+        return replace(self, states=tuple(s for s in states if s.number in newest))
 
     def target(self, number: int | None) -> State:
-        """The state to return to.
-
-        Args:
-            number: The one that is wanted; None for the one before the current.
+        """The state to return to, by default the one before the current.
 
         Raises:
             UnknownName: It is not kept, or it is the current one, or there is none before.
@@ -105,85 +94,67 @@ class History:
             if number is None:
                 raise UnknownName(f"{self.channel} has no state before the one it shows; {kept}", "name one with --to")
         if number not in by_number:
-            raise UnknownName(
-                f"{self.channel} has no state {number}; {kept}", f"see `ctk channel history {self.channel}`"
-            )
+            step = f"see `ctk channel history {self.channel}`"
+            raise UnknownName(f"{self.channel} has no state {number}; {kept}", step)
         if number == self.current:
             raise UnknownName(f"{self.channel} shows state {number} already; {kept}", "name another with --to")
         return by_number[number]
 
 
-def load(file: Path, channel: Path) -> History | None:
-    """The history that a file has, None where there is no file.
+def load(folder: Path, channel: Path, count: Callable[[Path], int]) -> History:
+    """The history that lies in a folder with the states; made from their folders, with none shown, where it is lost.
+
+    Args:
+        folder: Where the states lie.
+        channel: For messages.
+        count: Counts the packages of the state in a folder; one without any is not whole, and left out.
 
     Raises:
-        ChannelBroken: The file is damaged. Whoever went on without it would write over states that are kept.
+        ChannelBroken: The note is damaged. Whoever went on without it would write over states that are kept.
     """
+    file = folder / STATES
     try:
         raw = json.loads(file.read_bytes())
-        found = History(channel, tuple(_state(**state) for state in raw["states"]), raw["current"])
-        if found.current is not None and found.shown is None:
-            raise ValueError(f"it has no state {found.current}, which it says is shown")
-        return found
+        known = History(channel, tuple(State(**state) for state in raw["states"]), raw["current"])
+        if known.current is not None and known.shown is None:
+            raise ValueError(f"it has no state {known.current}, which it says is shown")
+        return known
     except FileNotFoundError:
-        return None
+        pass
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ChannelBroken(
             f"{file} cannot be read: {type(error).__name__}: {error}",
             f"put it back, or delete it (rm {file}): then the states are listed anew from their folders beside it",
         ) from None
-
-
-def listed(folder: Path, channel: Path, packages: Callable[[Path], int]) -> History:
-    """The states whose folders lie in a folder, for a channel whose history is lost; which is shown is not known.
-
-    Args:
-        folder: Where they lie, each under its number.
-        channel: For messages.
-        packages: Counts the packages of the state in a folder.
-    """
-    found: list[State] = []
-    for place in sorted(numbered(folder), key=lambda place: int(place.name)):
-        made = datetime.fromtimestamp(place.stat().st_mtime, UTC).isoformat(timespec="seconds")
-        found.append(State(int(place.name), found[-1].number if found else None, made, packages(place)))
-    return History(channel, tuple(found))
+    states: list[State] = []
+    for place in numbered(folder):
+        if packages := count(place):
+            made = datetime.fromtimestamp(place.stat().st_mtime, UTC).isoformat(timespec="seconds")
+            states.append(State(int(place.name), states[-1].number if states else None, made, packages))
+    return History(channel, tuple(states))
 
 
 def numbered(folder: Path) -> list[Path]:
-    """The folders of states in a folder, whole or not."""
-    return [place for place in folder.glob("*/") if re.fullmatch("[1-9][0-9]*", place.name)]
+    """The folders of states in a folder, whole or not, oldest first."""
+    places = [place for place in folder.glob("*/") if re.fullmatch("[1-9][0-9]*", place.name)]
+    return sorted(places, key=lambda place: int(place.name))
 
 
-def _state(number: Any, before: Any, made: Any, packages: Any) -> State:
-    numbers = (number, packages) if before is None else (number, packages, before)
-    if not all(type(value) is int and value >= 0 for value in numbers) or not datetime.fromisoformat(made).tzinfo:
-        raise ValueError(f"{number!r} is no state")
-    return State(number, before, made, packages)
-
-
-def save(history: History, file: Path) -> None:
-    """Writes a history; a reader sees the old one or the new one."""
+def save(history: History, folder: Path) -> None:
+    """Writes a history into the folder with the states; a reader sees the old one or the new one."""
     content = {"current": history.current, "states": [asdict(s) for s in history.states]}
-    replace_file(file, json.dumps(content, indent=1).encode())
+    replace_file(folder / STATES, json.dumps(content, indent=1).encode())
 
 
 @dataclass(frozen=True)
 class Staged:
-    """A complete, indexed state of a channel that no reader of it sees yet.
+    """A complete, indexed state of a channel that no reader of it sees yet."""
 
-    Attributes:
-        channel: The channel it is meant for.
-        path: Its folder; clients can use it like a channel.
-        packages: Subdir -> number of packages.
-        size: Bytes of all packages.
-        changed: Whether it differs from what the channel holds now.
-    """
-
-    channel: Path
-    path: Path
-    packages: Mapping[str, int]
-    size: int
-    changed: bool
+    channel: Path  # that it is meant for
+    path: Path  # its folder; clients can use it like a channel
+    packages: Mapping[str, int]  # subdir -> how many
+    size: int  # bytes of all packages
+    changed: bool  # whether it differs from what the channel holds now
 
 
 def stage(built: Iterable[Built], channel: Path) -> Staged:
@@ -195,29 +166,27 @@ def stage(built: Iterable[Built], channel: Path) -> Staged:
         ChannelBroken: A package of another build is not what that build put into the channel.
         NoSpace: The disk is full; the channel in place stays as it was.
     """
-    current = channel.resolve()
-    before = _contents(current)
-    built = tuple(built)
-    fresh = {name: b.home / name for b in built for name in b.records}
+    built, current = tuple(built), channel.resolve()
+    before, indexed = _builds(current), _indexed(current)
     made = {b.id: {"key": b.key, "packages": dict(b.sha256)} for b in built}
     wanted = {i: note for i, note in before.items() if all((current / n).exists() for n in note["packages"])} | made
-    # What other builds made is taken from the channel itself: the cache may have been deleted since.
-    files = {n: fresh.get(n, current / n) for note in wanted.values() for n in note["packages"]}
     stated = {n: sha256 for note in (*wanted.values(), *made.values()) for n, sha256 in note["packages"].items()}
-    indexed = _indexed(current)
+    fresh = {name: b.home / name for b in built for name in b.records}
+    # What other builds made is taken from the channel itself: the cache may have been deleted since.
+    files = {n: fresh.get(n, current / n) for n in stated}
     records = {**indexed, **{n: record for b in built for n, record in b.records.items()}}
-    damaged = sorted(
+    damaged = {
         n
         for n, sha256 in stated.items()
         if n not in records or (sha256 and not (records[n]["sha256"] == sha256 and holds(current / n, sha256)))
-    )
-    if lost := [n for n in damaged if n not in fresh]:
+    }
+    if lost := sorted(damaged - fresh.keys()):
         raise ChannelBroken(
             f"{channel} has other content than was built under {', '.join(lost)}",
             "build that again, with the options of before, or return to a state that `ctk channel history` lists",
         )
-    changed = wanted != before or bool(damaged) or any(indexed.get(n) != records[n] for n in files)
-    changed = changed or not (channel / "noarch" / REPODATA).exists()
+    is_shown = wanted == before and not damaged and all(indexed.get(n) == records[n] for n in files)
+    changed = not (is_shown and (channel / "noarch" / REPODATA).exists())
     path = current
     if changed:
         with disk_errors(channel.parent):
@@ -229,11 +198,8 @@ def stage(built: Iterable[Built], channel: Path) -> Staged:
 def commit(staged: Staged) -> None:
     """Lets readers see a staged state. The states before it stay on disk until `KEPT` newer ones were staged."""
     if staged.changed:
-        with disk_errors(staged.channel.parent):
-            before = history(staged.channel)
-            _show(staged.channel, staged.path)
-            # Written after the link: what a killed run did not write is read off the link.
-            save(before.with_state(int(staged.path.name), sum(staged.packages.values())), _history_file(staged.channel))
+        known = history(staged.channel)
+        _show(known.with_state(int(staged.path.name), sum(staged.packages.values())))
 
 
 def history(channel: Path) -> History:
@@ -246,15 +212,11 @@ def history(channel: Path) -> History:
     states, current = _states(channel), None
     if channel.exists():
         if not channel.is_symlink() or channel.resolve().parent != states.resolve():
-            raise UnknownName(
-                f"{channel} is no channel that ctk built, so it has no states",
-                "name one, or a folder that was published to",
-            )
+            step = "name one, or a folder that was published to"
+            raise UnknownName(f"{channel} is no channel that ctk built, so it has no states", step)
         current = int(channel.resolve().name)
-    known = load(_history_file(channel), channel)
-    if known is None:  # lost; those that have no note of their builds beside them are not whole
-        known = listed(states, channel, lambda place: len(packages(place)))
-        known = replace(known, states=tuple(s for s in known.states if (states / f"{s.number}.json").exists()))
+    # A state without a note of its builds beside it is not whole.
+    known = load(states, channel, lambda place: len(packages(place)) if place.with_suffix(".json").exists() else 0)
     known = replace(known, states=tuple(s for s in known.states if (states / str(s.number)).is_dir()), current=current)
     if current is not None and known.shown is None:  # a killed run showed it and did not note it
         known = replace(known, current=known.states[-1].number if known.states else None)
@@ -263,11 +225,7 @@ def history(channel: Path) -> History:
 
 
 def rollback(channel: Path, number: int | None = None) -> State:
-    """Lets readers see an older state again; the newer ones stay until others are made.
-
-    Args:
-        channel: A built channel.
-        number: Which state; the one before the current by default.
+    """Lets readers see an older state of a built channel again, by default the one before; the newer ones stay.
 
     Raises:
         UnknownName: It is not kept, or this is no built channel.
@@ -276,27 +234,10 @@ def rollback(channel: Path, number: int | None = None) -> State:
     known = history(channel)
     state = known.target(number)
     folder = _states(channel) / str(state.number)
-    if len(packages(folder)) != state.packages or not (folder / "noarch" / "repodata.json").exists():
+    if len(packages(folder)) != state.packages or not (folder / "noarch" / REPODATA).exists():
         raise ChannelBroken(f"state {state.number} of {channel} is not whole", "name another with --to, or build again")
-    with disk_errors(channel.parent):
-        _show(channel, folder)
-        save(replace(known, current=state.number), _history_file(channel))
+    _show(replace(known, current=state.number))
     return state
-
-
-def _show(channel: Path, state: Path) -> None:
-    link = channel.with_name(f".{channel.name}.new")
-    link.unlink(missing_ok=True)
-    link.symlink_to(os.path.relpath(state, channel.parent), target_is_directory=True)
-    os.replace(link, channel)
-
-
-def _states(channel: Path) -> Path:
-    return channel.parent / f".{channel.name}-states"
-
-
-def _history_file(channel: Path) -> Path:
-    return _states(channel) / "history.json"
 
 
 def packages(channel: Path) -> list[Path]:
@@ -304,12 +245,27 @@ def packages(channel: Path) -> list[Path]:
     return sorted(channel.resolve().glob("*/*.conda"))
 
 
-def _contents(state: Path) -> dict[str, dict[str, Any]]:
-    """Build id -> ``key`` and ``packages`` (name below the state -> sha256) of what made a state. Kept beside it."""
-    found = read_json(state.with_suffix(".json"))
-    entries = found.items() if isinstance(found, dict) else ()
-    known = ((i, note, listed_packages(note)) for i, note in entries)
-    return {i: {"key": note.get("key"), "packages": names} for i, note, names in known if names is not None}
+def _show(known: History) -> None:
+    """Lets readers see the current state of a history, and notes it."""
+    channel, link = known.channel, known.channel.with_name(f".{known.channel.name}.new")
+    with disk_errors(channel.parent):
+        link.unlink(missing_ok=True)
+        target = os.path.relpath(_states(channel) / str(known.current), channel.parent)
+        link.symlink_to(target, target_is_directory=True)
+        os.replace(link, channel)
+        # Written after the link: what a killed run did not write is read off the link.
+        save(known, _states(channel))
+
+
+def _states(channel: Path) -> Path:
+    return channel.parent / f".{channel.name}-states"
+
+
+def _builds(state: Path) -> dict[str, dict[str, Any]]:
+    """Build id -> ``key`` and ``packages`` (name below the state -> sha256) of what made a state, noted beside it."""
+    raw = read_json(state.with_suffix(".json"))
+    notes = [(i, note, listed_packages(note)) for i, note in raw.items()] if isinstance(raw, dict) else []
+    return {i: {"key": note.get("key"), "packages": names} for i, note, names in notes if names is not None}
 
 
 def _indexed(state: Path) -> Records:
@@ -320,19 +276,18 @@ def _indexed(state: Path) -> Records:
         return {}
 
 
-def _assemble(
-    channel: Path, wanted: Mapping[str, Mapping[str, Any]], files: Mapping[str, Path], records: Records
-) -> Path:
-    states = _states(channel)
+def _assemble(channel: Path, builds: Mapping[str, Any], files: Mapping[str, Path], records: Records) -> Path:
+    """The folder of a new state, with its index and the note of its builds; removes states that are too old."""
+    states, known = _states(channel), history(channel)
     make_folder(states)
-    known = history(channel)
     kept = {s.number for s in known.kept(KEPT - 1).states}  # with the one that is made now, KEPT
-    numbers = [int(p.name) for p in numbered(states)]
-    for number in numbers:
-        if number not in kept:  # older ones, and what killed runs left
-            shutil.rmtree(states / str(number), ignore_errors=True)
-            (states / f"{number}.json").unlink(missing_ok=True)
-    state = states / str(max(known.next_number, 1 + max(numbers, default=0)))
+    number = known.next_number
+    for place in numbered(states):
+        number = max(number, int(place.name) + 1)
+        if int(place.name) not in kept:  # older ones, and what killed runs left
+            shutil.rmtree(place, ignore_errors=True)
+            place.with_suffix(".json").unlink(missing_ok=True)
+    state = states / str(number)
     (state / "noarch").mkdir(parents=True)
     for name, file in sorted(files.items()):
         target = state / name
@@ -345,7 +300,7 @@ def _assemble(
         _write_index(folder, {p.name: records[f"{folder.name}/{p.name}"] for p in sorted(folder.iterdir())})
     for path in (state, *state.rglob("*")):
         share(path)
-    state.with_suffix(".json").write_text(json.dumps(wanted, indent=1, sort_keys=True))
+    state.with_suffix(".json").write_text(json.dumps(builds, indent=1, sort_keys=True))
     return state
 
 

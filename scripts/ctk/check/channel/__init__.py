@@ -14,8 +14,9 @@ from typing import Any
 
 import httpx2
 
-from ctk.channel.folder import FIELD, HISTORY, SIDECAR, STATES, TIMES, Folder, clashes
+from ctk.channel.folder import FIELD, HISTORY, SIDECAR, TIMES, Folder, clashes
 from ctk.channel.index_files import FILES, REPODATA
+from ctk.channel.states import STATES
 from ctk.check import Check, Finding, Report
 from ctk.check.channel.attestations import Policy, Verifier
 from ctk.check.channel.index import IndexFiles, IndexIsConsistent, Orphans

@@ -11,8 +11,9 @@ from typing import Any
 
 import zstandard
 
-from ctk.channel.folder import HISTORY, SIDECAR, STATES, TIMES, UNUSED, Folder, moments, read_state
+from ctk.channel.folder import HISTORY, SIDECAR, TIMES, UNUSED, Folder, moments
 from ctk.channel.index_files import COMPRESSED, FILES, REPODATA, RUN_EXPORTS, TIME, ChannelIndex, milliseconds
+from ctk.channel.states import STATES
 from ctk.check import Finding, check
 from ctk.check.channel.package import differences, is_one_frame, loads
 from ctk.core.errors import ChannelBroken
@@ -36,44 +37,32 @@ class IndexFiles:
     def __post_init__(self) -> None:
         self.subdirs = [p for p in sorted(self.channel.iterdir()) if p.is_dir() and not p.name.startswith(".")]
         for folder in self.subdirs:
-            self.records |= self._packages(folder / REPODATA)
-            self.run_exports |= self._packages(folder / RUN_EXPORTS)
+            empty = {"packages": {}, "repodata_version": 1, "removed": [], "v3": {}}
+            self._read(folder / REPODATA, {}, empty, self.records)
+            self._read(folder / RUN_EXPORTS, {"version": 1}, {"packages": {}}, self.run_exports)
 
-    def _packages(self, file: Path) -> dict[str, Any]:
-        content, subdir = self._json(file), file.parent.name
-        records = content.pop(_SECTION, {})
-        if content:
-            about = {"subdir": subdir, **({"version": 1} if file.name == RUN_EXPORTS else {})}
-            empty = {
-                "packages": {},
-                **({"repodata_version": 1, "removed": [], "v3": {}} if file.name == REPODATA else {}),
-            }
-            for key, said, wanted in (*differences(content.pop("info"), about), *differences(content, empty)):
-                self._fault(file, f"has {said} as {key}, and should have {wanted}")
-        found = {}
-        for name, value in records.items():
-            if not isinstance(value, dict) or "/" in name:
-                self._fault(file, f"has an entry for {name!r} that cannot be read")
-            else:
-                found[f"{subdir}/{name}"] = value
-        return found
-
-    def _json(self, file: Path) -> dict[str, Any]:
+    def _read(self, file: Path, about: Mapping[str, Any], empty: Mapping[str, Any], entries: dict[str, Any]) -> None:
+        """Reads an index file, whose ``info`` and other keys have to be as stated, into the entries."""
+        subdir, faults = file.parent.name, []
         try:
             if file.stat().st_size > _LARGEST:
                 raise ValueError(f"has {file.stat().st_size} bytes")
             content = loads(file.read_bytes())
-            if not all(isinstance(part, dict) for part in (content, content.get("info"), content.get(_SECTION))):
+            info, packages = content.pop("info", None), content.pop(_SECTION, None)
+            if not isinstance(info, dict) or not isinstance(packages, dict):
                 raise ValueError("is not shaped like an index")
-            return dict(content)
+            for key, said, wanted in (*differences(info, {"subdir": subdir, **about}), *differences(content, empty)):
+                faults.append(f"has {said} as {key}, and should have {wanted}")
+            for name, value in packages.items():
+                if not isinstance(value, dict) or "/" in name:
+                    faults.append(f"has an entry for {name!r} that cannot be read")
+                else:
+                    entries[f"{subdir}/{name}"] = value
         except FileNotFoundError:
-            self._fault(file, "is not there")
-        except (ValueError, AttributeError, RecursionError, OSError) as error:
-            self._fault(file, f"cannot be read: {type(error).__name__}: {error}")
-        return {}
-
-    def _fault(self, file: Path, message: str) -> None:
-        self.faults.append(Finding(f"{file.parent.name}/{file.name}", message))
+            faults.append("is not there")
+        except (ValueError, TypeError, AttributeError, RecursionError, OSError) as error:
+            faults.append(f"cannot be read: {type(error).__name__}: {error}")
+        self.faults += [Finding(f"{subdir}/{file.name}", fault) for fault in faults]
 
 
 @check(IndexFiles, "index")
@@ -132,8 +121,9 @@ def _history(index: IndexFiles) -> Iterator[Finding]:
         yield Finding(file, "is not there; publish again, which lists the states anew")
         return
     try:
-        state = Folder(channel, channel).history().shown
-        wanted = read_state(channel, state).undated() if state else {}
+        folder = Folder(channel, channel)
+        state = folder.history().shown
+        wanted = folder.state_index(state).undated() if state else {}
     except ChannelBroken as error:
         yield Finding(file, f"{error.cause}; {error.step}")
         return
@@ -168,8 +158,9 @@ def Orphans(index: IndexFiles) -> Iterator[Finding]:
 
 def _waiting(channel: Path) -> set[str]:
     """Packages of a published folder that left its index and stay for a while: its history names them."""
-    found = set(moments(channel / HISTORY / UNUSED))
+    folder = Folder(channel, channel)
+    waiting = set(moments(folder.notes / UNUSED))
     with suppress(ChannelBroken):
-        for state in Folder(channel, channel).history().states:
-            found |= read_state(channel, state).names().keys()
-    return found
+        for state in folder.history().states:
+            waiting |= folder.state_index(state).names().keys()
+    return waiting

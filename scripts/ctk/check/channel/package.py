@@ -35,7 +35,6 @@ from ctk.package.package import (
     BUFFER,
     PLACEHOLDER,
     IndexJson,
-    Member,
     PackageInfo,
     Part,
     index_of,
@@ -52,29 +51,6 @@ _BLOCK, _LONG = tarfile.BLOCKSIZE, 1 << 16  # bytes; the second: of a header wit
 _BLOCKS = 1 << 20  # of a zstd frame; they have up to 128 KiB each
 _MEMBERS = 100_000  # of a half; the largest have some thousand
 _KINDS: dict[bytes, Any] = {tarfile.REGTYPE: "file", tarfile.SYMTYPE: "link", tarfile.DIRTYPE: "folder"}
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One member of a half; its content has to be read before the next entry is taken."""
-
-    member: Member
-    time: int
-    wrong: str
-    content: Iterator[bytes]
-
-
-def entries(path: Path) -> Iterator[Entry]:
-    """The members of both halves of a package, metadata first; for a block of `ctk.package.package.readable`.
-
-    Raises:
-        AuditFailed: The archive around them is of another form.
-    """
-    with path.open("rb") as file, zipfile.ZipFile(file) as archive:
-        _hold_to_form(file, archive, path)
-        for part in _PARTS:
-            with archive.open(f"{part}-{path.stem}.tar.zst") as compressed:
-                yield from _members(part, io.BufferedReader(unpacked(compressed, part), BUFFER), path)
 
 
 def is_one_frame(file: IO[bytes], start: int, end: int) -> bool:
@@ -136,7 +112,8 @@ def _hold_to_form(file: IO[bytes], archive: zipfile.ZipFile, path: Path) -> None
         raise _refused(path, f"has another {wanted[0]} than {_METADATA.decode()}")
 
 
-def _members(part: Part, plain: IO[bytes], path: Path) -> Iterator[Entry]:
+def _members(plain: IO[bytes], part: Part, path: Path) -> Iterator[tuple[tarfile.TarInfo, str, str, bytes]]:
+    """Of each member of a half its header, what is wrong with it, the sha256 of its content, and metadata's content."""
     for count in itertools.count():
         if (raw := plain.read(_BLOCK)) == bytes(_BLOCK):
             break
@@ -145,14 +122,19 @@ def _members(part: Part, plain: IO[bytes], path: Path) -> Iterator[Entry]:
         entry, raw = _header(raw, plain)
         if entry.type not in _KINDS or entry.size < 0:
             raise _refused(path, f"holds {entry.name!r}, which is neither a file nor a link nor a folder")
-        size = entry.size if entry.isreg() else 0
-        content = _content(plain, size)
-        member = Member(part, entry.name, _KINDS[entry.type], size, entry.linkname)
-        yield Entry(member, int(entry.mtime), _wrong(part, entry, raw), content)
-        for _ in content:
-            pass
-        if plain.read(-size % _BLOCK).strip(b"\0"):
+        wrong, digest, texts = _wrong(part, entry, raw), hashlib.sha256(), []
+        left = entry.size = entry.size if entry.isreg() else 0
+        while left:
+            piece = plain.read(min(BUFFER, left))
+            if not piece:
+                raise tarfile.ReadError("it ends within a file")
+            left -= len(piece)
+            digest.update(piece)
+            if part == "info":
+                texts.append(piece)
+        if plain.read(-entry.size % _BLOCK).strip(b"\0"):
             raise _refused(path, f"holds something behind the end of {entry.name!r}")
+        yield entry, wrong, digest.hexdigest(), b"".join(texts)
     if plain.read(_BLOCK + 1) != bytes(_BLOCK):
         raise _refused(path, f"holds something behind the end of its {part} half")
 
@@ -168,15 +150,6 @@ def _header(raw: bytes, plain: IO[bytes]) -> tuple[tarfile.TarInfo, bytes]:
     entry.name = long.get(tarfile.GNUTYPE_LONGNAME, entry.name)
     entry.linkname = long.get(tarfile.GNUTYPE_LONGLINK, entry.linkname)
     return entry, raw
-
-
-def _content(plain: IO[bytes], left: int) -> Iterator[bytes]:
-    while left:
-        piece = plain.read(min(BUFFER, left))
-        if not piece:
-            raise tarfile.ReadError("it ends within a file")
-        left -= len(piece)
-        yield piece
 
 
 def _wrong(part: Part, entry: tarfile.TarInfo, raw: bytes) -> str:
@@ -301,23 +274,30 @@ def _hashes(package: ChannelPackage) -> Iterator[Finding]:
 
 
 def _open(package: ChannelPackage) -> OpenedPackage:
+    """Reads both halves of a package, metadata first; for a block of `ctk.package.package.readable`.
+
+    Raises:
+        AuditFailed: The archive around them is of another form.
+    """
     texts: dict[str, bytes] = {}
     files: list[ScannedFile] = []
     faults: list[str] = []
     times = set()
-    for entry in entries(package.path):
-        member, size, digest = entry.member, 0, hashlib.sha256()
-        times.add(entry.time)
-        if entry.wrong:
-            faults.append(f"{member.path}: {entry.wrong}")
-        if member.part == "info":
-            texts[member.path] = b"".join(entry.content)
-        for piece in entry.content:
-            digest.update(piece)
-            size += len(piece)
-        files.append(ScannedFile(member.part, member.path, member.kind, size, digest.hexdigest(), member.link))
+    with package.path.open("rb") as file, zipfile.ZipFile(file) as archive:
+        _hold_to_form(file, archive, package.path)
+        for part in _PARTS:
+            with archive.open(f"{part}-{package.path.stem}.tar.zst") as compressed:
+                plain = io.BufferedReader(unpacked(compressed, part), BUFFER)
+                for entry, wrong, sha256, text in _members(plain, part, package.path):
+                    times.add(int(entry.mtime))
+                    if wrong:
+                        faults.append(f"{entry.name}: {wrong}")
+                    if part == "info":
+                        texts[entry.name] = text
+                    kind = _KINDS[entry.type]
+                    files.append(ScannedFile(part, entry.name, kind, entry.size, sha256, entry.linkname))
     try:
-        hold_names([f"{file.path}/" if file.kind == "folder" else file.path for file in files])
+        hold_names([f"{f.path}/" if f.kind == "folder" else f.path for f in files])
     except Refused as refused:
         faults.append(str(refused))
     return OpenedPackage(package, tuple(files), texts, frozenset(times), tuple(faults))
