@@ -96,7 +96,7 @@ def whole(tally: Tally, solver: Solver, questions: Sequence[Question], report: R
     scenarios, limit = TARGET
     report.console.print(
         f"default: {len(questions)} scenarios in {tally.seconds:.1f} s ({busy:.1f} s of CPU time, {busy / CORES:.1f} s "
-        f"on {CORES} cores that do nothing else), {tally.total.wrong} wrong; target: {scenarios} in {limit:.0f} s",
+        f"on {CORES} cores that do nothing else), {tally.total['wrong']} wrong; target: {scenarios} in {limit:.0f} s",
         soft_wrap=True,
     )
 

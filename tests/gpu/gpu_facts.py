@@ -32,7 +32,7 @@ def facts(root: Path) -> Any:
         published = _published(lock.read_text(encoding="utf-8"))
         kind, _, version = lock.stem.partition("-")
         if kind == "python":
-            python_sets[version] = rule.PythonSet(version, published)
+            python_sets[version] = published
             continue
         variants = lock.with_suffix(".yaml").read_text(encoding="utf-8")
         (block,) = re.findall(r"^cuda_arch:\n((?:  - .*\n)+)", variants, re.MULTILINE)

@@ -173,7 +173,7 @@ def test_each_scenario_gets_its_own_answer(name: str, fake: Fake) -> None:
 
 
 def ran(out: str = "", err: str = "", code: int = 0) -> Ran:
-    return Ran(("/bin/conda", "create", "--dry-run"), code, out, err)
+    return Ran(["/bin/conda", "create", "--dry-run"], code, out, err)
 
 
 @EACH
@@ -258,9 +258,9 @@ def test_what_a_client_refuses(
     environment = clients.environment(tmp_path, MAMBA_ROOT_PREFIX=str(tmp_path / "root"), **stated)
     here = channel_url(write(tmp_path / "channel", channel()))
     command = ["create", "--dry-run", "--yes", *(here if a == "CHANNEL" else a for a in arguments), "cuda-version"]
-    ran = clients.call(clients.find(name), command, environment, tmp_path, 60)
-    assert ran.code != 0
-    assert said in ran.out + ran.err
+    ran = clients.call([clients.find(name), *command], environment, tmp_path, 60)
+    assert ran.returncode != 0
+    assert said in ran.stdout + ran.stderr
 
 
 @pytest.mark.parametrize("name", ["micromamba", "mamba", "conda"])
@@ -270,7 +270,7 @@ def test_every_option_of_a_fake_is_one_of_the_real_program(name: str, tmp_path: 
     environment = clients.environment(tmp_path, MAMBA_ROOT_PREFIX=str(tmp_path / "root"))
     for command, functions in COMMANDS[name].items():
         words = [*([command] if command else []), "--help"]
-        told = clients.call(clients.find(name), words, environment, tmp_path, 60).out
+        told = clients.call([clients.find(name), *words], environment, tmp_path, 60).stdout
         for option in (option for options in functions.values() for option in options):
             assert re.search(rf"(?<![\w-]){option}(?![\w-])", told), f"{name} {command} {option}"
 

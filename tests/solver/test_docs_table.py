@@ -27,7 +27,7 @@ def checkout(answers: Answers, tmp_path: Path) -> Workspace:
     """Pages with right tables, to be spoilt."""
     for name, form in table.PAGES.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(table.update(marked(form), answers))
+        (tmp_path / name).write_text(table.TABLES.update(marked(form), table.table(answers)))
     return Workspace(tmp_path)
 
 
@@ -46,7 +46,7 @@ def small(**changed: str) -> Answers:
 
 
 def test_the_page_and_the_readme_say_what_a_solver_picks(project: Workspace, answers: Answers) -> None:
-    table.check(project, answers)
+    table.TABLES.check(project, table.table(answers))
 
 
 def test_the_table_has_the_picks_of_every_minor_of_each_major_and_one_newer(
@@ -66,23 +66,23 @@ def test_a_changed_cell_is_found_and_written_anew(checkout: Workspace, answers: 
     right = page.read_text()
     page.write_text(right.replace("| 12.6 |", "| 12.9 |", 1))
     with pytest.raises(OutOfDate, match=name) as error:
-        table.check(checkout, answers)
+        table.TABLES.check(checkout, table.table(answers))
     assert table.COMMAND in error.value.step
-    assert table.write(checkout, answers) == (page,)
+    assert table.TABLES.write(checkout, table.table(answers)) == (page,)
     assert page.read_text() == right
-    table.check(checkout, answers)
+    table.TABLES.check(checkout, table.table(answers))
 
 
 def test_a_page_that_lost_its_markers_is_an_error_that_shows_them(checkout: Workspace, answers: Answers) -> None:
     page = checkout.root / PAGE
     page.write_text(page.read_text().replace("<!-- full table", "<!-- table"))
     with pytest.raises(OutOfDate, match="no place for the table") as error:
-        table.write(checkout, answers)
+        table.TABLES.write(checkout, table.table(answers))
     assert "<!-- full table, written by" in error.value.step
 
 
 def test_rows_and_columns_that_say_the_same_are_one() -> None:
-    assert table.table(small()).splitlines() == [
+    assert table.table(small())("full").splitlines() == [
         "| driver supports CUDA | GPU 5.0 to 6.0, or not detected | newer GPU |",
         "| --- | --- | --- |",
         "| no driver | - | - |",
@@ -93,13 +93,13 @@ def test_rows_and_columns_that_say_the_same_are_one() -> None:
 def test_gpus_that_get_the_same_are_one_column_whatever_lies_between() -> None:
     gpus = ("5.0", "6.0", "7.0", "8.0", "9.0", None)
     cells = {("1.0", gpu): "1.0 compat" if gpu in ("7.0", "9.0") else "1.0" for gpu in gpus}
-    heading, *_ = table.table(Answers(("1.0",), gpus, cells)).splitlines()
+    heading, *_ = table.table(Answers(("1.0",), gpus, cells))("full").splitlines()
     assert heading == "| driver supports CUDA | GPU 5.0 to 6.0, 8.0, or not detected | GPU 7.0 | newer GPU |"
 
 
 def test_rows_and_columns_that_differ_anywhere_are_not() -> None:
     different = small(d11_g60="1.1", d11_gNone="1.1 compat")
-    assert table.table(different, "short").splitlines() == [
+    assert table.table(different)("short").splitlines() == [
         "| driver supports CUDA | GPU 5.0 | GPU 6.0 | GPU not detected |",
         "| --- | --- | --- | --- |",
         "| no driver | - | - | - |",

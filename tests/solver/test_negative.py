@@ -38,7 +38,6 @@ from worlds import (
     kinds,
     records,
     take_out,
-    template,
     tie,
     toolkits_of,
 )
@@ -52,52 +51,17 @@ from ctk.verify.channels import pythons
 from ctk.verify.oracle import PYTHON_REQUESTS, Question, Toolkit, expected, version
 from ctk.verify.scenarios import facts, matrix
 
-# Every package that exists in two builds; those of `ELSEWHERE` do not exist on linux-64.
-_TWINS = """
-cccl-python cuda cuda-bindings cuda-cccl cuda-cccl_<subdir> cuda-command-line-tools cuda-compiler cuda-core cuda-crt
-cuda-crt-dev_<subdir> cuda-crt-tools cuda-cudart cuda-cudart-dev cuda-cudart-dev_<subdir> cuda-cudart-static
-cuda-cudart-static_<subdir> cuda-cudart_<subdir> cuda-culibos-static cuda-cuobjdump cuda-cupti cuda-cupti-dev
-cuda-cuxxfilt cuda-libraries cuda-libraries-dev cuda-libraries-static cuda-minimal-build cuda-nvcc
-cuda-nvcc-dev_<subdir> cuda-nvcc-impl cuda-nvcc-tools cuda-nvcc_<subdir> cuda-nvdisasm cuda-nvml-dev cuda-nvrtc
-cuda-nvrtc-dev cuda-nvtx cuda-nvtx-dev cuda-nvvm cuda-nvvm-dev_<subdir> cuda-nvvm-impl cuda-nvvm-tools cuda-opencl
-cuda-opencl-dev cuda-profiler-api cuda-python cuda-runtime cuda-sanitizer-api cuda-tileiras cuda-toolkit cuda-tools
-libcublas libcublas-dev libcudla libcudla-dev libcufft libcufft-dev libcufile libcufile-dev libcurand libcurand-dev
-libcusolver libcusolver-dev libcusparse libcusparse-dev libnpp libnpp-dev libnvfatbin libnvfatbin-dev
-libnvfatbin-static libnvjitlink libnvjitlink-dev libnvjitlink-static libnvjpeg libnvjpeg-dev libnvptxcompiler-dev
-libnvptxcompiler-dev_<subdir> numba-cuda numba-cuda-mlir
-"""
-# Their fit is held twice: they are pinned to one build of another package with a fit (cuda-nvcc-tools for CUDA 13).
-_PINNED = """
-cuda cuda-cudart cuda-cudart-dev cuda-cudart-static cuda-cupti-dev cuda-minimal-build cuda-nvcc-impl cuda-nvcc_<subdir>
-cuda-nvcc-tools cuda-nvrtc-dev cuda-nvtx-dev cuda-nvvm cuda-opencl-dev cuda-runtime cuda-toolkit cuda-tools
-libcublas-dev libcudla-dev libcufft-dev libcufile-dev libcurand-dev libcusolver-dev libcusparse-dev libnpp-dev
-libnvfatbin-dev libnvjitlink-dev libnvjpeg-dev libnvptxcompiler-dev
-"""
-# Their range is held twice: they want a version, or the versions of one major, of another package that has a range.
-_RANGED = """
-cccl-python cuda-bindings cuda-cccl cuda-core cuda-crt cuda-cudart cuda-cudart-dev cuda-cudart-static cuda-cupti-dev
-cuda-nvcc cuda-nvcc-dev_<subdir> cuda-nvcc-impl cuda-nvcc-tools cuda-nvcc_<subdir> cuda-nvrtc-dev cuda-nvtx-dev
-cuda-nvvm cuda-nvvm-dev_<subdir> cuda-opencl-dev cuda-python libcublas-dev libcudla-dev libcufft libcufft-dev
-libcurand-dev libcusolver libcusolver-dev libcusparse libcusparse-dev libnpp-dev libnvfatbin-dev libnvjitlink-dev
-libnvjpeg-dev libnvptxcompiler-dev numba-cuda numba-cuda-mlir
-"""
-TWINS, FIT_HELD_TWICE, RANGE_HELD_TWICE = _TWINS.split(), set(_PINNED.split()), set(_RANGED.split())
-# One of each kind of them. The sweep has all.
-_USUAL = """
-cuda-core cuda-nvcc_<subdir> cuda-nvrtc cuda-runtime libcudla-dev
-"""
-SWEPT = [pytest.param(name, marks=[] if name in _USUAL.split() else pytest.mark.sweep) for name in TWINS]
-ELSEWHERE = dict.fromkeys(("libnvfatbin-static", "libnvjitlink-static"), "win-64")
-ELSEWHERE |= dict.fromkeys(("libcudla", "libcudla-dev"), "linux-aarch64")
+# One package of each kind that exists in two builds; the sweep has the others.
+USUAL = ("cuda-core", "cuda-nvcc_linux-64", "cuda-nvrtc", "cuda-runtime", "libcudla-dev")
+THE_OTHERS = pytest.param("", marks=pytest.mark.sweep, id="the others")
 # Of the releases in `RELEASES` only the newest has them; with the next one there is an older toolkit as well.
 RECENT = {"cuda-cuobjdump", "cuda-nvdisasm", "cuda-tileiras", "libcudla", "libcudla-dev"}
 NEXT = "13.5"
 # They hold no files and want one version of each package that they bring: each of these holds their range as well.
-_GROUPS = """
-cuda cuda-command-line-tools cuda-compiler cuda-libraries cuda-libraries-dev cuda-libraries-static cuda-minimal-build
-cuda-runtime cuda-toolkit cuda-tools
-"""
-GROUPS = set(_GROUPS.split())
+GROUPS = {
+    *("cuda", "cuda-compiler", "cuda-libraries", "cuda-libraries-dev", "cuda-libraries-static", "cuda-minimal-build"),
+    *("cuda-command-line-tools", "cuda-runtime", "cuda-toolkit", "cuda-tools"),
+}
 WITH_FILES = ("cuda-nvcc-tools", "cuda-nvrtc", "cuda-nvvm-impl", "cuda-nvvm-tools", "libnvjitlink")
 # What a package that is built with these gets, where they state it: cuda-version.
 EXPORTING = ("cuda-crt-dev_linux-64", "cuda-nvcc-dev_linux-64", "cuda-nvcc-impl", "cuda-nvcc_linux-64")
@@ -175,51 +139,50 @@ def test_without_its_range_cuda_pathfinder_goes_with_a_major_that_it_does_not_kn
 class Twin:
     """One package, and a machine where an older toolkit of it is right though a newer one could be installed."""
 
-    pattern: str  # matches its name only
+    name: str
     made: Worlds  # of which worlds the scenarios are
     asked: Ask  # it alone, on that machine
     pinned: Ask  # it alone, without a driver, pinned to its oldest toolkit
     newest: str  # its newest toolkit
     right: str  # what is right on that machine
 
-    def is_in(self, templates: set[str]) -> bool:
-        return template(self.asked.question.request) in templates
-
     @property
-    def subdirs(self) -> list[str]:
-        return [self.asked.question.subdir]
+    def wrong(self) -> str:
+        return f"toolkit {self.newest} compat, not {self.right} native"
+
+    def change(self, *how: str, of: str = "") -> Change:
+        return take_out(re.escape(self.name), *how, of=of)
+
+    def loosened(self, kept: str) -> Change:
+        """Loosens what it wants of other packages of two builds, so that its own tie is left."""
+        ours = "|".join(map(re.escape, {r["name"] for r in self.made.states.values() if fit(r)} - {"cuda-version"}))
+        return self.change("depends", rf"^(({ours}){kept}) .*", r"\1")
 
     def fault(self, asked: Ask, *changes: Change) -> str:
-        return self.made.without(*changes, subdirs=self.subdirs).fault(asked)
+        return self.made.without(*changes, subdirs=[self.asked.question.subdir]).fault(asked)
 
-    @property
-    def others(self) -> Change:
-        """Loosens what it wants of other packages of two builds, so that only its own tie is left.
-
-        It keeps the version of numba-cuda-mlir: cccl-python takes an older one than the newest, for every toolkit.
-        """
-        return self._loosened(r"(?:(?<=numba-cuda-mlir) \S+|)")
-
-    @property
-    def other_builds(self) -> Change:
-        """As `others`, and the versions stay as they are."""
-        return self._loosened(r" \S+")
-
-    def _loosened(self, kept: str) -> Change:
-        ours = "|".join(re.escape(name.replace("<subdir>", self.subdirs[0])) for name in TWINS)
-        return take_out(self.pattern, "depends", rf"^(({ours}){kept}) .*", r"\1")
+    def fault_without(self, asked: Ask, untied: Change, kept: str) -> str:
+        """What goes wrong without a tie, alone or, where that is held twice, with what else holds it."""
+        assert self.fault(asked) == ""
+        if fault := self.fault(asked, untied):
+            return fault
+        assert self.fault(asked, self.loosened(kept)) == "", self.name
+        return self.fault(asked, self.loosened(kept), untied)
 
 
-def allows(record: Record, minor: str) -> bool:
-    """Whether a package of two builds can be with a toolkit."""
-    found = tie(record)
-    return bool(found) and version(found["lower"]) <= version(minor) < version(found["upper"])
+@pytest.fixture(params=[*USUAL, THE_OTHERS])
+def twins(request: pytest.FixtureRequest, channel: Worlds, with_a_gap: Worlds, with_the_next: Worlds) -> Iterator[Twin]:
+    states = with_the_next.states.values()
+    every = {r["name"]: r["subdir"] for r in states if tie(r) and not r["name"].endswith("-files")}
+    on_linux = {r["name"] for r in states if r["subdir"] in ("linux-64", "noarch")}
+    names = [request.param] if request.param else sorted(every.keys() - set(USUAL))
+    return (
+        _twin(name, "linux-64" if name in on_linux else every[name], channel, with_a_gap, with_the_next)
+        for name in names
+    )
 
 
-@pytest.fixture(params=SWEPT)
-def twin(request: pytest.FixtureRequest, channel: Worlds, with_a_gap: Worlds, with_the_next: Worlds) -> Twin:
-    subdir = ELSEWHERE.get(request.param, "linux-64")
-    name = request.param.replace("<subdir>", subdir)
+def _twin(name: str, subdir: str, channel: Worlds, with_a_gap: Worlds, with_the_next: Worlds) -> Twin:
     like = "" if name in PYTHON_REQUESTS else "cuda-nvrtc"
 
     def toolkits(made: Worlds) -> list[str]:
@@ -227,9 +190,8 @@ def twin(request: pytest.FixtureRequest, channel: Worlds, with_a_gap: Worlds, wi
         minors = [t.minor for t in made.facts.toolkits]  # there may be packages of others: 12.3's that serve 12.0
         return sorted(set(toolkits_of(here, name)).intersection(minors) if like else minors, key=version)
 
-    if request.param in RECENT:
+    if name in RECENT:
         channel = with_a_gap = with_the_next
-    assert toolkits(with_a_gap), f"{name} does not exist in two builds"
     *older, newest = toolkits(with_a_gap)
     # A driver for X.0, and no X.0 in the channel: then not even a package that spans its major has a native build.
     made, driver = (with_a_gap, f"{newest.split('.')[0]}.0") if older else (channel, toolkits(channel)[-2])
@@ -237,71 +199,36 @@ def twin(request: pytest.FixtureRequest, channel: Worlds, with_a_gap: Worlds, wi
         made, driver = channel, older[-1]
     oldest, right = toolkits(made)[0], toolkits(made)[-2]
     on_machine, pinned = Question(name, subdir, driver, "9.0"), Question(name, subdir, pin=oldest)
-    return Twin(re.escape(name), made, Ask(on_machine, like=like), Ask(pinned, like=like), newest, right)
+    return Twin(name, made, Ask(on_machine, like=like), Ask(pinned, like=like), newest, right)
 
 
-def test_without_its_feature_the_compat_build_of_a_newer_toolkit_comes_first(twin: Twin) -> None:
-    assert twin.fault(twin.asked) == ""
-    without = twin.fault(twin.asked, take_out(twin.pattern, "track_features"))
-    assert without == f"toolkit {twin.newest} compat, not {twin.right} native"
+def test_without_its_feature_or_its_fit_the_compat_build_of_a_newer_toolkit_comes_first(twins: Iterator[Twin]) -> None:
+    for twin in twins:
+        assert twin.fault_without(twin.asked, twin.change("track_features"), r" \S+") == twin.wrong, twin.name
+        untied = twin.change("depends", FIT, ANY_FIT, of="native")
+        assert twin.fault_without(twin.asked, untied, r" \S+") == twin.wrong, twin.name
 
 
-def test_without_its_fit_the_native_build_of_a_newer_toolkit_comes_first(twin: Twin) -> None:
-    wrong = f"toolkit {twin.newest} compat, not {twin.right} native"
-    untied = take_out(twin.pattern, "depends", FIT, ANY_FIT, of="native")
-    assert twin.fault(twin.asked) == ""
-    if not twin.is_in(FIT_HELD_TWICE):
-        assert twin.fault(twin.asked, untied) == wrong
-        return
-    assert twin.fault(twin.asked, untied) == ""
-    assert twin.fault(twin.asked, twin.other_builds) == ""
-    assert twin.fault(twin.asked, twin.other_builds, untied) == wrong
-
-
-def test_without_its_fit_a_compat_build_goes_with_the_native_toolkit(twin: Twin) -> None:
-    """Nobody would pick it: this is about an environment where one build was asked for by its name."""
-    name, driver = twin.asked.question.request, twin.asked.question.driver
-    compat = max(
-        (r for r in twin.made.states.values() if (r["name"], fit(r)) == (name, "compat") and allows(r, twin.right)),
-        key=lambda r: (r["subdir"] in twin.subdirs, r["build_number"]),
-    )
-    build = f"{name}[version={compat['version']},build={compat['build']}]"
-    mixed = Ask(twin.asked.question, (build, f"cuda-version {twin.right}.* native_*"), refused=True)
-    untied = take_out(twin.pattern, "depends", FIT, ANY_FIT, of="compat")
-    pinned = any(re.search(r" ==\S+ h", spec) and "-files " not in spec for spec in compat["depends"])
-    assert not pinned or twin.is_in(FIT_HELD_TWICE)
-    held_twice = [twin.other_builds] if pinned else []
-    assert driver and twin.fault(mixed, *held_twice) == ""
-    assert twin.fault(mixed, *held_twice, untied) == MUST_REFUSE
-    if held_twice:
-        assert twin.fault(mixed, untied) == ""
-
-
-def test_without_its_range_a_package_of_a_newer_toolkit_goes_with_an_older_one(twin: Twin) -> None:
+def test_without_its_range_a_package_of_a_newer_toolkit_goes_with_an_older_one(twins: Iterator[Twin]) -> None:
     wrong = r".* is of CUDA 13 compat: builds are mixed|\S+ wants cuda-version >=.*|\S+ \S+ is not of toolkit .*"
-    untied = take_out(twin.pattern, "depends", RANGE, ANY_VERSION)
-    assert twin.fault(twin.pinned) == ""
-    if not twin.is_in(RANGE_HELD_TWICE | GROUPS):
-        assert re.fullmatch(wrong, twin.fault(twin.pinned, untied))
-        return
-    assert twin.fault(twin.pinned, untied) == ""
-    if twin.is_in(GROUPS):
-        return
-    assert twin.fault(twin.pinned, twin.others) == ""
-    assert re.fullmatch(wrong, twin.fault(twin.pinned, twin.others, untied))
+    for twin in twins:
+        if twin.name not in GROUPS:
+            # cccl-python takes an older numba-cuda-mlir than the newest, for every toolkit: that version is kept.
+            untied = twin.change("depends", RANGE, ANY_VERSION)
+            fault = twin.fault_without(twin.pinned, untied, r"(?:(?<=numba-cuda-mlir) \S+|)")
+            assert re.fullmatch(wrong, fault), twin.name
 
 
-def test_what_a_package_needs_is_missed(twin: Twin) -> None:
+def test_what_a_package_needs_is_missed(twins: Iterator[Twin]) -> None:
     """Each dependency on a package of this channel, unless another package of the pick brings it as well."""
-    name = twin.asked.question.request
-    newest = Ask(Question(name, twin.asked.question.subdir), like=twin.asked.like)
-    for needed in sorted(needs(twin.made.without(subdirs=twin.subdirs), newest, name) - {"cuda-version"}):
-        if needed not in {record["name"] for record in twin.made.states.values()}:
-            continue
-        less = twin.made.without(take_out(twin.pattern, "depends", rf"^{needed}( |$)"), subdirs=twin.subdirs)
-        # `ctk verify` itself misses what a request is of no use without; the rest is found by reading every dependency.
-        missed = re.match(rf"{twin.pattern} needs {needed}[ ,]|\S+ is not there$", less.fault(newest))
-        assert bool(missed) == (needed not in needs(less, newest)), needed
+    for twin in twins:
+        subdir, there = twin.asked.question.subdir, {record["name"] for record in twin.made.states.values()}
+        newest = Ask(Question(twin.name, subdir), like=twin.asked.like)
+        for needed in needs(twin.made.without(subdirs=[subdir]), newest, twin.name) & there - {"cuda-version"}:
+            less = twin.made.without(twin.change("depends", rf"^{needed}( |$)"), subdirs=[subdir])
+            # `ctk verify` itself misses what a request is of no use without; the rest is found by reading dependencies.
+            missed = re.match(rf"{re.escape(twin.name)} needs {needed}[ ,]|\S+ is not there$", less.fault(newest))
+            assert bool(missed) == (needed not in needs(less, newest)), needed
 
 
 def needs(world: World, asked: Ask, package: str = "") -> set[str]:
@@ -352,13 +279,11 @@ def test_without_its_run_export_a_program_runs_with_an_older_toolkit(package: st
 
 # ---- that nothing is forgotten
 
-EVERY = "|".join(re.escape(name).replace("<subdir>", "\\S+") for name in TWINS)
-EXPORTS = "|".join(name.replace("linux-64", r"\S+") for name in EXPORTING)
 HELD = [
     PATHFINDER,
-    take_out(EVERY, "depends", r"^cuda-version .* (native|compat)_\*$"),
-    take_out(EVERY, "track_features"),
-    take_out(EXPORTS, "run_exports", "^cuda-version "),
+    take_out("(?!cuda-version$).*", "depends", r"^cuda-version .* (native|compat)_\*$"),  # as each twin, above
+    take_out("(?!cuda-version$).*", "track_features"),
+    take_out("|".join(name.replace("linux-64", r"\S+") for name in EXPORTING), "run_exports", "^cuda-version "),
     take_out(".*-files", "depends", "^cuda-version "),  # with the exact pin, above
 ]
 
@@ -375,7 +300,6 @@ def test_every_statement_that_picks_rest_on_has_gone_wrong_without(channel: Worl
     named = [change for case in CASES for change in case.changes if change is not NO_FEATURES]
     gone = {kind for change in [*HELD, *named] for kind in changed(channel.content, [change], list(PLATFORMS))[1]}
     assert sorted(decisive - gone) == []
-    assert {template(r["name"]) for r in records(channel.content) if fit(r)} == {*TWINS, "cuda-version"}
 
 
 # ---- why there are two builds of everything, and not of cuda-version alone

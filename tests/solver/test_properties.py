@@ -32,7 +32,6 @@ from ctk.verify.oracle import (
     REQUESTS,
     Expected,
     OracleFacts,
-    PythonSet,
     Question,
     Toolkit,
     expected,
@@ -78,7 +77,7 @@ def known(draw: st.DrawFn) -> OracleFacts:
         numba = frozenset(target for target in targets if not target.endswith("t"))
         projects = {"cuda-bindings": targets, "cuda-core": targets, "numba-cuda": numba}
         projects |= {"numba-cuda-mlir": targets, "cuda-cccl": numba}
-        sets[major] = PythonSet(major, {**projects, "cuda-python": frozenset({NOARCH})})
+        sets[major] = {**projects, "cuda-python": frozenset({NOARCH})}
     return OracleFacts(tuple(draw(st.permutations(toolkits))), sets)
 
 

@@ -232,7 +232,7 @@ def beside(catalogue: Catalogue, project: Workspace, tmp_path_factory: pytest.Te
 
 
 def said(beside: Catalogue, specs: str, *machine: str | None) -> list[str]:
-    return [choice.in_words(beside) for choice in choices(pick(beside, specs, *machine), beside)]
+    return [line for line, _ in choices(pick(beside, specs, *machine), beside)]
 
 
 def test_a_cuda_build_that_costs_the_native_toolkit_is_said_with_what_to_type(beside: Catalogue) -> None:
@@ -252,7 +252,7 @@ def test_a_cpu_build_where_cuda_can_be_had_is_said_with_what_gives_cuda(beside: 
     """As conda and mamba pick, which take native first."""
     theirs = pick(beside, "pytorch=*=cpu* cuda-core", "12.6")
     theirs = replace(theirs, scenario=replace(theirs.scenario, specs=("pytorch", "cuda-core")))
-    assert [choice.in_words(beside) for choice in choices(theirs, beside)] == [
+    assert [line for line, _ in choices(theirs, beside)] == [
         f'pytorch is the CPU build here; "pytorch=*=cuda*" gives CUDA with toolkit 12.9, compat: {PTX_NOT}'
     ]
 
@@ -308,8 +308,8 @@ def test_nothing_is_said_where_there_is_nothing_to_choose_or_the_user_has_chosen
 
 
 def test_for_other_programs_both_ways_have_their_spec_and_toolkit(beside: Catalogue) -> None:
-    (choice,) = choices(pick(beside, "pytorch cuda-core", "12.6"), beside)
-    assert choice.as_json() == {
+    ((_, document),) = choices(pick(beside, "pytorch cuda-core", "12.6"), beside)
+    assert document == {
         "package": "pytorch",
         "build": "cuda",
         "cuda": {"spec": "pytorch=*=cuda*", "toolkit": "12.9", "fit": "compat"},

@@ -30,7 +30,7 @@ from ctk.solve.why import choices, explain, native_instead, solve_or_say_why, to
 from ctk.verify import channels as matrix_channels
 from ctk.verify import clients, table
 from ctk.verify.oracle import REQUESTS, Cause, Loss
-from ctk.verify.run import Solver, Tally, Wrong
+from ctk.verify.run import Solver, Tally, Wrong, counts_as_json
 from ctk.verify.scenarios import command, facts, matrix
 
 # How much of a solver's text is shown below a cause, and of a wrong answer: the rest is the same said for every build.
@@ -122,40 +122,40 @@ def solve_request(
 
 def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter) -> None:
     """Prints the pick as a table, and in a line what it means for the machine; sizes of the document are in bytes."""
-    found = list(choices(pick, channels))
+    named = list(choices(pick, channels))
     native = native_instead(pick, channels)
     size = pick.size if all(r.size for r in pick.records) else None
+    packages = [
+        {
+            "name": r.name.normalized,
+            "version": str(r.version),
+            "build": r.build,
+            "subdir": r.subdir,
+            "file": r.file_name,
+            "channel": channel_name(str(r.channel)),
+            "size": r.size,
+            "sha256": r.sha256.hex() if r.sha256 else None,
+        }
+        for r in pick.records
+    ]
     report.result(
         request=list(pick.scenario.specs),
         machine={"platform": on.subdir, "driver": on.driver, "gpu": on.arch},
         toolkit=pick.toolkit or None,
         fit=pick.fit or None,
-        choices=[choice.as_json() for choice in found],
+        choices=[document for _, document in named],
         native_instead=native or None,
-        packages=[
-            {
-                "name": r.name.normalized,
-                "version": str(r.version),
-                "build": r.build,
-                "subdir": r.subdir,
-                "file": r.file_name,
-                "channel": channel_name(str(r.channel)),
-                "size": r.size,
-                "sha256": r.sha256.hex() if r.sha256 else None,
-            }
-            for r in pick.records
-        ],
+        packages=packages,
         size=size,
     )
-    rows = [
-        (r.name.normalized, r.version, r.build, channel_name(str(r.channel)), megabytes(r.size) if r.size else "")
-        for r in pick.records
-    ]
-    report.table("pick", ["package", "version", "build", "channel", "MB"], rows, right=["MB"])
+    columns = ["package", "version", "build", "channel", "MB"]
+    sizes = (megabytes(r.size) if r.size else "" for r in pick.records)
+    rows = [(p["name"], p["version"], p["build"], p["channel"], mb) for p, mb in zip(packages, sizes, strict=True)]
+    report.table("pick", columns, rows, right=["MB"])
     length = count(len(rows), "package") + (f", {megabytes(size)} MB" if size is not None else "")
     report.line(f"{toolkit_in_words(pick, channels)} ({on.subdir}, {on.words}; {length})")
-    for choice in found:
-        report.line(choice.in_words(channels))
+    for line, _ in named:
+        report.line(line)
     if native:
         report.line(f"toolkit {native} native can be had too: add cuda-version={native}")
 
@@ -261,9 +261,9 @@ def verify_command(
     if write_table or check_table:
         answers = table.ask_planned(where)
         if write_table:
-            show_written(table.write(where, answers), report)
+            show_written(table.TABLES.write(where, table.table(answers)), report)
         else:
-            table.check(where, answers)
+            table.TABLES.check(where, table.table(answers))
             report.line("the table of drivers and GPUs is what a solver picks")
         return
     not_both("--all", "--sample", whole and sample is not None)
@@ -295,17 +295,17 @@ def verify_command(
                 of=of,
                 complete=tally.complete,
                 seconds=round(tally.seconds, 2),
-                **tally.total.as_json(),
-                requests={name: counts.as_json() for name, counts in tally.counts.items()},
+                **counts_as_json(tally.total),
+                requests={name: counts_as_json(counts) for name, counts in tally.counts.items()},
                 first_wrong=[{"command": command(one.question), "fault": one.fault} for one in tally.wrong],
             )
             _show_tally(tally, by, report)
             for one in tally.wrong:
                 _show_wrong(one, report, planned=channel is None)
             _show_end(tally, asked, of, report)
-    if tally.total.wrong:
+    if number := tally.total["wrong"]:
         step = "try the first one by hand: the mistake is in the recipes, in the oracle, or in the universe"
-        raise VerifyFailed(f"{tally.total.wrong} of {len(questions)} picks are wrong", step)
+        raise VerifyFailed(f"{number} of {len(questions)} picks are wrong", step)
 
 
 def _tags(where: Workspace, wanted: Sequence[str] | None) -> list[str]:
@@ -327,16 +327,16 @@ def _dotted(tag: str) -> str:
 
 def _show_tally(tally: Tally, by: Solver, report: Reporter) -> None:
     total = tally.total
-    if not total.total:
+    if not total:
         return
-    kinds = [kind for kind in Loss if total.lost[kind]]
+    kinds = [kind for kind in Loss if total[kind]]
     columns = ["request", "scenarios", "right", "rightly refused", *(f"lost: {kind}" for kind in kinds), "wrong"]
     rows = [
-        (name, c.total, c.right, c.refused.total(), *(c.lost[kind] for kind in kinds), c.wrong)
+        (name, c.total(), c["right"], sum(c[cause] for cause in Cause), *(c[kind] for kind in kinds), c["wrong"])
         for name, c in [*tally.counts.items(), ("all", total)]
     ]
     report.table(f"what {by.name} picks", columns, rows, right=columns[1:])
-    if causes := [f"{total.refused[cause]} {cause}" for cause in Cause if total.refused[cause]]:
+    if causes := [f"{total[cause]} {cause}" for cause in Cause if total[cause]]:
         report.line(f"rightly refused: {', '.join(causes)}")
     for kind in kinds:
         report.line(f"lost, {kind}: such a client gets {_LOSSES[kind]}")
@@ -344,12 +344,12 @@ def _show_tally(tally: Tally, by: Solver, report: Reporter) -> None:
 
 def _show_end(tally: Tally, asked: int, of: int, report: Reporter) -> None:
     """One line that sums up; of questions without an answer it says nothing good."""
-    total, whole = tally.total, f"of {count(of, 'scenario')} in {tally.seconds:.1f} s"
+    answered, wrong = tally.total.total(), tally.total["wrong"]
+    whole = f"of {count(of, 'scenario')} in {tally.seconds:.1f} s"
     if tally.complete:
-        report.line(f"{asked} {whole}: " + (f"{total.wrong} wrong" if total.wrong else "none wrong"))
+        report.line(f"{asked} {whole}: {wrong or 'none'} wrong")
     else:
-        left = asked - total.total
-        report.line(f"stopped: {total.total} {whole}: {total.wrong} wrong so far, {left} not answered")
+        report.line(f"stopped: {answered} {whole}: {wrong} wrong so far, {asked - answered} not answered")
 
 
 def _show_wrong(one: Wrong, report: Reporter, planned: bool) -> None:

@@ -24,17 +24,17 @@ from itertools import groupby, product
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from rattler import Gateway, RepoDataRecord, Subdir, Version, VersionSpec
+from rattler import RepoDataRecord, Version, VersionSpec
 from rattler.exceptions import InvalidVersionSpecError
 from ruamel.yaml import YAML
 
 from ctk.core.errors import SolverFailed, check_names
 from ctk.core.files import replace_file
 from ctk.core.platforms import NOARCH
-from ctk.core.process import end_with, run, starting
+from ctk.core.process import end_with, starting
 from ctk.lock.lock import ReleaseLock
 from ctk.solve.machine import python_specs
-from ctk.solve.solve import ANY_DRIVER, Catalogue, Pick, Scenario, channel_name, reading, solve_many
+from ctk.solve.solve import ANY_DRIVER, Catalogue, Pick, Scenario, channel_name, solve_many
 from ctk.solve.why import explain, find_reason, toolkit_in_words
 from ctk.verify.oracle import version
 from ctk.verify.scenarios import Machine, facts, matrix
@@ -57,8 +57,7 @@ _AT_ONCE = 16  # solves, which keep all cores busy
 T = TypeVar("T", bound=Hashable)
 
 
-@dataclass(frozen=True)
-class SelectorQuestion:
+class SelectorQuestion(NamedTuple):
     """One combination of the selector's fields; "" leaves a Python or a pin to the solver."""
 
     package: str
@@ -67,13 +66,10 @@ class SelectorQuestion:
     python: str  # 3.13, 3.14t
     pin: str  # of cuda-version, a major or a minor
 
-    @property
-    def specs(self) -> tuple[str, ...]:
-        """What a client is given, in the order of ``ctk solve PACKAGE cuda-version=PIN --python PYTHON``."""
-        return (self.package, *pin_specs(self.pin), *(python_specs(self.python) if self.python else ()))
-
     def scenario(self, subdir: str) -> Scenario:
-        return Scenario(self.specs, subdir, self.driver, self.arch)
+        """What a client is given, as ``ctk solve PACKAGE cuda-version=PIN --python PYTHON``."""
+        specs = (self.package, *pin_specs(self.pin), *(python_specs(self.python) if self.python else ()))
+        return Scenario(specs, subdir, self.driver, self.arch)
 
 
 @dataclass(frozen=True)
@@ -112,14 +108,9 @@ def axes(
     The facts of the locks say which drivers and GPUs exist; the wheel tags, oldest first, are the Pythons that packages
     are built for. `packages` and `pythons`, where given, are the only ones.
     """
-    known = matrix(facts(locks), tags, [catalogue.subdir])
-    offered = installed_by_name(catalogue)
-    available = {
-        f"{record.version}{'t' if re.search(r'_cp[0-9]+t$', str(record.build)) else ''}"
-        for record in catalogue.records("python_abi")
-    }
+    known, offered = matrix(facts(locks), tags, [catalogue.subdir]), installed_by_name(catalogue)
     check_names("package", packages, offered)
-    check_names("Python", pythons, available)
+    check_names("Python", pythons, catalogue.pythons)
     names = tuple(name for name in offered if not packages or name in packages)
     minors = sorted((t.version for t in catalogue.toolkits), key=version)
     alike = AlikeCatalogue(catalogue.channels, catalogue.subdir, [*names, *ALWAYS])
@@ -128,7 +119,7 @@ def axes(
         catalogue.subdir,
         known.drivers,
         known.gpus,
-        ("", *(p for p in known.pythons if p in available and (not pythons or p in pythons))),
+        ("", *(p for p in known.pythons if p in catalogue.pythons and (not pythons or p in pythons))),
         ("", *dict.fromkeys(minor.split(".")[0] for minor in minors), *minors),
         names,
         older=alike.is_same_driver(_OLDEST_DRIVER, str(oldest)),
@@ -138,9 +129,8 @@ def axes(
 
 def installed_by_name(catalogue: Catalogue) -> list[str]:
     """The packages of the channel that somebody would ask for."""
-    names = catalogue.names([catalogue.subdir, NOARCH], catalogue.channels[:1])
     other = f"_{'win' if catalogue.subdir.startswith('linux') else 'linux'}-"
-    return sorted(name for name in names if not _HALVES.fullmatch(name) and other not in name)
+    return sorted(name for name in catalogue.own_names if not _HALVES.fullmatch(name) and other not in name)
 
 
 def pin_specs(pin: str) -> tuple[str, ...]:
@@ -153,11 +143,7 @@ def gpu_names() -> dict[str, str]:
 
 
 class Unasked(Exception):
-    """A scenario that was not asked yet, while nothing is solved."""
-
-    def __init__(self, scenario: Scenario) -> None:
-        super().__init__(scenario)
-        self.scenario = scenario
+    """A scenario, its one argument, that was not asked yet, while nothing is solved."""
 
 
 class AlikeCatalogue(Catalogue):
@@ -168,10 +154,16 @@ class AlikeCatalogue(Catalogue):
     """
 
     def __init__(self, channels: Sequence[Path | str], subdir: str, names: Iterable[str]) -> None:
-        super().__init__(channels, subdir, Gateway())
-        self._rules = self._read_rules(names)
+        super().__init__(channels, subdir)
         self._answers: dict[Hashable, Pick | None] = {}
         self.only_known = False
+        # Everything that any record, reachable from the packages, says of the two virtual packages.
+        rules: dict[str, set[str]] = {"__cuda": set(), "__cuda_arch": set()}
+        for records in self.query([f"{name} *" for name in names], recursive=True):
+            for rule in (rule for record in records for rule in (*record.depends, *record.constrains)):
+                if (match := _RULE.fullmatch(rule)) and match[2]:
+                    rules[match[1]].add(match[2])
+        self._driver_rules, self._gpu_rules = map(frozenset, rules.values())
 
     def pick(self, scenario: Scenario) -> Pick | None:
         key = self.key(scenario)
@@ -184,36 +176,22 @@ class AlikeCatalogue(Catalogue):
 
     def key(self, scenario: Scenario) -> Hashable:
         """The same for scenarios that are one question to a solver."""
-        driver = _fitting(self._rules["__cuda"], scenario.driver)
-        gpu = _fitting(self._rules["__cuda_arch"], scenario.arch)
-        return scenario.specs, scenario.subdir, driver, gpu if scenario.driver else None
+        gpu = _fitting(self._gpu_rules, scenario.arch) if scenario.driver else None
+        return scenario.specs, scenario.subdir, _fitting(self._driver_rules, scenario.driver), gpu
 
     def is_same_driver(self, older: str, newer: str) -> bool:
         """Whether no rule tells apart any two drivers from the older to the newer one."""
-        rules = self._rules["__cuda"]
-        stated = {number for rule in rules for number in re.findall(r"\d+(?:\.\d+)*", rule)}
+        stated = {number for rule in self._driver_rules for number in re.findall(r"\d+(?:\.\d+)*", rule)}
         # What a rule says of a version changes nowhere but at a number that it states, or just above.
         bounds = {v for number in stated for v in (number, f"{number}.0.1")}
         between = [v for v in bounds if Version(older) <= Version(v) <= Version(newer)]
-        return len({_fitting(rules, driver) for driver in (older, *between, newer)}) == 1
+        return len({_fitting(self._driver_rules, driver) for driver in (older, *between, newer)}) == 1
 
     def ask(self, scenarios: Iterable[Scenario]) -> None:
         """Solves many at a time, which is several times faster than one after the other; `pick` then knows them."""
         missing = {key: s for s in scenarios if (key := self.key(s)) not in self._answers}
         for scenario, answer in solve_many(missing.values(), self.channels, self.gateway, _AT_ONCE):
             self._answers[self.key(scenario)] = answer if isinstance(answer, Pick) else None
-
-    def _read_rules(self, names: Iterable[str]) -> dict[str, frozenset[str]]:
-        """Everything that any record, reachable from some packages, says of the two virtual packages."""
-        specs = [f"{name} *" for name in names]
-        with reading(self.channels):
-            read = run(self.gateway.query(self.sources, [Subdir(self.subdir), Subdir(NOARCH)], specs, recursive=True))
-        rules: dict[str, set[str]] = {"__cuda": set(), "__cuda_arch": set()}
-        for record in (record for channel in read for record in channel):
-            for rule in (*record.depends, *record.constrains):
-                if (match := _RULE.fullmatch(rule)) and match[2]:
-                    rules[match[1]].add(match[2])
-        return {name: frozenset(texts) for name, texts in rules.items()}
 
 
 @cache
@@ -225,21 +203,14 @@ def _fitting(rules: frozenset[str], value: str | None) -> Hashable:
         return value
 
 
-class PickedPackage(NamedTuple):
-    """One package of a pick; bytes to download are 0 where it is not built yet."""
-
-    name: str
-    version: str
-    build: str
-    size: int
-    channel: str
+Picked = tuple[str, str, str, int, str]
+"""One package of a pick: name, version, build, bytes to download (0 where it is not built yet) and channel."""
 
 
-@dataclass(frozen=True)
-class SelectorAnswer:
+class SelectorAnswer(NamedTuple):
     """The answer to one question; without packages where it has no solution."""
 
-    packages: tuple[PickedPackage, ...]  # by name
+    packages: tuple[Picked, ...]  # by name
     toolkit: str  # CTK minor, or ""
     fit: str  # native, compat, or ""
     title: str  # ``toolkit 13.0, native: ...``, or why there is no solution
@@ -254,19 +225,18 @@ def answers(catalogue: AlikeCatalogue, axes: Axes, package: str, python: str) ->
 
     Works in rounds: what no round before could foresee is gathered, and solved together.
     """
-    catalogue.ask(_foreseen(catalogue, axes, package, python))
+    unasked = list(_foreseen(catalogue, axes, package, python))
     answered: dict[SelectorQuestion, SelectorAnswer] = {}
     questions = waiting = list(axes.questions(package, python))
     while waiting:
-        unasked: list[Scenario] = []
-        catalogue.only_known = True
+        catalogue.ask(unasked)
+        unasked, catalogue.only_known = [], True
         for question in waiting:
             try:
                 answered[question] = answer(catalogue, question.scenario(axes.subdir))
             except Unasked as missing:
-                unasked.append(missing.scenario)
+                unasked.append(missing.args[0])
         catalogue.only_known = False
-        catalogue.ask(unasked)
         waiting = [question for question in waiting if question not in answered]
     return ((question, answered[question]) for question in questions)
 
@@ -275,32 +245,29 @@ def answer(catalogue: Catalogue, scenario: Scenario) -> SelectorAnswer:
     """The answer to one request for one machine."""
     pick = catalogue.pick(scenario)
     if pick is None:
-        cause = find_reason(scenario, catalogue)
-        return SelectorAnswer((), "", "", cause.sentence, (cause.step,))
+        sentence, step = find_reason(scenario, catalogue)
+        return SelectorAnswer((), "", "", sentence, (step,))
     reasons = tuple(explain(pick, catalogue))
     return SelectorAnswer(_packages(pick.records), pick.toolkit, pick.fit, toolkit_in_words(pick, catalogue), reasons)
 
 
 @lru_cache(maxsize=4096)
-def _packages(records: tuple[RepoDataRecord, ...]) -> tuple[PickedPackage, ...]:
+def _packages(records: tuple[RepoDataRecord, ...]) -> tuple[Picked, ...]:
     """The packages of a pick; the same object for the machines that have one pick."""
     return tuple(
-        PickedPackage(r.name.normalized, str(r.version), str(r.build), r.size or 0, channel_name(str(r.channel)))
-        for r in records
+        (r.name.normalized, str(r.version), str(r.build), r.size or 0, channel_name(str(r.channel))) for r in records
     )
 
 
 def _foreseen(catalogue: AlikeCatalogue, axes: Axes, package: str, python: str) -> Iterator[Scenario]:
     """Nearly all of the solves that the answers for one Python will need, so that they can be done together."""
-    bare = (package, *(python_specs(python) if python else ()))
-    pinned = [spec for toolkit in catalogue.toolkits for spec in pin_specs(toolkit.version)]
     for driver, arch in (*axes.machines, (ANY_DRIVER, None)):
-        machine = Scenario((), axes.subdir, driver, arch)
         for pin in axes.pins:
-            yield replace(machine, specs=SelectorQuestion(package, driver, arch, python, pin).specs)
-        for spec in pinned:
-            yield replace(machine, specs=(*bare, spec))
-            yield replace(machine, specs=(*bare, f"{spec}=native_*"))
+            yield SelectorQuestion(package, driver, arch, python, pin).scenario(axes.subdir)
+        bare = SelectorQuestion(package, driver, arch, python, "").scenario(axes.subdir)
+        for toolkit in catalogue.toolkits:
+            yield bare.also(f"cuda-version={toolkit.version}")
+            yield bare.also(f"cuda-version={toolkit.version}=native_*")
 
 
 def packed(answered: Answered) -> dict[str, Any]:
@@ -309,16 +276,12 @@ def packed(answered: Answered) -> dict[str, Any]:
     Returns:
         records: [name, version, build, bytes, channel] of each package of any pick
         picks: lists of places in `records`
-        texts: parts of sentences, which stand with a space between them
         lines: lists of places in `texts`
+        texts: parts of sentences, which stand with a space between them
         answers: [pick or -1, toolkit, fit, title, reasons]; a title is a place in `lines`, reasons a list of such
         rows: for one driver and pin: the answers by GPU, as [answer, how many GPUs, answer, how many ...]
         grid: pin -> for each driver the place of its row
     """
-    records: dict[PickedPackage, int] = {}
-    picks: dict[tuple[int, ...], int] = {}
-    texts: dict[str, int] = {}
-    lines: dict[str, int] = {}
     kinds: dict[SelectorAnswer, int] = {}
     rows: dict[tuple[int, ...], int] = {}
     grid: dict[str, list[int]] = {}
@@ -326,23 +289,26 @@ def packed(answered: Answered) -> dict[str, Any]:
         row = [_place(kinds, answer) for _, answer in group]
         runs = [number for place, same in groupby(row) for number in (place, len(list(same)))]
         grid.setdefault(pin, []).append(_place(rows, tuple(runs)))
-    packed_answers = []
-    for answer in kinds:
-        members = tuple(_place(records, package) for package in answer.packages)
+    records: dict[Picked, int] = {}
+    picks: dict[tuple[int, ...], int] = {}
+    lines: dict[str, int] = {}
+    numbered = []
+    for packages, toolkit, fit, title, reasons in kinds:
+        members = tuple(_place(records, package) for package in packages)
         pick = _place(picks, members) if members else -1
-        title, *reasons = (_place(lines, line) for line in (answer.title, *answer.reasons))
-        packed_answers.append([pick, answer.toolkit, answer.fit, title, reasons])
+        numbered.append([pick, toolkit, fit, _place(lines, title), [_place(lines, line) for line in reasons]])
+    texts: dict[str, int] = {}
     # Lines are cut at their stops: many have parts in common.
-    packed_lines = [[_place(texts, part) for part in re.split(r"(?<=[.;:,]) ", line)] for line in lines]
-    return {
-        "records": list(records),
-        "picks": list(picks),
-        "lines": packed_lines,
-        "texts": list(texts),
-        "answers": packed_answers,
-        "rows": list(rows),
-        "grid": grid,
+    parts = [[_place(texts, part) for part in re.split(r"(?<=[.;:,]) ", line)] for line in lines]
+    named: dict[str, Collection[Any]] = {
+        "records": records,
+        "picks": picks,
+        "lines": parts,
+        "texts": texts,
+        "answers": numbered,
+        "rows": rows,
     }
+    return {**{name: list(values) for name, values in named.items()}, "grid": grid}
 
 
 def _place(places: dict[T, int], thing: T) -> int:
@@ -373,14 +339,12 @@ class Work:
 
 def plan_work(axes: Axes, channels: Sequence[Path | str], cache: Path) -> list[Work]:
     """The work for one platform."""
-    digest = _digest(axes, channels)
-
-    def kept(*parts: str) -> Path | None:
-        name = hashlib.sha256("\0".join((digest, *parts)).encode()).hexdigest()[:32]
-        return cache / "site" / f"{name}.json" if digest else None
-
-    each = product(axes.packages, axes.pythons)
-    return [Work(axes, tuple(channels), package, python, kept(package, python)) for package, python in each]
+    digest, work = _digest(axes, channels), []
+    for package, python in product(axes.packages, axes.pythons):
+        name = hashlib.sha256(f"{digest}\0{package}\0{python}".encode()).hexdigest()[:32]
+        kept = cache / "site" / f"{name}.json" if digest else None
+        work.append(Work(axes, tuple(channels), package, python, kept))
+    return work
 
 
 def _digest(axes: Axes, channels: Sequence[Path | str]) -> str:
@@ -410,8 +374,11 @@ def solved(
     """
     waiting = []
     for piece in work:
-        kept = _kept(piece)
-        if kept is None:
+        kept: dict[str, Any] = {}
+        with suppress(OSError, ValueError):  # not there, or cut short
+            if piece.kept:
+                kept = json.loads(piece.kept.read_text(encoding="ascii"))
+        if not kept:
             waiting.append(piece)
         else:
             advance(piece.size, f"{piece.name}, as before")
@@ -420,12 +387,18 @@ def solved(
         for piece in waiting:
             yield piece, solve_one(piece)
             advance(piece.size, piece.name)
-        return
+    else:
+        yield from _in_processes(waiting, jobs, advance)
+
+
+def _in_processes(
+    work: Sequence[Work], jobs: int, advance: Callable[[float, str], None]
+) -> Iterator[tuple[Work, Mapping[str, Any]]]:
     # Spawned: rattler has threads, which a fork would lose.
     spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(jobs, len(waiting)), spawn, end_with, (os.getpid(),)) as pool:
+    with ProcessPoolExecutor(min(jobs, len(work)), spawn, end_with, (os.getpid(),)) as pool:
         with starting():
-            futures = {pool.submit(solve_one, piece): piece for piece in waiting}
+            futures = {pool.submit(solve_one, piece): piece for piece in work}
         try:
             for future in as_completed(futures):
                 piece = futures[future]
@@ -447,16 +420,10 @@ def solved(
 def solve_one(work: Work) -> Mapping[str, Any]:
     """Solves one piece of work, and keeps its answers."""
     catalogue = AlikeCatalogue(work.channels, work.axes.subdir, [work.package, *ALWAYS])
-    content = json.dumps(packed(answers(catalogue, work.axes, work.package, work.python)), separators=(",", ":"))
+    text = json.dumps(packed(answers(catalogue, work.axes, work.package, work.python)), separators=(",", ":"))
     if work.kept:
         with suppress(OSError):  # what cannot be kept is solved again
             work.kept.parent.mkdir(parents=True, exist_ok=True)
-            replace_file(work.kept, content.encode())
-    return json.loads(content)  # type: ignore[no-any-return]
-
-
-def _kept(work: Work) -> Mapping[str, Any] | None:
-    if work.kept:
-        with suppress(OSError, ValueError):  # not there, or cut short
-            return json.loads(work.kept.read_text(encoding="ascii"))  # type: ignore[no-any-return]
-    return None
+            replace_file(work.kept, text.encode())
+    content: Mapping[str, Any] = json.loads(text)
+    return content

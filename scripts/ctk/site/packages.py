@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import posixpath
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -37,30 +38,35 @@ class LicenceText(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PackageMetadata:
-    """The metadata inside one package file, or the sentence why it cannot be read."""
+class PackageBuild:
+    """One file of a package: its record in the index, and its own metadata or the sentence why it cannot be read."""
 
+    entry: IndexedPackage
+    problem: str = ""
     summary: str = ""
     home: str = ""  # address of the project
     files: tuple[PathEntry, ...] = ()
     run_exports: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     licences: tuple[LicenceText, ...] = ()
     sbom: bytes = field(default=b"", repr=False)
-    problem: str = ""
 
     @property
     def installed(self) -> int:
         """Bytes of the files."""
         return sum(file.size for file in self.files)
 
+    @property
+    def sbom_path(self) -> str:
+        """Of the copy in the site; "" without an SBOM."""
+        name = self.entry.file.removesuffix(".conda")
+        return f"sboms/{self.entry.index.subdir}/{name}.cdx.json" if self.sbom else ""
 
-class PackageBuild(NamedTuple):
-    """One file of a package: its record in the index, its own metadata, and whether it is native or compat."""
-
-    entry: IndexedPackage
-    inside: PackageMetadata
-    fit: str  # "" for what exists in one build only
-    sbom: str  # path in the site, "" without one
+    @property
+    def fit(self) -> str:
+        """``native`` or ``compat``; "" for what exists in one build only."""
+        if self.entry.name == "cuda-version":
+            return self.entry.index.build.partition("_")[0]
+        return next((match[1] for spec in self.entry.index.depends if (match := _FIT.match(spec))), "")
 
 
 class Rectangle(NamedTuple):
@@ -77,7 +83,7 @@ PICTURE = Rectangle(0, 0, 1100, 520)
 
 def pages(site: Site) -> Iterator[Page]:
     """The list, a page for each name, and beside them SBOMs and licence texts."""
-    builds = {name: [_build(entry, site) for entry in own] for name, own in site.packages.items()}
+    builds = {name: [read_metadata(entry, site) for entry in own] for name, own in site.packages.items()}
     every = [build for own in builds.values() for build in own]
     yield render(
         site,
@@ -85,14 +91,14 @@ def pages(site: Site) -> Iterator[Page]:
         title="Packages",
         description="Every package of the channel: versions, sizes, files, dependencies, licences and SBOMs.",
         rows=[
-            (name, own[0].entry, sorted({build.entry.index.subdir for build in own}), own[0].inside.summary)
+            (name, own[0].entry, sorted({build.entry.index.subdir for build in own}), own[0].summary)
             for name, own in builds.items()
         ],
         blocks=blocks({name: own[0].size for name, own in site.packages.items()}),
         total=sum(entry.size for entry in site.entries),
         width=PICTURE.width,
         height=PICTURE.height,
-        missing=[build.inside.problem for build in every if build.inside.problem],
+        missing=[build.problem for build in every if build.problem],
     )
     users: dict[str, set[str]] = {}
     for entry in site.entries:
@@ -100,71 +106,62 @@ def pages(site: Site) -> Iterator[Page]:
             users.setdefault(spec.partition(" ")[0], set()).add(entry.name)
     for name, own in builds.items():
         yield _package_page(site, name, own, sorted(users.get(name, set()) - {name}))
-    yield from (Page(build.sbom, build.inside.sbom) for build in every if build.sbom)
-    texts = {text.path: text.content for build in every for text in build.inside.licences}
+    yield from (Page(build.sbom_path, build.sbom) for build in every if build.sbom)
+    texts = {text.path: text.content for build in every for text in build.licences}
     yield from (Page(path, text) for path, text in sorted(texts.items()))
 
 
 def _package_page(site: Site, name: str, builds: Sequence[PackageBuild], users: Sequence[str]) -> Page:
     """The page of a package, of its builds, newest first, and the packages that depend on it."""
     newest = builds[0]
-    by_subdir: dict[str, PackageBuild] = {}
+    shown: dict[str, PackageBuild] = {}
     for build in builds:
-        if not build.inside.problem:
-            by_subdir.setdefault(build.entry.index.subdir, build)
+        if not build.problem:
+            shown.setdefault(build.entry.index.subdir, build)
     return render(
         site,
         f"packages/{name}.html",
         "package.html",
         title=name,
-        description=newest.inside.summary or f"Builds, files and dependencies of {name}.",
+        description=newest.summary or f"Builds, files and dependencies of {name}.",
         builds=builds,
         newest=newest,
         platforms=sorted({build.entry.index.subdir for build in builds}),
         users=users,
-        licences=list({text.path: text for text in newest.inside.licences}.values()),
-        holdings=[(build, folders(build.inside.files)) for build in by_subdir.values()],
-        problems=[build.inside.problem for build in builds if build.inside.problem and not site.planned],
+        licences=list({text.path: text for text in newest.licences}.values()),
+        holdings=[(build, folders(build.files)) for build in shown.values()],
+        problems=[build.problem for build in builds if build.problem and not site.planned],
     )
-
-
-def _build(entry: IndexedPackage, site: Site) -> PackageBuild:
-    inside = read_metadata(entry, site)
-    fit = next((match[1] for spec in entry.index.depends if (match := _FIT.match(spec))), "")
-    if entry.name == "cuda-version":
-        fit = entry.index.build.partition("_")[0]
-    sbom = f"sboms/{entry.index.subdir}/{entry.file.removesuffix('.conda')}.cdx.json" if inside.sbom else ""
-    return PackageBuild(entry, inside, fit, sbom)
 
 
 def folders(files: Sequence[PathEntry]) -> list[tuple[str, int, int]]:
     """Folders with the number and bytes of the files below them, as deep as a short list allows, the fullest first."""
-    sums: dict[str, tuple[int, int]] = {}
+    numbers: Counter[str] = Counter()
     for depth in range(8, 0, -1):
-        sums = {}
-        for file in files:
-            folder = "/".join(posixpath.dirname(file.path).split("/")[:depth])
-            count, size = sums.get(folder, (0, 0))
-            sums[folder] = count + 1, size + file.size
-        if len(sums) <= FOLDERS:
+        places = ["/".join(posixpath.dirname(file.path).split("/")[:depth]) or "." for file in files]
+        numbers, sizes = Counter(places), Counter[str]()
+        for place, file in zip(places, files, strict=True):
+            sizes[place] += file.size
+        if len(numbers) <= FOLDERS:
             break
-    rows = sorted(((folder or ".", *both) for folder, both in sums.items()), key=lambda row: (-row[1], row[0]))
+    rows = sorted(((place, numbers[place], sizes[place]) for place in numbers), key=lambda row: (-row[1], row[0]))
     if len(rows) > FOLDERS:
-        others = rows[FOLDERS - 1 :]
-        rows[FOLDERS - 1 :] = [("other folders", sum(row[1] for row in others), sum(row[2] for row in others))]
+        _, others, bytes_ = zip(*rows[FOLDERS - 1 :], strict=True)
+        rows[FOLDERS - 1 :] = [("other folders", sum(others), sum(bytes_))]
     return rows
 
 
-def read_metadata(entry: IndexedPackage, site: Site) -> PackageMetadata:
+def read_metadata(entry: IndexedPackage, site: Site) -> PackageBuild:
     """The metadata inside a package, as the audit kept it; what cannot be read is a sentence in it."""
     if not entry.path.is_file():
-        return PackageMetadata(problem=f"{entry.file} is listed in the index and is not in the channel's folder.")
+        return PackageBuild(entry, f"{entry.file} is listed in the index and is not in the channel's folder.")
     try:
         scanner = Scanner(machine_paths(site.workspace), PROBES, site.workspace.cache / "audit")
         kept = scanner.load(file_sha256(entry.path))
         info = kept.info if kept else read_info(entry.path)
         home = _text(info.about.get("home")) or _text(info.about.get("dev_url"))
-        return PackageMetadata(
+        return PackageBuild(
+            entry,
             summary=_text(info.about.get("summary")),
             home=home if home.startswith(("https://", "http://")) else "",  # a package may write anything
             files=info.paths,
@@ -173,9 +170,9 @@ def read_metadata(entry: IndexedPackage, site: Site) -> PackageMetadata:
             sbom=next(iter(info.sboms.values()), b""),
         )
     except AuditFailed as error:
-        return PackageMetadata(problem=f"{error.cause}.")
+        return PackageBuild(entry, f"{error.cause}.")
     except (AttributeError, OSError):
-        return PackageMetadata(problem=f"{entry.file} has metadata that cannot be read.")
+        return PackageBuild(entry, f"{entry.file} has metadata that cannot be read.")
 
 
 def _text(value: object) -> str:
@@ -193,15 +190,13 @@ def blocks(sizes: Mapping[str, int]) -> list[dict[str, Any]]:
     if small:
         shown.append((sum(small), "packages.html#list", f"{len(small)} smaller ones"))
     shown.sort(key=lambda item: -item[0])
-    found = []
-    for place, (size, link, name) in zip(squarify([s for s, _, _ in shown]), shown, strict=True):
-        has_room = place.width >= len(name) * _LETTER + 10 and place.height >= _LINE + 4
-        more = bytes_text(size) if has_room and place.height >= 2 * _LINE + 6 else ""
-        label = name if has_room else ""
-        found.append(
-            {"place": place, "link": link, "label": label, "more": more, "words": f"{name}, {bytes_text(size)}"}
-        )
-    return found
+    drawn = []
+    for place, (size, link, name) in zip(squarify([size for size, _, _ in shown]), shown, strict=True):
+        label = name if place.width >= len(name) * _LETTER + 10 and place.height >= _LINE + 4 else ""
+        more = bytes_text(size) if label and place.height >= 2 * _LINE + 6 else ""
+        words = f"{name}, {bytes_text(size)}"
+        drawn.append({"place": place, "link": link, "label": label, "more": more, "words": words})
+    return drawn
 
 
 def squarify(sizes: Sequence[float], whole: Rectangle = PICTURE) -> list[Rectangle]:
@@ -210,26 +205,25 @@ def squarify(sizes: Sequence[float], whole: Rectangle = PICTURE) -> list[Rectang
     The squarified layout of Bruls, Huizing and van Wijk, "Squarified Treemaps" (2000).
     """
     rectangles: list[Rectangle] = []
-    left, sizes = whole, list(sizes)
+    (x, y, width, height), sizes = whole, list(sizes)
     while sizes:
         # Each time anew, of what is really left: rounding never adds up to a step outside.
-        areas = [size * (left.width * left.height) / sum(sizes) for size in sizes]
-        side = min(left.width, left.height)
+        areas = [size * (width * height) / sum(sizes) for size in sizes]
+        side = min(width, height)
         taken = 1
         while taken < len(areas) and _worst(areas[: taken + 1], side) <= _worst(areas[:taken], side):
             taken += 1
         # A strip along the shorter side.
-        x, y, width, height = left
-        depth, place = sum(areas[:taken]) / side, 0.0
+        depth, place, wide = sum(areas[:taken]) / side, 0.0, width >= height
         for area in areas[:taken]:
             length = area / depth
             upright = Rectangle(x, y + place, depth, length)
-            rectangles.append(upright if width >= height else Rectangle(x + place, y, length, depth))
+            rectangles.append(upright if wide else Rectangle(x + place, y, length, depth))
             place += length
-        if width >= height:
-            left = Rectangle(x + depth, y, width - depth, height)
+        if wide:
+            x, width = x + depth, width - depth
         else:
-            left = Rectangle(x, y + depth, width, height - depth)
+            y, height = y + depth, height - depth
         sizes = sizes[taken:]
     return rectangles
 

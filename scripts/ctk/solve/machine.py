@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform as host
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -13,7 +14,7 @@ from rattler import GenericVirtualPackage, PackageName, Version, VirtualPackageO
 from rattler.exceptions import DetectVirtualPackageError
 from rattler.package.build_string import BuildString
 
-from ctk.core.errors import BadValue, UnknownName
+from ctk.core.errors import BadValue, check_names
 from ctk.core.platforms import PLATFORMS, this_platform
 
 # What a machine of a platform has at least, where it is not this one. glibc: AlmaLinux 8's, the oldest that
@@ -22,6 +23,7 @@ _FOREIGN = {
     "linux": [("__unix", "0", "0"), ("__linux", "4.18", "0"), ("__glibc", "2.28", "0")],
     "win": [("__win", "10.0", "0")],
 }
+_ARCH_STEP = "write it as 9.0, sm_90 or none; nvidia-smi --query-gpu=compute_cap --format=csv shows it"
 _ARCHSPEC = {"64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
 
 
@@ -42,26 +44,28 @@ def machine(platform: str | None = None, driver: str | None = None, arch: str | 
     driver. On a foreign platform nothing is detected, but what ``CONDA_OVERRIDE_CUDA`` states holds there too.
     """
     subdir = platform or this_platform()
-    if subdir not in PLATFORMS:
-        raise UnknownName.of("platform", subdir, PLATFORMS)
+    check_names("platform", [subdir], PLATFORMS)
     found_driver, found_arch = detected(subdir) if driver is None else (None, None)
-    known_driver = found_driver if driver is None else None if driver.lower() == "none" else driver_version(driver)
-    known_arch = found_arch if arch is None else None if arch.lower() == "none" else compute_capability(arch)
+    known_driver = _stated(driver, driver_version, found_driver)
+    known_arch = _stated(arch, compute_capability, found_arch)
     if arch is not None and known_arch and not known_driver:
         raise BadValue(
             f"--arch {arch} describes a GPU on a machine without a driver, and no client sees such a GPU",
             f"add the driver, such as --driver 13.0 --arch {arch}",
         )
-    here = subdir == this_platform()
+    how = "" if driver is not None else " detected" if known_driver or subdir == this_platform() else " given"
     if not known_driver:
-        how = "" if driver is not None else " detected" if here else " given"
         return Machine(subdir, None, None, f"no driver{how}")
-    how = " detected" if driver is None else ""
+    gpu = "no GPU" if arch is not None else "GPU not given" if driver is not None else "no GPU detected"
     if known_arch:
         gpu = f"GPU {known_arch}{' detected' if arch is None else ''}"
-    else:
-        gpu = "no GPU" if arch is not None else "no GPU detected" if driver is None else "GPU not given"
     return Machine(subdir, known_driver, known_arch, f"driver {known_driver}{how}, {gpu}")
+
+
+def _stated(option: str | None, read: Callable[[str], str], otherwise: str | None) -> str | None:
+    if option is None:
+        return otherwise
+    return None if option.lower() == "none" else read(option)
 
 
 def detected(subdir: str) -> tuple[str | None, str | None]:
@@ -89,9 +93,10 @@ def driver_version(text: str) -> str:
     match = re.fullmatch(r"(\d{1,2})(?:\.(\d{1,2}))?", text.strip())
     if match:
         return f"{int(match[1])}.{int(match[2] or 0)}"
+    cause = f"{text!r} is not the CUDA version of a driver"
     if re.match(r"\d{3}", text):
-        raise BadValue(f"{text} is a driver's own version; the CUDA version that it supports is wanted", _DRIVER_STEP)
-    raise BadValue(f"{text!r} is not the CUDA version of a driver", _DRIVER_STEP)
+        cause = f"{text} is a driver's own version; the CUDA version that it supports is wanted"
+    raise BadValue(cause, "write it as 12.4 or none; nvidia-smi shows it as CUDA Version")
 
 
 def compute_capability(text: str) -> str:
@@ -100,10 +105,9 @@ def compute_capability(text: str) -> str:
     The letters name instruction sets, not another GPU (CEP 46).
     """
     match = re.fullmatch(r"(\d{1,2})\.(\d)[af]?|(?:sm_|compute_)?([3-9]|\d\d)(\d)[af]?", text.strip().lower())
-    major, minor = (match[1] or match[3], match[2] or match[4]) if match else (None, None)
-    if major is None or minor is None:
+    if match is None:
         raise BadValue(f"{text!r} is not a compute capability", _ARCH_STEP)
-    return f"{int(major)}.{minor}"
+    return f"{int(match[1] or match[3])}.{match[2] or match[4]}"
 
 
 def python_specs(text: str) -> tuple[str, ...]:
@@ -130,7 +134,3 @@ def virtual_packages(subdir: str, driver: str | None, arch: str | None) -> list[
         if arch:
             base.append(("__cuda_arch", arch, "0"))
     return [GenericVirtualPackage(PackageName(n), Version(v), BuildString(build)) for n, v, build in base]
-
-
-_DRIVER_STEP = "write it as 12.4 or none; nvidia-smi shows it as CUDA Version"
-_ARCH_STEP = "write it as 9.0, sm_90 or none; nvidia-smi --query-gpu=compute_cap --format=csv shows it"

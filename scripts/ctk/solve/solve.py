@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import rattler
 from rattler import Gateway, GenericVirtualPackage, MatchSpec, RepoDataRecord, Subdir, Version
@@ -23,8 +23,6 @@ from ctk.solve.machine import driver_version, virtual_packages
 
 ANY_DRIVER = "99.0"  # newer than any: a machine with it refuses nothing for its driver
 PYTHON = ("python", "python_abi")
-
-_parsed = lru_cache(maxsize=4096)(MatchSpec)
 
 
 @dataclass(frozen=True)
@@ -40,35 +38,35 @@ class Scenario:
     def virtual_packages(self) -> list[GenericVirtualPackage]:
         return virtual_packages(self.subdir, self.driver, self.arch)
 
+    @property
+    def ideal(self) -> Scenario:
+        """The request on a machine that can do anything."""
+        return replace(self, driver=ANY_DRIVER, arch=None)
 
-@dataclass(frozen=True)
-class Asked:
-    """One spec of a request, as the user wrote it."""
+    def also(self, spec: str) -> Scenario:
+        """The scenario with one more spec."""
+        return replace(self, specs=(*self.specs, spec))
+
+
+class Asked(NamedTuple):
+    """One spec of a request, as the user wrote it and in parts; "" is any version or build."""
 
     text: str
-
-    @property
-    def match(self) -> MatchSpec:
-        return _parsed(self.text)
-
-    @property
-    def name(self) -> str:
-        return str(self.match.name.normalized)
-
-    @property
-    def parts(self) -> tuple[str, str, str]:
-        """Name, version and build, "" for any: clients write these in different ways."""
-        return self.name, str(self.match.version or ""), str(self.match.build or "")
+    name: str
+    version: str
+    build: str
+    match: MatchSpec
 
     @property
     def pinned(self) -> bool:
         """Whether it asks for more than a name."""
-        return any(self.parts[1:])
+        return bool(self.version or self.build)
 
-    @property
-    def version(self) -> str:
-        """The version as a person writes it: ``13.7`` of ``==13.7`` and ``13.7.*``."""
-        return re.sub(r"^==|\.\*$", "", self.parts[1])
+
+@lru_cache(maxsize=4096)
+def parse_spec(text: str) -> Asked:
+    match = MatchSpec(text)
+    return Asked(text, str(match.name.normalized), str(match.version or ""), str(match.build or ""), match)
 
 
 @dataclass(frozen=True)
@@ -116,16 +114,12 @@ def solve(scenario: Scenario, channels: Sequence[Path | str], gateway: Gateway |
         with reading(channels):
             return run(_solve(scenario, [channel_url(c) for c in channels], gateway or Gateway()))
     except InvalidMatchSpecError as error:
-        raise Unsolvable(
-            f"the request cannot be read: {error}", "write it as for conda: name, name=1.2 or 'name >=1.2'"
-        ) from None
+        step = "write it as for conda: name, name=1.2 or 'name >=1.2'"
+        raise Unsolvable(f"the request cannot be read: {error}", step) from None
     except SolverError as error:
-        raise Unsolvable(
-            f"no set of packages satisfies {' '.join(scenario.specs)} on {scenario.subdir} "
-            f"{'with a driver for CUDA ' + scenario.driver if scenario.driver else 'without a driver'}:\n{error}",
-            "change what was asked for, or update the driver",
-            str(error),
-        ) from None
+        driver = f"with a driver for CUDA {scenario.driver}" if scenario.driver else "without a driver"
+        cause = f"no set of packages satisfies {' '.join(scenario.specs)} on {scenario.subdir} {driver}:\n{error}"
+        raise Unsolvable(cause, "change what was asked for, or update the driver", str(error)) from None
 
 
 def solve_many(
@@ -165,7 +159,7 @@ async def _solve(scenario: Scenario, sources: Sequence[str], gateway: Gateway) -
     records = await rattler.solve(
         sources=sources,
         # As MatchSpec reads them: rattler's own reading of strings refuses conda's name=version=build.
-        specs=[_parsed(text) for text in scenario.specs],
+        specs=[parse_spec(text).match for text in scenario.specs],
         gateway=gateway,
         platforms=[Subdir(scenario.subdir), Subdir(NOARCH)],
         virtual_packages=scenario.virtual_packages,
@@ -223,8 +217,7 @@ class ChannelToolkit:
         return below[-1] if below else "", above[0] if above else ""
 
 
-@dataclass(frozen=True)
-class Maker:
+class Maker(NamedTuple):
     """The recipe of this checkout that makes a package, and whether `ctk build` without options builds it."""
 
     recipe: str
@@ -244,13 +237,11 @@ class Catalogue:
         gateway: Gateway | None = None,
         maker: Callable[[str], Maker | None] = lambda name: None,
     ) -> None:
-        self.channels = tuple(channels)
-        self.subdir = subdir
-        self.maker = maker
+        self.channels, self.subdir, self.maker = tuple(channels), subdir, maker
         self.gateway = gateway or Gateway()
         self._picks: dict[Scenario, Pick | None] = {}
         self._records: dict[str, list[RepoDataRecord]] = {}
-        self._names: dict[tuple[tuple[str, ...], tuple[str, ...]], set[str]] = {}
+        self._names: dict[tuple[tuple[str, ...], tuple[Path | str, ...]], set[str]] = {}
 
     def pick(self, scenario: Scenario) -> Pick | None:
         """The solver's pick, or None without a solution; `Unsolvable` where a channel or the request is unreadable."""
@@ -267,13 +258,16 @@ class Catalogue:
         """Whether a scenario has a solution, with some of its fields changed."""
         return self.pick(replace(scenario, **changes)) is not None
 
+    def query(self, specs: Iterable[str], recursive: bool = False) -> list[list[RepoDataRecord]]:
+        """The records of some specs, and of all that these may bring along if `recursive`, by channel."""
+        subdirs, sources = [Subdir(self.subdir), Subdir(NOARCH)], [channel_url(c) for c in self.channels]
+        with reading(self.channels):
+            return run(self.gateway.query(sources, subdirs, list(specs), recursive=recursive))
+
     def records(self, name: str) -> list[RepoDataRecord]:
         """The records of a package, newest first, from the first channel that has it: solvers look no further."""
         if name not in self._records:
-            with reading(self.channels):
-                subdirs = [Subdir(self.subdir), Subdir(NOARCH)]
-                by_channel = run(self.gateway.query(self.sources, subdirs, [f"{name} *"], recursive=False))
-            records = next((list(records) for records in by_channel if records), [])
+            records = next((records for records in self.query([f"{name} *"]) if records), [])
             self._records[name] = sorted(records, key=lambda r: (r.version, r.build_number), reverse=True)
         return self._records[name]
 
@@ -283,13 +277,23 @@ class Catalogue:
 
     def names(self, subdirs: Iterable[str], channels: Sequence[Path | str] | None = None) -> set[str]:
         """The names of all packages of some platforms, in all channels or some."""
-        sources = self.sources if channels is None else [channel_url(c) for c in channels]
-        key = (tuple(sources), tuple(subdirs))
+        key = tuple(subdirs), self.channels if channels is None else tuple(channels)
         if key not in self._names:
             with reading(self.channels):
-                names = run(self.gateway.names(sources, [Subdir(name) for name in key[1]]))
-            self._names[key] = {name.normalized for name in names}
+                found = run(self.gateway.names([channel_url(c) for c in key[1]], [Subdir(name) for name in key[0]]))
+            self._names[key] = {name.normalized for name in found}
         return self._names[key]
+
+    @cached_property
+    def own_names(self) -> set[str]:
+        """The names of all packages of the first channel."""
+        return self.names([self.subdir, NOARCH], self.channels[:1])
+
+    @cached_property
+    def pythons(self) -> tuple[str, ...]:
+        """The Pythons of the channels, ``3.14`` before ``3.14t``, oldest first."""
+        kinds = {(r.version, "t" * bool(re.search(r"_cp\d+t$", str(r.build)))) for r in self.records("python_abi")}
+        return tuple(f"{version}{free_threaded}" for version, free_threaded in sorted(kinds))
 
     @cached_property
     def toolkits(self) -> tuple[ChannelToolkit, ...]:
@@ -310,10 +314,6 @@ class Catalogue:
 
     def toolkit(self, version: str) -> ChannelToolkit | None:
         return next((t for t in self.toolkits if t.version == version), None)
-
-    @cached_property
-    def sources(self) -> list[str]:
-        return [channel_url(c) for c in self.channels]
 
 
 def older(left: str, right: str) -> bool:

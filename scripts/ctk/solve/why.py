@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Any
 
 from rattler import RepoDataRecord, Version, VersionSpec
@@ -30,20 +29,19 @@ from ctk.solve.solve import (
     Scenario,
     listing,
     older,
+    parse_spec,
     solve,
 )
 
 COMPAT = "cubin and nvJitLink work, PTX JIT does not"
 _OTHER_BASE = "name another one, such as --base conda-forge"
+_READ_SOLVER = "read what the solver says"
+_NO_NVCC = "NVIDIA publishes no nvcc for CUDA 12 as a wheel, only ptxas, libNVVM and headers"
 _NVCC = re.compile(r"cuda-nvcc|cuda-nvcc-impl|cuda-nvcc_.*|cuda-crt-tools")
+_OF_CUDA_12 = re.compile(r"(?<![\d.])12(?!\d)|<13")
 
-
-@dataclass(frozen=True)
-class Reason:
-    """Why there is no solution: one sentence, and what the user can do."""
-
-    sentence: str
-    step: str
+Reason = tuple[str, str]
+"""Why there is no solution: one sentence, and what the user can do."""
 
 
 # --- why a pick has its toolkit
@@ -64,9 +62,9 @@ def fit_in_words(pick: Pick, catalogue: Catalogue) -> str:
         return "compat: it makes machine code without a driver, and nothing runs here"
     refused = older(machine.driver, toolkit.driver or toolkit.version)
     if machine.arch and not toolkit.knows(machine.arch):
+        below, above = toolkit.beside(machine.arch)
         if refused:
             return "compat: the driver does not load its PTX, and its compiler does not know the GPU"
-        below, above = toolkit.beside(machine.arch)
         if above:
             return f"compat: its compiler knows {below} and {above} but not this GPU; PTX for {below} works"
         return f"compat: its compiler knows GPUs up to {below}, whose PTX the driver compiles for this one"
@@ -79,7 +77,7 @@ def toolkit_in_words(pick: Pick, catalogue: Catalogue) -> str:
     """``toolkit 13.0, native: ...`` with what that means on the machine of a pick, or ``no CUDA toolkit``."""
     if not pick.toolkit:
         return "no CUDA toolkit"
-    return ", ".join(part for part in (f"toolkit {pick.toolkit}", fit_in_words(pick, catalogue)) if part)
+    return f"toolkit {pick.toolkit}, {fit_in_words(pick, catalogue)}".removesuffix(", ")
 
 
 def explain(pick: Pick, catalogue: Catalogue) -> list[str]:
@@ -91,17 +89,19 @@ def explain(pick: Pick, catalogue: Catalogue) -> list[str]:
         return ["nothing in this pick depends on a CUDA toolkit"]
     if not any(toolkit.driver for toolkit in catalogue.toolkits):
         return ["this channel's cuda-version has no native and compat builds to choose by"]
-    scenario, lines = pick.scenario, []
+    lines = []
     for toolkit in catalogue.toolkits:
-        if older(pick.toolkit, toolkit.version):
-            lines.append(_passed_over(scenario, toolkit, catalogue))
-        elif toolkit.version == pick.toolkit:
-            words = f"{toolkit.version} is picked, {fit_in_words(pick, catalogue)}"
-            lines.append([words, *(_not_native(scenario, toolkit, catalogue) if pick.fit == "compat" else ())])
-            lines[-1] += _newer_libraries(pick)
-        elif pick.fit == "compat" and scenario.driver and not _own_pins(scenario, toolkit, catalogue):
-            lines.append(_left_out(scenario, toolkit, catalogue) or _not_native(scenario, toolkit, catalogue))
-    return [" ".join(f"{part[0].upper()}{part[1:]}." for part in parts) for parts in lines]
+        parts: list[str] = []
+        if toolkit.version == pick.toolkit:
+            parts = [f"{toolkit.version} is picked, {fit_in_words(pick, catalogue)}"]
+            if pick.fit == "compat":
+                parts += _not_native(pick.scenario, toolkit, catalogue)
+            parts += _newer_libraries(pick)
+        elif older(pick.toolkit, toolkit.version) or (pick.fit == "compat" and pick.scenario.driver):
+            parts = _passed_over(pick, toolkit, catalogue)
+        if parts:
+            lines.append(" ".join(f"{part[0].upper()}{part[1:]}." for part in parts))
+    return lines
 
 
 def _newer_libraries(pick: Pick) -> list[str]:
@@ -115,15 +115,18 @@ def _newer_libraries(pick: Pick) -> list[str]:
     return sentences
 
 
-def _passed_over(scenario: Scenario, toolkit: ChannelToolkit, catalogue: Catalogue) -> list[str]:
-    """Why a newer toolkit was not picked, and how it can be had all the same."""
-    version = toolkit.version
-    if own := _own_pins(scenario, toolkit, catalogue):
-        return [f"{version} is left out by your {listing(own)}"]
-    if left_out := _left_out(scenario, toolkit, catalogue):
-        return left_out
+def _passed_over(pick: Pick, toolkit: ChannelToolkit, catalogue: Catalogue) -> list[str]:
+    """Why a toolkit was not picked and, of a newer one, what keeps it out and how it can be had all the same."""
+    scenario, version, newer = pick.scenario, toolkit.version, older(pick.toolkit, toolkit.version)
+    wanted = scenario.also(f"cuda-version={version}")
+    if own := _blocking(scenario, wanted.ideal, catalogue):
+        return [f"{version} is left out by your {listing(own)}"] if newer else []
+    if reason := request_reason(wanted, catalogue):
+        return [f"{version}: {reason[0]}"]
     reasons = _not_native(scenario, toolkit, catalogue)
-    pinned = catalogue.pick(_with(scenario, toolkit))
+    if not newer:
+        return reasons
+    pinned = catalogue.pick(wanted)
     if pinned and pinned.fit == "compat":
         words = fit_in_words(pinned, catalogue).removeprefix("compat: ")
         use = "use minor-version compatibility" if words == COMPAT else "have it all the same"
@@ -133,45 +136,33 @@ def _passed_over(scenario: Scenario, toolkit: ChannelToolkit, catalogue: Catalog
     return reasons
 
 
-def _left_out(scenario: Scenario, toolkit: ChannelToolkit, catalogue: Catalogue) -> list[str]:
-    """Why no machine can have a toolkit with this request; nothing where one can."""
-    reason = request_reason(_with(scenario, toolkit), catalogue)
-    return [f"{toolkit.version}: {reason.sentence}"] if reason else []
-
-
-def _own_pins(scenario: Scenario, toolkit: ChannelToolkit, catalogue: Catalogue) -> list[str]:
-    """The pins of a request that alone keep every machine from a toolkit."""
-    return _blocking(scenario, _ideal(_with(scenario, toolkit)), catalogue)
-
-
 def _blocking(scenario: Scenario, wanted: Scenario, catalogue: Catalogue) -> list[str]:
     """The pins of a request, each of which alone keeps it from a wanted scenario; none where that has a solution."""
     if catalogue.solves(wanted):
         return []
-    pins = [asked for asked in map(Asked, scenario.specs) if asked.pinned and asked.name not in PYTHON]
-    return [asked.text for asked in pins if catalogue.solves(_without_pin(wanted, asked))]
+    pins = [a for a in map(parse_spec, scenario.specs) if a.pinned and a.name not in PYTHON]
+    return [pin.text for pin in pins if catalogue.solves(_without_pin(wanted, pin))]
 
 
 def _not_native(scenario: Scenario, toolkit: ChannelToolkit, catalogue: Catalogue) -> list[str]:
     """Why the native build of a toolkit is not for this machine: what its record says, confirmed by solving."""
-    version = toolkit.version
-    wanted = _with(scenario, toolkit, "=native_*")
-    if native := catalogue.pick(wanted):
-        if cpu := cpu_instead(catalogue.pick(scenario), native):
-            return [f"{version} native can be had too, with the CPU build of {listing(cpu)}"]
-        return [f"{version} native can be had too, and the solver preferred other versions of what was asked for"]
-    reasons, lifted = [], wanted
+    version, reasons = toolkit.version, []
+    lifted = scenario.also(f"cuda-version={version}=native_*")
+    if native := catalogue.pick(lifted):
+        cpu = cpu_instead(catalogue.pick(scenario), native)
+        how = f"with the CPU build of {listing(cpu)}" if cpu else ""
+        how = how or "and the solver preferred other versions of what was asked for"
+        return [f"{version} native can be had too, {how}"]
     if not scenario.driver or older(scenario.driver, toolkit.driver or "0"):
         have = f"this one supports {scenario.driver}" if scenario.driver else "there is none"
         reasons.append(f"{version} native needs a driver for CUDA {toolkit.driver}; {have}")
         lifted = replace(lifted, driver=toolkit.driver)
     if scenario.arch and not toolkit.knows(scenario.arch):
         below, above = toolkit.beside(scenario.arch)
-        if below:
-            known = f"it knows {below} and {above}" if above else f"its newest is {below}"
-            reasons.append(f"{version} does not know compute capability {scenario.arch}; {known}")
-        else:
-            reasons.append(f"{version} cannot compile for compute capability {scenario.arch}; its oldest is {above}")
+        cannot = "does not know" if below else "cannot compile for"
+        known = f"it knows {below} and {above}" if above else f"its newest is {below}"
+        known = known if below else f"its oldest is {above}"
+        reasons.append(f"{version} {cannot} compute capability {scenario.arch}; {known}")
         lifted = replace(lifted, arch=None)
     if catalogue.solves(lifted):
         return reasons
@@ -191,11 +182,6 @@ def needs_cuda(record: RepoDataRecord) -> bool:
     return any(need.split()[0] in ("__cuda", "cuda-version") for need in record.depends)
 
 
-def _with(scenario: Scenario, toolkit: ChannelToolkit, build: str = "") -> Scenario:
-    """The scenario with a toolkit pinned as well."""
-    return replace(scenario, specs=(*scenario.specs, f"cuda-version={toolkit.version}{build}"))
-
-
 # --- why a request has no solution
 
 
@@ -206,43 +192,51 @@ def solve_or_say_why(scenario: Scenario, catalogue: Catalogue, lines: int | None
     except Unsolvable as error:
         if not error.solver:
             raise
-        reason = find_reason(scenario, catalogue)
+        sentence, step = find_reason(scenario, catalogue)
         text = error.cause.splitlines()
         shown = text[:lines]
         if len(text) > len(shown):
             shown.append(f"... and {count(len(text) - len(shown), 'line')} more; --explain shows all")
-        raise Unsolvable("\n".join([reason.sentence, *shown]), reason.step, error.solver) from None
+        raise Unsolvable("\n".join([sentence, *shown]), step, error.solver) from None
 
 
 def find_reason(scenario: Scenario, catalogue: Catalogue) -> Reason:
     """The reason of a scenario that has no solution."""
-    reason = (
+    sentence, step = (
         _missing_package(scenario, catalogue)
         or request_reason(scenario, catalogue)
         or _machine_reason(scenario, catalogue)
-        or Reason(f"{listing(scenario.specs)}: no cause was found by changing one thing", "read what the solver says")
+        or (f"{listing(scenario.specs)}: no cause was found by changing one thing", _READ_SOLVER)
     )
-    if _wants_nvcc_12(scenario, catalogue):
-        no_nvcc = "NVIDIA publishes no nvcc for CUDA 12 as a wheel, only ptxas, libNVVM and headers"
-        return replace(reason, sentence=f"{reason.sentence}; {no_nvcc}")
-    return reason
+    return f"{sentence}; {_NO_NVCC}" if _wants_nvcc_12(scenario, catalogue) else sentence, step
 
 
-def _ideal(scenario: Scenario) -> Scenario:
-    """The scenario on a machine that can do anything."""
-    return replace(scenario, driver=ANY_DRIVER, arch=None)
+def _wants_nvcc_12(scenario: Scenario, catalogue: Catalogue) -> bool:
+    """Whether a request asks for nvcc and cannot have CUDA 13, for the driver or for a spec that names CUDA 12."""
+    request = [parse_spec(text) for text in scenario.specs]
+    if not any(_NVCC.fullmatch(a.name) for a in request):
+        return False
+    if scenario.driver and older(scenario.driver, "13.0"):
+        return True
+    for wanted in request:
+        toolkit = wanted.name == "cuda-version" or _NVCC.fullmatch(wanted.name)
+        if toolkit and _OF_CUDA_12.search(wanted.version):
+            newer = [Version(v) for v in catalogue.versions(wanted.name) if not older(v, "13")]
+            if not any(map(VersionSpec(wanted.version).matches, newer)):
+                return True
+    return False
 
 
-def _without_pin(scenario: Scenario, asked: Asked) -> Scenario:
-    return replace(scenario, specs=tuple(asked.name if text == asked.text else text for text in scenario.specs))
+def _without_pin(scenario: Scenario, pin: Asked) -> Scenario:
+    return replace(scenario, specs=tuple(pin.name if text == pin.text else text for text in scenario.specs))
 
 
 def conflict(scenario: Scenario, catalogue: Catalogue) -> list[Asked]:
     """The specs that have no solution together, and have one without any of them."""
-    left = [Asked(text) for text in dict.fromkeys(scenario.specs)]
+    left = [parse_spec(text) for text in dict.fromkeys(scenario.specs)]
     # What says most is tried last, and so stays: pins rather than names, cuda-version rather than anything.
-    for asked in sorted(left, key=lambda a: (a.pinned, a.name not in PYTHON, a.name == "cuda-version")):
-        fewer = [other for other in left if other is not asked]
+    for one in sorted(left, key=lambda a: (a.pinned, a.name not in PYTHON, a.name == "cuda-version")):
+        fewer = [other for other in left if other is not one]
         if fewer and not catalogue.solves(scenario, specs=tuple(a.text for a in fewer)):
             left = fewer
     return left
@@ -251,109 +245,103 @@ def conflict(scenario: Scenario, catalogue: Catalogue) -> list[Asked]:
 def _droppable_pins(scenario: Scenario, at_fault: Sequence[Asked], catalogue: Catalogue) -> str:
     """Which pin can be dropped, one at a time, and what that gives on this machine; "" when none helps."""
     ways = []
-    for asked in at_fault:
-        if asked.pinned and (pick := catalogue.pick(_without_pin(scenario, asked))):
+    for pin in at_fault:
+        if pin.pinned and (pick := catalogue.pick(_without_pin(scenario, pin))):
             gives = f", which gives toolkit {f'{pick.toolkit} {pick.fit}'.strip()}" if pick.toolkit else ""
-            ways.append(f"drop the pin {asked.text}{gives}")
+            ways.append(f"drop the pin {pin.text}{gives}")
     return ", or ".join(ways)
 
 
-def _toolkits_for(asked: Asked, ideal: Scenario, catalogue: Catalogue) -> list[str]:
+def _toolkits_for(package: Asked, ideal: Scenario, catalogue: Catalogue) -> list[str]:
     """The toolkits, oldest first, that a spec can be had for."""
     versions = [toolkit.version for toolkit in reversed(catalogue.toolkits)]
-    return [v for v in versions if catalogue.solves(ideal, specs=(asked.text, f"cuda-version={v}"))]
+    return [v for v in versions if catalogue.solves(ideal, specs=(package.text, f"cuda-version={v}"))]
 
 
-def _in_words(*asked: Asked) -> str:
+def _in_words(*specs: Asked) -> str:
     """``toolkit 12.9`` of ``cuda-version=12.9``, ``Python 3.14t`` of what --python 3.14t asks for, else the spec."""
-    first, version = asked[0], asked[0].version
+    first, version = specs[0], _plain(specs[0].version)
     if first.name == "cuda-version" and re.fullmatch(r"[\d.]+", version):
         return f"toolkit {version}"
     if first.name in PYTHON:
-        free_threaded = any(a.name == "python_abi" and a.parts[2].endswith("t") for a in asked)
+        free_threaded = any(a.name == "python_abi" and a.build.endswith("t") for a in specs)
         return f"Python {version}{'t' if free_threaded else ''}"
     return first.text
+
+
+def _plain(version: str) -> str:
+    """A version as a person writes it: ``13.7`` of ``==13.7`` and ``13.7.*``."""
+    return re.sub(r"^==|\.\*$", "", version)
 
 
 def _missing_package(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
     """A package or a version that the channels do not have for the platform."""
     names = catalogue.names([scenario.subdir, NOARCH])
-    request = list(map(Asked, scenario.specs))
-    for asked in request:
-        if asked.name.startswith("__"):
+    request = [parse_spec(text) for text in scenario.specs]
+    for wanted in request:
+        if wanted.name.startswith("__"):
             continue
-        if asked.name not in names:
-            return _missing_name(asked, names, catalogue)
-        records = catalogue.records(asked.name)
-        if any(asked.match.matches(record) for record in records):
+        if wanted.name not in names:
+            return _missing_name(wanted.name, names, catalogue)
+        records = catalogue.records(wanted.name)
+        if any(wanted.match.matches(record) for record in records):
             continue
-        build = asked.parts[2]
-        wanted = " ".join(part for part in (asked.name, asked.version, build) if part)
-        if asked.name in PYTHON:
-            wanted, build = _in_words(*(a for a in request if a.name in PYTHON)), ""
+        build, words = wanted.build, " ".join(filter(None, [wanted.name, _plain(wanted.version), wanted.build]))
+        if wanted.name in PYTHON:
+            build, words = "", _in_words(*(a for a in request if a.name in PYTHON))
         have = list(dict.fromkeys(f"{r.version} {r.build}" if build else str(r.version) for r in records))
         some = "there is" if len(have) == 1 else "there are" if len(have) <= 8 else "the newest are"
-        return Reason(
-            f"there is no {wanted} in the channels; {some} {listing(have[:8][::-1])}",
-            f"ask for {'one of those' if len(have) > 1 else have[0]}{_other_base(asked.name, catalogue)}",
-        )
+        step = f"ask for {'one of those' if len(have) > 1 else have[0]}{_other_base(wanted.name, catalogue)}"
+        return f"there is no {words} in the channels; {some} {listing(have[:8][::-1])}", step
     return None
 
 
-def _missing_name(asked: Asked, names: set[str], catalogue: Catalogue) -> Reason:
+def _missing_name(name: str, names: set[str], catalogue: Catalogue) -> Reason:
     subdir = catalogue.subdir
     ours, *bases = catalogue.channels
     if not catalogue.names([subdir], [ours]):
-        return Reason(f"the channel has nothing for {subdir}", f"build it: ctk build --platform {subdir}")
-    if any(asked.name in catalogue.names(PLATFORMS, [base]) for base in bases if base in _empty(catalogue)):
-        return Reason(f"{asked.name} would come from the base channel, which has nothing for {subdir}", _OTHER_BASE)
-    elsewhere = [p for p in PLATFORMS if p != subdir and asked.name in catalogue.names([p])]
-    if elsewhere:
-        return Reason(
-            f"{asked.name} is not published for {subdir}; it is for {listing(elsewhere)}",
-            f"leave it out, or ask for {listing([f'--platform {p}' for p in elsewhere], 'or')}",
-        )
-    if maker := catalogue.maker(asked.name):
-        why = "" if maker.by_default else ", which the default build leaves out"
-        return Reason(
-            f"{asked.name} is not built here: it is made by the recipe {maker.recipe}{why}",
-            f"run `ctk build --recipe {maker.recipe}`{'' if maker.by_default else ', or `ctk build --all-components`'}",
-        )
+        return f"the channel has nothing for {subdir}", f"build it: ctk build --platform {subdir}"
+    if any(name in catalogue.names(PLATFORMS, [base]) for base in bases if not catalogue.names([subdir], [base])):
+        return f"{name} would come from the base channel, which has nothing for {subdir}", _OTHER_BASE
+    if elsewhere := [p for p in PLATFORMS if p != subdir and name in catalogue.names([p])]:
+        options = listing([f"--platform {p}" for p in elsewhere], "or")
+        cause = f"{name} is not published for {subdir}; it is for {listing(elsewhere)}"
+        return cause, f"leave it out, or ask for {options}"
+    if maker := catalogue.maker(name):
+        cause = f"{name} is not built here: it is made by the recipe {maker.recipe}"
+        step = f"run `ctk build --recipe {maker.recipe}`"
+        if maker.by_default:
+            return cause, step
+        return f"{cause}, which the default build leaves out", f"{step}, or `ctk build --all-components`"
     # Nobody who asks for pytorch means python.
-    near = nearest(asked.name, names, cutoff=0.75)
-    step = f"did you mean {listing(near, 'or')}?" if near else f"see `ctk plan`{_other_base(asked.name, catalogue)}"
-    return Reason(f"there is no package {asked.name} in the channels", step)
+    near = nearest(name, names, cutoff=0.75)
+    step = f"did you mean {listing(near, 'or')}?" if near else f"see `ctk plan`{_other_base(name, catalogue)}"
+    return f"there is no package {name} in the channels", step
 
 
 def _other_base(name: str, catalogue: Catalogue) -> str:
     """The advice to try another base channel, for a package that is not one of ours."""
-    ours = catalogue.names([catalogue.subdir, NOARCH], catalogue.channels[:1])
-    return "" if name in ours else ", or name a base channel that has more with --base"
-
-
-def _empty(catalogue: Catalogue) -> list[Path | str]:
-    """The channels that have nothing for the platform."""
-    return [c for c in catalogue.channels if not catalogue.names([catalogue.subdir], [c])]
+    return "" if name in catalogue.own_names else ", or name a base channel that has more with --base"
 
 
 def request_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
     """What is wrong with a request on every machine; None where some machine can have it."""
-    ideal = _ideal(scenario)
+    ideal = scenario.ideal
     if catalogue.solves(ideal):
         return None
     at_fault = conflict(ideal, catalogue)
-    texts = [asked.text for asked in at_fault]
+    texts = [a.text for a in at_fault]
     if len(at_fault) == 1:
         return _missing_dependency(at_fault[0], ideal, catalogue)
-    python = [asked for asked in at_fault if asked.name in PYTHON]
-    toolkits = [asked for asked in at_fault if asked.name == "cuda-version"]
-    packages = [asked for asked in at_fault if asked not in (*python, *toolkits)]
+    python = [a for a in at_fault if a.name in PYTHON]
+    toolkits = [a for a in at_fault if a.name == "cuda-version"]
+    packages = [a for a in at_fault if a.name not in (*PYTHON, "cuda-version")]
     if python and len(packages) == 1:
         return _missing_python(packages[0], toolkits, python, ideal, catalogue)
     step = _droppable_pins(scenario, at_fault, catalogue) or f"leave out {listing(texts, 'or')}"
     if len(at_fault) > 2:
-        return Reason(f"{listing(texts)} cannot be had together; without any one of them the others can", step)
-    toolkit, other = sorted(at_fault, key=lambda asked: asked.name != "cuda-version")
+        return f"{listing(texts)} cannot be had together; without any one of them the others can", step
+    toolkit, other = sorted(at_fault, key=lambda a: a.name != "cuda-version")
     if toolkit.name == "cuda-version" != other.name and not (
         other.pinned and catalogue.solves(ideal, specs=(toolkit.text, other.name))
     ):
@@ -361,46 +349,39 @@ def request_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
         elsewhere = [p for p in PLATFORMS if p != ideal.subdir and catalogue.solves(ideal, subdir=p, specs=specs)]
         place = f" on {ideal.subdir} (it is on {listing(elsewhere)})" if elsewhere else ""
         has = listing(_toolkits_for(other, ideal, catalogue))
-        return Reason(f"{other.text} is not published for {_in_words(toolkit)}{place}; it is for {has}", step)
+        return f"{other.text} is not published for {_in_words(toolkit)}{place}; it is for {has}", step
     how = "contradict each other" if toolkit.pinned and other.pinned else "cannot be had together"
-    return Reason(f"{texts[0]} and {texts[1]} {how}", step)
+    return f"{texts[0]} and {texts[1]} {how}", step
 
 
 def _missing_python(
     package: Asked, toolkits: Sequence[Asked], python: Sequence[Asked], ideal: Scenario, catalogue: Catalogue
 ) -> Reason:
     """The reason of a package that is not built for a Python, with the Pythons that it is built for."""
-    kinds = {
-        (record.version, "t" if re.search(r"_cp[0-9]+t$", str(record.build)) else "")
-        for record in catalogue.records("python_abi")
-    }
-    known = [f"{version}{free_threaded}" for version, free_threaded in sorted(kinds)]
-    specs = tuple(asked.text for asked in (package, *toolkits))
-    have = [one for one in known if catalogue.solves(ideal, specs=(*specs, *python_specs(one)))]
+    specs = tuple(a.text for a in (package, *toolkits))
+    have = [p for p in catalogue.pythons if catalogue.solves(ideal, specs=(*specs, *python_specs(p)))]
     which = " with ".join([_in_words(*python), *map(_in_words, toolkits)])
-    return Reason(
-        f"{package.text} is not built for {which}; it is for {listing(have)}", f"ask for Python {listing(have, 'or')}"
-    )
+    cause = f"{package.text} is not built for {which}; it is for {listing(have)}"
+    return cause, f"ask for Python {listing(have, 'or')}"
 
 
-def _missing_dependency(asked: Asked, ideal: Scenario, catalogue: Catalogue) -> Reason:
+def _missing_dependency(package: Asked, ideal: Scenario, catalogue: Catalogue) -> Reason:
     """The reason of a package that needs something no channel has."""
-    chain = _chain_to_missing(asked.text, ideal, catalogue, {})
+    chain = _chain_to_missing(package.text, ideal, catalogue, {})
     if not chain:
-        cause = f"{asked.text} cannot be installed from these channels on any machine"
-        return Reason(cause, "read what the solver says")
-    need = Asked(chain[-1])
+        return f"{package.text} cannot be installed from these channels on any machine", _READ_SOLVER
+    need = parse_spec(chain[-1])
     if need.name.startswith("__"):
         have = listing([str(p.version) for p in ideal.virtual_packages if p.name.normalized == need.name])
-        return Reason(f"{asked.text} needs {need.text}, and this machine has {have}", "ask for an older version")
+        return f"{package.text} needs {need.text}, and this machine has {have}", "ask for an older version"
     step = f"name a base channel that has {need.name}, such as --base conda-forge"
     if versions := catalogue.versions(need.name):
         have = listing(versions[:8][::-1])
-        return Reason(f"{asked.text} needs {need.text}, of which the channels have only {have}", step)
-    if _empty(catalogue):
-        cause = f"{asked.text} needs {need.name} from the base channel, which has nothing for {ideal.subdir}"
-        return Reason(cause, _OTHER_BASE)
-    return Reason(f"{asked.text} needs {need.text}, which the channels do not have", step)
+        return f"{package.text} needs {need.text}, of which the channels have only {have}", step
+    if not all(catalogue.names([catalogue.subdir], [channel]) for channel in catalogue.channels):
+        lacks = f"needs {need.name} from the base channel, which has nothing for {ideal.subdir}"
+        return f"{package.text} {lacks}", _OTHER_BASE
+    return f"{package.text} needs {need.text}, which the channels do not have", step
 
 
 def _chain_to_missing(
@@ -413,41 +394,38 @@ def _chain_to_missing(
     if text in known:
         return known[text]
     known[text] = ()  # while its own dependencies are followed: a circle is not missing
-    asked = Asked(text)
-    if asked.name.startswith("__"):
-        wanted = asked.match.version
-        virtual = [p for p in ideal.virtual_packages if p.name.normalized == asked.name]
-        fits = any(wanted is None or VersionSpec(wanted).matches(p.version) for p in virtual)
-        known[text] = () if fits else (text,)
-        return known[text]
+    wanted = parse_spec(text)
     first: tuple[str, ...] = ()
-    for record in catalogue.records(asked.name):
-        if not asked.match.matches(record):
-            continue
-        chains = (_chain_to_missing(dependency, ideal, catalogue, known) for dependency in record.depends)
-        chain = next((c for c in chains if c), ())
-        if not chain:
+    if wanted.name.startswith("__"):
+        versions = [p.version for p in ideal.virtual_packages if p.name.normalized == wanted.name]
+        if any(map(VersionSpec(wanted.version or "*").matches, versions)):
             return ()
-        first = first or chain
+    else:
+        for record in filter(wanted.match.matches, catalogue.records(wanted.name)):
+            chains = (_chain_to_missing(dependency, ideal, catalogue, known) for dependency in record.depends)
+            chain = next(filter(None, chains), ())
+            if not chain:
+                return ()
+            first = first or chain
     known[text] = (text, *first)
     return known[text]
 
 
 def _machine_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
     """What the machine lacks for a request that another machine can have."""
-    if not catalogue.solves(_ideal(scenario)):
+    if not catalogue.solves(scenario.ideal):
         return None
     at_fault = conflict(scenario, catalogue)
     pins = _droppable_pins(scenario, at_fault, catalogue)
     if catalogue.solves(scenario, driver=ANY_DRIVER):
-        reason = _driver_reason(scenario, at_fault, catalogue)
-        return replace(reason, step=f"{reason.step}, or {pins}" if pins else reason.step)
+        cause, step = _driver_reason(scenario, at_fault, catalogue)
+        return cause, f"{step}, or {pins}" if pins else step
     if catalogue.solves(scenario, arch=None):
-        reason = _gpu_reason(scenario, at_fault, catalogue)
-        return replace(reason, step=pins or reason.step)
-    driver = _driver_reason(replace(scenario, arch=None), at_fault, catalogue)
-    gpu = _gpu_reason(replace(scenario, driver=ANY_DRIVER), at_fault, catalogue)
-    return Reason(f"{driver.sentence}; besides, {gpu.sentence}", pins or f"{driver.step}, and {gpu.step}")
+        cause, step = _gpu_reason(scenario, at_fault, catalogue)
+        return cause, pins or step
+    driver, driver_step = _driver_reason(replace(scenario, arch=None), at_fault, catalogue)
+    gpu, gpu_step = _gpu_reason(replace(scenario, driver=ANY_DRIVER), at_fault, catalogue)
+    return f"{driver}; besides, {gpu}", pins or f"{driver_step}, and {gpu_step}"
 
 
 def _driver_reason(scenario: Scenario, at_fault: Sequence[Asked], catalogue: Catalogue) -> Reason:
@@ -462,12 +440,12 @@ def _driver_reason(scenario: Scenario, at_fault: Sequence[Asked], catalogue: Cat
     subject, plural = _subject(at_fault, scenario, catalogue)
     needs = f"{subject} need{'' if plural else 's'} a driver for CUDA {need} or newer"
     if not scenario.driver:
-        return Reason(f"{needs}; there is none", "ask for it with --driver")
+        return f"{needs}; there is none", "ask for it with --driver"
     step = f"update the driver to one for CUDA {need} or newer"
     if not catalogue.solves(scenario, specs=("cuda-version",)):
-        cause = f"the driver supports CUDA {scenario.driver}; the oldest toolkit in the channel needs"
-        return Reason(f"{cause} {least('cuda-version')}", step)
-    return Reason(f"{needs}; this one supports {scenario.driver}", step)
+        oldest = f"the oldest toolkit in the channel needs {least('cuda-version')}"
+        return f"the driver supports CUDA {scenario.driver}; {oldest}", step
+    return f"{needs}; this one supports {scenario.driver}", step
 
 
 def _gpu_reason(scenario: Scenario, at_fault: Sequence[Asked], catalogue: Catalogue) -> Reason:
@@ -484,111 +462,71 @@ def _gpu_reason(scenario: Scenario, at_fault: Sequence[Asked], catalogue: Catalo
     step = f"use a GPU of {wanted}"
     if not catalogue.solves(scenario, specs=("cuda-version",)):
         cause = f"no toolkit in the channel compiles for compute capability {arch}; the {bound} that any does is {need}"
-        return Reason(cause, step)
+        return cause, step
     subject, plural = _subject(at_fault, scenario, catalogue)
-    if subject.endswith("which") or [asked.name for asked in at_fault] == ["cuda-version"]:
+    if subject.endswith("which") or [a.name for a in at_fault] == ["cuda-version"]:
         knows = f"{'they know' if plural else 'it knows'} {below} and {above}"
         knows = knows if between else f"{'their' if plural else 'its'} {bound} is {need}"
-        return Reason(f"{subject} cannot compile for compute capability {arch}; {knows}", step)
-    return Reason(f"{subject} {'need' if plural else 'needs'} a GPU of {wanted}; this one has {arch}", step)
+        return f"{subject} cannot compile for compute capability {arch}; {knows}", step
+    return f"{subject} {'need' if plural else 'needs'} a GPU of {wanted}; this one has {arch}", step
 
 
 def _subject(at_fault: Sequence[Asked], scenario: Scenario, catalogue: Catalogue) -> tuple[str, bool]:
     """Who is at fault, and whether the verb that follows is a plural."""
     first = at_fault[0]
     if len(at_fault) == 1 and first.name != "cuda-version":
-        has = _toolkits_for(first, _ideal(scenario), catalogue)
+        has = _toolkits_for(first, scenario.ideal, catalogue)
         if 0 < len(has) < len(catalogue.toolkits):
             several = len(has) > 1
             return f"{first.text} is published for toolkit{'s' if several else ''} {listing(has)} only, which", several
-    return listing([asked.text for asked in at_fault]), len(at_fault) > 1
-
-
-def _wants_nvcc_12(scenario: Scenario, catalogue: Catalogue) -> bool:
-    """Whether a request asks for nvcc and cannot have CUDA 13."""
-    request = [Asked(text) for text in scenario.specs]
-    compilers = [a for a in request if _NVCC.fullmatch(a.name)]
-    toolkits = [a for a in request if a.name == "cuda-version"]
-    if not compilers:
-        return False
-    if scenario.driver and older(scenario.driver, "13.0"):
-        return True
-    return any(_before_13(asked, catalogue.versions(asked.name)) for asked in (*toolkits, *compilers))
-
-
-def _before_13(asked: Asked, versions: list[str]) -> bool:
-    """Whether a spec names CUDA 12, and no version of CUDA 13 or newer fits it."""
-    wanted = asked.match.version
-    if wanted is None or not re.search(r"(?<![\d.])12(?!\d)|<13", wanted):
-        return False
-    newer = [v for v in versions if Version(v) >= Version("13")]
-    return not any(VersionSpec(wanted).matches(Version(v)) for v in newer)
+    return listing([a.text for a in at_fault]), len(at_fault) > 1
 
 
 # --- packages with CUDA builds and CPU builds: which of them a request should name, and what each gives
 
 
-@dataclass(frozen=True)
-class BuildChoice:
-    """A package of which a CUDA build goes with another toolkit than a CPU build.
+def choices(pick: Pick, catalogue: Catalogue) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The packages of a pick that a request should name a build of: a line for people, and the same as JSON.
 
-    Solvers weigh the two differently, so a request that names no build gets one or the other.
-    """
-
-    package: str
-    cuda: bool  # whether the pick has a CUDA build of it
-    specs: tuple[str, str]  # for a CUDA build, and for a CPU build
-    picks: tuple[Pick | None, Pick | None]  # with these specs; None without a solution
-    blockers: tuple[str, ...] = ()  # the specs of the request that keep the CUDA builds out
-
-    def as_json(self) -> dict[str, Any]:
-        ways = {
-            kind: {"spec": spec, "toolkit": pick.toolkit or None, "fit": pick.fit or None} if pick else None
-            for kind, spec, pick in zip(("cuda", "cpu"), self.specs, self.picks, strict=True)
-        }
-        return {"package": self.package, "build": "cuda" if self.cuda else "cpu", **ways}
-
-    def in_words(self, catalogue: Catalogue) -> str:
-        """One line for people."""
-        (cuda, cpu), (with_cuda, with_cpu) = self.specs, self.picks
-        if with_cuda is None:
-            why = f"your {listing(self.blockers)}" if self.blockers else "these channels on this machine"
-            return f"{self.package} is the CPU build here: its CUDA builds do not go with {why}"
-        gives = f'"{cuda}" gives CUDA with {toolkit_in_words(with_cuda, catalogue)}'
-        if not self.cuda or with_cpu is None:
-            return f"{self.package} is the CPU build here; {gives}"
-        return (
-            f"{self.package} is the CUDA build here, and another client may take the CPU build: name the one you want. "
-            f'{gives}; "{cpu}" gives the CPU build with {toolkit_in_words(with_cpu, catalogue)}'
-        )
-
-
-def choices(pick: Pick, catalogue: Catalogue) -> Iterator[BuildChoice]:
-    """The packages of a pick that a request should name a build of: nothing else says CUDA or CPU in every client.
-
-    Without a driver there is nothing to choose, and who names a build has chosen.
+    Solvers weigh CUDA and CPU builds differently, and nothing but the build says the same in every client. Without a
+    driver there is nothing to choose, and who names a build has chosen.
     """
     scenario = pick.scenario
     if not scenario.driver:
         return
-    chosen = {asked.name for asked in map(Asked, scenario.specs) if asked.parts[2]}
-    both = {r: specs for r in pick.records if (specs := _both_builds(r, catalogue))}
-    brought = {need.split()[0] for record in both for need in record.depends}
-    for record, specs in both.items():
-        name = record.name.normalized
+    chosen = {a.name for a in map(parse_spec, scenario.specs) if a.build}
+    both = [(record, specs) for record in pick.records if (specs := _both_builds(record, catalogue))]
+    brought = {need.split()[0] for record, _ in both for need in record.depends}
+    for record, (cuda, cpu) in both:
+        name, is_cuda = record.name.normalized, needs_cuda(record)
         if name in brought | chosen:
             continue
-        ways = [replace(scenario, specs=(*scenario.specs, spec)) for spec in specs]
-        with_cuda, with_cpu = map(catalogue.pick, ways)
-        choice = BuildChoice(name, needs_cuda(record), specs, (with_cuda, with_cpu))
+        with_cuda, with_cpu = (catalogue.pick(scenario.also(spec)) for spec in (cuda, cpu))
+        line = f"{name} is the CPU build here"
         if with_cuda is None:
-            others = [asked for asked in conflict(ways[0], catalogue) if asked.text != specs[0]]
-            asked_for = [r for asked in others if (r := pick.record(asked.name))]
-            # pytorch-cpu asks for the CPU build.
-            if not any(need.split()[0] == name for r in asked_for for need in r.depends):
-                yield replace(choice, blockers=tuple(asked.text for asked in others))
-        elif not choice.cuda or (with_cpu and _better(with_cpu, with_cuda)):
-            yield choice
+            others = [a for a in conflict(scenario.also(cuda), catalogue) if a.text != cuda]
+            asking = [r for other in others if (r := pick.record(other.name))]
+            if any(need.split()[0] == name for r in asking for need in r.depends):
+                continue  # pytorch-cpu asks for the CPU build
+            why = f"your {listing([a.text for a in others])}" if others else "these channels on this machine"
+            line += f": its CUDA builds do not go with {why}"
+        else:
+            gives = f'"{cuda}" gives CUDA with {toolkit_in_words(with_cuda, catalogue)}'
+            line += f"; {gives}"
+            if is_cuda:
+                if not with_cpu or not _better(with_cpu, with_cuda):
+                    continue
+                line = (
+                    f"{name} is the CUDA build here, and another client may take the CPU build: name the one you want. "
+                    f'{gives}; "{cpu}" gives the CPU build with {toolkit_in_words(with_cpu, catalogue)}'
+                )
+        document = {"package": name, "build": "cuda" if is_cuda else "cpu"}
+        ways = {"cuda": _way(cuda, with_cuda), "cpu": _way(cpu, with_cpu)}
+        yield line, {**document, **ways}
+
+
+def _way(spec: str, pick: Pick | None) -> dict[str, str | None] | None:
+    return {"spec": spec, "toolkit": pick.toolkit or None, "fit": pick.fit or None} if pick else None
 
 
 def native_instead(pick: Pick, catalogue: Catalogue) -> str:
@@ -596,10 +534,9 @@ def native_instead(pick: Pick, catalogue: Catalogue) -> str:
 
     A package of another channel that is tied to one minor brings the newest, where a solver decides on it first.
     """
-    scenario = pick.scenario
-    if pick.fit != "compat" or not scenario.driver:
+    if pick.fit != "compat" or not pick.scenario.driver:
         return ""
-    native = catalogue.pick(replace(scenario, specs=(*scenario.specs, "cuda-version=*=native_*")))
+    native = catalogue.pick(pick.scenario.also("cuda-version=*=native_*"))
     return native.toolkit if native and not cpu_instead(pick, native) else ""
 
 

@@ -1,9 +1,9 @@
 """Solvers by name: rattler's, libsolv, and the clients that users have, each run as a program of its own.
 
 Where flags, variables and answers are from: micromamba/src/common_options.cpp and micromamba/tests/helpers.py of
-mamba-org/mamba; conda/cli/install.py (`handle_txn`), conda/exceptions.py and conda/plugins/virtual_packages of
-conda/conda; docs/workspace/multi_platform_configuration.md, docs/workspace/system_requirements.md and the reference of
-`pixi lock` of prefix-dev/pixi.
+mamba-org/mamba; conda/cli/install.py (`handle_txn`), conda/cli/helpers.py, conda/exceptions.py and
+conda/plugins/virtual_packages of conda/conda; docs/workspace/multi_platform_configuration.md,
+docs/workspace/system_requirements.md and the reference of `pixi lock` of prefix-dev/pixi.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from dataclasses import replace
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from ctk.core.checkout import Workspace
-from ctk.core.errors import SolverFailed, SolverMissing, UnknownName
-from ctk.solve.solve import Asked, Scenario, channel_url, solve_many
+from ctk.core.errors import SolverFailed, SolverMissing, check_names
+from ctk.solve.solve import Scenario, channel_url, parse_spec, solve_many
 from ctk.verify.libsolv import Libsolv, library
 from ctk.verify.run import Record, Solver, SolverAnswer
 
@@ -38,11 +38,12 @@ NAMES = ("libsolv", "libsolv-2.8.1", "micromamba", "mamba", "conda", "conda-clas
 SAMPLE = {name: 200 for name in NAMES if not name.startswith("libsolv")}
 """Scenarios that `ctk verify --solver` asks by default: libsolv takes a millisecond for one, a client a second."""
 
+Ran = subprocess.CompletedProcess[str]
+
 
 def solver(name: str, where: Workspace) -> Solver:
     """A solver by its name; `SolverMissing` where it is not installed or built."""
-    if name not in ("rattler", *NAMES):
-        raise UnknownName.of("solver", name, ("rattler", *NAMES))
+    check_names("solver", [name], ("rattler", *NAMES))
     if name == "rattler":
         return RattlerSolver()
     if name.startswith("libsolv"):
@@ -52,11 +53,9 @@ def solver(name: str, where: Workspace) -> Solver:
 
 def installed(where: Workspace) -> tuple[str, ...]:
     """The names of the second solvers that are on this machine."""
-    return tuple(
-        name
-        for name in NAMES
-        if (library(where).exists() if name.startswith("libsolv") else shutil.which(name.removesuffix("-classic")))
-    )
+    built = library(where).exists()
+    clients = (name for name in SAMPLE if shutil.which(name.removesuffix("-classic")))
+    return (*(name for name in NAMES if built and name not in SAMPLE), *clients)
 
 
 class RattlerSolver:
@@ -74,11 +73,9 @@ class RattlerSolver:
             for scenario, pick in solve_many(batch, channels, gateway, self._jobs):
                 if isinstance(pick, str):
                     yield SolverAnswer(scenario, problem=pick)
-                else:
-                    records = {
-                        r.name.normalized: Record(str(r.version), str(r.build), str(r.channel)) for r in pick.records
-                    }
-                    yield SolverAnswer(scenario, records)
+                    continue
+                named = ((r.name.normalized, str(r.version), str(r.build), str(r.channel)) for r in pick.records)
+                yield SolverAnswer(scenario, {name: Record(*rest) for name, *rest in named})
 
 
 # --- a client as a program: with an environment of its own, a time limit, and errors with its own words
@@ -86,35 +83,21 @@ class RattlerSolver:
 # What a program needs of the machine; all else could change what a client does (CONDA_*, MAMBA_*, PIXI_*, proxies).
 _KEPT = ("PATH", "LANG", "LC_ALL", "SYSTEMROOT", "COMSPEC", "PATHEXT", "TZ")
 _FOLDERS = {
-    "HOME": "home",
-    "USERPROFILE": "home",
-    "TMPDIR": "tmp",
-    "TEMP": "tmp",
-    "TMP": "tmp",
+    **dict.fromkeys(("HOME", "USERPROFILE"), "home"),
+    **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), "tmp"),
     "XDG_CONFIG_HOME": "config",
     "XDG_CACHE_HOME": "cache",
     "XDG_DATA_HOME": "data",
 }
 
 
-@dataclass(frozen=True)
-class Ran:
-    """A program that ended: its command line, exit status and output."""
-
-    command: tuple[str, ...]
-    code: int
-    out: str
-    err: str
-
-
-def find(name: str) -> Path:
+def find(name: str) -> str:
     """The client on PATH."""
-    program = shutil.which(name)
-    if program is None:
-        install = "put its one file on PATH" if name in ("micromamba", "pixi") else "install Miniforge"
-        step = f"{install}, or verify with another solver: --solver libsolv"
-        raise SolverMissing(f"there is no {name} on PATH", step)
-    return Path(program)
+    if program := shutil.which(name):
+        return program
+    install = "put its one file on PATH" if name in ("micromamba", "pixi") else "install Miniforge"
+    step = f"{install}, or verify with another solver: --solver libsolv"
+    raise SolverMissing(f"there is no {name} on PATH", step)
 
 
 def environment(home: Path, **extra: str) -> dict[str, str]:
@@ -143,23 +126,23 @@ def _machine(scenario: Scenario) -> dict[str, str]:
     return {name: str(p.build_string if name == "archspec" else p.version) for name, p in named.items()}
 
 
-def call(program: Path, arguments: Sequence[str], variables: Mapping[str, str], folder: Path, timeout: float) -> Ran:
+def call(command: Sequence[str], variables: Mapping[str, str], folder: Path, timeout: float) -> Ran:
     """Runs a client in a folder to its end, or kills it and what it started after so many seconds."""
-    command = (str(program), *arguments)
+    name, pipe, by_hand = Path(command[0]).name, subprocess.PIPE, f"try it by hand: {' '.join(command)}"
     try:
         child = subprocess.Popen(
             command,
             env=variables,
             cwd=folder,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stdout=pipe,
+            stderr=pipe,
             encoding="utf-8",
             errors="replace",
             start_new_session=True,
         )
     except OSError as error:
-        raise SolverFailed(f"{program.name} does not start: {error.strerror}", f"try `{program} --version`") from error
+        raise SolverFailed(f"{name} does not start: {error.strerror}", f"try `{command[0]} --version`") from error
     with child:
         try:
             out, err = child.communicate(timeout=timeout)
@@ -170,22 +153,18 @@ def call(program: Path, arguments: Sequence[str], variables: Mapping[str, str], 
                 child.kill()
             if not isinstance(error, subprocess.TimeoutExpired):
                 raise
-            raise SolverFailed(
-                f"{program.name} did not answer within {timeout:.0f} s", f"try it by hand: {' '.join(command)}"
-            ) from None
+            raise SolverFailed(f"{name} did not answer within {timeout:.0f} s", by_hand) from None
     ran = Ran(command, child.returncode, out, err)
-    if ran.code < 0:
-        raise failure(ran, f"was ended by {signal.Signals(-ran.code).name}")
+    if ran.returncode < 0:
+        raise failure(ran, f"was ended by {signal.Signals(-ran.returncode).name}")
     return ran
 
 
 def failure(ran: Ran, what: str) -> SolverFailed:
     """The error for a client that did something unexpected, with the last lines that it wrote."""
-    lines = (ran.err.strip() or ran.out.strip() or "it wrote nothing").splitlines()[-5:]
-    return SolverFailed(
-        "\n".join([f"{Path(ran.command[0]).name} {what}:", *(f"  {line}" for line in lines)]),
-        f"try it by hand: {' '.join(ran.command)}",
-    )
+    lines = (ran.stderr.strip() or ran.stdout.strip() or "it wrote nothing").splitlines()[-5:]
+    cause = "\n".join([f"{Path(ran.args[0]).name} {what}:", *(f"  {line}" for line in lines)])
+    return SolverFailed(cause, f"try it by hand: {' '.join(ran.args)}")
 
 
 class Client:
@@ -204,18 +183,24 @@ class Client:
         """Solves scenarios in the order given, each with a process of its own; the same question once."""
         with tempfile.TemporaryDirectory(prefix="ctk-client-") as folder:
             home = Path(folder)
-            self._sees_gpus, solve = self._knows_gpus(home), cache(lambda asked: self._solve(asked, channels, home))
+            self._sees_gpus, solve = self._prepare(home), cache(lambda asked: self._solve(asked, channels, home))
             for scenario in scenarios:
                 yield solve(scenario if self._sees_gpus else replace(scenario, arch=None))
 
-    def _knows_gpus(self, home: Path) -> bool:
+    def _prepare(self, home: Path) -> bool:
+        """Learns about the program, and says whether it knows GPUs."""
         raise NotImplementedError
 
     def _solve(self, scenario: Scenario, channels: Sequence[Path], home: Path) -> SolverAnswer:
         raise NotImplementedError
 
-    def _run(self, folder: Path, arguments: Sequence[str], variables: Mapping[str, str]) -> Ran:
-        return call(self._program, arguments, environment(folder, **variables), folder, self._timeout)
+    def _variables(self, folder: Path) -> dict[str, str]:
+        """Variables that keep the client from the user's configuration and caches."""
+        raise NotImplementedError
+
+    def _run(self, folder: Path, *arguments: str, **variables: str) -> Ran:
+        own = environment(folder, **self._variables(folder), **variables)
+        return call([self._program, *arguments], own, folder, self._timeout)
 
 
 # --- conda, mamba and micromamba: one create command, as a dry run that answers in JSON
@@ -223,57 +208,38 @@ class Client:
 # How the exceptions are called that say "there is no solution": UnsatisfiableError, LibMambaUnsatisfiableError,
 # PackagesNotFoundError, PackagesNotFoundInChannelsError, ResolvePackageNotFound, SpecsConfigurationConflictError.
 _NO_SOLUTION = re.compile(r"Unsatisfiable|NotFound|SpecsConfigurationConflict")
-# Beside each option the function that adds it: in libmamba's programs (micromamba/src/common_options.cpp), and in conda
-# (conda/cli/helpers.py).
-_DRY = (
-    "create",
-    "--dry-run",  # init_general_options; add_parser_json
-    "--json",  # the same two
-    "--yes",  # the same two
-    "--override-channels",  # init_channel_parser; add_parser_channels
-    "--strict-channel-priority",  # init_channel_parser; add_parser_solver_mode
-    "--prefix",  # init_prefix_options; add_parser_prefix_to_group
-)
-_ROOT = "--root-prefix"  # init_prefix_options
-_PLATFORM = "--platform"  # init_install_options
-_CONDA = (
-    "--no-default-packages",  # add_parser_default_packages
-    "--repodata-fn",  # add_parser_channels
-    "repodata.json",
-)
-_CHANNEL = "-c"  # init_channel_parser; add_parser_channels
-_CLASSIC = ("--solver", "classic")  # add_parser_solver
+# Both families have these, --platform is of libmamba's programs, and --solver and _CONDA are conda's.
+_DRY = ("create", "--dry-run", "--json", "--yes", "--override-channels", "--strict-channel-priority", "--prefix")
+_CONDA = ("--no-default-packages", "--repodata-fn", "repodata.json")
 
 
 class CondaLike(Client):
     """conda, mamba, micromamba, or conda with its classic solver: ``conda-classic``."""
 
-    @cached_property
-    def _own_cli(self) -> bool:
-        """Whether the program is libmamba's own (micromamba, mamba 2), and not Python on top of conda (mamba 1)."""
-        if self._program.stem == "conda":
-            return False
-        with tempfile.TemporaryDirectory(prefix="ctk-client-") as folder:
-            said = self._run(Path(folder), ["--version"], {})
-        return not re.match(r"mamba 1\.", said.out)  # "mamba 1.5.8" and then conda's; version 2 says "2.0.5"
-
-    def _knows_gpus(self, home: Path) -> bool:
+    def _prepare(self, home: Path) -> bool:
         """Whether the client has ``__cuda_arch`` where CEP 46 says that it must, if it knows it at all."""
+        # Whether it is libmamba's own (micromamba, mamba 2), and not Python on top of conda: mamba 1 says
+        # "mamba 1.5.8" and then conda's version, version 2 says "2.0.5".
+        self._own_cli = Path(self._program).stem != "conda"
+        if self._own_cli:
+            self._own_cli = not self._run(home, "--version").stdout.startswith("mamba 1.")
         machine = {"CONDA_OVERRIDE_CUDA": "13.0", "CONDA_OVERRIDE_CUDA_ARCH": "9.0"}
-        return "__cuda_arch" in self._run(home, ["info", "--json"], machine).out
+        return "__cuda_arch" in self._run(home, "info", "--json", **machine).stdout
 
     def _solve(self, scenario: Scenario, channels: Sequence[Path], home: Path) -> SolverAnswer:
-        flags = (_ROOT, str(home / "root"), _PLATFORM, scenario.subdir) if self._own_cli else _CONDA
-        classic = _CLASSIC if self.name.endswith("-classic") else ()
-        named = [word for channel in channels for word in (_CHANNEL, channel_url(channel))]
+        flags: Sequence[str] = _CONDA
+        if self._own_cli:
+            flags = ("--root-prefix", str(home / "root"), "--platform", scenario.subdir)
+        classic = ("--solver", "classic") if self.name.endswith("-classic") else ()
+        named = [word for channel in channels for word in ("-c", channel_url(channel))]
         # libmamba until 2.8.1, and conda's default solver, may drop a virtual package that nothing asks for, and with
         # it what constraints say of it (mamba#4311, conda#10803).
         driver = ["__cuda"] if scenario.driver else []
-        arguments = [*_DRY, str(home / "env"), *flags, *classic, *named, *scenario.specs, *driver]
-        return answer(scenario, self._run(home, arguments, overrides(scenario)))
+        words = [*_DRY, str(home / "env"), *flags, *classic, *named, *scenario.specs, *driver]
+        return answer(scenario, self._run(home, *words, **overrides(scenario)))
 
-    def _run(self, folder: Path, arguments: Sequence[str], variables: Mapping[str, str]) -> Ran:
-        """Runs the program with an empty configuration file.
+    def _variables(self, folder: Path) -> dict[str, str]:
+        """Names an empty configuration file.
 
         libmamba's programs read the one that CONDARC names and no other (`Configuration::set_rc_values` and `rc_files`
         in libmamba/src/api/configuration.cpp), and refuse ``--no-rc`` beside it (`rc_files_hook`). conda reads it last,
@@ -281,45 +247,42 @@ class CondaLike(Client):
         """
         (folder / "condarc").touch()
         places = {"CONDARC": "condarc", "CONDA_PKGS_DIRS": "pkgs", "CONDA_ENVS_DIRS": "envs"}
-        places |= {"MAMBA_ROOT_PREFIX": "root"} if self._program.stem == "micromamba" else {}
-        own = {name: str(folder / place) for name, place in places.items()}
-        return super()._run(folder, arguments, {**own, **variables})
+        places |= {"MAMBA_ROOT_PREFIX": "root"} if self.name == "micromamba" else {}
+        return {name: str(folder / place) for name, place in places.items()}
 
 
 def answer(scenario: Scenario, ran: Ran) -> SolverAnswer:
     """Reads what a dry run of `create` wrote."""
+    ended = f"ended with {ran.returncode} and"
     try:
-        document = json.loads(ran.out)
+        document = json.loads(ran.stdout)
     except json.JSONDecodeError:
-        raise failure(ran, f"ended with {ran.code} and wrote no JSON") from None
+        raise failure(ran, f"{ended} wrote no JSON") from None
     if not isinstance(document, dict):
-        raise failure(ran, f"ended with {ran.code} and wrote no JSON object")
+        raise failure(ran, f"{ended} wrote no JSON object")
     if problems := document.get("solver_problems"):  # libmamba
         return SolverAnswer(scenario, problem="\n".join(map(str, problems)))
     if _NO_SOLUTION.search(str(document.get("exception_name", ""))):  # conda
         problem = document.get("message") or document.get("error") or document["exception_name"]
         return SolverAnswer(scenario, problem=str(problem))
-    if ran.code or not document.get("success"):
-        raise failure(ran, f"ended with {ran.code} and does not say why there is no solution")
+    if ran.returncode or not document.get("success"):
+        raise failure(ran, f"{ended} does not say why there is no solution")
+    records = {}
     try:
-        links = document.get("actions", {}).get("LINK", [])
-        records = {link["name"]: _record(link) for link in links}
+        for link in document.get("actions", {}).get("LINK", []):
+            build = link.get("build_string") or link["build"]  # libmamba writes both, conda the first
+            records[link["name"]] = Record(link["version"], build, str(link.get("channel", "")))
     except (KeyError, TypeError, AttributeError) as error:
         raise failure(ran, f"wrote a transaction that cannot be read ({error!r})") from None
     return SolverAnswer(scenario, records)
-
-
-def _record(link: Mapping[str, Any]) -> Record:
-    """libmamba writes the build as ``build_string`` and ``build``, conda as ``build_string`` only."""
-    return Record(link["version"], link.get("build_string") or link["build"], str(link.get("channel", "")))
 
 
 # --- pixi has no dry run for specs on the command line: each scenario is a workspace, which is locked, not installed
 
 # The first whose documentation states a platform's virtual packages in place of [system-requirements], and GPUs at all.
 _RICH_PLATFORMS = Version("0.71.3")
-# rattler's sentence; pixi draws lines around it and folds it.
-_REFUSED = re.compile(r"Cannot solve the request because of")
+# pixi draws lines around rattler's sentence and folds it.
+_REFUSED = "Cannot solve the request because of"
 _DRAWN = re.compile(r"[\s│├╰╭─▶×·]+")
 _KEYS = {"linux": "linux", "glibc": "glibc", "win": "windows", "archspec": "archspec"}
 
@@ -330,33 +293,32 @@ class PixiSolver(Client):
     def __init__(self, *, timeout: float = 300) -> None:
         super().__init__("pixi", timeout=timeout)
 
-    def _knows_gpus(self, home: Path) -> bool:
-        ran = self._run(home, ["--version"], {})
+    def _prepare(self, home: Path) -> bool:
+        ran = self._run(home, "--version")
         try:
-            return Version(ran.out.split()[-1]) >= _RICH_PLATFORMS  # "pixi 0.75.0"
+            return Version(ran.stdout.split()[-1]) >= _RICH_PLATFORMS  # "pixi 0.75.0"
         except (IndexError, InvalidVersion):
             raise failure(ran, "does not say its version") from None
 
     def _solve(self, scenario: Scenario, channels: Sequence[Path], home: Path) -> SolverAnswer:
         with tempfile.TemporaryDirectory(prefix="ctk-client-") as name:
             folder = Path(name)
-            text = manifest(scenario, channels, rich=self._sees_gpus)
-            (folder / "pixi.toml").write_text(text, encoding="utf-8")
-            ran = self._run(folder, ["lock", "--manifest-path", str(folder / "pixi.toml")], overrides(scenario))
-            if ran.code:
-                said = _DRAWN.sub(" ", ran.err).strip()
-                if _REFUSED.search(said):
-                    return SolverAnswer(scenario, problem=said)
-                raise failure(ran, f"ended with {ran.code}")
-            try:
-                return SolverAnswer(scenario, locked(folder / "pixi.lock"))
-            except (OSError, YAMLError, KeyError, TypeError, ValueError, AttributeError) as error:
-                raise failure(ran, f"wrote a lock that cannot be read ({error!r})") from None
+            workspace = folder / "pixi.toml"
+            workspace.write_text(manifest(scenario, channels, rich=self._sees_gpus), encoding="utf-8")
+            ran = self._run(folder, "lock", "--manifest-path", str(workspace), **overrides(scenario))
+            if not ran.returncode:
+                try:
+                    return SolverAnswer(scenario, locked(folder / "pixi.lock"))
+                except (OSError, YAMLError, KeyError, TypeError, ValueError, AttributeError) as error:
+                    raise failure(ran, f"wrote a lock that cannot be read ({error!r})") from None
+            problem = _DRAWN.sub(" ", ran.stderr).strip()
+            if _REFUSED not in problem:
+                raise failure(ran, f"ended with {ran.returncode}")
+            return SolverAnswer(scenario, problem=problem)
 
-    def _run(self, folder: Path, arguments: Sequence[str], variables: Mapping[str, str]) -> Ran:
-        own = dict.fromkeys(("PIXI_HOME", "PIXI_CACHE_DIR", "RATTLER_CACHE_DIR"), str(folder / "pixi"))
-        own |= {"PIXI_NO_CONFIG": "true", "PIXI_NO_PROGRESS": "true"}
-        return super()._run(folder, arguments, {**own, **variables})
+    def _variables(self, folder: Path) -> dict[str, str]:
+        places = dict.fromkeys(("PIXI_HOME", "PIXI_CACHE_DIR", "RATTLER_CACHE_DIR"), str(folder / "pixi"))
+        return {**places, "PIXI_NO_CONFIG": "true", "PIXI_NO_PROGRESS": "true"}
 
 
 def manifest(scenario: Scenario, channels: Sequence[Path], *, rich: bool) -> str:
@@ -375,8 +337,8 @@ def manifest(scenario: Scenario, channels: Sequence[Path], *, rich: bool) -> str
         "",
         "[dependencies]",
     ]
-    for name, version, build in (Asked(spec).parts for spec in scenario.specs):
-        lines.append(f"{_toml(name)} = {_toml({'version': version or '*', 'build': build})}")
+    for spec in map(parse_spec, scenario.specs):
+        lines.append(f"{_toml(spec.name)} = {_toml({'version': spec.version or '*', 'build': spec.build})}")
     if not rich:
         libc = {"family": "glibc", "version": system["glibc"]} if "glibc" in system else None
         older = {"linux": libc and system["linux"], "libc": libc, "cuda": scenario.driver}

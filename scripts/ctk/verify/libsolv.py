@@ -27,6 +27,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from itertools import product
 from pathlib import Path
 
 from filelock import FileLock
@@ -38,7 +39,7 @@ from ctk.core.platforms import NOARCH
 from ctk.fetch import fetch
 from ctk.index.index import Index
 from ctk.lock.lock import Artefact
-from ctk.solve.solve import Asked, Scenario
+from ctk.solve.solve import Scenario, parse_spec
 from ctk.verify.run import Record, SolverAnswer
 
 SOURCES = Artefact(
@@ -63,7 +64,9 @@ _READERS = ("repo_conda.c", "solv_jsonparser.c", "solv_xfopen.c")
 _INCLUDED = "qsort_r.c"  # part of util.c where the C library has no qsort_r
 # The one function that conda-forge's libsolv replaces, and so do we; see conda_order.c.
 _REPLACED = re.compile(r"^prune_to_best_version(?=\(Pool \*pool, Queue \*plist\)\n\{)", re.M)
-_SECTIONS = ("packages.conda", "packages")
+
+Located = dict[tuple[str, str], tuple[str, Record]]
+"""Repository and file -> package and record."""
 
 
 class Libsolv:
@@ -86,54 +89,43 @@ class Libsolv:
                     f"libsolv reads channels that are folders with repodata, and {channel} is none",
                     "run `ctk build` first, or name such a folder",
                 )
-        pools: dict[str, _Pool] = {}
+        # Platform -> the records in libsolv's memory, and what they are by repository and file.
+        pools: dict[str, tuple[int, Located]] = {}
         with ExitStack() as stack:
             for scenario in scenarios:
                 if scenario.subdir not in pools:
-                    pools[scenario.subdir] = pool = _Pool(self._solver, scenario.subdir, channels)
-                    stack.callback(pool.close)
+                    pool = self._solver.ctk_new()
+                    stack.callback(self._solver.ctk_free, pool)
+                    pools[scenario.subdir] = pool, self._fill(pool, scenario.subdir, channels)
                 # A setting of the library, and other solvers use the same one.
                 self._solver.ctk_order(self._conda_forge)
-                yield pools[scenario.subdir].solve(scenario, self._lock)
+                yield self._solve(scenario, *pools[scenario.subdir])
 
+    def _fill(self, pool: int, subdir: str, channels: Sequence[Path]) -> Located:
+        records: Located = {}
+        for position, (channel, folder) in enumerate(product(channels, (subdir, NOARCH))):
+            path = Path(channel).resolve() / folder / "repodata.json"
+            if not path.exists():
+                continue
+            repository, priority = str(position), len(channels) - position // 2
+            if self._solver.ctk_add(pool, str(path).encode(), repository.encode(), priority) < 0:
+                raise SolverFailed(f"libsolv cannot read {path}", "make the channel anew")
+            document = json.loads(path.read_text(encoding="utf-8"))
+            for file, record in (document.get("packages.conda", {}) | document.get("packages", {})).items():
+                found = Record(record["version"], record["build"], str(channel))
+                records[repository, file] = record["name"], found
+        return records
 
-class _Pool:
-    """The records of some channels for one platform, in libsolv's memory."""
-
-    def __init__(self, solver: ctypes.CDLL, subdir: str, channels: Sequence[Path]) -> None:
-        self._solver = solver
-        self._pool = solver.ctk_new()
-        # Repository and file -> package and record.
-        self._records: dict[tuple[str, str], tuple[str, Record]] = {}
-        for position, channel in enumerate(channels):
-            for folder in (subdir, NOARCH):
-                path = Path(channel).resolve() / folder / "repodata.json"
-                if path.exists():
-                    self._add(f"{position}/{folder}", path, len(channels) - position, str(channel))
-
-    def _add(self, repository: str, path: Path, priority: int, channel: str) -> None:
-        if self._solver.ctk_add(self._pool, str(path).encode(), repository.encode(), priority) < 0:
-            raise SolverFailed(f"libsolv cannot read {path}", "make the channel anew")
-        document = json.loads(path.read_text(encoding="utf-8"))
-        for section in _SECTIONS:
-            for file, record in document.get(section, {}).items():
-                found = Record(record["version"], record["build"], channel)
-                self._records[repository, file] = record["name"], found
-
-    def solve(self, scenario: Scenario, lock: bool) -> SolverAnswer:
+    def _solve(self, scenario: Scenario, pool: int, records: Located) -> SolverAnswer:
         machine = [f"{p.name.normalized} {p.version} {p.build_string}" for p in scenario.virtual_packages]
         jobs = sorted(map(_job, scenario.specs))
-        text = self._solver.ctk_solve(self._pool, "\n".join(machine).encode(), "\n".join(jobs).encode(), lock, True)
+        text = self._solver.ctk_solve(pool, "\n".join(machine).encode(), "\n".join(jobs).encode(), self._lock, True)
         verdict, *lines = text.decode().splitlines()
         if verdict != "ok":
             return SolverAnswer(scenario, problem="\n".join(lines) or "libsolv gives no reason")
-        places = [line[1:].split(" ", 1) for line in lines if line.startswith("+")]
-        records = dict(self._records[repository, place.rpartition("/")[2]] for repository, place in places)
-        removed = tuple(sorted(line[1:] for line in lines if line.startswith("-")))
-        return SolverAnswer(scenario, records, removed=removed)
-
-    def close(self) -> None:
-        self._solver.ctk_free(self._pool)
+        places = (line[1:].split(" ", 1) for line in lines if line.startswith("+"))
+        picked = dict(records[repository, place.rpartition("/")[2]] for repository, place in places)
+        return SolverAnswer(scenario, picked, removed=tuple(sorted(line[1:] for line in lines if line[0] == "-")))
 
 
 def _load(path: Path) -> ctypes.CDLL:
@@ -152,8 +144,8 @@ def _load(path: Path) -> ctypes.CDLL:
 
 def _job(spec: str) -> str:
     """``name version build``: the one form that libsolv reads as the clients' own parsers do."""
-    name, version, build = Asked(spec).parts
-    return " ".join([name, version or "*", build]).strip() if version or build else name
+    wanted = parse_spec(spec)
+    return f"{wanted.name} {wanted.version or '*'} {wanted.build}".strip() if wanted.pinned else wanted.name
 
 
 # --- the library
@@ -167,13 +159,10 @@ def library(where: Workspace) -> Path:
     return where.cache / "libsolv" / f"libctksolv-{key}.so"
 
 
-def compiler() -> list[str] | None:
-    """The command of a C compiler: CC, else the first of cc, gcc and clang on PATH; None without one."""
+def compiler() -> list[str]:
+    """The command of a C compiler: CC, else the first of cc, gcc and clang on PATH; empty without one."""
     stated = shlex.split(os.environ.get("CC", ""))
-    for command in [stated] if stated else [["cc"], ["gcc"], ["clang"]]:
-        if shutil.which(command[0]):
-            return command
-    return None
+    return next((cc for cc in ([stated] if stated else [["cc"], ["gcc"], ["clang"]]) if shutil.which(cc[0])), [])
 
 
 def build(where: Workspace, index: Callable[[], Index] = Index) -> Path:
@@ -181,8 +170,7 @@ def build(where: Workspace, index: Callable[[], Index] = Index) -> Path:
     target = library(where)
     if target.exists():
         return target
-    cc = compiler()
-    if cc is None:
+    if not compiler():
         raise SolverMissing(
             "libsolv has to be compiled, and there is no C compiler",
             "install one (Debian and Ubuntu: apt-get install gcc libc6-dev), or name it: CC=clang",
@@ -194,8 +182,11 @@ def build(where: Workspace, index: Callable[[], Index] = Index) -> Path:
             return target
         fetch.fetch([SOURCES], where, index)
         with tempfile.TemporaryDirectory(dir=target.parent, prefix="build-") as folder:
-            unpacked = _unpack(fetch.stored(SOURCES, where), Path(folder))
-            os.replace(_compile(cc, unpacked), target)
+            with tarfile.open(fetch.stored(SOURCES, where)) as tar:
+                tar.extractall(folder, filter="data")
+            root = Path(folder) / f"solv-{SOURCES.version}"
+            _prepare(root)
+            os.replace(_compile(root), target)
         for old in target.parent.glob("libctksolv-*.so"):
             if old != target:
                 old.unlink()
@@ -206,14 +197,11 @@ def _flags() -> list[str]:
     return [*_FLAGS, *(_LINUX if sys.platform == "linux" else [])]
 
 
-def _unpack(archive: Path, folder: Path) -> Path:
-    """The sources as they are compiled: with the version header that CMake would write, and room for our function."""
-    with tarfile.open(archive) as tar:
-        tar.extractall(folder, filter="data")
-    root = folder / f"solv-{SOURCES.version}"
+def _prepare(root: Path) -> None:
+    """Adds the version header that CMake would write to the sources, and makes room for our function."""
+    values = dict(zip(("LIBSOLV_MAJOR", "LIBSOLV_MINOR", "LIBSOLV_PATCH"), _VERSION.split("."), strict=True))
+    values["VERSION"] = _VERSION
     header = (root / "src/solvversion.h.in").read_text()
-    major, minor, patch = _VERSION.split(".")
-    values = {"VERSION": _VERSION, "LIBSOLV_MAJOR": major, "LIBSOLV_MINOR": minor, "LIBSOLV_PATCH": patch}
     header = re.sub(r"@(\w+)@", lambda m: values[m[1]], header)
     header = re.sub(r"^#cmakedefine (LIBSOLV_FEATURE_(?:CONDA|MULTI_SEMANTICS))$", r"#define \1", header, flags=re.M)
     (root / "src/solvversion.h").write_text(re.sub(r"^#cmakedefine .*$", "", header, flags=re.M))
@@ -221,36 +209,31 @@ def _unpack(archive: Path, folder: Path) -> Path:
     text, count = _REPLACED.subn("prune_to_best_version_upstream", policy.read_text())
     assert count == 1, "the sources have a sha256: this cannot change"
     policy.write_text(text)
-    return root
 
 
-def _compile(cc: list[str], root: Path) -> Path:
+def _compile(root: Path) -> Path:
     core = [path for path in sorted((root / "src").glob("*.c")) if path.name != _INCLUDED]
     sources = [*OURS, *core, *(root / "ext" / name for name in _READERS)]
-    include = [f"-I{root / 'src'}", f"-I{root / 'ext'}"]
+    objects = [str(root / f"{source.stem}.o") for source in sources]
+    flags = [*_flags(), f"-I{root / 'src'}", f"-I{root / 'ext'}"]
 
-    def compiled(source: Path) -> Path:
-        target = root / f"{source.stem}.o"
-        _call([*cc, *_flags(), *include, "-c", str(source), "-o", str(target)])
-        return target
+    def call(*arguments: str) -> None:
+        cc = compiler()
+        done = subprocess.run([*cc, *arguments], capture_output=True, text=True, check=False)
+        if done.returncode:
+            lines = done.stderr.strip().splitlines() or ["it says nothing"]
+            raise SolverMissing(
+                f"{cc[0]} cannot compile libsolv: {lines[0]}",
+                "check the compiler (Debian and Ubuntu: apt-get install gcc libc6-dev), or name another one: CC=clang",
+            )
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        objects = list(pool.map(compiled, sources))
+        list(pool.map(lambda source, target: call(*flags, "-c", str(source), "-o", target), sources, objects))
     target = root / "libctksolv.so"
     # Without undefined symbols, or a missing function would show only when it is called.
     no_undefined = ["-Wl,--no-undefined"] if sys.platform == "linux" else []
-    _call([*cc, "-shared", *no_undefined, "-o", str(target), *map(str, objects)])
+    call("-shared", *no_undefined, "-o", str(target), *objects)
     return target
-
-
-def _call(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or ["it says nothing"]
-        raise SolverMissing(
-            f"{command[0]} cannot compile libsolv: {lines[0]}",
-            "check the compiler (Debian and Ubuntu: apt-get install gcc libc6-dev), or name another one: CC=clang",
-        )
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -259,17 +242,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--if-possible", action="store_true", help="succeed, with a line, where it cannot be built")
     options = parser.parse_args(arguments)
     where = workspace()
-    if library(where).exists():
-        return 0
-    print("building libsolv, the second solver ...", file=sys.stderr)
+    if not library(where).exists():
+        print("building libsolv, the second solver ...", file=sys.stderr)
     try:
         build(where)
     except CtkError as error:
-        if options.if_possible:
-            print(f"without libsolv: {error.cause.splitlines()[0]}", file=sys.stderr)
-            return 0
-        print(f"error: {error.cause}\nnext: {error.step}", file=sys.stderr)
-        return error.exit_code
+        if not options.if_possible:
+            print(f"error: {error.cause}\nnext: {error.step}", file=sys.stderr)
+            return error.exit_code
+        print(f"without libsolv: {error.cause.splitlines()[0]}", file=sys.stderr)
     return 0
 
 

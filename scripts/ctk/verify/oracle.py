@@ -51,19 +51,12 @@ class Toolkit:
 
 
 @dataclass(frozen=True)
-class PythonSet:
-    """The Python projects for one CUDA major."""
-
-    major: str
-    published: Mapping[str, frozenset[str]]  # project -> ``<subdir>-<tag>`` that it is published for, or ``noarch``
-
-
-@dataclass(frozen=True)
 class OracleFacts:
     """Everything the oracle knows: the toolkits in any order, and the Python projects by CUDA major."""
 
     toolkits: tuple[Toolkit, ...]
-    python_sets: Mapping[str, PythonSet]
+    # Major -> project -> ``<subdir>-<tag>`` that it is published for, or ``noarch``.
+    python_sets: Mapping[str, Mapping[str, frozenset[str]]]
 
 
 @dataclass(frozen=True)
@@ -92,34 +85,27 @@ class Expected:
         return self.toolkit.split(".")[0]
 
 
-# What every release has of libraries; what only some have is brought where it is there.
-_LIBRARIES = (
-    *("cudart", "nvrtc", "nvjitlink", "nvjpeg", "npp"),
-    *("cublas", "cufft", "curand", "cusolver", "cusparse"),
-)
+_PTX = ("nvrtc", "nvvm")
+_CORE = ("cuda-bindings", "cuda-core")
 
-# Request -> the components of one minor that it brings, and the Python projects.
-_COMPONENTS: dict[str, tuple[str, ...]] = {
-    "cuda-nvrtc": ("nvrtc",),
-    "cuda-nvcc": ("compiler", "crt", "cudart", "nvvm"),
-    "cuda-runtime": _LIBRARIES,
-    "cuda-bindings": ("nvrtc", "nvvm"),
-    "cuda-core": ("nvrtc", "nvvm"),
-    "cuda-python": ("nvrtc", "nvvm"),
-    "numba-cuda": ("nvrtc", "nvvm", "cudart"),
-    "numba-cuda-mlir": ("nvrtc", "nvvm", "cudart"),
-    "cccl-python": ("nvrtc", "nvvm", "cudart"),
+# Request -> the components of one minor that it brings, and the Python projects. Of libraries, those that every release
+# has; what only some have is brought where it is there.
+_NEEDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "cuda-nvrtc": (("nvrtc",), ()),
+    "cuda-nvcc": (("compiler", "crt", "cudart", "nvvm"), ()),
+    "cuda-runtime": (
+        ("cudart", "nvrtc", "nvjitlink", "nvjpeg", "npp", "cublas", "cufft", "curand", "cusolver", "cusparse"),
+        (),
+    ),
+    "cuda-bindings": (_PTX, ("cuda-bindings",)),
+    "cuda-core": (_PTX, _CORE),
+    "cuda-python": (_PTX, ("cuda-python", "cuda-bindings")),
+    "numba-cuda": ((*_PTX, "cudart"), (*_CORE, "numba-cuda")),
+    "numba-cuda-mlir": ((*_PTX, "cudart"), (*_CORE, "numba-cuda-mlir")),
+    "cccl-python": ((*_PTX, "cudart"), (*_CORE, "numba-cuda-mlir", "cuda-cccl")),
 }
-_PROJECTS: dict[str, tuple[str, ...]] = {
-    "cuda-bindings": ("cuda-bindings",),
-    "cuda-core": ("cuda-bindings", "cuda-core"),
-    "cuda-python": ("cuda-python", "cuda-bindings"),
-    "numba-cuda": ("cuda-bindings", "cuda-core", "numba-cuda"),
-    "numba-cuda-mlir": ("cuda-bindings", "cuda-core", "numba-cuda-mlir"),
-    "cccl-python": ("cuda-bindings", "cuda-core", "numba-cuda-mlir", "cuda-cccl"),
-}
-REQUESTS = tuple(_COMPONENTS)
-PYTHON_REQUESTS = tuple(_PROJECTS)
+REQUESTS = tuple(_NEEDS)
+PYTHON_REQUESTS = tuple(request for request, (_, projects) in _NEEDS.items() if projects)
 
 # What writes PTX, or packs it for the driver -> the first minor whose one Python can use. NVRTC, libNVVM and nvcc serve
 # Python from the first toolkit on. cuda-bindings calls nvJitLink's functions by names that 12.0 to 12.2 do not export;
@@ -177,18 +163,20 @@ def _candidates(facts: OracleFacts, question: Question) -> tuple[list[Toolkit], 
     pinned = [t for t in facts.toolkits if question.pin in (None, t.minor, t.major)]
     if not pinned:
         return [], Cause.PIN
-    needs = _COMPONENTS[question.request]
-    here = [t for t in pinned if all(question.subdir in t.published.get(c, frozenset()) for c in needs)]
-    here = [t for t in here if question.request not in _PROJECTS or tags(facts, question, t.major)]
+    components, projects = _NEEDS[question.request]
+    here = [t for t in pinned if all(question.subdir in t.published.get(c, frozenset()) for c in components)]
+    here = [t for t in here if not projects or tags(facts, question, t.major)]
     if not here:
         return [], Cause.PLATFORM
-    wanted = [t for t in here if question.request not in _PROJECTS or _python(facts, question, t.major)]
+    wanted = [t for t in here if not projects or _python(facts, question, t.major)]
     return wanted, None if wanted else Cause.PYTHON
 
 
 def _pick(facts: OracleFacts, question: Question, native: list[Toolkit], compatible: list[Toolkit]) -> Expected:
     best = max(native or compatible, key=lambda t: version(t.minor))
-    python = _python(facts, question, best.major) if question.request in _PROJECTS else tag(question.python)
+    python = tag(question.python)
+    if question.request in PYTHON_REQUESTS:
+        python = _python(facts, question, best.major)
     return Expected(best.minor, "native" if native else "compat", python)
 
 
@@ -197,22 +185,16 @@ def _python(facts: OracleFacts, question: Question, major: str) -> str:
     known = tags(facts, question, major)
     if question.python is not None:
         return tag(question.python) if tag(question.python) in known else ""
-    return max((t for t in known if not t.endswith("t")), key=_tag_order, default="")
+    return max((t for t in known if not t.endswith("t")), key=lambda t: int(t.removeprefix("cp3")), default="")
 
 
 def tags(facts: OracleFacts, question: Question, major: str) -> frozenset[str]:
     """The Pythons that every project of the request is published for, on the platform and for the major."""
-    if major not in facts.python_sets:
-        return frozenset()
-    published = facts.python_sets[major].published
-    found: frozenset[str] | None = None
-    for project in _PROJECTS[question.request]:
-        targets = published.get(project, frozenset())
-        if targets == {"noarch"}:
-            continue
-        own = frozenset(t.removeprefix(f"{question.subdir}-") for t in targets if t.startswith(f"{question.subdir}-cp"))
-        found = own if found is None else found & own
-    return found or frozenset()
+    published = facts.python_sets.get(major, {})
+    start = f"{question.subdir}-"
+    projects = [published.get(project, frozenset()) for project in _NEEDS[question.request][1]]
+    each = [{t.removeprefix(start) for t in on if t.startswith(f"{start}cp")} for on in projects if on != {"noarch"}]
+    return frozenset(set.intersection(*each))
 
 
 def _driver_loads(toolkit: Toolkit, question: Question) -> bool:
@@ -239,7 +221,3 @@ def version(text: str) -> tuple[int, ...]:
 def tag(python: str | None) -> str:
     """``cp314t`` for ``3.14t``; "" for None."""
     return f"cp{python.replace('.', '')}" if python else ""
-
-
-def _tag_order(tag: str) -> int:
-    return int(tag.removeprefix("cp").removesuffix("t")[1:])

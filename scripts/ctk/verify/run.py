@@ -8,28 +8,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ctk.core.errors import SolverFailed
 from ctk.solve.solve import Scenario
-from ctk.verify.channels import Channels, TwinBuild
-from ctk.verify.oracle import (
-    PTX_WRITERS,
-    PYTHON_REQUESTS,
-    Cause,
-    Expected,
-    Loss,
-    OracleFacts,
-    Question,
-    expected,
-    expected_ignoring,
-    loss,
-    minors_of,
-)
+from ctk.verify import oracle
+from ctk.verify.channels import Channels, Twins
+from ctk.verify.oracle import Cause, Expected, Loss, OracleFacts, Question
 from ctk.verify.scenarios import scenario
 
-# Why a client can refuse a request, or fail to refuse it, because of the machine.
-_MACHINE = (Cause.DRIVER, Cause.GPU)
 # So many scenarios are kept in memory at a time.
 _CHUNK = 20_000
 
@@ -57,13 +44,12 @@ _NEEDED = {
 }
 
 
-@dataclass(frozen=True)
-class Record:
-    """One package of an answer."""
+class Record(NamedTuple):
+    """One package of an answer; its channel is a folder or address, as the solver names it."""
 
     version: str
     build: str
-    channel: str = ""  # folder or address, as the solver names it
+    channel: str = ""
 
 
 @dataclass(frozen=True)
@@ -97,34 +83,32 @@ class Solver(Protocol):
 # --- one answer
 
 
-def wrong(question: Question, right: Expected, answer: SolverAnswer, twins: Mapping[Any, TwinBuild]) -> str:
-    """The first fault of an answer, in one sentence, or "" when it is right; `twins` as in `Channels`."""
-    if not right.toolkit:
-        return f"it must be refused ({right.cause}), but was solved" if answer.solved else ""
-    if not answer.solved:
-        return "it can be solved, but was refused"
-    return next(_faults(question, right, answer.records, twins), "")
+def wrong(question: Question, right: Expected, answer: SolverAnswer, twins: Twins) -> str:
+    """The first fault of an answer, in one sentence, or "" when it is right."""
+    if right.toolkit and answer.solved:
+        return next(_faults(question, right, answer.records, twins), "")
+    if answer.solved:
+        return f"it must be refused ({right.cause}), but was solved"
+    return "it can be solved, but was refused" if right.toolkit else ""
 
 
-def _faults(
-    question: Question, right: Expected, records: Mapping[str, Record], twins: Mapping[Any, TwinBuild]
-) -> Iterator[str]:
-    if missing := [name for name in ("cuda-version", question.request) if name not in records]:
-        yield f"{missing[0]} is not there"
-        return
+def _faults(question: Question, right: Expected, records: Mapping[str, Record], twins: Twins) -> Iterator[str]:
     for name in ("cuda-version", question.request):
+        if name not in records:
+            yield f"{name} is not there"
+            return
         if (name, records[name].version, records[name].build) not in twins:
             yield f"{name} {records[name].version} {records[name].build} is no native or compat build of this channel"
-    got = records["cuda-version"]
-    if (got.version, got.build.split("_")[0]) != (right.toolkit, right.fit):
-        yield f"toolkit {got.version} {got.build.split('_')[0]}, not {right.toolkit} {right.fit}"
+    version, fit = records["cuda-version"].version, records["cuda-version"].build.split("_")[0]
+    if (version, fit) != (right.toolkit, right.fit):
+        yield f"toolkit {version} {fit}, not {right.toolkit} {right.fit}"
     for name, record in records.items():
         twin = twins.get((name, record.version, record.build))
         if twin and (twin.fit, twin.major) != (right.fit, right.major):
             yield f"{name} {record.version} {record.build} is of CUDA {twin.major} {twin.fit}: builds are mixed"
     minors: dict[str, tuple[str, ...]] = dict.fromkeys(_OF_THE_MINOR, (right.toolkit,))
-    for writer in PTX_WRITERS:
-        allowed = minors_of(writer, right.toolkit, for_python="cuda-bindings" in records)
+    for writer in oracle.PTX_WRITERS:
+        allowed = oracle.minors_of(writer, right.toolkit, for_python="cuda-bindings" in records)
         minors |= dict.fromkeys((writer, f"{writer}-files", f"{writer}-dev"), allowed)
     for name, allowed in minors.items():
         if name in records and ".".join(records[name].version.split(".")[:2]) not in allowed:
@@ -136,14 +120,14 @@ def _faults(
 def _python_faults(right: Expected, records: Mapping[str, Record]) -> Iterator[str]:
     tag = ""
     if "python" in records:
-        python = records["python"]
-        plain = f"cp{''.join(python.version.split('.')[:2])}"
-        tag = plain if python.build.endswith("_cpython") else python.build.rsplit("_", 1)[-1]
+        tag = records["python"].build.rsplit("_", 1)[-1]
+        if tag == "cpython":
+            tag = f"cp{''.join(records['python'].version.split('.')[:2])}"
     if tag != right.python:
         yield f"Python is {tag or 'not there'}, not {right.python or 'there'}"
     if right.python and "python_abi" in records and not records["python_abi"].build.endswith(f"_{right.python}"):
         yield f"python_abi is {records['python_abi'].build}, not for {right.python}"
-    for name in PYTHON_REQUESTS:
+    for name in oracle.PYTHON_REQUESTS:
         # noarch packages name the major only
         start = f"cuda{right.major}_py" + ("h" if name == "cuda-python" else f"{right.python[2:]}h")
         if name in records and not records[name].build.startswith(start):
@@ -153,8 +137,7 @@ def _python_faults(right: Expected, records: Mapping[str, Record]) -> Iterator[s
 # --- many answers
 
 
-@dataclass(frozen=True)
-class Wrong:
+class Wrong(NamedTuple):
     """A scenario whose answer is not the right one."""
 
     question: Question
@@ -163,27 +146,15 @@ class Wrong:
     fault: str
 
 
-@dataclass
-class Counts:
-    """The verdicts on the answers to one request."""
+Counts = Counter[str]
+"""Verdict -> answers: ``right``, ``wrong``, a `Cause` to refuse rightly, a `Loss` of the kind of client asked for."""
 
-    right: int = 0
-    refused: Counter[Cause] = field(default_factory=Counter)  # rightly unsolvable
-    lost: Counter[Loss] = field(default_factory=Counter)  # what the kind of client that is asked for must lose
-    wrong: int = 0
 
-    @property
-    def total(self) -> int:
-        return self.right + self.refused.total() + self.lost.total() + self.wrong
-
-    def __add__(self, other: Counts) -> Counts:
-        refused, lost = self.refused + other.refused, self.lost + other.lost
-        return Counts(self.right + other.right, refused, lost, self.wrong + other.wrong)
-
-    def as_json(self) -> dict[str, Any]:
-        refused = {cause.name.lower(): number for cause, number in sorted(self.refused.items())}
-        lost = {kind.name.lower(): number for kind, number in sorted(self.lost.items())}
-        return {"total": self.total, "right": self.right, "refused": refused, "lost": lost, "wrong": self.wrong}
+def counts_as_json(counts: Counts) -> dict[str, Any]:
+    refused = {cause.name.lower(): counts[cause] for cause in sorted(Cause) if counts[cause]}
+    lost = {kind.name.lower(): counts[kind] for kind in sorted(Loss) if counts[kind]}
+    ends = {"right": counts["right"], "refused": refused, "lost": lost, "wrong": counts["wrong"]}
+    return {"total": counts.total(), **ends}
 
 
 class Tally:
@@ -196,7 +167,7 @@ class Tally:
     def __init__(self, facts: OracleFacts, channels: Channels, *, ignoring: bool = False, keep: int = 3) -> None:
         self._facts, self._channels, self._ignoring, self._keep = facts, channels, ignoring, keep
         self._asked: dict[Scenario, Question] = {}
-        self.counts: dict[str, Counts] = {}
+        self.counts: dict[str, Counts] = {}  # by request
         self.wrong: list[Wrong] = []
         self.seconds = 0.0
         self.complete = False  # whether every scenario was answered, once
@@ -216,7 +187,8 @@ class Tally:
             while chunk := list(islice(waiting, _CHUNK)):
                 self._asked = {scenario(question): question for question in chunk}
                 for answer in solver.solve_all(tuple(self._asked), self._channels.folders):
-                    self._add(answer)
+                    question = self._question(answer.scenario)
+                    self.counts.setdefault(question.request, Counts())[self._verdict(question, answer)] += 1
                     advance(1)
                 if self._asked:
                     raise SolverFailed(
@@ -227,37 +199,29 @@ class Tally:
         finally:
             self.seconds += time.perf_counter() - start
 
-    def _add(self, answer: SolverAnswer) -> None:
-        question = self._question(answer.scenario)
-        right = (expected_ignoring if self._ignoring else expected)(self._facts, question)
-        counts = self.counts.setdefault(question.request, Counts())
-        if answer.removed and right.cause in _MACHINE:
-            # Such a client takes the driver away when nothing else solves: it refuses nothing.
-            counts.lost[Loss.REFUSAL] += 1
-            return
+    def _verdict(self, question: Question, answer: SolverAnswer) -> str:
+        right = (oracle.expected_ignoring if self._ignoring else oracle.expected)(self._facts, question)
+        if answer.removed and right.cause in (Cause.DRIVER, Cause.GPU):
+            return Loss.REFUSAL  # such a client takes the driver away when nothing else solves: it refuses nothing
         fault = wrong(question, right, answer, self._channels.twins)
         if not fault and answer.removed:
             fault = f"it was solved without {' and '.join(answer.removed)}"
+        if fault and len(self.wrong) < self._keep:
+            self.wrong.append(Wrong(question, right, answer, fault))
         if fault:
-            counts.wrong += 1
-            if len(self.wrong) < self._keep:
-                self.wrong.append(Wrong(question, right, answer, fault))
-        elif self._ignoring and (lost := loss(self._facts, question)):
-            counts.lost[lost] += 1
-        elif right.cause:
-            counts.refused[right.cause] += 1
-        else:
-            counts.right += 1
+            return "wrong"
+        lost = oracle.loss(self._facts, question) if self._ignoring else None
+        return lost or right.cause or "right"
 
-    def _question(self, asked: Scenario) -> Question:
+    def _question(self, scenario: Scenario) -> Question:
         """Takes out the question of a scenario, for the machine without a GPU where the client sees none."""
-        if asked in self._asked:
-            return self._asked.pop(asked)
+        if scenario in self._asked:
+            return self._asked.pop(scenario)
         for whole, question in self._asked.items():
-            if replace(whole, arch=None) == asked:
+            if replace(whole, arch=None) == scenario:
                 del self._asked[whole]
                 return replace(question, arch=None)
         raise SolverFailed(
-            f"an answer to what was not asked, or a second one: {' '.join(asked.specs)} on {asked.subdir}",
+            f"an answer to what was not asked, or a second one: {' '.join(scenario.specs)} on {scenario.subdir}",
             "a solver must answer the scenarios that it is given",
         )

@@ -14,7 +14,7 @@ from ctk.core.platforms import PLATFORMS
 from ctk.lock.lock import ReleaseLock
 from ctk.solve.machine import python_specs
 from ctk.solve.solve import Scenario
-from ctk.verify.oracle import REQUESTS, OracleFacts, PythonSet, Question, Toolkit, version
+from ctk.verify.oracle import REQUESTS, OracleFacts, Question, Toolkit, version
 
 Machine = tuple[str | None, str | None]
 """Driver and GPU; no client sees a GPU without a driver."""
@@ -34,15 +34,14 @@ def facts(locks: Iterable[ReleaseLock]) -> OracleFacts:
             targets = {target for target, artefact in component.artefacts.items() if artefact is not None}
             published[component.name] = published.get(component.name, frozenset()) | targets
         if not lock.is_ctk:
-            python_sets[lock.major] = PythonSet(lock.major, published)
-            continue
-        if lock.facts is None:
-            raise LockError(
-                f"release {lock.minor} has not been measured", f"run `ctk release measure {lock.minor} --write`"
-            )
-        if int(lock.major) >= _WHOLE_COMPILER:
-            published["compiler"] = published.get("nvcc", frozenset())
-        toolkits.append(Toolkit(lock.minor, tuple(_in_order(lock.facts.gpu_architectures)), published))
+            python_sets[lock.major] = published
+        elif lock.facts is None:
+            step = f"run `ctk release measure {lock.minor} --write`"
+            raise LockError(f"release {lock.minor} has not been measured", step)
+        else:
+            if int(lock.major) >= _WHOLE_COMPILER:
+                published["compiler"] = published.get("nvcc", frozenset())
+            toolkits.append(Toolkit(lock.minor, tuple(_in_order(lock.facts.gpu_architectures)), published))
     if not toolkits:
         raise LockError("there is no release lock", "run `ctk release add 13.4 --write`, or any other release")
     return OracleFacts(tuple(toolkits), python_sets)
@@ -98,15 +97,14 @@ class Matrix:
         Without a pin and with any Python, every machine. With a pin, every driver with one GPU of each kind that the
         facts tell apart. With a Python, the machines at the edges; and each pin on two machines.
         """
-        drivers = [d for d in self.drivers if d]
-        pinned: list[Machine] = [
-            (None, None),
-            *((d, gpu) for i, d in enumerate(drivers) for gpu in (None, *(kind[-(i % 2)] for kind in self._gpu_kinds))),
-        ]
-        gpus = [None, *(kind[0] for kind in self._gpu_kinds[:2])]
-        edges: list[Machine] = [(None, None), *((d, gpu) for d in self._edge_drivers for gpu in gpus)]
-        pins = [pin for pin in self.pins if pin]
-        pythons = [python for python in self.pythons if python]
+        kinds, drivers = self._gpu_kinds, [d for d in self.drivers if d]
+        each_kind = [(None, *(kind[-(i % 2)] for kind in kinds)) for i in range(len(drivers))]
+        pinned = [(None, None), *((d, gpu) for d, gpus in zip(drivers, each_kind, strict=True) for gpu in gpus)]
+        # The oldest driver, the oldest and newest of each CUDA major, and the one newer than all toolkits.
+        majors = [list(same) for _, same in groupby(drivers, lambda d: d.split(".")[0])]
+        at_edge = _in_order(end for same in majors for end in (same[0], same[-1]))
+        edges = [(None, None), *product(at_edge, (None, *(kind[0] for kind in kinds[:2])))]
+        pins, pythons = [pin for pin in self.pins if pin], [python for python in self.pythons if python]
         anyone = [None] if None in self.pythons else []
         parts: list[tuple[Sequence[str | None], Sequence[str | None], Sequence[Machine]]] = [
             ([None], anyone, self.machines),
@@ -118,22 +116,14 @@ class Matrix:
         return list(dict.fromkeys(chosen))
 
     @property
-    def _gpu_kinds(self) -> list[list[str | None]]:
+    def _gpu_kinds(self) -> list[list[str]]:
         """GPUs that no toolkit tells apart, together; newer than all toolkits being a kind as well."""
-        kinds: dict[tuple[tuple[bool, bool], ...], list[str | None]] = {}
-        for gpu in self.gpus:
-            if gpu:
-                seen = tuple(
-                    (gpu in t.architectures, version(t.architectures[0]) <= version(gpu)) for t in self.facts.toolkits
-                )
-                kinds.setdefault(seen, []).append(gpu)
+        kinds: dict[tuple[tuple[bool, bool], ...], list[str]] = {}
+        for gpu in filter(None, self.gpus):
+            known = (t.architectures for t in self.facts.toolkits)
+            seen = tuple((gpu in gpus, version(gpus[0]) <= version(gpu)) for gpus in known)
+            kinds.setdefault(seen, []).append(gpu)
         return list(kinds.values())
-
-    @property
-    def _edge_drivers(self) -> list[str]:
-        """The oldest driver, the oldest and newest of each CUDA major, and the one newer than all toolkits."""
-        by_major = [list(same) for _, same in groupby(filter(None, self.drivers), lambda d: d.split(".")[0])]
-        return _in_order(end for same in by_major for end in (same[0], same[-1]))
 
 
 def matrix(
@@ -180,9 +170,7 @@ def _question(subdir: str, request: str, pin: str | None, python: str | None, ma
 
 def _drivers(minors: list[str]) -> list[str]:
     """One that is too old for everything, every minor of the locked majors, and one that is newer than all."""
-    newest: dict[int, int] = {}
-    for major, minor in map(version, minors):
-        newest[major] = minor
+    newest = {major: minor for major, minor in map(version, minors)}  # noqa: C416
     newest[max(newest)] += 1
     return [_TOO_OLD, *(f"{major}.{minor}" for major in newest for minor in range(newest[major] + 1))]
 

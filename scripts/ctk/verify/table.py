@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -19,7 +19,7 @@ REQUEST = "cuda-core"
 # The pages with a table, and its form.
 PAGES = {"README.md": "short", "docs/how-the-right-build-is-picked.md": "full"}
 COMMAND = "ctk verify --write-table"
-_TABLES = Marked("table of drivers and GPUs", COMMAND, PAGES, "what a solver picks now")
+TABLES = Marked("table of drivers and GPUs", COMMAND, PAGES, "what a solver picks now")
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ def ask_planned(workspace: Workspace) -> Answers:
         return ask(solved.folders, release_locks(workspace).values())
 
 
-def table(answers: Answers, form: str = "full") -> str:
-    """The answers as a Markdown table; see `merged`."""
-    return markdown_table(*merged(answers, form))
+def table(answers: Answers) -> Callable[[str], str]:
+    """Gives the answers as a Markdown table in a form of `merged`."""
+    return lambda form: markdown_table(*merged(answers, form))
 
 
 def merged(answers: Answers, form: str = "full") -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
@@ -74,18 +74,20 @@ def merged(answers: Answers, form: str = "full") -> tuple[tuple[str, ...], list[
 def _columns(answers: Answers, with_newer: bool) -> dict[str, str | None]:
     """Heading -> one GPU that stands for all of the column."""
 
-    def column(gpu: str | None) -> list[str]:
-        return [answers.cells[driver, gpu] for driver in answers.drivers]
+    def column(gpu: str | None) -> tuple[str, ...]:
+        return tuple(answers.cells[driver, gpu] for driver in answers.drivers)
 
     *known, newer, unknown = answers.gpus
     alike: dict[tuple[str, ...], list[list[str | None]]] = {}
     for cells, run in groupby(known, column):  # runs of GPUs that get the same; there may be others in between
-        alike.setdefault(tuple(cells), []).append(list(run))
-    found = {f"GPU {', '.join(map(_gpus_label, runs))}": runs[0][0] for runs in alike.values()}
-    same = next((heading for heading, gpu in found.items() if column(gpu) == column(unknown)), None)
-    found = {f"{heading}, or not detected" if heading == same else heading: gpu for heading, gpu in found.items()}
-    found |= {} if same else {"GPU not detected": unknown}
-    return found | ({"newer GPU": newer} if with_newer else {})
+        alike.setdefault(cells, []).append(list(run))
+    columns: dict[str, str | None] = {}
+    for cells, runs in alike.items():
+        either = ", or not detected" if cells == column(unknown) else ""
+        columns[f"GPU {', '.join(map(_gpus_label, runs))}{either}"] = runs[0][0]
+    if column(unknown) not in alike:
+        columns["GPU not detected"] = unknown
+    return columns | ({"newer GPU": newer} if with_newer else {})
 
 
 def _gpus_label(run: Sequence[str | None]) -> str:
@@ -98,18 +100,3 @@ def _drivers_label(group: Sequence[str | None], newest: str | None) -> str:
     if group[-1] == newest:
         return f"{group[0]} or newer"
     return f"{group[0]} to {group[-1]}" if group[1:] else group[0]
-
-
-def update(page: str, answers: Answers) -> str:
-    """The text of a page with its tables as they should be."""
-    return _TABLES.update(page, lambda form: table(answers, form))
-
-
-def check(workspace: Workspace, answers: Answers) -> None:
-    """Refuses pages whose table is not what a solver answers, or that have lost their marker comments."""
-    _TABLES.check(workspace, lambda form: table(answers, form))
-
-
-def write(workspace: Workspace, answers: Answers) -> tuple[Path, ...]:
-    """Writes the tables anew; the pages that changed."""
-    return _TABLES.write(workspace, lambda form: table(answers, form))
