@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -169,23 +169,25 @@ def test_a_certificate_that_runs_out_while_signing_is_renewed(attester: Sigstore
     assert calls[0] is not calls[1]
 
 
+def about(name: str, **digest: str) -> Bundle:
+    return {"subject": [{"name": name, "digest": digest}]}
+
+
+def for_channel(url: str) -> Bundle:
+    return {"predicate": {"targetChannel": url}}
+
+
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
-        (
-            {"subject": [{"name": "digit2-1.0-h0_0.conda", "digest": {"sha256": "?"}}]},
-            "it is about 'digit2-1.0-h0_0.conda'",
-        ),
-        (
-            {"subject": [{"name": "digit1-1.0-h0_0.conda", "digest": {"sha256": "0" * 64}}]},
-            "it is about another content",
-        ),
-        ({"subject": [{"name": "digit1-1.0-h0_0.conda", "digest": {"sha512": "0"}}]}, "it is about another content"),
-        ({"subject": [{"name": "a", "digest": {"sha256": "0"}}] * 2}, "it is about 2 subjects, not one"),
+        (about("digit2-1.0-h0_0.conda", sha256="?"), "it is about 'digit2-1.0-h0_0.conda'"),
+        (about("digit1-1.0-h0_0.conda", sha256="0" * 64), "it is about another content"),
+        (about("digit1-1.0-h0_0.conda", sha512="0"), "it is about another content"),
+        ({"subject": about("a", sha256="0")["subject"] * 2}, "it is about 2 subjects, not one"),
         ({"predicateType": "https://slsa.dev/provenance/v1"}, "its predicate is 'https://slsa.dev/provenance/v1', not"),
-        ({"predicate": {"targetChannel": "https://conda.example.org/other"}}, "it is for the channel"),
-        ({"predicate": {"targetChannel": f"{URL}/"}}, "is no URL of a channel"),
-        ({"predicate": {"targetChannel": "cuda"}}, "its target 'cuda' is no URL of a channel"),
+        (for_channel("https://conda.example.org/other"), "it is for the channel"),
+        (for_channel(f"{URL}/"), "is no URL of a channel"),
+        (for_channel("cuda"), "its target 'cuda' is no URL of a channel"),
         ({"predicate": {}}, "its statement cannot be read: KeyError: 'targetChannel'"),
     ],
 )
@@ -203,41 +205,29 @@ def test_a_statement_without_a_predicate_is_right(folder: Folder, policy: Policy
     assert found(folder, policy) == []
 
 
-def change_payload(bundle: Bundle) -> None:
+def spoil_payload(bundle: Bundle) -> None:
     statement = json.loads(base64.b64decode(bundle["dsseEnvelope"]["payload"]))
     statement["predicate"]["targetChannel"] += "2"
     bundle["dsseEnvelope"]["payload"] = base64.b64encode(json.dumps(statement).encode()).decode()
 
 
-def change_signature(bundle: Bundle) -> None:
-    bundle["dsseEnvelope"]["signatures"][0]["sig"] = base64.b64encode(b"0" * 70).decode()
+ZEROS = base64.b64encode(b"0" * 32).decode()
+SPOILT: Mapping[str, Callable[[Bundle, Any], object]] = {
+    "payload": lambda bundle, entry: spoil_payload(bundle),
+    "signature": lambda bundle, entry: bundle["dsseEnvelope"]["signatures"][0].update(sig=ZEROS),
+    "proof": lambda bundle, entry: entry["inclusionProof"].update(hashes=[ZEROS]),
+    "promise": lambda bundle, entry: entry.update(integratedTime="1767225700"),
+    "no log": lambda bundle, entry: bundle["verificationMaterial"].update(tlogEntries=[]),
+    "no certificate": lambda bundle, entry: bundle["verificationMaterial"].pop("certificate"),
+}
 
 
-def change_proof(bundle: Bundle) -> None:
-    proof = bundle["verificationMaterial"]["tlogEntries"][0]["inclusionProof"]
-    proof["hashes"] = [base64.b64encode(b"0" * 32).decode()]
-
-
-def change_promise(bundle: Bundle) -> None:
-    bundle["verificationMaterial"]["tlogEntries"][0]["integratedTime"] = "1767225700"
-
-
-def without_log(bundle: Bundle) -> None:
-    bundle["verificationMaterial"]["tlogEntries"] = []
-
-
-def without_certificate(bundle: Bundle) -> None:
-    del bundle["verificationMaterial"]["certificate"]
-
-
-@pytest.mark.parametrize(
-    "spoil", [change_payload, change_signature, change_proof, change_promise, without_log, without_certificate]
-)
-def test_a_spoilt_bundle_is_a_problem(folder: Folder, policy: Policy, spoil: Callable[[Bundle], None]) -> None:
-    bundle = sidecar(folder)[0]
+@pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT)
+def test_a_spoilt_bundle_is_a_problem(folder: Folder, policy: Policy, spoil: Callable[[Bundle, Any], object]) -> None:
+    (bundle,) = sidecar(folder)
     put(folder, json.dumps([bundle]).encode())
     assert found(folder, policy) == []
-    spoil(bundle)
+    spoil(bundle, bundle["verificationMaterial"]["tlogEntries"][0])
     put(folder, json.dumps([bundle]).encode())
     (line,) = found(folder, policy)
     assert line.startswith(f"{NAME}: number 1: ")

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -108,43 +108,26 @@ def test_a_package_that_is_cut_short_or_changed_is_named(www: Path) -> None:
     assert {(n, c) for n, c in kinds(www)} == {(ONE, "file")}
 
 
+OTHER = {"sha256": "0" * 64, "size_in_bytes": 1}
+FIRST = "it was published first at 2027-01-15T08:00:00.000+00:00"
+
+
 @pytest.mark.parametrize(
     ("attack", "check", "what"),
     [
         (recorded(name="digit"), "metadata", "repodata says name 'digit', its index.json 'digit2'"),
-        (recorded(version="2.0"), "metadata", "repodata says version '2.0', its index.json '1.0'"),
-        (recorded(build="h1_0"), "metadata", "repodata says build 'h1_0', its index.json 'h0_0'"),
         (recorded(build_number=1), "metadata", "repodata says build_number 1, its index.json 0"),
         (recorded(depends=[]), "metadata", "repodata says depends [], its index.json [digit1]"),
-        (recorded(constrains=["a"]), "metadata", "repodata says constrains [a], its index.json []"),
         (recorded(track_features="f"), "metadata", "repodata says track_features 'f', its index.json nothing"),
-        (recorded(license="MIT"), "metadata", "repodata says license 'MIT', its index.json 'LicenseRef-Test'"),
         (recorded(timestamp=1), "metadata", "repodata says timestamp 1, its index.json 1700000000000"),
-        (recorded(subdir="win-64"), "metadata", "repodata says subdir 'win-64', its index.json 'linux-64'"),
-        (
-            recorded(indexed_timestamp=1_800_000_000_001),
-            "index",
-            "repodata says 1800000000001 as its indexed_timestamp, and it was published first at ",
-        ),
-        (
-            recorded(indexed_timestamp=None),
-            "index",
-            "repodata has no indexed_timestamp, and it was published first at 2027-01-15T08:00:00.000+00:00",
-        ),
+        (recorded(indexed_timestamp=1_800_000_000_001), "index", "repodata says 1800000000001 as its indexed_timest"),
+        (recorded(indexed_timestamp=None), "index", f"repodata has no indexed_timestamp, and {FIRST}"),
         (recorded(indexed_timestamp="2027"), "index", "its indexed_timestamp is '2027', and no number of milliseconds"),
         (recorded(indexed_timestamp=True), "index", "its indexed_timestamp is True, and no number of milliseconds"),
         (drafted(listed={"share/digit": {"sha256": "0" * 64}}), "payload", "share/digit: paths.json says sha256"),
-        (
-            drafted(listed={"share/digit": {"size_in_bytes": 9}}),
-            "payload",
-            "share/digit: paths.json says 9 bytes, the archive holds 1",
-        ),
+        (drafted(listed={"share/digit": {"size_in_bytes": 9}}), "payload", "share/digit: paths.json says 9 bytes, the"),
         (drafted(listed={"share/digit": None}), "payload", "share/digit: in the archive, missing in paths.json"),
-        (
-            drafted(listed={"share/other": {"sha256": "0" * 64, "size_in_bytes": 1}}),
-            "payload",
-            "share/other: listed in paths.json, missing in the archive",
-        ),
+        (drafted(listed={"share/x": OTHER}), "payload", "share/x: listed in paths.json, missing in the archive"),
     ],
 )
 def test_what_differs_from_a_package_is_named(www: Path, attack: Attack, check: str, what: str) -> None:
@@ -216,21 +199,10 @@ def test_what_a_killed_run_left_is_named(www: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"no JSON",
-        b"[]",
-        b"7",
-        b"null",
-        b'{"packages.conda": []}',
-        b'{"info": 7}',
-        b"\xff",
-        b"[" * 100_000,
-        b'{"info": null}',
-    ],
-)
+NO_INDEX = [b"", b"[]", b"7", b'{"packages.conda": []}', b'{"info": 7}', b"\xff", b"[" * 100_000]
+
+
+@pytest.mark.parametrize("content", NO_INDEX, ids=range(len(NO_INDEX)))
 @pytest.mark.parametrize("file", ["repodata.json", "run_exports.json"])
 def test_an_index_file_that_is_none_is_a_line(www: Path, file: str, content: bytes) -> None:
     (www / "linux-64" / file).write_bytes(content)
@@ -266,30 +238,22 @@ def test_a_folder_without_an_index_is_said_to_have_none(tmp_path: Path, www: Pat
     }
     for file in (www / "noarch").glob("r*.json*"):
         file.unlink()
-    assert {(n, c) for n, c, _ in found(www)} == {
-        *((f"noarch/{file}", "index") for file in ("repodata.json", "run_exports.json"))
-    } | {(ONE, "orphan")} - ({(ONE, "orphan")} if (www / HISTORY).exists() else set())
+    assert set(kinds(www)) == {(f"noarch/{file}", "index") for file in ("repodata.json", "run_exports.json")}
     with pytest.raises(UnknownName, match="there is no channel"):
         check_channel(tmp_path / "absent")
 
 
-def hostile(path: Path, kind: str) -> None:
-    """A file that is no package, or one that attacks who opens it."""
-    with zipfile.ZipFile(path, "w") as archive:
+NO_TAR = zstandard.ZstdCompressor().compress(b"no tar" * 500)
+
+
+@pytest.mark.parametrize("halves", [None, (), (b"no zstd",), (NO_TAR, b"no zstd")])
+def test_a_file_that_is_no_package_is_a_line(www: Path, halves: Sequence[bytes] | None) -> None:
+    with zipfile.ZipFile(www / ONE, "w") as archive:
         archive.writestr("metadata.json", "{}")
-        stem = path.name.removesuffix(".conda")
-        if kind == "no tar":
-            archive.writestr(f"info-{stem}.tar.zst", zstandard.ZstdCompressor().compress(b"no tar" * 500))
-            archive.writestr(f"pkg-{stem}.tar.zst", b"no zstd")
-        elif kind == "no zstd":
-            archive.writestr(f"info-{stem}.tar.zst", b"no zstd")
-    if kind == "no zip":
-        path.write_bytes(b"no zip")
-
-
-@pytest.mark.parametrize("kind", ["no tar", "no zstd", "no zip", "nothing in it"])
-def test_a_file_that_is_no_package_is_a_line(www: Path, kind: str) -> None:
-    hostile(www / ONE, kind)
+        for half, content in zip(("info", "pkg"), halves or (), strict=False):
+            archive.writestr(f"{half}-{Path(ONE).stem}.tar.zst", content)
+    if halves is None:
+        (www / ONE).write_bytes(b"no zip")
     lines = [text for name, check, text in found(www) if (name, check) == (ONE, "file")]
     assert len(lines) == 4
     assert any("cannot be read" in line or "holds " in line for line in lines)
