@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,28 +26,22 @@ NATIVE = {"depends": ["__cuda >=12.6"], "constrains": ["__cuda_arch >=5.0,<=9.0"
 
 
 class Made:
-    """An environment as conda's records have it.
-
-    Args:
-        prefix: Where it is made.
-    """
+    """An environment as conda's records have it."""
 
     def __init__(self, prefix: Path) -> None:
         self.prefix = prefix
         (prefix / "conda-meta").mkdir(parents=True)
-        (prefix / "conda-meta" / "history").write_text("")
 
     def package(self, name: str, version: str = "1.0", build: str = "0", **more: Any) -> Made:
         record = {"name": name, "version": version, "build": build, "subdir": "linux-64", "depends": [], **more}
-        self.record(f"{name}-{version}-{build}.json", json.dumps(record))
+        return self.record(f"{name}-{version}-{build}.json", json.dumps(record).encode())
+
+    def record(self, file: str, text: bytes) -> Made:
+        (self.prefix / "conda-meta" / file).write_bytes(text)
         return self
 
-    def record(self, file: str, text: str | bytes) -> Made:
-        (self.prefix / "conda-meta" / file).write_bytes(text.encode() if isinstance(text, str) else text)
-        return self
-
-    def toolkit(self, version: str, build: str, **rules: Any) -> Made:
-        return self.package("cuda-version", version, build, **rules)
+    def toolkit(self, version: str = "12.6", build: str = "native_100", **rules: Any) -> Made:
+        return self.package("cuda-version", version, build, **(rules or (NATIVE if version == "12.6" else {})))
 
     def wheel(self, name: str, version: str, record: str = "", installer: str = "pip") -> Made:
         info = self.prefix / SITE / f"{name}-{version}.dist-info"
@@ -80,31 +73,24 @@ def states(found: dict[str, dict[str, str]]) -> dict[str, str]:
 
 def test_a_whole_environment_is_in_order(made: Made) -> None:
     files = [f"{SITE}/cuda_bindings-12.9.4.dist-info/{name}" for name in ("INSTALLER", "RECORD")]
-    made.toolkit("12.6", "native_100", **NATIVE).wheel("cuda_bindings", "12.9.4", installer="conda")
     rules = ["cuda-version >=12,<13.0a0 native_*", "cuda-nvrtc >=12,<13.0a0", "python_abi 3.12.* *_cp312"]
+    made.toolkit().wheel("cuda_bindings", "12.9.4", installer="conda").package("python_abi", "3.12", "8_cp312")
     made.package("cuda-bindings", "12.9.4", "cuda12_py312h1_0", depends=rules, files=files)
-    made.package("cuda-nvrtc", "12.6.85", depends=["cuda-version >=12.6,<12.7.0a0"]).package(
-        "python_abi", "3.12", "8_cp312"
-    )
+    made.package("cuda-nvrtc", "12.6.85", depends=["cuda-version >=12.6,<12.7.0a0"])
     found = check(made)
     assert states(found) == {}
     assert found["CUDA major"]["found"] == "12"
     assert found["native toolkit"]["found"] == "toolkit 12.6 native"
 
 
-def test_an_environment_without_cuda_is_in_order(made: Made) -> None:
-    made.package("numpy").wheel(
-        "nvidia_cuda_nvrtc_cu12", "12.6.77", "nvidia/cuda_nvrtc/lib/libnvrtc.so.12,sha256=x,1\n"
-    )
+NVRTC = ("nvidia_cuda_nvrtc_cu12", "12.6.77", "nvidia/cuda_nvrtc/lib/libnvrtc.so.12,sha256=x,1\n")
+
+
+def test_libraries_of_wheels_beside_condas_are_found_and_without_condas_they_are_in_order(made: Made) -> None:
+    made.package("numpy").wheel(*NVRTC)
     assert states(check(made)) == {}
-
-
-RECORD = "nvidia/cuda_nvrtc/lib/libnvrtc.so.12,sha256=x,1\n"
-
-
-def test_libraries_of_wheels_beside_condas_are_found(made: Made) -> None:
-    made.toolkit("12.6", "native_100", **NATIVE).wheel("nvidia_cuda_nvrtc_cu12", "12.6.77", RECORD)
-    made.wheel("nvidia_ml_py", "13.0", "pynvml.py,sha256=x,1\n").wheel("requests", "2.0", "requests/__init__.py,,\n")
+    made.toolkit().wheel("nvidia_ml_py", "13.0", "pynvml.py,sha256=x,1\n")
+    made.wheel("requests", "2.0", "requests/__init__.py,,\n")
     found = check(made)
     assert states(found) == {"wheels of pip": "problem"}
     assert "nvidia-cuda-nvrtc-cu12 12.6.77" in found["wheels of pip"]["found"]
@@ -118,7 +104,7 @@ def test_a_project_that_pip_put_in_condas_place_is_found(made: Made, version: st
     """Of the same version too: its files then have other contents than conda's record says."""
     info = f"{SITE}/cuda_bindings-12.9.4.dist-info"
     paths = [{"_path": f"{info}/INSTALLER", "sha256": hashlib.sha256(b"conda\n").hexdigest()}]
-    made.toolkit("12.6", "native_100", **NATIVE)
+    made.toolkit()
     made.package("cuda-bindings", "12.9.4", "cuda12_py312h1_0", paths_data={"paths": paths})
     made.wheel("cuda_bindings", version)
     found = check(made)
@@ -137,7 +123,7 @@ def test_a_project_that_pip_put_in_condas_place_is_found(made: Made, version: st
 def test_packages_of_two_majors_are_found(
     made: Made, name: str, version: str, build: str, more: dict[str, Any]
 ) -> None:
-    made.toolkit("12.6", "native_100", **NATIVE).package("cuda-bindings", "12.9.4", "cuda12_py312h1_0")
+    made.toolkit().package("cuda-bindings", "12.9.4", "cuda12_py312h1_0")
     made.package("cuda-pathfinder", "1.9.0", depends=["cuda-version >=12.0,<14.0a0"])  # for both
     assert "CUDA major" not in states(check(made))
     made.package(name, version, build, **more)
@@ -148,24 +134,20 @@ def test_packages_of_two_majors_are_found(
 
 
 def test_wheels_of_another_major_are_found(made: Made) -> None:
-    made.toolkit("12.6", "native_100", **NATIVE).wheel(
-        "nvidia_cuda_runtime", "13.0.88", "nvidia/cu13/lib/libcudart.so.13,,\n"
-    )
+    made.toolkit().wheel("nvidia_cuda_runtime", "13.0.88", "nvidia/cu13/lib/libcudart.so.13,,\n")
     found = check(made)["CUDA major"]
     assert (found["state"], "13: nvidia-cuda-runtime 13.0.88 of pip" in found["found"]) == ("problem", True)
     assert found["step"].endswith("uninstall --yes nvidia-cuda-runtime")
 
 
+FORGE = {"name": "cuda-version", "version": "12.6", "build": "h7480c83_3"}  # has one build of it
+
+
 @pytest.mark.parametrize(
     ("other", "spec", "said"),
     [
-        # Of another channel, whose cuda-version has one build.
-        (
-            {"name": "cuda-version", "version": "12.6", "build": "h7480c83_3"},
-            "cuda-version >=12,<13.0a0 native_*",
-            "h7480c83_3",
-        ),
-        ({"name": "cuda-version", "version": "12.6", "build": "h7480c83_3"}, "cuda-version >=12.9,<12.10.0a0", "12.9"),
+        (FORGE, "cuda-version >=12,<13.0a0 native_*", "h7480c83_3"),
+        (FORGE, "cuda-version >=12.9,<12.10.0a0", "12.9"),
         ({"name": "numpy", "version": "1.26"}, "numpy >=2", "numpy 1.26"),
         ({"name": "something"}, "numpy >=2", "which is not there"),
     ],
@@ -183,9 +165,8 @@ def test_packages_that_disagree_are_found_with_their_channels(
 
 
 def test_a_rule_for_what_is_there_anyway_is_held_and_one_for_what_is_not_there_is_not(made: Made) -> None:
-    made.package("numba-cuda", "0.30", constrains=["numpy <2.5.0a0", "cudatoolkit 12.6.*", "__cuda >=99"]).package(
-        "numpy", "2.4"
-    )
+    rules = ["numpy <2.5.0a0", "cudatoolkit 12.6.*", "__cuda >=99"]
+    made.package("numba-cuda", "0.30", constrains=rules).package("numpy", "2.4")
     assert "packages agree" not in states(check(made))
     (made.prefix / "conda-meta" / "numpy-2.4-0.json").unlink()
     made.package("numpy", "2.5")
@@ -199,7 +180,6 @@ DRIVER, TOOLKIT, GPU = "driver", "native toolkit", "GPU"
     ("version", "build", "driver", "arch", "name", "state", "step"),
     [
         ("12.6", "native_100", "12.6", "9.0", DRIVER, "ok", ""),
-        ("12.6", "native_100", "13.0", "9.0", DRIVER, "ok", ""),
         ("12.6", "native_100", "12.4", "9.0", DRIVER, "problem", "'cuda-version=12.4=native_*', or update the driver"),
         ("12.6", "native_100", "11.8", "9.0", DRIVER, "problem", "this one takes no toolkit that knows GPU 9.0"),
         ("12.6", "native_100", "none", None, DRIVER, "missing", "--driver describes another machine"),
@@ -211,15 +191,7 @@ DRIVER, TOOLKIT, GPU = "driver", "native toolkit", "GPU"
         ("13.0", "native_100", "13.0", "9.0", GPU, "ok", ""),
         ("13.0", "native_100", "13.0", "7.0", GPU, "problem", "cuda-version=12.9=native_*"),  # too old for it
         ("12.9", "native_100", "13.0", "11.0", GPU, "problem", "cuda-version=13.0=native_*"),  # in a hole of its list
-        (
-            "12.6",
-            "native_100",
-            "12.6",
-            "12.1",
-            GPU,
-            "missing",
-            "that knows GPU 12.1",
-        ),  # no toolkit for this driver does
+        ("12.6", "native_100", "12.6", "12.1", GPU, "missing", "that knows GPU 12.1"),  # none for this driver does
         ("11.8", "native_100", "12.6", "12.1", GPU, "ok", ""),  # of which nothing is known
     ],
 )
@@ -254,39 +226,29 @@ def test_a_gpu_that_no_client_sees_is_found(
     made.toolkit("13.0", "native_100")
     done = ctk(Workspace(ROOT), "env", "check", str(made.prefix), "--json", **seen)
     gpu = next(one for one in json.loads(done.stdout)["checks"] if one["check"] == "GPU")
-    assert (
-        gpu["state"] == "missing"
-        and gpu["found"].startswith("nvidia-smi has NVIDIA H100, 9.0")
-        and said in gpu["found"]
-    )
-    assert gpu["step"] == step
+    assert gpu["found"].startswith("nvidia-smi has NVIDIA H100, 9.0") and said in gpu["found"]
+    assert (gpu["state"], gpu["step"]) == ("missing", step)
     # What options describe is another machine, whose nvidia-smi nobody has asked.
     assert states(check(made, "13.0", None)) == {}
 
 
-LYING: Sequence[str | bytes] = (
-    "",
-    "{",
-    "[]",
-    "null",
-    '"text"',
+LYING = (
+    b"",
+    b"[]",
     b"\xff\xfe\x00",
-    "[" * 100_000,
-    '{"name": "x"}',
-    '{"name": "../../x", "version": "1", "build": "0"}',
-    '{"name": "x\\u001b[31m", "version": "1", "build": "0"}',
-    '{"name": "x", "version": "not a version", "build": "0"}',
-    '{"name": "x", "version": "1", "build": 7, "depends": 7}',
-    '{"name": "x", "version": "1", "build": "0", "paths_data": [1]}',
-    '{"name": "x", "version": "1", "build": "0", "paths_data": {"paths": [1]}}',
-    '{"name": "x", "version": "1", "build": "0", "files": {"a": 1}, "depends": ["' + "y" * 10_000 + '"]}',
+    b"[" * 100_000,
+    b'{"name": "../../x", "version": "1", "build": "0"}',
+    b'{"name": "x\\u001b[31m", "version": "1", "build": "0"}',
+    b'{"name": "x", "version": "not a version", "build": "0"}',
+    b'{"name": "x", "version": "1", "build": 7, "depends": 7}',
+    b'{"name": "x", "version": "1", "build": "0", "paths_data": {"paths": [1]}}',
+    b'{"name": "x", "version": "1", "build": "0", "files": {"a": 1}, "depends": ["' + b"y" * 10_000 + b'"]}',
 )
 
 
 @pytest.mark.parametrize("text", LYING, ids=range(len(LYING)))
-def test_a_record_that_lies_is_a_finding_with_its_name(made: Made, text: str | bytes) -> None:
-    made.toolkit("12.6", "native_100", **NATIVE).record("x-1-0.json", text)
-    found = check(made)
+def test_a_record_that_lies_is_a_finding_with_its_name(made: Made, text: bytes) -> None:
+    found = check(made.toolkit().record("x-1-0.json", text))
     assert states(found) == {"records": "problem"}
     assert found["records"]["found"] == "no records: x-1-0.json"
     assert found["records"]["step"].endswith("--force-reinstall x")
@@ -314,11 +276,8 @@ def test_in_words_each_finding_has_what_why_and_a_step(made: Made) -> None:
     done = ctk(Workspace(ROOT), "env", "check", str(made.prefix), "--driver", "13.0")
     assert done.returncode == errors.NotReady.exit_code
     text = " ".join(done.stdout.split())
-    assert (
-        "problem native toolkit toolkit 13.4 compat is newer than the driver, which supports CUDA 13.0 why: A driver"
-        in text
-    )
-    assert "to do: conda install -p" in text
+    said = "problem native toolkit toolkit 13.4 compat is newer than the driver, which supports CUDA 13.0 why: A driver"
+    assert said in text and "to do: conda install -p" in text
     assert done.stderr.startswith("error: 1 problem in ")
     quiet = ctk(Workspace(ROOT), "env", "check", str(made.prefix), "--driver", "13.4", "-q")
     assert (quiet.returncode, quiet.stderr) == (0, "")

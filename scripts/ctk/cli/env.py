@@ -147,18 +147,18 @@ def pack_command(
         f"toolkit: {pick.toolkit or 'none'}{' ' if pick.fit else ''}{pick.fit}",
         f"python: {pick.version('python')}",
     ]
-    packed = pack(pick, about, order, where, report.say)
-    contents, files = packed.contents, [(path, path.stat().st_size) for path in packed.files]
+    contents, paths = pack(pick, about, order, where, report.say)
+    files = [(path, path.stat().st_size) for path in paths]
+    total, unpacked = sum(size for _, size in files), contents.kibibytes * 1024
     report.result(
         files=[{"file": str(path), "size": size} for path, size in files],
-        files_size=packed.size,
-        unpacked_size=contents.kibibytes * 1024,
+        files_size=total,
+        unpacked_size=unpacked,
         needs={"platform": contents.subdir, "glibc": contents.glibc},
     )
     rows = [(path.name, megabytes(size)) for path, size in files]
     report.table(str(order.file.parent), ["file", "MB"], rows, right=["MB"])
     report.line(
-        f"packed: {count(len(files), 'file')}, {megabytes(packed.size)} MB; "
-        f"{megabytes(contents.kibibytes * 1024)} MB unpacked, for {contents.subdir} with glibc "
-        f"{contents.glibc} or newer; there: sh {order.file.name} DIR"
+        f"packed: {count(len(files), 'file')}, {megabytes(total)} MB; {megabytes(unpacked)} MB unpacked, for "
+        f"{contents.subdir} with glibc {contents.glibc} or newer; there: sh {order.file.name} DIR"
     )

@@ -17,7 +17,7 @@ import shutil
 import stat
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -78,19 +78,6 @@ class Contents:
     compression: str = "gzip"
 
 
-@dataclass(frozen=True)
-class Packed:
-    """The files that were written, the program first, and what they hold."""
-
-    files: tuple[Path, ...]
-    contents: Contents
-
-    @property
-    def size(self) -> int:
-        """Bytes of all files."""
-        return sum(file.stat().st_size for file in self.files)
-
-
 def size_in_bytes(text: str) -> int:
     """Bytes of ``60M``, ``4GB`` or ``1500000``, as `split` and `dd` read them: M is 1024 x 1024, MB is 1000 x 1000."""
     match = re.fullmatch(r"(\d+)([KMG]B?|)", text.strip().upper())
@@ -103,11 +90,8 @@ def size_in_bytes(text: str) -> int:
 def check(order: PackOrder, subdir: str) -> None:
     """Refuses what cannot be written, before anything is solved or fetched."""
     if subdir.startswith("win-"):
-        raise BadValue(
-            f"environments for {subdir} are not packed here: conda-pack writes for the system that it runs on, and "
-            "nothing here could try the result",
-            "run conda-pack on a Windows machine",
-        )
+        why = "conda-pack writes for the system that it runs on, and nothing here could try the result"
+        raise BadValue(f"environments for {subdir} are not packed here: {why}", "run conda-pack on a Windows machine")
     if subdir not in _MACHINES:
         raise UnknownName.of("platform", subdir, _MACHINES)
     if order.compression not in _DECOMPRESS:
@@ -121,31 +105,24 @@ def check(order: PackOrder, subdir: str) -> None:
         raise BadValue(f"{order.file.name!r} has a character that sha256sum does not list", "choose another name")
     if not order.file.parent.is_dir():
         raise BadValue(f"there is no folder {order.file.parent}", "make it first, or name another")
-    present = order.present()
+    present = [path.name for path in order.present()]
     if present and not order.force:
-        names = ", ".join(path.name for path in present[:4])
-        raise BadValue(
-            f"{names}{' ...' if len(present) > 4 else ''}: there already in {order.file.parent}",
-            "name another file, or replace them with --force",
-        )
+        names = ", ".join(present[:4]) + (" ..." if len(present) > 4 else "")
+        step = "name another file, or replace them with --force"
+        raise BadValue(f"{names}: there already in {order.file.parent}", step)
 
 
 def pack(
-    pick: Pick,
-    about: Sequence[str],
-    order: PackOrder,
-    workspace: Workspace,
-    say: Callable[[str], None] = lambda text: None,
-) -> Packed:
+    pick: Pick, about: Sequence[str], order: PackOrder, workspace: Workspace, say: Callable[[str], None]
+) -> tuple[Contents, tuple[Path, ...]]:
     """Installs a pick in a scratch folder and packs it, with lines for people about the request and the machine.
 
-    Equal packages give equal files. Nothing is written under the names of `order` before all of it is done.
+    Equal packages give equal files, of which the first is the program. Nothing is written under the names of `order`
+    before all of it is done.
     """
     if pick.record("python") is None:
-        raise BadValue(
-            "the environment has no Python, which writes its path into it where it is unpacked",
-            "ask for python as well",
-        )
+        why = "the environment has no Python, which writes its path into it where it is unpacked"
+        raise BadValue(why, "ask for python as well")
     # One on the disk of the package cache, for hard links; one where the files will be, which then are only renamed.
     beside = order.file.with_name(f".{order.file.name}.parts")
     with held(workspace.cache / "packing") as folder, held(beside) as done:
@@ -163,8 +140,7 @@ def pack(
             parts = writer.close()
             lines = (*about, f"glibc: {glibc} or newer")
             contents = Contents(lines, pick.scenario.subdir, glibc, kibibytes, order.compression)
-            files = _finish(pick, contents, parts, order, done)
-    return Packed(files, contents)
+            return contents, _finish(pick, contents, parts, order, done)
 
 
 class Archive:
@@ -181,11 +157,8 @@ class Archive:
     def add(self, source: str, target: str) -> None:
         """A file, link or folder of the disk."""
         info = self._tar.gettarinfo(source, target)
-        if info.isreg():
-            with open(source, "rb") as file:
-                self._write(info, file)
-        else:
-            self._write(info, None)
+        with open(source, "rb") if info.isreg() else nullcontext() as content:
+            self._write(info, content)
 
     def add_bytes(self, source: str, sourcebytes: bytes, target: str) -> None:
         """A file with other content than it has on disk, which may not hold the path of this environment."""
@@ -353,9 +326,8 @@ class PartWriter:
     def _next(self) -> BinaryIO:
         self.close()
         if len(self._done) == MOST_PARTS:
-            raise BadValue(
-                f"{MOST_PARTS} parts of {self._limit} bytes do not hold the environment", "let --split be larger"
-            )
+            cause = f"{MOST_PARTS} parts of {self._limit} bytes do not hold the environment"
+            raise BadValue(cause, "let --split be larger")
         self._hash, self._size = hashlib.sha256(), 0
         return (self._folder / f"{len(self._done):03}").open("wb")
 
@@ -377,26 +349,27 @@ def _finish(pick: Pick, contents: Contents, parts: Sequence[str], order: PackOrd
     `parts` is the sha256 of each part, which `done` has as ``000``, ``001`` ...
     """
     split = order.limit is not None
-    program, lock = done / "program", done / "lock"
-    program.write_bytes(program_text(contents, parts, split))
-    lock.write_text(_explicit(pick, contents), encoding="utf-8")
-    if not split:
-        with program.open("ab") as target, (done / "000").open("rb") as source:
-            shutil.copyfileobj(source, target, 1 << 20)
-    program.chmod(0o755)
-    new = {order.file: (program, file_sha256(program))}
+    names = [f"{number:03}" for number in range(len(parts))]
+    new = {order.file: done / "program"}
+    new[order.file].write_bytes(program_text(contents, parts, split))
     if split:
-        new |= {order.beside(f"{n:03}"): (done / f"{n:03}", sha256) for n, sha256 in enumerate(parts)}
-    new[order.beside("lock")] = (lock, file_sha256(lock))
-    hashes = done / "hashes"
-    hashes.write_text("".join(f"{sha256}  {path.name}\n" for path, (_, sha256) in new.items()), encoding="utf-8")
-    places = {path: source for path, (source, _) in new.items()} | {order.beside("sha256"): hashes}
+        new |= {order.beside(name): done / name for name in names}
+    else:
+        with new[order.file].open("ab") as target, (done / "000").open("rb") as source:
+            shutil.copyfileobj(source, target, 1 << 20)
+    new[order.file].chmod(0o755)
+    new[order.beside("lock")] = done / "lock"
+    (done / "lock").write_text(_explicit(pick, contents), encoding="utf-8")
+    known = {done / name: sha256 for name, sha256 in zip(names, parts, strict=True)}
+    lines = [f"{known.get(source) or file_sha256(source)}  {path.name}\n" for path, source in new.items()]
+    new[order.beside("sha256")] = done / "hashes"
+    (done / "hashes").write_text("".join(lines), encoding="utf-8")
     for path in order.present():
-        if path not in places:
+        if path not in new:
             path.unlink()
-    for path in reversed(places):
-        os.replace(places[path], path)
-    return tuple(places)
+    for path in reversed(new):
+        os.replace(new[path], path)
+    return tuple(new)
 
 
 def _explicit(pick: Pick, contents: Contents) -> str:

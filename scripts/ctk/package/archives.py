@@ -41,27 +41,12 @@ _LONGEST_NAME = 256  # bytes of a path: Windows has no room for more; the longes
 _DEEPEST = 32  # the artefacts here have 12
 _PART = re.compile(r'[^"*/:<>?\\|]*[^"*/:<>?\\|. ]')  # Windows drops a dot or a space at the end
 _DEVICE = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9])(\..*)?", re.IGNORECASE)
-_UNREADABLE = (
-    zipfile.BadZipFile,
-    tarfile.TarError,
-    zlib.error,
-    struct.error,
-    EOFError,
-    OSError,
-    RuntimeError,  # zipfile's, for an encrypted member
-    ValueError,
-    OverflowError,
-    IndexError,
-)
+BROKEN = (zipfile.BadZipFile, tarfile.TarError, zlib.error, struct.error, EOFError, OSError, RuntimeError)
+"""What zipfile, tarfile and zlib raise for an archive that is damaged, encrypted, or of another form."""
 
 
 class Refused(Exception):
-    """What is wrong with an archive.
-
-    Args:
-        member: Its name; "" for the archive as a whole.
-        reason: Half a sentence.
-    """
+    """What is wrong with a member of an archive, or with the archive as a whole, for which its name is empty."""
 
     def __init__(self, member: str, reason: str) -> None:
         super().__init__(f"{shown(member)}: {reason}" if member else reason)
@@ -168,7 +153,7 @@ def readable(member: str = "") -> Iterator[None]:
     """Whatever breaks while an archive, or a member of it, is read is a `Refused`."""
     try:
         yield
-    except _UNREADABLE as error:
+    except (*BROKEN, ValueError, OverflowError, IndexError) as error:
         if isinstance(error, OSError) and error.errno in FULL:
             raise
         raise Refused(member, f"it cannot be read: {shown(str(error))}") from error

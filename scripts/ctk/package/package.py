@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-import struct
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
@@ -19,7 +17,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from ctk.core.errors import AuditFailed
-from ctk.package.archives import EXPANDED, Limited, ShortHeaders
+from ctk.package.archives import BROKEN, EXPANDED, Limited, ShortHeaders
 
 Part = Literal["pkg", "info"]
 Kind = Literal["file", "link", "folder", "other"]
@@ -27,17 +25,6 @@ PLACEHOLDER = "_placehold_placehold"
 BUFFER = 1 << 20
 _WINDOW = 1 << 27  # bytes; the highest level of zstd needs no more
 _METADATA = 64 << 20  # bytes of everything under info/
-_UNREADABLE = (
-    zipfile.BadZipFile,
-    zstandard.ZstdError,
-    tarfile.TarError,
-    zlib.error,
-    struct.error,
-    EOFError,
-    OSError,
-    NotImplementedError,  # zipfile's, for a compression that no package has
-    RuntimeError,  # and for an encrypted member
-)
 
 
 @dataclass(frozen=True)
@@ -116,7 +103,7 @@ def readable(path: Path) -> Iterator[None]:
         raise AuditFailed(f"{path} does not exist", "build it first") from None
     except RecursionError as error:
         raise AuditFailed(f"{path.name} has metadata nested too deeply", "build it again") from error
-    except _UNREADABLE as error:
+    except (*BROKEN, zstandard.ZstdError) as error:
         raise AuditFailed(f"{path.name} cannot be read: {error}", "delete it and build it again") from error
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, YAMLError) as error:
         detail = f"{type(error).__name__}: {error}".splitlines()[0]
@@ -202,11 +189,9 @@ def index_of(raw: Mapping[str, Any]) -> IndexJson:
 
 
 def index_record(texts: Mapping[str, bytes], archive: Mapping[str, Any]) -> dict[str, Any]:
-    """The record of a package in repodata; what is empty is absent, except `depends`.
+    """The record of a package in repodata, from the files under ``info/`` and the archive's size and hashes.
 
-    Args:
-        texts: The files under ``info/``.
-        archive: Size and hashes of the package.
+    What is empty is absent, except `depends`.
     """
     record = json.loads(texts["info/index.json"]) | archive
     record["run_exports"] = json.loads(texts.get("info/run_exports.json", b"{}"))
@@ -215,23 +200,14 @@ def index_record(texts: Mapping[str, bytes], archive: Mapping[str, Any]) -> dict
 
 
 def count_tests(texts: Mapping[str, bytes]) -> int:
-    """How many tests a package carries; rattler-build keeps no contents tests, it runs them.
-
-    Args:
-        texts: The files under ``info/``.
-    """
+    """How many tests the files under ``info/`` carry; rattler-build keeps no contents tests, it runs them."""
     return len(YAML(typ="safe", pure=True).load(texts.get("info/tests/tests.yaml", b"[]")) or ())
 
 
 def path_entry(raw: Mapping[str, Any]) -> PathEntry:
     """An entry of ``info/paths.json``; KeyError for one that lacks its path or its kind."""
-    return PathEntry(
-        raw["_path"],
-        raw["path_type"],
-        raw.get("sha256") or "",
-        raw.get("size_in_bytes") or 0,
-        raw.get("prefix_placeholder") or "",
-    )
+    sha256, size, placeholder = (raw.get(key) for key in ("sha256", "size_in_bytes", "prefix_placeholder"))
+    return PathEntry(raw["_path"], raw["path_type"], sha256 or "", size or 0, placeholder or "")
 
 
 def run_exports_of(raw: Any) -> dict[str, tuple[str, ...]]:
