@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from itertools import product
 from pathlib import Path
@@ -168,12 +167,6 @@ def test_channel_priority_is_strict(place: Workspace, tmp_path: Path) -> None:
     assert not refused.solved
 
 
-def test_what_it_says_of_an_unsolvable_request_names_the_package(place: Workspace, channels: list[Path]) -> None:
-    asked = Scenario(("needs-gcc",), "linux-64", None)
-    (answer,) = Libsolv(place).solve_all([asked], channels)
-    assert "gcc_linux-64" in answer.problem
-
-
 def test_a_channel_that_cannot_be_read_is_an_error_that_says_so(place: Workspace, tmp_path: Path) -> None:
     solver = Libsolv(place)
     with pytest.raises(BadValue, match="conda-forge is none"):
@@ -244,14 +237,3 @@ def test_a_compiler_that_cannot_compile_it_is_quoted_and_leaves_nothing(
     with pytest.raises(SolverMissing, match=r"stdio\.h"):
         libsolv.build(sources, no_index)
     assert [p.name for p in (sources.cache / "libsolv").iterdir()] == ["lock"]
-
-
-def test_records_are_told_apart_by_file_not_by_name(place: Workspace, tmp_path: Path) -> None:
-    """A channel with old packages too: the .conda wins over the .tar.bz2 of the same build, as in the clients."""
-    folder = write(tmp_path, iter([record("tool", "1", "h_0", "linux-64")]))
-    path = folder / "linux-64/repodata.json"
-    document = json.loads(path.read_text())
-    document["packages"] = {"tool-1-h_0.tar.bz2": record("tool", "1", "h_0", "linux-64", depends=["missing"])}
-    path.write_text(json.dumps(document))
-    (answer,) = Libsolv(place).solve_all([Scenario(("tool",), "linux-64")], [folder])
-    assert packages(answer) == {"tool": ("1", "h_0")}

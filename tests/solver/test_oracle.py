@@ -211,13 +211,6 @@ def test_the_python_is_the_one_asked_for_else_the_newest_with_the_gil(question: 
     assert expected(FACTS, question).python == tag
 
 
-def test_a_free_threaded_python_must_be_asked_for() -> None:
-    only = {"cuda-bindings": frozenset({f"{LINUX}-cp314", f"{LINUX}-cp315t"})}
-    known = replace(FACTS, python_sets={"13": only})
-    assert expected(known, ask("cuda-bindings", "13.4")).python == "cp314"
-    assert expected(known, ask("cuda-bindings", "13.4", python="3.15t")).python == "cp315t"
-
-
 @pytest.mark.parametrize(
     ("question", "pick", "lost"),
     [
@@ -259,22 +252,6 @@ def test_the_oracle_imports_nothing_of_this_project_and_nothing_that_solves() ->
     assert modules
     assert modules <= sys.stdlib_module_names
     assert modules.isdisjoint({"importlib", "subprocess", "os", "pathlib", "json"})  # nor by a way around
-
-
-def test_the_facts_are_those_of_the_locks(project: Workspace) -> None:
-    locks = release_locks(project)
-    found = facts(locks.values())
-    assert [t.minor for t in found.toolkits] == [lock.minor for lock in locks.values() if lock.is_ctk]
-    for toolkit in found.toolkits:
-        lock = locks[f"cuda-{toolkit.minor}"]
-        assert lock.facts is not None
-        assert toolkit.architectures == lock.facts.gpu_architectures
-        nvrtc = lock.components["nvrtc"].artefacts
-        assert toolkit.published["nvrtc"] == {subdir for subdir, artefact in nvrtc.items() if artefact}
-        assert ("compiler" in toolkit.published) == (toolkit.major == "13")
-    assert found.python_sets["13"]["cuda-python"] == {"noarch"}
-    assert f"{LINUX}-cp314t" in found.python_sets["13"]["cuda-core"]
-    assert f"{WINDOWS_ARM}-cp312" not in found.python_sets["12"]["cuda-bindings"]
 
 
 def test_a_release_without_measured_facts_is_named_and_no_release_is_an_error(project: Workspace) -> None:

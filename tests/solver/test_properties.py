@@ -9,13 +9,12 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 from negative_cases import RELEASES
 from rattler import Gateway
@@ -261,7 +260,6 @@ class Channels:
         self.parts = {
             name: planned(plan(everything, Request(releases=[name], platforms=[HERE]), tags)) for name in locks
         }
-        self.whole = planned(plan(everything, Request(releases=[*what.locks], platforms=[HERE]), tags))
         self._worlds = Worlds(merged(self.parts.values()), facts(self.locks.values()), folder, Gateway())
         self._made: dict[tuple[tuple[str, ...], int], World] = {}
 
@@ -317,14 +315,6 @@ def usable(minors: Sequence[str]) -> bool:
     return "12.0" not in minors or any(minor.startswith("12.") for minor in minors if minor != "12.0")
 
 
-@pytest.mark.sweep
-def test_the_parts_make_the_whole(channels: Channels) -> None:
-    """What the recipes make of one release does not depend on which others there are."""
-    real = [name for name, lock in channels.locks.items() if lock.minor not in INVENTED]
-    together, whole = merged(channels.parts[name] for name in real), channels.whole
-    assert {s: c["packages.conda"] for s, c in together.items()} == {s: c["packages.conda"] for s, c in whole.items()}
-
-
 @given(minors=sets, seed=st.integers(0, 99), questions=st.lists(machines(), min_size=12, max_size=12))
 def test_a_solver_picks_what_is_right_from_any_releases_built_in_any_order(
     channels: Channels, minors: tuple[str, ...], seed: int, questions: list[Question]
@@ -333,57 +323,6 @@ def test_a_solver_picks_what_is_right_from_any_releases_built_in_any_order(
     world = channels.of(minors, seed)
     for question in questions:
         assert world.fault(Ask(question)) == "", question
-
-
-@pytest.mark.sweep
-@given(minors=sets, question=machines())
-def test_a_solver_gives_a_newer_driver_no_older_toolkit(
-    channels: Channels, minors: tuple[str, ...], question: Question
-) -> None:
-    """From the first driver on that gets a native one; before it, the newest compat one, which may be newer."""
-    picks = [(driver, *picked(channels.of(minors), replace(question, driver=driver))) for driver in DRIVERS]
-    for (old, before, fit), (_, after, later) in pairwise(picks):
-        if fit == "native":
-            assert later == "native"
-        if fit and fit == later:
-            assert version(after) >= version(before)
-        if (fit, later) == ("compat", "native"):
-            assert version(after) > version(old)
-
-
-@pytest.mark.sweep
-@given(minors=sets.filter(lambda minors: len(minors) > 1), left_out=st.integers(0, 5), question=machines())
-def test_a_solver_keeps_the_native_pick_of_a_driver_older_than_an_added_release(
-    channels: Channels, minors: tuple[str, ...], left_out: int, question: Question
-) -> None:
-    """The toolkit. What may be newer than it (libnvjitlink and the like) may become newer with the added release."""
-    new = minors[left_out % len(minors)]
-    without = [minor for minor in minors if minor != new]
-    assume(usable(without))
-    before = picked(channels.of(without), question)
-    after = picked(channels.of(minors), question)
-    if question.driver and version(question.driver) < version(new) and before[1] == "native":
-        assert after == before
-    assert after[0] in (before[0], new)
-
-
-@pytest.mark.sweep
-@given(minors=sets, question=machines())
-def test_a_solver_asked_for_the_toolkit_that_it_picked_picks_it_again(
-    channels: Channels, minors: tuple[str, ...], question: Question
-) -> None:
-    world = channels.of(minors)
-    pick = world.pick(Ask(question).scenario)
-    if pick and (again := world.pick(Ask(replace(question, pin=pick.toolkit)).scenario)):
-        assert again.records == pick.records
-    else:
-        assert pick is None
-
-
-def picked(world: World, question: Question) -> tuple[str, str]:
-    """Toolkit and fit; "" twice for a refusal."""
-    pick = world.pick(Ask(question).scenario)
-    return (pick.toolkit, pick.fit) if pick else ("", "")
 
 
 @pytest.mark.sweep

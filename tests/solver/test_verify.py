@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,13 +12,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from conftest import ROOT, ctk
 from ctk.cli import solve as verify
 from ctk.cli.main import app
 from ctk.core.checkout import Marked, Workspace
 from ctk.core.console import Reporter
 from ctk.core.errors import CtkError, SolverFailed, Unsolvable, VerifyFailed
-from ctk.core.platforms import NOARCH, PLATFORMS
+from ctk.core.platforms import NOARCH
 from ctk.plan import repodata
 from ctk.solve.solve import Scenario
 from ctk.verify import channels, table
@@ -82,17 +76,6 @@ def test_a_sample_is_as_right_as_can_be_where_constraints_are_ignored(
     assert not {Cause.DRIVER, Cause.GPU} & tally.total.keys()
 
 
-def test_a_channel_that_rattler_cannot_read_is_an_error_and_no_answer(every: Matrix, tmp_path: Path) -> None:
-    asked = [scenario(question) for question in every.sample(20, 5)]
-    with pytest.raises(Unsolvable, match="there is no channel in"):
-        list(RattlerSolver().solve_all(asked, [tmp_path / "nowhere"]))
-    for subdir in (*PLATFORMS, NOARCH):
-        (tmp_path / subdir).mkdir()
-        (tmp_path / subdir / "repodata.json").write_text("{")
-    with pytest.raises(Unsolvable, match="could not be read"):
-        list(RattlerSolver().solve_all(asked, [tmp_path]))
-
-
 # --- one answer
 
 QUESTION = Question("cuda-core", "linux-64", "13.0", "9.0")
@@ -129,10 +112,6 @@ def judged(without: str = "", **changed: Record) -> str:
     records = {name: record for name, record in RECORDS.items() if name != without}
     records |= {name.replace("__", "-"): record for name, record in changed.items()}
     return wrong(QUESTION, RIGHT, SolverAnswer(scenario(QUESTION), records), SIDES)
-
-
-def test_a_right_answer_is_right() -> None:
-    assert judged() == ""
 
 
 @pytest.mark.parametrize(
@@ -280,10 +259,6 @@ def test_only_constraints_on_virtual_packages_are_taken_out(planned: channels.Re
             assert {**copy[subdir]["packages.conda"][file], "constrains": 0} == {**record, "constrains": 0}
 
 
-def test_a_channel_is_verified_for_the_platforms_that_it_has(small: Path, tmp_path: Path) -> None:
-    assert channels.write(channels.built(small), tmp_path).subdirs == ("win-arm64",)
-
-
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"packages.conda": []}', "\x00"])
 def test_a_channel_that_cannot_be_read_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "linux-64").mkdir()
@@ -324,20 +299,16 @@ def test_the_command_says_how_many_of_how_many_are_right_in_words_and_as_json(sm
 
 
 def test_a_wrong_pick_is_printed_whole_and_ends_with_a_code_of_its_own(
-    planned: channels.Repodata, project: Workspace, tmp_path: Path
+    planned: channels.Repodata, tmp_path: Path
 ) -> None:
-    channel = spoilt(planned, tmp_path)
-    done = ctk(project, "verify", "--channel", str(channel), "--request", "cuda-nvrtc", "-p", "win-64", "--show", "1",
-               "--sample", "200")  # fmt: skip
-    assert done.returncode == VerifyFailed.exit_code == 17
+    arguments = ("--request", "cuda-nvrtc", "-p", "win-64", "--show", "1", "--sample", "200")
+    done = run("--channel", str(spoilt(planned, tmp_path)), *arguments)
+    assert isinstance(done.exception, VerifyFailed) and done.exception.exit_code == 17
+    assert "picks are wrong" in done.exception.cause and done.exception.step
     assert done.stdout.count("wrong: ctk solve ") == 1
     text = done.stdout[done.stdout.index("wrong: ctk solve ") :]
-    assert "--platform win-64 --driver " in text
-    assert "  expected: " in text
-    assert "  found: " in text
-    assert "    cuda-version " in text
-    assert "picks are wrong" in done.stderr
-    assert "next: " in done.stderr
+    for part in ("--platform win-64 --driver ", "  expected: ", "  found: ", "    cuda-version "):
+        assert part in text
 
 
 @pytest.mark.parametrize(
@@ -357,33 +328,6 @@ def test_what_cannot_be_asked_is_a_clear_error(small: Path, arguments: list[str]
     error = run("--channel", str(small), *arguments).exception
     assert isinstance(error, CtkError)
     assert (error.exit_code, said in error.cause, bool(error.step)) == (code, True, True)
-
-
-def test_a_stopped_run_shows_what_it_has(small: Path) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-c", "from ctk.cli.main import main; main()", "verify", "--channel", str(small), "--all"],
-        env={**os.environ, "CTK_ROOT": str(ROOT), "COLUMNS": "120"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        # A run in the background of a shell has interrupts switched off, and would hand that on.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
-    try:
-        assert process.stderr is not None
-        first = process.stderr.readline()  # the first line of progress: solving has begun
-        assert "scenarios " in first
-        process.send_signal(signal.SIGINT)
-        time.sleep(0.05)
-        process.send_signal(signal.SIGINT)  # as impatient people do
-        out, err = process.communicate(timeout=60)
-    finally:
-        process.kill()
-    assert process.returncode == 130, out + err
-    assert out.splitlines()[-1].startswith("stopped: ")
-    assert "not answered" in out
-    assert "none wrong" not in out
-    assert "Traceback" not in err
 
 
 ENDS: dict[str, BaseException | None] = {
