@@ -16,7 +16,7 @@ import foreign_channel
 import pytest
 from packaging.version import Version
 from small_channel import write
-from worlds import records
+from worlds import Record, records
 
 from ctk.core.checkout import Workspace, settings
 from ctk.core.platforms import NOARCH
@@ -27,7 +27,7 @@ from ctk.verify import clients
 from ctk.verify.channels import Repodata, universe
 from ctk.verify.clients import RattlerSolver
 from ctk.verify.libsolv import Libsolv, library
-from ctk.verify.run import Record, SolverAnswer
+from ctk.verify.run import SolverAnswer
 
 PAGE = "docs/how-the-right-build-is-picked.md"
 RELEASES = ("12.0", "12.2", "12.6", "12.8", "12.9", "13.0", "13.2", "13.3", "13.5")
@@ -79,8 +79,17 @@ def read(text: str) -> Iterator[Asked]:
 
 
 MATRIX = {str(asked): asked for asked in read(PICKS.read_text())}
-Constraint = Callable[[str], bool]
-"""Of which toolkits the native cuda-version takes CUDA builds only."""
+
+
+def constrain(record: Record) -> None:
+    """The candidate of a constraint: a native cuda-version that goes with CUDA builds only."""
+    if record["name"] == "cuda-version" and record["build"].startswith("native"):
+        record["constrains"] += [f"{package} * cuda*" for package in HELD]
+
+
+def constrain_older(record: Record) -> None:
+    if Version(record["version"]) < Version("12.9"):
+        constrain(record)
 
 
 class Orders:
@@ -88,54 +97,40 @@ class Orders:
 
     def __init__(self, project: Workspace, folder: Path) -> None:
         self._project, self._folder = project, folder
-        self._content = self._planned()
-        self._ours = repodata.write(self._content, folder / "ours")
         self._foreign = write(folder / "conda-forge", foreign_channel.records(project.variants))
         self._base = repodata.write(universe(), folder / "base")
 
     def __getitem__(self, order: str) -> list[Path]:
-        if order == "candidate":
-            return self.constrained("every", lambda _: True)
-        named = {"alone": [], "ours": [self._ours, self._foreign], "second": [self._foreign, self._ours]}
-        return [*(named[order] or [self._foreign]), self._base]
+        if order == "alone":
+            return [self._foreign, self._base]
+        if order == "second":
+            return [self._foreign, self.first("ours")[0], self._base]
+        return self.first(order, constrain) if order == "candidate" else self.first(order)
 
-    def _planned(self, *also: str) -> Repodata:
-        """The default set, of more releases than it has by default."""
-        recipes = (*(settings(self._project.root).default.recipes or ()), *also)
-        wanted = Request(RELEASES, recipes, foreign_channel.SUBDIRS)
-        return repodata.planned(plan(published_set(self._project), wanted, python_tags(self._project.build_config)))
-
-    def with_also(self, *recipes: str) -> list[Path]:
-        """Ours first, with more recipes."""
-        folder = self._folder / " ".join(recipes)
-        if not folder.exists():
-            repodata.write(self._planned(*recipes), folder)
-        return [folder, self._foreign, self._base]
-
-    def constrained(self, name: str, of: Constraint) -> list[Path]:
-        """Ours first, with the candidate of a constraint in some native builds of cuda-version."""
+    def first(self, name: str, change: Callable[[Record], None] = lambda record: None, *also: str) -> list[Path]:
+        """Ours first: the default set of more releases than by default, with changed records or more recipes."""
         folder = self._folder / name
         if not folder.exists():
-            content = copy.deepcopy(self._content)
+            recipes = (*(settings(self._project.root).default.recipes or ()), *also)
+            request = Request(RELEASES, recipes, foreign_channel.SUBDIRS)
+            tags = python_tags(self._project.build_config)
+            content = repodata.planned(plan(published_set(self._project), request, tags))
             for record in records(content):
-                if record["name"] == "cuda-version" and record["build"].startswith("native") and of(record["version"]):
-                    record["constrains"] += [f"{package} * cuda*" for package in HELD]
+                change(record)
+            if name == "spared":
+                twice(content)
             repodata.write(content, folder)
         return [folder, self._foreign, self._base]
 
-    def spared(self) -> list[Path]:
-        """Ours first, with both builds of cuda-version twice: constrained, and after these unconstrained."""
-        folder = self._folder / "spared"
-        if not folder.exists():
-            content = copy.deepcopy(self._content)
-            packages = content[NOARCH]["packages.conda"]
-            for record in [r for r in packages.values() if r["name"] == "cuda-version"]:
-                fit, features = record["build"].partition("_")[0], {"native": "a b", "compat": "a b c"}
-                free = {**record, "build": f"{fit}_free_0", "build_number": 0, "track_features": features[fit]}
-                packages[f"cuda-version-{record['version']}-{free['build']}.conda"] = copy.deepcopy(free)
-                record["constrains"] += [f"{package} * cuda*" for package in HELD]
-            repodata.write(content, folder)
-        return [folder, self._foreign, self._base]
+
+def twice(content: Repodata) -> None:
+    """Has both builds of cuda-version twice: constrained, and after these unconstrained."""
+    packages = content[NOARCH]["packages.conda"]
+    for record in [r for r in packages.values() if r["name"] == "cuda-version"]:
+        fit, features = record["build"].partition("_")[0], {"native": "a b", "compat": "a b c"}
+        free = {**record, "build": f"{fit}_free_0", "build_number": 0, "track_features": features[fit]}
+        packages[f"cuda-version-{record['version']}-{free['build']}.conda"] = copy.deepcopy(free)
+        record["constrains"] += [f"{package} * cuda*" for package in HELD]
 
 
 @pytest.fixture(scope="module")
@@ -165,10 +160,11 @@ def word(asked: Asked, answer: SolverAnswer) -> str:
     """An answer as ``foreign_picks.txt`` writes it."""
     if not answer.solved or answer.removed:
         return "none"
-    toolkit = answer.records.get("cuda-version", Record("", "-"))
+    toolkit = answer.records.get("cuda-version")
     package = asked.request.split()[0].partition("=")[0]
     kind = next((kind for kind in ("cuda", "cpu") if kind in answer.records[package].build), "")
-    return f"{kind}{toolkit.version}{toolkit.build[0] if toolkit.build[0] in 'nc' else ''}"
+    fit = toolkit.build[0] if toolkit and toolkit.build[0] in "nc" else ""
+    return f"{kind}{toolkit.version if toolkit else ''}{fit}"
 
 
 @pytest.mark.parametrize("order", ["alone", "second", "ours", "candidate"])
@@ -197,42 +193,30 @@ def test_who_names_the_build_gets_it_in_every_client_with_the_best_toolkit_for_i
     assert picks("linux-64 pytorch-gpu cuda-core", "ours", "libsolv") == cuda
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
-def test_a_constraint_in_older_toolkits_only_takes_native_from_who_wants_a_cpu_build(
-    solver: str, ask: Callable[..., list[SolverAnswer]], orders: Orders
-) -> None:
-    """12.9 and newer need none for pytorch; 12.0 to 12.8 are where it does its harm."""
-    asked = MATRIX["linux-64 pytorch=*=cpu* cuda-core"]
-    channels = orders.constrained("older", lambda toolkit: Version(toolkit) < Version("12.9"))
-    drivers = ("12.0", "12.6", "12.8", "12.9", "13.0")
-    found = [word(asked, answer) for answer in ask(asked, channels, drivers)]
-    assert found == ["cpu12.9c", "cpu12.9c", "cpu12.9c", "cpu12.9n", "cpu13.0n"]
+CPU, UNNAMED = "pytorch=*=cpu* cuda-core", "pytorch cuda-core"
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_a_second_native_build_after_compat_leaves_conda_and_mamba_with_the_cpu_build(
+def test_no_other_metadata_of_ours_serves_everybody(
     solver: str, ask: Callable[..., list[SolverAnswer]], orders: Orders
 ) -> None:
-    """It spares who wants a CPU build; but they decide on a native cuda-core first, and go on from there."""
-    unnamed, cpu = (MATRIX[f"linux-64 {request} cuda-core"] for request in ("pytorch", "pytorch=*=cpu*"))
-    drivers = ("12.6", "13.0")
-    found = [word(asked, answer) for asked in (unnamed, cpu) for answer in ask(asked, orders.spared(), drivers)]
+    def found(request: str, channels: list[Path], *drivers: str) -> list[str]:
+        asked = MATRIX[f"linux-64 {request}"]
+        return [word(asked, answer) for answer in ask(asked, channels, drivers)]
+
+    # 12.9 and newer need no constraint for pytorch; 12.0 to 12.8 are where it does its harm.
+    older = orders.first("older", constrain_older)
+    assert found(CPU, older, "12.0", "12.8", "12.9", "13.0") == ["cpu12.9c", "cpu12.9c", "cpu12.9n", "cpu13.0n"]
+    # A second native build after compat spares who wants a CPU build, but conda and mamba decide on a native cuda-core
+    # first, and go on from there.
+    spared = orders.first("spared")
+    assert found(CPU, spared, "12.6", "13.0") == ["cpu12.6n", "cpu13.0n"]
     first = "cuda12.9c" if solver == "rattler" else "cpu12.6n"
-    assert found == [first, "cuda13.0n", "cpu12.6n", "cpu13.0n"]
-
-
-# --- what is hidden
-
-
-@pytest.mark.parametrize("solver", SOLVERS)
-def test_a_package_that_the_channel_has_for_some_minors_hides_conda_forges_for_all(
-    solver: str, ask: Callable[..., list[SolverAnswer]], orders: Orders
-) -> None:
-    """triton needs cuda-cuobjdump, which NVIDIA's wheels have from 13.2 on; the default set leaves it out."""
-    asked = MATRIX["linux-64 pytorch=*=cuda* cuda-core"]
-    channels = orders.with_also("cuda-cuobjdump", "cuda-nvdisasm")
-    found = [word(asked, answer) for answer in ask(asked, channels, ("12.6", "12.9", "13.3"))]
-    assert found == ["none", "none", "cuda13.2n"]
+    assert found(UNNAMED, spared, "12.6", "13.0") == [first, "cuda13.0n"]
+    # A package that the channel has for some minors hides conda-forge's for all: triton needs cuda-cuobjdump, which
+    # NVIDIA's wheels have from 13.2 on. The default set leaves it out.
+    hiding = orders.first("hiding", lambda record: None, "cuda-cuobjdump", "cuda-nvdisasm")
+    assert found("pytorch=*=cuda* cuda-core", hiding, "12.6", "12.9", "13.3") == ["none", "none", "cuda13.2n"]
 
 
 # --- the page
