@@ -55,7 +55,7 @@ def check(found: Pick, toolkit: str) -> None:
         ("cuda-version=12 cuda-core", NEWEST, "9.0", "12.9 native"),
     ],
 )
-def test_what_was_built_is_picked_as_what_is_planned(
+def test_a_machine_gets_the_newest_toolkit_whose_ptx_its_driver_loads_and_that_knows_its_gpu(
     built: Workspace, gateway: Gateway, specs: str, driver: str | None, arch: str | None, toolkit: str
 ) -> None:
     """One of each kind: tests/packages holds both channels to the same index, and test_verify all of the planned."""
@@ -63,7 +63,7 @@ def test_what_was_built_is_picked_as_what_is_planned(
 
 
 @pytest.mark.parametrize("specs", ["cuda-version=12 cuda-bindings=13", "cuda-core=1.2.2=cuda12_* cuda-bindings=13"])
-def test_two_majors_are_refused(built: Workspace, gateway: Gateway, specs: str) -> None:
+def test_what_cannot_work_is_refused(built: Workspace, gateway: Gateway, specs: str) -> None:
     with pytest.raises(Unsolvable) as error:
         pick(built, gateway, specs, NEWEST, "9.0")
     assert error.value.solver
