@@ -64,15 +64,7 @@ def test_run_exports_alone_give_the_run_requirements(downstream: Feedstock, majo
 
 @pytest.mark.parametrize(
     ("driver", "toolkit"),
-    [
-        ("12.6", "12.6"),
-        ("12.8", "12.6"),
-        ("12.9", "12.9"),
-        ("13.0", "13.0"),
-        ("13.2", "13.0"),
-        (NEWEST, NEWEST),
-        (None, NEWEST),
-    ],
+    [("12.6", "12.6"), ("12.8", "12.6"), ("12.9", "12.9"), ("13.2", "13.0"), (NEWEST, NEWEST), (None, NEWEST)],
 )
 def test_the_newest_toolkit_whose_ptx_the_driver_loads_is_picked_with_the_build_for_its_major(
     downstream: Feedstock, driver: str | None, toolkit: str
@@ -168,9 +160,8 @@ def paired(built: Workspace, shown: list[Any], downstream: Feedstock, tmp_path_f
     yaml.dump(recipe, folder / "recipe.yaml")
     yaml.dump(shown[0] | shown[2], folder / "conda_build_config.yaml")
     records = {}
-    for output in render(
-        Recipe(NAME, folder), [built.build_config, folder / "conda_build_config.yaml"], this_platform()
-    ):
+    files = [built.build_config, folder / "conda_build_config.yaml"]
+    for output in render(Recipe(NAME, folder), files, this_platform()):
         exported = downstream.index(output.variant["cuda_version"].split(".")[0]).depends
         if output.variant["python"] == base_python(built):
             records[output.file_name] = {

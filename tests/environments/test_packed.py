@@ -96,12 +96,6 @@ def test_no_file_of_it_names_where_it_was_made_and_python_knows_where_it_is(
     assert "_placehold" not in next(unpacked.prefix.glob("lib/python3*/_sysconfigdata*.py")).read_text()
 
 
-def test_commands_of_python_packages_run(unpacked: Unpacked) -> None:
-    if not (unpacked.prefix / "bin" / "numba").exists():
-        pytest.skip("this environment has no command of a Python package")
-    assert "System info" in unpacked.run("numba", "-s")
-
-
 def test_the_stated_glibc_is_what_its_binaries_ask_for(unpacked: Unpacked) -> None:
     """So that a machine with an older one is told, and not shown a loader's message."""
     (stated,) = re.findall(r"^# glibc: ([\d.]+) or newer", unpacked.lock, re.M)

@@ -65,70 +65,52 @@ class Layout:
         return any(re.match(pattern, path) for pattern in self.forbidden)
 
 
+# Of each field of a layout the place on Linux and on Windows.
+_PLACES = {
+    "libraries": ("{target}/lib", "Library/bin"),
+    "links": ("lib", "Library/bin"),
+    # CUDA 12 has its libraries where linkers look by default, CUDA 13 in one folder for each machine.
+    "linking": ("{target}/lib", "Library/lib/{machine}"),
+    "headers": ("{target}/include", "Library/include"),
+    # Tools look below targets/x64 on either machine; conda-forge's own cccl package has Library/include/cccl.
+    "cccl_headers": ("{target}/include/cccl", "Library/include/targets/x64/cccl"),
+    "nvtx_headers": ("{target}/include", "Library/include/targets/x64"),
+    "cmake": ("{target}/lib/cmake", "Library/lib/{machine}/cmake"),
+    "pkgconfig": ("lib/pkgconfig", ""),
+    "tools": ("bin", "Library/bin"),
+    "nvvm_library": ("nvvm/lib64", "Library/nvvm/bin"),
+    "nvvm_headers": ("nvvm/include", "Library/nvvm/include"),
+    "nvvm_tools": ("nvvm/bin", "Library/nvvm/bin"),
+    "libdevice": ("nvvm/libdevice/libdevice.10.bc", "Library/nvvm/libdevice/libdevice.10.bc"),
+    "sanitizer": ("compute-sanitizer", "Library/compute-sanitizer"),
+    "rpath": ("$ORIGIN", ""),
+    "tool_rpath": ("$ORIGIN/../lib", ""),
+    "sanitizer_rpath": ("$ORIGIN:$ORIGIN/../lib", ""),
+}
+_OF_CUDA_12 = {
+    "linking": ("{target}/lib", "Library/lib"),
+    "cccl_headers": ("{target}/include", "Library/include/targets/x64"),
+}
 # What a wheel is made of besides its files, whichever the platform.
 _LEFTOVERS = (r"(.*/)?nvidia/", r"(.*/)?cu1\d/", r"(.*/)?\.metadata/", r"(.*/)?__init__\.py$", r".*\.dist-info/")
+_FORBIDDEN = (
+    (*_LEFTOVERS, r"lib64/", r"include/", r"Library/", r"(lib|targets/[^/]+/lib)/libnvvm\."),
+    # All of CUDA 13.0.0 was once in Library/bin/x64, where nothing looks for a DLL.
+    (*_LEFTOVERS, r"Library/bin/(x64|x86_64|arm64|nvvm)", r"(targets|bin|lib|include)/"),
+)
 
 
-def _linux(subdir: str, major: int) -> Layout:
-    target = f"targets/{PLATFORMS[subdir].target}"
-    return Layout(
-        subdir=subdir,
-        cuda_major=major,
-        libraries=f"{target}/lib",
-        links="lib",
-        linking=f"{target}/lib",
-        headers=f"{target}/include",
-        cccl_headers=f"{target}/include/cccl" if major >= 13 else f"{target}/include",
-        nvtx_headers=f"{target}/include",
-        cmake=f"{target}/lib/cmake",
-        pkgconfig="lib/pkgconfig",
-        tools="bin",
-        nvvm_library="nvvm/lib64",
-        nvvm_headers="nvvm/include",
-        nvvm_tools="nvvm/bin",
-        libdevice="nvvm/libdevice/libdevice.10.bc",
-        sanitizer="compute-sanitizer",
-        rpath="$ORIGIN",
-        tool_rpath="$ORIGIN/../lib",
-        sanitizer_rpath="$ORIGIN:$ORIGIN/../lib",
-        forbidden=(*_LEFTOVERS, r"lib64/", r"include/", r"Library/", r"(lib|targets/[^/]+/lib)/libnvvm\."),
-    )
-
-
-def _windows(subdir: str, major: int) -> Layout:
-    machine = {"win-64": "x64", "win-arm64": "arm64"}[subdir]
-    # CUDA 12 has its libraries where linkers look by default, CUDA 13 in one folder for each machine.
-    linking = f"Library/lib/{machine}" if major >= 13 else "Library/lib"
-    # Tools look below targets/x64 on either machine; conda-forge's own cccl package has Library/include/cccl.
-    apart = "Library/include/targets/x64"
-    return Layout(
-        subdir=subdir,
-        cuda_major=major,
-        libraries="Library/bin",
-        links="Library/bin",
-        linking=linking,
-        headers="Library/include",
-        cccl_headers=f"{apart}/cccl" if major >= 13 else apart,
-        nvtx_headers=apart,
-        cmake=f"Library/lib/{machine}/cmake",
-        pkgconfig="",
-        tools="Library/bin",
-        nvvm_library="Library/nvvm/bin",
-        nvvm_headers="Library/nvvm/include",
-        nvvm_tools="Library/nvvm/bin",
-        libdevice="Library/nvvm/libdevice/libdevice.10.bc",
-        sanitizer="Library/compute-sanitizer",
-        rpath="",
-        tool_rpath="",
-        sanitizer_rpath="",
-        # All of CUDA 13.0.0 was once in Library/bin/x64, where nothing looks for a DLL.
-        forbidden=(*_LEFTOVERS, r"Library/bin/(x64|x86_64|arm64|nvvm)", r"(targets|bin|lib|include)/"),
-    )
+def _layout(subdir: str, major: int) -> Layout:
+    platform = PLATFORMS[subdir]
+    names = {"target": f"targets/{platform.target}", "machine": "arm64" if subdir == "win-arm64" else "x64"}
+    places = _PLACES if major >= 13 else _PLACES | _OF_CUDA_12
+    own = {field: pair[platform.is_windows].format(**names) for field, pair in places.items()}
+    return Layout(subdir=subdir, cuda_major=major, forbidden=_FORBIDDEN[platform.is_windows], **own)
 
 
 LAYOUTS: dict[tuple[str, int], Layout] = {
-    (subdir, major): (_windows if platform.is_windows else _linux)(subdir, major)
-    for subdir, platform in PLATFORMS.items()
+    (subdir, major): _layout(subdir, major)
+    for subdir in PLATFORMS
     for major in MAJORS
     # Windows on ARM came with CUDA 13.
     if (subdir, major) != ("win-arm64", 12)

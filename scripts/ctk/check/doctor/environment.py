@@ -10,7 +10,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -161,11 +161,14 @@ def _package(record: Any) -> InstalledPackage | None:
         entries = (record.get("paths_data") or {}).get("paths") or ()
         files = dict.fromkeys(map(str, record.get("files") or ()), "")
         files |= {str(e["_path"]): str(e.get("sha256_in_prefix") or e.get("sha256") or "") for e in entries}
-        known = PackageRecord(name, version, BuildString(build), 0, "noarch")
-        subdir = str(record.get("subdir") or "")
+        subdir, known = str(record.get("subdir") or ""), _record(name, version, build)
         return InstalledPackage(name, version, build, subdir, channel_name(channel), specs[0], specs[1], files, known)
     except Exception:  # whatever somebody wrote there, or rattler does not take as a version
         return None
+
+
+def _record(name: str, version: str, build: str = "0") -> PackageRecord:
+    return PackageRecord(name, version, BuildString(build), 0, "noarch")
 
 
 def _pip_wheels(prefix: Path, packages: Iterable[InstalledPackage]) -> Iterator[Wheel]:
@@ -263,6 +266,12 @@ _VERSIONED = ("cudatoolkit", "cuda-bindings", "cuda-python", "cuda-toolkit", "cu
 """Packages, and wheels, whose version begins with the CUDA major."""
 
 
+@cache
+def _toolkits() -> dict[str, list[PackageRecord]]:
+    """CUDA major -> the cuda-version of each of its minors, some of which no toolkit has."""
+    return {str(major): [_record("cuda-version", f"{major}.{minor}") for minor in range(10)] for major in range(9, 17)}
+
+
 def _major(package: InstalledPackage) -> str:
     """The CUDA major that a package is for; "" where it is for none or several."""
     if package.name in _VERSIONED:
@@ -271,21 +280,17 @@ def _major(package: InstalledPackage) -> str:
         return built[1]
     for spec in package.depends:
         if spec_name(spec) == "cuda-version":
-            low = re.search(r"(?:^|[\s=>])(\d+)(?:\.|,|\*|\s|$)", spec.removeprefix("cuda-version"))
-            high = re.search(r"<(\d+)(?:\.(\d+))?", spec)
-            if low and (
-                not high or int(high[1]) == int(low[1]) or (high[1], high[2] or "0") == (f"{int(low[1]) + 1}", "0")
-            ):
-                return low[1] if high or ">" not in spec else ""
+            versions = " ".join(spec.split()[:2])  # without the build
+            majors = [major for major, found in _toolkits().items() if any(_holds(versions, each) for each in found)]
+            return majors[0] if len(majors) == 1 else ""
     return ""
 
 
 def _major_of_wheel(wheel: Wheel) -> str:
     if named := re.search(r"-cu(1\d)$", wheel.name):
         return named[1]
-    if wheel.name in _VERSIONED or wheel.name.startswith("nvidia-cuda-"):
-        return wheel.version.partition(".")[0]
-    return ""
+    is_versioned = wheel.name in _VERSIONED or wheel.name.startswith("nvidia-cuda-")
+    return wheel.version.partition(".")[0] if is_versioned else ""
 
 
 @look_at(Examined, "packages agree")
@@ -294,14 +299,12 @@ def _agreement(on: Examined) -> Finding:
     unmet, names = [], set()
     for package in on.packages:
         for spec in (*package.depends, *package.constrains):
-            name, is_needed = spec_name(spec), spec in package.depends
-            if name.startswith("__"):
-                continue
+            name = spec_name(spec)
             other = on.by_name.get(name)
-            if other is None and is_needed and not on.unreadable:
-                unmet.append(f"{package} needs {spec}, which is not there")
-            elif other is not None and not _holds(spec, other.record):
+            if other is not None and not _holds(spec, other.record):
                 unmet.append(f"{package} needs {spec}, and there is {other}")
+            elif other is None and spec in package.depends and not name.startswith("__") and not on.unreadable:
+                unmet.append(f"{package} needs {spec}, which is not there")
             else:
                 continue
             names |= {package.name, name}
@@ -315,15 +318,13 @@ def _agreement(on: Examined) -> Finding:
 def _driver_fits(on: Examined) -> Finding:
     """A driver older than packages ask for does not load their code: errors 35 and 222."""
     driver = on.machine.driver
-    bounds = [
-        (p, s, s in p.depends) for p in on.packages for s in (*p.depends, *p.constrains) if spec_name(s) == "__cuda"
-    ]
+    specs = [(p, s) for p in on.packages for s in (*p.depends, *p.constrains) if spec_name(s) == "__cuda"]
     if not driver:
-        if wanted := [f"{p.name} {p.version} needs {s}" for p, s, is_needed in bounds if is_needed]:
+        if wanted := [f"{p.name} {p.version} needs {s}" for p, s in specs if s in p.depends]:
             return missing(f"{on.machine.words}, and {_some(wanted)}", "ctk doctor; --driver describes another machine")
         return ok(on.machine.words)
-    there = PackageRecord("__cuda", driver, BuildString("0"), 0, "noarch")
-    unmet = [f"{p.name} {p.version} needs {s}" for p, s, _ in bounds if not _holds(s, there)]
+    there = _record("__cuda", driver)
+    unmet = [f"{p.name} {p.version} needs {s}" for p, s in specs if not _holds(s, there)]
     if unmet:
         return problem(f"it supports CUDA {driver}, and {_some(unmet)}", on.mend())
     return ok(f"it supports CUDA {driver}")
