@@ -73,18 +73,16 @@ def _test(build: Built, name: str, channels: Sequence[Path | str], gateway: Gate
         missing = error.cause.splitlines()[-1].strip("│└├─ ").removesuffix(", for which no candidates were found.")
         whose = "this machine has" if missing.startswith("__cuda") else "the channels here have"
         return Outcome(file.name, "not run", f"{whose} no {missing}")
+    cause = ""
     try:
         results = rattler_build.Package.from_file(file).run_tests(channel=[channel_url(c) for c in channels])
+        log = [line for result in results if not result.success for line in [*result.output][-30:]]
+        is_passed = all(result.success for result in results)
     except rattler_build.RattlerBuildError as error:
-        return _failed(file, f"{build.id}: {error}", getattr(error, "log", []))
-    failed = [r for r in results if not r.success]
-    if failed:
-        return _failed(file, "", [line for r in failed for line in [*r.output][-30:]])
-    passed.write_text(json.dumps(record["sha256"]))
-    return Outcome(file.name, "passed")
-
-
-def _failed(file: Path, cause: str, log: Sequence[str]) -> Outcome:
+        cause, log, is_passed = f"{build.id}: {error}", getattr(error, "log", []), False
+    if is_passed:
+        passed.write_text(json.dumps(record["sha256"]))
+        return Outcome(file.name, "passed")
     if (full := full_disk("\n".join([cause, *log]), Path(tempfile.gettempdir()))) is not None:
         raise full
     return Outcome(file.name, "failed", "\n".join([*([cause] if cause else []), *log[-30:]]))

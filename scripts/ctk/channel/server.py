@@ -72,8 +72,8 @@ def publish(
 ) -> None:
     """Uploads packages in the order given; what the server has already is left as it is.
 
-    The key of the server is what rattler has stored for it, or that of a trusted publisher in CI. `patience` is the
-    time in seconds, beside that for its bytes, in which the server must answer for each package.
+    The key of the server is what rattler has stored for it, or that of a trusted publisher in CI. For each package the
+    server must answer within `patience` seconds, and the time that its bytes take.
 
     Raises:
         PublishFailed: The server refuses or does not answer. What was uploaded stays; another run goes on from there.
@@ -88,7 +88,7 @@ def publish(
     with starting():
         pool = get_context("spawn").Pool(1, initializer=end_with, initargs=(os.getpid(),))
     try:
-        pool.apply(_started)  # the time for that is not the server's
+        pool.apply(int)  # the time in which the process starts is not the server's
         for number, file in enumerate(files):
             limit = patience + file.stat().st_size / SLOWEST
             try:
@@ -106,21 +106,16 @@ def publish(
         pool.join()
 
 
-def _started() -> None:
-    """Nothing: whoever gets the answer knows that the process has begun."""
-
-
 def _upload(file: str, target: Target) -> str:
     """Uploads a package unless the server has it; what went wrong, or ""."""
-    attest = target.attest
     try:
         rattler_build.upload_package_to_prefix(
             [file],
             target.server,
             target.channel,
             skip_existing=True,
-            generate_attestation=attest,
-            store_github_attestation=attest,
+            generate_attestation=target.attest,
+            store_github_attestation=target.attest,
         )
     except rattler_build.RattlerBuildError as error:
         return str(error) or type(error).__name__

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -96,7 +96,7 @@ def check_channel(
 
 _INDEX = 1 << 28  # bytes; an index is smaller
 _SIDECAR = 8 << 20
-_OF_CHANNEL = ("channeldata.json", "notices.json")
+# That another form of the index is there is enough to know: clients that look for it would not see ours.
 _OTHER_FORMS = (
     *("repodata_shards.msgpack.zst", "repodata_from_packages.json", "current_repodata.json", "repodata.json.bz2"),
     *("repodata.json.gz", "repodata.jlap", "repodata_from_packages.json.zst", "current_repodata.json.zst"),
@@ -121,19 +121,17 @@ def mirrored(url: str, beside: Path, jobs: int = 4) -> Iterator[Path]:
         ThreadPoolExecutor(max(1, jobs)) as pool,
     ):
 
-        def get(wanted: tuple[str, int]) -> None:
-            _download(client, url.rstrip("/"), wanted[0], folder, wanted[1])
+        def get(wanted: Iterable[tuple[str, int]]) -> None:
+            list(pool.map(lambda one: _download(client, url.rstrip("/"), one[0], folder, one[1]), wanted))
 
-        subdirs = (NOARCH, *PLATFORMS)
-        index = [f"{subdir}/{name}" for subdir in subdirs for name in FILES]
-        list(pool.map(get, [(name, _INDEX) for name in (*index, f"{HISTORY}/{STATES}", f"{HISTORY}/{TIMES}")]))
-        # That another form of the index is there is enough to know: clients that look for it would not see ours.
-        others = [f"{subdir}/{name}" for subdir in subdirs for name in _OTHER_FORMS]
-        list(pool.map(get, [(name, 0) for name in (*others, *_OF_CHANNEL)]))
+        index = [f"{subdir}/{name}" for subdir in (NOARCH, *PLATFORMS) for name in FILES]
+        get((name, _INDEX) for name in (*index, f"{HISTORY}/{STATES}", f"{HISTORY}/{TIMES}"))
+        others = [f"{subdir}/{name}" for subdir in (NOARCH, *PLATFORMS) for name in _OTHER_FORMS]
+        get((name, 0) for name in (*others, "channeldata.json", "notices.json"))
         with suppress(ChannelBroken):
             if state := Folder(folder, folder).history().shown:
-                list(pool.map(get, [(f"{HISTORY}/{state.number}/{name}", _INDEX) for name in index]))
-        list(pool.map(get, [wanted for file in folder.glob(f"[!.]*/{REPODATA}") for wanted in _named(file)]))
+                get((f"{HISTORY}/{state.number}/{name}", _INDEX) for name in index)
+        get([wanted for file in folder.glob(f"[!.]*/{REPODATA}") for wanted in _named(file)])
         yield folder
 
 
