@@ -6,14 +6,14 @@ which could ask for any object. Text, depth and numbers have limits: a file that
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+import yaml
 from ruamel.yaml import YAML
-from ruamel.yaml.composer import Composer, ComposerError
 from ruamel.yaml.error import YAMLError
-from ruamel.yaml.events import AliasEvent, MappingEndEvent, SequenceEndEvent
-from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.nodes import ScalarNode
 
 from ctk.core.errors import LockError
 
@@ -32,92 +32,106 @@ _WORDS = {
 }
 """pydantic's kinds of errors that speak of Python, as a person who writes YAML would say them."""
 
-
-class PlainComposer(Composer):
-    """Builds nodes of data that needs no more room than its text."""
-
-    deepest = DEEPEST
-    depth = entries = 0
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        event = self.parser.peek_event()
-        if isinstance(event, AliasEvent) or getattr(event, "anchor", None) is not None:
-            raise ComposerError(None, None, "anchors and aliases (& and *) are not read here", event.start_mark)
-        if getattr(event, "tag", None) is not None:
-            raise ComposerError(None, None, f"tags are not read here: {event.tag}", event.start_mark)
-        if self.depth == self.deepest and not isinstance(event, (MappingEndEvent, SequenceEndEvent)):
-            raise ComposerError(None, None, f"nested more than {self.deepest} times", event.start_mark)
-        self.entries += 1
-        if self.entries > ENTRIES:
-            raise ComposerError(None, None, f"more than {ENTRIES} entries", event.start_mark)
-        self.depth += 1
-        try:
-            return super().compose_node(parent, index)
-        finally:
-            self.depth -= 1
+Place = tuple[str | int, ...]
+"""The keys and indices that lead to an entry."""
 
 
 class Document:
-    """A YAML text as plain data, with the line of every entry and the keys that occur twice."""
+    """A YAML text as plain data, with its problems, and where each entry and each scalar of it begins.
 
-    composer = PlainComposer
+    libyaml's parser reads it, which is ten times as fast as ruamel's; what a scalar means is YAML 1.2, which is
+    ruamel's: ``no`` is text.
+    """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, deepest: int = DEEPEST) -> None:
         self.problems: list[str] = []
-        self.lines: dict[tuple[str | int, ...], int] = {}
+        self.marks: dict[Place, yaml.Mark] = {}
+        self.scalars: dict[Place, yaml.ScalarEvent] = {}
         self.data: Any = None
+        self._deepest, self._entries, self._types = deepest, 0, YAML(typ="safe", pure=True)
         if len(text) > LARGEST:
             self.problems.append(f"line 1: the file has {len(text)} characters, and {LARGEST} are the most")
             return
-        yaml = YAML(typ="safe", pure=True)
-        yaml.Composer = self.composer
         try:
-            node = yaml.compose(text)
-        except (YAMLError, AssertionError, ValueError, IndexError, AttributeError) as error:
-            # Not only YAMLError: ruamel asserts what a directive says.
+            for event in (events := yaml.parse(text, Loader=yaml.CSafeLoader)):
+                if isinstance(event, yaml.DocumentStartEvent):
+                    if self.marks:
+                        _refuse("another document", event)
+                    self.data = self._read(next(events), events, ())
+        except (yaml.YAMLError, ValueError) as error:
             mark = getattr(error, "problem_mark", None)
             reason = getattr(error, "problem", None) or str(error).partition("\n")[0]
             self.problems.append(f"line {mark.line + 1 if mark else 1}: not YAML: {reason}")
-            return
-        self._constructor = yaml.constructor
-        self.data = self._plain(node, ()) if node is not None else None
+            self.data = None
+            self.marks.clear()
+            self.scalars.clear()
 
-    def line(self, place: tuple[str | int, ...]) -> int:
+    def line(self, place: Place) -> int:
         """Line of an entry, or of the nearest entry around it when it is missing; 1 is the first."""
-        while place and place not in self.lines:
+        return self.position(place)[0]
+
+    def position(self, place: Place) -> tuple[int, int]:
+        """Line and column of an entry, or of the nearest entry around it when it is missing; 1 is the first."""
+        while place and place not in self.marks:
             place = place[:-1]
-        return self.lines.get(place, 1)
+        mark = self.marks.get(place)
+        return (mark.line + 1, mark.column + 1) if mark else (1, 1)
 
-    def _plain(self, node: Node, place: tuple[str | int, ...]) -> Any:
-        self.lines.setdefault(place, node.start_mark.line + 1)
-        if isinstance(node, SequenceNode):
-            return [self._plain(item, (*place, i)) for i, item in enumerate(node.value)]
-        if isinstance(node, MappingNode):
-            mapping: dict[Any, Any] = {}
-            for key_node, value_node in node.value:
-                line = key_node.start_mark.line + 1
-                if not isinstance(key_node, ScalarNode):
-                    self.problems.append(f"line {line}: {place_text(place)}: a key that is no text")
-                    continue
-                key = key_node.value
-                if key in mapping:
-                    self.problems.append(f"line {line}: {place_text((*place, key))}: stated twice")
-                self.lines[(*place, key)] = line
-                mapping[key] = self._plain(value_node, (*place, key))
-            return mapping
-        return self._scalar(node, place)
+    def _read(self, event: Any, events: Iterator[Any], place: Place) -> Any:
+        """The value that an event begins."""
+        self._admit(event, place)
+        self.marks.setdefault(place, event.start_mark)
+        if isinstance(event, yaml.ScalarEvent):
+            self.scalars[place] = event
+            return self._scalar(event, place)
+        if isinstance(event, yaml.SequenceStartEvent):
+            values: list[Any] = []
+            while not isinstance(item := next(events), yaml.SequenceEndEvent):
+                values.append(self._read(item, events, (*place, len(values))))
+            return values
+        mapping: dict[Any, Any] = {}
+        while not isinstance(key := next(events), yaml.MappingEndEvent):
+            line = key.start_mark.line + 1
+            if isinstance(key, yaml.ScalarEvent):
+                self._admit(key, (*place, key.value))
+                if key.value in mapping:
+                    self.problems.append(f"line {line}: {place_text((*place, key.value))}: stated twice")
+                self.marks[*place, key.value] = key.start_mark
+                mapping[key.value] = self._read(next(events), events, (*place, key.value))
+            else:
+                self.problems.append(f"line {line}: {place_text(place)}: a key that is no text")
+                self._read(key, events, (*place, "[key]"))
+                self._read(next(events), events, (*place, "[key]"))
+        return mapping
 
-    def _scalar(self, node: Node, place: tuple[str | int, ...]) -> Any:
-        if str(node.tag).endswith(":str"):
-            return node.value
+    def _admit(self, event: Any, place: Place) -> None:
+        """Refuses what would need more room than its text."""
+        self._entries += 1
+        if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
+            _refuse("anchors and aliases (& and *) are not read here", event)
+        if event.tag is not None:
+            _refuse(f"tags are not read here: {event.tag}", event)
+        if len(place) >= self._deepest:
+            _refuse(f"nested more than {self._deepest} times", event)
+        if self._entries > ENTRIES:
+            _refuse(f"more than {ENTRIES} entries", event)
+
+    def _scalar(self, event: yaml.ScalarEvent, place: Place) -> Any:
+        event.tag = self._types.resolver.resolve(ScalarNode, event.value, event.implicit)
+        if str(event.tag).endswith(":str"):
+            return event.value
         try:
-            if len(node.value) > _LONGEST_NUMBER:
+            if len(event.value) > _LONGEST_NUMBER:
                 raise ValueError("too long")
-            return self._constructor.construct_object(node, deep=True)
+            return self._types.constructor.construct_object(ScalarNode(event.tag, event.value), deep=True)
         except (YAMLError, ValueError, OverflowError, IndexError, KeyError) as error:
             reason = getattr(error, "problem", None) or str(error)
-            self.problems.append(f"line {node.start_mark.line + 1}: {place_text(place)}: cannot be read: {reason}")
+            self.problems.append(f"line {event.start_mark.line + 1}: {place_text(place)}: cannot be read: {reason}")
             return None
+
+
+def _refuse(problem: str, event: yaml.Event) -> NoReturn:
+    raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
 
 
 def read(path: Path) -> str:
@@ -130,7 +144,7 @@ def read(path: Path) -> str:
         raise LockError(f"{path.name} cannot be read: {reason}", "write the pair with `ctk release add`") from error
 
 
-def place_text(place: tuple[str | int, ...]) -> str:
+def place_text(place: Place) -> str:
     """``("components", "cudart", "artefacts", "win-64", "size")`` as a person would say it."""
     if place[:1] == ("components",) and len(place) > 1:
         inner = [str(p) for p in place[2:] if p not in ("artefacts", "[key]")]

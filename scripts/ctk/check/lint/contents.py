@@ -29,6 +29,7 @@ from ctk.check.lint.tree import (
     recipe_rule,
     text_of,
 )
+from ctk.core.document import Place
 from ctk.plan.plan import Build
 from ctk.plan.recipes import Rendered
 

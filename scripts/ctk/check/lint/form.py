@@ -33,6 +33,7 @@ from ctk.check.lint.tree import (
     recipe_rule,
     text_of,
 )
+from ctk.core.document import Place
 
 _SINGLE = ("schema_version", "context", "package", "source", "build", "requirements", "tests", "about", "extra")
 _SEVERAL = ("schema_version", "context", "recipe", "source", "build", "outputs", "about", "extra")
@@ -206,7 +207,7 @@ def _numbers(recipe: RecipeFile) -> list[Place]:
             place[-1:] in (("version",), ("lower_bound",), ("upper_bound",))
             or (place[:1] == ("context",) and "version" in str(place[-1]))
         )
-        and node.style is None
+        and not node.style
         and _NUMBER.fullmatch(node.value)
         and not str(node.tag).endswith(":str")
     ]

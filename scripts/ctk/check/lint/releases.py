@@ -11,7 +11,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from ctk.check import Finding, check
-from ctk.check.lint.tree import LockFile, Place, Tree, VariantFile, listed, mapping
+from ctk.check.lint.tree import LockFile, Tree, VariantFile, listed, mapping
+from ctk.core.document import Place
 from ctk.core.errors import LockError
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.lock.components import CTK_COMPONENTS, EXCLUSIONS, needless_exclusions, parse_exclusions
@@ -134,7 +135,7 @@ def VariantsAreCanonical(file: VariantFile) -> Iterator[Finding]:
 def _unquoted(file: VariantFile) -> list[Place]:
     """Where values are that a reader takes for something else than text."""
     scalars = ((place, node) for place, node in file.scalars.items() if place[:1] != ("zip_keys",))
-    return [place for place, node in scalars if node.style is None and not _is_text(node.value)]
+    return [place for place, node in scalars if not node.style and not _is_text(node.value)]
 
 
 @lru_cache(maxsize=4096)

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
 import rattler_build
-from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
 
 from ctk.check import Check, Finding, Severity
 from ctk.core.checkout import Workspace
-from ctk.core.document import LARGEST, Document, PlainComposer
+from ctk.core.document import LARGEST, Document, Place
 from ctk.core.errors import CtkError
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.components import EXCLUSIONS, Classes, Exclusions, load_exclusions
@@ -25,8 +24,6 @@ from ctk.lock.lock import ReleaseLock, dump, in_order, parse_lock, variant_confi
 from ctk.plan.plan import Build, Request, Set, classified, plan, python_tags
 from ctk.plan.recipes import Recipe, find_recipes
 
-Place = tuple[str | int, ...]
-"""The keys and indices that lead to an entry of a YAML file."""
 Home = Literal["recipes", "base", "feedstock"]
 """Whose recipe it is: of the published set, of the base channel, or of a feedstock that stands alone."""
 
@@ -118,36 +115,12 @@ def _cut(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:60]}..."
 
 
-class _Composer(PlainComposer):
-    deepest = 30  # a recipe has 14
-
-
-class _MarkedDocument(Document):
-    """A document that keeps where each entry begins, and how each scalar is written."""
-
-    composer = _Composer
-
-    def __init__(self, text: str) -> None:
-        self.columns: dict[Place, int] = {}
-        self.scalars: dict[Place, ScalarNode] = {}
-        super().__init__(text)
-
-    def _plain(self, node: Node, place: Place) -> Any:
-        self.columns.setdefault(place, node.start_mark.column + 1)
-        if isinstance(node, ScalarNode):
-            self.scalars[place] = node
-        if isinstance(node, MappingNode):
-            keys = [key for key, _ in node.value if isinstance(key, ScalarNode)]
-            self.columns.update({(*place, key.value): key.start_mark.column + 1 for key in keys})
-        return super()._plain(node, place)
-
-
 class YamlFile(SourceFile):
     """A YAML file. Its data is None when the text is not YAML; `broken` says where, each as ``line 3: message``."""
 
     def parse(self, text: str) -> None:
         super().parse(text)
-        self.document = _MarkedDocument(text)
+        self.document = Document(text, deepest=30)  # a recipe has 14
         self.broken, self.data = self.document.problems, self.document.data
         self.top = mapping(self.data)
         self.scalars = self.document.scalars
@@ -158,9 +131,8 @@ class YamlFile(SourceFile):
 
     def at(self, place: Place, message: str) -> Finding:
         """A finding at an entry, or at the nearest one around it that is there."""
-        while place and place not in self.document.columns:
-            place = place[:-1]
-        return self.at_line(self.line(place), message, self.document.columns.get(place, 1))
+        line, column = self.document.position(place)
+        return self.at_line(line, message, column)
 
     def commented(self, place: Place) -> bool:
         """Whether a comment says something of an entry: on its line, or in the lines right above it."""
