@@ -19,7 +19,6 @@ from ctk.check.lint.tree import (
     OURS,
     PUBLIC,
     PUBLISHED,
-    Place,
     RecipeBlock,
     RecipeFile,
     ScriptFile,

@@ -22,7 +22,6 @@ from ctk.check.lint.tree import (
     PUBLISHED,
     REQUIREMENTS,
     LockFile,
-    Place,
     RecipeFile,
     SourceFile,
     Tree,
