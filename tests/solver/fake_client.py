@@ -15,77 +15,57 @@ from typing import Any
 
 import pytest
 
-Options = dict[str, int | tuple[str, ...]]
-Commands = dict[str, dict[str, Options]]
-"""Command, "" for none -> the function that adds options to it -> option -> how many values it takes, or which."""
+Commands = dict[str, str]
+"""Command, "" for none -> its options; ``=`` ends one that takes a value, and what follows are its only values."""
 
-# micromamba/src of mamba-org/mamba: functions of common_options.cpp, but set_umamba_command is in umamba.cpp.
-_RC: Options = {"--rc-file": 1, "--no-rc": 0, "--no-env": 0}
-_GENERAL: Options = {
-    **dict.fromkeys(("-q", "--quiet", "-y", "--yes", "--json", "--offline", "--dry-run"), 0),
-    "--log-level": ("critical", "error", "warning", "info", "debug", "trace", "off"),
-}
-_PREFIX: Options = dict.fromkeys(("-r", "--root-prefix", "-p", "--prefix", "-n", "--name"), 1)
-_EVERYWHERE = {"init_rc_options": _RC, "init_general_options": _GENERAL, "init_prefix_options": _PREFIX}
+# micromamba/src of mamba-org/mamba, functions of common_options.cpp: init_rc_options, init_general_options and
+# init_prefix_options for every command; init_network_options, init_channel_parser and init_install_options for create.
+_EVERYWHERE = """
+    --rc-file= --no-rc --no-env -q --quiet -y --yes --json --offline --dry-run
+    --log-level=critical,error,warning,info,debug,trace,off -r= --root-prefix= -p= --prefix= -n= --name=
+"""
 LIBMAMBA: Commands = {
-    "": {**_EVERYWHERE, "set_umamba_command": {"--version": 0}},
+    "": f"{_EVERYWHERE} --version",  # set_umamba_command in umamba.cpp
     "info": _EVERYWHERE,
-    "create": {
-        **_EVERYWHERE,
-        "init_network_options": {"--repodata-ttl": 1},
-        "init_channel_parser": {
-            **dict.fromkeys(("--override-channels", "--strict-channel-priority", "--no-channel-priority"), 0),
-            **dict.fromkeys(("-c", "--channel"), 1),
-            "--channel-priority": ("disabled", "flexible", "strict"),
-        },
-        "init_install_options": {"--no-pin": 0, "--no-deps": 0, "--platform": 1},
-    },
+    "create": f"""{_EVERYWHERE}
+        --repodata-ttl= --override-channels --strict-channel-priority --no-channel-priority -c= --channel=
+        --channel-priority=disabled,flexible,strict --no-pin --no-deps --platform=
+    """,
 }
-# conda/cli of conda/conda: functions of helpers.py, but for generate_parser, which is in conda_argparse.py.
-_JSON: Options = dict.fromkeys(("--json", "-q", "--quiet"), 0)
+# conda/cli of conda/conda: generate_parser in conda_argparse.py, and of helpers.py add_parser_json, _prefix_to_group,
+# _channels, _solver_mode, _networking, _default_packages, _platform and _solver.
 CONDA: Commands = {
-    "": {"generate_parser": {"-V": 0, "--version": 0}},
-    "info": {"add_parser_json": _JSON},
-    "create": {
-        "add_parser_json": {**_JSON, **dict.fromkeys(("-d", "--dry-run", "-y", "--yes"), 0)},
-        "add_parser_prefix_to_group": dict.fromkeys(("-p", "--prefix", "-n", "--name"), 1),
-        "add_parser_channels": {"-c": 1, "--channel": 1, "--override-channels": 0, "--repodata-fn": 1},
-        "add_parser_solver_mode": dict.fromkeys(
-            ("--strict-channel-priority", "--no-channel-priority", "--no-deps", "--no-pin"), 0
-        ),
-        "add_parser_networking": {"--offline": 0},
-        "add_parser_default_packages": {"--no-default-packages": 0},
-        "add_parser_platform": {"--subdir": 1, "--platform": 1},
-        "add_parser_solver": {"--solver": ("classic", "libmamba")},
-    },
+    "": "-V --version",
+    "info": "--json -q --quiet",
+    "create": """
+        --json -q --quiet -d --dry-run -y --yes -p= --prefix= -n= --name=
+        -c= --channel= --override-channels --repodata-fn= --strict-channel-priority --no-channel-priority --no-deps
+        --no-pin --offline --no-default-packages --subdir= --platform= --solver=classic,libmamba
+    """,
 }
 # The reference of `pixi lock`.
 PIXI: Commands = {
-    "": {"pixi": {"--version": 0, "-V": 0}},
-    "lock": {
-        "pixi lock": {
-            **dict.fromkeys(("--json", "--check", "--dry-run", "--no-install", "--no-config"), 0),
-            **dict.fromkeys(("--manifest-path", "-m", "--color"), 1),
-        }
-    },
+    "": "--version -V",
+    "lock": "--json --check --dry-run --no-install --no-config --manifest-path= -m= --color=",
 }
+
+
+def options(text: str) -> dict[str, tuple[str, ...] | None]:
+    """Option -> its values, () for any, None for an option without one."""
+    split = (word.partition("=") for word in text.split())
+    return {name: tuple(filter(None, values.split(","))) if takes else None for name, takes, values in split}
+
 
 # What a program refuses although it knows each word: options and variables that are there together, those of which one
 # is missing, and what it says.
 _REFUSED: dict[str, list[tuple[list[str], list[str], str]]] = {
     "libmamba": [
         # libmamba/src/api/configuration.cpp, rc_files_hook: CONDARC and MAMBARC are the variables of rc_files.
-        (["--no-rc", "CONDARC"], [], "Configuration files disabled by 'no_rc'"),
-        (["--no-rc", "MAMBARC"], [], "Configuration files disabled by 'no_rc'"),
-        (["--no-rc", "--rc-file"], [], "Configuration files disabled by 'no_rc'"),
+        *((["--no-rc", other], [], "Configuration files disabled by 'no_rc'") for other in ("CONDARC", "--rc-file")),
         # The same file, env_name_hook.
         (["--name", "--prefix"], [], "Cannot set both prefix and env name"),
         # micromamba/src/common_options.cpp, no_channel_priority_hook.
-        (
-            ["--strict-channel-priority", "--no-channel-priority"],
-            [],
-            "Cannot set both 'no_channel_priority' and 'strict_channel_priority'.",
-        ),
+        (["--strict-channel-priority", "--no-channel-priority"], [], "Cannot set both 'no_channel_priority' and"),
     ],
     "conda": [
         # conda/cli/helpers.py, add_parser_prefix: the two exclude each other.
@@ -112,10 +92,10 @@ while rest:
             sys.exit("The following argument was not expected: " + word)
         there.add({long!r}.get(word, word))
         values = known[word]
-        if values and not rest:
+        if values is not None and not rest:
             sys.exit(word + ": 1 required")
-        value = rest.pop(0) if values else ""
-        if isinstance(values, tuple) and value not in values:
+        value = rest.pop(0) if values is not None else ""
+        if values and value not in values:
             sys.exit(word + ": " + value + " not in " + str(values))
     else:
         if not words:
@@ -134,8 +114,6 @@ with open(str(here) + ".calls", "a") as log:
     log.write(json.dumps(call) + "\\n")
 answers = json.loads(pathlib.Path(str(here) + ".answers").read_text())
 answer = answers.get(words[0] if words else sys.argv[1], answers["create"])
-driver = os.environ.get("CONDA_OVERRIDE_CUDA")
-answer = answer.get("by driver", {{}}).get(driver, answer)
 time.sleep(answer.get("sleep", 0))
 for name, text in answer.get("files", {{}}).items():
     pathlib.Path(name).write_text(text)
@@ -184,17 +162,10 @@ def install(name: str, commands: Commands, folder: Path, monkeypatch: pytest.Mon
     """Puts a fake on PATH, alone but for the system's own programs."""
     folder.mkdir(exist_ok=True)
     program = folder / name
-    kind = "pixi" if name == "pixi" else "libmamba" if "init_rc_options" in commands[""] else "conda"
-    options = {command: {o: n for of in by.values() for o, n in of.items()} for command, by in commands.items()}
-    program.write_text(
-        _PROGRAM.format(
-            python=sys.executable,
-            commands=options,
-            long=_LONG,
-            refused=_REFUSED[kind],
-            reads_condarc=kind == "libmamba",
-        )
-    )
+    kind = "pixi" if commands is PIXI else "libmamba" if commands is LIBMAMBA else "conda"
+    known = {command: options(text) for command, text in commands.items()}
+    values = {"commands": known, "long": _LONG, "refused": _REFUSED[kind], "reads_condarc": kind == "libmamba"}
+    program.write_text(_PROGRAM.format(python=sys.executable, **values))
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}/usr/bin{os.pathsep}/bin")
     return Fake(program)
