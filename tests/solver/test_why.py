@@ -107,40 +107,6 @@ def test_a_channel_with_one_build_of_each_toolkit_has_nothing_to_explain(tmp_pat
     assert explain(picked, old) == ["this channel's cuda-version has no native and compat builds to choose by"]
 
 
-@pytest.mark.parametrize(
-    ("specs", "driver", "arch", "words"),
-    [
-        ("cuda-core", "13.0", "9.0", LOADS),
-        ("cuda-version=13.4", "13.0", "9.0", f"compat: {PTX_NOT}"),
-        ("cuda-core", None, None, "compat: it makes machine code without a driver, and nothing runs here"),
-        (
-            "cuda-core",
-            "13.4",
-            "13.0",
-            "compat: its compiler knows GPUs up to 12.1, whose PTX the driver compiles for this one",
-        ),
-        ("cuda-core", "12.9", "11.0", "compat: its compiler knows 10.3 and 12.0 but not this GPU; PTX for 10.3 works"),
-        (
-            "cuda-version=13.4",
-            "13.0",
-            "13.0",
-            "compat: the driver does not load its PTX, and its compiler does not know the GPU",
-        ),
-        (
-            "cuda-version=13.0=compat*",
-            "13.4",
-            "9.0",
-            "compat, as asked for: the driver loads the PTX that it compiles all the same",
-        ),
-        ("python", "13.4", "9.0", ""),
-    ],
-)
-def test_native_and_compat_are_said_in_words(
-    catalogue: Catalogue, specs: str, driver: str | None, arch: str | None, words: str
-) -> None:
-    assert fit_in_words(pick(catalogue, specs, driver, arch), catalogue) == words
-
-
 # --- why there is no solution
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import cycle, groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,30 +31,20 @@ from ctk.verify import channels
 from ctk.verify.table import REQUEST, Answers, ask, merged
 
 _SHADES = 6  # of each CUDA major in the style sheet
-_NOTHING = "-"  # as `ctk.verify.table` writes it
 _COLUMNS = {"locks": ("component", "version", "MB", "glibc"), "binaries": ("component", "files", "symbols")}
 _TELLING = ("GPU architectures: +", "GPU architectures: -", "new components", "components that are gone")
 _FINDINGS = 200  # shown; more are counted
 _OPERATORS = {">=": "from", "<=": "up to", "<": "before", ">": "after", "==": ""}
 
 
-class Cell(NamedTuple):
-    """The toolkit of one driver and GPU; `shade` is its class in the style sheet: a letter for the CUDA major."""
-
-    text: str
-    shade: str
-    compat: bool
-
-
 class HeatMap(NamedTuple):
     """The picks for one platform as a picture, and as the same table in words (`heads` and `lines`)."""
 
     platform: str
-    gpus: Sequence[str]
-    rows: Sequence[tuple[str, Sequence[Cell]]]  # by driver
+    answers: Answers
+    shades: Mapping[str, str]  # toolkit, oldest first -> its class in the style sheet
     heads: Sequence[str]
     lines: Sequence[Sequence[str]]
-    toolkits: Sequence[Cell]  # each once, oldest first
 
 
 def picks(site: Site) -> Iterator[Page]:
@@ -63,41 +53,20 @@ def picks(site: Site) -> Iterator[Page]:
     problem = ""
     if site.platforms and any(lock.facts for lock in site.releases):  # the facts say which GPUs there are
         try:
-            maps += heat_maps(site)
+            # Some hundred solves for each platform of the channel, which take a second or two.
+            with TemporaryDirectory(prefix="ctk-site-") as folder:
+                solved = channels.write(channels.built(site.channel), Path(folder))
+                maps += [heat_map(subdir, ask(solved.folders, site.releases, subdir)) for subdir in site.platforms]
         except CtkError as error:
             problem = f"{error.cause}. {error.step}".strip()
-    yield render(
-        site,
-        "picks.html",
-        title="Which toolkit a machine gets",
-        description=f"What a solver picks for {REQUEST}, for every driver and every GPU.",
-        request=REQUEST,
-        maps=maps,
-        problem=problem,
-    )
-
-
-def heat_maps(site: Site) -> Iterator[HeatMap]:
-    """One for each platform of the channel, of some hundred solves each, which take a second or two."""
-    with TemporaryDirectory(prefix="ctk-site-") as folder:
-        solved = channels.write(channels.built(site.channel), Path(folder))
-        for subdir in site.platforms:
-            yield heat_map(subdir, ask(solved.folders, site.releases, subdir))
+    description = f"What a solver picks for {REQUEST}, for every driver and every GPU."
+    values = {"request": REQUEST, "maps": maps, "problem": problem}
+    yield render(site, "picks.html", title="Which toolkit a machine gets", description=description, **values)
 
 
 def heat_map(platform: str, answers: Answers) -> HeatMap:
-    toolkits = sorted({cell.partition(" ")[0] for cell in answers.cells.values()} - {_NOTHING}, key=Version)
-    shades = _shades(toolkits)
-
-    def cell(text: str) -> Cell:
-        toolkit, _, fit = text.partition(" ")
-        return Cell("none" if toolkit == _NOTHING else toolkit, shades.get(toolkit, "nothing"), fit == "compat")
-
-    heads = {driver: driver or "no driver" for driver in answers.drivers}
-    heads[answers.drivers[-1]] += " or newer"
-    rows = [(heads[d], [cell(answers.cells[d, g]) for g in answers.gpus]) for d in answers.drivers]
-    *known, _newer, _unknown = answers.gpus
-    return HeatMap(platform, [*map(str, known), "newer", "unseen"], rows, *merged(answers), [*map(cell, toolkits)])
+    toolkits = sorted({cell.partition(" ")[0] for cell in answers.cells.values()} - {"-"}, key=Version)
+    return HeatMap(platform, answers, _shades(toolkits), *merged(answers))
 
 
 def _shades(toolkits: Sequence[str]) -> dict[str, str]:
@@ -116,29 +85,14 @@ def releases(site: Site) -> Iterator[Page]:
     before = (None, *site.releases)
     facts = facts_rows(site.releases)
     rows = [_release(site, *args) for args in zip(site.releases, before, facts, strict=False)]
-    yield render(
-        site,
-        "releases.html",
-        title="CUDA Toolkit releases",
-        description="Every release that is locked here: what its binaries say of themselves, and what it brought.",
-        releases=rows[::-1],
-    )
-    for release in rows:
-        description = "The oldest release that is locked here."
-        if release["before"]:
-            old = release["before"].release
-            description = f"What it brought over {old}, and what its binaries say of themselves."
-        yield render(
-            site,
-            release["path"],
-            "release.html",
-            title=f"CUDA Toolkit {release['lock'].release}",
-            description=description,
-            release=release,
-            platforms=PLATFORMS,
-            columns=_COLUMNS,
-            library_columns=LIBRARY_COLUMNS,
-        )
+    described = "Every release that is locked here: what its binaries say of themselves, and what it brought."
+    yield render(site, "releases.html", title="CUDA Toolkit releases", description=described, releases=rows[::-1])
+    for row in rows:
+        title, described = f"CUDA Toolkit {row['lock'].release}", "The oldest release that is locked here."
+        if row["before"]:
+            described = f"What it brought over {row['before'].release}, and what its binaries say of themselves."
+        values = {"platforms": PLATFORMS, "columns": _COLUMNS, "library_columns": LIBRARY_COLUMNS}
+        yield render(site, row["path"], "release.html", title=title, description=described, release=row, **values)
 
 
 def _release(site: Site, lock: ReleaseLock, before: ReleaseLock | None, facts: Sequence[str]) -> dict[str, Any]:
@@ -155,32 +109,31 @@ def _release(site: Site, lock: ReleaseLock, before: ReleaseLock | None, facts: S
         "in_channel": any(entry.index.version == lock.minor for entry in site.packages.get("cuda-version", ())),
         "brief": "the oldest here",
     }
-    if before is not None:
-        difference = compare(before, lock, site.platforms or tuple(PLATFORMS))
-        lines = list(summary(difference, ()))[:-1]  # the last line is about the binaries, which have their own
-        telling = "; ".join(line for line in lines if line.startswith(_TELLING))
-        release |= {
-            "brief": telling or "newer versions of the same components, for the same GPUs",
-            "summary": lines,
-            "changes": list(tables(difference, {}, _COLUMNS["locks"])),
-            "binaries": _binaries(site, difference, before, lock),
-        }
-    return release
+    if before is None:
+        return release
+    difference = compare(before, lock, site.platforms or tuple(PLATFORMS))
+    lines = list(summary(difference, ()))[:-1]  # the last line is about the binaries, which have their own
+    telling = "; ".join(line for line in lines if line.startswith(_TELLING))
+    return release | {
+        "brief": telling or "newer versions of the same components, for the same GPUs",
+        "summary": lines,
+        "changes": list(tables(difference, {}, _COLUMNS["locks"])),
+        "binaries": _binaries(site, difference, before, lock),
+    }
 
 
 def _binaries(site: Site, difference: ReleaseDifference, old: ReleaseLock, new: ReleaseLock) -> dict[str, Any]:
     """The differences of the binaries whose surfaces are in the cache: nothing is fetched for a page."""
-    platforms = difference.platforms
-    groups = {change.components: wanted(old, new, platforms, change.components) for change in difference.changed}
+    groups = {c.components: wanted(old, new, difference.platforms, c.components) for c in difference.changed}
     read = {a.sha256: cached_surface(a.sha256, site.workspace) for artefacts in groups.values() for a in artefacts}
     known = [group for group, artefacts in groups.items() if all(read[a.sha256] for a in artefacts)]
-    found: dict[str, Any] = {"known": len(known), "all": len(groups), "gone": (), "tables": ()}
+    binaries: dict[str, Any] = {"known": len(known), "all": len(groups), "gone": (), "tables": ()}
     if known:
         surfaces = {sha256: surface for sha256, surface in read.items() if surface}
-        seen = compare(old, new, platforms, surfaces, [name for group in known for name in group])
-        found["gone"] = [break_text(entry) for entry in breaks(seen)]
-        found["tables"] = list(tables(seen, {}, _COLUMNS["binaries"]))
-    return found
+        seen = compare(old, new, difference.platforms, surfaces, [name for group in known for name in group])
+        binaries["gone"] = [break_text(entry) for entry in breaks(seen)]
+        binaries["tables"] = list(tables(seen, {}, _COLUMNS["binaries"]))
+    return binaries
 
 
 def audit(site: Site) -> Iterator[Page]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup
@@ -14,6 +14,7 @@ from ctk.site.content import Site
 from ctk.site.pages import Page, render
 from ctk.solve.machine import python_specs
 
+_FIELDS = ("drivers", "older", "newer", "gpus", "pythons", "pins", "packages")  # of axes, as the script has them
 _FIRST = ("cuda-core", "numba-cuda", "cuda-nvcc")
 
 
@@ -58,7 +59,9 @@ def _offered(selector: Selector) -> dict[str, Any]:
     pythons = {python: python_specs(python) if python else () for axes in every for python in axes.pythons}
     first = next((name for name in (*_FIRST, *sorted(packages)) if name in packages), "")
     return {
-        "platforms": {subdir: _fields(axes) for subdir, axes in selector.axes.items()},
+        "platforms": {
+            subdir: {name: getattr(axes, name) for name in _FIELDS} for subdir, axes in selector.axes.items()
+        },
         "gpus": gpu_names(),
         "pins": {pin: _request(specs) for pin, specs in pins.items()},
         "pythons": {python: _request(specs) for python, specs in pythons.items()},
@@ -67,13 +70,6 @@ def _offered(selector: Selector) -> dict[str, Any]:
         "planned": selector.planned,
         "base": selector.base,
     }
-
-
-def _fields(axes: Axes) -> dict[str, Any]:
-    """The axes as the script of the page has them."""
-    values = asdict(axes)
-    names = ("drivers", "older", "newer", "gpus", "pythons", "pins", "packages")
-    return {name: values[name] for name in names}
 
 
 def _request(specs: Sequence[str]) -> dict[str, list[str]]:
