@@ -60,7 +60,7 @@ def picks(site: Site) -> Iterator[Page]:
         except CtkError as error:
             problem = f"{error.cause}. {error.step}".strip()
     description = f"What a solver picks for {REQUEST}, for every driver and every GPU."
-    values = {"request": REQUEST, "maps": maps, "problem": problem}
+    values: dict[str, Any] = {"request": REQUEST, "maps": maps, "problem": problem}
     yield render(site, "picks.html", title="Which toolkit a machine gets", description=description, **values)
 
 
@@ -91,7 +91,7 @@ def releases(site: Site) -> Iterator[Page]:
         title, described = f"CUDA Toolkit {row['lock'].release}", "The oldest release that is locked here."
         if row["before"]:
             described = f"What it brought over {row['before'].release}, and what its binaries say of themselves."
-        values = {"platforms": PLATFORMS, "columns": _COLUMNS, "library_columns": LIBRARY_COLUMNS}
+        values: dict[str, Any] = {"platforms": PLATFORMS, "columns": _COLUMNS, "library_columns": LIBRARY_COLUMNS}
         yield render(site, row["path"], "release.html", title=title, description=described, release=row, **values)
 
 
