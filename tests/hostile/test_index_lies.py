@@ -206,7 +206,7 @@ def test_a_hash_that_is_none_fits_no_content_and_enters_no_lock(server: FakeInde
     wanted = Artefact("tool", "tool", "1.0", "noarch", WHEEL, ZEROS, 5)
     with client(server) as index:
         (file,) = index.files("tool")
-        for ask in (lambda: index.sha256(file), lambda: index.content(file), lambda: index.locate(wanted)):
+        for ask in (lambda: index.sha256(file), lambda: index.content(file), lambda: fetch.locate(index, wanted)):
             with pytest.raises(HashMismatch) as error:
                 ask()
             assert error.value.step

@@ -103,7 +103,7 @@ def test_no_text_of_a_lock_can_hold_words_for_a_shell(text: str) -> None:
 
 
 def test_the_lock_that_these_tests_change_is_good() -> None:
-    assert parse_lock(json.dumps(LOCK), "cuda-13.4")[1] == []
+    assert parse_lock(json.dumps(LOCK), "cuda-13.4")[1] == ()
     assert len([*texts(LOCK)]) > 40
 
 

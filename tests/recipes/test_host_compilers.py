@@ -12,7 +12,7 @@ import pytest
 from ctk.core.checkout import Workspace
 from ctk.core.errors import IndexUnavailable
 from ctk.core.platforms import PLATFORMS
-from ctk.fetch.fetch import laid_out
+from ctk.fetch.fetch import laid_out, locate
 from ctk.index.index import Index
 from ctk.lock.lock import Artefact, release_locks
 from ctk.plan.plan import Request, plan, published_set, python_tags
@@ -44,7 +44,7 @@ def header(artefact: Artefact, project: Workspace, index: Index) -> str:
         with zipfile.ZipFile(laid_out(artefact, project)) as wheel:
             return read(wheel)
     try:
-        with index.opened(index.locate(artefact)) as stream, zipfile.ZipFile(stream) as wheel:
+        with index.opened(locate(index, artefact)) as stream, zipfile.ZipFile(stream) as wheel:
             return read(wheel)
     except IndexUnavailable as problem:
         pytest.skip(f"{artefact.file} is not in the cache, and the index cannot be reached: {problem}")

@@ -11,6 +11,7 @@ import pytest
 from fake_index import FakeIndex, Fault, configure_pip, serve
 
 from ctk.core.errors import HashMismatch, IndexUnavailable, NotPublished
+from ctk.fetch.fetch import locate
 from ctk.index.client import parse_settings
 from ctk.index.index import Index, IndexSettings, Interrupted, Retry, pip_settings
 from ctk.lock.lock import Artefact
@@ -102,7 +103,7 @@ def test_what_the_index_does_not_state_is_read(server: FakeIndex) -> None:
         assert index.size(file) == len(server.projects["tool"][WHEEL])
         assert file.sha256 is None
         assert index.sha256(file) == artefact(server).sha256
-        assert index.locate(artefact(server)) == file
+        assert locate(index, artefact(server)) == file
 
 
 def test_folders_of_wheels_and_file_indexes_are_read_too(server: FakeIndex, tmp_path: Path) -> None:
@@ -242,15 +243,15 @@ def test_other_content_under_the_name_is_refused(server: FakeIndex) -> None:
 
 def test_an_artefact_is_found_by_its_name_and_hash(server: FakeIndex) -> None:
     with client(server) as index:
-        assert index.locate(artefact(server)).file == WHEEL
+        assert locate(index, artefact(server)).file == WHEEL
         with pytest.raises(NotPublished, match=r"has no tool-9.0.whl of tool 1.0"):
-            index.locate(artefact(server, file="tool-9.0.whl"))
+            locate(index, artefact(server, file="tool-9.0.whl"))
         with pytest.raises(HashMismatch, match=f"(?s)locked {'0' * 64}.*index  {artefact(server).sha256}"):
-            index.locate(artefact(server, sha256="0" * 64))
+            locate(index, artefact(server, sha256="0" * 64))
 
 
 def test_the_index_that_has_the_locked_content_is_chosen(server: FakeIndex) -> None:
     with serve() as other:
         other.add(WHEEL, b"rebuilt by a mirror")
         with client(other, extra_index_urls=(server.url,)) as index:
-            assert index.locate(artefact(server)).url.startswith(server.url.removesuffix("simple/"))
+            assert locate(index, artefact(server)).url.startswith(server.url.removesuffix("simple/"))

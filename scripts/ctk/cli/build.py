@@ -28,7 +28,7 @@ from ctk.core.errors import BadValue, NotReproduced, UnknownName
 from ctk.core.files import exclusive
 from ctk.core.platforms import PLATFORMS
 from ctk.feedstock import feedstock, public_url, write
-from ctk.fetch.fetch import stored
+from ctk.fetch.fetch import locate, stored
 from ctk.index.index import Index
 from ctk.plan.plan import Plan, Request, plan, published_set, python_tags, small
 
@@ -299,7 +299,7 @@ def export_command(
     where, report = checkout(), Reporter()
     names = maintainers or settings(where.root).feedstock.maintainers
     with Index() as index:
-        files = feedstock(where, recipe, releases or (), names, lambda artefact: public_url(index.locate(artefact)))
+        files = feedstock(where, recipe, releases or (), names, lambda artefact: public_url(locate(index, artefact)))
     write(files, folder, where, force=force)
     report.result(folder=str(folder), files=sorted(map(str, files)))
     report.line(f"{folder}: {count(len(files), 'file')}; `conda smithy rerender` there makes the rest")

@@ -25,6 +25,7 @@ from ctk.core.checkout import Workspace, checkout, workspace
 from ctk.core.console import Reporter, count
 from ctk.core.errors import AuditFailed, BadValue, LintFailed, UnknownName, printable
 from ctk.core.platforms import PLATFORMS
+from ctk.fetch.fetch import locate
 from ctk.index.index import Index
 from ctk.index.inside import members
 from ctk.lock.lock import Artefact
@@ -200,7 +201,7 @@ def _audit_planned(where: Workspace, jobs: int) -> AuditReport:
     with Index() as index:
 
         def names(artefact: Artefact) -> list[str]:
-            with index.opened(index.locate(artefact)) as content, members(content, artefact.file) as inside:
+            with index.opened(locate(index, artefact)) as content, members(content, artefact.file) as inside:
                 return [member.name for member in inside]
 
         scans = planned_scans(everything, where, names, jobs)

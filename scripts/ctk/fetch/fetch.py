@@ -11,13 +11,13 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 
 from ctk.core.checkout import Workspace
-from ctk.core.errors import CtkError, HashMismatch, NotPublished, problems
+from ctk.core.errors import HashMismatch, NotPublished, problems
 from ctk.core.files import disk_errors, holds
 from ctk.fetch.admission import admit, admit_one
 from ctk.index.client import Interrupted
@@ -65,59 +65,67 @@ def fetch(
     Raises:
         NotPublished: The index lacks some artefacts; every one is named, and nothing was downloaded.
     """
-    wanted = missing(artefacts, workspace)
-    if wanted:
+    if wanted := missing(artefacts, workspace):
         with index() as source, ThreadPoolExecutor(jobs) as pool:
-            offers = _locate(wanted, source, pool, needed_by)
-            futures = {pool.submit(_download, a, workspace, source, offers[a], progress): a for a in wanted}
-            failed: CtkError | None = None
-            for future in as_completed(futures):
+
+            def look(artefact: Artefact) -> IndexFile | NotPublished:
                 try:
+                    with _needed(needed_by.get(artefact.sha256, ())):
+                        return locate(source, artefact)
+                except NotPublished as error:
+                    return error
+
+            def download(artefact: Artefact, offer: IndexFile) -> None:
+                with _needed(needed_by.get(artefact.sha256, ())):
+                    _download(artefact, workspace, source, offer, progress)
+
+            # All are looked for first: gigabytes are not fetched in vain.
+            offers = list(pool.map(look, wanted))
+            gone = [error for error in offers if isinstance(error, NotPublished)]
+            if gone:
+                lines = [error.cause for error in gone]
+                raise problems(NotPublished, "package index", lines, gone[0].step) if len(gone) > 1 else gone[0]
+            located = [(a, o) for a, o in zip(wanted, offers, strict=True) if isinstance(o, IndexFile)]
+            futures = [pool.submit(download, *pair) for pair in located]
+            try:
+                wait(futures, return_when=FIRST_EXCEPTION)
+            finally:  # what has not begun would fail the same way, or be wasted
+                pool.shutdown(cancel_futures=True)
+            for future in futures:
+                if not future.cancelled():
                     future.result()
-                except CtkError as error:
-                    if isinstance(error, NotPublished):
-                        error = _named(error, futures[future], needed_by)
-                    failed = failed or error
-                    # What has not begun would fail the same way, or be wasted.
-                    for other in futures:
-                        other.cancel()
-                except BaseException as error:
-                    if not future.cancelled():
-                        for other in futures:
-                            other.cancel()
-                        raise error
-            if failed:
-                raise failed
     with disk_errors(workspace.artefacts):
         admit(artefacts, [stored(a, workspace) for a in artefacts], workspace)
         return [_lay_out(a, workspace) for a in artefacts]
 
 
-def _locate(
-    wanted: Sequence[Artefact], index: Index, pool: ThreadPoolExecutor, needed_by: Mapping[str, Sequence[str]]
-) -> dict[Artefact, IndexFile]:
-    """Where each artefact is now. Asked of all of them first: gigabytes are not fetched in vain."""
-
-    def look(artefact: Artefact) -> IndexFile | NotPublished:
-        try:
-            return index.locate(artefact)
-        except NotPublished as error:
-            return error
-
-    answers = dict(zip(wanted, pool.map(look, wanted), strict=True))
-    gone = {a: error for a, error in answers.items() if isinstance(error, NotPublished)}
-    if gone:
-        errors = [_named(error, a, needed_by) for a, error in gone.items()]
-        if len(errors) == 1:
-            raise errors[0]
-        raise problems(NotPublished, "package index", [error.cause for error in errors], errors[0].step)
-    return {a: file for a, file in answers.items() if isinstance(file, IndexFile)}
+def locate(index: Index, artefact: Artefact) -> IndexFile:
+    """The file of an artefact by its exact name; HashMismatch when the index has other content under it."""
+    offers = [f for f in index.files(artefact.distribution) if f.file == artefact.file]
+    if not offers:
+        raise NotPublished(
+            f"the package index has no {artefact.file} of {artefact.distribution} {artefact.version}",
+            "a mirror may have to fetch it first; else lock the release anew with `ctk release add`",
+        )
+    same = [f for f in offers if f.sha256 in (None, artefact.sha256)]
+    if not same:
+        raise HashMismatch(
+            f"{artefact.distribution}: the index states another sha256 of {artefact.file}:\n"
+            f"  locked {artefact.sha256}\n  index  {offers[0].sha256}",
+            "ask whoever runs the index why; if the change is meant, lock anew with `ctk release add`",
+        )
+    return same[0]
 
 
-def _named(error: NotPublished, artefact: Artefact, needed_by: Mapping[str, Sequence[str]]) -> NotPublished:
-    """The error with the releases that need the artefact."""
-    releases = needed_by.get(artefact.sha256)
-    return NotPublished(f"{error.cause}; needed by {', '.join(releases)}", error.step) if releases else error
+@contextmanager
+def _needed(releases: Sequence[str]) -> Iterator[None]:
+    """Names the releases that need an artefact where the index does not have it."""
+    try:
+        yield
+    except NotPublished as error:
+        if not releases:
+            raise
+        raise NotPublished(f"{error.cause}; needed by {', '.join(releases)}", error.step) from error
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from email.message import Message
 from email.parser import BytesParser
 from functools import partial
-from typing import BinaryIO, Protocol, cast
+from typing import BinaryIO, cast
 
 import httpx2
 from packaging.utils import canonicalize_name
@@ -50,22 +50,6 @@ _NO_SUCH_RANGE = 416  # with the size of the file in Content-Range
 _IDENTITY = {"Accept-Encoding": "identity"}  # lengths and offsets are those of the file
 # What unearth raises for a page of another form: it takes that for granted.
 _NO_PAGE = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-
-
-class Wanted(Protocol):
-    """A file as a lock names it; the index knows no locks."""
-
-    @property
-    def distribution(self) -> str: ...
-
-    @property
-    def version(self) -> str: ...
-
-    @property
-    def file(self) -> str: ...
-
-    @property
-    def sha256(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -153,23 +137,6 @@ class Index:
                 f"the package index holds no file of {name}", "check which indexes `pip config list` names"
             )
         return self._files.setdefault(name, files)
-
-    def locate(self, artefact: Wanted) -> IndexFile:
-        """The file of an artefact by its exact name; HashMismatch when the index has other content under it."""
-        offers = [f for f in self.files(artefact.distribution) if f.file == artefact.file]
-        if not offers:
-            raise NotPublished(
-                f"the package index has no {artefact.file} of {artefact.distribution} {artefact.version}",
-                "a mirror may have to fetch it first; else lock the release anew with `ctk release add`",
-            )
-        same = [f for f in offers if f.sha256 in (None, artefact.sha256)]
-        if not same:
-            raise HashMismatch(
-                f"{artefact.distribution}: the index states another sha256 of {artefact.file}:\n"
-                f"  locked {artefact.sha256}\n  index  {offers[0].sha256}",
-                "ask whoever runs the index why; if the change is meant, lock anew with `ctk release add`",
-            )
-        return same[0]
 
     def size(self, file: IndexFile) -> int:
         """Bytes of a file, without reading it; asked once."""

@@ -304,8 +304,8 @@ def load(path: Path) -> ReleaseLock:
 
 @lru_cache(maxsize=_MOST)
 def _checked(stem: str, text: str, pair: str) -> ReleaseLock:
-    lock, wrong = parse_lock(text, stem)
-    wrong = [f"{stem}.lock {line}" for line in wrong]
+    lock, lines = parse_lock(text, stem)
+    wrong = [f"{stem}.lock {line}" for line in lines]
     if lock is not None:
         wrong = [f"{stem}.yaml {line}" for line in disagreements(pair, variant_keys(lock))]
     if wrong or lock is None:
@@ -314,42 +314,34 @@ def _checked(stem: str, text: str, pair: str) -> ReleaseLock:
     return lock
 
 
-_PARSED: dict[tuple[str, str | None], tuple[ReleaseLock | None, list[str]]] = {}
-
-
-def parse_lock(
-    text: str, stem: str | None = None, document: Document | None = None
-) -> tuple[ReleaseLock | None, list[str]]:
+@lru_cache(maxsize=_MOST)
+def parse_lock(text: str, stem: str | None = None) -> tuple[ReleaseLock | None, tuple[str, ...]]:
     """The lock of a text, None when it is not valid, and every problem of it.
 
-    The stem of its file, where it is given, must be the release's name; the document is the text, where it was read.
-    A text is parsed once a process.
+    The stem of its file, where it is given, must be the release's name.
     """
-    if (text, stem) not in _PARSED:
-        if len(_PARSED) == _MOST:
-            _PARSED.clear()
-        _PARSED[text, stem] = _parse(document or Document(text), stem)
-    lock, wrong = _PARSED[text, stem]
-    return lock, list(wrong)
+    document = Document(text)
+    lock, wrong = _parse(document, stem)
+    return lock, (*document.problems, *wrong)
 
 
 def _parse(document: Document, stem: str | None) -> tuple[ReleaseLock | None, list[str]]:
     data = document.data
     if data is None and document.problems:
-        return None, document.problems
+        return None, []
     stated = data.get("schema") if isinstance(data, dict) else None
     if type(stated) is int and 0 < stated < SCHEMA:  # each of its fields would be a problem
         older = f"schema: {stated} was written by an older revision; this one reads and writes {SCHEMA}"
-        return None, [*document.problems, f"line {document.line(('schema',))}: {older}"]
+        return None, [f"line {document.line(('schema',))}: {older}"]
     try:
         lock = SHAPE.validate_python(_with_places(data))
     except ValidationError as error:
         # What is wrong with the name or version of a component would be wrong with each of its artefacts, too.
         first = [e for e in error.errors() if "artefacts" not in e["loc"][2:3] or e["loc"][-1] not in _OF_THE_COMPONENT]
-        return None, document.problems + [problem_line(document, e) for e in first]
+        return None, [problem_line(document, e) for e in first]
     contradictions = _contradictions(lock, data, stem)
-    wrong = document.problems + [f"line {document.line(at)}: {place_text(at)}: {text}" for at, text in contradictions]
-    return None if wrong else lock, wrong
+    wrong = [f"line {document.line(at)}: {place_text(at)}: {text}" for at, text in contradictions]
+    return None if wrong or document.problems else lock, wrong
 
 
 def _with_places(data: Any) -> Any:

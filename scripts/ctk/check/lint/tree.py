@@ -293,7 +293,7 @@ class LockFile(YamlFile):
 
     def parse(self, text: str) -> None:
         super().parse(text)
-        self.lock, self.problems = parse_lock(text, self.path.stem, self.document)
+        self.lock, self.problems = parse_lock(text, self.path.stem)
 
     @cached_property
     def canonical(self) -> str:
