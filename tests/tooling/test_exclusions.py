@@ -43,10 +43,6 @@ def test_a_component_is_packaged_or_excluded_or_unclassified(version: str, read:
     assert classify(release(version, "cccl", "cudart", "npp"), read, [OLD_CCCL]) == expected
 
 
-def test_an_entry_for_what_a_release_does_not_have_excludes_nothing() -> None:
-    assert classify(release("12.0.1", "cudart"), {"cudart"}, [OLD_CCCL]) == classes("cudart")
-
-
 def test_an_entry_that_speaks_of_no_release_is_needless() -> None:
     locks = {lock.name: lock for lock in (release("12.3.2", "cccl", "cudart"), release("13.0.3", "cudart"))}
     gone = Unpublished("cuda-gdb", SpecifierSet("<12"), "no wheel")

@@ -26,9 +26,8 @@ from ctk.lock.facts import (
     measure,
     needed_artefacts,
     needed_glibc,
-    still_true,
 )
-from ctk.lock.lock import Artefact, Component, Facts, load
+from ctk.lock.lock import Artefact, Component, load
 from ctk.package.binaries import Binary
 
 pytest_plugins = ["ctk_release_fixtures"]
@@ -120,14 +119,6 @@ def test_a_release_is_measured_from_its_linux_artefacts(tmp_path: Path, monkeypa
     fetched.clear()
     again = measure(lock, known_needs([replace(lock, facts=found)]), at_hand)
     assert (again, fetched) == (found, [["nvrtc-linux-64.zip"]])
-
-
-def test_facts_hold_while_the_linux_files_are_the_same() -> None:
-    old = replace(release("13.4.3", "cudart", "nvrtc"), facts=Facts(("7.5",), "9.4", {}))
-    assert still_true(old, release("13.4.3", "cudart", "nvrtc"))
-    assert not still_true(old, release("13.4.3", "cudart", "nvrtc", sha256="cd" * 32))
-    assert not still_true(old, release("13.4.3", "nvrtc"))
-    assert not still_true(replace(old, facts=None), release("13.4.3", "cudart", "nvrtc"))
 
 
 def test_the_command_fetches_measures_and_writes(
