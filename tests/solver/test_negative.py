@@ -19,7 +19,6 @@ from negative_cases import (
     CASES,
     FIT,
     MUST_REFUSE,
-    NO_FEATURES,
     RANGE,
     RELEASES,
     Case,
@@ -35,7 +34,6 @@ from worlds import (
     Worlds,
     changed,
     fit,
-    kinds,
     records,
     take_out,
     tie,
@@ -43,7 +41,6 @@ from worlds import (
 )
 
 from ctk.core.checkout import Workspace
-from ctk.core.platforms import PLATFORMS
 from ctk.lock.lock import release_locks
 from ctk.plan.plan import Request, plan, published_set, python_tags
 from ctk.plan.repodata import planned
@@ -268,38 +265,13 @@ def test_without_its_run_export_a_program_runs_with_an_older_toolkit(package: st
     """What nvcc 13.4 compiled has 13.4's PTX; where nothing native is left, cubin is what runs."""
 
     def picked(*changes: Change) -> str:
-        content, _ = changed(channel.content, changes, ["linux-64"])
+        content = changed(channel.content, changes, ["linux-64"])
         made = next(r for r in records(content) if r["name"] == package and r["version"].startswith("13.4."))
         pick = channel.without().pick(ask("cuda-cudart", "13.0", "9.0", *made["run_exports"]["strong"]).scenario)
         return f"{pick.toolkit} {pick.fit}" if pick else ""
 
     assert picked() == "13.4 compat"
     assert picked(take_out(package, "run_exports", "^cuda-version ")) == "13.0 native"
-
-
-# ---- that nothing is forgotten
-
-HELD = [
-    PATHFINDER,
-    take_out("(?!cuda-version$).*", "depends", r"^cuda-version .* (native|compat)_\*$"),  # as each twin, above
-    take_out("(?!cuda-version$).*", "track_features"),
-    take_out("|".join(name.replace("linux-64", r"\S+") for name in EXPORTING), "run_exports", "^cuda-version "),
-    take_out(".*-files", "depends", "^cuda-version "),  # with the exact pin, above
-]
-
-
-def test_every_statement_that_picks_rest_on_has_gone_wrong_without(channel: Worlds) -> None:
-    """A new kind of statement about CUDA's version, a driver, a GPU or a feature needs a scenario above."""
-    stated = {kind for record in records(channel.content) for kind in kinds(record)}
-    decisive = {
-        kind
-        for kind in stated
-        if kind.field == "track_features" or re.match(r"(cuda-version|__cuda|__cuda_arch)( |$)", kind.shape)
-    }
-    # What takes out all features at once shows nothing about a new one.
-    named = [change for case in CASES for change in case.changes if change is not NO_FEATURES]
-    gone = {kind for change in [*HELD, *named] for kind in changed(channel.content, [change], list(PLATFORMS))[1]}
-    assert sorted(decisive - gone) == []
 
 
 # ---- why there are two builds of everything, and not of cuda-version alone

@@ -13,7 +13,7 @@ from typing import Any
 from rattler import Gateway, MatchSpec, PackageRecord
 
 from ctk.core.errors import Unsolvable
-from ctk.core.platforms import NOARCH, PLATFORMS
+from ctk.core.platforms import NOARCH
 from ctk.plan import repodata
 from ctk.solve.solve import Pick, Scenario, solve
 from ctk.verify.channels import Repodata, TwinBuild, universe
@@ -28,33 +28,7 @@ Place = tuple[str, str, str, str]
 Change = Callable[[Record], None]
 """Changes one record in place, or empties it, which takes it out, or leaves it as it is."""
 
-_SUBDIR = re.compile("|".join(sorted(PLATFORMS, key=len, reverse=True)))
-_HASHED = re.compile(r"\bh[0-9a-f]{7}_\d+\b")
 _TIE = re.compile(r"^cuda-version >=(?P<lower>[\d.]+),<(?P<upper>\d+\.\d+)\S* (?P<fit>native|compat)_\*$")
-
-
-@dataclass(frozen=True, order=True)
-class Kind:
-    """What the records of many versions, builds and platforms state alike."""
-
-    package: str  # their name, with ``<subdir>`` for a platform
-    field: str  # ``depends``, ``constrains``, ``run_exports`` or ``track_features``
-    shape: str  # the text, with ``N`` for each number and ``<build>`` for a build with a hash
-
-
-def template(package: str) -> str:
-    """``cuda-cccl_<subdir>`` for ``cuda-cccl_win-64``."""
-    return _SUBDIR.sub("<subdir>", package)
-
-
-def kinds(record: Record) -> Iterator[Kind]:
-    """The kind of everything that a record states."""
-    stated = [(field, spec) for field in ("depends", "constrains") for spec in record.get(field, ())]
-    stated += [("run_exports", spec) for specs in record.get("run_exports", {}).values() for spec in specs]
-    stated += [("track_features", record["track_features"])] if "track_features" in record else []
-    for field, text in stated:
-        shape = re.sub(r"\d+", "N", _HASHED.sub("<build>", template(text)))
-        yield Kind(template(record["name"]), field, shape)
 
 
 def records(content: Repodata) -> Iterator[Record]:
@@ -106,14 +80,9 @@ def take_out(package: str, field: str, pattern: str = "", instead: str | None = 
     return change
 
 
-def changed(content: Repodata, changes: Sequence[Change], subdirs: Sequence[str]) -> tuple[Repodata, frozenset[Kind]]:
-    """A copy of some subdirs and noarch with changes, and the kinds of statements that are no longer made.
-
-    Raises:
-        AssertionError: For a change that finds nothing to change.
-    """
+def changed(content: Repodata, changes: Sequence[Change], subdirs: Sequence[str]) -> Repodata:
+    """A copy of some subdirs and noarch with changes, each of which must find something to change."""
     found: dict[str, Any] = {}
-    gone: set[Kind] = set()
     idle = set(changes)
     for subdir in (*subdirs, NOARCH):
         packages = {}
@@ -125,13 +94,11 @@ def changed(content: Repodata, changes: Sequence[Change], subdirs: Sequence[str]
                     change(new)
                 if new != before:
                     idle.discard(change)
-            if new != record:
-                gone |= set(kinds(record)) - set(kinds(new))
             if new:
                 packages[file] = new
         found[subdir] = {**content[subdir], "packages.conda": packages}
     assert not idle, "a change finds nothing that it could take out"
-    return found, frozenset(gone)
+    return found
 
 
 @dataclass(frozen=True)
@@ -206,8 +173,7 @@ class Worlds:
 
     def without(self, *changes: Change, subdirs: Sequence[str] = ("linux-64",)) -> World:
         """The channel for some subdirs, with something taken out; without a change, as it is."""
-        content, _ = changed(self.content, changes, subdirs)
-        return self.of(content, self.facts)
+        return self.of(changed(self.content, changes, subdirs), self.facts)
 
     def of(self, content: Repodata, facts: OracleFacts) -> World:
         """A world of some of this channel's records, written without what no solver reads."""
