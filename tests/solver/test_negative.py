@@ -41,6 +41,7 @@ from worlds import (
 )
 
 from ctk.core.checkout import Workspace
+from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.lock.lock import release_locks
 from ctk.plan.plan import Request, plan, published_set, python_tags
 from ctk.plan.repodata import planned
@@ -169,14 +170,16 @@ class Twin:
 
 @pytest.fixture(params=[*USUAL, THE_OTHERS])
 def twins(request: pytest.FixtureRequest, channel: Worlds, with_a_gap: Worlds, with_the_next: Worlds) -> Iterator[Twin]:
-    states = with_the_next.states.values()
-    every = {r["name"]: r["subdir"] for r in states if tie(r) and not r["name"].endswith("-files")}
-    on_linux = {r["name"] for r in states if r["subdir"] in ("linux-64", "noarch")}
-    names = [request.param] if request.param else sorted(every.keys() - set(USUAL))
-    return (
-        _twin(name, "linux-64" if name in on_linux else every[name], channel, with_a_gap, with_the_next)
-        for name in names
-    )
+    names = [request.param]
+    subdirs: dict[str, str] = {}
+    for subdir in (*reversed(list(PLATFORMS)), NOARCH):
+        here = (r["name"] for r in with_the_next.states.values() if r["subdir"] == subdir and tie(r))
+        subdirs |= dict.fromkeys(here, "linux-64" if subdir == NOARCH else subdir)
+    if not request.param:
+        foreign = tuple(f"_{subdir}" for subdir in PLATFORMS if subdir != "linux-64")
+        names = sorted(name for name in subdirs.keys() - set(USUAL) if not name.endswith(("-files", *foreign)))
+        assert len(names) > 70
+    return (_twin(name, subdirs[name], channel, with_a_gap, with_the_next) for name in names)
 
 
 def _twin(name: str, subdir: str, channel: Worlds, with_a_gap: Worlds, with_the_next: Worlds) -> Twin:

@@ -88,40 +88,30 @@ def _commit(workspace: Workspace) -> str:
 def pages(site: Site) -> Iterator[Page]:
     """The page, with a sentence instead of pictures where nothing was recorded."""
     figures, wrong = load(site.workspace)
-    names = sorted({figure.benchmark for figure in figures})
-    yield render(
-        site,
-        "benchmarks.html",
-        title="Benchmarks",
-        description="How long things take, measured and kept over time.",
-        benchmarks=[
-            {"name": name, "about": _about(site, name), "series": _series(f for f in figures if f.benchmark == name)}
-            for name in names
-        ],
-        wrong=wrong,
-        ratio=RATIO,
-        width=WIDTH,
-        height=HEIGHT,
-    )
-
-
-def _series(figures: Iterable[Figure]) -> list[dict[str, Any]]:
-    """The figures of each row on one kind of machine, oldest first, and their places in the picture."""
-    groups: dict[tuple[str, str, str], list[Figure]] = {}
-    for figure in figures:
-        groups.setdefault((figure.row, figure.unit, figure.machine), []).append(figure)
-    series = [
-        {
-            "row": row,
-            "unit": unit,
-            "machine": machine,
-            "figures": own,
-            "last": own[-1],
-            "points": line([figure.value for figure in own]),
-        }
-        for (row, unit, machine), own in groups.items()
+    # Of each row on one kind of machine, oldest first.
+    series: dict[str, dict[tuple[str, str, str], list[Figure]]] = {}
+    for figure in sorted(figures, key=lambda f: (f.benchmark, f.unit != RATIO)):  # what is comparable comes first
+        own = series.setdefault(figure.benchmark, {})
+        own.setdefault((figure.row, figure.unit, figure.machine), []).append(figure)
+    benchmarks = [
+        {"name": name, "about": _about(site, name), "series": [_drawn(*group) for group in groups.items()]}
+        for name, groups in series.items()
     ]
-    return sorted(series, key=lambda one: one["unit"] != RATIO)  # what is comparable comes first
+    values: dict[str, Any] = {
+        "benchmarks": benchmarks,
+        "wrong": wrong,
+        "ratio": RATIO,
+        "width": WIDTH,
+        "height": HEIGHT,
+    }
+    description = "How long things take, measured and kept over time."
+    yield render(site, "benchmarks.html", title="Benchmarks", description=description, **values)
+
+
+def _drawn(key: tuple[str, str, str], figures: Sequence[Figure]) -> dict[str, Any]:
+    row, unit, machine = key
+    points = line([figure.value for figure in figures])
+    return {"row": row, "unit": unit, "machine": machine, "figures": figures, "last": figures[-1], "points": points}
 
 
 def _about(site: Site, name: str) -> str:
