@@ -12,7 +12,7 @@ import inspect
 import json
 import struct
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -53,17 +53,11 @@ class Key:
 
 
 class OwnSigstore:
-    """The three services.
-
-    Attributes:
-        later: How long after the certificate the transparency log says that it has seen the signature.
-        spoil: Changes an answer of the transparency log before it is sent, for tests of what is spoilt.
-    """
+    """The three services; `later` is how long after the certificate the log says that it has seen the signature."""
 
     def __init__(self) -> None:
         self.authority, self.certificate_log, self.log = Key(), Key(), Key()
         self.later = timedelta()
-        self.spoil: Callable[[dict[str, Any]], None] = lambda entry: None
         self.url = ""
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a test's authority")])
         self.root = (
@@ -140,20 +134,15 @@ class OwnSigstore:
             "logIndex": 1,
         }
         stated = json.dumps(promise, separators=(",", ":"), sort_keys=True).encode()
-        found = promise | {
-            "verification": {
-                "signedEntryTimestamp": text64(self.log.sign(stated)),
-                "inclusionProof": {
-                    "logIndex": 1,
-                    "rootHash": root.hex(),
-                    "treeSize": 2,
-                    "hashes": [other.hex()],
-                    "checkpoint": f"{note}\n\u2014 log.example.org {signed}\n",
-                },
-            }
+        proof = {
+            "logIndex": 1,
+            "rootHash": root.hex(),
+            "treeSize": 2,
+            "hashes": [other.hex()],
+            "checkpoint": f"{note}\n\u2014 log.example.org {signed}\n",
         }
-        self.spoil(found)
-        return {"24296fb24b8ad77a" + leaf.hex(): found}
+        verification = {"signedEntryTimestamp": text64(self.log.sign(stated)), "inclusionProof": proof}
+        return {"24296fb24b8ad77a" + leaf.hex(): promise | {"verification": verification}}
 
     @property
     def trusted_root(self) -> dict[str, Any]:

@@ -25,16 +25,18 @@ from ctk.core.errors import ChannelBroken
 
 pytest_plugins = ["channel_fixtures"]
 
+REPODATA = "linux-64/repodata.json"
 START = datetime(2027, 1, 15, 8, tzinfo=UTC)
-DAMAGED = [b"", b"[]", b"null", b"\xff", b"[" * 100_000, b'{"x": 7}']
+DAMAGED = [b"", b"[]", b"\xff", b"[" * 100_000, b'{"x": 7}']
+STATE = b'{"number": %s, "before": null, "made": "%s", "packages": 1}'
+MADE = b"2027-01-15T08:00:00+00:00"
 HISTORIES = [
     *DAMAGED,
     b'{"states": [7], "current": 1}',
     b'{"states": [], "current": 3}',
     b'{"states": [], "current": true}',
-    b'{"states": [{"number": "../../x", "before": null, "made": "2027-01-15T08:00:00+00:00", "packages": 1}],'
-    b' "current": "../../x"}',
-    b'{"states": [{"number": 1, "before": null, "made": "today", "packages": 1}], "current": 1}',
+    b'{"states": [%s], "current": "../../x"}' % (STATE % (b'"../../x"', MADE)),
+    b'{"states": [%s], "current": 1}' % (STATE % (b"1", b"today")),
 ]
 
 
@@ -106,9 +108,7 @@ def test_a_damaged_history_stops_a_run_and_its_next_step_works(folder: Folder, f
     assert folder.history().current == 2
     assert folder.publish(four).state == 4
     assert kept_states(folder).items() >= before.items()
-    assert check_channel(folder.path).findings == tuple(
-        p for p in check_channel(folder.path).findings if p.check == "sbom"
-    )
+    assert check_channel(folder.path).findings == ()
     assert folder.rollback(1).packages == 2
     assert shown(folder.path) == {"digit1", "digit2"}
 
@@ -133,9 +133,9 @@ def test_a_state_that_is_not_whole_is_named_and_the_next_step_works(
     if damage == "lost":
         shutil.rmtree(place)
     elif damage == "lost in part":
-        (place / "linux-64" / "repodata.json").unlink()
+        (place / REPODATA).unlink()
     else:
-        (place / "linux-64" / "repodata.json").write_bytes(b"no JSON")
+        (place / REPODATA).write_bytes(b"no JSON")
     with pytest.raises(ChannelBroken, match=f"state {number} of .* (has lost index files|cannot be read)") as error:
         folder.publish(four)
     assert shown(folder.path) >= {"digit1", "digit4"}
@@ -160,7 +160,9 @@ def test_damaged_names_stop_a_run_and_its_next_step_works(folder: Folder, four: 
     assert json.loads(file.read_bytes()).items() >= noted.items()
 
 
-@pytest.mark.parametrize("content", [*DAMAGED, b'{"linux-64/digit2-1.0-h0_0.conda": "2027-01-15"}'], ids=range(7))
+@pytest.mark.parametrize(
+    "content", [*DAMAGED, b'{"linux-64/digit2-1.0-h0_0.conda": "2027-01-15"}'], ids=range(len(DAMAGED) + 1)
+)
 @pytest.mark.parametrize("name", [TIMES, UNUSED])
 def test_damaged_times_lose_nothing(folder: Folder, four: Path, name: str, content: bytes) -> None:
     (folder.path / HISTORY / name).write_bytes(content)

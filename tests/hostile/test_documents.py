@@ -15,15 +15,12 @@ from typing import Any
 import crafted_wheels  # first: it knows where the other layers' helpers are
 import pytest
 import targets
-import typer
 import zstandard
 from crafted_packages import Draft
 from fake_index import FakeIndex, configure_pip, serve
-from typer.testing import CliRunner
 
 from conftest import ctk
 from ctk.channel.index_files import in_order
-from ctk.cli.checks import audit_command
 from ctk.core.checkout import Workspace
 from ctk.core.document import DEEPEST, ENTRIES, LARGEST, Document
 from ctk.core.errors import (
@@ -260,14 +257,6 @@ def test_metadata_that_lies_is_an_error_of_the_audit(tmp_path: Path, file: str, 
     path = Draft("a", info={file: text}).write(tmp_path)
     with pytest.raises(AuditFailed, match=r"a-1\.0-h0_0\.conda"):
         package.read_info(path)
-
-
-def test_the_audit_command_says_so_too(tmp_path: Path) -> None:
-    (tmp_path / "noarch").mkdir()
-    (tmp_path / "noarch" / "a-1-0.conda").write_bytes(PACKAGES["a member cut short"][0])
-    app = typer.Typer()
-    app.command()(audit_command)
-    assert isinstance(CliRunner().invoke(app, [str(tmp_path)]).exception, AuditFailed)
 
 
 def test_a_table_of_versions_without_an_end_is_read_for_a_while(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import ChannelBroken
 from ctk.fetch import fetch
 from ctk.index.index import Index
-from ctk.solve.solve import Scenario, solve
 
 
 @pytest.fixture(scope="module")
@@ -113,21 +112,12 @@ def test_a_run_that_dies_between_staging_and_commit_leaves_the_channel_and_the_n
     assert names(place, "noarch") == {made[1].packages[0].name}
 
 
-def test_a_solver_reads_the_channel(made: tuple[build.Built, ...], tmp_path: Path) -> None:
-    place = tmp_path / "channel"
-    states.commit(states.stage(made, place))
-    pick = solve(Scenario(("follower",), "linux-64"), [place])
-    assert [r.name.normalized for r in pick.records] == ["follower", "hello"]
-
-
-def test_what_other_builds_made_stays_when_the_cache_is_deleted(tmp_path: Path) -> None:
-    checkout = tiny_checkout(tmp_path / "checkout")
-    planned = tiny_plan(checkout)
-    fetch.fetch(planned.artefacts, checkout, Index)
-    follower, hello = build.run(planned, checkout).built
-    place = tmp_path / "channel"
-    states.commit(states.stage([follower], place))
-    shutil.rmtree(follower.packages[0].parents[1])
+def test_what_other_builds_made_stays_when_the_cache_is_deleted(made: tuple[build.Built, ...], tmp_path: Path) -> None:
+    hello, follower = made
+    place, cache = tmp_path / "channel", tmp_path / "cache"
+    shutil.copytree(follower.home, cache)
+    states.commit(states.stage([replace(follower, home=cache)], place))
+    shutil.rmtree(cache)
     states.commit(states.stage([hello], place))
     assert names(place, "noarch") == {follower.packages[0].name}
     assert names(place, "linux-64") == {hello.packages[0].name}

@@ -24,7 +24,7 @@ from ctk.core.platforms import NOARCH, this_platform
 from ctk.core.process import git_export
 from ctk.fetch import fetch
 from ctk.index.index import Index
-from ctk.package.package import Member, members
+from ctk.package.package import ScannedFile, members
 from ctk.plan.plan import Build, Plan
 from ctk.plan.recipes import Recipe, render
 
@@ -202,7 +202,7 @@ def _differences(old: Path, new: Path | None, made_with: Mapping[str, str]) -> I
             yield Deviation("archive", f"made with {name} {made_with.get(name, 'unknown')}, and here is {version}")
 
 
-def _contents(package: Path) -> dict[str, tuple[Member, str]]:
+def _contents(package: Path) -> dict[str, tuple[ScannedFile, str]]:
     """Each file of both halves, with its sha256."""
     found = {}
     for part in ("info", "pkg"):
@@ -217,7 +217,7 @@ def _contents(package: Path) -> dict[str, tuple[Member, str]]:
     return found
 
 
-def _change(old: Member, new: Member) -> str:
+def _change(old: ScannedFile, new: ScannedFile) -> str:
     if old.kind != new.kind:
         return f"{old.kind}, now {new.kind}"
     if old.link != new.link:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -99,11 +99,11 @@ def _packages(file: Path) -> dict[str, Any]:
         ) from None
 
 
-def write_index(index: ChannelIndex, channel: Path, subdir: str, files: tuple[str, ...]) -> None:
-    """Puts index files of one subdir in place, in the order given, each by one rename."""
+def write_index(index: ChannelIndex, channel: Path, subdir: str, files: Iterable[str], *, built: bool = False) -> None:
+    """Puts index files of one subdir in place, in the order given, each by one rename; `built` ones as rattler does."""
     make_folder(channel / subdir)
     for name in files:
-        replace_file(channel / subdir / name, _content(index, subdir, name))
+        replace_file(channel / subdir / name, _content(index, subdir, name, built))
 
 
 def shows(channel: Path, index: ChannelIndex) -> bool:
@@ -116,7 +116,7 @@ def shows(channel: Path, index: ChannelIndex) -> bool:
         return False
 
 
-def _content(index: ChannelIndex, subdir: str, name: str) -> bytes:
+def _content(index: ChannelIndex, subdir: str, name: str, built: bool = False) -> bytes:
     is_exports = name == RUN_EXPORTS
     content: dict[str, Any] = {"info": {"subdir": subdir}, "packages": {}, "packages.conda": {}}
     for file, entry in _of_subdir(index.run_exports if is_exports else index.records, subdir).items():
@@ -124,8 +124,8 @@ def _content(index: ChannelIndex, subdir: str, name: str) -> bytes:
     if is_exports:
         content["info"]["version"] = 1
     else:
-        content["repodata_version"] = 1
-    text = json.dumps(content, sort_keys=True).encode()
+        content |= {"repodata_version": 1, "v3": {}} if built else {"repodata_version": 1}
+    text = json.dumps(content, sort_keys=True, separators=(",", ":") if "v3" in content else None).encode()
     return zstandard.ZstdCompressor(level=19).compress(text) if name == COMPRESSED else text
 
 

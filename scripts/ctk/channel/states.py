@@ -24,10 +24,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import zstandard
-
 from ctk.build.runner import Built
-from ctk.channel.index_files import COMPRESSED, REPODATA, RUN_EXPORTS, Records, read_index
+from ctk.channel.index_files import FILES, REPODATA, ChannelIndex, Records, read_index, write_index
 from ctk.core.errors import ChannelBroken, PublishFailed, UnknownName
 from ctk.core.files import disk_errors, holds, listed_packages, make_folder, read_json, replace_file, share
 
@@ -296,21 +294,12 @@ def _assemble(channel: Path, builds: Mapping[str, Any], files: Mapping[str, Path
             os.link(file, target)
         except OSError:
             shutil.copyfile(file, target)
-    for folder in sorted(state.iterdir()):
-        _write_index(folder, {p.name: records[f"{folder.name}/{p.name}"] for p in sorted(folder.iterdir())})
+    exports = {name: {"run_exports": records[name].get("run_exports", {})} for name in files}
+    subdirs = frozenset(folder.name for folder in state.iterdir())
+    index = ChannelIndex({name: records[name] for name in files}, exports, subdirs)
+    for subdir in subdirs:
+        write_index(index, state, subdir, FILES, built=True)
     for path in (state, *state.rglob("*")):
         share(path)
     state.with_suffix(".json").write_text(json.dumps(builds, indent=1, sort_keys=True))
     return state
-
-
-def _write_index(folder: Path, records: Records) -> None:
-    """The index of one subdir, as rattler's indexer writes it; run exports as CEP 12 shapes them."""
-    empty = {"info": {"subdir": folder.name}, "packages": {}}
-    repodata = {**empty, "packages.conda": records, "repodata_version": 1, "v3": {}}
-    text = json.dumps(repodata, sort_keys=True, separators=(",", ":")).encode()
-    (folder / REPODATA).write_bytes(text)
-    (folder / COMPRESSED).write_bytes(zstandard.ZstdCompressor(level=19).compress(text))
-    exports = {name: {"run_exports": record.get("run_exports", {})} for name, record in records.items()}
-    content = {"info": {"subdir": folder.name, "version": 1}, "packages": {}, "packages.conda": exports}
-    (folder / RUN_EXPORTS).write_text(json.dumps(content, sort_keys=True))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import posixpath
 import tarfile
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,6 +19,7 @@ from ruamel.yaml.error import YAMLError
 
 from ctk.core.errors import AuditFailed
 from ctk.package.archives import BROKEN, EXPANDED, Limited, ShortHeaders
+from ctk.package.binaries import Binary
 
 Part = Literal["pkg", "info"]
 Kind = Literal["file", "link", "folder", "other"]
@@ -84,14 +86,34 @@ class PackageInfo:
 
 
 @dataclass(frozen=True)
-class Member:
-    """One entry of the archive."""
+class Sighting:
+    """A byte string that was searched for and found."""
+
+    needle: str  # the string
+    offset: int  # where it was first seen, in bytes
+    count: int  # how often
+    context: str  # what stands there, printable
+
+
+@dataclass(frozen=True)
+class ScannedFile:
+    """One member of the archive as it really is; what follows the link is known of those that were read whole."""
 
     part: Part  # ``pkg`` for what is installed, ``info`` for metadata
     path: str
     kind: Kind
-    size: int  # bytes, 0 for links
+    size: int = 0  # bytes, 0 for links
     link: str = ""  # where a symbolic link points, as written
+    sha256: str = ""
+    binary: Binary | None = None  # headers, when it is an executable, a library or an extension module
+    unreadable: str = ""  # why the headers could not be read, "" when they could
+    sightings: tuple[Sighting, ...] = ()  # forbidden paths that it holds, and undeclared placeholder prefixes
+    evidence: tuple[str, ...] = ()  # which of the probed strings it holds
+
+    @property
+    def target(self) -> str:
+        """Where a relative link leads, as a path from the prefix."""
+        return posixpath.normpath(posixpath.join(posixpath.dirname(self.path), self.link))
 
 
 @contextmanager
@@ -127,7 +149,7 @@ class _Content(io.RawIOBase):
             return self._content.read(size)
 
 
-def members(path: Path, part: Part, file: IO[bytes] | None = None) -> Iterator[tuple[Member, IO[bytes] | None]]:
+def members(path: Path, part: Part, file: IO[bytes] | None = None) -> Iterator[tuple[ScannedFile, IO[bytes] | None]]:
     """The entries of one half of the package in archive order; a stream is valid until the next entry is taken.
 
     Raises:
@@ -142,17 +164,12 @@ def members(path: Path, part: Part, file: IO[bytes] | None = None) -> Iterator[t
             tarfile.open(fileobj=unpacked(compressed, part), mode="r|", bufsize=BUFFER, tarinfo=ShortHeaders) as tar,
         ):
             for entry in tar:
-                content = tar.extractfile(entry) if entry.isfile() else None
-                yield _member(part, entry), cast(IO[bytes], _Content(content, path)) if content else None
-
-
-def _member(part: Part, entry: tarfile.TarInfo) -> Member:
-    path = entry.name.removeprefix("./")
-    if entry.isfile():
-        return Member(part, path, "file", entry.size)
-    if entry.issym():
-        return Member(part, path, "link", 0, entry.linkname)
-    return Member(part, path, "folder" if entry.isdir() else "other", 0, entry.linkname)
+                kind: Kind = "link" if entry.issym() else "folder" if entry.isdir() else "other"
+                name = entry.name.removeprefix("./")
+                if content := tar.extractfile(entry) if entry.isfile() else None:
+                    yield ScannedFile(part, name, "file", entry.size), cast(IO[bytes], _Content(content, path))
+                else:
+                    yield ScannedFile(part, name, kind, link=entry.linkname), None
 
 
 def read_info(path: Path) -> PackageInfo:
@@ -160,7 +177,7 @@ def read_info(path: Path) -> PackageInfo:
     return info_of(path, ((member, stream.read() if stream else None) for member, stream in members(path, "info")))
 
 
-def info_of(path: Path, metadata: Iterable[tuple[Member, bytes | None]]) -> PackageInfo:
+def info_of(path: Path, metadata: Iterable[tuple[ScannedFile, bytes | None]]) -> PackageInfo:
     """The package's metadata, from the members of its ``info`` half and their contents."""
     texts = {member.path: content for member, content in metadata if content is not None}
     licenses, sboms = (

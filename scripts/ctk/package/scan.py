@@ -23,22 +23,12 @@ from ctk.core.files import disk_errors, file_sha256, make_folder, replace_file
 from ctk.core.platforms import PLATFORMS
 from ctk.package import binaries, package
 from ctk.package.binaries import Binary, UnreadableBinary
-from ctk.package.package import PLACEHOLDER, Kind, Member, PackageInfo, Part
+from ctk.package.package import PLACEHOLDER, Kind, PackageInfo, ScannedFile, Sighting
 
 _CHUNK = 1 << 20
 _PLACEHOLDER = PLACEHOLDER.encode()
 _IN_MEMORY = 8 << 20  # bytes; a larger binary is parsed from a temporary file
 _NAME = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
-
-
-@dataclass(frozen=True)
-class Sighting:
-    """A byte string that was searched for and found."""
-
-    needle: str  # the string
-    offset: int  # where it was first seen, in bytes
-    count: int  # how often
-    context: str  # what stands there, printable
 
 
 class Search:
@@ -104,27 +94,6 @@ def outermost(paths: Sequence[str]) -> tuple[str, ...]:
     """The folders among the paths that lie in no other, without trailing slashes; the root itself is dropped."""
     plain = sorted({path.rstrip("/") for path in paths} - {""})
     return tuple(path for path in plain if not any(path.startswith(f"{other}/") for other in plain))
-
-
-@dataclass(frozen=True)
-class ScannedFile:
-    """One member of the archive as it really is."""
-
-    part: Part
-    path: str
-    kind: Kind
-    size: int = 0  # bytes
-    sha256: str = ""
-    link: str = ""  # where a symbolic link points, as written
-    binary: Binary | None = None  # headers, when it is an executable, a library or an extension module
-    unreadable: str = ""  # why the headers could not be read, "" when they could
-    sightings: tuple[Sighting, ...] = ()  # forbidden paths that it holds, and undeclared placeholder prefixes
-    evidence: tuple[str, ...] = ()  # which of the probed strings it holds
-
-    @property
-    def target(self) -> str:
-        """Where a relative link leads, as a path from the prefix."""
-        return posixpath.normpath(posixpath.join(posixpath.dirname(self.path), self.link))
 
 
 @dataclass(frozen=True)
@@ -251,20 +220,17 @@ def listed_package(path: Path) -> PackageScan:
     """A package known by its metadata alone: enough to depend on, not to audit."""
     info = package.read_info(path)
     kinds: dict[str, Kind] = {"softlink": "link", "directory": "folder"}
-    files = tuple(
-        ScannedFile("pkg", entry.path, kinds.get(entry.kind, "file"), entry.size, entry.sha256) for entry in info.paths
-    )
-    return PackageScan(str(path), "", info, files)
+    files = [ScannedFile("pkg", e.path, kinds.get(e.kind, "file"), e.size, sha256=e.sha256) for e in info.paths]
+    return PackageScan(str(path), "", info, tuple(files))
 
 
-def _scan_member(member: Member, stream: IO[bytes] | None, search: Search) -> ScannedFile:
+def _scan_member(file: ScannedFile, stream: IO[bytes] | None, search: Search) -> ScannedFile:
     if stream is None:
-        return ScannedFile(member.part, member.path, member.kind, link=member.link)
-    digest = hashlib.sha256()
+        return file
+    digest, size = hashlib.sha256(), 0
     chunk = stream.read(_CHUNK)
-    is_binary = member.part == "pkg" and chunk.startswith((binaries.ELF_MAGIC, binaries.PE_MAGIC))
-    binary, unreadable, size = None, "", 0
-    with _keeper(member.size if is_binary else 0) as kept:
+    is_binary = file.part == "pkg" and chunk.startswith((binaries.ELF_MAGIC, binaries.PE_MAGIC))
+    with _keeper(file.size if is_binary else 0) as kept:
         while chunk:
             size += len(chunk)
             digest.update(chunk)
@@ -273,19 +239,9 @@ def _scan_member(member: Member, stream: IO[bytes] | None, search: Search) -> Sc
                 kept.write(chunk)
             chunk = stream.read(_CHUNK)
         search.feed(b"", last=True)
-        if is_binary:
-            binary, unreadable = _headers(kept)
-    return ScannedFile(
-        member.part,
-        member.path,
-        member.kind,
-        size,
-        digest.hexdigest(),
-        binary=binary,
-        unreadable=unreadable,
-        sightings=search.sightings(),
-        evidence=search.evidence(),
-    )
+        binary, unreadable = _headers(kept) if is_binary else (None, "")
+    file = replace(file, size=size, sha256=digest.hexdigest(), binary=binary, unreadable=unreadable)
+    return replace(file, sightings=search.sightings(), evidence=search.evidence())
 
 
 def _keeper(size: int) -> IO[bytes]:

@@ -29,8 +29,8 @@ from ctk.core.console import count
 from ctk.core.errors import AuditFailed, RecipeError
 from ctk.core.files import make_folder, read_json, replace_file
 from ctk.lock.lock import Artefact
-from ctk.package.package import IndexJson, PackageInfo
-from ctk.package.scan import PackageScan, ScannedFile, Scanner, listed_package
+from ctk.package.package import IndexJson, PackageInfo, ScannedFile
+from ctk.package.scan import PackageScan, Scanner, listed_package
 from ctk.plan.plan import Build, Plan
 from ctk.plan.recipes import Rendered
 

@@ -10,7 +10,8 @@ from ctk.check import Finding, check
 from ctk.check.audit.files import at
 from ctk.package.binaries import Binary, version_key
 from ctk.package.layout import LAYOUTS, Layout
-from ctk.package.scan import PackageScan, ScannedFile
+from ctk.package.package import ScannedFile
+from ctk.package.scan import PackageScan
 
 _MACHINES = {"linux-64": ("elf", "x86_64"), "linux-aarch64": ("elf", "aarch64")} | {
     "win-64": ("pe", "x86_64"),

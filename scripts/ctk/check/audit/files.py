@@ -13,8 +13,8 @@ from rattler.exceptions import InvalidMatchSpecError, InvalidVersionError
 
 from ctk.check import Finding, Severity, check
 from ctk.core.platforms import NOARCH, PLATFORMS
-from ctk.package.package import PLACEHOLDER, PathEntry
-from ctk.package.scan import PackageScan, ScannedFile
+from ctk.package.package import PLACEHOLDER, PathEntry, ScannedFile
+from ctk.package.scan import PackageScan
 
 
 def at(package: PackageScan, file: ScannedFile | str, message: str, severity: Severity = "") -> Finding:

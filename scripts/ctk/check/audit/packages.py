@@ -23,8 +23,8 @@ from ctk.check.audit.files import at
 from ctk.core.platforms import NOARCH
 from ctk.core.process import run
 from ctk.package.binaries import Binary, version_key
-from ctk.package.package import IndexJson
-from ctk.package.scan import PackageScan, ScannedFile
+from ctk.package.package import IndexJson, ScannedFile
+from ctk.package.scan import PackageScan
 
 
 @cache

@@ -37,12 +37,13 @@ from ctk.package.package import (
     IndexJson,
     PackageInfo,
     Part,
+    ScannedFile,
     index_of,
     path_entry,
     readable,
     unpacked,
 )
-from ctk.package.scan import PackageScan, ScannedFile
+from ctk.package.scan import PackageScan
 
 _NAMES = ("metadata.json", "pkg-{}.tar.zst", "info-{}.tar.zst")
 _PARTS: tuple[Part, ...] = ("info", "pkg")
@@ -295,7 +296,7 @@ def _open(package: ChannelPackage) -> OpenedPackage:
                     if part == "info":
                         texts[entry.name] = text
                     kind = _KINDS[entry.type]
-                    files.append(ScannedFile(part, entry.name, kind, entry.size, sha256, entry.linkname))
+                    files.append(ScannedFile(part, entry.name, kind, entry.size, entry.linkname, sha256))
     try:
         hold_names([f"{f.path}/" if f.kind == "folder" else f.path for f in files])
     except Refused as refused:
