@@ -60,7 +60,9 @@ def measure(where: Workspace, release: str, subdir: str, level: int, jobs: int) 
     planned = plan(published_set(where), Request([release], platforms=[subdir]), python_tags(where.build_config))
     read = sum(a.size for a in planned.artefacts)
     times: dict[str, float] = {}
-    base = pipeline.make_base(where, report, level=level, jobs=jobs)  # what the solver needs besides; not measured
+    base = pipeline.Pipeline(
+        where, report, level=level, jobs=jobs, prefix="base "
+    ).make_base()  # what the solver needs besides; not measured
 
     start = time.perf_counter()
     fetch.fetch(planned.artefacts, where, Index)
@@ -73,7 +75,7 @@ def measure(where: Workspace, release: str, subdir: str, level: int, jobs: int) 
     times["build"] = time.perf_counter() - start
     after = limit(planned, where, level, jobs)
     if made.failed:
-        raise SystemExit("\n".join(f.message for f in made.failed))
+        raise SystemExit("\n".join(made.failed.values()))
 
     start = time.perf_counter()
     states.commit(states.stage(made.built, where.channel))

@@ -108,7 +108,7 @@ def measure(where: Workspace, release: str, subdir: str, level: int, jobs: int) 
     def make() -> None:
         made.append(build.run(wanted, where, level=level, jobs=jobs))
         if made[-1].failed:
-            raise SystemExit("\n".join(f.message for f in made[-1].failed))
+            raise SystemExit("\n".join(made[-1].failed.values()))
 
     def audit() -> None:
         found = audit_packages(

@@ -25,14 +25,7 @@ from ctk.index.index import Index
 from ctk.lock.lock import Artefact
 from ctk.plan.plan import Plan
 
-
-@dataclass(frozen=True)
-class Stage:
-    """Wall time of one station, and a note on what it did."""
-
-    name: str
-    seconds: float
-    note: str
+_MEND = "mend the recipes; the channel in place was not changed"
 
 
 @dataclass(frozen=True)
@@ -42,8 +35,8 @@ class Result:
     staged: states.Staged
     built: build.BuildReport
     audit: AuditReport
-    tests: tuple[package_tests.Outcome, ...]
-    stages: tuple[Stage, ...]
+    tests: Sequence[package_tests.Outcome]
+    stages: Sequence[dict[str, Any]]
 
     def as_json(self, plan: Plan) -> dict[str, Any]:
         """The run for other programs; sizes in bytes, times in seconds."""
@@ -65,153 +58,138 @@ class Result:
             "left_out": [{"id": x.id, "reason": x.reason} for x in plan.left_out],
             "tests": [asdict(outcome) for outcome in self.tests],
             "audit": self.audit.as_json(),
-            "stages": [asdict(stage) for stage in self.stages],
+            "stages": self.stages,
         }
 
 
-class Clock:
-    """Reports and collects the wall times of stations."""
+class Pipeline:
+    """The stations of one run; each reports its wall time.
 
-    def __init__(self, report: Reporter) -> None:
-        self.stages: list[Stage] = []
-        self._report = report
+    Args:
+        workspace: The checkout.
+        report: Where stations report.
+        level: zstd compression level of the packages.
+        jobs: Processes and threads at a time, by default one for each core.
+        cluster: Where builds run; by default on this machine.
+        prefix: Before the names of the stations.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        report: Reporter,
+        *,
+        level: int = 3,
+        jobs: int | None = None,
+        cluster: Cluster | None = None,
+        prefix: str = "",
+    ) -> None:
+        self.workspace, self.report, self.level, self.cluster, self.prefix = workspace, report, level, cluster, prefix
+        self.jobs = jobs or os.cpu_count() or 1
+        self.stages: list[dict[str, Any]] = []
         self._start = time.monotonic()
 
-    def lap(self, name: str, note: str) -> None:
-        now = time.monotonic()
-        self.stages.append(Stage(name, now - self._start, note))
-        self._report.say(f"{name}: {note} ({now - self._start:.1f} s)")
-        self._start = now
+    def make_base(self) -> Path:
+        """Makes the base channel for this machine; returns its folder."""
+        made = self._fetch_and_build(base.plan_base(self.workspace))
+        staged = states.stage(made.built, self.workspace.base_channel)
+        states.commit(staged)
+        self._lap("channel", f"{sum(staged.packages.values())} packages")
+        return self.workspace.base_channel
 
+    def run(self, plan: Plan, base_channel: Path | str, channel_folder: Path | None = None) -> Result:
+        """Builds a plan and publishes it, if every package passes the audit and its own tests.
 
-def make_base(workspace: Workspace, report: Reporter, *, level: int, jobs: int) -> Path:
-    """Makes the base channel for this machine; returns its folder."""
-    clock = Clock(report)
-    planned = base.plan_base(workspace)
-    made = _fetch_and_build(planned, workspace, report, clock, level, jobs, prefix="base ")
-    staged = states.stage(made.built, workspace.base_channel)
-    states.commit(staged)
-    clock.lap("base channel", f"{sum(staged.packages.values())} packages")
-    return workspace.base_channel
+        Raises:
+            BuildFailed, ClusterFailed, AuditFailed, NoSpace: The channel in place stays as it was.
+            Busy: Another run publishes there for too long.
+        """
+        made = self._fetch_and_build(plan)
+        target = channel_folder or self.workspace.channel
+        with publishing(target, self.report.say):  # nobody else replaces what this one is made from
+            staged = states.stage(made.built, target)
+            unchanged = "" if staged.changed else ", unchanged"
+            self._lap("index", f"{sum(staged.packages.values())} packages{unchanged}")
+            audited = self._audit(staged, base_channel)
+            tested = self._test(made, [staged.path, base_channel])
+            states.commit(staged)
+            self._lap("publish", f"{megabytes(staged.size)} MB in {target}{unchanged}")
+        return Result(staged, made, audited, tested, self.stages)
 
+    def fetch(self, plan: Plan) -> Sequence[Artefact]:
+        """Fetches what a plan reads; returns what was not there before."""
+        wanted = fetch.missing(plan.artefacts, self.workspace)
+        for artefact in wanted:
+            if fetch.stored(artefact, self.workspace).exists():
+                self.report.say(f"{self.prefix}fetch: {artefact.file} in the cache is damaged; it is fetched again")
+        total = sum(a.size for a in wanted)
+        with self.report.task(f"{self.prefix}fetch", total, bytes_=True) as task:
+            fetch.fetch(
+                plan.artefacts,
+                self.workspace,
+                Index,
+                progress=lambda artefact, received: task.advance(received),
+                needed_by=plan.needed_by,
+            )
+        note = f"{len(wanted)} of {len(plan.artefacts)} artefacts, {megabytes(total)} MB"
+        self._lap("fetch", note if wanted else f"all {len(plan.artefacts)} artefacts are in the cache")
+        return wanted
 
-def run(
-    plan: Plan,
-    workspace: Workspace,
-    report: Reporter,
-    base_channel: Path | str,
-    *,
-    channel_folder: Path | None = None,
-    level: int = 3,
-    jobs: int | None = None,
-    cluster: Cluster | None = None,
-) -> Result:
-    """Builds a plan and publishes it, if every package passes the audit and its own tests.
+    def _fetch_and_build(self, plan: Plan) -> build.BuildReport:
+        settings: dict[str, Any] = {"level": self.level, "jobs": self.jobs}
+        earlier = build.finished(plan, self.workspace, damaged=self.report.say, **settings)
+        todo = replace(plan, builds=tuple(b for b in plan.builds if b.id not in earlier))
+        if todo.builds and not self.cluster:
+            check_machine(self.workspace)  # before gigabytes are fetched
+        if todo.artefacts:
+            self.fetch(todo)
+        with self.report.task(f"{self.prefix}build", len(plan.builds)) as task:
 
-    Raises:
-        BuildFailed, ClusterFailed, AuditFailed, NoSpace: The channel in place stays as it was.
-        Busy: Another run publishes there for too long.
-    """
-    jobs = jobs or os.cpu_count() or 1
-    clock = Clock(report)
-    made = _fetch_and_build(plan, workspace, report, clock, level, jobs, cluster)
-    target = channel_folder or workspace.channel
-    with publishing(target, report.say):  # nobody else replaces what this one is made from
-        staged = states.stage(made.built, target)
-        clock.lap("index", f"{sum(staged.packages.values())} packages" + ("" if staged.changed else ", unchanged"))
+            def progress(build_id: str, outcome: str) -> None:
+                task.advance(1, "" if outcome == "unchanged" and not self.report.verbose else f"{build_id} {outcome}")
+
+            made = build.run(plan, self.workspace, earlier=earlier, cluster=self.cluster, progress=progress, **settings)
+        fresh = sum(not b.cached for b in made.built)
+        self._lap("build", f"{fresh} built, {len(made.built) - fresh} unchanged, {len(made.failed)} failed")
+        if made.failed:
+            raise BuildFailed(
+                "\n".join(made.failed.values()),
+                "mend the recipe; what was built is kept, and the channel in place was not changed",
+            )
+        return made
+
+    def _audit(self, staged: states.Staged, base_channel: Path | str) -> AuditReport:
         audited = audit_packages(
             states.packages(staged.path),
-            forbidden_paths=machine_paths(workspace),
+            forbidden_paths=machine_paths(self.workspace),
             base=states.packages(base_channel) if isinstance(base_channel, Path) else (),
-            jobs=jobs,
-            cache=workspace.cache / "audit",
+            jobs=self.jobs,
+            cache=self.workspace.cache / "audit",
         )
-        clock.lap("audit", audited.summary())
+        self._lap("audit", audited.summary())
         if not audited.ok:
-            raise AuditFailed(
-                "\n".join(["the audit found:", *(f"  {f}" for f in audited.errors)]),
-                "mend the recipes; the channel in place was not changed",
-            )
-        tested = package_tests.run_tests(
-            made.built, [staged.path, base_channel], jobs=jobs, progress=lambda outcome: _say(outcome, report)
-        )
-        failed = [o for o in tested if o.state == "failed"]
+            raise AuditFailed("\n".join(["the audit found:", *(f"  {f}" for f in audited.errors)]), _MEND)
+        return audited
+
+    def _test(self, made: build.BuildReport, channels: Sequence[Path | str]) -> Sequence[package_tests.Outcome]:
+        def say(outcome: package_tests.Outcome) -> None:
+            reason = f": {outcome.detail}" if outcome.state == "not run" else ""
+            line = self.report.say if outcome.state in ("passed", "failed") else self.report.detail
+            line(f"package tests: {outcome.package} {outcome.state}{reason}")
+
+        tested = package_tests.run_tests(made.built, channels, jobs=self.jobs, progress=say)
         counts = {s: sum(o.state == s for o in tested) for s in ("passed", "unchanged", "not run", "failed")}
-        clock.lap("package tests", ", ".join(f"{n} {s}" for s, n in counts.items() if n) or "none")
-        if failed:
-            raise BuildFailed(
-                "\n".join(f"{o.package}: its tests failed\n{o.detail}" for o in failed),
-                "mend the recipes; the channel in place was not changed",
-            )
-        states.commit(staged)
-        clock.lap("publish", f"{megabytes(staged.size)} MB in {target}" + ("" if staged.changed else ", unchanged"))
-    return Result(staged, made, audited, tuple(tested), tuple(clock.stages))
+        self._lap("package tests", ", ".join(f"{n} {s}" for s, n in counts.items() if n) or "none")
+        if failed := [f"{o.package}: its tests failed\n{o.detail}" for o in tested if o.state == "failed"]:
+            raise BuildFailed("\n".join(failed), _MEND)
+        return tested
 
-
-def _fetch_and_build(
-    plan: Plan,
-    workspace: Workspace,
-    report: Reporter,
-    clock: Clock,
-    level: int,
-    jobs: int,
-    cluster: Cluster | None = None,
-    prefix: str = "",
-) -> build.BuildReport:
-    earlier = build.finished(plan, workspace, level=level, jobs=jobs, damaged=report.say)
-    todo = replace(plan, builds=tuple(b for b in plan.builds if b.id not in earlier))
-    if todo.builds and not cluster:
-        check_machine(workspace)  # before gigabytes are fetched
-    if todo.artefacts:
-        fetch_plan(todo, workspace, report, clock, prefix)
-    with report.task(f"{prefix}build", len(plan.builds)) as task:
-        made = build.run(
-            plan,
-            workspace,
-            earlier=earlier,
-            level=level,
-            jobs=jobs,
-            cluster=cluster,
-            progress=lambda build_id, outcome: task.advance(
-                1, "" if outcome == "unchanged" and not report.verbose else f"{build_id} {outcome}"
-            ),
-        )
-    fresh = sum(not b.cached for b in made.built)
-    clock.lap(f"{prefix}build", f"{fresh} built, {len(made.built) - fresh} unchanged, {len(made.failed)} failed")
-    if made.failed:
-        raise BuildFailed(
-            "\n".join(f.message for f in made.failed),
-            "mend the recipe; what was built is kept, and the channel in place was not changed",
-        )
-    return made
-
-
-def fetch_plan(
-    plan: Plan, workspace: Workspace, report: Reporter, clock: Clock, prefix: str = ""
-) -> Sequence[Artefact]:
-    """Fetches what a plan reads; returns what was not there before."""
-    wanted = fetch.missing(plan.artefacts, workspace)
-    for artefact in wanted:
-        if fetch.stored(artefact, workspace).exists():
-            report.say(f"{prefix}fetch: {artefact.file} in the cache is damaged; it is fetched again")
-    total = sum(a.size for a in wanted)
-    with report.task(f"{prefix}fetch", total, bytes_=True) as task:
-        fetch.fetch(
-            plan.artefacts,
-            workspace,
-            Index,
-            progress=lambda artefact, received: task.advance(received),
-            needed_by=plan.needed_by,
-        )
-    note = f"{len(wanted)} of {len(plan.artefacts)} artefacts, {megabytes(total)} MB"
-    clock.lap(f"{prefix}fetch", note if wanted else f"all {len(plan.artefacts)} artefacts are in the cache")
-    return wanted
-
-
-def _say(outcome: package_tests.Outcome, report: Reporter) -> None:
-    reason = f": {outcome.detail}" if outcome.state == "not run" else ""
-    say = report.say if outcome.state in ("passed", "failed") else report.detail
-    say(f"package tests: {outcome.package} {outcome.state}{reason}")
+    def _lap(self, name: str, note: str) -> None:
+        """Reports a station, and the wall time since the one before."""
+        name, now = f"{self.prefix}{name}", time.monotonic()
+        self.stages.append({"name": name, "seconds": now - self._start, "note": note})
+        self.report.say(f"{name}: {note} ({now - self._start:.1f} s)")
+        self._start = now
 
 
 def default_platforms(platforms: Sequence[str]) -> Sequence[str]:

@@ -170,14 +170,6 @@ def test_a_document_is_what_the_command_prints(block: Block, project: Workspace)
         assert {k: v for k, v in values.items() if "..." not in str(v)}.items() <= printed[key].items()
 
 
-def test_an_output_that_is_another_is_found() -> None:
-    printed = "one 1\n\ntwo 2\nthree\nfour\n"
-    assert follows("one 7\ntwo 9\n...\nfour\n", printed) == ""
-    assert follows("one 7\nthree\n", printed) == "three"
-    assert follows("...\nthree\n...\ntwo 2\n", printed) == "two #"
-    assert follows("two and a half\n", printed) == "two and a half"
-
-
 @pytest.mark.parametrize("block", of("yaml", "host"), ids=str)
 def test_a_host_of_conda_forge_s_names_solves_for_both_majors(block: Block, planned_solve: Solve) -> None:
     host = YAML(typ="safe").load(block.text)["requirements"]["host"]

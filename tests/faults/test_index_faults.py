@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,40 +29,21 @@ OTHER = b"PK of somebody else" * 400
 SOON = 900
 
 
-@dataclass(frozen=True)
-class Case:
-    """A fault, and the exit code of each command that it meets.
-
-    Attributes:
-        code: What they end with.
-        but: Commands that end with another.
-    """
-
-    fault: Fault
-    code: int
-    but: Mapping[str, int]
-
-
-def case(code: int, fault: Fault, **but: int) -> Case:
-    return Case(fault, code, but)
-
-
-CASES = {
-    "no page": case(GONE, Fault(PAGES, status=404)),
-    "no file": case(GONE, Fault(FILES, status=404)),
-    "pages answer 500": case(DOWN, Fault(PAGES, status=500)),
-    "files answer 500": case(DOWN, Fault(FILES, status=500)),
-    "files answer 429": case(DOWN, Fault(FILES, status=429, retry_after="1")),
-    "pages are slow": case(DOWN, Fault(PAGES, delay=2.5)),
-    "files stall": case(DOWN, Fault(FILES, pause=2.5)),
-    "pages break off": case(DOWN, Fault(PAGES, truncate=50)),
-    "files break off": case(DOWN, Fault(FILES, truncate=50)),
+CASES: dict[str, tuple[Fault, int, dict[str, int]]] = {
+    # What is wrong -> the fault, the exit code of the commands that meet it, and those that end with another.
+    "no page": (Fault(PAGES, status=404), GONE, {}),
+    "no file": (Fault(FILES, status=404), GONE, {}),
+    "pages answer 500": (Fault(PAGES, status=500), DOWN, {}),
+    "files answer 429": (Fault(FILES, status=429, retry_after="1"), DOWN, {}),
+    "pages are slow": (Fault(PAGES, delay=2.5), DOWN, {}),
+    "files stall": (Fault(FILES, pause=2.5), DOWN, {}),
+    "pages break off": (Fault(PAGES, truncate=50), DOWN, {}),
+    "files break off": (Fault(FILES, truncate=50), DOWN, {}),
     # All of the locked file came, so it is good; of a manifest only the index says what it must be.
-    "files are said to be longer": case(0, Fault(FILES, length=10**6), add=DOWN, check=DOWN),
-    "files are said to be shorter": case(WRONG, Fault(FILES, length=100)),
-    "files are others": case(WRONG, Fault(FILES, content=OTHER)),
-    "pages redirect in a circle": case(DOWN, Fault(PAGES, loop=True)),
-    "files redirect in a circle": case(DOWN, Fault(FILES, loop=True)),
+    "files are said to be longer": (Fault(FILES, length=10**6), 0, {"add": DOWN, "check": DOWN}),
+    "files are said to be shorter": (Fault(FILES, length=100), WRONG, {}),
+    "files are others": (Fault(FILES, content=OTHER), WRONG, {}),
+    "files redirect in a circle": (Fault(FILES, loop=True), DOWN, {}),
 }
 
 
@@ -71,81 +51,71 @@ CASES = {
 class Stations:
     """The commands that ask the index, by name, each with a checkout of its own."""
 
-    commands: Mapping[str, tuple[World, tuple[str, ...]]]
+    commands: dict[str, tuple[World, list[str]]]
 
-    def run(self, names: Sequence[str] = ()) -> dict[str, subprocess.CompletedProcess[str]]:
-        """Some of them at once, by default all; with little patience where the index is slow, else with much."""
-        faults = [fault for world, _ in self.commands.values() for fault in world.index.faults]
-        patience = "1" if any(fault.delay or fault.pause for fault in faults) else "60"
-        asked = {name: it for name, it in self.commands.items() if not names or name in names}
+    def run(self, *names: str, patience: int = 60) -> dict[str, subprocess.CompletedProcess[str]]:
+        """Some of them at once, by default all; ``patience`` is the seconds that pip waits for an answer."""
+
+        def one(name: str) -> subprocess.CompletedProcess[str]:
+            world, words = self.commands[name]
+            return ctk(world, *words, timeout=SOON, PIP_TIMEOUT=str(patience))
+
+        asked = names or tuple(self.commands)
         with ThreadPoolExecutor(len(asked)) as pool:
-            runs = {
-                name: pool.submit(ctk, world, *words, timeout=SOON, PIP_TIMEOUT=patience)
-                for name, (world, words) in asked.items()
-            }
-            return {name: run.result() for name, run in runs.items()}
+            return dict(zip(asked, pool.map(one, asked), strict=True))
 
-    def kept_wrong(self) -> list[str]:
-        """Files in the caches that are not what their names say, and locks that are not those of the beginning."""
-        found = []
-        for world, _ in self.commands.values():
-            here = world.workspace
-            for file in [*here.store.glob("??/*"), *here.artefacts.rglob("*.*")]:
-                if file.is_file() and hashlib.sha256(file.read_bytes()).hexdigest() not in right_hashes(world):
-                    found.append(str(file))
-        return found
+    def kept_wrong(self) -> list[Path]:
+        """Files in the caches that are not files of the index."""
+        world, _ = self.commands["build"]
+        right = {
+            hashlib.sha256(content).hexdigest() for files in world.index.projects.values() for content in files.values()
+        }
+        here = [world.workspace for world, _ in self.commands.values()]
+        kept = [file for one in here for file in (*one.store.glob("??/*"), *one.artefacts.rglob("*.*"))]
+        return [f for f in kept if f.is_file() and hashlib.sha256(f.read_bytes()).hexdigest() not in right]
 
-
-def right_hashes(world: World) -> set[str]:
-    return {
-        hashlib.sha256(content).hexdigest() for files in world.index.projects.values() for content in files.values()
-    }
+    def locks(self) -> dict[Path, bytes]:
+        """Every file of the locks of each checkout."""
+        folders = [world.workspace.variants for world, _ in self.commands.values()]
+        return {file: file.read_bytes() for folder in folders for file in folder.iterdir()}
 
 
 @pytest.fixture
 def stations(job: Job, tmp_path: Path) -> Stations:
     world = job.world
-    job.world.index.faults.clear()
-    plan = world.plan(OLD, NEW)
-    words = {
-        "fetch": ["fetch", *plan],
-        "build": world.build(OLD, NEW),
+    world.index.faults.clear()
+    commands = {"build": (world, world.build(OLD, NEW))}
+    for name, words in {
+        "fetch": ["fetch", *world.plan(OLD, NEW)],
         "add": ["release", "add", NEW, "--write"],
         "check": ["release", "check"],
         "diff": ["release", "diff", OLD, NEW],
-    }
-    commands = {}
-    for name, line in words.items():
-        root = world.root if name == "build" else light_copy(world, tmp_path / name)
-        commands[name] = (replace(world, root=root), tuple(line))
+    }.items():
+        # A checkout without a cache.
+        shutil.copytree(world.root, tmp_path / name, ignore=shutil.ignore_patterns(".cache", "output"))
+        commands[name] = (replace(world, root=tmp_path / name), words)
     for suffix in (".lock", ".yaml"):
         (tmp_path / "add" / "variants" / f"cuda-{NEW}{suffix}").unlink()
     return Stations(commands)
-
-
-def light_copy(world: World, root: Path) -> Path:
-    """A checkout without a cache."""
-    shutil.copytree(world.root, root, ignore=shutil.ignore_patterns(".cache", "output"))
-    return root
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_bad_index_is_the_listed_error_at_every_station(
     stations: Stations, job: Job, right: Undisturbed, name: str
 ) -> None:
-    met = CASES[name]
-    before = locks(stations)
-    job.world.index.faults.append(met.fault)
-    for station, done in stations.run().items():
-        code = met.but.get(station, met.code)
+    fault, expected, others = CASES[name]
+    before = stations.locks()
+    job.world.index.faults.append(fault)
+    for station, done in stations.run(patience=1 if fault.delay or fault.pause else 60).items():
+        code = others.get(station, expected)
         assert done.returncode == code, f"{station}: {done.stdout}{done.stderr}"
         assert not code or "\nnext: " in done.stderr, station
         assert "Traceback" not in done.stderr, station
     assert stations.kept_wrong() == []
-    assert locks(stations) == before
+    assert stations.locks() == before
     channel = job.world.workspace.channel
     assert problems(channel, job.world.base) == []
-    assert state(channel) == (right.before if met.code else right.after)
+    assert state(channel) == (right.before if expected else right.after)
 
 
 def test_an_index_that_is_down_is_so_for_every_station(
@@ -167,7 +137,7 @@ def test_a_file_that_changed_after_the_lock_is_refused_before_it_is_fetched(
         for files in index.projects.values():
             files |= {name: content + b"\0" for name, content in files.items() if VERSIONS[NEW] in name}
         asked = len(index.requests)
-        done = {name: stations.run([name])[name] for name in ("fetch", "build", "diff")}
+        done = {name: stations.run(name)[name] for name in ("fetch", "build", "diff")}
         assert {name: d.returncode for name, d in done.items()} == dict.fromkeys(done, WRONG)
         assert all("the index states another sha256" in d.stderr for d in done.values())
         assert [r.path for r in index.requests[asked:] if FILES in r.path and VERSIONS[NEW] in r.path] == []
@@ -179,17 +149,10 @@ def test_a_file_that_changed_after_the_lock_is_refused_before_it_is_fetched(
 def test_what_a_bad_index_left_does_not_spoil_the_next_run(stations: Stations, job: Job, right: Undisturbed) -> None:
     index = job.world.index
     index.faults.append(Fault(FILES, content=OTHER * 3, truncate=9_000))  # the first part of another file
-    assert {d.returncode for d in stations.run(["fetch", "build"]).values()} <= {DOWN, WRONG}
+    assert {d.returncode for d in stations.run("fetch", "build").values()} <= {DOWN, WRONG}
     assert list((job.world.workspace.store / "partial").iterdir())
     index.faults.clear()
     done = stations.run()
     assert {name: d.returncode for name, d in done.items()} == dict.fromkeys(done, 0), done
     assert stations.kept_wrong() == []
     assert state(job.world.workspace.channel) == right.after
-
-
-def locks(stations: Stations) -> dict[str, bytes]:
-    """Every file of the locks of each checkout."""
-    return {
-        str(p): p.read_bytes() for world, _ in stations.commands.values() for p in world.workspace.variants.iterdir()
-    }

@@ -12,8 +12,8 @@ from tiny import tiny_checkout
 from typer.testing import CliRunner
 
 from conftest import ROOT, ctk
+from ctk import pipeline
 from ctk.channel.states import packages
-from ctk.cli import build as build_commands
 from ctk.cli.main import app
 from ctk.core import errors
 from ctk.core.checkout import Workspace
@@ -153,13 +153,13 @@ def test_an_environment_is_created_once_and_follows_a_rebuilt_package_of_the_sam
 def test_the_base_channel_is_made_on_every_core(checkout: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
 
-    def make_base(*_: object, jobs: int, **__: object) -> None:
-        seen.append(jobs)
+    def make_base(run: pipeline.Pipeline) -> None:
+        seen.append(run.jobs)
         raise errors.BuildFailed("enough was seen")
 
     monkeypatch.setenv("CTK_ROOT", str(checkout.root))
-    monkeypatch.setattr(build_commands.os, "cpu_count", lambda: 7)
-    monkeypatch.setattr(build_commands.pipeline, "make_base", make_base)
+    monkeypatch.setattr(pipeline.os, "cpu_count", lambda: 7)
+    monkeypatch.setattr(pipeline.Pipeline, "make_base", make_base)
     for words in ((), ("--jobs", "3")):
         CliRunner().invoke(app, ["build", *words])
     assert seen == [7, 3]

@@ -99,7 +99,7 @@ def test_a_failed_build_shows_its_log_here_and_fails_alone(
     begun, store = tmp_path / "begun", tmp_path / "store"
     workspace = checkout(tmp_path / "one", f"echo begun >> {begun}; {script}")
     report = run(workspace, running.address, store)
-    assert [(f.id, message in f.message) for f in report.failed] == [(HELLO, True)]
+    assert [(name, message in cause) for name, cause in report.failed.items()] == [(HELLO, True)]
     assert [b.id for b in report.built] == [FOLLOWER]
     assert [f.stem for f in (store / "builds").iterdir()] == [report.built[0].key]
     if log:
@@ -149,7 +149,7 @@ def test_a_build_whose_workers_die_again_is_a_failure_with_its_name(tmp_path: Pa
             doomed = cluster.worker()
         report = done.result(120)
     go.touch()
-    failed = {f.id: f.message for f in report.failed}
+    failed = report.failed
     assert failed[HELLO].startswith(f"{HELLO}: ") and failed[HELLO].endswith("is memory short there?")
 
 

@@ -1,30 +1,16 @@
-"""CONTRIBUTING.md sends nobody to what is not there."""
+"""CONTRIBUTING.md names files and commands that are there; its links are those of tests/docs/test_links.py."""
 
 from __future__ import annotations
 
 import re
 
 import click
-import pytest
 import typer
 
 from conftest import ROOT
 from ctk.cli.main import app
 
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-
-
-def anchors(text: str) -> set[str]:
-    """What a page's headings are called in links."""
-    titles = re.findall(r"^#+ (.*)$", text, re.M)
-    return {re.sub(r"[^\w\- ]", "", title).strip().lower().replace(" ", "-") for title in titles}
-
-
-@pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^)\s]+)\)", TEXT))))
-def test_each_link_leads_to_a_page_and_a_heading_of_it(link: str) -> None:
-    page, _, anchor = link.partition("#")
-    assert (ROOT / page).is_file()
-    assert not anchor or anchor in anchors((ROOT / page).read_text(encoding="utf-8"))
 
 
 def test_each_file_that_is_named_is_there() -> None:

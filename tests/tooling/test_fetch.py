@@ -225,4 +225,4 @@ def test_a_build_says_which_release_needs_what_vanished(server: FakeIndex, tmp_p
     fetch.stored(tiny.artefact(), checkout).unlink()
     report = Reporter(results=False)
     with pytest.raises(NotPublished, match=rf"has no {tiny.artefact().file} .*; needed by cuda-13\.4$"):
-        pipeline.fetch_plan(tiny.tiny_plan(checkout), checkout, report, pipeline.Clock(report))
+        pipeline.Pipeline(checkout, report).fetch(tiny.tiny_plan(checkout))

@@ -40,7 +40,7 @@ def opened(without: str = "?") -> Counter[str]:
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     # In this process, where the builds can be watched.
-    monkeypatch.setattr(build, "_processes", lambda number, workspace: ThreadPoolExecutor(1))
+    monkeypatch.setattr(build, "ProcessPoolExecutor", lambda *given: ThreadPoolExecutor(1))
     # rattler's readers, which no hook of Python sees
     monkeypatch.setattr(rattler.index, "index_fs", None)
     monkeypatch.setattr(rattler.package_streaming, "PackageArchive", None)
@@ -61,7 +61,7 @@ def test_a_package_is_opened_where_it_is_made_and_where_it_is_scanned(
     (base / "noarch").mkdir(parents=True)
     (base / "noarch" / "repodata.json").write_text('{"info": {"subdir": "noarch"}, "packages": {}}')
     opens.clear()
-    done = pipeline.run(tiny_plan(checkout), checkout, Reporter(), base)
+    done = pipeline.Pipeline(checkout, Reporter()).run(tiny_plan(checkout), base)
     assert [outcome.state for outcome in done.tests] == ["passed"]
     assert opened(without=str(scratch)) == {"hello": 2, "follower": 2}
 

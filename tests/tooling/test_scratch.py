@@ -18,28 +18,26 @@ from ctk.core.files import hold_folder, release_folder
 
 @pytest.fixture
 def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that stands for the file system in memory."""
+    """A folder that stands for the file system in memory, with room for 8 GB."""
     folder = tmp_path / "shm"
     folder.mkdir()
     monkeypatch.setattr(runner, "MEMORY", folder)
+    monkeypatch.setattr(runner, "_free_memory", lambda: 8 << 30)
     return folder
 
 
-def test_a_build_works_in_memory_where_there_is_room(
-    memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("artefact_bytes", "jobs", "fits"),
+    [(1 << 20, 2, True), (200 << 20, 2, False), (1 << 20, 40, False)],
+    ids=["small", "large", "many at once"],
+)
+def test_a_build_works_in_memory_where_there_is_room_else_on_disk(
+    memory: Path, tmp_path: Path, artefact_bytes: int, jobs: int, fits: bool
 ) -> None:
-    monkeypatch.setattr(runner, "_free_memory", lambda: 8 << 30)
-    folder = new_build_folder(Workspace(tmp_path / "a"), "key", 1 << 20, 2)
-    assert folder.is_relative_to(memory)
-
-
-@pytest.mark.parametrize(("artefact_bytes", "jobs"), [(200 << 20, 2), (1 << 20, 40)], ids=["large", "many at once"])
-def test_a_build_works_on_disk_where_there_is_not(
-    memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, artefact_bytes: int, jobs: int
-) -> None:
-    monkeypatch.setattr(runner, "_free_memory", lambda: 8 << 30)
     workspace = Workspace(tmp_path / "a")
-    assert new_build_folder(workspace, "key", artefact_bytes, jobs).is_relative_to(workspace.builds)
+    folder = new_build_folder(workspace, "key", artefact_bytes, jobs)
+    assert folder.is_relative_to(memory if fits else workspace.builds)
+    assert any(folder.is_relative_to(path) for path in machine_paths(workspace)), "no package may name it"
 
 
 def test_without_such_a_file_system_builds_work_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,7 +50,6 @@ def test_what_killed_runs_left_goes_and_other_checkouts_keep_theirs(
     memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, other = Workspace(tmp_path / "a"), Workspace(tmp_path / "b")
-    monkeypatch.setattr(runner, "_free_memory", lambda: 8 << 30)
     kept = new_build_folder(other, "key", 1, 1)
     gone = [new_build_folder(one, "key", 1, 1)]
     monkeypatch.setattr(runner, "_free_memory", lambda: 0)
@@ -61,13 +58,6 @@ def test_what_killed_runs_left_goes_and_other_checkouts_keep_theirs(
     assert kept.exists()
     assert not any(folder.exists() for folder in gone)
     assert list(memory.iterdir()) == [kept.parent]
-
-
-def test_no_package_may_name_where_builds_work(memory: Path, tmp_path: Path) -> None:
-    workspace = Workspace(tmp_path / "a")
-    named = machine_paths(workspace)
-    assert str(tmp_path / "a") in named
-    assert any(path.startswith(str(memory)) for path in named)
 
 
 def test_what_a_killed_process_left_goes_and_what_a_running_one_has_stays(tmp_path: Path) -> None:

@@ -24,31 +24,23 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_file_comes_back_by_its_hash(store: Store, file: Path, tmp_path: Path) -> None:
-    sha = store.put(file)
-    assert sha == file_sha256(file)
-    assert store.get(sha, tmp_path / "deep" / "copy")
-    assert (tmp_path / "deep" / "copy").read_bytes() == b"content"
-    assert [p.name for p in (tmp_path / "store").rglob("*") if p.is_file()] == [sha]
-
-
-@pytest.mark.parametrize("content", [b"CONTENT", b"con"])
-def test_a_file_with_another_hash_is_absent_and_can_be_put_again(
-    store: Store, file: Path, tmp_path: Path, content: bytes
+@pytest.mark.parametrize(("content", "noticed"), [(b"CONTENT", False), (b"con", True)])
+def test_a_file_comes_back_by_its_hash_and_another_is_absent_and_can_be_put_again(
+    store: Store, file: Path, tmp_path: Path, content: bytes, noticed: bool
 ) -> None:
-    sha = store.put(file)
-    (tmp_path / "store" / "sha256" / sha[:2] / sha).write_bytes(content)
-    assert not store.get(sha, tmp_path / "copy")
-    assert not (tmp_path / "copy").exists()
+    sha, copy = store.put(file), tmp_path / "deep" / "copy"
+    (stored,) = (p for p in (tmp_path / "store").rglob("*") if p.is_file())
+    assert stored.name == sha == file_sha256(file)
+    assert store.get(sha, copy) and copy.read_bytes() == b"content"
+    stored.write_bytes(content)
+    if noticed:  # by its size, when the file is put
+        store.put(file)
+        assert store.get(sha, copy)
+        stored.write_bytes(content)
+    assert not store.get(sha, copy)
+    assert not copy.exists()
     store.put(file)
-    assert store.get(sha, tmp_path / "copy")
-
-
-def test_a_file_of_another_size_is_put_again(store: Store, file: Path, tmp_path: Path) -> None:
-    sha = store.put(file)
-    (tmp_path / "store" / "sha256" / sha[:2] / sha).write_bytes(b"con")
-    store.put(file)
-    assert store.get(sha, tmp_path / "copy")
+    assert store.get(sha, copy)
 
 
 def test_a_note_that_was_cut_off_is_no_note(store: Store, tmp_path: Path) -> None:

@@ -25,17 +25,9 @@ from ctk.core.platforms import PLATFORMS
 from ctk.core.process import end_with, starting
 from ctk.plan.plan import Build, Plan, Request, Set, choose_locks, plan
 
-__all__ = ["BuildReport", "Built", "Failure", "build_key", "cached", "finished", "run"]
+__all__ = ["BuildReport", "Built", "build_key", "cached", "finished", "run"]
 
 _ON_CLUSTER = 256  # builds that a scheduler is given at once
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A build that failed, and the end of its log."""
-
-    id: str
-    message: str
 
 
 @dataclass(frozen=True)
@@ -43,7 +35,7 @@ class BuildReport:
     """The builds of a plan, in its order."""
 
     built: tuple[Built, ...]
-    failed: tuple[Failure, ...]
+    failed: Mapping[str, str]  # id -> the cause, with the end of the log
 
 
 def finished(
@@ -56,8 +48,8 @@ def finished(
 ) -> dict[str, Built]:
     """The builds of a plan that are in the cache, by id. Every package is read."""
     with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
-        found = pool.map(lambda build: cached(build, workspace, level, damaged), plan.builds)
-        return {built.id: built for built in found if built}
+        builds = pool.map(lambda build: cached(build, workspace, level, damaged), plan.builds)
+        return {built.id: built for built in builds if built}
 
 
 def run(
@@ -79,28 +71,27 @@ def run(
     """
     jobs = jobs or os.cpu_count() or 1
     done = dict(finished(plan, workspace, level=level, jobs=jobs) if earlier is None else earlier)
-    failed: dict[str, Failure] = {}
+    failed: dict[str, str] = {}
     for build_id in done:
         progress(build_id, "unchanged")
     # Large ones first, so that no core is left with one at the end.
     todo = sorted((b for b in plan.builds if b.id not in done), key=lambda b: -sum(a.size for a in b.artefacts))
-    if todo:
-        with disk_errors(workspace.builds), _started(todo, workspace, level, jobs, cluster) as running:
-            for future in as_completed(running):
-                build_id = running[future]
-                try:
-                    built = done[build_id] = future.result()
-                    progress(build_id, "taken from the store" if built.cached else f"built in {built.seconds:.1f} s")
-                except BuildFailed as error:
-                    failed[build_id] = Failure(build_id, error.cause)
-                    progress(build_id, "FAILED")
-                except BrokenExecutor:
-                    raise BuildFailed(
-                        f"a build process was killed while {build_id} was at work",
-                        "run the command again: finished builds are kept (is memory short?)",
-                    ) from None
+    with disk_errors(workspace.builds), _started(todo, workspace, level, jobs, cluster) as running:
+        for future in as_completed(running):
+            build_id = running[future]
+            try:
+                built = done[build_id] = future.result()
+                progress(build_id, "taken from the store" if built.cached else f"built in {built.seconds:.1f} s")
+            except BuildFailed as error:
+                failed[build_id] = error.cause
+                progress(build_id, "FAILED")
+            except BrokenExecutor:
+                raise BuildFailed(
+                    f"a build process was killed while {build_id} was at work",
+                    "run the command again: finished builds are kept (is memory short?)",
+                ) from None
     order = [b.id for b in plan.builds]
-    return BuildReport(tuple(done[i] for i in order if i in done), tuple(failed[i] for i in order if i in failed))
+    return BuildReport(tuple(done[i] for i in order if i in done), {i: failed[i] for i in order if i in failed})
 
 
 @contextmanager
@@ -108,13 +99,18 @@ def _started(
     todo: Sequence[Build], workspace: Workspace, level: int, jobs: int, cluster: Cluster | None
 ) -> Iterator[dict[Future[Built], str]]:
     """Futures of builds, and their ids; leaving early cancels what has not begun."""
+    if not todo:
+        yield {}
+        return
     clear_build_folders(workspace)
     pool: Executor
     if cluster:
         pool = ThreadPoolExecutor(min(_ON_CLUSTER, len(todo)))
         running = {pool.submit(cluster.make, b, workspace, level): b.id for b in todo}
     else:
-        pool = _processes(min(jobs, len(todo)), workspace)
+        log = workspace.cache / "logs" / "build-processes.log"
+        # rattler-build starts threads, which do not survive a fork.
+        pool = ProcessPoolExecutor(min(jobs, len(todo)), get_context("spawn"), _begin, (log, os.getpid()))
         with starting():  # the first one starts the processes
             running = {pool.submit(make, b, workspace, level, jobs): b.id for b in todo}
     try:
@@ -128,12 +124,6 @@ def _started(
     finally:
         pool.shutdown()
         clear_build_folders(workspace)
-
-
-def _processes(number: int, workspace: Workspace) -> ProcessPoolExecutor:
-    log = workspace.cache / "logs" / "build-processes.log"
-    # rattler-build starts threads, which do not survive a fork.
-    return ProcessPoolExecutor(number, get_context("spawn"), _begin, (log, os.getpid()))
 
 
 def _begin(log: Path, parent: int) -> None:

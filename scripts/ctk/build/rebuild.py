@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
 from pathlib import Path
 
 from ruamel.yaml import YAML
@@ -30,30 +29,9 @@ from ctk.plan.recipes import Recipe, render
 
 _BATCH = 32  # builds; their packages lie on the disk together
 
-
-@dataclass(frozen=True)
-class Deviation:
-    """One way in which a package and its rebuild differ.
-
-    Attributes:
-        place: ``info/...`` or ``pkg/...`` for a file of the package, ``archive`` for all of it, ``build`` when none
-            was made.
-    """
-
-    place: str
-    what: str  # in a few words
-
-
-@dataclass(frozen=True)
-class Rebuilt:
-    """A package that was made again, and how the two differ."""
-
-    package: Path
-    differences: tuple[Deviation, ...]
-
-    @property
-    def identical(self) -> bool:
-        return not self.differences
+Differences = list[tuple[str, str]]
+"""Where a package and its rebuild differ, and how in a few words: ``info/...`` or ``pkg/...`` is a file of the package,
+``archive`` all of it, and ``build`` says that no package was made."""
 
 
 def rebuild(
@@ -61,43 +39,43 @@ def rebuild(
     workspace: Workspace,
     *,
     jobs: int | None = None,
-    progress: Callable[[Rebuilt], None] = lambda outcome: None,
-) -> list[Rebuilt]:
-    """Makes packages again; those of one build are made together.
+    progress: Callable[[Path, Differences], None] = lambda package, differences: None,
+) -> dict[Path, Differences]:
+    """Makes packages again, those of one build together; returns how each of them differs.
 
     Raises:
         AuditFailed: A file is no package, or one that carries no SBOM.
         IndexUnavailable, NotPublished, HashMismatch, NoSpace: An artefact cannot be fetched.
     """
-    groups: dict[str, list[Path]] = defaultdict(list)
-    origins: dict[str, Provenance] = {}
+    groups: dict[str, tuple[Provenance, list[Path]]] = {}
     for package in packages:
         origin = sbom.of(package).provenance
-        groups[repr(origin)].append(package)
-        origins[repr(origin)] = origin
-    levels: dict[int, list[_Group]] = defaultdict(list)
-    for key, origin in origins.items():
-        levels[origin.level].append((origin, groups[key]))
+        groups.setdefault(repr(origin), (origin, []))[1].append(package)
     home = workspace.cache / "rebuild"
-    results = []
+    results = {}
     try:
         with disk_errors(home):
-            for same in levels.values():
+            for level, group in groupby(sorted(groups.values(), key=_level), _level):
+                same = list(group)
                 for start in range(0, len(same), _BATCH):
                     shutil.rmtree(home, ignore_errors=True)
-                    for result in _make_again(same[start : start + _BATCH], workspace, Workspace(home), jobs):
-                        results.append(result)
-                        progress(result)
+                    batch = same[start : start + _BATCH]
+                    for package, differences in _make_again(batch, workspace, Workspace(home), level, jobs):
+                        results[package] = differences
+                        progress(package, differences)
     finally:
         shutil.rmtree(home, ignore_errors=True)
     return results
 
 
-_Group = tuple[Provenance, list[Path]]  # the packages of one build
+def _level(group: tuple[Provenance, list[Path]]) -> int:
+    return group[0].level
 
 
-def _make_again(batch: list[_Group], workspace: Workspace, scratch: Workspace, jobs: int | None) -> Iterator[Rebuilt]:
-    """Makes the packages of some builds, all of one compression level."""
+def _make_again(
+    batch: list[tuple[Provenance, list[Path]]], workspace: Workspace, scratch: Workspace, level: int, jobs: int | None
+) -> Iterator[tuple[Path, Differences]]:
+    """Makes the packages of some builds again, and compares them."""
     builds: list[Build] = []
     failed: dict[str, str] = {}
     for number, (origin, packages) in enumerate(batch):
@@ -108,16 +86,15 @@ def _make_again(batch: list[_Group], workspace: Workspace, scratch: Workspace, j
             failed[str(number)] = f"{error.cause}; {error.step}"
     plan = Plan(tuple(builds))
     fetch.fetch(plan.artefacts, workspace, Index)
-    report = build.run(plan, scratch, level=batch[0][0].level, jobs=jobs)
-    failed |= {failure.id: failure.message for failure in report.failed}
-    made = {b.id: {p.name: p for p in b.packages} for b in report.built}
+    report = build.run(plan, scratch, level=level, jobs=jobs)
+    failed |= report.failed
+    made = {(b.id, p.name): p for b in report.built for p in b.packages}
     for number, (origin, packages) in enumerate(batch):
-        name = str(number)
         for package in packages:
-            if name in failed:
-                yield Rebuilt(package, (Deviation("build", failed[name]),))
+            if reason := failed.get(str(number)):
+                yield package, [("build", reason)]
             else:
-                yield Rebuilt(package, tuple(_differences(package, made[name].get(package.name), origin.tools)))
+                yield package, list(_differences(package, made.get((str(number), package.name)), origin))
 
 
 def _recipe(origin: Provenance, workspace: Workspace, folder: Path) -> Recipe:
@@ -130,27 +107,24 @@ def _recipe(origin: Provenance, workspace: Workspace, folder: Path) -> Recipe:
         here = Recipe(origin.recipe, workspace.recipes / origin.recipe)
         if here.file.exists() and recipe_digest(here) == origin.digest:
             shutil.copytree(workspace.recipes, folder / "recipes")
-        else:
-            _check_out(origin, workspace, folder)
+        elif not origin.commit:
+            raise RecipeError(
+                f"the package names no commit, and the recipe {origin.recipe} has changed since it was built",
+                "only packages built from committed recipes can be made again later",
+            )
+        elif not git_export(workspace.root, origin.commit, ["recipes"], folder):
+            raise RecipeError(
+                f"git has no commit {origin.commit}, which has the recipe {origin.recipe} as the package was built "
+                "from it",
+                "fetch the whole history (`git fetch --unshallow`), or clone the repository that the package comes "
+                "from",
+            )
     if not recipe.file.exists() or recipe_digest(recipe) != origin.digest:
         raise RecipeError(
             f"the recipe {origin.recipe} is not the one that the package was built from",
             "use a clone of the repository that the package comes from, with the whole history",
         )
     return recipe
-
-
-def _check_out(origin: Provenance, workspace: Workspace, folder: Path) -> None:
-    if not origin.commit:
-        raise RecipeError(
-            f"the package names no commit, and the recipe {origin.recipe} has changed since it was built",
-            "only packages built from committed recipes can be made again later",
-        )
-    if not git_export(workspace.root, origin.commit, ["recipes"], folder):
-        raise RecipeError(
-            f"git has no commit {origin.commit}, which has the recipe {origin.recipe} as the package was built from it",
-            "fetch the whole history (`git fetch --unshallow`), or clone the repository that the package comes from",
-        )
 
 
 def _build(name: str, origin: Provenance, recipe: Recipe, wanted: set[str]) -> Build:
@@ -160,8 +134,7 @@ def _build(name: str, origin: Provenance, recipe: Recipe, wanted: set[str]) -> B
         YAML(typ="safe", pure=True).dump({key: list(values) for key, values in origin.variant.items()}, file)
     subdir = this_platform() if origin.place == NOARCH else origin.place
     outputs = {o.file_name: o for o in render(recipe, (variants,), subdir)}
-    lost = wanted - outputs.keys()
-    if lost:
+    if lost := wanted - outputs.keys():
         raise RecipeError(
             f"the recipe {recipe.name} makes no {', '.join(sorted(lost))} of what that package says it was made from",
             f"it makes {', '.join(sorted(outputs))}",
@@ -180,41 +153,39 @@ def _build(name: str, origin: Provenance, recipe: Recipe, wanted: set[str]) -> B
     )
 
 
-def _differences(old: Path, new: Path | None, made_with: Mapping[str, str]) -> Iterator[Deviation]:
+def _differences(old: Path, new: Path | None, origin: Provenance) -> Iterator[tuple[str, str]]:
     """The differences between a package and its rebuild, None where it was not made."""
     if new is None:
-        yield Deviation("archive", "is not made any more")
+        yield "archive", "is not made any more"
         return
     if file_sha256(old) == file_sha256(new):
         return
     before, after = _contents(old), _contents(new)
     for place in sorted(before.keys() | after.keys()):
         if place not in after:
-            yield Deviation(place, "only in the package")
+            yield place, "only in the package"
         elif place not in before:
-            yield Deviation(place, "only in the rebuild")
+            yield place, "only in the rebuild"
         elif before[place] != after[place]:
-            yield Deviation(place, _change(before[place][0], after[place][0]))
+            yield place, _change(before[place][0], after[place][0])
     if before == after:
-        yield Deviation("archive", "same files, in another order, with other times or compressed in another way")
+        yield "archive", "same files, in another order, with other times or compressed in another way"
     for name, version in tools().items():
-        if made_with.get(name) != version:
-            yield Deviation("archive", f"made with {name} {made_with.get(name, 'unknown')}, and here is {version}")
+        if origin.tools.get(name) != version:
+            yield "archive", f"made with {name} {origin.tools.get(name, 'unknown')}, and here is {version}"
 
 
 def _contents(package: Path) -> dict[str, tuple[ScannedFile, str]]:
     """Each file of both halves, with its sha256."""
-    found = {}
+    contents = {}
     for part in ("info", "pkg"):
         for member, stream in members(package, part):
             digest = hashlib.sha256()
             while stream is not None and (block := stream.read(1 << 20)):
                 digest.update(block)
-            found[f"{part}/{member.path.removeprefix('info/') if part == 'info' else member.path}"] = (
-                member,
-                digest.hexdigest(),
-            )
-    return found
+            place = member.path if part == "info" and member.path.startswith("info/") else f"{part}/{member.path}"
+            contents[place] = (member, digest.hexdigest())
+    return contents
 
 
 def _change(old: ScannedFile, new: ScannedFile) -> str:

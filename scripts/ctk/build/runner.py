@@ -66,10 +66,13 @@ def rewrite(package: Path, target: Path, *, time: int, level: int, edit: Edit) -
                 large = member.file_size >= _LARGE
                 with source.open(member) as old, archive.open(fresh, "w", force_zip64=large) as new:
                     if member.filename.startswith("info-"):
-                        metadata = edit(_metadata(old))
-                        _write_metadata(metadata, new, time, level)
+                        metadata = edit({m.name: content.read() for m, content in _tar(old) if content})
+                        # Small, and read by every client for every package: worth the highest level that needs no
+                        # more memory.
+                        files = (_file(name, content) for name, content in sorted(metadata.items()))
+                        _write_tar(new, files, time, max(level, 19))
                     elif member.filename.startswith("pkg-"):
-                        _payload(old, new, time, level)
+                        _write_tar(new, _tar(old), time, level)
                     else:
                         new.write(old.read())
         return index_record(metadata, digests(file)), count_tests(metadata)
@@ -85,60 +88,47 @@ def digests(file: IO[bytes]) -> dict[str, Any]:
     return {"size": file.tell(), "md5": md5.hexdigest(), "sha256": sha256.hexdigest()}
 
 
-def _payload(old: IO[bytes], new: IO[bytes], time: int, level: int) -> None:
+_Members = Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]
+"""What is in a tar archive, one after another, and the contents of files."""
+
+
+def _tar(compressed: IO[bytes]) -> _Members:
+    decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
     with (
-        _reader(old) as plain,
-        tarfile.open(fileobj=plain, mode="r|", bufsize=_CHUNK) as source,
-        _writer(new, level) as target,
+        decompressor.stream_reader(compressed, read_size=_CHUNK) as plain,
+        tarfile.open(fileobj=plain, mode="r|", bufsize=_CHUNK) as archive,
     ):
-        for member in source:
-            _add(target, member, source.extractfile(member) if member.isfile() else None, time)
-        target.write(bytes(2 * _BLOCK))
+        for member in archive:
+            yield member, archive.extractfile(member) if member.isfile() else None
 
 
-def _metadata(old: IO[bytes]) -> dict[str, bytes]:
-    with _reader(old) as plain:
-        whole = io.BytesIO(plain.read())
-    with tarfile.open(fileobj=whole) as source:
-        return {member.name: source.extractfile(member).read() for member in source if member.isfile()}  # type: ignore[union-attr]
+def _file(name: str, content: bytes) -> tuple[tarfile.TarInfo, IO[bytes]]:
+    member = tarfile.TarInfo(name)
+    member.size = len(content)
+    return member, io.BytesIO(content)
 
 
-def _write_metadata(files: Mapping[str, bytes], new: IO[bytes], time: int, level: int) -> None:
-    # Small, and read by every client for every package: worth the highest level that needs no more memory.
-    with _writer(new, max(level, 19)) as target:
-        for name, content in sorted(files.items()):
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            _add(target, member, io.BytesIO(content), time)
-        target.write(bytes(2 * _BLOCK))
-
-
-def _add(target: IO[bytes], member: tarfile.TarInfo, content: IO[bytes] | None, time: int) -> None:
-    member.mtime = time
-    member.uid = member.gid = 0
-    member.uname = member.gname = ""
-    # What the umask of the build left is not what users get: rattler and conda keep the executable bit alone.
-    member.mode = 0o777 if member.issym() else 0o755 if member.isdir() or member.mode & 0o111 else 0o644
-    target.write(member.tobuf(tarfile.GNU_FORMAT))
-    if content is None:
-        return
-    left = member.size
-    while left:
-        block = content.read(min(_CHUNK, left))
-        if not block:
-            raise EOFError(f"{member.name} ends {left} bytes early")
-        target.write(block)
-        left -= len(block)
-    target.write(bytes(-member.size % _BLOCK))
-
-
-def _reader(compressed: IO[bytes]) -> zstandard.ZstdDecompressionReader:
-    return zstandard.ZstdDecompressor(max_window_size=_WINDOW).stream_reader(compressed, read_size=_CHUNK)
-
-
-def _writer(target: IO[bytes], level: int) -> zstandard.ZstdCompressionWriter:
+def _write_tar(new: IO[bytes], members: _Members, time: int, level: int) -> None:
     # One thread: with several, the result depends on how the work is cut.
-    return zstandard.ZstdCompressor(level=level).stream_writer(target, write_size=_CHUNK, closefd=False)
+    compressor = zstandard.ZstdCompressor(level=level)
+    with compressor.stream_writer(new, write_size=_CHUNK, closefd=False) as target:
+        for member, content in members:
+            member.mtime = time
+            member.uid = member.gid = 0
+            member.uname = member.gname = ""
+            # What the umask of the build left is not what users get: rattler and conda keep the executable bit alone.
+            member.mode = 0o777 if member.issym() else 0o755 if member.isdir() or member.mode & 0o111 else 0o644
+            target.write(member.tobuf(tarfile.GNU_FORMAT))
+            left = member.size if content else 0
+            while content and left:
+                block = content.read(min(_CHUNK, left))
+                if not block:
+                    raise EOFError(f"{member.name} ends {left} bytes early")
+                target.write(block)
+                left -= len(block)
+            if content:
+                target.write(bytes(-member.size % _BLOCK))
+        target.write(bytes(2 * _BLOCK))
 
 
 def portable(files: Mapping[str, bytes], origin: sbom.Provenance, folders: Mapping[str, str]) -> Mapping[str, bytes]:

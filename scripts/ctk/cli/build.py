@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import sys
 from collections import Counter
@@ -109,7 +108,7 @@ def fetch_command(chosen: Selection) -> None:
     where, report = checkout(), Reporter()
     planned = _plan(chosen, where)
     with exclusive(where, report.say):
-        fetched = pipeline.fetch_plan(planned, where, report, pipeline.Clock(report))
+        fetched = pipeline.Pipeline(where, report).fetch(planned)
     new = {artefact.sha256 for artefact in fetched}
     report.result(
         artefacts=[
@@ -165,17 +164,9 @@ def build_command(
             return
         with exclusive(where, report.say):
             if base == "local":
-                pipeline.make_base(where, report, level=level, jobs=jobs or os.cpu_count() or 1)
-            result = pipeline.run(
-                planned,
-                where,
-                report,
-                base_channel(base, where),
-                channel_folder=channel and channel.absolute(),
-                level=level,
-                jobs=jobs,
-                cluster=cluster,
-            )
+                pipeline.Pipeline(where, report, level=level, jobs=jobs, prefix="base ").make_base()
+            run = pipeline.Pipeline(where, report, level=level, jobs=jobs, cluster=cluster)
+            result = run.run(planned, base_channel(base, where), channel and channel.absolute())
     _summary(result, planned, report)
 
 
@@ -236,35 +227,30 @@ def rebuild_command(
         report.result(seed=seed)
         report.line(f"sample of {min(sample, len(held))} from {count(len(held), 'package')}, --seed {seed}")
         chosen = sorted(random.Random(seed).sample(held, min(sample, len(held))))
-    chosen = list(dict.fromkeys(chosen))
     with exclusive(where, report.say), report.task("rebuild", len(chosen)) as task:
         outcomes = rebuild(
-            chosen,
+            dict.fromkeys(chosen),
             where,
             jobs=jobs,
-            progress=lambda o: task.advance(1, "" if o.identical else f"{o.package.name} differs"),
+            progress=lambda p, differences: task.advance(1, f"{p.name} differs" if differences else ""),
         )
-    found = [(f"{o.package.parent.name}/{o.package.name}", o) for o in outcomes]
+    named = [(f"{p.parent.name}/{p.name}", differences) for p, differences in outcomes.items()]
     report.result(
         packages=[
-            {
-                "package": name,
-                "identical": o.identical,
-                "differences": [{"where": d.place, "what": d.what} for d in o.differences],
-            }
-            for name, o in found
+            {"package": name, "identical": not found, "differences": [{"where": w, "what": what} for w, what in found]}
+            for name, found in named
         ]
     )
-    if rows := [(name, d.place, d.what) for name, o in found for d in o.differences]:
+    if rows := [(name, *difference) for name, found in named for difference in found]:
         report.table("differences", ["package", "where", "what"], rows)
-    every = Counter(o.package.parent.name for o in outcomes)
-    same = Counter(o.package.parent.name for o in outcomes if o.identical)
+    every = Counter(p.parent.name for p in outcomes)
+    changed = Counter(p.parent.name for p, differences in outcomes.items() if differences)
     columns = ["packages", "identical", "different"]
-    counts = [(s, number, same[s], number - same[s]) for s, number in sorted(every.items())]
+    counts = [(s, number, number - changed[s], changed[s]) for s, number in sorted(every.items())]
     report.table("rebuilt", ["subdir", *columns], counts, columns)
-    if changed := sum(not o.identical for o in outcomes):
+    if changed:
         raise NotReproduced(
-            f"{count(changed, 'package')} of {len(outcomes)} came out in another way",
+            f"{count(changed.total(), 'package')} of {len(outcomes)} came out in another way",
             "the table says which file differs; what another version of ctk built has to be built again",
         )
     report.line(f"{count(len(outcomes), 'package')} rebuilt, identical")
