@@ -38,7 +38,7 @@ OTHERS: dict[str, str] = {
     "ctk": "run, or parsed: see above",
     "python3": "the program of this repository exists and knows the options; `-m pytest` is only read",
     ".venv/bin/python": "the same",
-    ".venv/bin/pre-commit": "tests/tooling/test_quality.py",
+    ".venv/bin/pre-commit": "tests/tooling/test_pre_commit.py",
     "git": "run in tests/docs/test_walk.py",
     "nvcc": "tests/environments/test_nvcc.py runs each line of docs/recipe-authors.md, and the program",
     "rattler-build": "the folders and files that it is given exist; tests/docs/test_example.py builds the example",

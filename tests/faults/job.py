@@ -32,19 +32,12 @@ _PATIENCE = 300.0  # seconds in which orphans must have ended
 
 @dataclass(frozen=True)
 class Point:
-    """Where a run is killed.
+    """Where a run is killed: some seconds into a station, or before a change of the disk."""
 
-    Attributes:
-        whom: ``group`` for every process, ``main`` for the one that was started.
-        station: The one that must have begun; "" for a point in the code.
-        seconds: After that.
-        change: Before which change of the disk, such as ``worker:3``: see inside/sitecustomize.py.
-    """
-
-    whom: str
+    whom: str  # ``group`` for every process, ``main`` for the one that was started
     station: str = ""
     seconds: float = 0.0
-    change: str = ""
+    change: str = ""  # such as ``worker:3``: see inside/sitecustomize.py
 
     def __str__(self) -> str:
         where = f"before change {self.change}" if self.change else f"{self.seconds:.2f} s into {self.station}"
@@ -53,58 +46,35 @@ class Point:
 
 @dataclass(frozen=True)
 class Undisturbed:
-    """What a run does that nothing disturbs.
+    """What a run does that nothing disturbs."""
 
-    Attributes:
-        before: The channel that it finds.
-        after: The channel that it leaves.
-        seconds: Station -> how long it takes.
-        changes: Station -> the changes of the disk in it, as `Point.change` has them.
-    """
-
-    before: State
+    before: State  # the channel at its start
     after: State
-    seconds: dict[str, float]
-    changes: dict[str, list[str]]
+    seconds: dict[str, float]  # station -> how long it takes
+    changes: dict[str, list[str]]  # station -> its changes of the disk, as `Point.change` has them
 
     def moment(self, fraction: float) -> tuple[str, float]:
         """The station, and the seconds into it, at which a part of the whole time is over."""
         passed = fraction * sum(self.seconds.values())
-        for station in STATIONS:
-            if passed <= self.seconds[station] or station == STATIONS[-1]:
-                break
+        for station in STATIONS[:-1]:
+            if passed <= self.seconds[station]:
+                return station, passed
             passed -= self.seconds[station]
-        return station, passed
+        return STATIONS[-1], passed
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a kill did.
-
-    Attributes:
-        point: Where it was.
-        station: At which station the run was then; ``end`` when it was faster than the kill.
-        broken: What is wrong with the channel right after it.
-        next_failed: What the next run said when it failed.
-        differs: Files of the channel that are not those of an undisturbed run then.
-        left: Processes that live on.
-        seconds: How long the next run took.
-    """
+    """What a kill did."""
 
     point: Point
-    station: str
-    broken: tuple[str, ...] = ()
-    next_failed: str = ""
-    differs: tuple[str, ...] = ()
-    left: tuple[str, ...] = ()
-    seconds: float = 0.0
+    station: str  # at which the run was then; ``end`` when it was faster than the kill
+    harm: dict[str, list[str]]  # ``channel``, ``next run``, ``other bytes`` or ``orphan`` -> what is wrong
+    seconds: float  # that the next run took
 
     @property
     def complaints(self) -> list[str]:
-        """All that is wrong, a line each; nothing when all is well."""
-        lines = [*self.broken, *([f"the next run failed: {self.next_failed}"] if self.next_failed else [])]
-        lines += [f"not as undisturbed: {name}" for name in self.differs]
-        lines += [f"still there: {name}" for name in self.left]
+        lines = [f"{kind}: {line}" for kind, found in self.harm.items() for line in found]
         return [f"{self.point} ({self.station}): {line}" for line in lines]
 
 
@@ -158,10 +128,13 @@ class Job:
         done = ctk(self.world, *self.world.build(OLD, NEW))
         seconds = time.monotonic() - start
         found = state(channel)
-        differs = sorted(name for name in {*found, *right.after} if found.get(name) != right.after.get(name))
-        broken += [f"after the next run: {line}" for line in problems(channel, self.world.base)]
-        failed = f"exit {done.returncode}: {done.stderr}" if done.returncode else ""
-        return Outcome(point, station, tuple(broken), failed, tuple(differs), tuple(run.left()), seconds)
+        harm = {
+            "channel": broken + [f"after the next run: {line}" for line in problems(channel, self.world.base)],
+            "next run": [f"exit {done.returncode}: {done.stderr}"] if done.returncode else [],
+            "other bytes": sorted(name for name in {*found, *right.after} if found.get(name) != right.after.get(name)),
+            "orphan": list(run.left()),
+        }
+        return Outcome(point, station, harm, seconds)
 
     def rewind(self) -> None:
         """Makes the checkout what it was at the start."""

@@ -40,22 +40,18 @@ def points(number: int, right: Undisturbed, chance: random.Random) -> list[Point
 
 def table(outcomes: Sequence[Outcome]) -> Table:
     """What happened, a row for each station."""
-    shown = Table()
-    for name in ("station", "kills", "all processes", "main only", "channel whole", "next run ends", "same after it"):
-        shown.add_column(name, justify="left" if name == "station" else "right")
-    shown.add_column("orphans left", justify="right")
-    shown.add_column("longest next run (s)", justify="right")
+    shown = Table("station")
+    columns = ("kills", "all processes", "main only", "channel whole", "next run ends", "same after it", "orphans left")
+    for name in (*columns, "longest next run (s)"):
+        shown.add_column(name, justify="right")
     for station in (*STATIONS, "in all"):
         those = [o for o in outcomes if station in (o.station, "in all")]
         whom = Counter(o.point.whom for o in those)
-        good = (
-            sum(not o.broken for o in those),
-            sum(not o.next_failed for o in those),
-            sum(not o.differs for o in those),
-        )
-        longest = max((o.seconds for o in those), default=0.0)
-        cells = (len(those), whom["group"], whom["main"], *good, sum(len(o.left) for o in those), f"{longest:.1f}")
+        good = [sum(not o.harm[kind] for o in those) for kind in ("channel", "next run", "other bytes")]
+        orphans = sum(len(o.harm["orphan"]) for o in those)
         if those:
+            longest = max(o.seconds for o in those)
+            cells = (len(those), whom["group"], whom["main"], *good, orphans, f"{longest:.1f}")
             shown.add_row(station, *map(str, cells), end_section=station == "end")
     return shown
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
 
-import pytest
 from job import Job, Undisturbed
 from whole import problems, state
 from world import NEW, OLD, World, command, ctk
@@ -56,11 +55,8 @@ class Reader(Thread):
         self.join()
 
 
-@pytest.mark.parametrize("number", [2, 8])
-def test_of_runs_in_one_checkout_one_works_and_the_others_wait_for_it(
-    job: Job, right: Undisturbed, number: int
-) -> None:
-    world = job.world
+def test_of_runs_in_one_checkout_one_works_and_the_others_wait_for_it(job: Job, right: Undisturbed) -> None:
+    world, number = job.world, 4
     reader = Reader(world.workspace.channel, world.base)
     reader.start()
     said = all_at_once([(world, world.build(OLD, NEW))] * number)

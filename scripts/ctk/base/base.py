@@ -6,6 +6,7 @@ that runs this process and the machine's GCC runtime are packed into the store a
 
 from __future__ import annotations
 
+import builtins
 import ctypes
 import hashlib
 import io
@@ -17,13 +18,14 @@ import subprocess
 import sys
 import sysconfig
 import zipfile
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from ctk.core.checkout import Workspace
@@ -44,8 +46,7 @@ PROJECTS = ("numba", "llvmlite", "numpy", "pip", "setuptools", "wheel", "packagi
 PREFIX_TOKEN = "@PREFIX@"
 """Stands for the environment in text files until the recipe puts the real prefix there."""
 
-_SUBDIRS = ("linux-64", "linux-aarch64")
-# The names that Debian and Fedora give to cross compilers.
+# The platforms of the base channel, and the names that Debian and Fedora give to cross compilers for them.
 _CROSS = {"linux-64": "x86_64-linux-gnu-g++", "linux-aarch64": "aarch64-linux-gnu-g++"}
 _GCC_LIBRARIES = ("libgcc_s.so.1", "libstdc++.so.6")
 # GLIBCXX_3.4.<n> -> the GCC that brought it (libstdc++ manual, "ABI Policy and Guidelines").
@@ -94,8 +95,9 @@ def prepare(workspace: Workspace) -> tuple[ReleaseLock, Path]:
     lock = load(workspace.base_recipes / "base.lock")
     keys = workspace.cache / "base" / "machine.yaml"
     with disk_errors(workspace.cache):
+        make_folder(keys.parent)
         own = _own_artefacts(workspace)
-        _write_if_new(keys, _machine_keys(own))
+        replace_file(keys, _machine_keys(own).encode())
     parts = {a.component: Component(a.component, a.distribution, a.version, {a.target: a}) for a in own}
     return ReleaseLock(lock.release, None, dict(sorted({**lock.components, **parts}.items()))), keys
 
@@ -115,14 +117,16 @@ def base_release(index: Index, tags: Sequence[str]) -> ReleaseLock:
     Raises:
         NotPublished: No version of a project fits the others.
     """
-    accepted: dict[str, SpecifierSet] = {}
+    accepted: dict[str, SpecifierSet] = defaultdict(SpecifierSet)
     components = {}
     for name in PROJECTS:
-        files = _newest(index, name, accepted.get(name, SpecifierSet()), tags[0])
-        for requirement in _requirements(index, files):
-            accepted[requirement.name] = accepted.get(requirement.name, SpecifierSet()) & requirement.specifier
+        files = _newest(index, name, accepted[name], tags[0])
+        metadata = index.metadata(min(files, key=lambda f: f.file))
+        for requirement in read_requirements(metadata, files[0].distribution):
+            if requirement.name in PROJECTS and applies(requirement, [{"extra": ""}]):
+                accepted[requirement.name] &= requirement.specifier
         pure = wheels.wheel_for(files, NOARCH)
-        targets = [NOARCH] if pure else [f"{subdir}-{tag}" for subdir in _SUBDIRS for tag in tags]
+        targets = [NOARCH] if pure else [f"{subdir}-{tag}" for subdir in _CROSS for tag in tags]
         components[name] = wheels.component(index, name, files, targets)
     return ReleaseLock("base", None, dict(sorted(components.items())))
 
@@ -131,19 +135,12 @@ def _newest(index: Index, name: str, accepted: SpecifierSet, oldest: str) -> lis
     listed = index.files(name)
     for version in wheels.final_versions(listed, accepted):
         files = wheels.files_of(listed, version)
-        if any(wheels.wheel_for(files, target) for target in (NOARCH, *(f"{s}-{oldest}" for s in _SUBDIRS))):
+        if any(wheels.wheel_for(files, target) for target in (NOARCH, *(f"{s}-{oldest}" for s in _CROSS))):
             return files
     raise NotPublished(
-        f"the package index has no {name}{accepted} for {oldest} on {' or '.join(_SUBDIRS)}",
+        f"the package index has no {name}{accepted} for {oldest} on {' or '.join(_CROSS)}",
         "a mirror may have to fetch more of its versions",
     )
-
-
-def _requirements(index: Index, files: Sequence[IndexFile]) -> Iterator[Requirement]:
-    metadata = index.metadata(min(files, key=lambda f: f.file))
-    for requirement in read_requirements(metadata, files[0].distribution):
-        if requirement.name in PROJECTS and applies(requirement, [{"extra": ""}]):
-            yield requirement
 
 
 # This machine's part.
@@ -167,9 +164,9 @@ def _own_artefacts(workspace: Workspace) -> list[Artefact]:
     version = ".".join(map(str, sys.version_info[:3]))
     artefacts = [
         _store(workspace, "cpython", version, interpreter_files()),
-        _store(workspace, "gcc-runtime", _gcc_version(libraries[1].read_bytes()), _gcc_files(libraries)),
+        _store(workspace, "gcc-runtime", _gcc_version(libraries[1]), _gcc_files(libraries)),
     ]
-    _write_if_new(note, json.dumps({"state": state, "artefacts": [asdict(a) for a in artefacts]}, indent=1))
+    replace_file(note, json.dumps({"state": state, "artefacts": [asdict(a) for a in artefacts]}, indent=1).encode())
     return artefacts
 
 
@@ -192,22 +189,16 @@ def _store(workspace: Workspace, component: str, version: str, files: Iterable[t
     return artefact
 
 
-def _write_if_new(path: Path, text: str) -> None:
-    if not path.is_file() or path.read_text() != text:
-        make_folder(path.parent)
-        replace_file(path, text.encode())
-
-
 def _machine_keys(artefacts: Sequence[Artefact]) -> str:
     """The variant config of this machine: versions of its artefacts, and its Python in place of the whole matrix."""
     short, tag = short_version().removesuffix("t"), python_tag()
     abi = "cpython" if int(short.split(".")[1]) < 13 else tag
-    keys = {a.component.replace("-", "_"): a.version for a in artefacts}
-    keys |= {"python": f"{short}.* *_{abi}", "python_tag": tag}
-    lines = [f'{key}: ["{value}"]' for key, value in keys.items()]
-    if found := installed_compilers():
-        quoted = ", ".join(f'"{target} {version}"' for target, version in found.items())
-        lines += [f"machine_gcc: [{quoted}]", f'machine_glibc: ["{glibc()}"]']
+    keys = {a.component.replace("-", "_"): [a.version] for a in artefacts}
+    keys |= {"python": [f"{short}.* *_{abi}"], "python_tag": [tag]}
+    if compilers := installed_compilers():
+        keys["machine_gcc"] = [f"{target} {version}" for target, version in compilers.items()]
+        keys["machine_glibc"] = [glibc()]
+    lines = [f"{key}: {json.dumps(values)}" for key, values in keys.items()]
     return "\n".join(["# This machine's part of the base channel. Generated.", *lines, ""])
 
 
@@ -217,19 +208,14 @@ def _machine_keys(artefacts: Sequence[Artefact]) -> str:
 @cache
 def installed_compilers() -> Mapping[str, str]:
     """Platform that a g++ on PATH makes programs for -> its version; empty without one."""
-    names = {target: "g++" if target == this_platform() else name for target, name in _CROSS.items()}
-    found = {target: _compiler_version(name) for target, name in names.items()}
-    return {target: version for target, version in found.items() if version}
-
-
-def _compiler_version(name: str) -> str:
-    """``12.2.0``; "" where there is no such compiler, or where another one answers to the name."""
-    try:
-        done = subprocess.run([name, "-dumpfullversion"], capture_output=True, text=True, check=False, timeout=60)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    version = done.stdout.strip()
-    return version if done.returncode == 0 and re.fullmatch(r"\d+\.\d+\.\d+", version) else ""
+    versions = {}
+    for target, cross in _CROSS.items():
+        words = ["g++" if target == this_platform() else cross, "-dumpfullversion"]
+        with suppress(OSError, subprocess.SubprocessError):
+            printed = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
+            if re.fullmatch(r"\d+\.\d+\.\d+", printed):  # another compiler may answer to the name
+                versions[target] = printed
+    return versions
 
 
 def glibc() -> str:
@@ -249,19 +235,18 @@ def _loaded(name: str) -> Path:
     return Path(next(p for p in paths if os.path.basename(p).startswith(name))).resolve()
 
 
-def _gcc_version(libstdcxx: bytes) -> str:
+def _gcc_version(libstdcxx: Path) -> str:
     """The oldest GCC that brought every symbol version of a libstdc++."""
-    newest = max(int(n) for n in re.findall(rb"GLIBCXX_3\.4\.(\d+)", libstdcxx))
+    newest = max(int(n) for n in re.findall(rb"GLIBCXX_3\.4\.(\d+)", libstdcxx.read_bytes()))
     return _GCC_OF_GLIBCXX[max((n for n in _GCC_OF_GLIBCXX if n <= newest), default=min(_GCC_OF_GLIBCXX))]
 
 
 def _gcc_files(libraries: Sequence[Path]) -> Iterator[tuple[str, bytes, bool]]:
     for library in libraries:
         yield f"lib/{library.name}", library.read_bytes(), True
-    copyrights = [Path("/usr/share/doc") / name / "copyright" for name in ("libgcc-s1", "libstdc++6")]
-    texts = [c.read_bytes() for c in copyrights if c.is_file()]
-    fallback = b"GPL-3.0-only WITH GCC-exception-3.1. The texts came with this machine's GCC runtime library.\n"
-    yield "LICENSE.txt", texts[0] if texts else fallback, False
+    text = b"GPL-3.0-only WITH GCC-exception-3.1. The texts came with this machine's GCC runtime library.\n"
+    places = [Path("/usr/share/doc", name, "copyright") for name in ("libgcc-s1", "libstdc++6")]
+    yield "LICENSE.txt", next((p.read_bytes() for p in places if p.is_file()), text), False
 
 
 # The interpreter that runs this process, as a relocatable tree. Left out are test suites, Tk, byte code, the static
@@ -305,11 +290,9 @@ def interpreter_files() -> Iterator[tuple[str, bytes, bool]]:
         relative = path.relative_to(stdlib).as_posix()
         if _LEFT_OUT.fullmatch(relative):
             continue
-        if _SYSCONFIG.fullmatch(relative):
-            if not path.is_symlink():
-                yield f"{place}/{relative}", _sysconfig(relative), False
+        if _SYSCONFIG.fullmatch(relative) and path.is_symlink():
             continue
-        data = path.read_bytes()
+        data = _sysconfig(relative) if _SYSCONFIG.fullmatch(relative) else path.read_bytes()
         if data.startswith(binaries.ELF_MAGIC):
             data = _relocatable(data, "$ORIGIN/../..")
         elif relative in ("site.py", "sysconfig.py", "sysconfig/__init__.py"):
@@ -363,10 +346,10 @@ def _portable(value: Any) -> Any:
 
 
 def _licence(stdlib: Path) -> bytes:
-    for place in (stdlib / "LICENSE.txt", Path(sys.base_prefix) / "LICENSE", Path(sys.base_prefix) / "LICENSE.txt"):
+    base = Path(sys.base_prefix)
+    for place in (stdlib / "LICENSE.txt", base / "LICENSE", base / "LICENSE.txt"):
         if place.is_file():
             return place.read_bytes()
-    try:
-        return str(__import__("builtins").license).encode()
-    except AttributeError:
-        raise BuildFailed("this Python comes without its licence", "run the build with another Python") from None
+    if text := getattr(builtins, "license", None):
+        return str(text).encode()
+    raise BuildFailed("this Python comes without its licence", "run the build with another Python")
