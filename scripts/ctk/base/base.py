@@ -97,7 +97,9 @@ def prepare(workspace: Workspace) -> tuple[ReleaseLock, Path]:
     with disk_errors(workspace.cache):
         make_folder(keys.parent)
         own = _own_artefacts(workspace)
-        replace_file(keys, _machine_keys(own).encode())
+        text = _machine_keys(own)
+        if not keys.is_file() or keys.read_text() != text:
+            replace_file(keys, text.encode())
     parts = {a.component: Component(a.component, a.distribution, a.version, {a.target: a}) for a in own}
     return ReleaseLock(lock.release, None, dict(sorted({**lock.components, **parts}.items()))), keys
 
