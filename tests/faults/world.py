@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import tiny_packages
@@ -25,7 +25,6 @@ import forked
 from ctk.core.checkout import Workspace
 from ctk.index.client import IndexSettings, Retry
 from ctk.index.index import Index
-from ctk.lock import facts
 from ctk.lock.lock import Facts, ReleaseLock
 from ctk.release import release, review
 
@@ -134,7 +133,7 @@ def with_facts(lock: ReleaseLock) -> ReleaseLock:
     """A lock with facts as `ctk release measure` would write them; there is no NVRTC in it to be asked."""
     if not lock.is_ctk:
         return lock
-    return facts.with_facts(lock, Facts(("7.5", "9.0", "12.1"), f"9.{lock.minor[-1]}", {}))
+    return replace(lock, facts=Facts(("7.5", "9.0", "12.1"), f"9.{lock.minor[-1]}", {}), measured={})
 
 
 def offer(index: FakeIndex, minor: str, pathfinder: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -132,7 +132,7 @@ def measure_command(
             size = sum(a.size for a in missing(facts.to_measure(lock, known), here))
             with exclusive(here, report.say), report.task(f"fetching for {lock.name}", size, bytes_=True) as task:
                 at_hand = partial(borrowed, workspace=here, index=index, progress=partial(_advance, task))
-                measured.append(facts.with_facts(lock, facts.measure(lock, known, at_hand)))
+                measured.append(replace(lock, facts=facts.measure(lock, known, at_hand), measured={}))
     _settle(measured, here, report, write_, check)
     _show_facts(measured, report)
     report.result(facts={lock.name: asdict(lock.facts) for lock in measured if lock.facts})

@@ -177,48 +177,41 @@ class Marked:
         """The text of a page with new tables; a page without the comments stays as it is."""
         return self._pattern.sub(lambda m: f"{m['begin']}\n{render(m['form'])}\n{m['end']}", page)
 
-    def stale(self, workspace: Workspace, render: Render) -> dict[Path, str]:
-        """The new text of pages whose table is out of date; OutOfDate where a page or its comments are missing."""
-        found = {}
-        for name, form in self.pages.items():
-            path = workspace.root / name
-            try:
-                text = path.read_text(encoding="utf-8")
-            except FileNotFoundError:
-                raise OutOfDate(
-                    f"there is no {name}, which has the {self.what}", f"get it back: git checkout {name}"
-                ) from None
-            if not self._pattern.search(text):
-                raise OutOfDate(
-                    f"{name} has no place for the {self.what}",
-                    f"put it between the lines <!-- {form} table, written by `{self.command}` --> "
-                    "and <!-- end of the table -->",
-                )
-            if (new := self.update(text, render)) != text:
-                found[path] = new
-        return found
-
     def check(self, workspace: Workspace, render: Render) -> None:
         """Raises `OutOfDate` that names each page whose table should be another."""
-        if pages := self.stale(workspace, render):
+        if pages := self._stale(workspace, render):
             names = " and ".join(path.relative_to(workspace.root).as_posix() for path in pages)
             raise OutOfDate(f"the {self.what} in {names} is not {self.truth}", f"run `{self.command}`")
 
     def write(self, workspace: Workspace, render: Render) -> tuple[Path, ...]:
         """Writes the tables anew; the pages that changed."""
-        pages = self.stale(workspace, render)
+        pages = self._stale(workspace, render)
         for path, text in pages.items():
             path.write_text(text, encoding="utf-8", newline="\n")
         return tuple(pages)
 
+    def _stale(self, workspace: Workspace, render: Render) -> dict[Path, str]:
+        """The new text of pages whose table is out of date; OutOfDate where a page or its comments are missing."""
+        stale = {}
+        for name, form in self.pages.items():
+            path = workspace.root / name
+            if not path.exists():
+                cause = f"there is no {name}, which has the {self.what}"
+                raise OutOfDate(cause, f"get it back: git checkout {name}")
+            text = path.read_text(encoding="utf-8")
+            if not self._pattern.search(text):
+                begin, end = f"<!-- {form} table, written by `{self.command}` -->", "<!-- end of the table -->"
+                cause = f"{name} has no place for the {self.what}"
+                raise OutOfDate(cause, f"put it between the lines {begin} and {end}")
+            if (new := self.update(text, render)) != text:
+                stale[path] = new
+        return stale
+
     @property
     def _pattern(self) -> re.Pattern[str]:
         forms = "|".join(sorted(set(self.pages.values())))
-        return re.compile(
-            rf"(?P<begin><!-- (?P<form>{forms}) table, written by `[^`]*` -->\n)"
-            r".*?(?P<end>^<!-- end of the table -->$)",
-            re.S | re.M,
-        )
+        begin = rf"(?P<begin><!-- (?P<form>{forms}) table, written by `[^`]*` -->\n)"
+        return re.compile(rf"{begin}.*?(?P<end>^<!-- end of the table -->$)", re.S | re.M)
 
 
 def markdown_table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ctk.core import document
 from ctk.core.checkout import Workspace
@@ -32,15 +32,19 @@ _INTERNAL = re.compile(r"_Z|\?|(_init|_fini|_end|_edata|__bss_start)$")
 
 def find(name: str, workspace: Workspace) -> ReleaseLock:
     """The release that a word of the command line means; `FORMS` says how it may be written."""
-    if name.endswith(".lock"):
-        path = Path(name)
-        return _parse(document.read(path), path.name)
     revision, colon, release = name.rpartition(":")
-    if not colon:
+    if name.endswith(".lock"):
+        where, text = Path(name).name, document.read(Path(name))
+    elif colon:
+        file = f"{workspace.variants.name}/{release if release[:1].isalpha() else f'cuda-{release}'}.lock"
+        where, text = f"{revision}:{file}", _git_show(revision, file, workspace)
+    else:
         path = workspace.variants / f"cuda-{name}.lock"
         return load(path) if path.exists() else find_release(release_locks(workspace), name)
-    file = f"{workspace.variants.name}/{release if release[:1].isalpha() else f'cuda-{release}'}.lock"
-    return _parse(_git_show(revision, file, workspace), f"{revision}:{file}")
+    lock, wrong = parse_lock(text)  # without its .yaml half, under whatever file name
+    if lock is None:
+        raise problems(LockError, where, wrong, f"name another one: {FORMS}")
+    return lock
 
 
 def _git_show(revision: str, file: str, workspace: Workspace) -> str:
@@ -54,14 +58,6 @@ def _git_show(revision: str, file: str, workspace: Workspace) -> str:
     except subprocess.CalledProcessError as error:
         reason = (error.stderr.strip().splitlines() or ["git gives no reason"])[0].removeprefix("fatal: ")
         raise BadValue(f"{revision}:{file} cannot be read: {reason}", "see `git log -- variants`") from None
-
-
-def _parse(text: str, where: str) -> ReleaseLock:
-    """A lock without its ``.yaml`` half, under whatever file name."""
-    lock, wrong = parse_lock(text)
-    if wrong or lock is None:
-        raise problems(LockError, where, wrong, f"name another one: {FORMS}")
-    return lock
 
 
 def same_kind(old: ReleaseLock, new: ReleaseLock) -> None:
@@ -218,8 +214,8 @@ def compare(
     sonames = {}
     if surfaces is not None:
         for platform in platforms:
-            read = [a.sha256 for a in new.artefacts if _is_for(a, [platform]) and a.sha256 in surfaces]
-            sonames[platform] = frozenset(shown.soname for shown in _binaries(read, surfaces) if shown.soname)
+            read = [surfaces[a.sha256] for a in new.artefacts if _is_for(a, [platform]) and a.sha256 in surfaces]
+            sonames[platform] = frozenset(shown.soname for s in read for shown in s.binaries if shown.soname)
     return ReleaseDifference(old, new, surfaces is not None, tuple(c for c in components if c), sonames)
 
 
@@ -254,51 +250,46 @@ def _groups(old: ReleaseLock, new: ReleaseLock, only: Sequence[str]) -> list[tup
 def _component(
     group: tuple[str, ...], platform: str, old: ReleaseLock, new: ReleaseLock, surfaces: Surfaces | None
 ) -> ComponentChange | None:
-    before, after = (_artefacts(lock, group, platform) for lock in (old, new))
-    if not before and not after:
+    before, after = (_content(lock, group, platform, surfaces) for lock in (old, new))
+    if not before.sha256s and not after.sha256s:
         return None
-    same = before.keys() == after.keys()
-    had = _side(old, group, platform, before.values(), surfaces)
-    has = _side(new, group, platform, after.values(), surfaces)
+    same = before.sha256s == after.sha256s
     if surfaces is None or same:
-        return ComponentChange(group, platform, had, has, same)
-    libraries = pair(_binaries(before, surfaces), _binaries(after, surfaces))
-    files = compare_files(_files(before.values(), surfaces), _files(after.values(), surfaces))
-    return ComponentChange(group, platform, had, has, False, files, tuple(x for x in libraries if x.is_changed))
+        return ComponentChange(group, platform, before.side, after.side, same)
+    libraries = [change for change in pair(before.binaries, after.binaries) if change.is_changed]
+    files = compare_files(before.files, after.files)
+    return ComponentChange(group, platform, before.side, after.side, False, files, tuple(libraries))
 
 
-def _artefacts(lock: ReleaseLock, group: Iterable[str], platform: str) -> dict[str, Artefact]:
-    """The artefacts of some components for a platform, by sha256."""
+class _Content(NamedTuple):
+    """The artefacts of a group of components in one release on one platform, and what was read of them."""
+
+    side: ReleaseSide
+    sha256s: set[str]
+    binaries: list[Shown]
+    files: dict[str, File]
+
+
+def _content(lock: ReleaseLock, group: Sequence[str], platform: str, surfaces: Surfaces | None) -> _Content:
     components = [lock.components[name] for name in group if name in lock.components]
-    return {a.sha256: a for c in components for a in c.artefacts.values() if a and _is_for(a, [platform])}
-
-
-def _side(
-    lock: ReleaseLock, group: Iterable[str], platform: str, artefacts: Iterable[Artefact], surfaces: Surfaces | None
-) -> ReleaseSide:
-    artefacts = list(artefacts)
-    if surfaces is None:
-        measured = lock.facts.glibc.get(platform, {}) if lock.facts else {}
-        unpacked, glibc = None, [measured.get(name, "") for name in group]
-    else:
-        read = [surfaces[a.sha256] for a in artefacts]
-        unpacked, glibc = sum(s.size for s in read), [shown.glibc for s in read for shown in s.binaries]
-    versions = tuple(dict.fromkeys(a.version for a in artefacts))
-    return ReleaseSide(versions, sum(a.size for a in artefacts), unpacked, max(glibc, key=version_key, default=""))
-
-
-def _binaries(sha256s: Iterable[str], surfaces: Surfaces) -> list[Shown]:
-    return [shown for sha256 in sha256s for shown in surfaces[sha256].binaries]
-
-
-def _files(artefacts: Iterable[Artefact], surfaces: Surfaces) -> dict[str, File]:
-    """Files by path; a Python tag before it tells apart those of one project for several Pythons."""
+    artefacts = {a.sha256: a for c in components for a in c.artefacts.values() if a and _is_for(a, [platform])}
+    binaries: list[Shown] = []
     files: dict[str, File] = {}
-    for artefact in artefacts:
-        tag = artefact.target.rpartition("-")[2]
+    read = {sha256: surfaces[sha256] for sha256 in artefacts} if surfaces is not None else {}
+    for sha256, surface in read.items():
+        binaries += surface.binaries
+        # A Python tag before its path tells apart the files of one project for several Pythons.
+        tag = artefacts[sha256].target.rpartition("-")[2]
         prefix = f"{tag}: " if tag.startswith("cp") else ""
-        files |= {f"{prefix}{path}": file for path, file in surfaces[artefact.sha256].files.items()}
-    return files
+        files |= {f"{prefix}{path}": file for path, file in surface.files.items()}
+    unpacked = None if surfaces is None else sum(surface.size for surface in read.values())
+    glibc = [shown.glibc for shown in binaries]
+    if surfaces is None and lock.facts:
+        glibc = [lock.facts.glibc.get(platform, {}).get(name, "") for name in group]
+    versions = tuple(dict.fromkeys(a.version for a in artefacts.values()))
+    size = sum(a.size for a in artefacts.values())
+    side = ReleaseSide(versions, size, unpacked, max(glibc, key=version_key, default=""))
+    return _Content(side, set(artefacts), binaries, files)
 
 
 def compare_files(old: Mapping[str, File], new: Mapping[str, File]) -> FileChanges:
@@ -374,11 +365,14 @@ def _less(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in first if name not in without)
 
 
+Kind = Literal["symbols", "SONAME", "library", "component", "GPU architectures"]
+
+
 @dataclass(frozen=True)
 class Break:
     """Something that programs made with the old release use and the new one does not have."""
 
-    kind: Literal["symbols", "SONAME", "library", "component", "GPU architectures"]
+    kind: Kind
     platform: str  # "" for all of them
     place: str  # the component, and the library where it is one
     text: str
@@ -394,35 +388,33 @@ def _breaks(difference: ReleaseDifference) -> Iterator[Break]:
     old, new = difference.architectures
     if gone := [a for a in old or () if new is not None and a not in new]:
         yield Break("GPU architectures", "", "nvrtc", f"no longer for {', '.join(gone)}")
+    minors = difference.old.minor, difference.new.minor
     for component in difference.components:
         if component.old.versions and not component.new.versions:
             yield Break("component", component.platform, component.name, "not published any more")
+        sonames = difference.sonames.get(component.platform, frozenset())
         for change in component.libraries:
-            yield from _library_breaks(difference, component, change)
+            for kind, text, names in _library_breaks(change, sonames, minors):
+                yield Break(kind, component.platform, library_place(component, change), text, names)
 
 
 def _library_breaks(
-    difference: ReleaseDifference, component: ComponentChange, change: LibraryChange
-) -> Iterator[Break]:
-    if not (change.old.soname or change.old.exports):  # new, or a program
+    change: LibraryChange, sonames: frozenset[str], minors: tuple[str, str]
+) -> Iterator[tuple[Kind, str, tuple[str, ...]]]:
+    before, after, declared = change.old.soname, change.new.soname, set(change.old.declared)
+    if not (before or change.old.exports):  # new, or a program
         return
-    before, after = change.old.soname, change.new.soname
-    minors = difference.old.minor, difference.new.minor
-    where = library_place(component, change)
-    moved = before in difference.sonames.get(component.platform, frozenset())
     if change.new is ABSENT:
-        serves_its_minor = not change.old.declared and _without_minor(before, minors[0]) != before
-        if not moved and not serves_its_minor:
-            yield Break("library", component.platform, where, "the library is gone", change.lost)
+        serves_its_minor = not declared and _without_minor(before, minors[0]) != before
+        if before not in sonames and not serves_its_minor:
+            yield "library", "the library is gone", change.lost
     elif not follows_minor(before, after, minors):
-        if before != after and not moved:
-            yield Break("SONAME", component.platform, where, f"is now {after or 'without a SONAME'}")
+        if before != after and before not in sonames:
+            yield "SONAME", f"is now {after or 'without a SONAME'}", ()
         if change.lost:
-            declared = set(change.old.declared)
-            named = [name for name in change.lost if name in declared]
-            others = [name for name in change.lost if name not in declared]
-            text = f"{count(len(change.lost), 'symbol')} gone, {len(named) or 'none'} named by a header"
-            yield Break("symbols", component.platform, where, text, (*named, *others))
+            names = sorted(change.lost, key=lambda name: name not in declared)
+            named = len(declared.intersection(names))
+            yield "symbols", f"{count(len(names), 'symbol')} gone, {named or 'none'} named by a header", tuple(names)
 
 
 def library_place(component: ComponentChange, change: LibraryChange) -> str:

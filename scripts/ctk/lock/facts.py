@@ -49,14 +49,16 @@ def known_needs(locks: Iterable[ReleaseLock]) -> dict[str, str | None]:
     }
 
 
-def still_measured(old: ReleaseLock, new: ReleaseLock) -> dict[str, dict[str, str | None]]:
-    """What is known of the files that a release keeps, in the form of ``ReleaseLock.measured``."""
-    kept, known = _measured(old).items() & _measured(new).items(), known_needs([old])
+def with_known(old: ReleaseLock, new: ReleaseLock) -> ReleaseLock:
+    """A new lock with the facts of the old one while its files stay, else with what is known of those that do."""
+    before, after, known = _measured(old), _measured(new), known_needs([old])
+    if old.facts and before == after:
+        return replace(new, facts=old.facts)
     needs: dict[str, dict[str, str | None]] = {}
-    for artefact in new.artefacts:
-        if ((artefact.component, artefact.target), artefact.sha256) in kept and artefact.sha256 in known:
-            needs.setdefault(artefact.target, {})[artefact.component] = known[artefact.sha256]
-    return needs
+    for (component, target), sha256 in after.items():
+        if before.get((component, target)) == sha256 and sha256 in known:
+            needs.setdefault(target, {})[component] = known[sha256]
+    return replace(new, measured=needs)
 
 
 def to_measure(lock: ReleaseLock, known: Collection[str]) -> tuple[Artefact, ...]:
@@ -85,16 +87,6 @@ def measure(lock: ReleaseLock, known: Mapping[str, str | None], at_hand: AtHand)
         if version is not None:
             glibc.setdefault(artefact.target, {})[artefact.component] = version
     return Facts(*compiler, glibc)
-
-
-def with_facts(lock: ReleaseLock, facts: Facts | None) -> ReleaseLock:
-    """A lock with its facts, in place of what was known of some of its files."""
-    return replace(lock, facts=facts, measured={})
-
-
-def still_true(old: ReleaseLock, new: ReleaseLock) -> bool:
-    """Whether the facts of a release hold for its new lock: they were measured from the same files."""
-    return old.facts is not None and _measured(old) == _measured(new)
 
 
 def compiler_facts(nvrtc: Path) -> tuple[tuple[str, ...], str]:

@@ -296,11 +296,7 @@ def make(index: Index, name: str, workspace: Workspace, *, partial: bool = False
     if old is None:
         return new
     new = _uploaded_as_before(old, new)
-    if not new.is_ctk:
-        return new
-    if facts.still_true(old, new):
-        return facts.with_facts(new, old.facts)
-    return replace(new, measured=facts.still_measured(old, new))
+    return facts.with_known(old, new) if new.is_ctk else new
 
 
 def lockable(index: Index, names: Iterable[str], workspace: Workspace) -> list[ReleaseLock]:

@@ -267,17 +267,14 @@ class FileChange:
         return difflib.unified_diff((self.old or "").splitlines(), self.new.splitlines(), old, f"b/{name}", lineterm="")
 
 
-def changes(folder: Path, lock: ReleaseLock) -> tuple[FileChange, FileChange]:
+def changes(folder: Path, lock: ReleaseLock) -> list[FileChange]:
     """What has to change so that ``folder`` holds a release; LockError when the index states what no lock may hold."""
-    _, wrong = parse_lock(dump(lock), lock.name)
+    halves = {".lock": dump(lock), ".yaml": variant_config(lock)}
+    _, wrong = parse_lock(halves[".lock"], lock.name)
     if wrong:
         raise problems(LockError, f"what the index states for {lock.name}", wrong, _STEP)
-
-    def change(name: str, new: str) -> FileChange:
-        path = folder / name
-        return FileChange(path, path.read_text("utf-8", "replace") if path.exists() else None, new)
-
-    return change(f"{lock.name}.lock", dump(lock)), change(f"{lock.name}.yaml", variant_config(lock))
+    paths = {folder / f"{lock.name}{suffix}": text for suffix, text in halves.items()}
+    return [FileChange(p, p.read_text("utf-8", "replace") if p.exists() else None, new) for p, new in paths.items()]
 
 
 def summary(old: ReleaseLock | None, new: ReleaseLock) -> Iterator[str]:
