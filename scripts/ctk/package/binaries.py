@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
-from elftools.elf.dynamic import DynamicSection, DynamicSegment, DynamicTag
+from elftools.elf.dynamic import DynamicSection, DynamicSegment
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
 
@@ -30,6 +30,7 @@ _VERSION = re.compile(r"(GLIBC|GLIBCXX|CXXABI|GCC)_([0-9][0-9.]*)")
 _NAMED_VERSIONS = {"GLIBC_ABI_DT_RELR": ("GLIBC", "2.36"), "GLIBC_ABI_GNU_TLS": ("GLIBC", "2.42")}
 _ELF_MACHINES = {"EM_X86_64": "x86_64", "EM_AARCH64": "aarch64", "EM_CUDA": "cuda"}
 _PE_MACHINES = {"AMD64": "x86_64", "ARM64": "aarch64", "I386": "x86"}
+_READ = ("DT_NEEDED", "DT_SONAME", "DT_RPATH", "DT_RUNPATH")
 _DT_RPATH = 15
 _SHF_ALLOC = 2
 _DROPPED = (".debug", ".symtab", ".strtab", ".comment", ".gnu_debug")
@@ -53,11 +54,7 @@ class SearchPath:
 
 @dataclass(frozen=True)
 class Binary:
-    """The headers of one ELF or PE file.
-
-    Attributes:
-        versions: The highest symbol version needed of each family: ``{"GLIBC": "2.17"}`` (ELF only).
-    """
+    """The headers of one ELF or PE file."""
 
     format: Literal["elf", "pe"]  # ``elf`` or ``pe``
     machine: str  # ``x86_64``, ``aarch64``, or the format's own name for any other
@@ -65,6 +62,7 @@ class Binary:
     needed: tuple[str, ...] = ()  # libraries the loader must find (DT_NEEDED, import table), in file order
     delayed: tuple[str, ...] = ()  # DLLs that are loaded at their first use (PE only)
     search: tuple[SearchPath, ...] = ()  # RPATH and RUNPATH (ELF only)
+    # The highest symbol version needed of each family: ``{"GLIBC": "2.17"}`` (ELF only).
     versions: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -86,28 +84,16 @@ def read_elf(stream: BinaryIO) -> Binary | None:
         if elf["e_phnum"] > MOST or elf.num_sections() > MOST:
             raise ValueError("more segments or sections than any linker makes")
         machine = _ELF_MACHINES.get(elf["e_machine"], str(elf["e_machine"]))
-        soname, needed, search = "", [], []
-        for tag in _dynamic_tags(elf):
-            kind = tag.entry.d_tag
-            if kind not in ("DT_NEEDED", "DT_SONAME", "DT_RPATH", "DT_RUNPATH"):
-                continue
-            value: str = getattr(tag, kind[3:].lower())
-            if kind == "DT_NEEDED":
-                needed.append(value)
-            elif kind == "DT_SONAME":
-                soname = value
-            else:
-                search.append(SearchPath(kind[3:], value))
+        dynamic = next((s for s in elf.iter_segments("PT_DYNAMIC") if isinstance(s, DynamicSegment)), None)
+        tags = [(tag.entry.d_tag, tag) for tag in islice(dynamic.iter_tags(), MOST)] if dynamic else []
+        # pyelftools gives a tag the attribute that its kind calls for.
+        values = [(kind[3:], str(getattr(tag, kind[3:].lower()))) for kind, tag in tags if kind in _READ]
+        needed, sonames = ([text for kind, text in values if kind == name] for name in ("NEEDED", "SONAME"))
+        search = [SearchPath(kind, text) for kind, text in values if kind in ("RPATH", "RUNPATH")]
+        soname = sonames[-1] if sonames else ""
         return Binary("elf", machine, soname, tuple(needed), (), tuple(search), _symbol_versions(elf))
     except Exception as error:  # pyelftools asserts, counts and divides by what the file says
         raise UnreadableBinary(f"not a readable ELF file: {str(error) or type(error).__name__}") from error
-
-
-def _dynamic_tags(elf: ELFFile) -> list[DynamicTag]:
-    for segment in elf.iter_segments("PT_DYNAMIC"):
-        if isinstance(segment, DynamicSegment):
-            return list(islice(segment.iter_tags(), MOST))
-    return []
 
 
 def _symbol_versions(elf: ELFFile) -> dict[str, str]:

@@ -41,12 +41,9 @@ class Layout:
     def library_names(self, soname: str, version: str) -> tuple[str, ...]:
         """The names of a shared library on Linux: the real file, then the links for loaders and for linkers.
 
-        One that has no version in its SONAME has no other name.
-
-        Args:
-            soname: Its SONAME, e.g. ``libcudart.so.13``.
-            version: Of the component, e.g. ``13.4.92``; cuFile leaves the fourth number out, libNVVM counts for itself,
-                and CUPTI's file is called as its SONAME.
+        One that has no version in its SONAME (``libcudart.so.13``) has no other name. Of the component's version
+        (``13.4.92``) cuFile leaves the fourth number out, libNVVM counts for itself, and CUPTI's file is called as its
+        SONAME.
         """
         stem, _, number = soname.partition(".so.")
         if not number:

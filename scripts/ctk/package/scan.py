@@ -98,15 +98,12 @@ def outermost(paths: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class PackageScan:
-    """The metadata and the files of a package, as checks use them.
-
-    Attributes:
-        files: Members of both halves; for a package that is only there to depend on, what its paths.json lists.
-    """
+    """The metadata and the files of a package, as checks use them."""
 
     file: str  # its path as given
     sha256: str  # of the package file, "" when only its metadata was read
     info: PackageInfo
+    # Members of both halves; for a package that is only there to depend on, what its paths.json lists.
     files: tuple[ScannedFile, ...] = field(repr=False, default=())
 
     @property
