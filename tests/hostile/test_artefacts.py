@@ -404,7 +404,7 @@ def headers(workspace: Workspace, target: str, platform: str) -> Artefact:
     return in_store(data, workspace, artefact(data, target, f"nvidia_cuda_runtime-13.4.92-{tag}.whl"))
 
 
-@pytest.mark.parametrize("subdir", ["linux-64", "win-64"])
+@pytest.mark.parametrize("subdir", ["linux-64", pytest.param("win-64", marks=pytest.mark.sweep)])
 @pytest.mark.parametrize(
     ("swapped", "error"),
     [((), None), (("file", "sha256"), LockError), (("file",), LockError), (("sha256",), ArtefactRefused)],

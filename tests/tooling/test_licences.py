@@ -275,7 +275,6 @@ def test_check_shows_it_and_does_not_fail(run: Run, index: FakeIndex, have: Have
         ([], "--newer --write"),
         (["13.6"], "13.6 --write"),
         (["--accept-licences"], "--accept-licences --newer --write"),
-        (["--accept-licence", "cudart"], "--accept-licence cudart --newer --write"),
         (["--accept-licence", "cudart", "13.6"], "--accept-licence cudart 13.6 --write"),
     ],
 )

@@ -117,6 +117,8 @@ class Document:
             _refuse(f"more than {ENTRIES} entries", event)
 
     def _scalar(self, event: yaml.ScalarEvent, place: Place) -> Any:
+        if event.style:  # in quotes, or a block
+            return event.value
         event.tag = self._types.resolver.resolve(ScalarNode, event.value, event.implicit)
         if str(event.tag).endswith(":str"):
             return event.value

@@ -6,7 +6,7 @@ import platform as host
 import re
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,42 +19,34 @@ class Platform:
 
     Attributes:
         wheel_tag: Regular expression of the platform tags that run there.
-        markers: PEP 508 environment markers.
         target: The directory of the CTK's cross layout (``targets/<target>``), "" on Windows.
+        marker_environment: PEP 508 environment markers.
     """
 
     subdir: str
     wheel_tag: str
-    markers: tuple[tuple[str, str], ...]
     target: str
+    marker_environment: dict[str, str] = field(hash=False)
 
     @property
     def is_windows(self) -> bool:
         return self.subdir.startswith("win-")
 
-    @property
-    def marker_environment(self) -> dict[str, str]:
-        return dict(self.markers)
 
-
-def _markers(sys_platform: str, machine: str, os_name: str, system: str) -> tuple[tuple[str, str], ...]:
-    return (
-        ("sys_platform", sys_platform),
-        ("platform_machine", machine),
-        ("os_name", os_name),
-        ("platform_system", system),
-    )
+def _platform(subdir: str, wheel_tag: str, target: str, machine: str) -> Platform:
+    sys_platform, os_name, system = ("win32", "nt", "Windows") if not target else ("linux", "posix", "Linux")
+    names = ("sys_platform", "platform_machine", "os_name", "platform_system")
+    markers = dict(zip(names, (sys_platform, machine, os_name, system), strict=True))
+    return Platform(subdir, wheel_tag, target, markers)
 
 
 PLATFORMS: dict[str, Platform] = {
-    p.subdir: p
-    for p in (
-        Platform("linux-64", r"(many)?linux.*_x86_64", _markers("linux", "x86_64", "posix", "Linux"), "x86_64-linux"),
-        Platform(
-            "linux-aarch64", r"(many)?linux.*_aarch64", _markers("linux", "aarch64", "posix", "Linux"), "sbsa-linux"
-        ),
-        Platform("win-64", r"win_amd64", _markers("win32", "AMD64", "nt", "Windows"), ""),
-        Platform("win-arm64", r"win_arm64", _markers("win32", "ARM64", "nt", "Windows"), ""),
+    platform.subdir: platform
+    for platform in (
+        _platform("linux-64", r"(many)?linux.*_x86_64", "x86_64-linux", "x86_64"),
+        _platform("linux-aarch64", r"(many)?linux.*_aarch64", "sbsa-linux", "aarch64"),
+        _platform("win-64", r"win_amd64", "", "AMD64"),
+        _platform("win-arm64", r"win_arm64", "", "ARM64"),
     )
 }
 
