@@ -1,10 +1,12 @@
-"""All commands, as typer has them."""
+"""All commands, as typer has them, and command lines for a world of tests/faults."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import typer
+from world import NEW, OLD, World
 
 from ctk.cli.main import COMMANDS, app
 
@@ -22,3 +24,10 @@ def command(name: str) -> Any:
     for word in name.split():
         found = found.commands[word]
     return found
+
+
+def line(world: World, text: str, folder: Path) -> list[str]:
+    """The words of a command line, in which ``{base}`` and the like stand for what there is in a world."""
+    places = {"base": world.base, "channel": world.workspace.channel, "folder": folder}
+    plans = {"new": " ".join(world.plan(NEW)), "both": " ".join(world.plan(OLD, NEW))}
+    return text.format(**places, **plans).split()

@@ -12,10 +12,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from command_list import line
 from job import group_of
 from whole import problems
 from world import NEW, OLD, Fault, World, ctk
@@ -28,27 +29,22 @@ pytest_plugins = ["command_fixtures"]
 SEED = 7
 PATIENCE = 300.0
 """Seconds after which something hangs. How fast a command ends is not judged here: a machine may be busy."""
-Words = Callable[[World, Path], Sequence[str]]
-LONG: dict[str, Words] = {
-    "fetch": lambda world, folder: ["fetch", *world.plan(NEW)],
-    "build": lambda world, folder: world.build(OLD, NEW),
-    "audit": lambda world, folder: ["audit", "--base", str(world.base)],
-    "rebuild": lambda world, folder: ["rebuild", "--all"],
-    "channel check": lambda world, folder: ["channel", "check"],
-    "publish": lambda world, folder: ["publish", "--to", str(folder / "www")],
-    "plan": lambda world, folder: ["plan", *world.plan(OLD, NEW)],
-    "solve": lambda world, folder: ["solve", "cuda-crt", "--base", str(world.base)],
-    "site build": lambda world, folder: ["site", "build", str(folder / "site"), "--base", str(world.base)],
-    "verify": lambda world, folder: ["verify", "--channel", str(world.workspace.channel), "--all"],
-    "env create": lambda world, folder: [
-        *f"env create cuda-crt python --prefix {folder / 'env'} --base {world.base}".split()
-    ],
-    "env pack": lambda world, folder: [
-        *f"env pack cuda-crt python -o {folder / 'crt.run'} --base {world.base} --force".split()
-    ],
-    "release check": lambda world, folder: ["release", "check"],
-    "release add": lambda world, folder: ["release", "add", OLD],
-    "release diff": lambda world, folder: ["release", "diff", OLD, NEW],
+LONG = {
+    "fetch": "fetch {new}",
+    "build": "build --base {base} {both}",
+    "audit": "audit --base {base}",
+    "rebuild": "rebuild --all",
+    "channel check": "channel check",
+    "publish": "publish --to {folder}/www",
+    "plan": "plan {both}",
+    "solve": "solve cuda-crt --base {base}",
+    "site build": "site build {folder}/site --base {base}",
+    "verify": "verify --channel {channel} --all",
+    "env create": "env create cuda-crt python --prefix {folder}/env --base {base}",
+    "env pack": "env pack cuda-crt python -o {folder}/crt.run --base {base} --force",
+    "release check": "release check",
+    "release add": f"release add {OLD}",
+    "release diff": f"release diff {OLD} {NEW}",
 }
 ALWAYS = {("build", "main"), ("build", "group"), ("env create", "main"), ("release diff", "group"), ("solve", "main")}
 """One command of each way to wait: processes, threads, the index, a solver. All others are swept."""
@@ -124,7 +120,7 @@ def test_a_command_ends_and_leaves_nothing_behind(name: str, whom: str, slow: Wo
     chance = random.Random(f"{SEED} {name} {whom}")
     temporary = tmp_path / "tmp"
     temporary.mkdir()
-    words = LONG[name](slow, tmp_path)
+    words = line(slow, LONG[name], tmp_path)
     stopped = 0
     for most in (2.0, 0.5, 0.0):  # the last at once: no machine is faster
         run = start(slow, words, TMPDIR=str(temporary))

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command_list import ALL
+from command_list import ALL, line
 from world import NEW, OLD, World, ctk
 
 from conftest import ROOT
@@ -18,52 +17,32 @@ from ctk.core import errors
 
 pytest_plugins = ["command_fixtures"]
 
-Words = Callable[[World, Path], Sequence[str]]
-
-
-def with_base(*words: str) -> Words:
-    return lambda world, folder: [*words, "--base", str(world.base)]
-
-
-def _copy(world: World, folder: Path) -> str:
-    """A copy of the channel, with its states: what is done to it is undone by nobody."""
-    words = ["cp", "-a", *map(str, (world.workspace.output / name for name in ("channel", ".channel-states")))]
-    subprocess.run([*words, str(folder)], check=True)
-    return str(folder / "channel")
-
-
-def _environment(world: World, folder: Path) -> str:
-    words = ("env", "create", "cuda-crt", "--prefix", str(folder / "env"), "--base", str(world.base))
-    assert ctk(world, *words).returncode == 0
-    return str(folder / "env")
-
-
-CASES: dict[str, Words] = {
-    "audit": lambda world, folder: ["--base", str(world.base)],
-    "build": lambda world, folder: world.build(OLD, NEW)[1:],
-    "channel check": lambda world, folder: [],
-    "channel history": lambda world, folder: [],
-    "channel rollback": lambda world, folder: [_copy(world, folder)],
-    "doctor": lambda world, folder: ["--offline"],
-    "env check": lambda world, folder: [_environment(world, folder)],
-    "env create": lambda world, folder: ["cuda-crt", "--prefix", str(folder / "env"), "--base", str(world.base)],
-    "env pack": lambda world, folder: ["cuda-crt", "python", "-o", str(folder / "crt.run"), "--base", str(world.base)],
-    "env run": lambda world, folder: [_environment(world, folder), "--", "echo", "said"],
-    "feedstock export": lambda world, folder: ["cuda-arch", str(folder / "feedstock"), "--maintainer", "someone"],
-    "fetch": lambda world, folder: world.plan(NEW),
-    "lint": lambda world, folder: ["--check", "FileIsYaml"],
-    "plan": lambda world, folder: world.plan(NEW),
-    "prove": with_base(),
-    "publish": lambda world, folder: ["--to", str(folder / "www")],
-    "rebuild": lambda world, folder: ["cuda-crt"],
-    "release add": lambda world, folder: [OLD],
-    "release check": lambda world, folder: [],
-    "release diff": lambda world, folder: [OLD, NEW, "-p", "linux-64"],
-    "release list": lambda world, folder: [],
-    "release measure": lambda world, folder: [OLD],
-    "site build": lambda world, folder: [str(folder / "site"), "--package", "cuda-crt", "--base", str(world.base)],
-    "solve": with_base("cuda-crt", "--explain"),
-    "verify": lambda world, folder: ["--channel", str(world.workspace.channel), "--sample", "3"],
+CASES = {
+    "audit": "--base {base}",
+    "build": "--base {base} {both}",
+    "channel check": "",
+    "channel history": "",
+    "channel rollback": "{folder}/channel",
+    "doctor": "--offline",
+    "env check": "{folder}/env",
+    "env create": "cuda-crt --prefix {folder}/env --base {base}",
+    "env pack": "cuda-crt python -o {folder}/crt.run --base {base}",
+    "env run": "{folder}/env -- echo said",
+    "feedstock export": "cuda-arch {folder}/feedstock --maintainer someone",
+    "fetch": "{new}",
+    "lint": "--check FileIsYaml",
+    "plan": "{new}",
+    "prove": "--base {base}",
+    "publish": "--to {folder}/www",
+    "rebuild": "cuda-crt",
+    "release add": OLD,
+    "release check": "",
+    "release diff": f"{OLD} {NEW} -p linux-64",
+    "release list": "",
+    "release measure": OLD,
+    "site build": "{folder}/site --package cuda-crt --base {base}",
+    "solve": "cuda-crt --explain --base {base}",
+    "verify": "--channel {channel} --sample 3",
 }
 FAILS = {
     "prove": errors.Unsolvable,  # the releases are made up, and have no cuda-core
@@ -77,11 +56,13 @@ def documented(name: str) -> set[str]:
     return set(re.findall(r"`(\w+)`", text))
 
 
-def _with(options: str, name: str, world: World, folder: Path) -> list[str]:
-    """The command line of a case, with options behind it, but before another program's."""
-    words = [*name.split(), *CASES[name](world, folder)]
-    place = words.index("--") if "--" in words else len(words)
-    return [*words[:place], *options.split(), *words[place:]]
+def prepare(name: str, world: World, folder: Path) -> None:
+    """Makes what a case works on: an environment, or a copy of the channel with its states."""
+    if name in ("env check", "env run"):
+        assert ctk(world, *line(world, f"env create {CASES['env create']}", folder)).returncode == 0
+    elif name == "channel rollback":
+        states = [str(world.workspace.output / part) for part in ("channel", ".channel-states")]
+        subprocess.run(["cp", "-a", *states, str(folder)], check=True)
 
 
 def one_document(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
@@ -100,7 +81,9 @@ def test_every_command_is_tried_and_described() -> None:
 def test_a_command_prints_one_document_with_the_documented_keys_and_quietly_nothing_else(
     name: str, world: World, tmp_path: Path
 ) -> None:
-    done = ctk(world, *_with("--json -q", name, world, tmp_path))
+    prepare(name, world, tmp_path)
+    before, dashes, program = CASES[name].partition("-- ")
+    done = ctk(world, *line(world, f"{name} {before} --json -q {dashes}{program}", tmp_path))
     found = one_document(done)
     error = found.pop("error", None)
     if name in FAILS:

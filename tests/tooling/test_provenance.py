@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 from dataclasses import replace
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 
 import pytest
@@ -109,11 +111,6 @@ def test_where_git_does_not_know_the_commit_there_is_none(repository: Workspace,
     assert recipe_commit(recipe(Workspace(tmp_path / "shallow"))) == "", "beyond the end of a shallow clone"
 
 
-def test_the_digest_does_not_depend_on_where_the_checkout_lies(tmp_path: Path) -> None:
-    digests = {recipe_digest(recipe(tiny_checkout(tmp_path / name))) for name in ("a", "b")}
-    assert len(digests) == 1
-
-
 def test_a_build_without_artefacts_has_a_time_and_one_with_them_that_of_the_newest(tmp_path: Path) -> None:
     follower, hello = tiny_plan(tiny_checkout(tmp_path)).builds
     assert provenance(hello, 3).timestamp == artefact().uploaded
@@ -159,26 +156,18 @@ def test_an_sbom_is_the_same_twice_and_another_for_anything_else(origin: Provena
     assert len({json.loads(text)["serialNumber"] for text in texts}) == 6
 
 
-def other_sbom(part: str, origin: Provenance) -> bytes:
-    """One that is none of ours, in a part."""
-    raw = json.loads(sbom.write(INDEX, origin))
-    if part == "properties":
-        del raw["metadata"]["component"]["properties"]
-    elif part == "hashes":
-        raw["components"][0]["hashes"] = []
-    else:
-        del raw["metadata"]
-    return json.dumps(raw).encode()
-
-
-@pytest.mark.parametrize(
-    "text",
-    [b"", b"[]", b"{}", b"\xff", b"[" * 100_000, b'{"metadata": {"component": 1}}', "properties", "hashes", "metadata"],
-    ids=["empty", "a list", "nothing in it", "no text", "deep", "wrong types", "properties", "hashes", "metadata"],
-)
-def test_what_is_no_sbom_of_ours_is_refused(origin: Provenance, text: bytes | str) -> None:
+@pytest.mark.parametrize("text", [b"", b"[]", b"\xff", b"[" * 100_000, b'{"metadata": {"component": 1}}'])
+def test_what_is_no_sbom_is_refused(text: bytes) -> None:
     with pytest.raises(AuditFailed, match="an SBOM of ours cannot be read"):
-        sbom.read(text if isinstance(text, bytes) else other_sbom(text, origin))
+        sbom.read(text)
+
+
+@pytest.mark.parametrize("place", ["metadata", "metadata component properties", "components 0 hashes"])
+def test_an_sbom_that_lacks_a_part_is_refused(origin: Provenance, place: str) -> None:
+    raw = json.loads(sbom.write(INDEX, origin))
+    *above, name = (int(word) if word.isdecimal() else word for word in place.split())
+    del reduce(getitem, above, raw)[name]
+    test_what_is_no_sbom_is_refused(json.dumps(raw).encode())
 
 
 RENDERED = """recipe:

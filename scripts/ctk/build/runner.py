@@ -25,7 +25,6 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-import pydantic
 import rattler_build
 import zstandard
 from pydantic import TypeAdapter, ValidationError
@@ -213,28 +212,18 @@ class Built:
         return {"id": self.id, "packages": self.records, "tests": self.tests, "seconds": self.seconds}
 
 
-@pydantic.dataclasses.dataclass
-class _Note:
-    """The fields of a build's note that are read."""
-
-    packages: dict[str, dict[str, Any]]
-    tests: dict[str, int]
-    seconds: float
-
-
-_NOTE = TypeAdapter(_Note)
+_BUILT = TypeAdapter(Built)
 
 
 def read_note(note: Any, build: Build, key: str, workspace: Workspace, *, cached: bool) -> Built | None:
     """The build that a note describes; None for a note that is damaged, or of an earlier revision."""
     try:
-        found = _NOTE.validate_python(note)
-    except ValidationError:
+        own = {"id": build.id, "key": key, "home": workspace.builds / key, "cached": cached}
+        built = _BUILT.validate_python({**note, "records": note["packages"], **own})
+        listed = listed_packages({"packages": built.sha256})
+    except (ValidationError, TypeError, KeyError):
         return None
-    sha256 = {name: record.get("sha256") for name, record in found.packages.items()}
-    if not sha256 or listed_packages({"packages": sha256}) is None:
-        return None
-    return Built(build.id, key, workspace.builds / key, found.packages, found.tests, found.seconds, cached)
+    return built if listed else None
 
 
 def build_key(build: Build, level: int) -> str:
