@@ -51,16 +51,6 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
     assert set(PAGES) <= reached, [page.name for page in set(PAGES) - reached]
 
 
-def test_a_page_opens_with_what_it_is_for() -> None:
-    """One title, then a paragraph of words or a picture, not a table, a list or code."""
-    for page in PAGES:
-        title, _, text = page.read_text().partition("\n\n")
-        assert re.fullmatch(r"# .+", title), page
-        if page != README:  # which opens with the two commands
-            assert re.match(r"[A-Z`!]", text), page
-            assert headings(page).count(headings(page)[0]) == 1
-
-
 def functions_of(path: Path) -> set[str]:
     return set(re.findall(r"^def (test_\w+)\(", path.read_text(), re.MULTILINE))
 
@@ -76,17 +66,5 @@ def test_each_problem_of_packaging_for_gpus_names_a_test_or_says_that_it_is_not_
     page = ROOT / "docs" / "gpu-packaging-problems.md"
     parts = re.split(r"^#{2,3} (.+)\n", page.read_text(), flags=re.MULTILINE)[1:]
     problems = {title: text for title, text in zip(parts[::2], parts[1::2], strict=True) if text.strip()}
-    # What its page goes into, and that of this issue: each is there under a heading of its own.
-    for word in ("driver", "package manager", "file name", "large", "expressed", "coupled", "size limits", "host"):
-        assert any(word in f"{title} {text}" for title, text in problems.items()), word
-    for word in ("Minor-version", "PTX", "nvJitLink", "inside a library"):
-        assert any(word in title for title in problems), word
     for title, text in problems.items():
         assert re.search(r"`tests/[\w/]+\.py::test_\w+`|^Not solved", text, re.MULTILINE) or "That page" in text, title
-    # What a name in brackets says of a test with many cases is one of its cases.
-    checks = (ROOT / "tests/packages/test_audit_checks.py").read_text()
-    for name in re.findall(r"`([A-Z]\w+[a-z])`", page.read_text()):
-        assert f'"{name}"' in checks, name
-    cases = (ROOT / "tests/solver/negative_cases.py").read_text()
-    assert '"libnvjitlink is not newer than the toolkit"' in cases
-    assert '"libnvjitlink is not older than the toolkit"' in cases

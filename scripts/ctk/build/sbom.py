@@ -25,7 +25,7 @@ from cyclonedx.contrib.license.factories import LicenseFactory
 from cyclonedx.model import HashAlgorithm, HashType, Property
 from cyclonedx.model.bom import Bom, BomMetaData
 from cyclonedx.model.component import Commit, Component, ComponentType, Pedigree
-from cyclonedx.model.license import License, LicenseExpression
+from cyclonedx.model.license import LicenseExpression
 from cyclonedx.model.tool import ToolRepository
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
@@ -156,39 +156,29 @@ def write(index: Mapping[str, Any], origin: Provenance) -> bytes:
         index: Its ``info/index.json``.
         origin: Its provenance.
     """
-    purl = PackageURL(
-        "conda", name=index["name"], version=index["version"], qualifiers={k: index[k] for k in ("build", "subdir")}
-    )
-    package = Component(
-        name=index["name"],
-        type=ComponentType.LIBRARY,
-        version=index["version"],
-        bom_ref=purl.to_string(),
-        purl=purl,
-        licenses=_licenses(index.get("license", "")),
+    package = _component(
+        "conda",
+        index["name"],
+        index["version"],
+        {key: index[key] for key in ("build", "subdir")},
+        index.get("license", ""),
+        {
+            "recipe": [origin.recipe],
+            "recipe-sha256": [origin.digest],
+            "place": [origin.place],
+            "compression-level": [str(origin.level)],
+            **{f"{_VARIANT}{key}": values for key, values in origin.variant.items()},
+        },
         pedigree=Pedigree(commits=[Commit(uid=origin.commit)]) if origin.commit else None,
-        properties=_properties(
-            {
-                "recipe": [origin.recipe],
-                "recipe-sha256": [origin.digest],
-                "place": [origin.place],
-                "compression-level": [str(origin.level)],
-                **{f"{_VARIANT}{key}": values for key, values in origin.variant.items()},
-            }
-        ),
     )
-    inputs = [_component(i) for i in origin.inputs]
+    inputs = [_input(i.artefact, i.license) for i in origin.inputs]
+    tools = [Component(name=n, version=v, type=ComponentType.APPLICATION) for n, v in sorted(origin.tools.items())]
     bom = Bom(
-        serial_number=uuid.uuid5(_SERIAL, f"{purl.to_string()} {origin}"),
+        serial_number=uuid.uuid5(_SERIAL, f"{package.purl} {origin}"),
         metadata=BomMetaData(
             component=package,
             timestamp=datetime.fromtimestamp(origin.timestamp, UTC),
-            tools=ToolRepository(
-                components=[
-                    Component(name=name, version=version, type=ComponentType.APPLICATION)
-                    for name, version in sorted(origin.tools.items())
-                ]
-            ),
+            tools=ToolRepository(components=tools),
         ),
         components=inputs,
     )
@@ -196,37 +186,45 @@ def write(index: Mapping[str, Any], origin: Provenance) -> bytes:
     return (JsonV1Dot6(bom).output_as_string(indent=1) + "\n").encode()
 
 
-def _properties(values: Mapping[str, Iterable[str]]) -> list[Property]:
-    return [Property(name=f"{_SPACE}:{name}", value=value) for name, several in values.items() for value in several]
-
-
-def _component(given: Input) -> Component:
-    artefact = given.artefact
-    purl = PackageURL(
-        "pypi", name=artefact.distribution, version=artefact.version, qualifiers={"file_name": artefact.file}
-    )
+def _component(
+    kind: str,
+    name: str,
+    version: str,
+    qualifiers: Mapping[str, str],
+    license: str,
+    properties: Mapping[str, Iterable[str]],
+    **more: Any,
+) -> Component:
+    purl = PackageURL(kind, name=name, version=version, qualifiers=dict(qualifiers))
     return Component(
-        name=artefact.distribution,
+        name=name,
         type=ComponentType.LIBRARY,
-        version=artefact.version,
+        version=version,
         bom_ref=purl.to_string(),
         purl=purl,
-        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=artefact.sha256)],
-        licenses=_licenses(given.license),
-        properties=_properties(
-            {
-                "component": [artefact.component],
-                "target": [artefact.target],
-                "file": [artefact.file],
-                "size": [str(artefact.size)],
-                "uploaded": [time_text(artefact.uploaded)],
-            }
-        ),
+        licenses=[LicenseFactory().make_from_string(license)] if license else [],
+        properties=[Property(name=f"{_SPACE}:{key}", value=v) for key, values in properties.items() for v in values],
+        **more,
     )
 
 
-def _licenses(text: str) -> Iterable[Any]:
-    return [LicenseFactory().make_from_string(text)] if text else []
+def _input(artefact: Artefact, license: str) -> Component:
+    properties = {
+        "component": artefact.component,
+        "target": artefact.target,
+        "file": artefact.file,
+        "size": str(artefact.size),
+        "uploaded": time_text(artefact.uploaded),
+    }
+    return _component(
+        "pypi",
+        artefact.distribution,
+        artefact.version,
+        {"file_name": artefact.file},
+        license,
+        {key: [value] for key, value in properties.items()},
+        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=artefact.sha256)],
+    )
 
 
 def read(text: bytes) -> Sbom:
@@ -247,7 +245,7 @@ def read(text: bytes) -> Sbom:
             commit=next((c.uid for c in package.pedigree.commits), "") if package.pedigree else "",
             place=said["place"][0],
             timestamp=int(bom.metadata.timestamp.timestamp()),
-            inputs=tuple(sorted(map(_input, bom.components), key=lambda i: i.artefact.file)),
+            inputs=tuple(sorted(map(_read_input, bom.components), key=lambda i: i.artefact.file)),
             variant=variant,
             level=int(said["compression-level"][0]),
             tools={tool.name: tool.version for tool in bom.metadata.tools.components},
@@ -268,7 +266,7 @@ def _said(component: Component) -> dict[str, list[str]]:
     return dict(values)
 
 
-def _input(component: Component) -> Input:
+def _read_input(component: Component) -> Input:
     said = {name: value for name, (value,) in _said(component).items()}
     (sha256,) = [h.content for h in component.hashes if h.alg == HashAlgorithm.SHA_256]
     artefact = Artefact(
@@ -281,11 +279,11 @@ def _input(component: Component) -> Input:
         size=int(said["size"]),
         uploaded=parse_time(said["uploaded"]),
     )
-    return Input(artefact, next(map(_text, component.licenses), ""))
-
-
-def _text(licence: License) -> str:
-    return licence.value if isinstance(licence, LicenseExpression) else licence.id or licence.name or ""
+    for licence in component.licenses:
+        if isinstance(licence, LicenseExpression):
+            return Input(artefact, licence.value)
+        return Input(artefact, licence.id or licence.name or "")
+    return Input(artefact, "")
 
 
 def of(package: Path) -> Sbom:
