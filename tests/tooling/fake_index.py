@@ -28,39 +28,22 @@ LICENCE = b"A licence.\n"
 
 @dataclass
 class Fault:
-    """What goes wrong with requests whose path contains ``match``.
-
-    Attributes:
-        match: Part of the path; "" is every request.
-        times: How often it happens before all is well; None is always.
-        status: Answer with this status.
-        retry_after: Value of that header.
-        delay: Seconds before anything is answered.
-        pause: Seconds without a byte in the middle of the body.
-        truncate: Send only this many bytes of the body, then hang up.
-        length: State this Content-Length, whatever is sent.
-        drop: Hang up without an answer.
-        loop: Redirect to the same address.
-        content: Send this instead of the file, the page or the copy of METADATA.
-        headers: Say this, whatever is sent.
-        drip: Called before each piece of an answer, its head included.
-        piece: Bytes of one.
-    """
+    """What goes wrong with requests whose path contains ``match``; "" is every request."""
 
     match: str = ""
-    times: int | None = None
+    times: int | None = None  # how often it happens before all is well; None is always
     status: int | None = None
-    retry_after: str = ""
-    delay: float = 0.0
-    pause: float = 0.0
-    truncate: int | None = None
-    length: int | None = None
-    drop: bool = False
-    loop: bool = False
-    content: bytes | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
-    drip: Callable[[], object] | None = None
-    piece: int = 1
+    retry_after: str = ""  # the header's value
+    delay: float = 0.0  # seconds before anything is answered
+    pause: float = 0.0  # seconds without a byte in the middle of the body
+    truncate: int | None = None  # send only this many bytes of the body, then hang up
+    length: int | None = None  # the Content-Length, whatever is sent
+    drop: bool = False  # hang up without an answer
+    loop: bool = False  # redirect to the same address
+    content: bytes | None = None  # in place of the file, the page or the copy of METADATA
+    headers: Mapping[str, str] = field(default_factory=dict)  # said whatever is sent
+    drip: Callable[[], object] | None = None  # called before each piece of an answer, its head included
+    piece: int = 1  # bytes of one
 
 
 @dataclass(frozen=True)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
-import typer
+from ctk_release import Run
 from fake_index import FakeIndex, configure_pip, serve
 from fake_index import wheel as made_wheel
 
-from ctk.cli.main import app
 from ctk.core.checkout import Workspace
 from ctk.core.errors import ArtefactRefused, BadValue, HashMismatch, Incompatible, LockError, NotPublished, UnknownName
 from ctk.core.platforms import PLATFORMS
@@ -22,19 +22,13 @@ from ctk.fetch.fetch import fetch, laid_out, stored
 from ctk.index.index import Index
 from ctk.lock.lock import Artefact, Component, ReleaseLock, dump, load, variant_config
 
-Run = Callable[..., str]
-
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
-    (tmp_path / "variants").mkdir()
-    monkeypatch.setenv("CTK_ROOT", str(tmp_path))
-    return Workspace(tmp_path)
+pytest_plugins = ["ctk_release_fixtures"]
 
 
 @pytest.fixture
 def index(monkeypatch: pytest.MonkeyPatch, here: Workspace) -> Iterator[FakeIndex]:
     """Offers two minors of one component; the newer one has lost a header."""
+    here.variants.mkdir()
     with serve() as index:
         configure_pip(monkeypatch, index, retries="0", timeout="60")
         write(here, offer(index, "13.3.1", {"a.h": b"int a;", "b.h": b"int b;"}))
@@ -43,17 +37,9 @@ def index(monkeypatch: pytest.MonkeyPatch, here: Workspace) -> Iterator[FakeInde
 
 
 @pytest.fixture
-def run(here: Workspace, index: FakeIndex, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(run: Run, index: FakeIndex) -> Run:
     """Runs `ctk release diff ...` in this process, for linux-64; errors propagate."""
-
-    def command(*arguments: str) -> str:
-        capsys.readouterr()
-        typer.main.get_command(app).main(
-            ["release", "diff", "-p", "linux-64", *arguments], "ctk", standalone_mode=False
-        )
-        return capsys.readouterr().out
-
-    return command
+    return partial(run, "diff", "-p", "linux-64")
 
 
 TAGS = "py3-none-manylinux_2_17_x86_64"

@@ -140,7 +140,6 @@ def test_an_unknown_distribution_is_not_published(server: FakeIndex) -> None:
     ("faults", "waits"),
     [
         ([Fault(status=500, times=2)], [1, 2]),
-        ([Fault(status=429, times=2)], [1, 2]),
         ([Fault(drop=True, times=2)], [1, 2]),
         # As long as the server asks, but no longer than a minute.
         ([Fault(status=429, retry_after="7", times=1), Fault(status=503, retry_after="99999", times=1)], [7, 60]),
