@@ -69,13 +69,6 @@ def test_every_hook_is_a_tool_of_this_checkout() -> None:
         assert os.access(ROOT / program, os.X_OK), program
 
 
-def test_the_configuration_is_one() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "pre_commit", "validate-config", CONFIG], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 def test_every_hook_passes_on_this_checkout(copy: Path) -> None:
     done = pre_commit(copy, "run", "--all-files")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -90,6 +83,7 @@ def test_every_hook_passes_on_this_checkout(copy: Path) -> None:
     [
         ("conflict-markers", "docs/new.md", "<<<<<<< HEAD\none\n=======\ntwo\n>>>>>>> branch\n"),
         ("case", "readme.MD", "# another\n"),
+        ("executables", "scripts/new", "no shebang\n"),
         ("size", "docs/large.txt", "0123456789abcde\n" * 32_000),
         ("line-ends", "docs/new.md", "no line end"),
         ("trailing-space", "docs/new.md", "a line \n"),
@@ -108,6 +102,7 @@ def test_each_hook_finds_what_it_is_for(copy: Path, hook: str, name: str, conten
     file = copy / name
     before = file.read_bytes() if file.exists() else None
     file.write_text(content)
+    file.chmod(0o755 if hook == "executables" else 0o644)
     subprocess.run(["git", "add", "--", name], cwd=copy, check=True)
     try:
         done = pre_commit(copy, "run", hook, "--files", name)
@@ -118,16 +113,4 @@ def test_each_hook_finds_what_it_is_for(copy: Path, hook: str, name: str, conten
             file.unlink()
         else:
             file.write_bytes(before)
-        subprocess.run(["git", "add", "--all"], cwd=copy, check=True)
-
-
-def test_executables_without_a_shebang_are_found(copy: Path) -> None:
-    file = copy / "scripts" / "new"
-    file.write_text("echo\n")
-    file.chmod(0o755)
-    subprocess.run(["git", "add", "--", file], cwd=copy, check=True)
-    try:
-        assert pre_commit(copy, "run", "executables", "--files", "scripts/new").returncode == 1
-    finally:
-        file.unlink()
         subprocess.run(["git", "add", "--all"], cwd=copy, check=True)
