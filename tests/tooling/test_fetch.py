@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ from fake_index import FakeIndex, Fault, configure_pip, serve, wheel
 from ctk import pipeline
 from ctk.core.checkout import Workspace
 from ctk.core.console import Reporter
-from ctk.core.errors import HashMismatch, IndexUnavailable, NoSpace, NotPublished
+from ctk.core.errors import HashMismatch, IndexUnavailable, NotPublished
 from ctk.fetch import fetch
 from ctk.index.client import Retry, pip_settings
 from ctk.index.index import Index
@@ -158,24 +157,6 @@ def test_more_content_than_locked_is_refused_without_reading_all_of_it(server: F
         fetch.fetch([artefact(0)], workspace, client)
     (aside,) = (workspace.cache / "refused").iterdir()
     assert aside.stat().st_size < SIZE * 10
-
-
-def test_a_full_disk_says_so_and_keeps_what_was_fetched(
-    server: FakeIndex, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fetch.fetch([artefact(0)], workspace, client)
-    real = os.replace
-
-    def full(source: object, target: object) -> None:
-        if artefact(1).sha256 in str(target):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
-        real(source, target)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(NoSpace, match="no space left"):
-        fetch.fetch([artefact(0), artefact(1)], workspace, client)
-    monkeypatch.undo()
-    assert in_store(workspace) == {artefact(0).sha256}
 
 
 NEEDED_BY = {artefact(1).sha256: ["cuda-13.3", "cuda-13.4"], artefact(2).sha256: ["cuda-13.4"]}

@@ -163,13 +163,6 @@ def test_a_lasting_fault_names_the_distribution(server: FakeIndex) -> None:
     assert len(server.requests) == QUICK.attempts
 
 
-def test_an_index_that_is_not_there_is_unavailable_not_empty() -> None:
-    with serve() as gone:
-        pass
-    with client(gone) as index, pytest.raises(IndexUnavailable, match="ConnectError"):
-        index.files("tool")
-
-
 def test_one_index_being_down_is_not_hidden_by_another(server: FakeIndex) -> None:
     with serve() as other:
         other.faults.append(Fault(status=502))
