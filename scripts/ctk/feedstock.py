@@ -11,8 +11,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from io import StringIO
+from itertools import takewhile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from packaging.version import Version
@@ -60,19 +61,11 @@ Locate = Callable[[Artefact], str]
 """Gives the address of an artefact."""
 
 
-class Offer(NamedTuple):
-    """An artefact and its address."""
+Offer = tuple[Artefact, str]
+"""An artefact and its address."""
 
-    artefact: Artefact
-    url: str
-
-
-class _Edit(NamedTuple):
-    """Lines ``start`` to ``end`` (0-based, the last one not included) become ``lines``."""
-
-    start: int
-    end: int
-    lines: list[str]
+_Edit = tuple[int, int, list[str]]
+"""The first line to replace (0-based), the one after the last, and the lines that come there."""
 
 
 def feedstock(
@@ -180,17 +173,19 @@ def _is_newest(build: Build, lock: ReleaseLock) -> bool:
 
 
 def _offers(planned: Plan, locate: Locate) -> list[Offer]:
+    """The artefacts of a plan with their addresses, by platform."""
+    artefacts = {(a.component, a.version, a.target): a for b in planned.builds for a in b.artefacts}
     offers, lost = [], []
-    for artefact in {(a.component, a.version, a.target): a for b in planned.builds for a in b.artefacts}.values():
+    for artefact in artefacts.values():
         try:
-            offers.append(Offer(artefact, locate(artefact)))
+            offers.append((artefact, locate(artefact)))
         except NotPublished as error:
             lost.append(error.cause)
     if lost:
         raise problems(NotPublished, "the package index", lost, "a mirror may have to fetch them first")
 
     def order(offer: Offer) -> tuple[int, str]:
-        target = offer.artefact.target
+        target = offer[0].target
         return next((n for n, subdir in enumerate(PLATFORMS) if target.startswith(subdir)), 0), target
 
     return sorted(offers, key=order)
@@ -290,9 +285,9 @@ def _standalone(text: str, offers: Sequence[Offer], skips: Sequence[str], mainta
             edits.append(_skip(block, lines, skips))
         if "source" in block and "script" not in block["build"]:
             start, _, column = _place(block, "build", lines)
-            edits.append(_Edit(start + 1, start + 1, [f"{' ' * (column + 2)}script: {_UNPACK}"]))
-    for edit in sorted(edits, reverse=True):
-        lines[edit.start : edit.end] = edit.lines
+            edits.append((start + 1, start + 1, [f"{' ' * (column + 2)}script: {_UNPACK}"]))
+    for start, end, edited in sorted(edits, reverse=True):
+        lines[start:end] = edited
     lines = [_SCRIPT.sub(r"file: \1", line) for line in lines]
     lines += ["", "extra:", "  recipe-maintainers:", *(f"    - {name}" for name in maintainers)]
     return _in_order(lines)
@@ -330,68 +325,63 @@ def _column(line: str) -> int:
 
 def _source(block: Any, lines: Sequence[str], offers: Sequence[Offer]) -> _Edit:
     start, end, column = _place(block, "source", lines)
-    edited: list[str] = []
-    position = start + 1
-    while position < end:
-        path = _PATH.match(lines[position])
-        position += 1
+    edited, rest = [lines[start]], list(lines[start + 1 : end])
+    while rest:
+        line = rest.pop(0)
+        path = _PATH.match(line)
         if not path:
-            edited.append(lines[position - 1])
+            edited.append(line)
             continue
         inner = len(path["indent"]) + len(path["dash"] or "")
-        others = position
-        while others < end and _column(lines[others]) == inner and not lines[others].lstrip().startswith(("-", "#")):
-            others += 1
-        siblings = [line.strip() for line in lines[position:others]]
-        position = others
-        mine = [offer for offer in offers if offer.artefact.component == path["component"]]
-        edited += _entries(" " * (column + 2), path["version"], path["target"], mine, siblings)
+        siblings = list(takewhile(re.compile(rf" {{{inner}}}[^\s#-]").match, rest))
+        del rest[: len(siblings)]
+        mine = [offer for offer in offers if offer[0].component == path["component"]]
+        entries = _entries(path["version"], path["target"], mine, [sibling.strip() for sibling in siblings])
+        edited += (f"{' ' * (column + 2)}{entry}" for entry in entries)
     if not any("url:" in line for line in edited):
         raise RecipeError(
             f"line {start + 1}: a source that is no artefact of a lock", "read it by `path: ../../.cache/artefacts/...`"
         )
-    return _Edit(start, end, [lines[start], *edited])
+    return start, end, edited
 
 
-def _entries(indent: str, version: str, target: str, offers: Sequence[Offer], siblings: Sequence[str]) -> Iterator[str]:
+def _entries(version: str, target: str, offers: Sequence[Offer], siblings: Sequence[str]) -> Iterator[str]:
     """One source for each file, each under the condition that the path stood for."""
-    versions = {offer.artefact.version for offer in offers}
-    done: set[tuple[str, str]] = set()
+    has_versions = len({artefact.version for artefact, _ in offers}) > 1
+    urls: dict[tuple[str, str], str] = {}
     for artefact, url in offers:
-        conditions = [f'{version} == "{artefact.version}"'] if len(versions) > 1 else []
         subdir, _, python = artefact.target.partition("-cp")  # a target may have no Python
+        values = {version: artefact.version} if has_versions else {}
         if "target_platform" in target:
-            conditions.append(f'target_platform == "{subdir}"')
+            values["target_platform"] = subdir
         if "python_tag" in target:
-            conditions.append(f'python_tag == "cp{python}"')
-        condition = " and ".join(conditions)
-        if (condition, artefact.sha256) in done:
-            continue
-        done.add((condition, artefact.sha256))
-        entry = [f"url: {url}", f"sha256: {artefact.sha256}", *siblings]
+            values["python_tag"] = f"cp{python}"
+        condition = " and ".join(f'{name} == "{value}"' for name, value in values.items())
+        urls.setdefault((condition, artefact.sha256), url)
+    for (condition, sha256), url in urls.items():
+        rest = [f"sha256: {sha256}", *siblings]
         if condition:
-            yield f"{indent}- if: {condition}"
-            yield f"{indent}  then:"
-            yield from (f"{indent}    {line}" for line in entry)
+            yield from (f"- if: {condition}", "  then:", f"    url: {url}")
+            yield from (f"    {line}" for line in rest)
         else:
-            yield f"{indent}- {entry[0]}"
-            yield from (f"{indent}  {line}" for line in entry[1:])
+            yield f"- url: {url}"
+            yield from (f"  {line}" for line in rest)
 
 
 def _tools(block: Any, lines: Sequence[str]) -> _Edit:
     """What the script calls, as requirements."""
-    requirements = block.get("requirements")
-    if requirements and "build" in requirements:
+    requirements = block.get("requirements") or {}
+    tools = [f"    - {tool}" for tool in _TOOLS]
+    if "build" in requirements:
         start, _, column = _place(requirements, "build", lines)
-        return _Edit(start + 1, start + 1, [f"{' ' * column}  - {tool}" for tool in _TOOLS])
-    if requirements:
+        at, column, added = start + 1, column - 2, tools
+    elif requirements:
         start, _, column = _place(block, "requirements", lines)
-        inner = " " * (column + 2)
-        return _Edit(start + 1, start + 1, [f"{inner}build:", *(f"{inner}  - {tool}" for tool in _TOOLS)])
-    _, end, column = _place(block, "build", lines)
-    inner = " " * column
-    added = [f"{inner}requirements:", f"{inner}  build:", *(f"{inner}    - {tool}" for tool in _TOOLS)]
-    return _Edit(end, end, added)
+        at, added = start + 1, ["  build:", *tools]
+    else:
+        _, at, column = _place(block, "build", lines)
+        added = ["requirements:", "  build:", *tools]
+    return at, at, [f"{' ' * column}{line}" for line in added]
 
 
 def _skip(block: Any, lines: Sequence[str], skips: Sequence[str]) -> _Edit:
@@ -404,9 +394,9 @@ def _skip(block: Any, lines: Sequence[str], skips: Sequence[str]) -> _Edit:
         start, _, column = _place(block, "build", lines)
         if build.fa.flow_style():
             opened = f"build: {{skip: {json.dumps(list(skips))}, "
-            return _Edit(start, start + 1, [lines[start].replace("build: {", opened, 1)])
+            return start, start + 1, [lines[start].replace("build: {", opened, 1)]
         start, end, column = start + 1, start + 1, column + 2
-    return _Edit(start, end, [f"{' ' * column}skip:", *(f"{' ' * column}  - {skip}" for skip in skips)])
+    return start, end, [f"{' ' * column}skip:", *(f"{' ' * column}  - {skip}" for skip in skips)]
 
 
 def _in_order(lines: Iterable[str]) -> str:
