@@ -261,7 +261,7 @@ def _component(
     return ComponentChange(group, platform, before.side, after.side, False, files, tuple(libraries))
 
 
-class _Content(NamedTuple):
+class _GroupContent(NamedTuple):
     """The artefacts of a group of components in one release on one platform, and what was read of them."""
 
     side: ReleaseSide
@@ -270,7 +270,7 @@ class _Content(NamedTuple):
     files: dict[str, File]
 
 
-def _content(lock: ReleaseLock, group: Sequence[str], platform: str, surfaces: Surfaces | None) -> _Content:
+def _content(lock: ReleaseLock, group: Sequence[str], platform: str, surfaces: Surfaces | None) -> _GroupContent:
     components = [lock.components[name] for name in group if name in lock.components]
     artefacts = {a.sha256: a for c in components for a in c.artefacts.values() if a and _is_for(a, [platform])}
     binaries: list[Shown] = []
@@ -289,7 +289,7 @@ def _content(lock: ReleaseLock, group: Sequence[str], platform: str, surfaces: S
     versions = tuple(dict.fromkeys(a.version for a in artefacts.values()))
     size = sum(a.size for a in artefacts.values())
     side = ReleaseSide(versions, size, unpacked, max(glibc, key=version_key, default=""))
-    return _Content(side, set(artefacts), binaries, files)
+    return _GroupContent(side, set(artefacts), binaries, files)
 
 
 def compare_files(old: Mapping[str, File], new: Mapping[str, File]) -> FileChanges:
