@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Iterator
 
 import pytest
-from world import NEW, OLD, RECIPES, ROOT, World, ctk, new_world, publish_release, serve
+from world import NEW, OLD, RECIPES, ROOT, World, built_world, ctk, publish_release, serve
 
 from ctk.core.platforms import this_platform
 
@@ -18,7 +18,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     if this_platform() != "linux-64":
         pytest.skip("its packages are for linux-64, and are built on the platform that they are for")
     with serve() as index:
-        made = new_world(tmp_path_factory.mktemp("commands") / "checkout", index)
+        made = built_world(tmp_path_factory.mktemp("commands") / "checkout", index)
         _complete(made)
         publish_release(made, NEW, "1.9.3")
         done = ctk(made, *made.build(OLD, NEW))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from job import Job, Undisturbed
-from world import NEW, new_world, publish_release, serve
+from world import NEW, built_world, publish_release, serve
 
 from ctk.core.platforms import this_platform
 
@@ -16,7 +16,7 @@ def made_job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
     if this_platform() != "linux-64":
         pytest.skip("the job is built for the platform that runs it, and its packages are for linux-64")
     with serve() as index:
-        world = new_world(tmp_path_factory.mktemp("faults") / "checkout", index)
+        world = built_world(tmp_path_factory.mktemp("faults") / "checkout", index)
         publish_release(world, NEW, "1.9.3")
         yield Job(world)
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from job import STATIONS, Job, Outcome, Point, Undisturbed
 from rich.console import Console
 from rich.table import Table
-from world import NEW, new_world, publish_release, serve
+from world import NEW, built_world, publish_release, serve
 
 
 def points(number: int, right: Undisturbed, chance: random.Random) -> list[Point]:
@@ -80,7 +80,7 @@ def main() -> int:
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**6)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     with tempfile.TemporaryDirectory(prefix="ctk-kills-") as folder, serve() as index:
-        world = new_world(Path(folder) / "checkout", index)
+        world = built_world(Path(folder) / "checkout", index)
         publish_release(world, NEW, "1.9.3")
         job = Job(world)
         right = job.undisturbed()

@@ -28,7 +28,7 @@ from ctk.index.index import Index
 from ctk.lock.lock import Facts, ReleaseLock
 from ctk.release import release, review
 
-__all__ = ["FakeIndex", "Fault", "World", "command", "ctk", "new_world", "publish_release", "serve"]
+__all__ = ["FakeIndex", "Fault", "World", "built_world", "command", "ctk", "new_world", "publish_release", "serve"]
 
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("recipes", "conda_build_config.yaml", "conda-forge.yml", "pyproject.toml")
@@ -100,8 +100,16 @@ def ctk(
     )
 
 
+def built_world(root: Path, index: FakeIndex) -> World:
+    """Makes a checkout whose older release is built; the index must be serving."""
+    world = new_world(root, index)
+    done = ctk(world, *world.build(OLD))
+    assert done.returncode == 0, done.stderr
+    return world
+
+
 def new_world(root: Path, index: FakeIndex) -> World:
-    """Makes a checkout whose older release is built and published; the index must be serving."""
+    """Makes a checkout whose older release is locked; the index must be serving."""
     root.mkdir(parents=True)
     for name in COPIED:
         place = ROOT / name
@@ -114,8 +122,6 @@ def new_world(root: Path, index: FakeIndex) -> World:
     add_python_13(index)
     del index.projects["cuda-pathfinder"]["cuda_pathfinder-1.10.0-py3-none-any.whl"]  # it has no module to be imported
     publish_release(world, OLD, "1.9.0")
-    done = ctk(world, *world.build(OLD))
-    assert done.returncode == 0, done.stderr
     return world
 
 
