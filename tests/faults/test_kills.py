@@ -13,6 +13,8 @@ from kills import points
 from whole import damaged, installed
 from world import command, ctk
 
+from ctk.core.checkout import Workspace
+
 SEED, KILLS = 20260, 10
 INSTALLED = ("cuda-crt", "cuda-pathfinder")
 
@@ -32,6 +34,13 @@ def test_the_job_has_something_to_do_at_every_station(right: Undisturbed) -> Non
 def test_a_kill_between_two_renames_of_publishing_does_no_harm(job: Job, right: Undisturbed) -> None:
     outcome = job.killed(Point("group", change=right.changes["publish"][-1]), right)
     assert (outcome.station, outcome.complaints) == ("publish", [])
+
+
+def test_the_command_that_kills_at_random_points_starts(project: Workspace) -> None:
+    done = subprocess.run(
+        [project.root / "scripts" / "test-faults", "--help"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, "--points" in done.stdout) == (0, True), done.stderr
 
 
 @pytest.mark.sweep
