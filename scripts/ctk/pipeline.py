@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
+import json
 import os
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import rattler_build
+from rattler import Gateway
+
 from ctk.base import base
 from ctk.build import build
 from ctk.build.cluster import Cluster
-from ctk.build.runner import check_machine, machine_paths
-from ctk.channel import package_tests, states
+from ctk.build.runner import Built, check_machine, machine_paths
+from ctk.channel import states
 from ctk.check.audit import AuditReport, audit_packages
 from ctk.core.checkout import Workspace
 from ctk.core.console import Reporter, megabytes
-from ctk.core.errors import AuditFailed, BuildFailed
-from ctk.core.files import publishing
-from ctk.core.platforms import this_platform
+from ctk.core.errors import AuditFailed, BuildFailed, Unsolvable
+from ctk.core.files import disk_errors, full_disk, publishing, read_json
+from ctk.core.platforms import NOARCH, this_platform
 from ctk.fetch import fetch
 from ctk.index.index import Index
 from ctk.lock.lock import Artefact
 from ctk.plan.plan import Plan
+from ctk.solve.machine import detected
+from ctk.solve.solve import Scenario, channel_url, solve
 
 _MEND = "mend the recipes; the channel in place was not changed"
 
@@ -35,7 +43,7 @@ class Result:
     staged: states.Staged
     built: build.BuildReport
     audit: AuditReport
-    tests: Sequence[package_tests.Outcome]
+    tests: Sequence[Outcome]
     stages: Sequence[dict[str, Any]]
 
     def as_json(self, plan: Plan) -> dict[str, Any]:
@@ -171,13 +179,13 @@ class Pipeline:
             raise AuditFailed("\n".join(["the audit found:", *(f"  {f}" for f in audited.errors)]), _MEND)
         return audited
 
-    def _test(self, made: build.BuildReport, channels: Sequence[Path | str]) -> Sequence[package_tests.Outcome]:
-        def say(outcome: package_tests.Outcome) -> None:
+    def _test(self, made: build.BuildReport, channels: Sequence[Path | str]) -> Sequence[Outcome]:
+        def say(outcome: Outcome) -> None:
             reason = f": {outcome.detail}" if outcome.state == "not run" else ""
             line = self.report.say if outcome.state in ("passed", "failed") else self.report.detail
             line(f"package tests: {outcome.package} {outcome.state}{reason}")
 
-        tested = package_tests.run_tests(made.built, channels, jobs=self.jobs, progress=say)
+        tested = run_tests(made.built, channels, jobs=self.jobs, progress=say)
         counts = {s: sum(o.state == s for o in tested) for s in ("passed", "unchanged", "not run", "failed")}
         self._lap("package tests", ", ".join(f"{n} {s}" for s, n in counts.items() if n) or "none")
         if failed := [f"{o.package}: its tests failed\n{o.detail}" for o in tested if o.state == "failed"]:
@@ -195,3 +203,72 @@ class Pipeline:
 def default_platforms(platforms: Sequence[str]) -> Sequence[str]:
     """This machine's platform, unless others are asked for."""
     return platforms or [this_platform()]
+
+
+# The tests that packages carry. What a package must contain was checked by rattler-build while it was built; these are
+# the imports and commands, in environments made from the channel that is about to be published. They run for packages
+# of this machine's platform whose Python the base channel has.
+
+_PASSED = ".tests.json"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a package's tests."""
+
+    package: str  # file name
+    state: str  # passed, failed, unchanged (passed in an earlier run) or not run
+    detail: str = ""  # output of a failed test, or why nothing ran
+
+
+def run_tests(
+    built: Iterable[Built],
+    channels: Sequence[Path | str],
+    *,
+    jobs: int = 2,
+    progress: Callable[[Outcome], None] = lambda outcome: None,
+) -> list[Outcome]:
+    """Tests every package that has tests and can be installed here, from the staged and the base channel.
+
+    Raises:
+        NoSpace: A disk is full: that of the packages, or where temporary files are.
+    """
+    gateway = Gateway()
+    here = (this_platform(), NOARCH)
+    tested = [(build, name) for build in built for name in build.tests if name.split("/")[0] in here]
+
+    def one(item: tuple[Built, str]) -> Outcome:
+        outcome = _test(*item, channels, gateway)
+        progress(outcome)
+        return outcome
+
+    with disk_errors(Path(tempfile.gettempdir())), ThreadPoolExecutor(jobs) as pool:
+        return list(pool.map(one, tested))
+
+
+def _test(build: Built, name: str, channels: Sequence[Path | str], gateway: Gateway) -> Outcome:
+    file, record = build.home / name, build.records[name]
+    passed = file.with_name(f"{file.name}{_PASSED}")  # the sha256 of the package whose tests passed
+    if read_json(passed) == record["sha256"]:
+        return Outcome(file.name, "unchanged")
+    spec = f"{record['name']} =={record['version']} {record['build']}"
+    try:
+        # With this machine's driver and GPU, as rattler-build solves it for the test itself.
+        solve(Scenario((spec,), this_platform(), *detected(this_platform())), channels, gateway)
+    except Unsolvable as error:
+        missing = error.cause.splitlines()[-1].strip("│└├─ ").removesuffix(", for which no candidates were found.")
+        whose = "this machine has" if missing.startswith("__cuda") else "the channels here have"
+        return Outcome(file.name, "not run", f"{whose} no {missing}")
+    cause = ""
+    try:
+        results = rattler_build.Package.from_file(file).run_tests(channel=[channel_url(c) for c in channels])
+        log = [line for result in results if not result.success for line in [*result.output][-30:]]
+        is_passed = all(result.success for result in results)
+    except rattler_build.RattlerBuildError as error:
+        cause, log, is_passed = f"{build.id}: {error}", getattr(error, "log", []), False
+    if is_passed:
+        passed.write_text(json.dumps(record["sha256"]))
+        return Outcome(file.name, "passed")
+    if (full := full_disk("\n".join([cause, *log]), Path(tempfile.gettempdir()))) is not None:
+        raise full
+    return Outcome(file.name, "failed", "\n".join([*([cause] if cause else []), *log[-30:]]))

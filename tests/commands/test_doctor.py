@@ -15,8 +15,7 @@ import pytest
 
 from conftest import ROOT, ctk
 from ctk.check import Finding
-from ctk.check.doctor import Where, look, look_at, ok
-from ctk.check.doctor.machine import CHECKS
+from ctk.check.doctor import CHECKS, Where, look, look_at, ok
 from ctk.cli.doctor import as_json
 from ctk.core import errors
 from ctk.core.checkout import Workspace

@@ -21,8 +21,8 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import Unsolvable
 from ctk.core.platforms import NOARCH, this_platform
 from ctk.env.environment import create
+from ctk.plan.plan import write_repodata
 from ctk.plan.recipes import Recipe, render
-from ctk.plan.repodata import write
 from ctk.solve.solve import Scenario, solve
 from ctk.verify import channels
 from feedstock import Feedstock, alone, base_python, build
@@ -146,7 +146,9 @@ def test_the_docs_show_the_feedstock_that_is_built_here_and_its_requirements(
 @pytest.fixture(scope="module")
 def deaf(built: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The channel for a solver that ignores constraints on virtual packages: without them."""
-    return write(channels.without_virtual_constraints(channels.built(built.channel)), tmp_path_factory.mktemp("deaf"))
+    return write_repodata(
+        channels.without_virtual_constraints(channels.built(built.channel)), tmp_path_factory.mktemp("deaf")
+    )
 
 
 @pytest.fixture(scope="module")
@@ -173,7 +175,9 @@ def paired(built: Workspace, shown: list[Any], downstream: Feedstock, tmp_path_f
                 "subdir": output.subdir,
             } | ({"track_features": " ".join(output.track_features)} if output.track_features else {})
     assert len(records) == 4
-    return write({this_platform(): {"packages": {}, "packages.conda": records}, NOARCH: {}}, folder / "channel")
+    return write_repodata(
+        {this_platform(): {"packages": {}, "packages.conda": records}, NOARCH: {}}, folder / "channel"
+    )
 
 
 @pytest.mark.parametrize(

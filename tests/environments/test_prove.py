@@ -16,9 +16,7 @@ from conftest import ctk
 from ctk.core.checkout import Workspace
 from ctk.core.errors import ProofFailed
 from ctk.core.platforms import this_platform
-from ctk.env import prove
-from ctk.env.environment import create
-from ctk.env.prove import REQUESTS, ProofRequest
+from ctk.env.environment import PROOFS, ProofRequest, create, prove
 from ctk.solve.solve import Scenario, solve
 
 ASK = """
@@ -52,7 +50,7 @@ def test_the_pinned_numba_cuda_compiles_with_exactly_that_toolkit(proofs: Mappin
 @pytest.mark.usefixtures("proofs")
 def test_a_second_proof_makes_nothing_again(built: Workspace) -> None:
     again = ctk(built, "prove", check=True)
-    assert again.stderr.count("environment unchanged") == len(REQUESTS)
+    assert again.stderr.count("environment unchanged") == len(PROOFS)
     assert again.stdout.rstrip().endswith("both requests work")
 
 
@@ -60,7 +58,7 @@ def test_an_environment_that_does_not_work_is_an_error_with_what_it_printed(buil
     pick = solve(Scenario(("cuda-pathfinder",), this_platform()), [built.channel, built.base_channel])
     environment = create(pick, built.environments / "test-pathfinder-only", built.cache / "packages")
     with pytest.raises(ProofFailed, match="No module named") as error:
-        prove.use(ProofRequest("broken", ("cuda-pathfinder",), ("cuda_core.py",)), environment)
+        prove(ProofRequest("broken", ("cuda-pathfinder",), ("cuda_core.py",)), environment)
     assert str(environment.python) in error.value.step
 
 

@@ -13,8 +13,7 @@ from conftest import ctk
 from ctk.base.base import python_tag, short_version
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
-from ctk.env.environment import Environment, create
-from ctk.env.prove import ProofRequest, use
+from ctk.env.environment import Environment, ProofRequest, create, prove
 from ctk.lock.lock import release_locks
 from ctk.plan.plan import Request, small
 from ctk.solve.solve import Scenario, solve
@@ -35,7 +34,7 @@ class Made:
         return site
 
     def use(self, *program: str) -> Mapping[str, object]:
-        return use(ProofRequest(self.toolkit, (), program), self.environment)
+        return prove(ProofRequest(self.toolkit, (), program), self.environment)
 
 
 @pytest.fixture(scope="module", params=[pytest.param("12.9", marks=pytest.mark.sweep), "13.0"])

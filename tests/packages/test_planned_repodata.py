@@ -13,8 +13,7 @@ import pytest
 from conftest import NEWEST
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
-from ctk.plan.plan import Request, plan, published_set, python_tags, small
-from ctk.plan.repodata import FROM_BUILD, planned
+from ctk.plan.plan import FROM_BUILD, Request, plan, planned_repodata, published_set, python_tags, small
 
 Repodata = dict[str, dict[str, Any]]
 EVERYWHERE = tuple(PLATFORMS)
@@ -23,7 +22,7 @@ EVERYWHERE = tuple(PLATFORMS)
 @cache
 def plan_says(project: Workspace, platforms: tuple[str, ...], releases: tuple[str, ...] = ()) -> Repodata:
     request = small(Request(releases=releases, platforms=platforms), project)
-    return planned(plan(published_set(project), request, python_tags(project.build_config)))
+    return planned_repodata(plan(published_set(project), request, python_tags(project.build_config)))
 
 
 def index_says(channel: Path, subdir: str) -> dict[str, Any]:

@@ -15,8 +15,7 @@ from ctk.core.platforms import PLATFORMS
 from ctk.fetch.fetch import laid_out, locate
 from ctk.index.index import Index
 from ctk.lock.lock import Artefact, release_locks
-from ctk.plan.plan import Request, plan, published_set, python_tags
-from ctk.plan.repodata import planned
+from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags
 
 # Compiler toolset of Visual Studio 2022, the vs2022_<subdir> that cuda-nvcc requires: _MSC_VER 1930 to 1949.
 VS2022 = range(1930, 1950)
@@ -56,7 +55,7 @@ def bounds(project: Workspace) -> Mapping[tuple[str, str], set[str]]:
     request = Request(recipes=["cuda-nvcc"], platforms=list(PLATFORMS))
     found = defaultdict(set)
     everything = plan(published_set(project), request, python_tags(project.build_config))
-    for subdir, index in planned(everything).items():
+    for subdir, index in planned_repodata(everything).items():
         for record in index["packages.conda"].values():
             (minor,) = re.findall(r"^cuda-version >=([\d.]+),<", "\n".join(record["depends"]), re.M)[:1] or [""]
             for spec in record.get("constrains", ()):

@@ -12,8 +12,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.lock import ReleaseLock, release_locks
 from ctk.package.binaries import version_key
-from ctk.plan.plan import Request, plan, published_set, python_tags
-from ctk.plan.repodata import planned
+from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags
 
 Record = Mapping[str, Any]
 LIBRARIES = ("cublas", "cufft", "curand", "cusolver", "cusparse", "npp", "nvjpeg")
@@ -27,7 +26,7 @@ def records(project: Workspace) -> dict[tuple[str, str], list[Record]]:
     for lock in release_locks(project).values():
         if lock.is_ctk:
             request = Request((lock.minor,), [f"lib{name}" for name in LIBRARIES], list(PLATFORMS))
-            for subdir, repodata in planned(plan(what, request, tags)).items():
+            for subdir, repodata in planned_repodata(plan(what, request, tags)).items():
                 found[lock.minor, subdir] = list(repodata["packages.conda"].values())
     return found
 

@@ -13,8 +13,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.lock import release_locks
 from ctk.package.package import read_info
-from ctk.plan.plan import Request, plan, published_set, python_tags, small
-from ctk.plan.repodata import planned
+from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags, small
 
 Record = Mapping[str, Any]
 FITS = ("native", "compat")
@@ -24,7 +23,7 @@ FITS = ("native", "compat")
 def records(project: Workspace) -> list[Record]:
     """Every package of the channel, on every platform."""
     everything = plan(published_set(project), Request(platforms=list(PLATFORMS)), python_tags(project.build_config))
-    return [r for subdir in planned(everything).values() for r in subdir["packages.conda"].values()]
+    return [r for subdir in planned_repodata(everything).values() for r in subdir["packages.conda"].values()]
 
 
 def ties(record: Record) -> list[str]:
@@ -181,7 +180,9 @@ def test_the_default_set_has_what_its_oldest_toolkit_needs_of_newer_ones(project
     """Python can use no libnvjitlink before 12.3 and no libnvfatbin before 12.4; these serve the older ones."""
     what, tags = published_set(project), python_tags(project.build_config)
     request = small(Request(platforms=["linux-64"], recipes=["libnvjitlink", "libnvfatbin"]), project)
-    made = [r for subdir in planned(plan(what, request, tags)).values() for r in subdir["packages.conda"].values()]
+    made = [
+        r for subdir in planned_repodata(plan(what, request, tags)).values() for r in subdir["packages.conda"].values()
+    ]
     for name in ("libnvjitlink", "libnvfatbin"):
         serving = {r["version"] for r in made if r["name"] == name and "cuda-version >=12.0," in " ".join(r["depends"])}
         newest = max(serving, key=lambda version: [int(part) for part in version.split(".")])

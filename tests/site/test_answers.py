@@ -43,7 +43,7 @@ from ctk.site.answers import (
     plan_work,
     solved,
 )
-from ctk.site.selector import Selector, front_page, pixi_line, safe_json, shards
+from ctk.site.pages import Selector, front_page, pixi_line, safe_json, shards
 from ctk.solve.machine import python_specs
 from ctk.solve.solve import Catalogue, Scenario
 from ctk.verify.scenarios import facts, matrix

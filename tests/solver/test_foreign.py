@@ -20,8 +20,7 @@ from worlds import Record, records
 
 from ctk.core.checkout import Workspace, settings
 from ctk.core.platforms import NOARCH
-from ctk.plan import repodata
-from ctk.plan.plan import Request, plan, published_set, python_tags
+from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags, write_repodata
 from ctk.solve.solve import Scenario
 from ctk.verify import clients
 from ctk.verify.channels import Repodata, universe
@@ -98,7 +97,7 @@ class Orders:
     def __init__(self, project: Workspace, folder: Path) -> None:
         self._project, self._folder = project, folder
         self._foreign = write(folder / "conda-forge", foreign_channel.records(project.variants))
-        self._base = repodata.write(universe(), folder / "base")
+        self._base = write_repodata(universe(), folder / "base")
 
     def __getitem__(self, order: str) -> list[Path]:
         if order == "alone":
@@ -114,12 +113,12 @@ class Orders:
             recipes = (*(settings(self._project.root).default.recipes or ()), *also)
             request = Request(RELEASES, recipes, foreign_channel.SUBDIRS)
             tags = python_tags(self._project.build_config)
-            content = repodata.planned(plan(published_set(self._project), request, tags))
+            content = planned_repodata(plan(published_set(self._project), request, tags))
             for record in records(content):
                 change(record)
             if name == "spared":
                 twice(content)
-            repodata.write(content, folder)
+            write_repodata(content, folder)
         return [folder, self._foreign, self._base]
 
 

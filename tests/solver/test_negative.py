@@ -43,8 +43,7 @@ from worlds import (
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.lock.lock import release_locks
-from ctk.plan.plan import Request, plan, published_set, python_tags
-from ctk.plan.repodata import planned
+from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags
 from ctk.verify.channels import pythons
 from ctk.verify.oracle import PYTHON_REQUESTS, Question, Toolkit, expected, version
 from ctk.verify.scenarios import facts, matrix
@@ -74,7 +73,7 @@ def worlds(project: Workspace, folder: Path, gateway: Gateway, minors: Sequence[
     """Of this checkout's recipes and some releases."""
     locks = [lock for lock in release_locks(project).values() if not lock.is_ctk or lock.minor in minors]
     request = Request(releases=list(minors))
-    content = planned(plan(published_set(project), request, python_tags(project.build_config)))
+    content = planned_repodata(plan(published_set(project), request, python_tags(project.build_config)))
     return Worlds(content, facts(locks), folder, gateway)
 
 

@@ -23,8 +23,7 @@ from worlds import Ask, World, Worlds, violations
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import NOARCH
 from ctk.lock.lock import ReleaseLock, release_locks, variant_config
-from ctk.plan.plan import Request, plan, published_set, python_tags
-from ctk.plan.repodata import planned
+from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags
 from ctk.verify.channels import Repodata, pythons
 from ctk.verify.oracle import (
     PYTHON_REQUESTS,
@@ -258,7 +257,7 @@ class Channels:
         bringing = {**locks, "cuda-12.4": published.locks["cuda-12.4"]}
         everything, tags = replace(what, locks=bringing), python_tags(workspace.build_config)
         self.parts = {
-            name: planned(plan(everything, Request(releases=[name], platforms=[HERE]), tags)) for name in locks
+            name: planned_repodata(plan(everything, Request(releases=[name], platforms=[HERE]), tags)) for name in locks
         }
         self._worlds = Worlds(merged(self.parts.values()), facts(self.locks.values()), folder, Gateway())
         self._made: dict[tuple[tuple[str, ...], int], World] = {}
@@ -329,7 +328,7 @@ def test_a_solver_picks_what_is_right_from_any_releases_built_in_any_order(
 def test_no_pick_of_the_matrix_violates_a_constraint(project: Workspace, tmp_path: Path) -> None:
     """A sample of the real one, on every platform: read with match specs, by nothing that picks."""
     everything = matrix(facts(release_locks(project).values()), pythons())
-    content = planned(plan(published_set(project), Request(), python_tags(project.build_config)))
+    content = planned_repodata(plan(published_set(project), Request(), python_tags(project.build_config)))
     worlds = Worlds(content, everything.facts, tmp_path, Gateway())
     world, solved = worlds.without(subdirs=everything.subdirs), 0
     for question in everything.sample(600, seed=7):

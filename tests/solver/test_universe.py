@@ -11,8 +11,7 @@ from ruamel.yaml import YAML
 
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import NOARCH, PLATFORMS
-from ctk.plan import repodata
-from ctk.plan.plan import python_tags
+from ctk.plan.plan import python_tags, write_repodata
 from ctk.solve.machine import python_specs
 from ctk.solve.solve import Scenario
 from ctk.verify.channels import UNIVERSE, pythons, universe
@@ -30,7 +29,7 @@ def records() -> list[Record]:
 @pytest.fixture(scope="module")
 def solved(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], SolverAnswer]:
     """Platform and Python -> what a solver installs of it, with numpy."""
-    folder = repodata.write(universe(), tmp_path_factory.mktemp("universe"))
+    folder = write_repodata(universe(), tmp_path_factory.mktemp("universe"))
     kinds = [f"3.{tag.removeprefix('cp3')}" for tag in pythons()]
     asked = {Scenario((*python_specs(kind), "numpy"), subdir): (subdir, kind) for subdir in PLATFORMS for kind in kinds}
     return {asked[answer.scenario]: answer for answer in RattlerSolver().solve_all(asked, [folder])}

@@ -18,7 +18,7 @@ from ctk.core.checkout import Marked, Workspace
 from ctk.core.console import Reporter
 from ctk.core.errors import CtkError, SolverFailed, Unsolvable, VerifyFailed
 from ctk.core.platforms import NOARCH
-from ctk.plan import repodata
+from ctk.plan.plan import write_repodata
 from ctk.solve.solve import Scenario
 from ctk.verify import channels, table
 from ctk.verify.channels import Channels, TwinBuild
@@ -35,7 +35,7 @@ SAMPLE = 700
 def small(planned: channels.Repodata, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A channel of one platform, for runs of the command that need not plan."""
     parts = {subdir: planned[subdir] for subdir in ("win-arm64", NOARCH)}
-    return repodata.write(parts, tmp_path_factory.mktemp("small"))
+    return write_repodata(parts, tmp_path_factory.mktemp("small"))
 
 
 def spoilt(content: channels.Repodata, folder: Path) -> Path:
@@ -44,7 +44,7 @@ def spoilt(content: channels.Repodata, folder: Path) -> Path:
     for record in copy[NOARCH]["packages.conda"].values():
         if record["name"] == "cuda-version":
             record["depends"] = []
-    return repodata.write(copy, folder)
+    return write_repodata(copy, folder)
 
 
 # --- the matrix is right

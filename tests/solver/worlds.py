@@ -14,7 +14,7 @@ from rattler import Gateway, MatchSpec, PackageRecord
 
 from ctk.core.errors import Unsolvable
 from ctk.core.platforms import NOARCH
-from ctk.plan import repodata
+from ctk.plan.plan import write_repodata
 from ctk.solve.solve import Pick, Scenario, solve
 from ctk.verify.channels import Repodata, TwinBuild, universe
 from ctk.verify.oracle import Expected, OracleFacts, Question, expected
@@ -169,7 +169,7 @@ class Worlds:
         self.states = {_place(record): record for record in records(content)}
         self._twins = {place[1:]: twin for place, record in self.states.items() if (twin := _twin(record))}
         self._folder, self._gateway, self._made = folder, gateway, 0
-        self._universe = repodata.write(universe(), folder / "universe")
+        self._universe = write_repodata(universe(), folder / "universe")
 
     def without(self, *changes: Change, subdirs: Sequence[str] = ("linux-64",)) -> World:
         """The channel for some subdirs, with something taken out; without a change, as it is."""
@@ -188,7 +188,7 @@ class Worlds:
             }
             for subdir, part in content.items()
         }
-        own = repodata.write(slim, self._folder / f"world-{self._made}")
+        own = write_repodata(slim, self._folder / f"world-{self._made}")
         return World((own, self._universe), facts, self.states, self._twins, self._gateway)
 
 

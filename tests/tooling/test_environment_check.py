@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from conftest import ROOT, ctk
-from ctk.check.doctor import environment, look
-from ctk.check.doctor.environment import ENVIRONMENT_CHECKS, examined
+from ctk.check import environment
+from ctk.check.doctor import look
+from ctk.check.environment import ENVIRONMENT_CHECKS, examined
 from ctk.cli.doctor import as_json
 from ctk.core import errors
 from ctk.core.checkout import Workspace

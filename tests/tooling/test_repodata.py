@@ -15,9 +15,8 @@ from ctk.channel import states
 from ctk.core.checkout import Workspace
 from ctk.core.errors import RecipeError
 from ctk.core.platforms import NOARCH, this_platform
-from ctk.plan.plan import Plan, Request, Set, plan
+from ctk.plan.plan import FROM_BUILD, Plan, Request, Set, plan, planned_repodata, write_repodata
 from ctk.plan.recipes import find_recipes, pinned
-from ctk.plan.repodata import FROM_BUILD, planned, write
 
 # Two builds of each output; a half for cross-compiling; every kind of requirement, pin and run export.
 TOOL = """
@@ -92,7 +91,7 @@ def test_the_indexer_writes_what_was_planned(small: Plan, tmp_path: Path) -> Non
     made = build.run(small, Workspace(tmp_path), jobs=1)
     assert not made.failed
     staged = states.stage(made.built, tmp_path / "channel")
-    says = planned(small)
+    says = planned_repodata(small)
     assert set(says) == {*PLATFORMS, NOARCH}
     for subdir, ours in says.items():
         theirs = json.loads((staged.path / subdir / "repodata.json").read_text())
@@ -106,7 +105,7 @@ def test_the_indexer_writes_what_was_planned(small: Plan, tmp_path: Path) -> Non
 @pytest.mark.parametrize("fit", ["native", "compat"])
 @pytest.mark.parametrize("subdir", PLATFORMS)
 def test_an_exact_pin_names_the_sibling_of_the_same_variant(small: Plan, subdir: str, fit: str) -> None:
-    says = planned(small)
+    says = planned_repodata(small)
     half = records(says, NOARCH, f"tool_{subdir}")[fit]
     tool, dev = (records(says, subdir, name)[fit] for name in ("tool", "tool-dev"))
     assert tool["depends"][0] == f"tool_{subdir} ==2.1.3 {half['build']}"
@@ -114,7 +113,7 @@ def test_an_exact_pin_names_the_sibling_of_the_same_variant(small: Plan, subdir:
 
 
 def test_requirements_are_as_a_package_states_them(small: Plan) -> None:
-    says = planned(small)
+    says = planned_repodata(small)
     tool, dev = (records(says, "linux-64", name)["native"] for name in ("tool", "tool-dev"))
     assert tool["depends"][1:] == ["guide ==1.0 *_0"]
     assert tool["constrains"] == ["tool-dev >=2.1"]
@@ -139,7 +138,7 @@ outputs:
   - package: {name: high}
     requirements: {run: ['${{ pin_subpackage("low", upper_bound="x") }}']}
 """
-    says = planned(small_plan(tmp_path, pair=pair))["linux-64"]["packages.conda"].values()
+    says = planned_repodata(small_plan(tmp_path, pair=pair))["linux-64"]["packages.conda"].values()
     assert {r["version"]: r["depends"] for r in says if r["name"] == "high"} == {
         "1.5": ["low >=1.5,<2.0a0"],
         "2.5": ["low >=2.5,<3.0a0"],
@@ -165,13 +164,13 @@ def test_a_bounded_pin_is_written_as_rattler_build_does(pin: dict[str, str], ver
 
 
 def test_only_the_down_prioritised_build_tracks_a_feature(small: Plan) -> None:
-    dev = records(planned(small), "linux-64", "tool-dev")
+    dev = records(planned_repodata(small), "linux-64", "tool-dev")
     assert dev["compat"]["track_features"] == "tool-dev-p-0"
     assert "track_features" not in dev["native"]
 
 
 def test_a_noarch_package_of_two_platforms_appears_once(small: Plan) -> None:
-    says = planned(small)
+    says = planned_repodata(small)
     assert says[NOARCH]["packages.conda"]["guide-1.0-13_4_0.conda"] == {
         "build": "13_4_0",
         "build_number": 3,
@@ -197,30 +196,30 @@ outputs:
 """
     makers = r"pair-cuda13\.4-linux-64 and pair-cuda13\.4-win-arm64"
     with pytest.raises(RecipeError, match=makers + r" both make half-1-13\.4\.conda, with different depends"):
-        planned(small_plan(tmp_path, pair=pair))
+        planned_repodata(small_plan(tmp_path, pair=pair))
 
 
 def test_what_only_a_build_could_know_is_an_error(small: Plan, tmp_path: Path) -> None:
     text = GUIDE + "requirements: {host: [zlib], run: [tool]}\n"
     with pytest.raises(RecipeError, match=r"guide is built in an environment \(zlib\)"):
-        planned(small_plan(tmp_path / "host", guide=text))
+        planned_repodata(small_plan(tmp_path / "host", guide=text))
     with pytest.raises(RecipeError, match="output guide has a pin_compatible on zlib"):
         small_plan(tmp_path / "pin", guide=text.replace("[tool]", "[\"${{ pin_compatible('zlib') }}\"]"))
 
 
 def test_writing_again_replaces_what_was_there(small: Plan, tmp_path: Path) -> None:
-    folder = write(planned(small), tmp_path / "channel")
+    folder = write_repodata(planned_repodata(small), tmp_path / "channel")
     one = replace(small, builds=tuple(b for b in small.builds if b.subdir == "linux-64"))
-    assert write(planned(one), folder) == folder
+    assert write_repodata(planned_repodata(one), folder) == folder
     files = [p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()]
     assert sorted(files) == ["linux-64/repodata.json", "noarch/repodata.json"]
-    assert json.loads((folder / "linux-64" / "repodata.json").read_text()) == planned(one)["linux-64"]
+    assert json.loads((folder / "linux-64" / "repodata.json").read_text()) == planned_repodata(one)["linux-64"]
 
 
 def test_a_write_that_fails_leaves_the_channel_as_it_was(
     small: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = write(planned(small), tmp_path / "channel")
+    folder = write_repodata(planned_repodata(small), tmp_path / "channel")
     before = (folder / NOARCH / "repodata.json").read_bytes()
 
     def fail(*names: Path) -> None:
@@ -228,6 +227,6 @@ def test_a_write_that_fails_leaves_the_channel_as_it_was(
 
     monkeypatch.setattr("os.replace", fail)
     with pytest.raises(OSError, match="the disk is full"):
-        write(planned(Plan()), folder)
+        write_repodata(planned_repodata(Plan()), folder)
     assert (folder / NOARCH / "repodata.json").read_bytes() == before
     assert (folder / "linux-64" / "repodata.json").exists()

@@ -1,7 +1,7 @@
 """Makes the builds of a plan, each by itself: in processes of this machine, on a Dask cluster, or as jobs of a CI.
 
 Tests of a package's contents run here, inside rattler-build; tests that need an environment run once the channel
-exists (`ctk.channel.package_tests`).
+exists (`ctk.pipeline`).
 """
 
 from __future__ import annotations

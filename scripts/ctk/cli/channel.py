@@ -37,8 +37,7 @@ from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.lock.lock import release_locks
 from ctk.plan.plan import python_tags
 from ctk.site.answers import Axes, Work, axes, plan_work, solved
-from ctk.site.pages import check
-from ctk.site.selector import Selector, front_page, shards
+from ctk.site.pages import Selector, check, front_page, shards
 
 Channel = Annotated[
     Path | None,

@@ -10,8 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ctk.check import Check, Finding
-from ctk.check.doctor import Where, look, state
-from ctk.check.doctor.machine import CHECKS
+from ctk.check.doctor import CHECKS, Where, look, state
 from ctk.core.checkout import checkout
 from ctk.core.console import Reporter, count
 from ctk.core.errors import NotReady

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from ctk.check.doctor import look
-from ctk.check.doctor.environment import ENVIRONMENT_CHECKS, examined
+from ctk.check.environment import ENVIRONMENT_CHECKS, examined
 from ctk.cli.doctor import as_json, table
 from ctk.cli.main import VERBATIM
 from ctk.cli.options import Arch, Base, Driver, Platform, Python, Specs

@@ -19,11 +19,10 @@ from ctk.core.checkout import Workspace, checkout, settings, workspace
 from ctk.core.console import Reporter, count, megabytes
 from ctk.core.errors import BadValue, CtkError, UnknownName, Unsolvable, VerifyFailed
 from ctk.core.platforms import this_platform
-from ctk.env import prove
+from ctk.env.environment import PROOFS, proof_environment, proof_picks, prove
 from ctk.lock.lock import release_locks
-from ctk.plan.plan import python_tags
+from ctk.plan.plan import python_tags, write_repodata
 from ctk.plan.recipes import find_recipes, maker_of
-from ctk.plan.repodata import write
 from ctk.solve.machine import Machine, machine, python_specs
 from ctk.solve.solve import Catalogue, Maker, Pick, Scenario, channel_name
 from ctk.solve.why import choices, explain, native_instead, solve_or_say_why, toolkit_in_words
@@ -81,7 +80,7 @@ def prove_command(base: Base = "local") -> None:
     where, report, on = workspace(), Reporter(), machine()
     channels = catalogue(where, base, on.subdir)
     rows = []
-    for request, scenario, pick in prove.picks(channels):
+    for request, scenario, pick in proof_picks(channels):
         cells = ["unsolvable", *("" for _ in _PROVED)]
         if pick:
             cells = [f"{pick.toolkit} {pick.fit}".strip(), *map(pick.version, _PROVED)]
@@ -93,12 +92,12 @@ def prove_command(base: Base = "local") -> None:
     if all(row[3] == "unsolvable" for row in rows):
         raise Unsolvable("no request can be solved from this channel", "run `ctk build` first")
     failures = []
-    for request in prove.REQUESTS:
+    for request in PROOFS:
         scenario = Scenario(request.specs, on.subdir, on.driver, on.arch)
         try:
-            environment = prove.make(request, channels, scenario, where)
+            environment = proof_environment(request, channels, scenario, where)
             report.say(f"{request.name}: environment {'created' if environment.changed else 'unchanged'}")
-            found = prove.use(request, environment)
+            found = prove(request, environment)
         except CtkError as error:
             failures.append(error)
             proofs.append({"request": list(request.specs), "error": console.error_as_json(error)})
@@ -173,9 +172,9 @@ def catalogue(
     foreign = subdir != this_platform()
     if as_planned or (foreign and not _has(where.channel, subdir)):
         # The same as `ctk verify` has, so that a scenario which it prints is solved here as it was there.
-        channels[0] = write(matrix_channels.planned(where), where.cache / "planned" / "channel")
+        channels[0] = write_repodata(matrix_channels.planned(where), where.cache / "planned" / "channel")
     if base == "local" and (as_planned or (foreign and not _has(where.base_channel, subdir))):
-        channels[1] = write(matrix_channels.universe(), where.cache / "planned" / "base")
+        channels[1] = write_repodata(matrix_channels.universe(), where.cache / "planned" / "base")
     if report and where.channel not in channels:
         why = "" if as_planned else f"nothing is built for {subdir} here: "
         stand_in = ", with a stand-in for conda-forge" if base == "local" and where.base_channel not in channels else ""

@@ -1,11 +1,11 @@
-"""Creates environments from a pick, and runs commands in them."""
+"""Creates environments from a pick, runs commands in them, and proves that they do what they are for."""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,13 @@ from typing import Any
 import rattler
 from rattler import Subdir
 
-from ctk.core.errors import BadValue
+from ctk.core.checkout import Workspace
+from ctk.core.errors import BadValue, ProofFailed
 from ctk.core.files import disk_errors, read_json
 from ctk.core.platforms import this_platform
 from ctk.core.process import run
-from ctk.solve.solve import Pick
+from ctk.solve.solve import Catalogue, Pick, Scenario
+from ctk.solve.why import solve_or_say_why
 
 PROGRAMS = Path(__file__).parent / "programs"
 """What runs with an environment's own Python or shell, and imports nothing of ctk; packs carry some of it."""
@@ -160,3 +162,65 @@ def _installed(prefix: Path) -> list[dict[str, Any]]:
         else:
             file.unlink()
     return records
+
+
+# `ctk prove`: two requests are solved, their environments created and used.
+
+# Driver and GPU. CUDA 13 cannot compile for the fourth one's, a V100.
+MACHINES = (("12.2", None), ("12.9", None), ("13.0", None), ("13.0", "7.0"), ("13.5", None), (None, None))
+
+
+@dataclass(frozen=True)
+class ProofRequest:
+    """One of the requests this project exists for."""
+
+    name: str  # of its environment
+    specs: tuple[str, ...]
+    program: tuple[str, ...]  # a file of `PROGRAMS` that uses the environment, and its arguments
+
+
+PROOFS = (
+    ProofRequest("cuda-core", ("cuda-core",), ("cuda_core.py",)),
+    ProofRequest("numba-cuda-12.6", ("cuda-version=12.6", "numba-cuda"), ("numba_cuda.py",)),
+)
+
+
+def proof_picks(catalogue: Catalogue) -> Iterator[tuple[ProofRequest, Scenario, Pick | None]]:
+    """The pick of each request for each machine."""
+    for request in PROOFS:
+        for driver, arch in MACHINES:
+            scenario = Scenario(request.specs, catalogue.subdir, driver, arch)
+            yield request, scenario, catalogue.pick(scenario)
+
+
+def proof_environment(
+    request: ProofRequest, catalogue: Catalogue, scenario: Scenario, workspace: Workspace
+) -> Environment:
+    """Creates the environment of a request for a machine."""
+    pick = solve_or_say_why(scenario, catalogue)
+    return create(pick, workspace.environments / request.name, workspace.cache / "packages")
+
+
+def prove(request: ProofRequest, environment: Environment) -> Mapping[str, object]:
+    """Runs the request's program in its environment, with nothing of this process's own environment."""
+    clean = {
+        "PATH": os.pathsep.join([str(environment.python.parent), "/usr/bin", "/bin"]),
+        "CONDA_PREFIX": str(environment.prefix),
+        "HOME": str(environment.prefix),
+        "LANG": "C.UTF-8",
+        **{k: v for k, v in os.environ.items() if k in ("SYSTEMROOT", "CUDA_VISIBLE_DEVICES")},
+    }
+    file, *arguments = request.program
+    words = [str(environment.python), "-I", str(PROGRAMS / file), *arguments]
+    done = subprocess.run(words, env=clean, cwd=environment.prefix, capture_output=True, text=True, check=False)
+    try:
+        if done.returncode == 0:
+            findings: Mapping[str, object] = json.loads(done.stdout.splitlines()[-1])
+            return findings
+    except (IndexError, json.JSONDecodeError):
+        pass
+    raise ProofFailed(
+        f"{request.name}: {file} ended with {done.returncode} in {environment.prefix}:\n"
+        + "\n".join(f"    {line}" for line in (done.stdout + done.stderr).splitlines()[-25:]),
+        f"run it by hand: {' '.join(words)}",
+    )

@@ -18,8 +18,7 @@ from ruamel.yaml import YAML
 from ctk.core.checkout import Workspace
 from ctk.core.errors import Unsolvable
 from ctk.core.platforms import NOARCH, PLATFORMS
-from ctk.plan import repodata
-from ctk.plan.plan import Request, plan, published_set, python_tags
+from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags, repodata_of, write_repodata
 
 UNIVERSE = Path(__file__).with_name("universe.yaml")
 
@@ -58,7 +57,7 @@ def planned(workspace: Workspace, subdirs: Sequence[str] = ()) -> Repodata:
     solvers prefer what was built later when all else is equal.
     """
     wanted = Request((), (), tuple(subdirs) or tuple(PLATFORMS), ())
-    content = repodata.planned(plan(published_set(workspace), wanted, python_tags(workspace.build_config)))
+    content = planned_repodata(plan(published_set(workspace), wanted, python_tags(workspace.build_config)))
     for record in _records(*content.values()):
         needs = " ".join(record["depends"])
         hours = 4 * bool(_FREE_THREADED.search(needs)) + 2 * (" compat_" in needs) + ("cuda-version >=12" in needs)
@@ -95,8 +94,8 @@ def without_virtual_constraints(content: Repodata) -> Repodata:
 
 def write(content: Repodata, folder: Path) -> Channels:
     """Writes this channel's repodata and the universe's below a folder."""
-    own = repodata.write({NOARCH: repodata.index(NOARCH, {}), **content}, folder / "channel")
-    base = repodata.write(universe(), folder / "universe")
+    own = write_repodata({NOARCH: repodata_of(NOARCH, {}), **content}, folder / "channel")
+    base = write_repodata(universe(), folder / "universe")
     twins: dict[tuple[str, str, str], TwinBuild] = {}
     for record in _records(*content.values()):
         key = record["name"], record["version"], record["build"]
@@ -135,7 +134,7 @@ def universe() -> dict[str, dict[str, Any]]:
             if on in (None, [NOARCH]) or subdir in on or subdir.split("-")[0] in on:
                 record = _record(package, subdir, words)
                 by_subdir[subdir][f"{record['name']}-{record['version']}-{record['build']}.conda"] = record
-    return {subdir: repodata.index(subdir, records) for subdir, records in by_subdir.items()}
+    return {subdir: repodata_of(subdir, records) for subdir, records in by_subdir.items()}
 
 
 def _read_universe() -> dict[str, Any]:
