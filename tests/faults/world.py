@@ -23,7 +23,8 @@ from fake_index import FakeIndex, Fault, serve
 
 import forked
 from ctk.core.checkout import Workspace
-from ctk.index.client import IndexSettings, Retry
+from ctk.index import IndexSettings
+from ctk.index.client import Retry
 from ctk.index.index import Index
 from ctk.lock.lock import Facts, ReleaseLock
 from ctk.release import release, review

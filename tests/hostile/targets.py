@@ -25,8 +25,7 @@ from ctk.core.errors import CtkError
 from ctk.core.platforms import PLATFORMS
 from ctk.env.pack import size_in_bytes
 from ctk.fetch import admission as check
-from ctk.index import inside
-from ctk.index.client import parse_settings
+from ctk.index import inside, parse_settings
 from ctk.index.index import IndexFile
 from ctk.index.inside import applies, parse_time, read_requirements
 from ctk.lock import facts, wheels

@@ -35,8 +35,8 @@ from ctk.core.errors import (
 )
 from ctk.core.files import listed_packages, read_json
 from ctk.index import client as index_client
-from ctk.index import inside
-from ctk.index.client import Retry, parse_settings, pip_settings
+from ctk.index import inside, parse_settings, pip_settings
+from ctk.index.client import Retry
 from ctk.index.index import Index
 from ctk.lock.lock import dump, variant_config
 from ctk.package import binaries, package

@@ -21,9 +21,10 @@ from fake_index import FakeIndex, Fault, serve
 from ctk.core.checkout import Workspace
 from ctk.core.errors import HashMismatch, IndexUnavailable, MeasureFailed, NotPublished
 from ctk.fetch import fetch
+from ctk.index import IndexSettings
 from ctk.index import client as index_client
 from ctk.index.client import Retry
-from ctk.index.index import Index, IndexSettings
+from ctk.index.index import Index
 from ctk.index.inside import RemoteFile
 from ctk.lock.lock import Artefact
 

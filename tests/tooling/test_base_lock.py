@@ -11,7 +11,8 @@ from fake_index import serve
 from ctk.base import base
 from ctk.core.errors import NotPublished
 from ctk.core.platforms import NOARCH
-from ctk.index.client import IndexSettings, Retry
+from ctk.index import IndexSettings
+from ctk.index.client import Retry
 from ctk.index.index import Index
 
 TAGS = {tag: f"{tag}-{tag}-manylinux_2_28_x86_64" for tag in ("cp311", "cp312")}

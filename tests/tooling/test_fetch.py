@@ -18,7 +18,8 @@ from ctk.core.checkout import Workspace
 from ctk.core.console import Reporter
 from ctk.core.errors import HashMismatch, IndexUnavailable, NotPublished
 from ctk.fetch import fetch
-from ctk.index.client import Retry, pip_settings
+from ctk.index import pip_settings
+from ctk.index.client import Retry
 from ctk.index.index import Index
 from ctk.lock.lock import Artefact
 

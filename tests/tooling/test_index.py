@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from fake_index import FakeIndex, Fault, configure_pip, serve
 
-from ctk.core.errors import HashMismatch, IndexUnavailable, NotPublished
+from ctk.core.errors import HashMismatch, IndexUnavailable, Interrupted, NotPublished
 from ctk.fetch.fetch import locate
-from ctk.index.client import parse_settings
-from ctk.index.index import Index, IndexSettings, Interrupted, Retry, pip_settings
+from ctk.index import IndexSettings, parse_settings, pip_settings
+from ctk.index.client import Retry
+from ctk.index.index import Index
 from ctk.lock.lock import Artefact
 
 WAITS: list[float] = []

@@ -17,7 +17,9 @@ from fake_index import LICENCE, FakeIndex, serve
 
 from ctk.core.checkout import Workspace
 from ctk.core.errors import LicenceChanged, MeasureFailed, OutOfDate, UnknownName
-from ctk.index.index import Index, IndexSettings, Retry
+from ctk.index import IndexSettings
+from ctk.index.client import Retry
+from ctk.index.index import Index
 from ctk.lock.lock import Component, ReleaseLock, load
 from ctk.lock.wheels import Licence, declared_licence, read_licence
 from ctk.release.review import check_licences, licence_changes

@@ -16,7 +16,9 @@ from fake_index import FakeIndex, serve
 
 from ctk.core.checkout import Workspace
 from ctk.core.errors import IndexUnavailable, MeasureFailed
-from ctk.index.index import Index, IndexSettings, Retry
+from ctk.index import IndexSettings
+from ctk.index.client import Retry
+from ctk.index.index import Index
 from ctk.index.inside import EARLIEST, time_text
 from ctk.lock.lock import load
 

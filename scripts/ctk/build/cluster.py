@@ -33,11 +33,19 @@ import rattler_build
 from ctk.build.runner import Built, build_key, cached, clear_build_folders, keep, log_file, make, read_note, write_log
 from ctk.build.sbom import recipe_commit
 from ctk.core.checkout import Workspace
-from ctk.core.errors import BadValue, BuildFailed, ClusterFailed, CtkError, NoSpace, RecipeError, without_credentials
+from ctk.core.errors import (
+    BadValue,
+    BuildFailed,
+    ClusterFailed,
+    CtkError,
+    NoSpace,
+    RecipeError,
+    describe,
+    without_credentials,
+)
 from ctk.core.files import FULL, disk_errors, file_sha256, hold_folder
 from ctk.core.process import end_with
 from ctk.fetch.fetch import laid_out
-from ctk.index.client import describe
 from ctk.plan.plan import Build
 
 if TYPE_CHECKING:

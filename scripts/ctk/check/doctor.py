@@ -150,8 +150,9 @@ def _pip(where: Where) -> Finding:
 @look_at(Where, "package index", needed=True)
 def _index(where: Where) -> Finding:
     """The package index that pip is configured for: all artefacts come from it."""
-    from ctk.index.client import pip_settings
-    from ctk.index.index import Index, Retry
+    from ctk.index import pip_settings
+    from ctk.index.client import Retry
+    from ctk.index.index import Index
 
     settings = pip_settings()
     named = ", ".join(map(without_credentials, (*settings.index_urls, *settings.find_links))) or "none"

@@ -25,7 +25,7 @@ from ctk.diff.compare import FORMS, breaks, compare, find, same_kind, wanted
 from ctk.diff.render import as_json, break_text, markdown, show
 from ctk.diff.scan import Surface, surfaces, unread
 from ctk.fetch.fetch import borrowed, missing
-from ctk.index.client import pip_settings
+from ctk.index import pip_settings
 from ctk.index.index import Index
 from ctk.lock import facts
 from ctk.lock.components import EXCLUSIONS, load_exclusions

@@ -68,6 +68,10 @@ class IndexUnavailable(CtkError, exit_code=5):
     """The package index did not answer, or answered with an error after every retry, or with what is no answer."""
 
 
+class Interrupted(IndexUnavailable):
+    """The connection broke while a response was read; the rest can be requested."""
+
+
 class NotPublished(CtkError, exit_code=6):
     """The index answers, but holds no such distribution, version or file."""
 
@@ -205,3 +209,9 @@ def printable(text: str) -> str:
 def without_credentials(text: str) -> str:
     """A text without the user and password that a URL in it may hold."""
     return re.sub(r"//[^/@\s]+@", "//***@", text)
+
+
+def describe(error: BaseException) -> str:
+    """An error in one line, without the credentials that a URL in it may hold."""
+    text = without_credentials(str(error))
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,101 @@
+"""The package index: here the settings that pip has of it."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from dataclasses import dataclass, field
+
+from ctk.core.errors import IndexUnavailable
+
+STEP = "check the network and what `pip config list` says, then run the same command again; what was fetched stays"
+_SECTIONS = ("global", "install", "download", ":env:")  # a later one overrides
+_MOST_STATED = {"timeout": 86400.0, "retries": 1000}
+
+
+@dataclass(frozen=True)
+class IndexSettings:
+    """Where packages come from. URLs may hold credentials, so they are left out of what is printed.
+
+    Without an `index_url` it is the client library's; `timeout` is in seconds without a byte.
+    """
+
+    index_url: str | None = field(default=None, repr=False)
+    extra_index_urls: tuple[str, ...] = field(default=(), repr=False)
+    find_links: tuple[str, ...] = field(default=(), repr=False)
+    no_index: bool = False
+    trusted_hosts: tuple[str, ...] = ()
+    cert: str | None = None
+    client_cert: str | None = None
+    proxy: str | None = field(default=None, repr=False)
+    timeout: float = 15.0
+    retries: int = 5
+
+    @property
+    def index_urls(self) -> tuple[str, ...]:
+        """Every index in pip's order. The default is the client library's: none is named here."""
+        if self.no_index:
+            return ()
+        from unearth import PackageFinder  # it takes a while to be imported
+
+        return (self.index_url or PackageFinder().sources[0]["url"], *self.extra_index_urls)
+
+
+def pip_settings(python: str = sys.executable) -> IndexSettings:
+    """The settings of the pip of ``python``: its files, then PIP_* of the environment; IndexUnavailable if it fails."""
+    asked = subprocess.run([python, "-m", "pip", "config", "list"], capture_output=True, text=True, check=False)
+    if asked.returncode:
+        lines = asked.stderr.strip().splitlines() or ["no reason given"]
+        raise IndexUnavailable(f"pip does not say which package index to use: {lines[-1]}", "repair this Python's pip")
+    return parse_settings(asked.stdout)
+
+
+def parse_settings(listing: str) -> IndexSettings:
+    """The settings in what ``pip config list`` prints, ``global.index-url='...'``; IndexUnavailable if one is wrong."""
+    sections: dict[str, dict[str, str]] = {section: {} for section in _SECTIONS}
+    for line in listing.splitlines():
+        name, _, value = line.partition("=")
+        section, _, key = name.partition(".")
+        if section in sections and value:
+            sections[section][key.replace("default-timeout", "timeout")] = _text(name, value)
+    merged = {key: value for values in sections.values() for key, value in values.items()}
+
+    def words(key: str) -> tuple[str, ...]:
+        return tuple(merged.get(key, "").split())
+
+    return IndexSettings(
+        index_url=merged.get("index-url") or None,
+        extra_index_urls=words("extra-index-url"),
+        find_links=words("find-links"),
+        no_index=merged.get("no-index", "").lower() in ("1", "true", "yes", "on"),
+        trusted_hosts=words("trusted-host"),
+        cert=merged.get("cert") or None,
+        client_cert=merged.get("client-cert") or None,
+        proxy=merged.get("proxy") or None,
+        timeout=_number("timeout", merged.get("timeout"), IndexSettings.timeout),
+        retries=int(_number("retries", merged.get("retries"), IndexSettings.retries)),
+    )
+
+
+def _text(name: str, value: str) -> str:
+    try:
+        return str(ast.literal_eval(value))
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        raise _unread(name) from None
+
+
+def _number(key: str, text: str | None, default: float) -> float:
+    """What an option says; a day or a thousand tries are as good as more."""
+    try:
+        number = float(text) if text else default
+    except ValueError:
+        raise _unread(key) from None
+    if not number >= 0:  # NaN is neither
+        raise _unread(key)
+    return min(number, _MOST_STATED[key])
+
+
+def _unread(name: str) -> IndexUnavailable:
+    # The value is not shown: an index URL holds credentials.
+    return IndexUnavailable(f"pip's option {name} has a value that cannot be read", "see `pip config list`")

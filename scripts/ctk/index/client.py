@@ -7,15 +7,12 @@ The longest page that the limits were held against is of 47,000 files: 21 MB, an
 
 from __future__ import annotations
 
-import ast
 import codecs
 import gzip
 import io
 import logging
 import math
 import ssl
-import subprocess
-import sys
 import time
 import zlib
 from collections.abc import Callable, Mapping
@@ -35,7 +32,8 @@ from unearth.fetchers import PyPIClient
 from unearth.fetchers.sync import LocalFSTransport
 from unearth.utils import url_to_path
 
-from ctk.core.errors import IndexUnavailable, without_credentials
+from ctk.core.errors import IndexUnavailable, Interrupted, describe
+from ctk.index import STEP, IndexSettings
 
 LEAST = 1 << 13
 """Bytes that must come in `WHILE` of waiting: a modem brings twenty times as many."""
@@ -249,13 +247,8 @@ class Pages:
 
 
 T = TypeVar("T")
-STEP = "check the network and what `pip config list` says, then run the same command again; what was fetched stays"
 _NO_WAY = (httpx2.InvalidURL, httpx2.UnsupportedProtocol, httpx2.TooManyRedirects, OSError, ValueError)
 _LONGEST_WAIT = 60.0  # seconds; a server may ask for more, a person waits for less
-
-
-class Interrupted(IndexUnavailable):
-    """The connection broke while a response was read; the rest can be requested."""
 
 
 @dataclass(frozen=True)
@@ -313,12 +306,6 @@ class Retry:
             self.sleep(min(max(self.delay * 2**attempt, asked), _LONGEST_WAIT))
 
 
-def describe(error: BaseException) -> str:
-    """An error in one line, without the credentials that a URL in it may hold."""
-    text = without_credentials(str(error))
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
 def _retry_after(value: str) -> float:
     """Seconds that a Retry-After header asks for; 0 when it asks for nothing."""
     if value.isdecimal():
@@ -327,92 +314,3 @@ def _retry_after(value: str) -> float:
         return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
     except (TypeError, ValueError):
         return 0.0
-
-
-_SECTIONS = ("global", "install", "download", ":env:")  # a later one overrides
-_MOST_STATED = {"timeout": 86400.0, "retries": 1000}
-
-
-@dataclass(frozen=True)
-class IndexSettings:
-    """Where packages come from. URLs may hold credentials, so they are left out of what is printed.
-
-    Without an `index_url` it is the client library's; `timeout` is in seconds without a byte.
-    """
-
-    index_url: str | None = field(default=None, repr=False)
-    extra_index_urls: tuple[str, ...] = field(default=(), repr=False)
-    find_links: tuple[str, ...] = field(default=(), repr=False)
-    no_index: bool = False
-    trusted_hosts: tuple[str, ...] = ()
-    cert: str | None = None
-    client_cert: str | None = None
-    proxy: str | None = field(default=None, repr=False)
-    timeout: float = 15.0
-    retries: int = 5
-
-    @property
-    def index_urls(self) -> tuple[str, ...]:
-        """Every index in pip's order. The default is the client library's: none is named here."""
-        if self.no_index:
-            return ()
-        return (self.index_url or PackageFinder().sources[0]["url"], *self.extra_index_urls)
-
-
-def pip_settings(python: str = sys.executable) -> IndexSettings:
-    """The settings of the pip of ``python``: its files, then PIP_* of the environment; IndexUnavailable if it fails."""
-    asked = subprocess.run([python, "-m", "pip", "config", "list"], capture_output=True, text=True, check=False)
-    if asked.returncode:
-        lines = asked.stderr.strip().splitlines() or ["no reason given"]
-        raise IndexUnavailable(f"pip does not say which package index to use: {lines[-1]}", "repair this Python's pip")
-    return parse_settings(asked.stdout)
-
-
-def parse_settings(listing: str) -> IndexSettings:
-    """The settings in what ``pip config list`` prints, ``global.index-url='...'``; IndexUnavailable if one is wrong."""
-    sections: dict[str, dict[str, str]] = {section: {} for section in _SECTIONS}
-    for line in listing.splitlines():
-        name, _, value = line.partition("=")
-        section, _, key = name.partition(".")
-        if section in sections and value:
-            sections[section][key.replace("default-timeout", "timeout")] = _text(name, value)
-    merged = {key: value for values in sections.values() for key, value in values.items()}
-
-    def words(key: str) -> tuple[str, ...]:
-        return tuple(merged.get(key, "").split())
-
-    return IndexSettings(
-        index_url=merged.get("index-url") or None,
-        extra_index_urls=words("extra-index-url"),
-        find_links=words("find-links"),
-        no_index=merged.get("no-index", "").lower() in ("1", "true", "yes", "on"),
-        trusted_hosts=words("trusted-host"),
-        cert=merged.get("cert") or None,
-        client_cert=merged.get("client-cert") or None,
-        proxy=merged.get("proxy") or None,
-        timeout=_number("timeout", merged.get("timeout"), IndexSettings.timeout),
-        retries=int(_number("retries", merged.get("retries"), IndexSettings.retries)),
-    )
-
-
-def _text(name: str, value: str) -> str:
-    try:
-        return str(ast.literal_eval(value))
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        raise _unread(name) from None
-
-
-def _number(key: str, text: str | None, default: float) -> float:
-    """What an option says; a day or a thousand tries are as good as more."""
-    try:
-        number = float(text) if text else default
-    except ValueError:
-        raise _unread(key) from None
-    if not number >= 0:  # NaN is neither
-        raise _unread(key)
-    return min(number, _MOST_STATED[key])
-
-
-def _unread(name: str) -> IndexUnavailable:
-    # The value is not shown: an index URL holds credentials.
-    return IndexUnavailable(f"pip's option {name} has a value that cannot be read", "see `pip config list`")

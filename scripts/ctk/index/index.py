@@ -15,31 +15,21 @@ from dataclasses import dataclass, field, replace
 from email.message import Message
 from email.parser import BytesParser
 from functools import partial
-from typing import BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
-import httpx2
 from packaging.utils import canonicalize_name
 from packaging.version import Version
-from unearth import Package
-from unearth.utils import url_to_path
 
-from ctk.core.errors import HashMismatch, IndexUnavailable, NotPublished
-from ctk.index import inside
-from ctk.index.client import (
-    STEP,
-    IndexSettings,
-    Interrupted,
-    LinkSource,
-    Pages,
-    Retry,
-    describe,
-    open_client,
-    pip_settings,
-)
+from ctk.core.errors import HashMismatch, IndexUnavailable, Interrupted, NotPublished, describe
+from ctk.index import STEP, IndexSettings, inside, pip_settings
 from ctk.index.inside import upload_seconds
 from ctk.package.archives import LONGEST
 
-__all__ = ["Index", "IndexFile", "IndexSettings", "Interrupted", "Retry", "pip_settings"]
+if TYPE_CHECKING:  # what talks to a server takes a while to be imported: only an `Index` does it
+    import httpx2
+    from unearth import Package
+
+    from ctk.index.client import Retry
 
 _WHOLE = 2_000_000  # bytes up to which reading a wheel whole, and checking it, beats several requests for its parts
 _MOST = 2 << 30  # bytes that are ever held in memory: a wheel, from a server that gives no parts of it
@@ -110,6 +100,8 @@ class Index:
     """
 
     def __init__(self, settings: IndexSettings | None = None, retry: Retry | None = None) -> None:
+        from ctk.index.client import Retry, open_client
+
         self.settings = settings if settings is not None else pip_settings()
         self.retry = retry if retry is not None else Retry(attempts=self.settings.retries + 1)
         self._client = open_client(self.settings, self.retry.clock)
@@ -186,6 +178,8 @@ class Index:
         if size <= _WHOLE:
             yield io.BytesIO(self.content(file))
         elif file.url.startswith("file:"):  # it has no ranges: the whole of it would be read into memory
+            from unearth.utils import url_to_path
+
             with url_to_path(file.url).open("rb") as local:
                 yield local
         else:
@@ -233,6 +227,8 @@ class Index:
             return total if total is not None else sum(map(len, chunks))
 
     def _listed(self, name: str) -> list[IndexFile]:
+        from ctk.index.client import LinkSource, Pages
+
         pages = Pages(self._client, self.retry, name)
         places = [*({"index_urls": [url]} for url in self.settings.index_urls)]
         places += [*({"find_links": [url]} for url in self.settings.find_links)]
@@ -283,6 +279,8 @@ def _total(answer: httpx2.Response) -> int | None:
 
 
 def _chunks(answer: httpx2.Response, file: IndexFile, most: int = _LARGEST) -> Iterator[bytes]:
+    import httpx2
+
     size = 0
     try:
         for chunk in answer.iter_raw():

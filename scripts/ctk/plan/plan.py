@@ -150,6 +150,8 @@ def plan(what: Set, request: Request, python_tags: Sequence[str]) -> Plan:
     by_name = {_python_name(tag): tag for tag in python_tags}
     pythons = {"", *_choose("Python", by_name, map(_python_name, request.pythons)).values()}
     every = [lock for lock, _ in what.locks.values()]
+    keys = {name: _keys(lock) for name, (lock, _) in what.locks.items()}
+    known = frozenset().union(*keys.values())
     chosen = [what.locks[name][0] for name in locks]
     builds: dict[str, Build] = {}
     packages: set[str] = set()
@@ -158,7 +160,8 @@ def plan(what: Set, request: Request, python_tags: Sequence[str]) -> Plan:
         files = (*what.build_config, variant_file)
         if name in locks:
             left_out.update({entry.id: entry for entry in _without_recipe(lock, what.exclusions)})
-        fed = [recipe for recipe in recipes.values() if _belongs(recipe, lock, every)]
+        # A lock feeds the recipes of which it has every lock key; one that needs none is the same for all of them.
+        fed = [recipe for recipe in recipes.values() if recipe.names_needed & known <= keys[name]]
         for recipe, subdir in product(fed, subdirs):
             if name not in locks and not _serves(recipe, lock, files, subdir, chosen):
                 continue
@@ -213,12 +216,6 @@ def _python_name(name: str) -> str:
     """``cp312`` and ``py312`` mean ``3.12``, ``cp314t`` means ``3.14t``; anything else is left as it is."""
     short = re.fullmatch(r"(?:cp|py)?3\.?(\d+t?)", name)
     return f"3.{short[1]}" if short else name
-
-
-def _belongs(recipe: Recipe, lock: ReleaseLock, locks: Iterable[ReleaseLock]) -> bool:
-    """Whether a lock has every lock key that the recipe needs; one that needs none is the same for all of them."""
-    known = {key for other in locks for key in _keys(other)}
-    return recipe.names_needed & known <= _keys(lock)
 
 
 def _serves(

@@ -21,10 +21,9 @@ from ctk.check import Check, Finding, Report
 from ctk.check.channel.attestations import Policy, Verifier
 from ctk.check.channel.index import IndexFiles, IndexIsConsistent, Orphans
 from ctk.check.channel.package import ChannelPackage, PackageFile
-from ctk.core.errors import ChannelBroken, PublishFailed, UnknownName, without_credentials
+from ctk.core.errors import ChannelBroken, PublishFailed, UnknownName, describe, without_credentials
 from ctk.core.files import disk_errors, held
 from ctk.core.platforms import NOARCH, PLATFORMS
-from ctk.index.client import describe
 
 
 @dataclass(frozen=True)
