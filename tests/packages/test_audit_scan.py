@@ -10,7 +10,7 @@ from crafted_packages import Draft, good_set
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctk.check.audit import audit_packages
+from ctk.check.audit import AuditReport, audit_packages
 from ctk.core.errors import UnknownName
 from ctk.core.files import file_sha256
 from ctk.package import scan as scanning
@@ -104,6 +104,27 @@ def test_a_package_that_cannot_be_read_is_a_finding_beside_the_others(tmp_path: 
     report = audit_packages([*paths, broken], forbidden_paths=[])
     assert [(finding.check, finding.where) for finding in report.findings] == [("PackageOpens", broken.name)]
     assert not report.ok
+
+
+def test_the_same_packages_are_held_to_the_same_rules_once(tmp_path: Path) -> None:
+    paths = [draft.write(tmp_path) for draft in good_set().values()]
+    cache = tmp_path / "cache"
+
+    def audited(count: int = len(paths), forbidden: str = "/home/x", skip: str = "") -> AuditReport:
+        skipped = [skip] if skip else []
+        return audit_packages(paths[:count], forbidden_paths=[forbidden], skip=skipped, cache=cache)
+
+    first = audited()
+    assert not first.earlier and "unchanged" not in first.summary()
+    assert audited() == first and audited().earlier and audited().summary().endswith(", unchanged")
+    assert not any(other.earlier for other in (audited(1), audited(forbidden="/home/y"), audited(skip="NoBuildPath")))
+    for note in (cache / "reports").iterdir():
+        note.write_text("{")
+    again = audited()
+    assert again == first and not again.earlier
+    other = Draft("another", files={"lib/x.txt": b"x"})
+    other.write(tmp_path).replace(paths[0])
+    assert not audited().earlier
 
 
 def test_an_unknown_check_is_an_error_naming_the_nearest(tmp_path: Path) -> None:

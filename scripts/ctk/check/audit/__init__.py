@@ -16,9 +16,14 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cache as remembered
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from ctk.check import Check, Finding, Report, checks_of, chosen
 from ctk.check.audit import binaries, files, packages
@@ -27,7 +32,7 @@ from ctk.check.audit.packages import PackageSet
 from ctk.core.checkout import Workspace
 from ctk.core.console import count
 from ctk.core.errors import AuditFailed, RecipeError
-from ctk.core.files import make_folder, read_json, replace_file
+from ctk.core.files import disk_errors, file_sha256, make_folder, read_json, replace_file
 from ctk.lock.lock import Artefact
 from ctk.package.package import IndexJson, PackageInfo, ScannedFile
 from ctk.package.scan import PackageScan, Scanner, listed_package
@@ -39,8 +44,11 @@ CHECKS: tuple[Check[Any], ...] = checks_of(files, binaries, packages)
 PROBES = binaries.PROBES
 
 
+@dataclass(frozen=True)
 class AuditReport(Report):
-    """The outcome of an audit; its subjects are packages."""
+    """The outcome of an audit; its subjects are packages. `earlier` is one that an earlier run had kept."""
+
+    earlier: bool = field(compare=False, default=False)
 
     @classmethod
     def by_check(
@@ -51,7 +59,8 @@ class AuditReport(Report):
 
     def summary(self) -> str:
         """The outcome in one line."""
-        return f"{count(self.subjects, 'package')}, {count(len(self.counts), 'check')}, {self.verdict()}"
+        unchanged = ", unchanged" if self.earlier else ""
+        return f"{count(self.subjects, 'package')}, {count(len(self.counts), 'check')}, {self.verdict()}{unchanged}"
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -65,6 +74,9 @@ class AuditReport(Report):
         }
 
 
+_REPORT = TypeAdapter(AuditReport)
+
+
 def audit_packages(
     paths: Sequence[Path],
     *,
@@ -76,7 +88,7 @@ def audit_packages(
 ) -> AuditReport:
     """Holds packages, which may depend on those of the base, to every rule but those in `skip`.
 
-    Scans are kept in the folder `cache`.
+    Scans are kept in the folder `cache`, and the outcome: the same packages are not audited again by the same code.
 
     Raises:
         UnknownName: A name in ``skip`` that no check has.
@@ -84,6 +96,10 @@ def audit_packages(
     start = time.monotonic()
     skipped = chosen(CHECKS, skip) if skip else []
     checks = [check for check in CHECKS if check not in skipped]
+    note = cache and _note(cache, paths, base, [forbidden_paths, [check.name for check in checks]])
+    if note:
+        with suppress(OSError, ValidationError):  # not there, or damaged
+            return replace(_REPORT.validate_json(note.read_bytes()), seconds=time.monotonic() - start, earlier=True)
     # The largest first: none is left for last.
     ordered = sorted(paths, key=lambda path: path.stat().st_size if path.is_file() else 0, reverse=True)
     with ThreadPoolExecutor(max(1, jobs)) as pool:
@@ -97,7 +113,29 @@ def audit_packages(
         for subject in (*scans, together):
             if isinstance(subject, check.subject):
                 findings += check(subject)
-    return AuditReport.by_check(findings, checks, len(paths), start)
+    report = AuditReport.by_check(findings, checks, len(paths), start)
+    if note:
+        with disk_errors(note):
+            make_folder(note.parent)
+            replace_file(note, _REPORT.dump_json(report))
+    return report
+
+
+def _note(cache: Path, paths: Sequence[Path], base: Sequence[Path], asked: list[Any]) -> Path | None:
+    """Where the outcome is kept: named by the packages, what they are held to, and the code; None if one is missing."""
+    try:
+        of = [[[p.parent.name, p.name, file_sha256(p)] for p in sorted(packages)] for packages in (paths, base)]
+    except OSError:
+        return None
+    said = json.dumps([of, asked, _code()])
+    return cache / "reports" / f"{hashlib.sha256(said.encode()).hexdigest()}.json"
+
+
+@remembered
+def _code() -> list[str]:
+    """What decides an outcome besides the packages: this package's modules, and the solver that a check asks."""
+    root = Path(__file__).parents[2]
+    return [version("py-rattler"), *(file_sha256(file) for file in sorted(root.rglob("*.py")))]
 
 
 def _scan(path: Path, scanner: Scanner) -> PackageScan | Finding:
