@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from fake_index import FakeIndex, Fault, configure_pip, serve
 
-from ctk.core.errors import HashMismatch, IndexUnavailable, Interrupted, NotPublished
+from ctk.core.errors import HashMismatch, IndexUnavailable, NotPublished
 from ctk.fetch.fetch import locate
-from ctk.index import IndexSettings, parse_settings, pip_settings
+from ctk.index import IndexSettings, Interrupted, parse_settings, pip_settings
 from ctk.index.client import Retry
 from ctk.index.index import Index
 from ctk.lock.lock import Artefact

@@ -68,10 +68,6 @@ class IndexUnavailable(CtkError, exit_code=5):
     """The package index did not answer, or answered with an error after every retry, or with what is no answer."""
 
 
-class Interrupted(IndexUnavailable):
-    """The connection broke while a response was read; the rest can be requested."""
-
-
 class NotPublished(CtkError, exit_code=6):
     """The index answers, but holds no such distribution, version or file."""
 

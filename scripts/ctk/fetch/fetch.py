@@ -17,9 +17,10 @@ from pathlib import Path
 from types import MappingProxyType
 
 from ctk.core.checkout import Workspace
-from ctk.core.errors import HashMismatch, Interrupted, NotPublished, problems
+from ctk.core.errors import HashMismatch, NotPublished, problems
 from ctk.core.files import disk_errors, holds
 from ctk.fetch.admission import admit, admit_one
+from ctk.index import Interrupted
 from ctk.index.index import Index, IndexFile
 from ctk.lock.lock import Artefact
 

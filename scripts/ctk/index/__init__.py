@@ -10,6 +10,12 @@ from dataclasses import dataclass, field
 from ctk.core.errors import IndexUnavailable
 
 STEP = "check the network and what `pip config list` says, then run the same command again; what was fetched stays"
+
+
+class Interrupted(IndexUnavailable):
+    """The connection broke while a response was read; the rest can be requested."""
+
+
 _SECTIONS = ("global", "install", "download", ":env:")  # a later one overrides
 _MOST_STATED = {"timeout": 86400.0, "retries": 1000}
 

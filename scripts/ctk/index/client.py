@@ -32,8 +32,8 @@ from unearth.fetchers import PyPIClient
 from unearth.fetchers.sync import LocalFSTransport
 from unearth.utils import url_to_path
 
-from ctk.core.errors import IndexUnavailable, Interrupted, describe
-from ctk.index import STEP, IndexSettings
+from ctk.core.errors import IndexUnavailable, describe
+from ctk.index import STEP, IndexSettings, Interrupted
 
 LEAST = 1 << 13
 """Bytes that must come in `WHILE` of waiting: a modem brings twenty times as many."""

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from ctk.core.errors import HashMismatch, IndexUnavailable, Interrupted, NotPublished, describe
-from ctk.index import STEP, IndexSettings, inside, pip_settings
+from ctk.core.errors import HashMismatch, IndexUnavailable, NotPublished, describe
+from ctk.index import STEP, IndexSettings, Interrupted, inside, pip_settings
 from ctk.index.inside import upload_seconds
 from ctk.package.archives import LONGEST
 
