@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from packaging.version import Version
+from xdist.scheduler import LoadFileScheduling
 
 import forked
 from ctk.core.checkout import Workspace
@@ -37,6 +40,22 @@ _STEADY = settings(
 settings.register_profile("quick", _STEADY)
 settings.register_profile("thorough", _STEADY, max_examples=300)  # ./scripts/test --all
 settings.load_profile("quick")
+
+_ONE_WORLD = re.compile("tests/(faults|commands)/")
+
+
+class _ByWorld(LoadFileScheduling):
+    """Gives a worker a whole file at a time, and the files that build the same world all to one worker."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        world = _ONE_WORLD.match(nodeid)
+        return world[0] if world else str(super()._split_scope(nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist, which a single test may do without
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ByWorld:
+    return _ByWorld(config, log)
+
 
 _LONGEST = ("environments", "faults", "docs", "recipes", "solver")
 

@@ -89,8 +89,6 @@ class Job:
         self.world = world
         self._start = world.root.with_name(f"{world.root.name}-start")
         _copy(world.root, self._start)
-        # Each artefact takes a moment, so that a kill finds it half there.
-        world.index.faults.append(Fault(match="files/", pause=0.1))
 
     def undisturbed(self) -> Undisturbed:
         """Runs it once without a fault."""
@@ -142,9 +140,15 @@ class Job:
 
 
 class Run:
-    """A run of the main job in a process group of its own; what it prints is read with the time of each line."""
+    """A run of the main job in a process group of its own; what it prints is read with the time of each line.
+
+    While it runs, the index takes a moment for each artefact, so that a kill finds it half there.
+    """
+
+    _SLOW = Fault(match="files/", pause=0.1)
 
     def __init__(self, world: World, **environment: str) -> None:
+        world.index.faults.append(self._SLOW)
         path = os.pathsep.join(p for p in (str(INSIDE), os.environ.get("PYTHONPATH", "")) if p)
         self.process = subprocess.Popen(
             command(world.build(OLD, NEW)),
@@ -193,6 +197,7 @@ class Run:
         """Its exit code; orphans may live on."""
         code = self.process.wait(120)
         self._reader.join(1)  # orphans hold the pipe open
+        self._world.index.faults.remove(self._SLOW)
         return code
 
     def left(self) -> Iterator[str]:

@@ -83,7 +83,6 @@ class Stations:
 @pytest.fixture
 def stations(job: Job, tmp_path: Path) -> Stations:
     world = job.world
-    world.index.faults.clear()
     commands = {"build": (world, world.build(OLD, NEW))}
     for name, words in {
         "fetch": ["fetch", *world.plan(OLD, NEW)],

@@ -45,7 +45,7 @@ class Reader(Thread):
         self._channel, self._base, self._end = channel, base, Event()
 
     def run(self) -> None:
-        while not self._end.wait(0.02):
+        while not self._end.wait(0.1):
             if self._channel.exists():
                 self.found |= set(problems(self._channel.resolve(), self._base))
                 self.seen += 1
