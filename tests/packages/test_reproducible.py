@@ -1,4 +1,4 @@
-"""Real packages come out as the same bytes when they are built again: a sample here, `ctk rebuild --all` for all."""
+"""Real packages come out as the same bytes when they are built again; `ctk rebuild --all` for all of them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from ctk.core.platforms import this_platform
 from ctk.lock.lock import release_locks
 
 SAMPLE = 12
+# Metadata alone, a library that is laid out, and extension modules for one Python.
+KINDS = ("noarch/cuda-version-13.0-native_*", f"{this_platform()}/libnvfatbin-13.*", "*/cuda-core-*-cuda13_py311*")
 
 
 @pytest.fixture
@@ -28,6 +30,14 @@ CHANNELS = pytest.mark.parametrize(
 )
 
 
+def test_a_package_of_each_kind_is_the_same_again(built: Workspace) -> None:
+    packages = [max(str(file) for file in built.channel.glob(f"{kind}.conda")) for kind in KINDS]
+    done = ctk(built, "rebuild", *packages)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    assert f"{len(KINDS)} packages rebuilt, identical" in done.stdout
+
+
+@pytest.mark.sweep
 @CHANNELS
 def test_a_sample_of_the_channel_is_the_same_again(built: Workspace, channel: Path) -> None:
     done = ctk(built, "rebuild", "--sample", str(SAMPLE), "--channel", str(channel))
