@@ -113,7 +113,8 @@ def waiting(begun: Path, go: Path) -> str:
     return f"echo $PPID >> {begun}; while [ ! -e {go} ]; do sleep 0.05; done"
 
 
-@pytest.mark.parametrize("allowed", ["0", "3"])  # deaths of workers that the scheduler itself forgives
+# Deaths of workers that the scheduler itself forgives.
+@pytest.mark.parametrize("allowed", ["0", pytest.param("3", marks=pytest.mark.sweep)])
 def test_the_build_of_a_worker_that_is_killed_is_made_by_another(tmp_path: Path, allowed: str) -> None:
     begun, go = tmp_path / "begun", tmp_path / "go"
     workspace = checkout(tmp_path / "one", waiting(begun, go))
@@ -230,7 +231,8 @@ def test_the_same_build_made_twice_at_once_is_whole_whoever_ends_last(tmp_path: 
     assert all(map(zipfile.is_zipfile, (tmp_path / "read").rglob("*.conda")))
 
 
-def test_an_address_that_does_not_answer_is_given_up(tmp_path: Path) -> None:
+def test_an_address_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_ANSWERS", 0.5)
     with silent_port() as silent:
         for address in (silent, "nonsense"):
             with pytest.raises(ClusterFailed, match=f"answers at {address}"):
