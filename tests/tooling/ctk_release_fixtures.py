@@ -11,8 +11,11 @@ from ctk_release import Have, Run, snapshot
 from fake_ctk import add_ctk_12, add_ctk_13, add_python_13
 from fake_index import FakeIndex, configure_pip, serve
 
+import ctk.cli.release
+import ctk.index.index
 from ctk.cli.main import app
 from ctk.core.checkout import Workspace
+from ctk.index import IndexSettings
 
 
 def checkout(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
@@ -24,7 +27,11 @@ def checkout(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
 
 def fill(index: FakeIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     index.html = False  # as the usual index answers: it says when a file was uploaded
-    configure_pip(monkeypatch, index, retries="0", timeout="60")
+    configure_pip(monkeypatch, index)
+    # What pip would say: test_index.py holds that it is asked, and starting it takes longer than most commands here.
+    settings = IndexSettings(index_url=index.url, retries=0, timeout=60)
+    for module in (ctk.index.index, ctk.cli.release):
+        monkeypatch.setattr(module, "pip_settings", lambda: settings)
     add_ctk_12(index)
     add_ctk_13(index)
     add_python_13(index)

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from ctk_release import Run, snapshot
+from ctk_release import Have, Run, snapshot
 from fake_index import FakeIndex, serve
 
 from ctk.core.checkout import Workspace
@@ -155,11 +155,11 @@ def test_a_minor_has_the_time_of_its_first_manifest_and_keeps_it(run: Run, here:
     assert "nothing changes" in run("add", "13.4", "--write")
 
 
-def test_what_is_locked_keeps_its_time_and_what_is_new_has_its_own(run: Run, here: Workspace, index: FakeIndex) -> None:
+def test_what_is_locked_keeps_its_time_and_what_is_new_has_its_own(
+    run: Run, here: Workspace, index: FakeIndex, have: Have
+) -> None:
     """Packages carry the time: another index, which has its own, must not change what they are made of."""
-    index.html = False
-    run("add", "13.4", "--write")
-    before = snapshot(here)
+    before = have("13.4")
     index.upload_time = "2030-01-01T00:00:00Z"
     assert "nothing changes" in run("add", "13.4", "--write")
     index.upload_time = None
