@@ -6,6 +6,7 @@ import re
 import zipfile
 from collections import defaultdict
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -24,14 +25,10 @@ VS2022 = range(1930, 1950)
 @pytest.fixture(scope="module")
 def headers(project: Workspace) -> Mapping[tuple[str, str], str]:
     """The text of host_config.h, by CTK minor and subdir: from the cache, or that one file from the index."""
-    found = {}
-    with Index() as index:
-        for lock in release_locks(project).values():
-            if lock.is_ctk:
-                for subdir, artefact in lock.components["crt"].artefacts.items():
-                    if artefact:
-                        found[lock.minor, subdir] = header(artefact, project, index)
-    return found
+    locks = [lock for lock in release_locks(project).values() if lock.is_ctk]
+    named = {(lock.minor, s): a for lock in locks for s, a in lock.components["crt"].artefacts.items() if a}
+    with Index() as index, ThreadPoolExecutor() as threads:
+        return dict(zip(named, threads.map(lambda a: header(a, project, index), named.values()), strict=True))
 
 
 def header(artefact: Artefact, project: Workspace, index: Index) -> str:

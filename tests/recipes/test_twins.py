@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
+from golden import metadata
 
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.lock import release_locks
-from ctk.package.package import read_info
 from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags, small
 
 Record = Mapping[str, Any]
@@ -162,14 +162,12 @@ def test_built_twins_hold_the_same_files(built: Workspace) -> None:
     """Made from one tree: a machine with a driver and one without run the same programs."""
     contents: dict[str, list[object]] = defaultdict(list)
     for package in sorted(built.channel.resolve().rglob("*.conda")):
-        info = read_info(package)
-        index = info.index
-        once = index.name == "cuda-pathfinder" or index.name.endswith("-files")
-        if not once and any(spec.startswith("cuda-version") for spec in index.depends):
-            python = next((spec for spec in index.depends if spec.startswith("python_abi")), "")
-            tie = next(spec.rpartition(" ")[0] for spec in index.depends if spec.startswith("cuda-version"))
-            paths = [(p.path, p.kind, p.sha256) for p in info.paths if not p.path.startswith("info/")]
-            contents[f"{index.subdir}/{index.name} {index.version} {tie} {python}"].append(paths)
+        index = metadata(package, "index.json")
+        tie = next((spec.rpartition(" ")[0] for spec in index["depends"] if spec.startswith("cuda-version")), "")
+        if tie and index["name"] != "cuda-pathfinder" and not index["name"].endswith("-files"):
+            python = next((spec for spec in index["depends"] if spec.startswith("python_abi")), "")
+            paths = metadata(package, "paths.json")["paths"]
+            contents[f"{index['subdir']}/{index['name']} {index['version']} {tie} {python}"].append(paths)
     assert len(contents) > 50
     for name, pair in contents.items():
         assert len(pair) == 2, name
