@@ -27,6 +27,18 @@ from ctk.index.index import Index
 __all__ = ["repository"]  # a fixture
 
 
+PROGRAM = """
+if __name__ == "__main__":
+    import os, sys
+    from pathlib import Path
+    os.umask(0o077)
+    sys.path[:0] = sys.argv[3:]
+    from ctk.core.checkout import Workspace
+    from test_rebuild import built
+    built(Workspace(Path(sys.argv[1])), Path(sys.argv[2]), jobs=3)
+"""
+
+
 @pytest.fixture
 def packages(repository: Workspace, tmp_path: Path) -> list[Path]:
     """What the tiny checkout builds, as a user has it: outside the checkout's cache."""
@@ -59,13 +71,8 @@ def test_two_checkouts_at_two_times_with_two_umasks_give_the_same_bytes(reposito
     git(tmp_path, "clone", "--quiet", repository.root, "clone/deeper/inside")
     there = Workspace(tmp_path / "clone" / "deeper" / "inside")
     shutil.copytree(repository.store, there.store)
-    program = (
-        "import os, sys; os.umask(0o077); sys.path[:0] = sys.argv[3:];"
-        "from pathlib import Path; from ctk.core.checkout import Workspace; from test_rebuild import built;"
-        "built(Workspace(Path(sys.argv[1])), Path(sys.argv[2]), jobs=3) if __name__ == '__main__' else None"
-    )
     script = tmp_path / "build.py"  # a file: processes that are spawned import it
-    script.write_text(program)
+    script.write_text(PROGRAM)
     here = Path(__file__).parent
     subprocess.run(
         [sys.executable, script, there.root, tmp_path / "two", here, here.parent, here.parent / "packages"],
