@@ -173,6 +173,7 @@ class Pipeline:
             base=states.packages(base_channel) if isinstance(base_channel, Path) else (),
             jobs=self.jobs,
             cache=self.workspace.cache / "audit",
+            earlier=not staged.changed,
         )
         self._lap("audit", audited.summary())
         if not audited.ok:

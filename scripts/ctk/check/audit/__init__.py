@@ -85,10 +85,12 @@ def audit_packages(
     jobs: int = 2,
     skip: Collection[str] = (),
     cache: Path | None = None,
+    earlier: bool = True,
 ) -> AuditReport:
     """Holds packages, which may depend on those of the base, to every rule but those in `skip`.
 
     Scans are kept in the folder `cache`, and the outcome: the same packages are not audited again by the same code.
+    With `earlier=False` it is not looked for: its name has the packages' hashes, so new ones would be read once more.
 
     Raises:
         UnknownName: A name in ``skip`` that no check has.
@@ -96,8 +98,8 @@ def audit_packages(
     start = time.monotonic()
     skipped = chosen(CHECKS, skip) if skip else []
     checks = [check for check in CHECKS if check not in skipped]
-    note = cache and _note(cache, paths, base, [forbidden_paths, [check.name for check in checks]])
-    if note:
+    asked = [forbidden_paths, [check.name for check in checks]]
+    if cache and earlier and (note := _note(cache, paths, base, asked)):
         with suppress(OSError, ValidationError):  # not there, or damaged
             return replace(_REPORT.validate_json(note.read_bytes()), seconds=time.monotonic() - start, earlier=True)
     # The largest first: none is left for last.
@@ -114,7 +116,7 @@ def audit_packages(
             if isinstance(subject, check.subject):
                 findings += check(subject)
     report = AuditReport.by_check(findings, checks, len(paths), start)
-    if note:
+    if cache and (note := _note(cache, paths, base, asked)):  # the scans have hashed the packages
         with disk_errors(note):
             make_folder(note.parent)
             replace_file(note, _REPORT.dump_json(report))
