@@ -27,6 +27,9 @@ from ctk.cli.main import main
 _AT_START = ("PYTHON", "LC_", "LANG")
 """Variables that Python reads only when it starts."""
 
+_LATER = ("ctk.index.client", "lief", "unearth.utils")
+"""What most commands import only when they need it."""
+
 
 def run(
     arguments: Sequence[str], environment: Mapping[str, str], timeout: float = 600
@@ -81,8 +84,8 @@ def serve(address: str) -> None:
     from ctk.core.checkout import workspace
     from ctk.lock.lock import release_locks
 
-    for module in pkgutil.walk_packages(ctk.cli.__path__, "ctk.cli."):
-        importlib.import_module(module.name)
+    for name in (*(m.name for m in pkgutil.walk_packages(ctk.cli.__path__, "ctk.cli.")), *_LATER):
+        importlib.import_module(name)
     release_locks(workspace())  # of this checkout; parsed once, they are kept by their text
     assert len(os.listdir("/proc/self/task")) == 1, "a process with threads cannot be forked"
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children of this process

@@ -6,11 +6,9 @@ import signal
 
 
 def run() -> None:
-    """Runs the command line. While it is being imported, an interrupt just ends the process."""
-    usual = signal.getsignal(signal.SIGINT)
-    if usual is signal.default_int_handler:
+    """Runs the command line. Until `interrupt.install`, an interrupt just ends the process."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from ctk.cli.main import main
 
-    signal.signal(signal.SIGINT, usual)
     main()

@@ -30,7 +30,7 @@ _hearing = False
 
 def install() -> None:
     """Starts the watching thread, once and from the main thread. Where interrupts are switched off they stay so."""
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    if signal.getsignal(signal.SIGINT) not in (signal.default_int_handler, signal.SIG_DFL):
         return
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
