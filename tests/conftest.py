@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import shutil
@@ -58,6 +59,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ByWorld:
 
 
 _LONGEST = ("environments", "faults", "docs", "recipes", "solver")
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # thousands of tests live to the end: nothing among them is garbage
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -6,6 +6,8 @@ Each is a process of its own, with its own environment, signals and exit code; w
 from __future__ import annotations
 
 import atexit
+import ctypes
+import gc
 import importlib
 import json
 import os
@@ -27,12 +29,12 @@ from ctk.cli.main import main
 _AT_START = ("PYTHON", "LC_", "LANG")
 """Variables that Python reads only when it starts."""
 
-_LATER = ("ctk.index.client", "lief", "unearth.utils")
+_LATER = ("ctk.index.client", "cyclonedx.validation.json", "unearth.utils")
 """What most commands import only when they need it."""
 
 
 def run(
-    arguments: Sequence[str], environment: Mapping[str, str], timeout: float = 600
+    arguments: Sequence[str], environment: Mapping[str, str], timeout: float = 600, mounts: int | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Runs a command line of ctk to its end, with an empty standard input.
 
@@ -40,6 +42,7 @@ def run(
         arguments: After `ctk`.
         environment: All variables.
         timeout: Seconds after which the test fails.
+        mounts: A process whose mounts the command sees; by default those of this process.
     """
     if any(os.environ.get(n) != environment.get(n) for n in {*os.environ, *environment} if n.startswith(_AT_START)):
         return _started(arguments, environment, timeout)
@@ -47,7 +50,7 @@ def run(
         out, err = Path(folder, "out"), Path(folder, "err")
         connection.settimeout(timeout)
         connection.connect(_server())
-        asked = [list(arguments), dict(environment), os.getcwd(), str(out), str(err)]
+        asked = [list(arguments), dict(environment), os.getcwd(), str(out), str(err), mounts]
         connection.sendall(json.dumps(asked).encode() + b"\n")
         code = int(connection.makefile().readline())
         return subprocess.CompletedProcess(list(arguments), code, out.read_text(), err.read_text())
@@ -87,6 +90,7 @@ def serve(address: str) -> None:
     for name in (*(m.name for m in pkgutil.walk_packages(ctk.cli.__path__, "ctk.cli.")), *_LATER):
         importlib.import_module(name)
     release_locks(workspace())  # of this checkout; parsed once, they are kept by their text
+    gc.freeze()  # what is shared with this process is not looked through, and copied for that, when a command ends
     assert len(os.listdir("/proc/self/task")) == 1, "a process with threads cannot be forked"
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children of this process
     with socket.socket(socket.AF_UNIX) as listening, selectors.DefaultSelector() as waiting:
@@ -107,7 +111,7 @@ def _answer(connection: socket.socket) -> None:
     """In a process of its own: runs one command, and waits for it."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     with connection, connection.makefile() as lines:
-        arguments, environment, folder, out, err = json.loads(lines.readline())
+        arguments, environment, folder, out, err, mounts = json.loads(lines.readline())
         process = os.fork()
         if process == 0:
             connection.close()
@@ -115,6 +119,8 @@ def _answer(connection: socket.socket) -> None:
                 opened = os.open(path, os.O_CREAT | os.O_RDWR | os.O_APPEND, 0o600)
                 os.dup2(opened, number)
                 os.close(opened)
+            if mounts:
+                _enter(mounts)
             os.environ.clear()
             os.environ.update(environment)
             os.chdir(folder)
@@ -123,3 +129,12 @@ def _answer(connection: socket.socket) -> None:
             sys.exit()
         connection.sendall(b"%d\n" % os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
     os._exit(0)
+
+
+def _enter(process: int) -> None:
+    """Has this process see the mounts of another one, which is in a user namespace of its own."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    for namespace in ("user", "mnt"):
+        with open(f"/proc/{process}/ns/{namespace}") as file:
+            if libc.setns(file.fileno(), 0):
+                raise OSError(ctypes.get_errno(), f"cannot enter {file.name}")

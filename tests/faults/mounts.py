@@ -6,7 +6,7 @@ They are mounted in a namespace of their own, which ends with the block, and whi
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,19 +24,15 @@ class Mounts:
 
     pid: int
 
-    @property
-    def prefix(self) -> Sequence[str]:
-        """What a command line begins with, to see them."""
-        return ["nsenter", "--target", str(self.pid), "--user", "--mount", "--preserve-credentials", "--wdns=."]
-
     def see(self, path: Path) -> Path:
         """A path as the commands see it."""
         return Path(f"/proc/{self.pid}/root{path}")
 
     def enlarge(self, place: Path) -> None:
         """Gives a small file system room."""
+        enter = ["nsenter", "--target", str(self.pid), "--user", "--mount", "--preserve-credentials"]
         words = ["mount", "-o", "remount,size=200m", str(place)]
-        subprocess.run([*self.prefix, *words], check=True, capture_output=True, text=True)
+        subprocess.run([*enter, *words], check=True, capture_output=True, text=True)
 
 
 @contextmanager

@@ -42,14 +42,14 @@ def test_a_run_that_finds_a_full_disk_at_one_station_after_another_gets_there_in
         channel = there.see(here.output) / "channel"
         passed = []
         for place in places.values():
-            done = ctk(world, *world.build(OLD, NEW), prefix=there.prefix)
+            done = ctk(world, *world.build(OLD, NEW), mounts=there.pid)
             refused(done, f"no space left in {place}")
             assert problems(channel, world.base) == []
             assert state(channel) == right.before
             passed.append(begun(done))
             there.enlarge(place)
         assert passed == [[], ["fetch"], ["fetch", "build"], ["build", "index"]]  # what is built needs nothing fetched
-        done = ctk(world, *world.build(OLD, NEW), prefix=there.prefix)
+        done = ctk(world, *world.build(OLD, NEW), mounts=there.pid)
         assert done.returncode == 0, done.stderr
         assert problems(channel, world.base) == []
         assert state(channel) == right.after
@@ -61,9 +61,9 @@ def test_a_full_disk_is_told_from_a_script_that_fails(job: Job, right: Undisturb
     world, here = job.world, job.world.workspace
     script = f"{emptied('memory')}\n{small(builds=250_000)}"
     with mounts(script, memory=MEMORY, builds=here.builds) as there:
-        refused(ctk(world, *world.build(OLD, NEW), prefix=there.prefix), "no space left in", str(here.builds))
+        refused(ctk(world, *world.build(OLD, NEW), mounts=there.pid), "no space left in", str(here.builds))
         there.enlarge(here.builds)
-        assert ctk(world, *world.build(OLD, NEW), prefix=there.prefix).returncode == 0
+        assert ctk(world, *world.build(OLD, NEW), mounts=there.pid).returncode == 0
         assert state(here.channel) == right.after
 
 
@@ -75,7 +75,7 @@ def test_a_full_folder_for_temporary_files_is_no_failed_recipe_or_test(
     world = job.world
     with mounts(small(folder=room), folder=tmp_path) as there:
         for _ in ("while it builds", "what is built by then"):
-            done = ctk(world, *world.build(OLD, NEW), prefix=there.prefix, TMPDIR=str(tmp_path))
+            done = ctk(world, *world.build(OLD, NEW), mounts=there.pid, TMPDIR=str(tmp_path))
             refused(done, f"{tmp_path}/")
             assert re.search(r"^error: (no space left|a file could not be written) in ", done.stderr, re.MULTILINE)
     assert state(world.workspace.channel) == right.before
@@ -87,10 +87,10 @@ def test_a_folder_that_cannot_be_written_is_named_and_readers_are_not_disturbed(
 ) -> None:
     world = job.world
     with mounts(read_only("folder"), folder=world.root / folder) as there:
-        done = ctk(world, *world.build(OLD, NEW), prefix=there.prefix)
+        done = ctk(world, *world.build(OLD, NEW), mounts=there.pid)
         refused(done, f"cannot write {world.root / folder}", "Read-only file system")
-        assert ctk(world, "audit", "--base", str(world.base), prefix=there.prefix).returncode == 0
-        shown = ctk(world, "solve", "cuda-crt", "--base", str(world.base), prefix=there.prefix)
+        assert ctk(world, "audit", "--base", str(world.base), mounts=there.pid).returncode == 0
+        shown = ctk(world, "solve", "cuda-crt", "--base", str(world.base), mounts=there.pid)
         assert shown.returncode == 0, shown.stderr
     assert state(world.workspace.channel) == right.before
 
@@ -121,7 +121,7 @@ def test_a_release_is_locked_whole_or_not_at_all(job: Job) -> None:
         (variants / name).unlink()
     after_loss = {p.name for p in variants.iterdir()}
     with mounts(small(variants=0), variants=variants) as there:
-        refused(ctk(world, *add, prefix=there.prefix), f"no space left in {variants}")
+        refused(ctk(world, *add, mounts=there.pid), f"no space left in {variants}")
         assert {p.name for p in there.see(variants).iterdir()} == after_loss
     refused(ctk(world, *add, prefix=limited(1000)), "larger than this process may write")
     assert {p.name for p in variants.iterdir()} == after_loss
@@ -137,12 +137,12 @@ def test_an_environment_that_finds_a_full_disk_is_completed_by_the_next_run(
     create = ["env", "create", "cuda-crt", "cuda-pathfinder", "--prefix", str(prefix), "--base", str(world.base)]
     place = {"prefix": prefix, "packages": world.workspace.cache / "packages"}[full]
     with mounts(small(place=70_000), place=place) as there:
-        refused(ctk(world, *create, prefix=there.prefix), "no space left in")
+        refused(ctk(world, *create, mounts=there.pid), "no space left in")
         there.enlarge(place)
-        done = ctk(world, *create, prefix=there.prefix)
+        done = ctk(world, *create, mounts=there.pid)
         assert done.returncode == 0, done.stderr
         assert damaged(there.see(prefix)) == []
-        assert "unchanged: " in ctk(world, *create, prefix=there.prefix).stdout
+        assert "unchanged: " in ctk(world, *create, mounts=there.pid).stdout
 
 
 def test_a_published_folder_that_is_full_or_read_only_stays_as_it_was(
@@ -154,14 +154,14 @@ def test_a_published_folder_that_is_full_or_read_only_stays_as_it_was(
     before = state(folder)
     assert ctk(world, *world.build(OLD, NEW)).returncode == 0
     with mounts(read_only("folder"), folder=folder) as there:
-        refused(ctk(world, *publish, prefix=there.prefix), f"cannot write {folder}")
+        refused(ctk(world, *publish, mounts=there.pid), f"cannot write {folder}")
     with mounts(small(folder=8_000), folder=folder) as there:
-        refused(ctk(world, *publish, prefix=there.prefix), f"no space left in {folder}")
+        refused(ctk(world, *publish, mounts=there.pid), f"no space left in {folder}")
         # Packages may have arrived; the index, and what it names, is as it was.
         assert before.items() <= state(there.see(folder)).items()
         there.enlarge(folder)
-        done = ctk(world, *publish, prefix=there.prefix)
+        done = ctk(world, *publish, mounts=there.pid)
         assert done.returncode == 0, done.stderr
         assert set(state(there.see(folder))) >= set(right.after)
-        checked = ctk(world, "channel", "check", str(folder), prefix=there.prefix)
+        checked = ctk(world, "channel", "check", str(folder), mounts=there.pid)
         assert [line for line in checked.stdout.splitlines() if "orphan" in line or "index" in line] == []

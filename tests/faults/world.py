@@ -86,11 +86,18 @@ def command(arguments: Sequence[str]) -> list[str]:
 
 
 def ctk(
-    world: World, *arguments: str, prefix: Sequence[str] = (), timeout: float = 120, **environment: str
+    world: World,
+    *arguments: str,
+    prefix: Sequence[str] = (),
+    mounts: int | None = None,
+    timeout: float = 120,
+    **environment: str,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a command to its end, behind the words of ``prefix`` where there are some."""
+    """Runs a command to its end: behind the words of ``prefix``, or with the mounts of a process."""
+    if arguments[0] == "build":
+        arguments = (*arguments, "--jobs", "1")  # each build process takes a second to start
     if not prefix:
-        return forked.run(arguments, world.environment(**environment), timeout)
+        return forked.run(arguments, world.environment(**environment), timeout, mounts)
     return subprocess.run(
         [*prefix, *command(arguments)],
         env=world.environment(**environment),

@@ -6,6 +6,7 @@ exists (`ctk.pipeline`).
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import os
@@ -129,6 +130,7 @@ def _started(
 def _begin(log: Path, parent: int) -> None:
     """Initializes a build process."""
     end_with(parent)
+    gc.freeze()  # what was imported is not looked through when the process ends
     # rattler-build draws progress bars on a terminal, which would run into ours.
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a") as file:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 
 
@@ -11,4 +12,7 @@ def run() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from ctk.cli.main import main
 
-    main()
+    try:
+        main()
+    finally:
+        gc.freeze()  # it would look through all of them once more at the end
