@@ -35,8 +35,8 @@ CASES: dict[str, tuple[Fault, int, dict[str, int]]] = {
     "no file": (Fault(FILES, status=404), GONE, {}),
     "pages answer 500": (Fault(PAGES, status=500), DOWN, {}),
     "files answer 429": (Fault(FILES, status=429, retry_after="1"), DOWN, {}),
-    "pages are slow": (Fault(PAGES, delay=2.5), DOWN, {}),
-    "files stall": (Fault(FILES, pause=2.5), DOWN, {}),
+    "pages are slow": (Fault(PAGES, delay=0.8), DOWN, {}),
+    "files stall": (Fault(FILES, pause=0.8), DOWN, {}),
     "pages break off": (Fault(PAGES, truncate=50), DOWN, {}),
     "files break off": (Fault(FILES, truncate=50), DOWN, {}),
     # All of the locked file came, so it is good; of a manifest only the index says what it must be.
@@ -46,6 +46,9 @@ CASES: dict[str, tuple[Fault, int, dict[str, int]]] = {
     "files redirect in a circle": (Fault(FILES, loop=True), DOWN, {}),
 }
 
+ALIKE = {"pages answer 500", "files answer 429"}
+"""To a station they are as others are; tests/tooling/test_index.py has them for the index alone."""
+
 
 @dataclass(frozen=True)
 class Stations:
@@ -53,7 +56,7 @@ class Stations:
 
     commands: dict[str, tuple[World, list[str]]]
 
-    def run(self, *names: str, patience: int = 60) -> dict[str, subprocess.CompletedProcess[str]]:
+    def run(self, *names: str, patience: float = 60) -> dict[str, subprocess.CompletedProcess[str]]:
         """Some of them at once, by default all; ``patience`` is the seconds that pip waits for an answer."""
 
         def one(name: str) -> subprocess.CompletedProcess[str]:
@@ -98,14 +101,14 @@ def stations(job: Job, tmp_path: Path) -> Stations:
     return Stations(commands)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.sweep] * (n in ALIKE)) for n in CASES])
 def test_a_bad_index_is_the_listed_error_at_every_station(
     stations: Stations, job: Job, right: Undisturbed, name: str
 ) -> None:
     fault, expected, others = CASES[name]
     before = stations.locks()
     job.world.index.faults.append(fault)
-    for station, done in stations.run(patience=1 if fault.delay or fault.pause else 60).items():
+    for station, done in stations.run(patience=0.25 if fault.delay or fault.pause else 60).items():
         code = others.get(station, expected)
         assert done.returncode == code, f"{station}: {done.stdout}{done.stderr}"
         assert not code or "\nnext: " in done.stderr, station
