@@ -201,11 +201,6 @@ class Pipeline:
         self._start = now
 
 
-def default_platforms(platforms: Sequence[str]) -> Sequence[str]:
-    """This machine's platform, unless others are asked for."""
-    return platforms or [this_platform()]
-
-
 # The tests that packages carry. What a package must contain was checked by rattler-build while it was built; these are
 # the imports and commands, in environments made from the channel that is about to be published. They run for packages
 # of this machine's platform whose Python the base channel has.

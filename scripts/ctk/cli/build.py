@@ -9,15 +9,10 @@ from contextlib import nullcontext
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ctk import pipeline
-from ctk.build.build import github_matrix, jobs
-from ctk.build.cluster import Cluster
-from ctk.build.rebuild import rebuild
-from ctk.channel import states
 from ctk.cli import options
 from ctk.cli.options import Base, Jobs, Releases, Selection, base_channel, not_both, selecting
 from ctk.core import console
@@ -25,11 +20,11 @@ from ctk.core.checkout import Workspace, checkout, settings, workspace
 from ctk.core.console import Reporter, count, megabytes
 from ctk.core.errors import BadValue, NotReproduced, UnknownName
 from ctk.core.files import exclusive
-from ctk.core.platforms import PLATFORMS
-from ctk.feedstock import feedstock, public_url, write
-from ctk.fetch.fetch import locate, stored
-from ctk.index.index import Index
+from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.plan.plan import Plan, Request, plan, published_set, python_tags, small
+
+if TYPE_CHECKING:  # what builds takes half a second to be imported: the commands that only look do without
+    from ctk.pipeline import Result
 
 
 class PlanForm(StrEnum):
@@ -42,7 +37,7 @@ class PlanForm(StrEnum):
 def _request(chosen: Selection, where: Workspace) -> Request:
     not_both("--release", "--all-releases", chosen.releases and chosen.all_releases)
     not_both("--recipe", "--all-components", chosen.recipes and chosen.all_components)
-    platforms = pipeline.default_platforms(chosen.platforms or ())
+    platforms = chosen.platforms or [this_platform()]
     request = Request(chosen.releases or (), chosen.recipes or (), platforms, chosen.pythons or ())
     return small(request, where, all_releases=chosen.all_releases, all_components=chosen.all_components)
 
@@ -87,6 +82,8 @@ def plan_command(
         _show(_plan(chosen, where), Reporter())
         return
     chosen = replace(chosen, platforms=chosen.platforms or list(PLATFORMS))
+    from ctk.build.build import github_matrix, jobs
+
     words = [f"--recipe {name}" for name in chosen.recipes or ()] + [
         f"--python {name}" for name in chosen.pythons or ()
     ]
@@ -105,10 +102,13 @@ def fetch_command(chosen: Selection) -> None:
 
     Example: ctk fetch --release 12.9 --recipe cuda-nvrtc
     """
+    from ctk.fetch.fetch import stored
+    from ctk.pipeline import Pipeline
+
     where, report = checkout(), Reporter()
     planned = _plan(chosen, where)
     with exclusive(where, report.say):
-        fetched = pipeline.Pipeline(where, report).fetch(planned)
+        fetched = Pipeline(where, report).fetch(planned)
     new = {artefact.sha256 for artefact in fetched}
     report.result(
         artefacts=[
@@ -154,6 +154,9 @@ def build_command(
 
     Example: ctk build --release 13.4 --platform win-64 --platform linux-aarch64
     """
+    from ctk.build.cluster import Cluster
+    from ctk.pipeline import Pipeline
+
     where, report = checkout(), Reporter()
     # First of all: what does not answer is said within seconds.
     cluster = Cluster(dask, store or str(where.cache / "store")) if dask and not print_plan else None
@@ -164,13 +167,13 @@ def build_command(
             return
         with exclusive(where, report.say):
             if base == "local":
-                pipeline.Pipeline(where, report, level=level, jobs=jobs, prefix="base ").make_base()
-            run = pipeline.Pipeline(where, report, level=level, jobs=jobs, cluster=cluster)
+                Pipeline(where, report, level=level, jobs=jobs, prefix="base ").make_base()
+            run = Pipeline(where, report, level=level, jobs=jobs, cluster=cluster)
             result = run.run(planned, base_channel(base, where), channel and channel.absolute())
     _summary(result, planned, report)
 
 
-def _summary(result: pipeline.Result, planned: Plan, report: Reporter) -> None:
+def _summary(result: Result, planned: Plan, report: Reporter) -> None:
     report.result(**result.as_json(planned))
     not_run = Counter(o.detail for o in result.tests if o.state == "not run")
     for reason, number in not_run.items():
@@ -213,6 +216,9 @@ def rebuild_command(
 
     Example: ctk rebuild output/channel/noarch/cuda-version-13.0-native_100.conda
     """
+    from ctk.build.rebuild import rebuild
+    from ctk.channel import states
+
     where, report = workspace(), Reporter()
     if sum((bool(packages), everything, sample is not None)) != 1:
         raise BadValue("name packages, or give --all or --sample", "see ctk rebuild --help")
@@ -282,6 +288,10 @@ def export_command(
 
     Example: ctk feedstock export cuda-core ../cuda-core
     """
+    from ctk.feedstock import feedstock, public_url, write
+    from ctk.fetch.fetch import locate
+    from ctk.index.index import Index
+
     where, report = checkout(), Reporter()
     names = maintainers or settings(where.root).feedstock.maintainers
     with Index() as index:

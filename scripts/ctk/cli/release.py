@@ -20,7 +20,7 @@ from ctk.core.checkout import Workspace, checkout
 from ctk.core.console import Reporter, Task
 from ctk.core.errors import BadValue, Incompatible, NoSpace, OutOfDate, check_names, problems
 from ctk.core.files import disk_errors, exclusive
-from ctk.core.platforms import NOARCH, PLATFORMS
+from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
 from ctk.diff.compare import FORMS, breaks, compare, find, same_kind, wanted
 from ctk.diff.render import as_json, break_text, markdown, show
 from ctk.diff.scan import Surface, surfaces, unread
@@ -30,7 +30,6 @@ from ctk.index.index import Index
 from ctk.lock import facts
 from ctk.lock.components import EXCLUSIONS, load_exclusions
 from ctk.lock.lock import Artefact, ReleaseLock, find_release, path_of, release_locks
-from ctk.pipeline import default_platforms
 from ctk.plan.plan import classified
 from ctk.plan.recipes import find_recipes
 from ctk.release import release, review
@@ -357,7 +356,7 @@ def diff_command(
     if markdown_ is not None and not only_markdown:
         _check_writable(Path(markdown_))  # to compare may take minutes
     report = Reporter(results=not only_markdown)
-    subdirs = tuple(dict.fromkeys(default_platforms(platforms or [])))
+    subdirs = tuple(dict.fromkeys(platforms or [this_platform()]))
     check_names("platform", subdirs, PLATFORMS)
     first = find(old, here)
     if new is None:

@@ -66,10 +66,13 @@ def given_environment() -> dict[str, str]:
     return dict(_given or os.environ)
 
 
+_OWN = Path(__file__).resolve().parents[3]
+
+
 def workspace() -> Workspace:
     """The checkout this package is in, or the one that ``CTK_ROOT`` names."""
     override = os.environ.get("CTK_ROOT")
-    return Workspace(Path(override).resolve() if override else Path(__file__).resolve().parents[3])
+    return Workspace(Path(override).resolve() if override else _OWN)
 
 
 def checkout() -> Workspace:

@@ -162,12 +162,17 @@ def render(recipe: Recipe, variant_files: Sequence[Path], subdir: str) -> list[R
         digest.update(file.name.encode() + b"\0" + hashlib.sha256(file.read_bytes()).digest())
     path = workspace().cache / "rendered" / f"{digest.hexdigest()[:32]}.json"
     with suppress(OSError, ValidationError):  # not there, or cut short
-        return _OUTPUTS.validate_json(path.read_bytes())
+        return _kept(path)
     outputs = rendered_outputs(render_variants(recipe, variant_files, subdir), subdir)
     with suppress(OSError):  # a cache that cannot be written is none
         make_folder(path.parent)
         replace_file(path, _OUTPUTS.dump_json(outputs))
     return outputs
+
+
+@lru_cache(maxsize=1024)
+def _kept(path: Path) -> list[Rendered]:
+    return _OUTPUTS.validate_json(path.read_bytes())
 
 
 @cache
