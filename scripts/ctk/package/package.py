@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import IO, Any, ClassVar, Literal, cast
 
 import zstandard
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
+from ctk.core.document import Document
 from ctk.core.errors import AuditFailed
 from ctk.package.archives import BROKEN, EXPANDED, Limited, ShortHeaders
 from ctk.package.binaries import Binary
@@ -127,7 +126,7 @@ def readable(path: Path) -> Iterator[None]:
         raise AuditFailed(f"{path.name} has metadata nested too deeply", "build it again") from error
     except (*BROKEN, zstandard.ZstdError) as error:
         raise AuditFailed(f"{path.name} cannot be read: {error}", "delete it and build it again") from error
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, YAMLError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         detail = f"{type(error).__name__}: {error}".splitlines()[0]
         raise AuditFailed(f"{path.name} has broken metadata: {detail}", "build it again") from error
 
@@ -218,7 +217,7 @@ def index_record(texts: Mapping[str, bytes], archive: Mapping[str, Any]) -> dict
 
 def count_tests(texts: Mapping[str, bytes]) -> int:
     """How many tests the files under ``info/`` carry; rattler-build keeps no contents tests, it runs them."""
-    return len(YAML(typ="safe", pure=True).load(texts.get("info/tests/tests.yaml", b"[]")) or ())
+    return len(_yaml(texts.get("info/tests/tests.yaml", b"[]")) or ())
 
 
 def path_entry(raw: Mapping[str, Any]) -> PathEntry:
@@ -236,12 +235,19 @@ def run_exports_of(raw: Any) -> dict[str, tuple[str, ...]]:
 def _promise(text: bytes | None) -> Promise | None:
     if text is None:
         return None
-    recipe = YAML(typ="safe", pure=True).load(text)["recipe"]
+    recipe = _yaml(text)["recipe"]
     tests = [test["package_contents"] for test in recipe.get("tests") or () if "package_contents" in test]
     return Promise(
         files=_globs((recipe.get("build") or {}).get("files")),
         contents=tuple(glob for test in tests for glob in _globs(test.get("files"))),
     )
+
+
+def _yaml(text: bytes) -> Any:
+    document = Document(text.decode())
+    if document.problems:
+        raise ValueError(document.problems[0])
+    return document.data
 
 
 def _globs(raw: Any) -> tuple[str, ...]:
