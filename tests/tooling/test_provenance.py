@@ -16,12 +16,13 @@ from tiny import UPLOADED, artefact, tiny_checkout, tiny_plan
 
 from conftest import ROOT
 from ctk.build import sbom
-from ctk.build.runner import portable
-from ctk.build.sbom import Input, Provenance, provenance, recipe_commit, recipe_digest
+from ctk.build.runner import portable, tools
+from ctk.build.sbom import Input, Provenance, provenance
 from ctk.core.checkout import Workspace
 from ctk.core.errors import AuditFailed, BuildFailed
 from ctk.lock.lock import release_locks
-from ctk.plan.recipes import Recipe
+from ctk.plan import recipes
+from ctk.plan.recipes import Recipe, recipe_commit, recipe_digest
 
 INDEX = {"name": "hello", "version": "13.4.92", "build": "h0_0", "subdir": "linux-64", "license": "MIT"}
 
@@ -68,8 +69,8 @@ def commit(folder: Path) -> str:
 
 def forget() -> None:
     """Answers of git are kept for the life of a process."""
-    sbom._commit.cache_clear()
-    sbom._shallow.cache_clear()
+    recipes._commit.cache_clear()
+    recipes._shallow.cache_clear()
 
 
 def recipe(where: Workspace, name: str = "hello") -> Recipe:
@@ -113,9 +114,9 @@ def test_where_git_does_not_know_the_commit_there_is_none(repository: Workspace,
 
 def test_a_build_without_artefacts_has_a_time_and_one_with_them_that_of_the_newest(tmp_path: Path) -> None:
     follower, hello = tiny_plan(tiny_checkout(tmp_path)).builds
-    assert provenance(hello, 3).timestamp == artefact().uploaded
-    assert provenance(follower, 3).timestamp == UPLOADED
-    assert (provenance(follower, 3).inputs, provenance(follower, 3).place) == ((), "noarch")
+    assert provenance(hello, 3, tools()).timestamp == artefact().uploaded
+    assert provenance(follower, 3, tools()).timestamp == UPLOADED
+    assert (provenance(follower, 3, tools()).inputs, provenance(follower, 3, tools()).place) == ((), "noarch")
 
 
 def test_an_sbom_says_all_of_it_and_is_valid(origin: Provenance) -> None:

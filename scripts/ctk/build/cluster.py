@@ -31,7 +31,6 @@ from typing import TYPE_CHECKING, Any
 import rattler_build
 
 from ctk.build.runner import Built, build_key, cached, clear_build_folders, keep, log_file, make, read_note, write_log
-from ctk.build.sbom import recipe_commit
 from ctk.core.checkout import Workspace
 from ctk.core.errors import (
     BadValue,
@@ -47,6 +46,7 @@ from ctk.core.files import FULL, disk_errors, file_sha256, hold_folder
 from ctk.core.process import end_with
 from ctk.fetch.fetch import laid_out
 from ctk.plan.plan import Build
+from ctk.plan.recipes import recipe_commit
 
 if TYPE_CHECKING:
     from distributed import Client

