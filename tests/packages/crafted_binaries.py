@@ -49,6 +49,7 @@ def elf(
     symbols = _symbols(exports, soname, strings) if exports else (b"", b"", b"", 0)
     names = _Strings()
     section_names = [names.add(name) for name in (".dynstr", ".dynamic", ".gnu.version_r", ".shstrtab", ".dynsym")]
+    strings.table += bytes(-len(strings.table) % 8)  # patchelf wants the section after it aligned
     dynstr = 64 + 2 * 56
     dynamic = dynstr + len(strings.table)
     tags += [(_DT_STRTAB, dynstr), (_DT_STRSZ, len(strings.table)), (0, 0)]

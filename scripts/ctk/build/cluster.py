@@ -44,6 +44,7 @@ from ctk.core.errors import (
 )
 from ctk.core.files import FULL, disk_errors, file_sha256, hold_folder
 from ctk.core.process import end_with
+from ctk.fetch.admission import note_of
 from ctk.fetch.fetch import laid_out
 from ctk.plan.plan import Build
 from ctk.plan.recipes import recipe_commit
@@ -194,7 +195,8 @@ class WorkOrder:
     """What a worker needs to know for one build.
 
     Attributes:
-        files: Place in the checkout -> sha256, of recipe files, shared ones too, variant files and artefacts.
+        files: Place in the checkout -> sha256, of recipe files, shared ones too, variant files, artefacts, and notes of
+            what was found in these.
     """
 
     store: str  # URL
@@ -230,6 +232,8 @@ def work_order(build: Build, workspace: Workspace, level: int, store: str) -> Wo
     sources = {place(f).as_posix(): f for f in (*build.recipe.files(), *build.variant_files)}
     files = {name: file_sha256(f) for name, f in sources.items()}
     files |= {laid_out(a, workspace).relative_to(workspace.root).as_posix(): a.sha256 for a in build.artefacts}
+    notes = (note_of(a, workspace) for a in build.artefacts)
+    files |= {note.relative_to(workspace.root).as_posix(): file_sha256(note) for note in notes}
     moved = replace(
         build,
         recipe=replace(build.recipe, folder=place(build.recipe.folder), commit=recipe_commit(build.recipe)),

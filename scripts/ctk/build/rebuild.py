@@ -103,8 +103,9 @@ def _recipe(origin: Provenance, workspace: Workspace, folder: Path) -> Recipe:
     recipe = Recipe(origin.recipe, folder / "recipes" / origin.recipe, origin.commit)
     if not folder.exists():
         (folder / ".cache").mkdir(parents=True)
-        workspace.artefacts.mkdir(parents=True, exist_ok=True)
-        (folder / ".cache" / "artefacts").symlink_to(workspace.artefacts, target_is_directory=True)
+        for place in (workspace.artefacts, workspace.admitted):
+            place.mkdir(parents=True, exist_ok=True)
+            (folder / ".cache" / place.name).symlink_to(place, target_is_directory=True)
         here = Recipe(origin.recipe, workspace.recipes / origin.recipe)
         if here.file.exists() and recipe_digest(here) == origin.digest:
             shutil.copytree(workspace.recipes, folder / "recipes")

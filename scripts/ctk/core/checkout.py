@@ -34,6 +34,7 @@ class Workspace:
         cache: Everything that can be made again: artefacts, builds, package caches.
         store: Fetched files, named by their sha256.
         artefacts: What recipes read: ``<component>/<version>/<target>.zip``, hard links into the store.
+        admitted: What was found in the artefacts, which were looked through once.
         builds: Finished builds, one folder for each content key.
         output: What users of the checkout look at: channels and environments.
     """
@@ -46,6 +47,7 @@ class Workspace:
     cache = Below(".cache")
     store = Below(".cache", "sha256")
     artefacts = Below(".cache", "artefacts")
+    admitted = Below(".cache", "admitted")
     builds = Below(".cache", "builds")
     output = Below("output")
     channel = Below("output", "channel")

@@ -15,7 +15,9 @@ import re
 import zipfile
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from copy import copy
+from dataclasses import dataclass
 from email.message import Message
 from email.parser import BytesParser
 from pathlib import Path
@@ -23,67 +25,101 @@ from pathlib import Path
 from packaging.tags import parse_tag
 from packaging.utils import canonicalize_name
 from packaging.version import Version
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from ctk.core.checkout import Workspace
 from ctk.core.errors import ArtefactRefused
+from ctk.core.files import make_folder, replace_file
 from ctk.core.platforms import targets
 from ctk.lock.lock import Artefact
 from ctk.package.archives import EXPANDED, LONGEST, PIECE, Refused, open_tar, open_zip, readable, shown
+from ctk.package.binaries import ELF_MAGIC, Dynamic, ElfParts, UnreadableBinary
 
-_REVISION = 2  # raise it when a rule is added: what passed is looked through again
+LARGE = 1 << 20
+"""Bytes from which on a binary is noted."""
+HEAD = 4
+"""Bytes of its start that are noted: they say what it is."""
+_REVISION = 3  # raise it when a rule is added: what passed is looked through again
 _WHEEL = 1 << 12  # bytes of WHEEL
+_TEXT = 1 << 10  # bytes at the start of a file, of which none is 0 in a text
 _TAGS = 1000  # that a line of WHEEL may stand for
 _UNSIGNED = ("RECORD", "RECORD.jws", "RECORD.p7s")
 _STEP = "nothing of it was unpacked; if the index is right, it is its publisher who has to mend it"
 
 
+@dataclass(frozen=True)
+class LargeBinary:
+    """A binary of at least `LARGE` bytes in a wheel."""
+
+    size: int  # bytes
+    packed: int  # bytes that it takes in the wheel
+    sha256: str
+    head: bytes  # its first bytes
+    elf: Dynamic | None  # for an ELF file
+
+
+_NOTE = TypeAdapter(dict[str, LargeBinary], config=ConfigDict(ser_json_bytes="base64", val_json_bytes="base64"))
+
+
 def admit(artefacts: Iterable[Artefact], files: Iterable[Path], workspace: Workspace) -> None:
     """Looks through the files of artefacts that no earlier run admitted; ArtefactRefused with the member and reason."""
-    once = {_note(a, workspace): (a, f) for a, f in zip(artefacts, files, strict=True)}
+    once = {note_of(a, workspace): (a, f) for a, f in zip(artefacts, files, strict=True)}
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # zlib and sha256 do not hold the interpreter's lock
         list(pool.map(lambda pair: admit_one(pair[0], pair[1], workspace), once.values()))
 
 
-def admit_one(artefact: Artefact, file: Path, workspace: Workspace) -> None:
-    """The same for one artefact, in this thread."""
-    note = _note(artefact, workspace)
-    if not note.exists():
-        check(artefact, file)
-        note.parent.mkdir(parents=True, exist_ok=True)
-        note.touch()
+def admit_one(artefact: Artefact, file: Path, workspace: Workspace) -> Mapping[str, LargeBinary]:
+    """The same for one artefact, in this thread; returns its large binaries by name, but those it cannot read."""
+    note = note_of(artefact, workspace)
+    with suppress(OSError, ValidationError):
+        return _NOTE.validate_json(note.read_bytes())
+    found = check(artefact, file)
+    make_folder(note.parent)
+    replace_file(note, _NOTE.dump_json(found))
+    return found
 
 
-def check(artefact: Artefact, file: Path) -> None:
-    """Looks through one artefact, at the cost of unpacking it into memory piece by piece."""
+def check(artefact: Artefact, file: Path) -> dict[str, LargeBinary]:
+    """Looks through one artefact, unpacking it into memory piece by piece; returns its large binaries."""
     try:
         with file.open("rb") as content:
             if artefact.file.endswith(".tar.gz"):
                 with open_tar(content):
-                    return
+                    return {}
+            large: dict[str, LargeBinary] = {}
             with open_zip(content) as archive:
-                found = {item.filename: _hash(archive, item) for item in archive.infolist() if not item.is_dir()}
+                found = {item.filename: _hash(archive, item, large) for item in archive.infolist() if not item.is_dir()}
                 if artefact.file.endswith(".whl"):
                     _hold_wheel(artefact, archive, found)
+            return large
     except Refused as refused:
         raise ArtefactRefused(f"{shown(artefact.file)}: {refused}", _STEP) from refused
 
 
-def _note(artefact: Artefact, workspace: Workspace) -> Path:
+def note_of(artefact: Artefact, workspace: Workspace) -> Path:
+    """The file that says that an artefact is admitted, and which large binaries it has."""
     parts = (str(_REVISION), artefact.distribution, artefact.version, artefact.target, artefact.file, artefact.sha256)
-    return workspace.cache / "admitted" / hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+    return workspace.admitted / hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 
-def _hash(archive: zipfile.ZipFile, item: zipfile.ZipInfo) -> str:
-    """The hash of a member, as RECORD states it."""
+def _hash(archive: zipfile.ZipFile, item: zipfile.ZipInfo, large: dict[str, LargeBinary]) -> str:
+    """The hash of a member, as RECORD states it; notes the member if it is a large binary."""
     whole = copy(item)
     whole.file_size = EXPANDED  # zipfile would stop at the size that is stated; rattler-build writes all that comes
-    digest, size = hashlib.sha256(), 0
+    digest, size, start, parts = hashlib.sha256(), 0, b"", ElfParts()
     with readable(item.filename), archive.open(whole) as content:
         while size <= item.file_size and (piece := content.read(PIECE)):
             size += len(piece)
             digest.update(piece)
+            start = start or piece
+            if item.file_size >= LARGE:
+                parts.feed(piece)
     if size != item.file_size:
         raise Refused(item.filename, f"does not have the {item.file_size} bytes that it says")
+    if item.file_size >= LARGE and b"\0" in start[:_TEXT]:
+        with suppress(UnreadableBinary):
+            elf = parts.dynamic() if start.startswith(ELF_MAGIC) else None
+            large[item.filename] = LargeBinary(size, item.compress_size, digest.hexdigest(), start[:HEAD], elf)
     return f"sha256={base64.urlsafe_b64encode(digest.digest()).decode().rstrip('=')}"
 
 

@@ -6,9 +6,12 @@ memory while it parses. The edits make a copy of the interpreter relocatable; no
 
 from __future__ import annotations
 
+import io
 import re
 import struct
+from collections import deque
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from io import BytesIO
 from itertools import islice
@@ -32,6 +35,7 @@ _ELF_MACHINES = {"EM_X86_64": "x86_64", "EM_AARCH64": "aarch64", "EM_CUDA": "cud
 _PE_MACHINES = {"AMD64": "x86_64", "ARM64": "aarch64", "I386": "x86"}
 _READ = ("DT_NEEDED", "DT_SONAME", "DT_RPATH", "DT_RUNPATH")
 _DT_RPATH = 15
+_START, _END = 32, 8  # pieces of a file, in which linkers and patchelf put its strings
 _SHF_ALLOC = 2
 _DROPPED = (".debug", ".symtab", ".strtab", ".comment", ".gnu_debug")
 
@@ -50,6 +54,14 @@ class SearchPath:
     @property
     def entries(self) -> tuple[str, ...]:
         return tuple(self.text.split(":"))
+
+
+@dataclass(frozen=True)
+class Dynamic:
+    """What an ELF file says to the loader of itself."""
+
+    soname: str = ""
+    search: tuple[SearchPath, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -86,14 +98,76 @@ def read_elf(stream: BinaryIO) -> Binary | None:
         machine = _ELF_MACHINES.get(elf["e_machine"], str(elf["e_machine"]))
         dynamic = next((s for s in elf.iter_segments("PT_DYNAMIC") if isinstance(s, DynamicSegment)), None)
         tags = [(tag.entry.d_tag, tag) for tag in islice(dynamic.iter_tags(), MOST)] if dynamic else []
-        # pyelftools gives a tag the attribute that its kind calls for.
-        values = [(kind[3:], str(getattr(tag, kind[3:].lower()))) for kind, tag in tags if kind in _READ]
-        needed, sonames = ([text for kind, text in values if kind == name] for name in ("NEEDED", "SONAME"))
-        search = [SearchPath(kind, text) for kind, text in values if kind in ("RPATH", "RUNPATH")]
-        soname = sonames[-1] if sonames else ""
-        return Binary("elf", machine, soname, tuple(needed), (), tuple(search), _symbol_versions(elf))
+        needed, said = _said(tags)
+        return Binary("elf", machine, said.soname, needed, (), said.search, _symbol_versions(elf))
     except Exception as error:  # pyelftools asserts, counts and divides by what the file says
         raise UnreadableBinary(f"not a readable ELF file: {str(error) or type(error).__name__}") from error
+
+
+def _said(tags: Iterable[tuple[str, Any]]) -> tuple[tuple[str, ...], Dynamic]:
+    """The needed libraries and the rest that a dynamic section says, from its tags by kind."""
+    # pyelftools gives a tag the attribute that its kind calls for.
+    values = [(kind[3:], str(getattr(tag, kind[3:].lower()))) for kind, tag in tags if kind in _READ]
+    needed, sonames = ([text for kind, text in values if kind == name] for name in ("NEEDED", "SONAME"))
+    search = [SearchPath(kind, text) for kind, text in values if kind in ("RPATH", "RUNPATH")]
+    return tuple(needed), Dynamic(sonames[-1] if sonames else "", tuple(search))
+
+
+class ElfParts(io.BytesIO):
+    """The parts of a 64-bit ELF file that tell its dynamic section, kept while the file passes by in pieces."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._parts: list[tuple[int, bytes]] = []
+        self._last: deque[tuple[int, bytes]] = deque(maxlen=_END)
+        self._size = self._at = 0
+        self._wanted = range(0)
+
+    def feed(self, piece: bytes) -> None:
+        """Takes the next piece; the first one holds the program headers, or the rest is in vain."""
+        if not self._size:
+            # Without its section headers, which come last: the program headers say the same.
+            piece = piece[:40] + bytes(8) + piece[48:58] + bytes(6) + piece[64:]
+            self._parts.append((0, piece))
+            with suppress(Exception):
+                found = next(ELFFile(BytesIO(piece)).iter_segments("PT_DYNAMIC"))
+                self._wanted = range(found["p_offset"], found["p_offset"] + found["p_filesz"])
+        elif len(self._parts) < _START or self._wanted.start - len(piece) < self._size < self._wanted.stop:
+            self._parts.append((self._size, piece))
+        else:
+            self._last.append((self._size, piece))
+        self._size += len(piece)
+
+    def dynamic(self) -> Dynamic | None:
+        """The dynamic section, None without one.
+
+        Raises:
+            UnreadableBinary: It is damaged, or its strings are far from both ends of the file.
+        """
+        try:
+            found = next(ELFFile(self).iter_segments("PT_DYNAMIC"), None)
+            if not isinstance(found, DynamicSegment):
+                return None
+            tags = islice(found.iter_tags(), MOST)
+            return _said((tag.entry.d_tag, tag) for tag in tags)[1]
+        except Exception as error:  # as above
+            raise UnreadableBinary(f"not a readable ELF file: {str(error) or type(error).__name__}") from error
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._at = offset + (0, self._at, self._size)[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int | None = -1) -> bytes:
+        size = -1 if size is None else size
+        for start, part in (*self._parts, *self._last):
+            if start <= self._at < start + len(part):
+                found = part[self._at - start :][: size if size >= 0 else None]
+                self._at += len(found)
+                return found if len(found) == size else found + self.read(size - len(found))
+        raise UnreadableBinary(f"byte {self._at} was not kept")
 
 
 def _symbol_versions(elf: ELFFile) -> dict[str, str]:

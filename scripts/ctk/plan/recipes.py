@@ -143,6 +143,7 @@ class Rendered:
     sources: tuple[Source, ...]  # the artefacts that it reads
     files: tuple[str, ...] = ()  # globs of the files that it takes, all if there is none
     left_files: tuple[str, ...] = ()  # globs of those that it leaves
+    may_edit: bool = False  # whether rattler-build may edit binaries, or a script that is in no file
 
     @property
     def file_name(self) -> str:
@@ -325,6 +326,8 @@ def _rendered(
     level = abs((build.get("variant") or {}).get("down_prioritize_variant") or 0)
     files = build.get("files") or {}
     globs = files if isinstance(files, dict) else {"include": files}
+    relocates = (build.get("dynamic_linking") or {}).get("binary_relocation") is not False
+    scripts = [part["build"].get("script") for part in (recipe, *caches)]
     environments = [requirements, *(cache.get("requirements") or {} for cache in caches)]
     return Rendered(
         name=name,
@@ -344,6 +347,7 @@ def _rendered(
         sources=tuple(_sources(s for part in (recipe, *caches) for s in _as_list(part.get("source")))),
         files=tuple(_as_list(globs.get("include"))),
         left_files=tuple(_as_list(globs.get("exclude"))),
+        may_edit=any(script and (relocates or "file" not in script) for script in scripts),
     )
 
 

@@ -1,0 +1,186 @@
+"""Builds that move few bytes: recipes lay out stand-ins, and packages get the files that these stand for.
+
+Nearly all bytes of a wheel are a few large binaries, which rattler-build would write and read many times for each
+output. It reads wheels here in which some lines of text stand for each of them. Scripts that call patchelf find one
+that answers for a stand-in, and notes in it what to do. Where a stand-in is changed in another way, or a build fails,
+the build is made from the wheels themselves.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shlex
+import shutil
+import subprocess
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO
+
+from ctk.core.checkout import Workspace
+from ctk.fetch.admission import HEAD, LargeBinary, admit_one
+from ctk.fetch.fetch import laid_out
+from ctk.lock.lock import Artefact
+from ctk.package.binaries import SearchPath
+from ctk.plan.plan import Build
+
+LONGEST = 1 << 16
+"""Bytes of a stand-in at most, with what is noted in it."""
+_WORD = re.compile(r"[\w.+-]+")
+_CHUNK = 1 << 20
+_SET_RPATH = ("--force-rpath", "--set-rpath")
+_PATCHELF = """#!/bin/bash
+# A stand-in is the first bytes of its binary, a line with its name, one with its SONAME, and one for each new RPATH.
+file=${{!#}}
+{{ IFS= read -r -n 64 name; read -r soname; }} <"$file" 2>/dev/null
+case $name/$# in
+  *{token}.elf*/2) [[ $1 == --print-soname && $soname ]] && echo "$soname" && exit ;;
+  *{token}.elf*/4) [[ "$1 $2" == "{set_rpath}" ]] && echo "{token} $3" >>"$file" && exit ;;
+  *{token}*) ;;
+  *) exec {patchelf} "$@" ;;
+esac
+echo "a stand-in has no answer to this: $*" | tee -a {unanswered} >&2
+exit 1
+"""
+
+
+class Changed(Exception):
+    """A stand-in was not left as it was, so that nobody knows what to do to the file that it stands for."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A file that a stand-in stands for."""
+
+    size: int  # bytes
+    content: IO[bytes]
+    sha256: str = ""  # "" where only who reads the content learns it
+
+
+@dataclass(frozen=True)
+class _Member:
+    """A member of a wheel that has a stand-in."""
+
+    wheel: Path
+    name: str
+    head: bytes  # the stand-in
+    binary: LargeBinary
+
+    def has(self, rpath: str) -> bool:
+        """Whether it has this RPATH already: then patchelf writes nothing."""
+        return self.binary.elf is not None and self.binary.elf.search == (SearchPath("RPATH", rpath),)
+
+
+def large_binaries(build: Build, artefact: Artefact) -> Mapping[str, LargeBinary]:
+    """The large binaries in an artefact of a build, by name."""
+    where = _checkout(build)
+    return admit_one(artefact, laid_out(artefact, where), where)
+
+
+def _checkout(build: Build) -> Workspace:
+    """Where the recipe of a build finds its artefacts."""
+    return Workspace(build.recipe.folder.parents[1])
+
+
+class StandIns:
+    """The stand-ins of one build.
+
+    Args:
+        folder: Where to make a folder for them, and for the checkout that rattler-build reads.
+        patchelf: The program.
+    """
+
+    def __init__(self, folder: Path, patchelf: Path) -> None:
+        self.root = folder / "checkout"
+        self.programs = folder / "programs"
+        self._patched, self._patchelf, self._unanswered = folder / "patched", patchelf, folder / "unanswered"
+        self._token = secrets.token_hex(8)  # nothing in a wheel can guess it, and pass for a stand-in
+        self._members: dict[bytes, _Member] = {}
+
+    def lay_out(self, build: Build, large: Mapping[Artefact, Mapping[str, LargeBinary]]) -> Build:
+        """The same build of a checkout that has nothing but its recipe and its artefacts.
+
+        Args:
+            build: A build whose artefacts are laid out.
+            large: For each artefact, the binaries to have stand-ins, but for those that a script names.
+        """
+        self.programs.mkdir(parents=True)
+        program = self.programs / "patchelf"
+        words = {"patchelf": shlex.quote(str(self._patchelf)), "unanswered": shlex.quote(str(self._unanswered))}
+        program.write_text(_PATCHELF.format(token=self._token, set_rpath=" ".join(_SET_RPATH), **words))
+        program.chmod(0o755)
+        recipe = self.root / "recipes" / build.recipe.name
+        named: set[str] = set()  # in scripts, which may do anything to these files
+        for file in build.recipe.files():
+            if file != build.recipe.file:
+                named.update(_WORD.findall(file.read_text(encoding="utf-8", errors="replace")))
+            target = Path(os.path.normpath(recipe / os.path.relpath(file, build.recipe.folder)))
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, target)
+        for artefact, found in large.items():
+            chosen = {name: binary for name, binary in found.items() if name.rpartition("/")[2] not in named}
+            wheel = laid_out(artefact, _checkout(build)).resolve()
+            self._lay_out(wheel, laid_out(artefact, Workspace(self.root)), chosen)
+        return replace(build, recipe=replace(build.recipe, folder=recipe))
+
+    def _lay_out(self, wheel: Path, target: Path, large: Mapping[str, LargeBinary]) -> None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not large:
+            target.symlink_to(wheel)
+            return
+        with zipfile.ZipFile(wheel) as old, zipfile.ZipFile(target, "w") as new:
+            for item in old.infolist():
+                fresh = zipfile.ZipInfo(item.filename, item.date_time)
+                fresh.external_attr, fresh.create_system = item.external_attr, item.create_system
+                if found := large.get(item.filename):
+                    new.writestr(fresh, self._stand_in(wheel, item, found))
+                else:
+                    with old.open(item) as content, new.open(fresh, "w") as copy:
+                        shutil.copyfileobj(content, copy, _CHUNK)
+
+    def _stand_in(self, wheel: Path, item: zipfile.ZipInfo, found: LargeBinary) -> bytes:
+        """The content of a new stand-in."""
+        name = f"{self._token}.{'elf' if found.elf else 'other'}.{len(self._members)}"
+        head = found.head + f"{name}\n{found.elf.soname if found.elf else ''}\n".encode()
+        self._members[name.encode()] = _Member(wheel, item.filename, head, found)
+        return head
+
+    @contextmanager
+    def find(self, content: bytes) -> Iterator[Found | None]:
+        """The file behind the content of a stand-in; None for the content of any other file.
+
+        Raises:
+            Changed: Something else than patchelf has changed it, or patchelf does not do the same to the file.
+        """
+        if self._token.encode() not in content:
+            yield None
+            return
+        member = self._members.get(content.partition(b"\n")[0][HEAD:])
+        edits = content[len(member.head) :].decode(errors="replace").splitlines() if member else []
+        mark = f"{self._token} "
+        if not member or not content.startswith(member.head) or not all(edit.startswith(mark) for edit in edits):
+            raise Changed("something else than patchelf changed one")
+        rpaths = [edit.removeprefix(mark) for edit in edits]
+        with zipfile.ZipFile(member.wheel) as archive, archive.open(member.name) as stream:
+            if all(map(member.has, rpaths)):
+                yield Found(member.binary.size, stream, member.binary.sha256)
+                return
+            with self._patched.open("wb") as file:
+                shutil.copyfileobj(stream, file, _CHUNK)
+        for rpath in rpaths:
+            command = [str(self._patchelf), *_SET_RPATH, rpath, str(self._patched)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise Changed(f"patchelf fails for {member.name}: {done.stderr}")
+        with self._patched.open("rb") as file:
+            self._patched.unlink()
+            yield Found(os.fstat(file.fileno()).st_size, file)
+
+    def check(self) -> None:
+        """Raises `Changed` where a script asked what no stand-in can answer."""
+        if self._unanswered.exists():
+            raise Changed(self._unanswered.read_text())
