@@ -18,7 +18,7 @@ from rattler import Gateway
 from ctk.base import base
 from ctk.build import build
 from ctk.build.cluster import Cluster
-from ctk.build.runner import Built, check_machine, machine_paths
+from ctk.build.runner import Built, check_machine, machine_paths, remember
 from ctk.channel import states
 from ctk.check.audit import AuditReport, audit_packages
 from ctk.core.checkout import Workspace
@@ -101,7 +101,7 @@ class Pipeline:
         """Makes the base channel for this machine; returns its folder."""
         made = self._fetch_and_build(base.plan_base(self.workspace))
         staged = states.stage(made.built, self.workspace.base_channel)
-        states.commit(staged)
+        _commit(staged, made)
         self._lap("channel", f"{sum(staged.packages.values())} packages")
         return self.workspace.base_channel
 
@@ -120,7 +120,7 @@ class Pipeline:
             self._lap("index", f"{sum(staged.packages.values())} packages{unchanged}")
             audited = self._audit(staged, base_channel)
             tested = self._test(made, [staged.path, base_channel])
-            states.commit(staged)
+            _commit(staged, made)
             self._lap("publish", f"{megabytes(staged.size)} MB in {target}{unchanged}")
         return Result(staged, made, audited, tested, self.stages)
 
@@ -199,6 +199,12 @@ class Pipeline:
         self.stages.append({"name": name, "seconds": now - self._start, "note": note})
         self.report.say(f"{name}: {note} ({now - self._start:.1f} s)")
         self._start = now
+
+
+def _commit(staged: states.Staged, made: build.BuildReport) -> None:
+    states.commit(staged)
+    for one in made.built:
+        remember(one)
 
 
 # The tests that packages carry. What a package must contain was checked by rattler-build while it was built; these are

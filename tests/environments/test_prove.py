@@ -29,7 +29,7 @@ print(json.dumps({name: load(name).abs_path for name in ("nvvm", "cudart")}))
 @pytest.fixture(scope="module")
 def proofs(built: Workspace) -> Mapping[str, Mapping[str, Any]]:
     """What the program of each environment printed, by the environment's name."""
-    document = json.loads(ctk(built, "--json", "prove", check=True).stdout)
+    document = json.loads(ctk(built, "--json", "prove", "--again", check=True).stdout)
     assert not [pick for pick in document["picks"] if pick["toolkit"] == "unsolvable"]
     return {Path(proof["environment"]).name: proof["found"] for proof in document["proofs"]}
 
@@ -50,8 +50,16 @@ def test_the_pinned_numba_cuda_compiles_with_exactly_that_toolkit(proofs: Mappin
 @pytest.mark.usefixtures("proofs")
 def test_a_second_proof_makes_nothing_again(built: Workspace) -> None:
     again = ctk(built, "prove", check=True)
-    assert again.stderr.count("environment unchanged") == len(PROOFS)
+    assert again.stderr.count("environment unchanged, proved before\n") == len(PROOFS)
     assert again.stdout.rstrip().endswith("both requests work")
+    assert ctk(built, "prove", check=True).stdout == again.stdout
+
+
+@pytest.mark.usefixtures("proofs")
+def test_what_may_change_a_proof_has_it_made_again(built: Workspace) -> None:
+    for words, environment in ((["--again"], {}), ([], {"CUDA_VISIBLE_DEVICES": ""})):
+        anew = ctk(built, "prove", *words, check=True, **environment)
+        assert anew.stderr.count("environment unchanged\n") == len(PROOFS)
 
 
 def test_an_environment_that_does_not_work_is_an_error_with_what_it_printed(built: Workspace) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from concurrent.futures import Future, as_completed
 from pathlib import Path
@@ -9,8 +10,9 @@ from pathlib import Path
 import pytest
 from tiny import tiny_checkout, tiny_plan
 
-from ctk.build import build
+from ctk.build import build, runner
 from ctk.build.runner import check_machine
+from ctk.core import files
 from ctk.core.checkout import Workspace
 from ctk.core.errors import NotReady
 from ctk.fetch import fetch
@@ -134,3 +136,36 @@ def test_a_path_that_a_shell_would_not_read_as_text_is_refused(name: str, tmp_pa
 def test_a_path_with_other_signs_builds(tmp_path: Path) -> None:
     workspace = fetched(tmp_path / "a 'b' {c} ü; & #")
     assert not build.run(tiny_plan(workspace), workspace).failed
+
+
+def test_packages_are_read_once_for_as_long_as_nobody_writes_to_them(
+    checkout: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = tiny_plan(checkout)
+    made = build.run(planned, checkout)
+    read: list[str] = []
+
+    def holds(path: Path, *rest: str) -> bool:
+        read.append(path.name)
+        return files.holds(path, *rest)
+
+    monkeypatch.setattr(runner, "holds", holds)
+    names = sorted(package.name for one in made.built for package in one.packages)
+    # What was written a moment ago could be written again without another time of change.
+    monkeypatch.setattr(runner, "_TICK", 1 << 62)
+    for _ in range(2):
+        read.clear()
+        assert len(build.finished(planned, checkout)) == len(planned.builds)
+        assert sorted(read) == names
+    monkeypatch.setattr(runner, "_TICK", -1 << 62)
+    read.clear()
+    assert len(build.finished(planned, checkout)) == len(planned.builds)
+    assert read == []
+    # In place, as large, and with the time of before.
+    package = made.built[0].packages[0]
+    before, content = package.stat(), bytearray(package.read_bytes())
+    content[-1] ^= 1
+    package.write_bytes(content)
+    os.utime(package, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert made.built[0].id not in build.finished(planned, checkout)
+    assert read == [package.name]

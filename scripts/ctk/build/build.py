@@ -47,7 +47,7 @@ def finished(
     jobs: int | None = None,
     damaged: Callable[[str], None] = lambda message: None,
 ) -> dict[str, Built]:
-    """The builds of a plan that are in the cache, by id. Every package is read."""
+    """The builds of a plan that are in the cache, by id. Packages are read that may have been changed."""
     with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
         builds = pool.map(lambda build: cached(build, workspace, level, damaged), plan.builds)
         return {built.id: built for built in builds if built}

@@ -19,7 +19,7 @@ import tarfile
 import time
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -33,7 +33,7 @@ from pydantic import TypeAdapter, ValidationError
 from ctk.build import standins
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BuildFailed, NotReady
-from ctk.core.files import checkout_name, disk_errors, full_disk, holds, listed_packages, read_json
+from ctk.core.files import checkout_name, disk_errors, full_disk, holds, listed_packages, read_json, replace_file
 from ctk.package.package import count_tests, index_record
 from ctk.plan.plan import Build
 from ctk.plan.recipes import recipe_commit, render_variants, rendered_outputs
@@ -333,14 +333,47 @@ def tools() -> Mapping[str, str]:
 def cached(
     build: Build, workspace: Workspace, level: int, damaged: Callable[[str], None] = lambda message: None
 ) -> Built | None:
-    """The build in the cache, if its packages have the sha256 that its note states: a cache may come from anywhere."""
+    """The build in the cache, if its packages have the sha256 that its note states: a cache may come from anywhere.
+
+    They are read, unless nobody can have written to them since an earlier run read them.
+    """
     key = build_key(build, level)
     built = read_note(read_json(workspace.builds / key / "build.json"), build, key, workspace, cached=True)
+    if built and _is_unchanged(built):
+        return built
     for name, expected in built.sha256.items() if built else ():
         if not holds(workspace.builds / key / name, expected):
             damaged(f"{build.id}: {name.rpartition('/')[2]} in the cache is damaged; it is built again")
             return None
+    if built:
+        remember(built)
     return built
+
+
+_READ = "read.json"
+# Nanoseconds: what is written this shortly before a note may be written again without another time of change.
+_TICK = 50_000_000
+
+
+def remember(built: Built) -> None:
+    """Notes that the packages of a build are as its note states, for as long as the system counts no change of them."""
+    with suppress(OSError):
+        replace_file(built.home / _READ, json.dumps(_stamps(built)).encode())
+
+
+def _is_unchanged(built: Built) -> bool:
+    try:
+        noted = (built.home / _READ).stat().st_mtime_ns - _TICK
+        stamps = _stamps(built)
+        return read_json(built.home / _READ) == stamps and all(changed < noted for *_, changed in stamps.values())
+    except OSError:
+        return False
+
+
+def _stamps(built: Built) -> dict[str, list[int]]:
+    """Inode, size and time of change of each package; only the kernel sets the latter, whenever anything is written."""
+    status = {name: (built.home / name).lstat() for name in built.records}
+    return {name: [s.st_mode, s.st_ino, s.st_size, s.st_ctime_ns] for name, s in status.items()}
 
 
 def keep(folder: Path, built: Built) -> Built:

@@ -19,7 +19,7 @@ from ctk.core.checkout import Workspace, checkout, settings, workspace
 from ctk.core.console import Reporter, count, megabytes
 from ctk.core.errors import BadValue, CtkError, UnknownName, Unsolvable, VerifyFailed
 from ctk.core.platforms import this_platform
-from ctk.env.environment import PROOFS, proof_environment, proof_picks, prove
+from ctk.env.environment import PROOFS, proof_environment, proof_picks, prove, proved
 from ctk.lock.lock import release_locks
 from ctk.plan.plan import python_tags, write_repodata
 from ctk.plan.recipes import find_recipes, maker_of
@@ -70,10 +70,14 @@ def solve_command(
         report.line(f"- {line}")
 
 
-def prove_command(base: Base = "local") -> None:
+def prove_command(
+    base: Base = "local",
+    again: Annotated[bool, typer.Option("--again", help="Use unchanged environments once more.")] = False,
+) -> None:
     """Solve the two requests this project exists for, create both environments and use them.
 
-    Each environment compiles kernels; with a GPU it also runs them and checks the numbers.
+    Each environment compiles kernels; with a GPU it also runs them and checks the numbers. What an earlier run proved
+    on this machine, in the same environment, still holds.
 
     Example: ctk prove
     """
@@ -96,8 +100,10 @@ def prove_command(base: Base = "local") -> None:
         scenario = Scenario(request.specs, on.subdir, on.driver, on.arch)
         try:
             environment = proof_environment(request, channels, scenario, where)
-            report.say(f"{request.name}: environment {'created' if environment.changed else 'unchanged'}")
-            found = prove(request, environment)
+            found = None if again else proved(request, environment, on)
+            state = "created" if environment.changed else "unchanged" if found is None else "unchanged, proved before"
+            report.say(f"{request.name}: environment {state}")
+            found = found or prove(request, environment, on)
         except CtkError as error:
             failures.append(error)
             proofs.append({"request": list(request.specs), "error": console.error_as_json(error)})

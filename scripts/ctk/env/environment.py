@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -15,9 +16,10 @@ from rattler import Subdir
 
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, ProofFailed
-from ctk.core.files import disk_errors, read_json
+from ctk.core.files import disk_errors, read_json, replace_file
 from ctk.core.platforms import this_platform
 from ctk.core.process import run
+from ctk.solve.machine import Machine
 from ctk.solve.solve import Catalogue, Pick, Scenario
 from ctk.solve.why import solve_or_say_why
 
@@ -201,8 +203,32 @@ def proof_environment(
     return create(pick, workspace.environments / request.name, workspace.cache / "packages")
 
 
-def prove(request: ProofRequest, environment: Environment) -> Mapping[str, object]:
-    """Runs the request's program in its environment, with nothing of this process's own environment."""
+def proved(request: ProofRequest, environment: Environment, on: Machine) -> Mapping[str, object] | None:
+    """What an earlier run found in the same environment with the same program and machine, None without one."""
+    note = read_json(environment.prefix / _PROOF)
+    if environment.changed or not isinstance(note, dict) or note.get("of") != _proof_of(request, environment, on):
+        return None
+    found: Mapping[str, object] = note["found"]
+    return found
+
+
+_PROOF = "conda-meta/ctk-proof.json"
+
+
+def _proof_of(request: ProofRequest, environment: Environment, on: Machine) -> str:
+    """Digest of what a proof depends on."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    packages = (environment.prefix / "conda-meta" / "ctk.json").read_text(encoding="utf-8")
+    program = (PROGRAMS / request.program[0]).read_text(encoding="utf-8")
+    parts = [packages, program, request.program, str(environment.prefix), visible, on.subdir, on.words]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def prove(request: ProofRequest, environment: Environment, on: Machine | None = None) -> Mapping[str, object]:
+    """Runs the request's program in its environment, with nothing of this process's own environment.
+
+    What it finds is noted for `proved`, if it is said which machine this is.
+    """
     clean = {
         "PATH": os.pathsep.join([str(environment.python.parent), "/usr/bin", "/bin"]),
         "CONDA_PREFIX": str(environment.prefix),
@@ -216,6 +242,10 @@ def prove(request: ProofRequest, environment: Environment) -> Mapping[str, objec
     try:
         if done.returncode == 0:
             findings: Mapping[str, object] = json.loads(done.stdout.splitlines()[-1])
+            if on:
+                note = {"of": _proof_of(request, environment, on), "found": findings}
+                with disk_errors(environment.prefix):
+                    replace_file(environment.prefix / _PROOF, json.dumps(note, indent=1).encode())
             return findings
     except (IndexError, json.JSONDecodeError):
         pass
