@@ -27,15 +27,15 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("artefact_bytes", "jobs", "fits"),
-    [(1 << 20, 2, True), (200 << 20, 2, False), (1 << 20, 40, False)],
+    ("need", "jobs", "fits"),
+    [(1 << 20, 2, True), (5 << 30, 2, False), (1 << 20, 40, False)],
     ids=["small", "large", "many at once"],
 )
 def test_a_build_works_in_memory_where_there_is_room_else_on_disk(
-    memory: Path, tmp_path: Path, artefact_bytes: int, jobs: int, fits: bool
+    memory: Path, tmp_path: Path, need: int, jobs: int, fits: bool
 ) -> None:
     workspace = Workspace(tmp_path / "a")
-    folder = new_build_folder(workspace, "key", artefact_bytes, jobs)
+    folder = new_build_folder(workspace, "key", need, jobs)
     assert folder.is_relative_to(memory if fits else workspace.builds)
     assert any(folder.is_relative_to(path) for path in machine_paths(workspace)), "no package may name it"
 
