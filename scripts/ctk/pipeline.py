@@ -18,13 +18,13 @@ from rattler import Gateway
 from ctk.base import base
 from ctk.build import build
 from ctk.build.cluster import Cluster
-from ctk.build.runner import Built, check_machine, machine_paths, remember
+from ctk.build.runner import Built, check_machine, machine_paths
 from ctk.channel import states
 from ctk.check.audit import AuditReport, audit_packages
 from ctk.core.checkout import Workspace
 from ctk.core.console import Reporter, megabytes
 from ctk.core.errors import AuditFailed, BuildFailed, Unsolvable
-from ctk.core.files import disk_errors, full_disk, publishing, read_json
+from ctk.core.files import HashNotes, disk_errors, full_disk, publishing, read_json
 from ctk.core.platforms import NOARCH, this_platform
 from ctk.fetch import fetch
 from ctk.index.index import Index
@@ -100,8 +100,8 @@ class Pipeline:
     def make_base(self) -> Path:
         """Makes the base channel for this machine; returns its folder."""
         made = self._fetch_and_build(base.plan_base(self.workspace))
-        staged = states.stage(made.built, self.workspace.base_channel)
-        _commit(staged, made)
+        staged = states.stage(made.built, self.workspace.base_channel, HashNotes.of(self.workspace).holds)
+        self._commit(staged, made)
         self._lap("channel", f"{sum(staged.packages.values())} packages")
         return self.workspace.base_channel
 
@@ -115,12 +115,12 @@ class Pipeline:
         made = self._fetch_and_build(plan)
         target = channel_folder or self.workspace.channel
         with publishing(target, self.report.say):  # nobody else replaces what this one is made from
-            staged = states.stage(made.built, target)
+            staged = states.stage(made.built, target, HashNotes.of(self.workspace).holds)
             unchanged = "" if staged.changed else ", unchanged"
             self._lap("index", f"{sum(staged.packages.values())} packages{unchanged}")
             audited = self._audit(staged, base_channel)
             tested = self._test(made, [staged.path, base_channel])
-            _commit(staged, made)
+            self._commit(staged, made)
             self._lap("publish", f"{megabytes(staged.size)} MB in {target}{unchanged}")
         return Result(staged, made, audited, tested, self.stages)
 
@@ -193,18 +193,18 @@ class Pipeline:
             raise BuildFailed("\n".join(failed), _MEND)
         return tested
 
+    def _commit(self, staged: states.Staged, made: build.BuildReport) -> None:
+        states.commit(staged)
+        HashNotes.of(self.workspace).save(
+            {b.home / name: sha256 for b in made.built for name, sha256 in b.sha256.items()}
+        )
+
     def _lap(self, name: str, note: str) -> None:
         """Reports a station, and the wall time since the one before."""
         name, now = f"{self.prefix}{name}", time.monotonic()
         self.stages.append({"name": name, "seconds": now - self._start, "note": note})
         self.report.say(f"{name}: {note} ({now - self._start:.1f} s)")
         self._start = now
-
-
-def _commit(staged: states.Staged, made: build.BuildReport) -> None:
-    states.commit(staged)
-    for one in made.built:
-        remember(one)
 
 
 # The tests that packages carry. What a package must contain was checked by rattler-build while it was built; these are

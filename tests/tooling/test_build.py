@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator
 from concurrent.futures import Future, as_completed
+from io import BufferedReader
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tiny import tiny_checkout, tiny_plan
 
-from ctk.build import build, runner
+from ctk.build import build
 from ctk.build.runner import check_machine
 from ctk.core import files
 from ctk.core.checkout import Workspace
@@ -145,28 +148,36 @@ def test_packages_are_read_once_for_as_long_as_nobody_writes_to_them(
     made = build.run(planned, checkout)
     read: list[str] = []
 
-    def holds(path: Path, *rest: str) -> bool:
-        read.append(path.name)
-        return files.holds(path, *rest)
+    def file_digest(file: BufferedReader, kind: str) -> Any:
+        read.append(Path(file.name).name)
+        return hashlib.new(kind, file.read())
 
-    monkeypatch.setattr(runner, "holds", holds)
-    names = sorted(package.name for one in made.built for package in one.packages)
-    # What was written a moment ago could be written again without another time of change.
-    monkeypatch.setattr(runner, "_TICK", 1 << 62)
-    for _ in range(2):
+    def finished() -> list[str]:
+        """The builds that are found, as another process finds them; what it reads is in `read`."""
+        files._hashes.clear()
         read.clear()
-        assert len(build.finished(planned, checkout)) == len(planned.builds)
+        found = files.HashNotes(checkout.cache / "read.json")
+        monkeypatch.setattr(files.HashNotes, "of", lambda workspace: found)
+        ids = sorted(build.finished(planned, checkout))
+        found.save({})
+        return ids
+
+    monkeypatch.setattr(hashlib, "file_digest", file_digest)
+    monkeypatch.setattr(files.HashNotes, "_TICK", 1 << 60)  # what was written a moment ago may be written once more
+    every, names = sorted(b.id for b in made.built), sorted(p.name for b in made.built for p in b.packages)
+    for _ in range(2):
+        assert finished() == every
         assert sorted(read) == names
-    monkeypatch.setattr(runner, "_TICK", -1 << 62)
-    read.clear()
-    assert len(build.finished(planned, checkout)) == len(planned.builds)
+    monkeypatch.setattr(files.HashNotes, "_TICK", 0)
+    assert finished() == every
+    assert sorted(read) == names
+    assert finished() == every
     assert read == []
-    # In place, as large, and with the time of before.
+
     package = made.built[0].packages[0]
     before, content = package.stat(), bytearray(package.read_bytes())
     content[-1] ^= 1
-    package.write_bytes(content)
+    package.write_bytes(content)  # in place, as large, and with the time of before
     os.utime(package, ns=(before.st_atime_ns, before.st_mtime_ns))
-    files._hashes.clear()  # of this process
-    assert made.built[0].id not in build.finished(planned, checkout)
+    assert finished() == [b.id for b in made.built[1:]]
     assert read == [package.name]

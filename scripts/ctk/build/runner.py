@@ -19,7 +19,7 @@ import tarfile
 import time
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -33,7 +33,7 @@ from pydantic import TypeAdapter, ValidationError
 from ctk.build import standins
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BuildFailed, NotReady
-from ctk.core.files import checkout_name, disk_errors, full_disk, holds, listed_packages, read_json, replace_file
+from ctk.core.files import HashNotes, checkout_name, disk_errors, full_disk, listed_packages, read_json
 from ctk.package.package import count_tests, index_record
 from ctk.plan.plan import Build
 from ctk.plan.recipes import recipe_commit, render_variants, rendered_outputs
@@ -339,41 +339,12 @@ def cached(
     """
     key = build_key(build, level)
     built = read_note(read_json(workspace.builds / key / "build.json"), build, key, workspace, cached=True)
-    if built and _is_unchanged(built):
-        return built
+    read = HashNotes.of(workspace)
     for name, expected in built.sha256.items() if built else ():
-        if not holds(workspace.builds / key / name, expected):
+        if not read.holds(workspace.builds / key / name, expected):
             damaged(f"{build.id}: {name.rpartition('/')[2]} in the cache is damaged; it is built again")
             return None
-    if built:
-        remember(built)
     return built
-
-
-_READ = "read.json"
-# Nanoseconds: what is written this shortly before a note may be written again without another time of change.
-_TICK = 50_000_000
-
-
-def remember(built: Built) -> None:
-    """Notes that the packages of a build are as its note states, for as long as the system counts no change of them."""
-    with suppress(OSError):
-        replace_file(built.home / _READ, json.dumps(_stamps(built)).encode())
-
-
-def _is_unchanged(built: Built) -> bool:
-    try:
-        noted = (built.home / _READ).stat().st_mtime_ns - _TICK
-        stamps = _stamps(built)
-        return read_json(built.home / _READ) == stamps and all(changed < noted for *_, changed in stamps.values())
-    except OSError:
-        return False
-
-
-def _stamps(built: Built) -> dict[str, list[int]]:
-    """Inode, size and time of change of each package; only the kernel sets the latter, whenever anything is written."""
-    status = {name: (built.home / name).lstat() for name in built.records}
-    return {name: [s.st_mode, s.st_ino, s.st_size, s.st_ctime_ns] for name, s in status.items()}
 
 
 def keep(folder: Path, built: Built) -> Built:

@@ -155,10 +155,11 @@ class Staged:
     changed: bool  # whether it differs from what the channel holds now
 
 
-def stage(built: Iterable[Built], channel: Path) -> Staged:
+def stage(built: Iterable[Built], channel: Path, holds: Callable[[Path, str], bool] = holds) -> Staged:
     """Makes the next state of a channel.
 
-    What the channel holds from other builds stays; what it held from these builds is replaced.
+    What the channel holds from other builds stays; what it held from these builds is replaced. `holds` says whether a
+    package has a sha256.
 
     Raises:
         ChannelBroken: A package of another build is not what that build put into the channel.

@@ -11,9 +11,11 @@ import re
 import shutil
 import stat
 import tempfile
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from io import BufferedReader
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -98,7 +100,7 @@ _hashes: dict[tuple[int, int, int, int], str] = {}
 def file_sha256(file: Path | BufferedReader) -> str:
     """The sha256 of a path, or of a stream at its beginning; what did not change is read once, hard links too."""
     status = file.stat() if isinstance(file, Path) else os.fstat(file.fileno())
-    key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+    key = _key(status)
     if key in _hashes:
         return _hashes[key]
     if isinstance(file, Path):
@@ -108,6 +110,10 @@ def file_sha256(file: Path | BufferedReader) -> str:
     return _hashes[key]
 
 
+def _key(status: os.stat_result) -> tuple[int, int, int, int]:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
 def holds(path: Path, sha256: str, size: int | None = None) -> bool:
     """Whether a path is a regular file with this sha256, and this size in bytes where one is given."""
     try:
@@ -115,6 +121,55 @@ def holds(path: Path, sha256: str, size: int | None = None) -> bool:
         return stat.S_ISREG(status.st_mode) and size in (None, status.st_size) and file_sha256(path) == sha256
     except OSError:
         return False
+
+
+class HashNotes:
+    """Which packages of a checkout were read and found right: they are read again when something has written to them.
+
+    A file is known by inode, size and time of change (ctime), which only the kernel sets, at whatever is done to it. In a
+    copied or restored cache, every file is another one.
+    """
+
+    _MOST = 20_000
+    _TICK = 50_000_000  # nanoseconds after a change, in which another one may have the same time
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        noted = read_json(file)
+        self._noted: dict[str, Any] = noted if isinstance(noted, dict) else {}
+        self._right: dict[Path, str] = {}
+
+    @classmethod
+    @cache
+    def of(cls, workspace: Workspace) -> HashNotes:
+        return cls(workspace.cache / "read.json")
+
+    def holds(self, path: Path, sha256: str) -> bool:
+        """As the function of this name, which reads the file."""
+        if self._noted.get(self._stamp(path)) == sha256:
+            _hashes[_key(path.stat())] = sha256
+        found = holds(path, sha256)
+        if found:
+            self._right[path] = sha256
+        return found
+
+    def save(self, made: Mapping[Path, str]) -> None:
+        """Notes what was read and right, and what this run made, for the next runs."""
+        self._right.update(made)
+        self._noted |= {self._stamp(path): sha256 for path, sha256 in self._right.items()}
+        self._noted.pop("", None)
+        newest = dict(list(self._noted.items())[-self._MOST :])
+        with suppress(OSError):
+            replace_file(self._file, json.dumps(newest).encode())
+
+    def _stamp(self, path: Path) -> str:
+        try:
+            status = path.lstat()
+        except OSError:
+            return ""
+        if not stat.S_ISREG(status.st_mode) or time.time_ns() - status.st_ctime_ns < self._TICK:
+            return ""
+        return f"{status.st_dev} {status.st_ino} {status.st_size} {status.st_ctime_ns}"
 
 
 # JSON notes that a run leaves for the next one: a damaged one counts as missing.
