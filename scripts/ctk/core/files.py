@@ -127,7 +127,7 @@ class HashNotes:
     """Which packages of a checkout were read and found right: they are read again when something has written to them.
 
     A file is known by inode, size and time of change (ctime), which only the kernel sets, at whatever is done to it. In a
-    copied or restored cache, every file is another one.
+    a copied or restored cache, every file is another one.
     """
 
     _MOST = 20_000
