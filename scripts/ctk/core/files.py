@@ -126,8 +126,8 @@ def holds(path: Path, sha256: str, size: int | None = None) -> bool:
 class HashNotes:
     """Which packages of a checkout were read and found right: they are read again when something has written to them.
 
-    A file is known by inode, size and time of change (ctime), which only the kernel sets, at whatever is done to it. In a
-    a copied or restored cache, every file is another one.
+    A file is known by inode, size and time of change (ctime), which only the kernel sets, whatever is done to it: in a
+    copied or restored cache, every file is another one.
     """
 
     _MOST = 20_000
