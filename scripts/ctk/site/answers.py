@@ -34,7 +34,7 @@ from ctk.core.platforms import NOARCH
 from ctk.core.process import end_with, starting
 from ctk.lock.lock import ReleaseLock
 from ctk.solve.machine import python_specs
-from ctk.solve.solve import ANY_DRIVER, Catalogue, Pick, Scenario, channel_name, solve_many
+from ctk.solve.solve import ANY_DRIVER, Catalogue, Pick, Scenario, channel_name, parse_spec, solve_many
 from ctk.solve.why import explain, find_reason, toolkit_in_words
 from ctk.verify.oracle import version
 from ctk.verify.scenarios import Machine, facts, matrix
@@ -142,50 +142,60 @@ def gpu_names() -> dict[str, str]:
     return {name: arch for arch, names in YAML(typ="safe").load(_GPUS).items() for name in names}
 
 
-class Unasked(Exception):
-    """A scenario, its one argument, that was not asked yet, while nothing is solved."""
-
-
 class AlikeCatalogue(Catalogue):
     """Channels, for one platform, each distinct question asked once.
 
-    Which packages will be asked for, and what they can bring along, decides which machines are alike. With `only_known`
-    `pick` raises `Unasked` for what `ask` has not asked, instead of solving it.
+    Which packages will be asked for, and what they can bring along, decides which machines are alike.
     """
 
     def __init__(self, channels: Sequence[Path | str], subdir: str, names: Iterable[str]) -> None:
         super().__init__(channels, subdir)
         self._answers: dict[Hashable, Pick | None] = {}
-        self.only_known = False
         # Everything that any record, reachable from the packages, says of the two virtual packages.
-        rules: dict[str, set[str]] = {"__cuda": set(), "__cuda_arch": set()}
-        for records in self.query([f"{name} *" for name in names], recursive=True):
-            for rule in (rule for record in records for rule in (*record.depends, *record.constrains)):
-                if (match := _RULE.fullmatch(rule)) and match[2]:
-                    rules[match[1]].add(match[2])
-        self._driver_rules, self._gpu_rules = map(frozenset, rules.values())
+        self._ruled = [
+            (record, match[1], match[2])
+            for records in self.query([f"{name} *" for name in names], recursive=True)
+            for record in records
+            for rule in (*record.depends, *record.constrains)
+            if (match := _RULE.fullmatch(rule)) and match[2]
+        ]
+        self._rules: dict[tuple[str, ...], tuple[frozenset[str], frozenset[str]]] = {}
 
     def pick(self, scenario: Scenario) -> Pick | None:
         key = self.key(scenario)
         if key not in self._answers:
-            if self.only_known:
-                raise Unasked(scenario)
             self._answers[key] = super().pick(scenario)
         pick = self._answers[key]
         return pick and replace(pick, scenario=scenario)
 
     def key(self, scenario: Scenario) -> Hashable:
         """The same for scenarios that are one question to a solver."""
-        gpu = _fitting(self._gpu_rules, scenario.arch) if scenario.driver else None
-        return scenario.specs, scenario.subdir, _fitting(self._driver_rules, scenario.driver), gpu
+        of_drivers, of_gpus = self._rules_for(tuple(s for s in scenario.specs if s.startswith("cuda-version=")))
+        gpu = _fitting(of_gpus, scenario.arch) if scenario.driver else None
+        return scenario.specs, scenario.subdir, _fitting(of_drivers, scenario.driver), gpu
+
+    def _rules_for(self, pins: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
+        """The rules on drivers and on GPUs that a solver can meet with some specs of cuda-version.
+
+        No solver looks at a cuda-version that a request leaves out: nearly all rules are in these records.
+        """
+        if pins not in self._rules:
+            specs = [parse_spec(pin).match for pin in pins]
+            rules: dict[str, set[str]] = {"__cuda": set(), "__cuda_arch": set()}
+            for record, name, rule in self._ruled:
+                if record.name.normalized != "cuda-version" or all(spec.matches(record) for spec in specs):
+                    rules[name].add(rule)
+            self._rules[pins] = frozenset(rules["__cuda"]), frozenset(rules["__cuda_arch"])
+        return self._rules[pins]
 
     def is_same_driver(self, older: str, newer: str) -> bool:
         """Whether no rule tells apart any two drivers from the older to the newer one."""
-        stated = {number for rule in self._driver_rules for number in re.findall(r"\d+(?:\.\d+)*", rule)}
+        rules, _ = self._rules_for(())
+        stated = {number for rule in rules for number in re.findall(r"\d+(?:\.\d+)*", rule)}
         # What a rule says of a version changes nowhere but at a number that it states, or just above.
         bounds = {v for number in stated for v in (number, f"{number}.0.1")}
         between = [v for v in bounds if Version(older) <= Version(v) <= Version(newer)]
-        return len({_fitting(self._driver_rules, driver) for driver in (older, *between, newer)}) == 1
+        return len({_fitting(rules, driver) for driver in (older, *between, newer)}) == 1
 
     def ask(self, scenarios: Iterable[Scenario]) -> None:
         """Solves many at a time, which is several times faster than one after the other; `pick` then knows them."""
@@ -217,28 +227,14 @@ class SelectorAnswer(NamedTuple):
     reasons: tuple[str, ...]  # as ``--explain`` prints them; the next step where there is no solution
 
 
-Answered = Iterable[tuple[SelectorQuestion, SelectorAnswer]]
+Answered = Iterator[tuple[SelectorQuestion, SelectorAnswer]]
 
 
 def answers(catalogue: AlikeCatalogue, axes: Axes, package: str, python: str) -> Answered:
-    """Every answer about one package with one Python, in the order of the axes.
-
-    Works in rounds: what no round before could foresee is gathered, and solved together.
-    """
-    unasked = list(_foreseen(catalogue, axes, package, python))
-    answered: dict[SelectorQuestion, SelectorAnswer] = {}
-    questions = waiting = list(axes.questions(package, python))
-    while waiting:
-        catalogue.ask(unasked)
-        unasked, catalogue.only_known = [], True
-        for question in waiting:
-            try:
-                answered[question] = answer(catalogue, question.scenario(axes.subdir))
-            except Unasked as missing:
-                unasked.append(missing.args[0])
-        catalogue.only_known = False
-        waiting = [question for question in waiting if question not in answered]
-    return ((question, answered[question]) for question in questions)
+    """Every answer about one package with one Python, in the order of the axes."""
+    catalogue.ask(_foreseen(catalogue, axes, package, python))
+    for question in axes.questions(package, python):
+        yield question, answer(catalogue, question.scenario(axes.subdir))
 
 
 def answer(catalogue: Catalogue, scenario: Scenario) -> SelectorAnswer:

@@ -69,6 +69,11 @@ def parse_spec(text: str) -> Asked:
     return Asked(text, str(match.name.normalized), str(match.version or ""), str(match.build or ""), match)
 
 
+@lru_cache(maxsize=4096)
+def _by_name(records: tuple[RepoDataRecord, ...]) -> dict[str, RepoDataRecord]:
+    return {r.name.normalized: r for r in records}
+
+
 @dataclass(frozen=True)
 class Pick:
     """The packages that a solver picks for a scenario, by name."""
@@ -77,7 +82,7 @@ class Pick:
     records: tuple[RepoDataRecord, ...]
 
     def record(self, name: str) -> RepoDataRecord | None:
-        return next((r for r in self.records if r.name.normalized == name), None)
+        return _by_name(self.records).get(name)
 
     def version(self, name: str) -> str:
         """The version of a package, or ""."""
