@@ -218,6 +218,7 @@ _MANY = (errno.EMFILE, errno.ENFILE)
 _NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 # Rust ends the message of a system's error with its number; programs of a build script print its text.
 _RUST = re.compile(r"\(os error (\d+)\)")
+_NO_ROOM = 1 << 20  # bytes
 # rattler-build's message without a number: the archive is written to the folder for temporary files first.
 _NUMBERLESS = "Could not open or create, or write to file"
 _STEP = "free some space and run the command again; everything finished so far is kept"
@@ -242,12 +243,13 @@ def disk_errors(folder: Path) -> Iterator[None]:
 
 
 def full_disk(log: str, folder: Path) -> NoSpace | None:
-    """The error for a program's output that tells of a full disk.
+    """The error for the output of a program that a full disk made fail.
 
-    The file may be below the folder where it worked or that for temporary files, so the error names both.
+    The file may be below the folder where it worked or that for temporary files, so the error names both. Some programs
+    do not say what the system said: then it is a disk with next to no room.
     """
     said = next((number for number in FULL if os.strerror(number) in log), None) or _number(log)
-    if said is None and _NUMBERLESS in log:
+    if said is None and (_NUMBERLESS in log or min(map(_free, (folder, _temporary()))) < _NO_ROOM):
         return NoSpace(f"a file could not be written in {_free_space(folder, _temporary())}", _STEP)
     return _disk_error(said, folder, _temporary()) if said in FULL else None
 
@@ -269,13 +271,20 @@ def _temporary() -> Path:
         return Path(os.environ.get("TMPDIR") or "/tmp")
 
 
+def _there(place: Path) -> Path:
+    return next(p for p in (place, *place.absolute().parents) if p.exists())
+
+
+def _free(place: Path) -> int:
+    return shutil.disk_usage(_there(place)).free
+
+
 def _free_space(*places: Path) -> str:
     """The places with their free space, each file system once, that with the least space first."""
     found: dict[int, tuple[int, str]] = {}
     for place in places:
-        parent = next(p for p in (place, *place.absolute().parents) if p.exists())
-        free = shutil.disk_usage(parent).free
-        found.setdefault(parent.stat().st_dev, (free, f"{place} ({free / 1e6:.0f} MB free)"))
+        free = _free(place)
+        found.setdefault(_there(place).stat().st_dev, (free, f"{place} ({free / 1e6:.0f} MB free)"))
     return " or ".join(text for _, text in sorted(found.values()))
 
 
