@@ -7,7 +7,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -69,20 +69,19 @@ def parse_spec(text: str) -> Asked:
     return Asked(text, str(match.name.normalized), str(match.version or ""), str(match.build or ""), match)
 
 
-@lru_cache(maxsize=4096)
-def _by_name(records: tuple[RepoDataRecord, ...]) -> dict[str, RepoDataRecord]:
-    return {r.name.normalized: r for r in records}
-
-
 @dataclass(frozen=True)
 class Pick:
     """The packages that a solver picks for a scenario, by name."""
 
     scenario: Scenario
     records: tuple[RepoDataRecord, ...]
+    # Filled once: it stays when only the scenario is replaced.
+    _by_name: dict[str, RepoDataRecord] = field(default_factory=dict, repr=False, compare=False)
 
     def record(self, name: str) -> RepoDataRecord | None:
-        return _by_name(self.records).get(name)
+        if not self._by_name:
+            self._by_name.update({r.name.normalized: r for r in self.records})
+        return self._by_name.get(name)
 
     def version(self, name: str) -> str:
         """The version of a package, or ""."""
