@@ -100,15 +100,16 @@ def prove_command(
         scenario = Scenario(request.specs, on.subdir, on.driver, on.arch)
         try:
             environment = proof_environment(request, channels, scenario, where)
-            found = None if again else proved(request, environment, on)
-            state = "created" if environment.changed else "unchanged" if found is None else "unchanged, proved before"
+            before = None if again else proved(request, environment, on)
+            state = "created" if environment.changed else "unchanged, proved before" if before else "unchanged"
             report.say(f"{request.name}: environment {state}")
-            found = found or prove(request, environment, on)
+            found = before or prove(request, environment, on)
         except CtkError as error:
             failures.append(error)
             proofs.append({"request": list(request.specs), "error": console.error_as_json(error)})
             continue
-        proofs.append({"request": list(request.specs), "environment": str(environment.prefix), "found": found})
+        proofs.append({"request": list(request.specs), "environment": str(environment.prefix)})
+        proofs[-1].update(found=found, proved_before=bool(before))
         report.table(f"in the environment of: {' '.join(request.specs)}", ["what", "found"], list(found.items()))
         if not found.get("gpus"):
             report.line(f"{request.name}: no GPU here, so kernels were compiled and linked, not run")
