@@ -383,7 +383,9 @@ def make_in_one_way(
     key = build_key(build, level)
     # rattler-build runs a script of that name, though no recipe names it.
     may_edit = (build.recipe.folder / "build.sh").exists() or any(output.may_edit for output in build.outputs)
-    use = with_stand_ins and not may_edit
+    # Recipes of the base channel compile modules with the interpreter that is among their artefacts.
+    runs = any(artefact.component == "cpython" for artefact in build.artefacts)
+    use = with_stand_ins and not may_edit and not runs
     large = {artefact: standins.large_binaries(build, artefact) if use else {} for artefact in build.artefacts}
     binaries = [binary for found in large.values() for binary in found.values()]
     small = sum(artefact.size for artefact in large) - sum(binary.packed for binary in binaries)
