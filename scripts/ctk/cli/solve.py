@@ -18,8 +18,9 @@ from ctk.core import console
 from ctk.core.checkout import Workspace, checkout, settings, workspace
 from ctk.core.console import Reporter, count, megabytes
 from ctk.core.errors import BadValue, CtkError, UnknownName, Unsolvable, VerifyFailed
+from ctk.core.files import read_json
 from ctk.core.platforms import this_platform
-from ctk.env.environment import PROOFS, proof_environment, proof_picks, prove, proved
+from ctk.env.environment import PROOFS, proof_environment, proof_note, proof_picks, prove
 from ctk.lock.lock import release_locks
 from ctk.plan.plan import python_tags, write_repodata
 from ctk.plan.recipes import find_recipes, maker_of
@@ -100,10 +101,12 @@ def prove_command(
         scenario = Scenario(request.specs, on.subdir, on.driver, on.arch)
         try:
             environment = proof_environment(request, channels, scenario, where)
-            before = None if again else proved(request, environment, on)
+            note = proof_note(request, environment, on, where.cache)
+            before = None if again or environment.changed else read_json(note)
+            before = before if isinstance(before, dict) else None  # or damaged
             state = "created" if environment.changed else "unchanged, proved before" if before else "unchanged"
             report.say(f"{request.name}: environment {state}")
-            found = before or prove(request, environment, on)
+            found = before or prove(request, environment, note)
         except CtkError as error:
             failures.append(error)
             proofs.append({"request": list(request.specs), "error": console.error_as_json(error)})

@@ -16,7 +16,7 @@ from rattler import Subdir
 
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, ProofFailed
-from ctk.core.files import disk_errors, read_json, replace_file
+from ctk.core.files import disk_errors, make_folder, read_json, replace_file
 from ctk.core.platforms import this_platform
 from ctk.core.process import run
 from ctk.solve.machine import Machine
@@ -203,31 +203,19 @@ def proof_environment(
     return create(pick, workspace.environments / request.name, workspace.cache / "packages")
 
 
-def proved(request: ProofRequest, environment: Environment, on: Machine) -> Mapping[str, object] | None:
-    """What an earlier run found in the same environment with the same program and machine, None without one."""
-    note = read_json(environment.prefix / _PROOF)
-    if environment.changed or not isinstance(note, dict) or note.get("of") != _proof_of(request, environment, on):
-        return None
-    found: Mapping[str, object] = note["found"]
-    return found
-
-
-_PROOF = "conda-meta/ctk-proof.json"
-
-
-def _proof_of(request: ProofRequest, environment: Environment, on: Machine) -> str:
-    """Digest of what a proof depends on."""
+def proof_note(request: ProofRequest, environment: Environment, on: Machine, cache: Path) -> Path:
+    """Where what a proof found is kept, by all that it depends on. In conda-meta, it would pass for a package."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     packages = (environment.prefix / "conda-meta" / "ctk.json").read_text(encoding="utf-8")
     program = (PROGRAMS / request.program[0]).read_text(encoding="utf-8")
     parts = [packages, program, request.program, str(environment.prefix), visible, on.subdir, on.words]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+    return cache / "proofs" / f"{hashlib.sha256(json.dumps(parts).encode()).hexdigest()}.json"
 
 
-def prove(request: ProofRequest, environment: Environment, on: Machine | None = None) -> Mapping[str, object]:
+def prove(request: ProofRequest, environment: Environment, note: Path | None = None) -> Mapping[str, object]:
     """Runs the request's program in its environment, with nothing of this process's own environment.
 
-    What it finds is noted for `proved`, if it is said which machine this is.
+    What it finds is noted.
     """
     clean = {
         "PATH": os.pathsep.join([str(environment.python.parent), "/usr/bin", "/bin"]),
@@ -242,10 +230,10 @@ def prove(request: ProofRequest, environment: Environment, on: Machine | None = 
     try:
         if done.returncode == 0:
             findings: Mapping[str, object] = json.loads(done.stdout.splitlines()[-1])
-            if on:
-                note = {"of": _proof_of(request, environment, on), "found": findings}
-                with disk_errors(environment.prefix):
-                    replace_file(environment.prefix / _PROOF, json.dumps(note, indent=1).encode())
+            if note:
+                with disk_errors(note.parent):
+                    make_folder(note.parent)
+                    replace_file(note, json.dumps(findings).encode())
             return findings
     except (IndexError, json.JSONDecodeError):
         pass
