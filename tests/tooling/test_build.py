@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, as_completed
+from functools import partial
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
@@ -152,13 +153,14 @@ def test_packages_are_read_once_for_as_long_as_nobody_writes_to_them(
         read.append(Path(file.name).name)
         return hashlib.new(kind, file.read())
 
-    def finished() -> list[str]:
+    def finished(meanwhile: Callable[[], object] = lambda: None) -> list[str]:
         """The builds that are found, as another process finds them; what it reads is in `read`."""
         files._hashes.clear()
         read.clear()
         found = files.HashNotes(checkout.cache / "read.json")
         monkeypatch.setattr(files.HashNotes, "of", lambda workspace: found)
         ids = sorted(build.finished(planned, checkout))
+        meanwhile()
         found.save({})
         return ids
 
@@ -173,6 +175,14 @@ def test_packages_are_read_once_for_as_long_as_nobody_writes_to_them(
     assert sorted(read) == names
     assert finished() == every
     assert read == []
+
+    last = made.built[-1].packages[0]
+    right = last.read_bytes()
+    (checkout.cache / "read.json").unlink()
+    assert finished(meanwhile=partial(last.write_bytes, b"another")) == every  # spoilt after it was read
+    assert finished() == [b.id for b in made.built[:-1]]
+    last.write_bytes(right)
+    assert finished() == every
 
     package = made.built[0].packages[0]
     before, content = package.stat(), bytearray(package.read_bytes())

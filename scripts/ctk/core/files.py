@@ -154,10 +154,13 @@ class HashNotes:
         return found
 
     def save(self, made: Mapping[Path, str]) -> None:
-        """Notes what was read and right, and what this run made, for the next runs."""
+        """Notes what is right, and what this run made, for the next runs: as far as it is still what this run read."""
         self._right.update(made)
-        self._noted |= {self._stamp(path): sha256 for path, sha256 in self._right.items()}
-        self._noted.pop("", None)
+        for path, sha256 in self._right.items():
+            # Links change the time that a stamp has, and not the one by which this process knows what it read.
+            with suppress(OSError):
+                if (stamp := self._stamp(path)) and _hashes.get(_key(path.stat())) == sha256:
+                    self._noted[stamp] = sha256
         newest = dict(list(self._noted.items())[-self._MOST :])
         with suppress(OSError):
             replace_file(self._file, json.dumps(newest).encode())
