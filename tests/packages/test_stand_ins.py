@@ -16,7 +16,8 @@ from pydantic_core import _pydantic_core
 
 from conftest import NEWEST
 from ctk.build import runner
-from ctk.build.runner import Built, make, make_in_one_way
+from ctk.build.runner import Built, make, make_with
+from ctk.build.standins import choose
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BuildFailed
 from ctk.core.platforms import PLATFORMS, this_platform
@@ -76,7 +77,8 @@ def wheel_build(
 
 
 def one_way(build: Build, root: Path, *, with_stand_ins: bool) -> Built:
-    return make_in_one_way(build, Workspace(root), 3, 2, time.monotonic(), with_stand_ins=with_stand_ins)
+    large = choose(build) if with_stand_ins else {artefact: {} for artefact in build.artefacts}
+    return make_with(large, build, Workspace(root), 3, 2, time.monotonic())
 
 
 REAL = {"lib/libthing.so.1": Path(_pydantic_core.__file__).read_bytes()}
@@ -142,6 +144,14 @@ def test_an_error_is_that_of_the_files_themselves(tmp_path: Path) -> None:
     with pytest.raises(BuildFailed, match=str(len(thing()["lib/libthing.so.1"]))):
         make(build, workspace, 3, 2)
     assert not list(workspace.builds.glob("*")), "nothing is left behind"
+
+
+def test_a_failing_build_without_large_binaries_is_made_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    build, workspace = wheel_build(tmp_path, {}, f"echo tried >>{tmp_path}/tries\nexit 3")
+    with pytest.raises(BuildFailed):
+        make(build, workspace, 3, 2)
+    assert (tmp_path / "tries").read_text() == "tried\n"
+    assert "themselves" not in capfd.readouterr().err
 
 
 def test_rattler_build_reads_a_small_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

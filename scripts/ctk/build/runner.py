@@ -367,26 +367,19 @@ def make(build: Build, workspace: Workspace, level: int, jobs: int) -> Built:
     start = time.monotonic()
     check_machine(workspace)
     with disk_errors(workspace.builds):
-        try:
-            return make_in_one_way(build, workspace, level, jobs, start, with_stand_ins=True)
-        except (BuildFailed, standins.Changed) as error:
-            print(f"{build.id}: made from the wheels themselves, as with stand-ins: {error}", file=sys.stderr)
-        return make_in_one_way(build, workspace, level, jobs, start, with_stand_ins=False)
+        if any((large := standins.choose(build)).values()):
+            try:
+                return make_with(large, build, workspace, level, jobs, start)
+            except (BuildFailed, standins.Changed) as error:
+                print(f"{build.id}: made from the wheels themselves, as with stand-ins: {error}", file=sys.stderr)
+        return make_with({artefact: {} for artefact in large}, build, workspace, level, jobs, start)
 
 
-def make_in_one_way(
-    build: Build, workspace: Workspace, level: int, jobs: int, start: float, *, with_stand_ins: bool
-) -> Built:
-    """The same with stand-ins or without them, of which only the latter's errors say what is wrong with a recipe."""
+def make_with(large: standins.Chosen, build: Build, workspace: Workspace, level: int, jobs: int, start: float) -> Built:
+    """The same with stand-ins for some binaries; only without any, errors say what is wrong with a recipe."""
     from ctk.build.sbom import provenance
 
     key = build_key(build, level)
-    # rattler-build runs a script of that name, though no recipe names it.
-    may_edit = (build.recipe.folder / "build.sh").exists() or any(output.may_edit for output in build.outputs)
-    # Recipes of the base channel compile modules with the interpreter that is among their artefacts.
-    runs = any(artefact.component == "cpython" for artefact in build.artefacts)
-    use = with_stand_ins and not may_edit and not runs
-    large = {artefact: standins.large_binaries(build, artefact) if use else {} for artefact in build.artefacts}
     binaries = [binary for found in large.values() for binary in found.values()]
     small = sum(artefact.size for artefact in large) - sum(binary.packed for binary in binaries)
     # patchelf writes one of the large ones at a time.

@@ -75,10 +75,19 @@ class _Member:
         return self.binary.elf is not None and self.binary.elf.search == (SearchPath("RPATH", rpath),)
 
 
-def large_binaries(build: Build, artefact: Artefact) -> Mapping[str, LargeBinary]:
-    """The large binaries in an artefact of a build, by name."""
+Chosen = Mapping[Artefact, Mapping[str, LargeBinary]]
+"""For each artefact of a build, the binaries that have stand-ins, by name."""
+
+
+def choose(build: Build) -> Chosen:
+    """The large binaries of a build, none where more than patchelf may read or change them."""
+    # rattler-build runs a script of that name, though no recipe names it.
+    may_edit = (build.recipe.folder / "build.sh").exists() or any(output.may_edit for output in build.outputs)
+    # Recipes of the base channel compile modules with the interpreter that is among their artefacts.
+    if may_edit or any(artefact.component == "cpython" for artefact in build.artefacts):
+        return {artefact: {} for artefact in build.artefacts}
     where = _checkout(build)
-    return admit_one(artefact, laid_out(artefact, where), where)
+    return {artefact: admit_one(artefact, laid_out(artefact, where), where) for artefact in build.artefacts}
 
 
 def _checkout(build: Build) -> Workspace:
@@ -101,12 +110,12 @@ class StandIns:
         self._token = secrets.token_hex(8)  # nothing in a wheel can guess it, and pass for a stand-in
         self._members: dict[bytes, _Member] = {}
 
-    def lay_out(self, build: Build, large: Mapping[Artefact, Mapping[str, LargeBinary]]) -> Build:
+    def lay_out(self, build: Build, large: Chosen) -> Build:
         """The same build of a checkout that has nothing but its recipe and its artefacts.
 
         Args:
             build: A build whose artefacts are laid out.
-            large: For each artefact, the binaries to have stand-ins, but for those that a script names.
+            large: Of which those that a script names are there themselves.
         """
         self.programs.mkdir(parents=True)
         program = self.programs / "patchelf"
