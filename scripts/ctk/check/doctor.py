@@ -107,7 +107,7 @@ def first_line(*command: str, timeout: float = 8) -> str | None:
 _OLDEST = (3, 11)
 _SETUP = "run ./scripts/setup; it makes .venv as requirements.lock says"
 _ASKED = "cuda-toolkit"  # the manifest of every CTK release
-_LEAST = 6e9  # bytes: the default channel, its base channel, the artefacts of both, and room to build in
+LEAST_FREE = 6e9  # bytes: the default channel, its base channel, the artefacts of both, and room to build in
 _PATIENCE = 4.0  # seconds for adding up the cache
 _APT = "Debian and Ubuntu: apt-get install"
 
@@ -218,8 +218,8 @@ def _free_space(where: Where) -> Finding:
     """Room for artefacts, builds and channels."""
     free = shutil.disk_usage(where.workspace.root).free
     text = f"{free / 1e9:.1f} GB"
-    if free < _LEAST and not where.workspace.channel.exists():
-        return problem(f"{text}, and the first build takes {_LEAST / 1e9:.0f} GB", "free some")
+    if free < LEAST_FREE and not where.workspace.channel.exists():
+        return problem(f"{text}, and the first build takes {LEAST_FREE / 1e9:.0f} GB", "free some")
     return ok(text)
 
 
