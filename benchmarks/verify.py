@@ -1,7 +1,8 @@
-"""Measures how fast scenarios are solved: one at a time, several at a time, in processes, and by libsolv where it is.
+"""Measures how fast scenarios are solved, in several ways.
 
-Every way answers the same sample and must answer it alike. CPU time is that of the solves alone: on a machine with
-other work it says more than the clock. Example: .venv/bin/python benchmarks/verify.py 4000
+One or several at a time, machines that are alike once, in processes, and by libsolv where it is. Every way answers the
+same sample and must answer it alike. CPU time is that of the solves alone: on a machine with other work it says more
+than the clock. Example: .venv/bin/python benchmarks/verify.py 4000
 """
 
 from __future__ import annotations
@@ -51,9 +52,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="ctk-benchmark-") as folder:
         solved = channels.write(content, Path(folder))
         ways: dict[str, Callable[[Sequence[Scenario]], Iterator[SolverAnswer]]] = {
-            f"{jobs} at a time": partial(RattlerSolver(jobs).solve_all, channels=solved.folders)
+            f"{jobs} at a time": partial(RattlerSolver(jobs, alike=False).solve_all, channels=solved.folders)
             for jobs in (1, CORES, 2 * CORES, 8 * CORES)
         }
+        ways["machines that are alike once"] = partial(RattlerSolver().solve_all, channels=solved.folders)
         ways[f"{CORES} processes"] = partial(in_processes, folders=solved.folders)
         if "libsolv" in clients.installed(where):
             ways["libsolv, one core"] = partial(clients.solver("libsolv", where).solve_all, channels=solved.folders)
@@ -111,7 +113,7 @@ def in_processes(scenarios: Sequence[Scenario], folders: Sequence[Path]) -> Iter
 
 
 def _part(scenarios: Sequence[Scenario], folders: Sequence[Path]) -> list[SolverAnswer]:
-    return list(RattlerSolver(1).solve_all(scenarios, folders))
+    return list(RattlerSolver(1, alike=False).solve_all(scenarios, folders))
 
 
 def cpu_seconds() -> float:

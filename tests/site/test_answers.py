@@ -106,12 +106,12 @@ def test_machines_that_are_alike_to_a_solver_get_what_each_would_get(
     for question in sample:
         scenario = question.scenario("linux-64")
         assert answer(alike, scenario) == answer(alone, scenario), question
-    assert len({alike.key(q.scenario("linux-64")) for q in sample}) < len(sample), "some are one question"
+    assert len({alike.alike.key(q.scenario("linux-64")) for q in sample}) < len(sample), "some are one question"
 
 
 def test_machines_on_two_sides_of_a_bound_are_two_questions(alike: AlikeCatalogue) -> None:
     machines = [("13.0", "9.0"), ("13.3", "9.0"), ("13.4", "9.0"), ("13.0", "7.2"), ("13.0", None), (None, None)]
-    key = [alike.key(Scenario(("cuda-core",), "linux-64", driver, arch)) for driver, arch in machines]
+    key = [alike.alike.key(Scenario(("cuda-core",), "linux-64", driver, arch)) for driver, arch in machines]
     assert key[0] == key[1]
     assert len(set(key)) == len(key) - 1
 
@@ -163,7 +163,7 @@ def test_a_rule_cuts_where_it_should_however_it_is_written(rule: str, other: str
 
 def test_a_rule_about_more_than_a_version_tells_all_machines_apart(tmp_path: Path) -> None:
     alike = AlikeCatalogue(picky(tmp_path, "__cuda 13.* 0"), "linux-64", ["picky"])
-    assert alike.key(driver_scenario("13.0")) != alike.key(driver_scenario("13.1"))
+    assert alike.alike.key(driver_scenario("13.0")) != alike.alike.key(driver_scenario("13.1"))
 
 
 def test_questions_that_were_asked_together_are_answered_as_alone(folders: Folders, asked: Axes) -> None:

@@ -19,8 +19,9 @@ from ctk.core.console import Reporter
 from ctk.core.errors import CtkError, SolverFailed, Unsolvable, VerifyFailed
 from ctk.core.platforms import NOARCH
 from ctk.plan.plan import write_repodata
-from ctk.solve.solve import Scenario
-from ctk.verify import channels, table
+from ctk.solve import solve
+from ctk.solve.solve import Alike, Scenario
+from ctk.verify import channels, clients, table
 from ctk.verify.channels import Channels, TwinBuild
 from ctk.verify.clients import RattlerSolver
 from ctk.verify.oracle import REQUESTS, Cause, Expected, Loss, OracleFacts, Question
@@ -175,6 +176,41 @@ def test_a_pick_where_there_must_be_none_and_none_where_there_must_be_one() -> N
     assert wrong(QUESTION, Expected(cause=Cause.GPU), refused, SIDES) == ""
     solved = SolverAnswer(scenario(QUESTION), RECORDS)
     assert "must be refused (GPU too old)" in wrong(QUESTION, Expected(cause=Cause.GPU), solved, SIDES)
+
+
+# --- machines that are alike
+
+
+@pytest.fixture
+def machines(every: Matrix) -> list[Scenario]:
+    """Every machine, for one request on one platform."""
+    return [scenario(Question("cuda-core", "linux-64", *machine)) for machine in every.machines]
+
+
+def test_machines_that_are_alike_get_what_each_gets_alone(
+    machines: list[Scenario], solved: Channels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Scenario] = []
+
+    def solve_many(scenarios: Iterable[Scenario], *rest: Any) -> Any:
+        asked.extend(scenarios := list(scenarios))
+        return solve.solve_many(scenarios, *rest)
+
+    monkeypatch.setattr(clients, "solve_many", solve_many)
+    together = {a.scenario: a for a in RattlerSolver().solve_all(machines, solved.folders)}
+    assert len(asked) < len(machines) / 2
+    alone = {a.scenario: a for a in RattlerSolver(alike=False).solve_all(machines, solved.folders)}
+    assert list(together) != machines, "members of a class follow each other"
+    assert together.keys() == alone.keys() == set(machines)
+    assert all(together[m].records == alone[m].records for m in machines)
+
+
+def test_machines_that_are_taken_for_alike_and_are_not_fail_the_run(
+    machines: list[Scenario], solved: Channels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Alike, "key", lambda self, scenario: scenario.specs)
+    with pytest.raises(SolverFailed, match="no rule of the channel tells apart got different packages"):
+        list(RattlerSolver().solve_all(machines, solved.folders))
 
 
 # --- counting

@@ -1,8 +1,7 @@
 """The install selector: its questions, and what a solver answers to each, as `ctk solve --explain` says.
 
-A solver sees a driver and a GPU only as the versions of ``__cuda`` and ``__cuda_arch``, and does nothing with them but
-hold them against the rules that records name. Two machines that every rule treats alike are one question, solved once.
-Whatever is said *about* a pick still has the machine's own numbers in it. Answers are solved on all cores, a package
+Machines that are alike to a solver are one question, solved once. Whatever is said *about* a pick still has the
+machine's own numbers in it. Answers are solved on all cores, a package
 and Python at a time, and packed for the page, which looks them up: nothing is left for a browser to work out.
 """
 
@@ -18,14 +17,13 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from importlib.metadata import version as installed_version
 from itertools import groupby, product
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from rattler import RepoDataRecord, Version, VersionSpec
-from rattler.exceptions import InvalidVersionSpecError
+from rattler import RepoDataRecord
 from ruamel.yaml import YAML
 
 from ctk.core.errors import SolverFailed, check_names
@@ -34,7 +32,7 @@ from ctk.core.platforms import NOARCH
 from ctk.core.process import end_with, starting
 from ctk.lock.lock import ReleaseLock
 from ctk.solve.machine import python_specs
-from ctk.solve.solve import ANY_DRIVER, Catalogue, Pick, Scenario, channel_name, parse_spec, solve_many
+from ctk.solve.solve import ANY_DRIVER, Alike, Catalogue, Pick, Scenario, channel_name, solve_many
 from ctk.solve.why import explain, find_reason, toolkit_in_words
 from ctk.verify.oracle import version
 from ctk.verify.scenarios import Machine, facts, matrix
@@ -50,8 +48,6 @@ _GPUS = Path(__file__).with_name("gpus.yaml")
 # Halves of packages that nobody installs by name: what a cross-compiler takes for its target, and the files that the
 # two builds of a package share.
 _HALVES = re.compile(r".*_(?:linux|win)-\w+|.*-files|python_abi")
-# A spec, with a space or brackets before the version or without: ``__cuda >=13``, ``__cuda>=13``.
-_RULE = re.compile(r"(__cuda(?:_arch)?)(?![\w-])\s*(.*)", re.DOTALL)
 _AT_ONCE = 16  # solves, which keep all cores busy
 
 T = TypeVar("T", bound=Hashable)
@@ -113,7 +109,7 @@ def axes(
     check_names("Python", pythons, catalogue.pythons)
     names = tuple(name for name in offered if not packages or name in packages)
     minors = sorted((t.version for t in catalogue.toolkits), key=version)
-    alike = AlikeCatalogue(catalogue.channels, catalogue.subdir, [*names, *ALWAYS])
+    alike = Alike(catalogue.query([f"{name} *" for name in (*names, *ALWAYS)], recursive=True))
     _, oldest, *_, newest = known.drivers
     return Axes(
         catalogue.subdir,
@@ -151,66 +147,20 @@ class AlikeCatalogue(Catalogue):
     def __init__(self, channels: Sequence[Path | str], subdir: str, names: Iterable[str]) -> None:
         super().__init__(channels, subdir)
         self._answers: dict[Hashable, Pick | None] = {}
-        # Everything that any record, reachable from the packages, says of the two virtual packages.
-        self._ruled = [
-            (record, match[1], match[2])
-            for records in self.query([f"{name} *" for name in names], recursive=True)
-            for record in records
-            for rule in (*record.depends, *record.constrains)
-            if (match := _RULE.fullmatch(rule)) and match[2]
-        ]
-        self._rules: dict[tuple[str, ...], tuple[frozenset[str], frozenset[str]]] = {}
+        self.alike = Alike(self.query([f"{name} *" for name in names], recursive=True))
 
     def pick(self, scenario: Scenario) -> Pick | None:
-        key = self.key(scenario)
+        key = self.alike.key(scenario)
         if key not in self._answers:
             self._answers[key] = super().pick(scenario)
         pick = self._answers[key]
         return pick and replace(pick, scenario=scenario)
 
-    def key(self, scenario: Scenario) -> Hashable:
-        """The same for scenarios that are one question to a solver."""
-        of_drivers, of_gpus = self._rules_for(tuple(s for s in scenario.specs if s.startswith("cuda-version=")))
-        gpu = _fitting(of_gpus, scenario.arch) if scenario.driver else None
-        return scenario.specs, scenario.subdir, _fitting(of_drivers, scenario.driver), gpu
-
-    def _rules_for(self, pins: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
-        """The rules on drivers and on GPUs that a solver can meet with some specs of cuda-version.
-
-        No solver looks at a cuda-version that a request leaves out: nearly all rules are in these records.
-        """
-        if pins not in self._rules:
-            specs = [parse_spec(pin).match for pin in pins]
-            rules: dict[str, set[str]] = {"__cuda": set(), "__cuda_arch": set()}
-            for record, name, rule in self._ruled:
-                if record.name.normalized != "cuda-version" or all(spec.matches(record) for spec in specs):
-                    rules[name].add(rule)
-            self._rules[pins] = frozenset(rules["__cuda"]), frozenset(rules["__cuda_arch"])
-        return self._rules[pins]
-
-    def is_same_driver(self, older: str, newer: str) -> bool:
-        """Whether no rule tells apart any two drivers from the older to the newer one."""
-        rules, _ = self._rules_for(())
-        stated = {number for rule in rules for number in re.findall(r"\d+(?:\.\d+)*", rule)}
-        # What a rule says of a version changes nowhere but at a number that it states, or just above.
-        bounds = {v for number in stated for v in (number, f"{number}.0.1")}
-        between = [v for v in bounds if Version(older) <= Version(v) <= Version(newer)]
-        return len({_fitting(rules, driver) for driver in (older, *between, newer)}) == 1
-
     def ask(self, scenarios: Iterable[Scenario]) -> None:
         """Solves many at a time, which is several times faster than one after the other; `pick` then knows them."""
-        missing = {key: s for s in scenarios if (key := self.key(s)) not in self._answers}
+        missing = {key: s for s in scenarios if (key := self.alike.key(s)) not in self._answers}
         for scenario, answer in solve_many(missing.values(), self.channels, self.gateway, _AT_ONCE):
-            self._answers[self.key(scenario)] = answer if isinstance(answer, Pick) else None
-
-
-@cache
-def _fitting(rules: frozenset[str], value: str | None) -> Hashable:
-    """The rules that a version fits; the version itself where one of them is no rule about versions alone."""
-    try:
-        return value and frozenset(rule for rule in rules if VersionSpec(rule).matches(Version(value)))
-    except InvalidVersionSpecError:
-        return value
+            self._answers[self.alike.key(scenario)] = answer if isinstance(answer, Pick) else None
 
 
 Picked = tuple[str, str, str, int, str]

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import rattler
-from rattler import Gateway, GenericVirtualPackage, MatchSpec, RepoDataRecord, Subdir, Version
-from rattler.exceptions import GatewayError, InvalidMatchSpecError, SolverError
+from rattler import Gateway, GenericVirtualPackage, MatchSpec, RepoDataRecord, Subdir, Version, VersionSpec
+from rattler.exceptions import GatewayError, InvalidMatchSpecError, InvalidVersionSpecError, SolverError
 
 from ctk.core.errors import UnknownName, Unsolvable
 from ctk.core.platforms import NOARCH, PLATFORMS
@@ -197,6 +198,70 @@ def channel_name(url: str) -> str:
     if place.parent.name.endswith("-states"):
         return place.parent.name.removeprefix(".").removesuffix("-states")
     return place.name
+
+
+# --- machines that are one question
+
+# A spec, with a space or brackets before the version or without: ``__cuda >=13``, ``__cuda>=13``.
+_RULE = re.compile(r"(__cuda(?:_arch)?)(?![\w-])\s*(.*)", re.DOTALL)
+
+
+class Alike:
+    """Which machines are one question to a solver, as the records that it can meet have it.
+
+    A solver sees a driver and a GPU only as the versions of ``__cuda`` and ``__cuda_arch``, and does nothing with them
+    but hold them against the rules that records name: machines that every rule treats alike get one pick.
+
+    Args:
+        records: By channel, of one platform, of what will be asked for and of all that this may bring along.
+    """
+
+    def __init__(self, records: Iterable[Iterable[RepoDataRecord]]) -> None:
+        self._ruled = [
+            (record, match[1], match[2])
+            for record in chain.from_iterable(records)
+            for rule in (*record.depends, *record.constrains)
+            if (match := _RULE.fullmatch(rule)) and match[2]
+        ]
+        self._rules: dict[tuple[str, ...], tuple[frozenset[str], frozenset[str]]] = {}
+
+    def key(self, scenario: Scenario) -> Hashable:
+        """The same for scenarios that are one question to a solver."""
+        of_drivers, of_gpus = self._rules_for(tuple(s for s in scenario.specs if s.startswith("cuda-version=")))
+        gpu = _fitting(of_gpus, scenario.arch) if scenario.driver else None
+        return scenario.specs, scenario.subdir, _fitting(of_drivers, scenario.driver), gpu
+
+    def is_same_driver(self, older: str, newer: str) -> bool:
+        """Whether no rule tells apart any two drivers from the older to the newer one."""
+        rules, _ = self._rules_for(())
+        stated = {number for rule in rules for number in re.findall(r"\d+(?:\.\d+)*", rule)}
+        # What a rule says of a version changes nowhere but at a number that it states, or just above.
+        bounds = {v for number in stated for v in (number, f"{number}.0.1")}
+        between = [v for v in bounds if Version(older) <= Version(v) <= Version(newer)]
+        return len({_fitting(rules, driver) for driver in (older, *between, newer)}) == 1
+
+    def _rules_for(self, pins: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
+        """The rules on drivers and on GPUs that a solver can meet with some specs of cuda-version.
+
+        No solver looks at a cuda-version that a request leaves out: nearly all rules are in these records.
+        """
+        if pins not in self._rules:
+            specs = [parse_spec(pin).match for pin in pins]
+            rules: dict[str, set[str]] = {"__cuda": set(), "__cuda_arch": set()}
+            for record, name, rule in self._ruled:
+                if record.name.normalized != "cuda-version" or all(spec.matches(record) for spec in specs):
+                    rules[name].add(rule)
+            self._rules[pins] = frozenset(rules["__cuda"]), frozenset(rules["__cuda_arch"])
+        return self._rules[pins]
+
+
+@cache
+def _fitting(rules: frozenset[str], value: str | None) -> Hashable:
+    """The rules that a version fits; the version itself where one of them is no rule about versions alone."""
+    try:
+        return value and frozenset(rule for rule in rules if VersionSpec(rule).matches(Version(value)))
+    except InvalidVersionSpecError:
+        return value
 
 
 # --- what channels have

@@ -15,7 +15,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import islice
@@ -29,7 +29,7 @@ from ruamel.yaml.error import YAMLError
 
 from ctk.core.checkout import Workspace
 from ctk.core.errors import SolverFailed, SolverMissing, check_names
-from ctk.solve.solve import Scenario, channel_url, parse_spec, solve_many
+from ctk.solve.solve import Alike, Catalogue, Pick, Scenario, channel_url, parse_spec, solve_many
 from ctk.verify.libsolv import Libsolv, library
 from ctk.verify.run import Record, Solver, SolverAnswer
 
@@ -59,23 +59,67 @@ def installed(where: Workspace) -> tuple[str, ...]:
 
 
 class RattlerSolver:
-    """rattler, as `ctk solve` uses it, with eight jobs at a time for each core, so that none waits for Python."""
+    """rattler, as `ctk solve` uses it, with eight jobs at a time for each core, so that none waits for Python.
+
+    Machines that are alike to a solver are asked for once. Of every 16th such class another machine is solved alone:
+    where it gets other packages, they were not alike, and no answer can be trusted.
+    """
 
     name = "rattler"
 
-    def __init__(self, jobs: int | None = None) -> None:
-        self._jobs = jobs or 8 * (os.cpu_count() or 1)
+    def __init__(self, jobs: int | None = None, *, alike: bool = True) -> None:
+        self._jobs, self._is_alike = jobs or 8 * (os.cpu_count() or 1), alike
 
     def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[SolverAnswer]:
-        gateway, waiting = Gateway(), iter(scenarios)
+        gateway = Gateway()
+        classes = iter(self._classes(list(scenarios), channels, gateway))
         # Enough at a time to keep the cores busy, few enough to show progress.
-        while batch := list(islice(waiting, 512)):
-            for scenario, pick in solve_many(batch, channels, gateway, self._jobs):
-                if isinstance(pick, str):
-                    yield SolverAnswer(scenario, problem=pick)
-                    continue
-                named = ((r.name.normalized, str(r.version), str(r.build), str(r.channel)) for r in pick.records)
-                yield SolverAnswer(scenario, {name: Record(*rest) for name, *rest in named})
+        while batch := list(islice(classes, 512)):
+            checked = [members[len(members) // 2] for members in [c for c in batch if len(c) > 1][::_CHECKED]]
+            asked = [*(members[0] for members in batch), *checked]
+            answers = {s: _as_answer(s, pick) for s, pick in solve_many(asked, channels, gateway, self._jobs)}
+            for first, *others in batch:
+                for other in answers.keys() & others:
+                    _check_alike(answers[first], answers[other])
+                yield answers[first]
+                yield from (replace(answers[first], scenario=other) for other in others)
+
+    def _classes(
+        self, scenarios: Sequence[Scenario], channels: Sequence[Path], gateway: Gateway
+    ) -> Iterable[list[Scenario]]:
+        if not self._is_alike:
+            return ([scenario] for scenario in scenarios)
+        asked: dict[str, set[str]] = {}
+        for scenario in scenarios:
+            asked.setdefault(scenario.subdir, set()).update(f"{parse_spec(s).name} *" for s in scenario.specs)
+        alike = {
+            subdir: Alike(Catalogue(channels, subdir, gateway).query(specs, recursive=True))
+            for subdir, specs in asked.items()
+        }
+        classes: dict[Hashable, list[Scenario]] = {}
+        for scenario in scenarios:
+            classes.setdefault(alike[scenario.subdir].key(scenario), []).append(scenario)
+        return classes.values()
+
+
+_CHECKED = 16  # of so many classes with several machines, one has another machine solved alone
+
+
+def _as_answer(scenario: Scenario, pick: Pick | str) -> SolverAnswer:
+    if isinstance(pick, str):
+        return SolverAnswer(scenario, problem=pick)
+    named = ((r.name.normalized, str(r.version), str(r.build), str(r.channel)) for r in pick.records)
+    return SolverAnswer(scenario, {name: Record(*rest) for name, *rest in named})
+
+
+def _check_alike(one: SolverAnswer, other: SolverAnswer) -> None:
+    if (one.solved, one.records) != (other.solved, other.records):
+        machines = " and ".join(f"driver {s.driver}, GPU {s.arch}" for s in (one.scenario, other.scenario))
+        raise SolverFailed(
+            f"{' '.join(one.scenario.specs)} on {one.scenario.subdir}: two machines that no rule of the channel tells "
+            f"apart got different packages ({machines})",
+            "report it: machines are compared in ctk/solve/solve.py (Alike)",
+        )
 
 
 # --- a client as a program: with an environment of its own, a time limit, and errors with its own words
