@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +17,7 @@ from rattler import Gateway
 from ctk.base import base
 from ctk.build import build
 from ctk.build.cluster import Cluster
-from ctk.build.runner import Built, check_machine, machine_paths
+from ctk.build.runner import Built, check_machine, machine_paths, temporary_files
 from ctk.channel import states
 from ctk.check.audit import AuditReport, audit_packages
 from ctk.core.checkout import Workspace
@@ -186,7 +185,7 @@ class Pipeline:
             line = self.report.say if outcome.state in ("passed", "failed") else self.report.detail
             line(f"package tests: {outcome.package} {outcome.state}{reason}")
 
-        tested = run_tests(made.built, channels, jobs=self.jobs, progress=say)
+        tested = run_tests(made.built, channels, self.workspace, jobs=self.jobs, progress=say)
         counts = {s: sum(o.state == s for o in tested) for s in ("passed", "unchanged", "not run", "failed")}
         self._lap("package tests", ", ".join(f"{n} {s}" for s, n in counts.items() if n) or "none")
         if failed := [f"{o.package}: its tests failed\n{o.detail}" for o in tested if o.state == "failed"]:
@@ -212,6 +211,7 @@ class Pipeline:
 # of this machine's platform whose Python the base channel has.
 
 _PASSED = ".tests.json"
+_TESTED = 2 << 30  # bytes that a test writes; of those here, numba-cuda's writes 0.9 GB
 
 
 @dataclass(frozen=True)
@@ -226,6 +226,7 @@ class Outcome:
 def run_tests(
     built: Iterable[Built],
     channels: Sequence[Path | str],
+    workspace: Workspace,
     *,
     jobs: int = 2,
     progress: Callable[[Outcome], None] = lambda outcome: None,
@@ -239,16 +240,18 @@ def run_tests(
     here = (this_platform(), NOARCH)
     tested = [(build, name) for build in built for name in build.tests if name.split("/")[0] in here]
 
-    def one(item: tuple[Built, str]) -> Outcome:
-        outcome = _test(*item, channels, gateway)
-        progress(outcome)
-        return outcome
+    # Each test unpacks all packages of its environment anew.
+    with temporary_files(workspace, _TESTED, jobs) as folder, disk_errors(folder), ThreadPoolExecutor(jobs) as pool:
 
-    with disk_errors(Path(tempfile.gettempdir())), ThreadPoolExecutor(jobs) as pool:
+        def one(item: tuple[Built, str]) -> Outcome:
+            outcome = _test(*item, channels, gateway, folder)
+            progress(outcome)
+            return outcome
+
         return list(pool.map(one, tested))
 
 
-def _test(build: Built, name: str, channels: Sequence[Path | str], gateway: Gateway) -> Outcome:
+def _test(build: Built, name: str, channels: Sequence[Path | str], gateway: Gateway, temporary: Path) -> Outcome:
     file, record = build.home / name, build.records[name]
     passed = file.with_name(f"{file.name}{_PASSED}")  # the sha256 of the package whose tests passed
     if read_json(passed) == record["sha256"]:
@@ -271,6 +274,6 @@ def _test(build: Built, name: str, channels: Sequence[Path | str], gateway: Gate
     if is_passed:
         passed.write_text(json.dumps(record["sha256"]))
         return Outcome(file.name, "passed")
-    if (full := full_disk("\n".join([cause, *log]), Path(tempfile.gettempdir()))) is not None:
+    if (full := full_disk("\n".join([cause, *log]), temporary)) is not None:
         raise full
     return Outcome(file.name, "failed", "\n".join([*([cause] if cause else []), *log[-30:]]))

@@ -8,6 +8,7 @@ a build reads by its place in the checkout and its sha256.
 from __future__ import annotations
 
 import asyncio
+import gc
 import hashlib
 import json
 import logging
@@ -64,7 +65,7 @@ _ROUNDS = 3  # in which the store may lose files before a build fails
 _ANSWERS = 5  # seconds in which a scheduler answers
 _JOINS = 30  # seconds in which a first worker joins, and after which a cluster without any is given up
 _UPLOADS = 4
-_TASK, _FAILURE = "task.pickle", "failure.txt"
+_TASK, _FAILURE, _STDERR = "task.pickle", "failure.txt", "stderr.txt"
 
 
 class Store:
@@ -305,29 +306,66 @@ def _make(order: WorkOrder, workspace: Workspace, store: Store) -> WorkResult:
     return WorkResult(error=f"{build.id}: its process on {_name()} was killed {_TRIES} times; is memory short there?")
 
 
+_idle: list[subprocess.Popen[bytes]] = []
+"""Build processes of this worker that wait for their next build."""
+
+
 def _run_process(root: Path) -> tuple[int, str]:
-    """Runs this module in a process of its own; returns its exit code and what it wrote to stderr.
+    """Makes the build of a folder in a process of its own; returns its exit code and what it wrote to stderr.
 
     rattler-build holds the GIL, and the scheduler takes a worker that does not answer for dead. (Dask's worker
-    processes may not use multiprocessing.)
+    processes may not use multiprocessing.) A process makes one build after another: what it imports takes longer than
+    many a build.
     """
+    try:
+        process = _idle.pop()
+    except IndexError:
+        process = _start_process()
+    assert process.stdin and process.stdout
+    done = b""
+    with suppress(BrokenPipeError):  # it was killed
+        process.stdin.write(f"{root}\n".encode())
+        done = process.stdout.readline()
+    if done:
+        _idle.append(process)
+        code = 0
+    else:
+        with process:
+            code = process.wait()
+    stderr = root / _STDERR
+    return code, stderr.read_text(encoding="utf-8", errors="replace") if stderr.exists() else ""
+
+
+def _start_process() -> subprocess.Popen[bytes]:
     package = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(p for p in (package, os.environ.get("PYTHONPATH", "")) if p)
-    stderr = root / "stderr.txt"  # not a pipe: a script that outlives its killed process would hold it open
-    with stderr.open("wb") as file:
-        code = subprocess.run(
-            [sys.executable, "-m", "ctk.build.cluster", str(root), str(os.getpid())],
-            env={**os.environ, "PYTHONPATH": path},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=file,
-            check=False,
-        ).returncode
-    return code, stderr.read_text(encoding="utf-8", errors="replace")
+    return subprocess.Popen(
+        [sys.executable, "-m", "ctk.build.cluster", str(os.getpid())],
+        env={**os.environ, "PYTHONPATH": path},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        bufsize=0,
+    )
 
 
-def _main(root: Path, parent: int) -> None:
+def _main(parent: int) -> None:
     end_with(parent)  # nobody wants the build of a killed worker any more
+    # No script gets the pipes: one that outlives its killed process would hold them open.
+    orders, answers = os.fdopen(os.dup(0)), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.dup2(nothing, 1)
+    gc.freeze()  # what was imported is not looked through when the process ends
+    for line in orders:
+        _serve(Path(line.rstrip("\n")))
+        os.write(answers, b"\n")
+
+
+def _serve(root: Path) -> None:
+    """Makes the build of one order, in a build process."""
+    with (root / _STDERR).open("wb") as file:
+        os.dup2(file.fileno(), 2)
     build, level = pickle.loads((root / _TASK).read_bytes())
     try:
         make(build, Workspace(root), level, os.cpu_count() or 1)
@@ -515,4 +553,4 @@ def _connect(address: str) -> Client:
 
 
 if __name__ == "__main__":
-    _main(Path(sys.argv[1]), int(sys.argv[2]))
+    _main(int(sys.argv[1]))

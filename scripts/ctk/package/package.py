@@ -23,7 +23,8 @@ from ctk.package.binaries import Binary
 Part = Literal["pkg", "info"]
 Kind = Literal["file", "link", "folder", "other"]
 PLACEHOLDER = "_placehold_placehold"
-BUFFER = 1 << 20
+BUFFER = 1 << 18
+"""Bytes that a tar is read in. Of more, tarfile would copy more for each small member, of fewer for each large one."""
 _WINDOW = 1 << 27  # bytes; the highest level of zstd needs no more
 _METADATA = 64 << 20  # bytes of everything under info/
 
