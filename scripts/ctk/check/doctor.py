@@ -143,8 +143,8 @@ def _version(name: str) -> str | None:
 @look_at(Where, "pip", needed=True)
 def _pip(where: Where) -> Finding:
     """pip installs the tooling, and its configuration names the package index."""
-    said = first_line(sys.executable, "-m", "pip", "--version")
-    return ok(" ".join(said.split()[:2])) if said else problem(f"{sys.executable} has no working pip", _SETUP)
+    version = _version("pip")  # whether it works is seen where it is asked for the index
+    return ok(f"pip {version}") if version else problem(f"{sys.executable} has no pip", _SETUP)
 
 
 @look_at(Where, "package index", needed=True)

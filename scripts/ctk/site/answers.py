@@ -150,11 +150,18 @@ class AlikeCatalogue(Catalogue):
         self.alike = Alike(self.query([f"{name} *" for name in names], recursive=True))
 
     def pick(self, scenario: Scenario) -> Pick | None:
+        pick = self._answer(scenario)
+        return pick and replace(pick, scenario=scenario)
+
+    def solves(self, scenario: Scenario, **changes: Any) -> bool:
+        return self._answer(replace(scenario, **changes)) is not None
+
+    def _answer(self, scenario: Scenario) -> Pick | None:
+        """The pick for a machine that is like it."""
         key = self.alike.key(scenario)
         if key not in self._answers:
             self._answers[key] = super().pick(scenario)
-        pick = self._answers[key]
-        return pick and replace(pick, scenario=scenario)
+        return self._answers[key]
 
     def ask(self, scenarios: Iterable[Scenario]) -> None:
         """Solves many at a time, which is several times faster than one after the other; `pick` then knows them."""

@@ -227,7 +227,7 @@ class Alike:
 
     def key(self, scenario: Scenario) -> Hashable:
         """The same for scenarios that are one question to a solver."""
-        of_drivers, of_gpus = self._rules_for(tuple(s for s in scenario.specs if s.startswith("cuda-version=")))
+        of_drivers, of_gpus = self._rules_for(scenario.specs)
         gpu = _fitting(of_gpus, scenario.arch) if scenario.driver else None
         return scenario.specs, scenario.subdir, _fitting(of_drivers, scenario.driver), gpu
 
@@ -240,19 +240,19 @@ class Alike:
         between = [v for v in bounds if Version(older) <= Version(v) <= Version(newer)]
         return len({_fitting(rules, driver) for driver in (older, *between, newer)}) == 1
 
-    def _rules_for(self, pins: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
-        """The rules on drivers and on GPUs that a solver can meet with some specs of cuda-version.
+    def _rules_for(self, request: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
+        """The rules on drivers and on GPUs that a solver can meet for a request.
 
         No solver looks at a cuda-version that a request leaves out: nearly all rules are in these records.
         """
-        if pins not in self._rules:
-            specs = [parse_spec(pin).match for pin in pins]
+        if request not in self._rules:
+            specs = [parse_spec(spec).match for spec in request if spec.startswith("cuda-version=")]
             rules: dict[str, set[str]] = {"__cuda": set(), "__cuda_arch": set()}
             for record, name, rule in self._ruled:
                 if record.name.normalized != "cuda-version" or all(spec.matches(record) for spec in specs):
                     rules[name].add(rule)
-            self._rules[pins] = frozenset(rules["__cuda"]), frozenset(rules["__cuda_arch"])
-        return self._rules[pins]
+            self._rules[request] = frozenset(rules["__cuda"]), frozenset(rules["__cuda_arch"])
+        return self._rules[request]
 
 
 @cache
@@ -278,12 +278,17 @@ class ChannelToolkit:
 
     def knows(self, gpu: str) -> bool:
         """Whether it compiles for a GPU; true as well where no record states for which ones."""
-        return not self.gpus or Version(gpu) in map(Version, self.gpus)
+        return not self.gpus or _knows(self.gpus, gpu)
 
     def beside(self, gpu: str) -> tuple[str, str]:
         """The nearest older and the nearest newer GPU that it compiles for; "" for none."""
         below, above = [g for g in self.gpus if older(g, gpu)], [g for g in self.gpus if older(gpu, g)]
         return below[-1] if below else "", above[0] if above else ""
+
+
+@cache
+def _knows(gpus: tuple[str, ...], gpu: str) -> bool:
+    return Version(gpu) in map(Version, gpus)
 
 
 class Maker(NamedTuple):
@@ -385,6 +390,7 @@ class Catalogue:
         return next((t for t in self.toolkits if t.version == version), None)
 
 
+@cache
 def older(left: str, right: str) -> bool:
     """Whether one version is older than another: 9.0 is older than 12.1."""
     return Version(left) < Version(right)
