@@ -207,6 +207,16 @@ def test_a_worker_that_does_not_fit_is_refused_by_name(tmp_path: Path, file: str
             Cluster(cluster.address, str(tmp_path / "store"))
 
 
+def test_a_scheduler_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    (other / "ctk").mkdir(parents=True)
+    (other / "ctk" / "__init__.py").touch()  # it has another ctk, which knows nothing of engines
+    with loopback(tmp_path / "dask", workers=0, PYTHONPATH=str(other)) as cluster:
+        cluster.worker(PYTHONPATH=str(ROOT / "scripts"))
+        with pytest.raises(ClusterFailed, match="the scheduler has no ctk that fits: .*ctk"):
+            Cluster(cluster.address, str(tmp_path / "store"))
+
+
 def test_a_worker_that_joins_later_refuses_what_it_does_not_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

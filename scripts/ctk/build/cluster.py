@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 _A_STORE = (
     "a store is a folder that every worker sees, such as file:///shared/ctk, or an object store such as s3://bucket"
 )
-_SAME = "install the same revision of ctk on every worker"
+_SAME = "install the same revision of ctk on the scheduler and every worker"
 _STEP = "what is finished is kept: mend the cluster and run the command again, or leave --dask out"
 _TRIES = 2  # of a build on one worker, whose process was killed
 _SUBMISSIONS = 2  # of a build whose workers died
@@ -419,7 +419,7 @@ class Cluster:
                 f"no worker has joined the scheduler at {address} within {_JOINS} s",
                 f"start some: dask worker {address} --nthreads 1",
             )
-            self._check_workers()
+            self._check_ctk()
         except BaseException:
             self.close()
             raise
@@ -515,13 +515,19 @@ class Cluster:
         except TimeoutError:
             raise ClusterFailed(cause, step) from None
 
-    def _check_workers(self) -> None:
+    def _check_ctk(self) -> None:
+        """Raises ClusterFailed unless scheduler and workers have this ctk: all of them unpickle orders."""
         with tempfile.TemporaryDirectory(prefix="ctk-probe-") as folder:
             file = Path(folder) / "probe"
             file.write_text("Can you read this?\n")
             probe = self._store.put(file)
         answers: Mapping[str, Any] = self._client.run(unfit, engine(), self._store.url, probe, on_error="return")
         wrong = []
+        try:
+            if (has := self._client.run_on_scheduler(engine)) != engine():
+                wrong.append(f"the scheduler has {has}, and this machine has {engine()}")
+        except Exception as error:  # whatever it meets when it looks for ctk
+            wrong.append(f"the scheduler has no ctk that fits: {describe(error)}")
         for address, answer in answers.items():
             if isinstance(answer, BaseException):
                 answer = f"cannot build with this ctk: {describe(answer)}"
