@@ -1,7 +1,8 @@
 """Measures one release from an empty cache: fetch, build, index, solve, and how close the build is to its limit.
 
 The limit is what nobody can avoid: unzipping the same artefacts and compressing the same bytes with zstd at the same
-level, on the same cores, measured in the same run. Example: .venv/bin/python benchmarks/build.py 13.4
+level, on the same cores, measured in the same run. With --recipe only the builds of some recipes are measured, and
+nothing is solved. Example: .venv/bin/python benchmarks/build.py 13.4
 """
 
 from __future__ import annotations
@@ -34,15 +35,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("release", nargs="?", default="13.4", help="a locked CTK minor")
     parser.add_argument("--platform", default=this_platform())
+    parser.add_argument("--recipe", action="append", default=[], help="may be repeated; all default ones without it")
     parser.add_argument("--level", type=int, default=3, help="zstd level")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--record", action="store_true", help="append the figures to benchmarks/history.jsonl")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ctk-benchmark-") as scratch:
         where = fresh_checkout(Path(scratch))
-        found = measure(where, options.release, options.platform, options.level, options.jobs)
+        request = Request([options.release], options.recipe, [options.platform])
+        found = measure(where, request, options.level, options.jobs)
         if options.record:
-            record(workspace(), "build", ((f"{options.release} {row}", value, unit) for row, value, unit in found))
+            what = " ".join([options.release, *options.recipe])
+            record(workspace(), "build", ((f"{what} {row}", value, unit) for row, value, unit in found))
 
 
 def fresh_checkout(folder: Path) -> Workspace:
@@ -54,15 +58,13 @@ def fresh_checkout(folder: Path) -> Workspace:
     return Workspace(folder)
 
 
-def measure(where: Workspace, release: str, subdir: str, level: int, jobs: int) -> list[tuple[str, float, str]]:
+def measure(where: Workspace, request: Request, level: int, jobs: int) -> list[tuple[str, float, str]]:
     """Prints a table; returns the figures to keep."""
     report = Reporter()
-    planned = plan(published_set(where), Request([release], platforms=[subdir]), python_tags(where.build_config))
+    (release,), (subdir,) = request.releases, request.platforms
+    planned = plan(published_set(where), request, python_tags(where.build_config))
     read = sum(a.size for a in planned.artefacts)
     times: dict[str, float] = {}
-    base = pipeline.Pipeline(
-        where, report, level=level, jobs=jobs, prefix="base "
-    ).make_base()  # what the solver needs besides; not measured
 
     start = time.perf_counter()
     fetch.fetch(planned.artefacts, where, Index)
@@ -70,10 +72,12 @@ def measure(where: Workspace, release: str, subdir: str, level: int, jobs: int) 
 
     # Before and after the build: what else the machine does drifts, and the mean of both sees the same drift.
     before = limit(planned, where, level, jobs)
-    start = time.perf_counter()
+    start, busy = time.perf_counter(), cpu_seconds()
     made = build.run(planned, where, level=level, jobs=jobs)
-    times["build"] = time.perf_counter() - start
+    times["build"], cpu = time.perf_counter() - start, cpu_seconds() - busy
+    busy = cpu_seconds()
     after = limit(planned, where, level, jobs)
+    cpu_ratio = cpu / (cpu_seconds() - busy)
     if made.failed:
         raise SystemExit("\n".join(made.failed.values()))
 
@@ -81,9 +85,12 @@ def measure(where: Workspace, release: str, subdir: str, level: int, jobs: int) 
     states.commit(states.stage(made.built, where.channel))
     times["index"] = time.perf_counter() - start
 
-    start = time.perf_counter()
-    solve(Scenario((f"cuda-version={release}", "cuda-core"), subdir, release), [where.channel, base])
-    times["solve"] = time.perf_counter() - start
+    if not request.recipes:
+        # What the solver needs besides; not measured.
+        base = pipeline.Pipeline(where, report, level=level, jobs=jobs, prefix="base ").make_base()
+        start = time.perf_counter()
+        solve(Scenario((f"cuda-version={release}", "cuda-core"), subdir, release), [where.channel, base])
+        times["solve"] = time.perf_counter() - start
 
     bound = (before + after) / 2
     packages = [p for b in made.built for p in b.packages]
@@ -97,12 +104,19 @@ def measure(where: Workspace, release: str, subdir: str, level: int, jobs: int) 
             ("written", f"{megabytes(sum(p.stat().st_size for p in packages))} MB of packages"),
             ("limit: unzip and zstd", f"{bound:.1f} s ({before:.1f} s before, {after:.1f} s after the build)"),
             ("build / limit", f"{times['build'] / bound:.2f}"),
+            ("build / limit, processor time", f"{cpu_ratio:.2f}"),
         ],
     )
     return [
         *((name, seconds, "s") for name, seconds in times.items()),
         ("build / limit", times["build"] / bound, RATIO),
+        ("build / limit, CPU", cpu_ratio, RATIO),
     ]
+
+
+def cpu_seconds() -> float:
+    """Processor time of this process and of those that it started and that have ended."""
+    return sum(os.times()[:4])
 
 
 def limit(planned: Plan, where: Workspace, level: int, jobs: int) -> float:

@@ -11,7 +11,7 @@ import pytest
 from filelock import FileLock
 
 from ctk.build import runner
-from ctk.build.runner import clear_build_folders, machine_paths, new_build_folder
+from ctk.build.runner import clear_build_folders, machine_paths, new_build_folder, temporary_files
 from ctk.core.checkout import Workspace
 from ctk.core.files import hold_folder, release_folder
 
@@ -44,6 +44,21 @@ def test_without_such_a_file_system_builds_work_on_disk(tmp_path: Path, monkeypa
     monkeypatch.setattr(runner, "MEMORY", tmp_path / "nothing")
     workspace = Workspace(tmp_path / "a")
     assert new_build_folder(workspace, "key", 1, 1).is_relative_to(workspace.builds)
+
+
+def test_package_tests_work_in_memory_where_there_is_room_and_leave_nothing(
+    memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", "/given")
+    with temporary_files(Workspace(tmp_path / "a"), 1 << 30, 2) as folder:
+        assert folder.is_relative_to(memory)
+        assert os.environ["TMPDIR"] == str(folder)
+        (folder / "unpacked").touch()
+    assert os.environ["TMPDIR"] == "/given"
+    assert not list(memory.iterdir())
+    with temporary_files(Workspace(tmp_path / "a"), 5 << 30, 2) as folder:
+        assert not folder.is_relative_to(memory)
+        assert os.environ["TMPDIR"] == "/given"
 
 
 def test_what_killed_runs_left_goes_and_other_checkouts_keep_theirs(
