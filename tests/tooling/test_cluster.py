@@ -213,7 +213,7 @@ def test_a_scheduler_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     (other / "ctk" / "__init__.py").touch()  # it has another ctk, which knows nothing of engines
     with loopback(tmp_path / "dask", workers=0, PYTHONPATH=str(other)) as cluster:
         cluster.worker(PYTHONPATH=str(ROOT / "scripts"))
-        with pytest.raises(ClusterFailed, match="the scheduler has no ctk that fits: .*ctk"):
+        with pytest.raises(ClusterFailed, match=r"the scheduler has no ctk that fits: .*ctk"):
             Cluster(cluster.address, str(tmp_path / "store"))
 
 
