@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from collections.abc import Sequence
@@ -13,6 +14,8 @@ from mounts import emptied, mounts, read_only, small
 from whole import damaged, problems, state
 from world import NEW, OLD, ctk
 
+from ctk import pipeline
+from ctk.build import runner
 from ctk.build.runner import MEMORY
 from ctk.core.errors import NoSpace
 
@@ -71,14 +74,27 @@ def test_a_full_disk_is_told_from_a_script_that_fails(job: Job, right: Undisturb
 def test_a_full_folder_for_temporary_files_is_no_failed_recipe_or_test(
     job: Job, right: Undisturbed, tmp_path: Path, room: int
 ) -> None:
-    """rattler-build writes archives there first, and says of that without the system's error."""
+    """Without room in memory rattler-build writes archives there first, and says of that without the system's error."""
     world = job.world
-    with mounts(small(folder=room), folder=tmp_path) as there:
+    script = f"{emptied('memory')}\n{small(folder=room)}"
+    with mounts(script, memory=MEMORY, folder=tmp_path) as there:
         for _ in ("while it builds", "what is built by then"):
             done = ctk(world, *world.build(OLD, NEW), mounts=there.pid, TMPDIR=str(tmp_path))
             refused(done, f"{tmp_path}/")
             assert re.search(r"^error: (no space left|a file could not be written) in ", done.stderr, re.MULTILINE)
     assert state(world.workspace.channel) == right.before
+
+
+def test_a_full_folder_for_temporary_files_disturbs_nobody_who_has_memory(
+    job: Job, right: Undisturbed, tmp_path: Path
+) -> None:
+    world = job.world
+    if not runner._is_roomy(pipeline._TESTED, os.cpu_count() or 1):
+        pytest.skip("this machine has no room in memory for the environments of package tests")
+    with mounts(small(folder=2_000), folder=tmp_path) as there:
+        done = ctk(world, *world.build(OLD, NEW), mounts=there.pid, TMPDIR=str(tmp_path))
+        assert done.returncode == 0, done.stderr
+    assert state(world.workspace.channel) == right.after
 
 
 @pytest.mark.parametrize("folder", [".cache", "output"])
