@@ -14,7 +14,6 @@ if grep -q dist-packages "$PREFIX/lib/$FOLDER/site.py"; then
   ln -s site-packages "$PREFIX/lib/$FOLDER/dist-packages"
 fi
 
-# Without the time of the source, and naming files relative to the prefix: equal bytes. What has the prefix in it is left
-# out. Nobody edits the standard library: its sources are not read again at each start, which is 2 % of an import.
-"$PREFIX/bin/$FOLDER" -I -S -B -W ignore -m compileall -q -x '/_sysconfig' --invalidation-mode unchecked-hash -s "$PREFIX" \
+# Valid by the source's hash, and naming files relative to the prefix: equal bytes. What has the prefix in it is left out.
+"$PREFIX/bin/$FOLDER" -I -S -B -W ignore -m compileall -q -x '/_sysconfig' --invalidation-mode checked-hash -s "$PREFIX" \
   "$PREFIX/lib/$FOLDER"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from collections.abc import Sequence
@@ -14,8 +13,6 @@ from mounts import emptied, mounts, read_only, small
 from whole import damaged, problems, state
 from world import NEW, OLD, ctk
 
-from ctk import pipeline
-from ctk.build import runner
 from ctk.build.runner import MEMORY
 from ctk.core.errors import NoSpace
 
@@ -83,18 +80,6 @@ def test_a_full_folder_for_temporary_files_is_no_failed_recipe_or_test(
             refused(done, f"{tmp_path}/")
             assert re.search(r"^error: (no space left|a file could not be written) in ", done.stderr, re.MULTILINE)
     assert state(world.workspace.channel) == right.before
-
-
-def test_a_full_folder_for_temporary_files_disturbs_nobody_who_has_memory(
-    job: Job, right: Undisturbed, tmp_path: Path
-) -> None:
-    world = job.world
-    if not runner._is_roomy(pipeline._TESTED, os.cpu_count() or 1):
-        pytest.skip("this machine has no room in memory for the environments of package tests")
-    with mounts(small(folder=2_000), folder=tmp_path) as there:
-        done = ctk(world, *world.build(OLD, NEW), mounts=there.pid, TMPDIR=str(tmp_path))
-        assert done.returncode == 0, done.stderr
-    assert state(world.workspace.channel) == right.after
 
 
 @pytest.mark.parametrize("folder", [".cache", "output"])

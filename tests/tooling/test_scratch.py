@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
+from ctk import pipeline
 from ctk.build import runner
 from ctk.build.runner import clear_build_folders, machine_paths, new_build_folder, temporary_files
 from ctk.core.checkout import Workspace
@@ -59,6 +60,21 @@ def test_package_tests_work_in_memory_where_there_is_room_and_leave_nothing(
     with temporary_files(Workspace(tmp_path / "a"), 5 << 30, 2) as folder:
         assert not folder.is_relative_to(memory)
         assert os.environ["TMPDIR"] == "/given"
+
+
+def test_what_runs_a_package_s_tests_is_told_to_write_there(
+    memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+
+    def tested(*_: object) -> pipeline.Outcome:
+        seen.append(os.environ["TMPDIR"])
+        return pipeline.Outcome("hello.conda", "passed")
+
+    monkeypatch.setattr(pipeline, "_test", tested)
+    built = runner.Built("hello", "key", tmp_path, {}, {"noarch/hello.conda": 1}, 0.0, False)
+    pipeline.run_tests([built], [], Workspace(tmp_path / "a"))
+    assert [Path(folder).is_relative_to(memory) for folder in seen] == [True]
 
 
 def test_what_killed_runs_left_goes_and_other_checkouts_keep_theirs(

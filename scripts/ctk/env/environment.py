@@ -79,7 +79,7 @@ def create(pick: Pick, prefix: Path, cache: Path, say: Callable[[str], None] = l
         note.unlink(missing_ok=True)
         _remove_bytecode(prefix)
     install(pick, prefix, cache)
-    if why := compile_modules(pick, prefix, "TIMESTAMP"):
+    if why := compile_modules(pick, prefix):
         say(f"without bytecode, so that Python starts slower: {why}")
     with disk_errors(prefix.parent):
         _write_activation(pick, prefix)
@@ -110,17 +110,14 @@ def install(pick: Pick, prefix: Path, cache: Path) -> None:
         )
 
 
-def compile_modules(pick: Pick, prefix: Path, mode: str = "CHECKED_HASH") -> str:
-    """Compiles what no package has compiled already, with the environment's own Python; returns why it could not.
-
-    The mode, one of `py_compile.PycInvalidationMode`, says for how long that is valid.
-    """
+def compile_modules(pick: Pick, prefix: Path) -> str:
+    """Compiles what no package has compiled already, with the environment's own Python; returns why it could not."""
     python = _python(prefix, pick)
     if not python.exists():
         return ""
     if pick.scenario.subdir != this_platform():
         return f"a Python for {pick.scenario.subdir} does not run here"
-    words: list[str | Path] = [python, "-I", "-S", "-B", "-W", "ignore", PROGRAMS / "bytecode.py", prefix, mode]
+    words: list[str | Path] = [python, "-I", "-S", "-B", "-W", "ignore", PROGRAMS / "bytecode.py", prefix]
     try:
         done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     except OSError as error:

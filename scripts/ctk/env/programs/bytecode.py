@@ -1,11 +1,9 @@
 """Compiles the modules of an environment that have no bytecode: a program for that environment's own Python.
 
-    PREFIX/bin/python -I -S -B -W ignore bytecode.py PREFIX [TIMESTAMP]
+    PREFIX/bin/python -I -S -B -W ignore bytecode.py PREFIX
 
 Bytecode is valid as long as the source has the same hash (PEP 552), so it survives copies and packs, which change the
-times of files, and no edit goes unseen. With TIMESTAMP, for an environment that stays where it is, it is valid as long
-as the source has the same time and size: an import then need not read it. It names files relative to the prefix: the
-same modules give the same bytes.
+times of files, and no edit goes unseen. It names files relative to the prefix: the same modules give the same bytes.
 """
 
 import compileall
@@ -26,10 +24,10 @@ def modules_without_bytecode(prefix: str) -> list[str]:
     return sorted(path for path in modules if not os.path.exists(importlib.util.cache_from_source(path)))
 
 
-def main(prefix: str, mode: str = "CHECKED_HASH") -> None:
+def main(prefix: str) -> None:
     """Compiles them, with as many processes as there are cores; what is no valid Python is left out without a word."""
     compile_one = functools.partial(
-        compileall.compile_file, quiet=2, stripdir=prefix, invalidation_mode=py_compile.PycInvalidationMode[mode]
+        compileall.compile_file, quiet=2, stripdir=prefix, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH
     )
     modules = modules_without_bytecode(prefix)
     if not modules:
