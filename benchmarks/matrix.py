@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import argparse
 import os
-import resource
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from build import fresh_checkout, limit  # benchmarks/build.py
+from build import (  # benchmarks/build.py
+    cpu_seconds,  # benchmarks/build.py
+    fresh_checkout,
+    limit,
+)
 
 from ctk.build import build
 from ctk.channel import states
@@ -150,12 +153,6 @@ def measure(where: Workspace, release: str, subdir: str, level: int, jobs: int) 
 def bytes_of(made: Plan, build_id: str) -> int:
     """Of the artefacts that a build reads."""
     return sum(a.size for a in made.by_id[build_id].artefacts)
-
-
-def cpu_seconds() -> float:
-    """CPU time of this process and of those that it started and that ended."""
-    both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in both)
 
 
 def show(cost: Cost, release: str, subdir: str, level: int, report: Reporter) -> None:

@@ -7,10 +7,11 @@ Example: .venv/bin/python benchmarks/site.py cuda-core --sample 200
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import sys
 import time
+
+from build import cpu_seconds  # benchmarks/build.py
 
 from ctk.cli.solve import catalogue as channels
 from ctk.core.checkout import workspace
@@ -45,7 +46,7 @@ def main() -> None:
         alone = Catalogue(used, asked.subdir)  # as `ctk solve --explain` does it
         scenario = question.scenario(asked.subdir)
         pick = alone.pick(scenario)
-        said = tuple(explain(pick, alone)) if pick else (find_reason(scenario, alone).step,)
+        said = tuple(explain(pick, alone)) if pick else (find_reason(scenario, alone)[1],)
         if said != found[question].reasons:
             sys.exit(f"{question}: {said} alone, {found[question].reasons} together")
     each = (cpu_seconds() - busy) / len(sample)
@@ -65,12 +66,6 @@ def main() -> None:
                 ("CPU time of a question, by itself / together", each / together, RATIO),
             ],
         )
-
-
-def cpu_seconds() -> float:
-    """CPU time of this process."""
-    times = os.times()
-    return times.user + times.system
 
 
 if __name__ == "__main__":

@@ -18,6 +18,8 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
+from build import cpu_seconds  # benchmarks/build.py
+
 from ctk.core.checkout import workspace
 from ctk.core.console import Reporter
 from ctk.lock.lock import release_locks
@@ -114,12 +116,6 @@ def in_processes(scenarios: Sequence[Scenario], folders: Sequence[Path]) -> Iter
 
 def _part(scenarios: Sequence[Scenario], folders: Sequence[Path]) -> list[SolverAnswer]:
     return list(RattlerSolver(1, alike=False).solve_all(scenarios, folders))
-
-
-def cpu_seconds() -> float:
-    """CPU time of this process and of those that it started and that have ended."""
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
 
 
 if __name__ == "__main__":
