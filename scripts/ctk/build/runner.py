@@ -18,6 +18,7 @@ import sys
 import tarfile
 import tempfile
 import time
+import warnings
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -30,6 +31,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 import rattler_build
 import zstandard
 from pydantic import TypeAdapter, ValidationError
+from rattler_build.cli_api import build_recipes
 
 from ctk.build import standins
 from ctk.core.checkout import Workspace
@@ -37,12 +39,12 @@ from ctk.core.errors import BuildFailed, NotReady
 from ctk.core.files import HashNotes, checkout_name, disk_errors, full_disk, held, listed_packages, read_json
 from ctk.package.package import BUFFER, count_tests, index_record
 from ctk.plan.plan import Build
-from ctk.plan.recipes import recipe_commit, render_variants, rendered_outputs
+from ctk.plan.recipes import recipe_commit, variant_values
 
 if TYPE_CHECKING:
     from ctk.build.sbom import Provenance
 
-REVISION = 7
+REVISION = 8
 """Raise this when the tooling itself changes what ends up in a package."""
 Find = Callable[[bytes], AbstractContextManager[standins.Found | None]]
 """Takes the content of a file; the file that it stands for, None if it stands for none."""
@@ -458,22 +460,35 @@ def log_file(build_id: str, workspace: Workspace) -> Path:
 
 
 def _run_rattler_build(build: Build, workspace: Workspace, folder: Path) -> list[Path]:
-    packages: list[Path] = []
-    settings = rattler_build.ToolConfiguration(
-        test_strategy="skip", allow_symlinks_on_windows=True, compression_threads=1
-    )
+    """Makes the packages of a build; those that inherit a staged tree share one.
+
+    rattler-build resolves an exact pin to whichever variant of that name it rendered last, so the native and the compat
+    packages are not rendered together. What is the same for both is made with each, and kept once.
+    """
+    values = variant_values(build.recipe, build.variant_files, build.subdir, build.outputs)
+    fits = {o.variant.get("cuda_fit", "") for o in build.outputs}
     try:
-        for variant in _variants(build):
-            result = variant.run_build(
-                tool_config=settings,
-                output_dir=folder,
-                channels=[],
-                package_format=f"conda:{_PASSING_LEVEL}",
-                no_build_id=True,
-            )
-            packages += [Path(p) for p in result.packages]
+        for fit in sorted(fits - {""}) or [""]:
+            variants = folder / "variants.yaml"
+            variants.write_text(json.dumps({**values, **({"cuda_fit": [fit]} if fit else {})}))
+            # What is to replace it names each output's tree after the output, and stages it anew.
+            with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+                build_recipes(
+                    [build.recipe.file],
+                    target_platform=build.subdir,
+                    channel=[],
+                    variant_config=[str(variants)],
+                    ignore_recipe_variants=True,
+                    test="skip",
+                    output_dir=folder,
+                    package_format=f"conda:{_PASSING_LEVEL}",
+                    compression_threads=1,
+                    no_build_id=True,
+                    allow_symlinks_on_windows=True,
+                )
     except rattler_build.RattlerBuildError as error:
-        log = "\n".join([str(error), *getattr(error, "log", [])])
+        script = "\n".join(log.read_text(errors="replace") for log in folder.glob("bld/*/work/conda_build.log"))
+        log = f"{script}\n{error}"
         if (full := full_disk(log, folder)) is not None:
             raise full from None
         file = write_log(build.id, log, workspace)
@@ -485,23 +500,7 @@ def _run_rattler_build(build: Build, workspace: Workspace, folder: Path) -> list
         if type(error).__name__ != "PanicException":  # Rust's, which is no Exception and cannot leave this process
             raise
         raise BuildFailed(f"{build.id}: rattler-build crashed: {error}", "report it, with this recipe") from None
-    return packages
-
-
-def _variants(build: Build) -> Iterator[Any]:
-    """The rendered variants that make the outputs of a build, those of one `cuda_fit` after another.
-
-    The Python API of rattler-build resolves an exact pin to whichever variant of that name was rendered last, so the
-    native and the compat packages must not be rendered together. They share the staged tree all the same.
-    """
-    wanted = {o.file_name for o in build.outputs}
-    for fit in sorted({o.variant.get("cuda_fit", "") for o in build.outputs}):
-        narrow = {**build.narrow, "cuda_fit": fit} if fit else build.narrow
-        variants = render_variants(build.recipe, build.variant_files, build.subdir, narrow)
-        for variant, output in zip(variants, rendered_outputs(variants, build.subdir), strict=True):
-            if output.file_name in wanted and output.variant.get("cuda_fit", "") == fit:
-                wanted.remove(output.file_name)  # what is the same for both comes once for each
-                yield variant
+    return [folder / o.subdir / o.file_name for o in build.outputs]
 
 
 # ---- where builds work
