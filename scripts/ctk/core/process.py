@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
@@ -88,17 +89,34 @@ class HandoverLoop(asyncio.SelectorEventLoop):
             self.handing_over.pop()
 
 
-def run(work: Coroutine[Any, Any, T]) -> T:
-    """Like `asyncio.run`, for coroutines of rattler.
+class _Thread(threading.local):
+    runner: asyncio.Runner | None = None
+
+
+_this_thread = _Thread()
+
+
+@contextmanager
+def one_loop() -> Iterator[asyncio.Runner]:
+    """Inside, this thread's calls of `run` share one event loop: making and closing one is a part of a solve's time.
 
     rattler hands its results over from a thread of its own, which gives up the interpreter's lock for a moment while it
     wakes this one. An interpreter that ends in that moment aborts the process, whatever its exit code was to be: of
     short commands on a busy machine, one in twenty. So this waits until the thread is done, which takes microseconds.
     """
-    loop = HandoverLoop()
+    loop, before = HandoverLoop(), _this_thread.runner
     try:
-        with asyncio.Runner(loop_factory=lambda: loop) as runner:
-            return runner.run(work)
+        with asyncio.Runner(loop_factory=lambda: loop) as _this_thread.runner:
+            yield _this_thread.runner
     finally:
+        _this_thread.runner = before
         while loop.handing_over:
             time.sleep(0.0001)
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Like `asyncio.run`, for coroutines of rattler: in the thread's loop inside of `one_loop`, else in its own."""
+    if _this_thread.runner:
+        return _this_thread.runner.run(work)
+    with one_loop() as runner:
+        return runner.run(work)

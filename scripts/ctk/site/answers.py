@@ -29,7 +29,7 @@ from ruamel.yaml import YAML
 from ctk.core.errors import SolverFailed, check_names
 from ctk.core.files import replace_file
 from ctk.core.platforms import NOARCH
-from ctk.core.process import end_with, starting
+from ctk.core.process import end_with, one_loop, starting
 from ctk.lock.lock import ReleaseLock
 from ctk.solve.machine import python_specs
 from ctk.solve.solve import ANY_DRIVER, Alike, Catalogue, Pick, Scenario, channel_name, solve_many
@@ -373,7 +373,8 @@ def _in_processes(
 def solve_one(work: Work) -> Mapping[str, Any]:
     """Solves one piece of work, and keeps its answers."""
     catalogue = AlikeCatalogue(work.channels, work.axes.subdir, [work.package, *ALWAYS])
-    text = json.dumps(packed(answers(catalogue, work.axes, work.package, work.python)), separators=(",", ":"))
+    with one_loop():  # for the solves that were not foreseen
+        text = json.dumps(packed(answers(catalogue, work.axes, work.package, work.python)), separators=(",", ":"))
     if work.kept:
         with suppress(OSError):  # what cannot be kept is solved again
             work.kept.parent.mkdir(parents=True, exist_ok=True)
