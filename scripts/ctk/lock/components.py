@@ -1,4 +1,4 @@
-"""The components that a CTK manifest can state, and the Python projects."""
+"""The components that a CTK manifest can state, the Python projects, and the libraries beside the toolkit."""
 
 from __future__ import annotations
 
@@ -85,6 +85,18 @@ PYTHON_PROJECTS: tuple[str, ...] = (
 )
 """In the order of choice of the set in which each accepts those before it, and they accept it."""
 
+
+LIBRARIES: Mapping[str, str] = {
+    "cudnn": "nvidia-cudnn",
+    "cudss": "nvidia-cudss",
+    "cusparse-lt": "nvidia-cusparselt",
+    "cutensor": "cutensor",
+    "nccl": "nvidia-nccl",
+    "nvcomp": "nvidia-libnvcomp",
+    "nvjpeg2k": "nvidia-nvjpeg2k",
+    "nvshmem": "nvidia-nvshmem",
+}
+"""The libraries that have a version of their own, and a distribution for each CUDA major: its name before ``-cu13``."""
 
 EXCLUSIONS = "exclusions.yaml"
 

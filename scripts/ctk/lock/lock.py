@@ -43,6 +43,8 @@ from ctk.index.inside import EARLIEST, parse_time, time_text
 SCHEMA = 2
 BASE = "base"
 """The lock of the base channel, which is beside its recipes."""
+LIBRARY_LOCK = "libraries-"
+"""The name of a lock of libraries beside the toolkit begins so; the CUDA major follows."""
 UNDECLARED = "NOASSERTION"
 """The licence of what declares none; SPDX's word for it."""
 DOWNSTREAM = "downstream"
@@ -133,8 +135,8 @@ Place = Annotated[str, _form("|".join(PLACES), f"unknown place {{}}; places are 
 ReleaseName = Annotated[
     str,
     _form(
-        r"[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}|python-[0-9]{1,3}|base|downstream",
-        "{} is not a release like 13.4.3, python-13 or base",
+        r"[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}|(python|libraries)-[0-9]{1,3}|base|downstream",
+        "{} is not a release like 13.4.3, python-13, libraries-13 or base",
     ),
     _QUOTED,
 ]
@@ -187,8 +189,8 @@ class Component:
 
     @property
     def variant_key(self) -> str:
-        """The key under which recipes find the version."""
-        return self.name.replace("-", "_")
+        """The key under which recipes find the version: ``nccl`` for ``nccl-cu13``, which is in that major's lock."""
+        return re.sub(r"-cu[0-9]+$", "", self.name).replace("-", "_")
 
 
 @dataclass(frozen=True)
@@ -213,7 +215,7 @@ class ReleaseLock:
     """A whole release lock.
 
     Attributes:
-        release: ``13.4.3`` for a CTK release, else the name itself: ``python-13``, ``base``.
+        release: ``13.4.3`` for a CTK release, else the name itself: ``python-13``, ``libraries-13``, ``base``.
         manifest: The artefact that defines a CTK release; None for the other kinds.
         components: By name, sorted. An older version of a Python project, which another one of the set requires beside
             the newest, is there as ``<name>-<version>``.
@@ -240,6 +242,11 @@ class ReleaseLock:
     @property
     def is_ctk(self) -> bool:
         return self.release[:1].isdigit()
+
+    @property
+    def is_library_set(self) -> bool:
+        """Whether it has the libraries beside the toolkit."""
+        return self.release.startswith(LIBRARY_LOCK)
 
     @property
     def name(self) -> str:
@@ -393,7 +400,7 @@ def _contradictions(
             yield ("since",), "a CTK release says when its minor appeared"
     else:
         for key in ("since", "manifest", "facts", "missing", "measured"):
-            if data.get(key):
+            if data.get(key) and not (key == "missing" and lock.is_library_set):
                 yield (key,), "only a CTK release has it"
     if lock.facts and lock.measured:
         yield ("measured",), "is only for a release without facts"
@@ -405,7 +412,7 @@ def _contradictions(
         place = ("components", name, "artefacts")
         if name != component.name and component.name not in lock.components:
             yield ("components", name), f"is an older version of {component.name}, which is not there"
-        if lock.is_ctk and (silent := [t for t in PLATFORMS if t not in component.artefacts]):
+        if (lock.is_ctk or lock.is_library_set) and (silent := [t for t in PLATFORMS if t not in component.artefacts]):
             yield place, f"says nothing about {', '.join(silent)}; null means that none is published"
         for target, artefact in component.artefacts.items():
             if artefact and (wrong := _wrong_file(artefact)):
@@ -451,7 +458,7 @@ def path_of(workspace: Workspace, name: str) -> Path:
 
 
 def release_locks(workspace: Workspace) -> dict[str, ReleaseLock]:
-    """Every release of the checkout by name: CTK releases by version, then the Python sets; LockError if one is bad."""
+    """Every release of the checkout by name: CTK releases by version, then the others; LockError if one is bad."""
     return {lock.name: lock for lock in in_order(load(path) for path in workspace.variants.glob("*.lock"))}
 
 
@@ -466,8 +473,8 @@ def find_release(locks: Mapping[str, ReleaseLock], name: str) -> ReleaseLock:
 def in_order(locks: Iterable[ReleaseLock]) -> list[ReleaseLock]:
     """CTK releases by version, then the others."""
 
-    def order(lock: ReleaseLock) -> tuple[bool, Version]:
-        return not lock.is_ctk, Version(lock.release if lock.is_ctk else lock.major or "0")
+    def order(lock: ReleaseLock) -> tuple[bool, bool, Version]:
+        return not lock.is_ctk, lock.is_library_set, Version(lock.release if lock.is_ctk else lock.major or "0")
 
     return sorted(locks, key=order)
 
@@ -511,7 +518,8 @@ def _title(lock: ReleaseLock) -> str:
     if lock.is_ctk:
         return f"CTK release {lock.release}"
     if lock.major:
-        return f"the Python projects for CUDA {lock.major}"
+        kind = "libraries beside the toolkit" if lock.is_library_set else "Python projects"
+        return f"the {kind} for CUDA {lock.major}"
     return "the downstream packages of the tests" if lock.release == DOWNSTREAM else "the base channel"
 
 

@@ -41,6 +41,8 @@ _SHARED = 40  # and of what all of them share
 _LONGEST_SUMMARY = 100  # characters
 _NUMBER = re.compile(r"[0-9][0-9._]*")
 _PROPRIETARY = re.compile(r"nvidia|propriet", re.I)
+# Open texts of wheels that declare LicenseRef-NVIDIA-Proprietary.
+_OPEN = {"0f0174a6b4e0b33ac26375bf729533075b32f4c51a5b6802a3d742d7dcdc9a76": "BSD-3-Clause, of NCCL"}
 # Folders that are somebody's: homes, temporary ones, drives of Windows.
 _MACHINE = re.compile(r"(?<![\w.}$/-])(/(?:home|root|Users|tmp|work|mnt|opt|media|srv)/[\w./-]+|[A-Z]:\\\w[\w\\.-]*)")
 
@@ -310,7 +312,7 @@ def LicenceIsTheArtefacts(tree: Tree) -> Iterator[Finding]:
     """The licence of a package is what its artefact declares: not proprietary when that is open, nor the reverse."""
     # A text that is declared open somewhere counts for more than NVIDIA's declaration, which changed while it stayed.
     known = [component for lock in tree.locks_by_name.values() for component in lock.components.values()]
-    is_open = {text for c in known if "nvidia" not in c.license.lower() for text in c.license_texts}
+    is_open = {text for c in known if "nvidia" not in c.license.lower() for text in c.license_texts} | _OPEN.keys()
     found: dict[tuple[str, str, str, str], dict[str, None]] = {}
     for build in tree.builds:
         lock = tree.locks_by_name[build.lock]
