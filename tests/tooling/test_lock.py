@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +14,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import LockError, UnknownName
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.index.inside import LATEST, parse_time
+from ctk.lock import lock as module
 from ctk.lock.lock import (
     UNDECLARED,
     Artefact,
@@ -284,3 +288,68 @@ def test_a_missing_half_is_a_lock_error(tmp_path: Path, half: str) -> None:
     path.with_suffix(half).unlink()
     with pytest.raises(LockError, match=f"cuda-13.4{half} cannot be read"):
         load(path)
+
+
+# ---- the locks that an earlier run found valid
+
+Read = Callable[[Path], list[str]]
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> Read:
+    """Does what the first command of a new process does, and returns the locks that it had to read."""
+
+    def command(root: Path) -> list[str]:
+        opened: list[str] = []
+        module._kept.cache_clear()
+        monkeypatch.setattr(module, "load", lambda path: opened.append(path.stem) or load(path))
+        assert release_locks(Workspace(root)) == {"cuda-13.4": load(root / "variants" / "cuda-13.4.lock")}
+        return opened
+
+    return command
+
+
+@pytest.fixture
+def noted(tmp_path: Path, read: Read) -> Path:
+    """A checkout with one lock, which a command has read."""
+    (tmp_path / "here" / "variants").mkdir(parents=True)
+    write(tmp_path / "here" / "variants", ctk_lock())
+    assert read(tmp_path / "here") == ["cuda-13.4"]
+    assert read(tmp_path / "here") == []
+    return tmp_path / "here"
+
+
+@pytest.mark.parametrize("half", [".lock", ".yaml"])
+def test_a_changed_lock_is_read_though_its_size_and_time_stay(noted: Path, half: str) -> None:
+    path = (noted / "variants" / "cuda-13.4.lock").with_suffix(half)
+    before = path.stat()
+    path.write_text(path.read_text().replace("13.4.92", "13.4.9x"))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(LockError, match=f"cuda-13.4{half} line"):
+        release_locks(Workspace(noted))
+
+
+@pytest.mark.parametrize("spoil", [lambda b: b[:-1], lambda b: b[:99] + bytes([b[99] ^ 1]) + b[100:], lambda b: b""])
+def test_a_damaged_note_is_made_anew(noted: Path, read: Read, spoil: Callable[[bytes], bytes]) -> None:
+    note = noted / ".cache" / "locks"
+    whole = note.read_bytes()
+    note.write_bytes(spoil(whole))
+    assert read(noted) == ["cuda-13.4"]
+    assert note.read_bytes() == whole
+
+
+def test_a_note_from_elsewhere_is_not_believed(noted: Path, read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy = shutil.copytree(noted, noted.with_name("copy"))
+    assert read(copy) == ["cuda-13.4"]
+    with monkeypatch.context() as other:
+        other.setattr(module, "_READERS", (*module._READERS, str(noted / "variants" / "cuda-13.4.yaml")))
+        assert read(noted) == ["cuda-13.4"]  # other code had read it
+    assert read(noted) == ["cuda-13.4"]
+    monkeypatch.setattr(os, "getuid", lambda: 12345)
+    assert read(noted) == ["cuda-13.4"]
+
+
+def test_a_cache_that_takes_no_note_is_none(noted: Path, read: Read) -> None:
+    shutil.rmtree(noted / ".cache")
+    (noted / ".cache").touch()
+    assert read(noted) == read(noted) == ["cuda-13.4"]

@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 from ctk.core.checkout import Workspace
 from ctk.core.errors import OutOfDate
 from ctk.lock.lock import ReleaseLock, dump, load, release_locks, variant_config, variant_keys
-from ctk.release.review import TABLES, markdown_of
+from ctk.release import TABLES, markdown_of
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Workspace(ROOT)

@@ -17,11 +17,10 @@ from ruamel.yaml import YAML
 from ctk.build import build, sbom
 from ctk.build.runner import tools
 from ctk.build.sbom import Provenance
-from ctk.core.checkout import Workspace
+from ctk.core.checkout import Workspace, git_export
 from ctk.core.errors import RecipeError
 from ctk.core.files import disk_errors, file_sha256
 from ctk.core.platforms import NOARCH, this_platform
-from ctk.core.process import git_export
 from ctk.fetch import fetch
 from ctk.index.index import Index
 from ctk.package.package import ScannedFile, members

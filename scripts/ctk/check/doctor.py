@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
 from importlib import metadata
@@ -134,10 +135,10 @@ def _packages(where: Where) -> Finding:
 
 
 def _version(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
+    with suppress(metadata.PackageNotFoundError):  # `metadata.version` parses the long description, too
+        if found := re.search(r"^Version: (.+)$", metadata.distribution(name).read_text("METADATA") or "", re.M):
+            return found[1]
+    return None
 
 
 @look_at(Where, "pip", needed=True)
@@ -151,13 +152,14 @@ def _pip(where: Where) -> Finding:
 def _index(where: Where) -> Finding:
     """The package index that pip is configured for: all artefacts come from it."""
     from ctk.index import pip_settings
-    from ctk.index.client import Retry
-    from ctk.index.index import Index
 
     settings = pip_settings()
     named = ", ".join(map(without_credentials, (*settings.index_urls, *settings.find_links))) or "none"
     if where.offline:
         return ok(f"{named}; not asked (--offline)")
+    from ctk.index.client import Retry
+    from ctk.index.index import Index
+
     try:
         with Index(settings, Retry(attempts=1)) as index:
             newest = index.files(_ASKED)[0].version
@@ -200,17 +202,17 @@ def _cache(where: Where) -> Finding:
 def _size(folder: Path) -> tuple[int, bool]:
     """Bytes on disk below a folder, links counted once, and whether there was time for all of it."""
     sizes: dict[int, int] = {}
-    end = time.monotonic() + _PATIENCE
-    for place, _, files in os.walk(folder):
-        for name in files:
-            if time.monotonic() > end:
-                return sum(sizes.values()), False
-            try:
-                stat = os.lstat(os.path.join(place, name))
-            except OSError:
-                continue  # a run at work has just removed it
-            sizes[stat.st_ino] = stat.st_size
-    return sum(sizes.values()), True
+    end, places = time.monotonic() + _PATIENCE, [os.fspath(folder)]
+    while places and time.monotonic() < end:
+        with suppress(OSError):  # a run at work has just removed it
+            for entry in os.scandir(places.pop()):
+                if entry.is_dir(follow_symlinks=False):
+                    places.append(entry.path)
+                else:
+                    with suppress(OSError):
+                        status = entry.stat(follow_symlinks=False)
+                        sizes[status.st_ino] = status.st_size
+    return sum(sizes.values()), not places
 
 
 @look_at(Where, "free space", needed=True)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
@@ -21,19 +21,17 @@ from ctk.core.console import Reporter, Task
 from ctk.core.errors import BadValue, Incompatible, NoSpace, OutOfDate, check_names, problems
 from ctk.core.files import disk_errors, exclusive
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
-from ctk.diff.compare import FORMS, breaks, compare, find, same_kind, wanted
-from ctk.diff.render import as_json, break_text, markdown, show
-from ctk.diff.scan import Surface, surfaces, unread
-from ctk.fetch.fetch import borrowed, missing
+from ctk.diff import FORMS
 from ctk.index import pip_settings
-from ctk.index.index import Index
-from ctk.lock import facts
 from ctk.lock.components import EXCLUSIONS, load_exclusions
 from ctk.lock.lock import Artefact, ReleaseLock, find_release, path_of, release_locks
 from ctk.plan.plan import classified
 from ctk.plan.recipes import find_recipes
-from ctk.release import release, review
-from ctk.release.review import changes, summary, write
+from ctk.release import FACTS, TABLES, components_row, facts_rows, markdown_of, projects_row
+
+if TYPE_CHECKING:  # what asks an index or reads binaries takes a while to be imported: `ctk release list` does without
+    from ctk.diff.scan import Surface
+    from ctk.index.index import Index
 
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 Write = Annotated[bool, typer.Option("--write", help="Write the files; without it only the difference is shown.")]
@@ -77,6 +75,9 @@ def add_command(
 
     Example: ctk release add 12.9 13.4 --write
     """
+    from ctk.index.index import Index
+    from ctk.release import release, review
+
     here, report = checkout(), Reporter()
     if releases and newer:
         raise BadValue(f"--newer chooses what to lock, and {', '.join(releases)} is named too", "leave out one of them")
@@ -97,6 +98,8 @@ def add_command(
 
 def _newer(index: Index, here: Workspace, report: Reporter) -> list[str]:
     """What `ctk release check` calls newer, without the CTK releases of which something is missing yet."""
+    from ctk.release import review
+
     locks = release_locks(here)
     found = sorted({r.release.removeprefix("cuda-") for r in review.compare(index, locks, here) if r.is_newer})
     for state in review.completeness(index, locks, (), [name for name in found if not name.startswith("python-")]):
@@ -119,6 +122,10 @@ def measure_command(
 
     Example: ctk release measure 13.4 --write
     """
+    from ctk.fetch.fetch import borrowed, missing
+    from ctk.index.index import Index
+    from ctk.lock import facts
+
     here, report = checkout(), Reporter()
     locks = release_locks(here)
     chosen = [find_release(locks, name) for name in releases] if releases else [k for k in locks.values() if k.is_ctk]
@@ -143,6 +150,9 @@ def _advance(task: Task, artefact: Artefact, received: int) -> None:
 
 def _settle(locks: Sequence[ReleaseLock], here: Workspace, report: Reporter, write_: bool, check: bool) -> None:
     """Show what changes, then write it, or fail because of it, or say how to write it."""
+    from ctk.release import release
+    from ctk.release.review import changes, summary, write
+
     proposed = [change for lock in locks for change in changes(path_of(here, lock.name).parent, lock)]
     needed = [change for change in proposed if change.is_needed]
     for change in needed:
@@ -186,6 +196,9 @@ def check_command(
 
     Example: ctk release check --exit-code
     """
+    from ctk.index.index import Index
+    from ctk.release import release, review
+
     here, report = checkout(), Reporter()
     locks = release_locks(here)
     named = release.names_of(releases or ())
@@ -257,9 +270,9 @@ def list_command(
     here, report = checkout(), Reporter()
     locks = list(release_locks(here).values())
     if write_table:
-        show_written(review.TABLES.write(here, lambda _: review.markdown_of(locks)), report)
+        show_written(TABLES.write(here, lambda _: markdown_of(locks)), report)
     elif check_table:
-        review.TABLES.check(here, lambda _: review.markdown_of(locks))
+        TABLES.check(here, lambda _: markdown_of(locks))
         report.line("the table of releases is what the release locks say")
     else:
         _show_locks(locks, here, report)
@@ -268,8 +281,8 @@ def list_command(
 
 def _show_facts(locks: Sequence[ReleaseLock], report: Reporter) -> None:
     """The table of what was measured; nothing without a CTK release."""
-    if rows := review.facts_rows(locks):
-        report.table("measured of the CTK releases", review.FACTS, rows)
+    if rows := facts_rows(locks):
+        report.table("measured of the CTK releases", FACTS, rows)
 
 
 def _show_locks(locks: Sequence[ReleaseLock], here: Workspace, report: Reporter) -> None:
@@ -291,7 +304,7 @@ def _show_locks(locks: Sequence[ReleaseLock], here: Workspace, report: Reporter)
         ]
     )
     columns = ("release", "components", "packaged", "excluded", "unclassified", *PLATFORMS)
-    rows = [review.components_row(lock, classes[lock.name]) for lock in locks if lock.is_ctk]
+    rows = [components_row(lock, classes[lock.name]) for lock in locks if lock.is_ctk]
     report.table("CTK releases (artefacts by subdir)", columns, rows, right=columns[1:])
     for lock in locks:
         if lock.missing:
@@ -301,7 +314,7 @@ def _show_locks(locks: Sequence[ReleaseLock], here: Workspace, report: Reporter)
         if unclassified := sorted(classes[lock.name].unclassified) if lock.is_ctk else []:
             report.line(f"{lock.name}: neither packaged nor in variants/{EXCLUSIONS}: {', '.join(unclassified)}")
     columns = ("release", "projects", *PLATFORMS, NOARCH)
-    rows = [review.projects_row(lock) for lock in locks if not lock.is_ctk]
+    rows = [projects_row(lock) for lock in locks if not lock.is_ctk]
     report.table("Python projects (artefacts by subdir)", columns, rows, right=columns[1:])
 
 
@@ -343,6 +356,11 @@ def diff_command(
     Examples: ctk release diff 13.3 13.4
     ctk release diff HEAD:13.4 13.4 --markdown -
     """
+    from ctk.diff.compare import breaks, compare, find, same_kind, wanted
+    from ctk.diff.render import as_json, break_text, markdown, show
+    from ctk.index.index import Index
+    from ctk.release import release
+
     if new is not None and against_index:
         raise BadValue(f"{old} cannot be compared with both {new} and the index", "leave out NEW or --against-index")
     if new is None and not against_index:
@@ -388,6 +406,10 @@ def diff_command(
 
 
 def _surfaces(artefacts: Sequence[Artefact], here: Workspace, report: Reporter) -> dict[str, Surface]:
+    from ctk.diff.scan import surfaces, unread
+    from ctk.fetch.fetch import missing
+    from ctk.index.index import Index
+
     with exclusive(here, report.say):
         size = sum(a.size for a in missing(unread(artefacts, here), here))
         with report.task("fetching and reading", size, bytes_=True) as task:

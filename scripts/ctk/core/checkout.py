@@ -1,12 +1,15 @@
-"""A checkout: where its folders are, and its settings, the table ``[tool.ctk]`` of its ``pyproject.toml``."""
+"""A checkout: its folders, git, and its settings, the table ``[tool.ctk]`` of its ``pyproject.toml``."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
+import subprocess
+import tarfile
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -88,6 +91,27 @@ def checkout() -> Workspace:
             "name a checkout with it, or unset it: then it is the one that ctk was installed from",
         )
     return where
+
+
+def git(folder: Path, *words: str) -> str:
+    """What git prints in a folder, without spaces around it; "" where it fails, or is not installed."""
+    command = ["git", "-C", str(folder), *words]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+def git_export(folder: Path, commit: str, parts: Sequence[str], target: Path) -> bool:
+    """Writes some files and folders of a commit into another folder; False where git does not have them."""
+    command = ["git", "-C", str(folder), "archive", "--format=tar", commit, "--", *parts]
+    try:
+        packed = subprocess.run(command, capture_output=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return False
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        archive.extractall(target, filter="data")
+    return True
 
 
 _STRICT = {"extra": "forbid", "strict": True}

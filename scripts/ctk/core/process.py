@@ -1,21 +1,17 @@
-"""Processes that end with the one that started them, git, and coroutines after which this process can end at once."""
+"""Processes that end with the one that started them, and coroutines after which this process can end at once."""
 
 from __future__ import annotations
 
 import asyncio
 import ctypes
-import io
 import os
 import signal
-import subprocess
 import sys
-import tarfile
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import Context
-from pathlib import Path
 from typing import Any, TypeVar, TypeVarTuple
 
 T = TypeVar("T")
@@ -49,27 +45,6 @@ def starting() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def git(folder: Path, *words: str) -> str:
-    """What git prints in a folder, without spaces around it; "" where it fails, or is not installed."""
-    command = ["git", "-C", str(folder), *words]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return ""
-
-
-def git_export(folder: Path, commit: str, parts: Sequence[str], target: Path) -> bool:
-    """Writes some files and folders of a commit into another folder; False where git does not have them."""
-    command = ["git", "-C", str(folder), "archive", "--format=tar", commit, "--", *parts]
-    try:
-        packed = subprocess.run(command, capture_output=True, check=True).stdout
-    except (OSError, subprocess.CalledProcessError):
-        return False
-    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-        archive.extractall(target, filter="data")
-    return True
 
 
 class HandoverLoop(asyncio.SelectorEventLoop):

@@ -17,11 +17,10 @@ from ctk.core.checkout import Workspace
 from ctk.core.console import count
 from ctk.core.errors import BadValue, LockError, UnknownName, problems
 from ctk.core.platforms import NOARCH
+from ctk.diff import FORMS
 from ctk.diff.scan import File, Shown, Surface, stem
 from ctk.lock.lock import Artefact, ReleaseLock, find_release, load, parse_lock, release_locks
 from ctk.package.binaries import version_key
-
-FORMS = "13.4, python-13, a path to a .lock file, or REVISION:13.4 for the lock of a git revision"
 
 Surfaces = Mapping[str, Surface]
 """By the artefact's sha256."""

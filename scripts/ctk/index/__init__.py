@@ -43,9 +43,11 @@ class IndexSettings:
         """Every index in pip's order. The default is the client library's: none is named here."""
         if self.no_index:
             return ()
+        if self.index_url:
+            return (self.index_url, *self.extra_index_urls)
         from unearth import PackageFinder  # it takes a while to be imported
 
-        return (self.index_url or PackageFinder().sources[0]["url"], *self.extra_index_urls)
+        return (PackageFinder().sources[0]["url"], *self.extra_index_urls)
 
 
 def pip_settings(python: str = sys.executable) -> IndexSettings:

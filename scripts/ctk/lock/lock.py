@@ -9,8 +9,12 @@ gives the same bytes.
 
 from __future__ import annotations
 
+import hashlib
+import os
+import pickle
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from io import StringIO
@@ -34,10 +38,13 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString as Quoted
 
+from ctk.core import document, platforms
 from ctk.core.checkout import Workspace
 from ctk.core.document import Document, place_text, problem_line, read
 from ctk.core.errors import LockError, UnknownName, problems
+from ctk.core.files import LARGEST, make_folder, replace_file
 from ctk.core.platforms import NOARCH, PLACES, PLATFORMS, targets
+from ctk.index import inside
 from ctk.index.inside import EARLIEST, parse_time, time_text
 
 SCHEMA = 2
@@ -51,6 +58,7 @@ DOWNSTREAM = "downstream"
 """The lock of what somebody else builds against the channel: sources, and build tools that the base channel lacks."""
 _MOST = 64  # texts that are kept parsed
 _OF_THE_COMPONENT = ("distribution", "version")
+_READERS = (__file__, document.__file__, platforms.__file__, inside.__file__)
 
 
 # ---- the types of fields: how each is checked, and how it is written
@@ -458,8 +466,40 @@ def path_of(workspace: Workspace, name: str) -> Path:
 
 
 def release_locks(workspace: Workspace) -> dict[str, ReleaseLock]:
-    """Every release of the checkout by name: CTK releases by version, then the others; LockError if one is bad."""
-    return {lock.name: lock for lock in in_order(load(path) for path in workspace.variants.glob("*.lock"))}
+    """Every release of the checkout by name: CTK releases by version, then the others; LockError if one is bad.
+
+    What was found valid is kept in the cache, as reading it takes ten times as long. A cache from elsewhere is not
+    believed: it cannot know the inodes and times of change (ctime) of these files, which are in the seal.
+    """
+    paths = tuple(sorted(workspace.variants.glob("*.lock")))
+    return dict(_kept(paths, _state(paths), workspace.cache / "locks"))
+
+
+def _state(paths: Sequence[Path]) -> bytes:
+    """A digest of locks and of the code that reads them; it changes with each writing, and is another one elsewhere."""
+    digest = hashlib.sha256()
+    for file in (*paths, *(path.with_suffix(".yaml") for path in paths), *map(Path, _READERS)):
+        with suppress(OSError):  # whoever reads it says what is wrong
+            status = file.stat()
+            digest.update(f"{file.name} {status.st_ino} {status.st_ctime_ns} {status.st_size}\n".encode())
+            digest.update(file.read_bytes())
+    return digest.digest()
+
+
+@lru_cache(maxsize=_MOST)
+def _kept(paths: tuple[Path, ...], state: bytes, note: Path) -> dict[str, ReleaseLock]:
+    """The locks at paths: those of the note where its seal is right, and else read, and noted."""
+    with suppress(OSError), note.open("rb") as file:
+        seal, packed = file.read(len(state)), file.read(LARGEST)
+        if os.fstat(file.fileno()).st_uid == os.getuid() and seal == hashlib.sha256(state + packed).digest():
+            known: dict[str, ReleaseLock] = pickle.loads(packed)
+            return known
+    locks = {lock.name: lock for lock in in_order(map(load, paths))}
+    packed = pickle.dumps(locks)
+    with suppress(OSError):  # a cache that cannot be written is none
+        make_folder(note.parent)
+        replace_file(note, hashlib.sha256(state + packed).digest() + packed)
+    return locks
 
 
 def find_release(locks: Mapping[str, ReleaseLock], name: str) -> ReleaseLock:

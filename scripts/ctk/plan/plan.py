@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from packaging.version import Version
-from rattler import Subdir
 
 from ctk.core.checkout import Workspace, settings
 from ctk.core.document import Document, read
@@ -227,11 +226,13 @@ def _serves(
     """
     if not lock.is_ctk or "oldest" not in recipe.names_used:
         return False
+    there = (o for o in chosen if o.is_ctk and any(a.target == subdir for a in o.artefacts))
+    minors = [minor for other in there if (minor := Version(other.minor)) < Version(lock.minor)]
+    if not minors:
+        return False
     depends = {spec for output in render(recipe, files, subdir) for spec in output.depends}
     begins = {Version(match[1]) for spec in depends if (match := re.match(r"cuda-version >=(\d+\.\d+),", spec))}
-    there = (o for o in chosen if o.is_ctk and any(a.target == subdir for a in o.artefacts))
-    minors = [Version(other.minor) for other in there]
-    return any(begin <= minor < Version(lock.minor) for begin in begins for minor in minors)
+    return any(begin <= minor for begin in begins for minor in minors)
 
 
 def _keys(lock: ReleaseLock) -> frozenset[str]:
@@ -439,6 +440,8 @@ def _record(output: Rendered) -> dict[str, Any]:
             f"{output.name} is built in an environment ({', '.join(output.environment)}), which may add requirements",
             "let the recipe repackage without build and host requirements",
         )
+    from rattler import Subdir  # planning does without it
+
     platform = Subdir(output.subdir)
     record = {
         "arch": str(platform.arch) if platform.arch else None,

@@ -15,13 +15,11 @@ from typing import Any
 
 import rattler_build
 from pydantic import TypeAdapter, ValidationError
-from rattler import Version
 
-from ctk.core.checkout import workspace
+from ctk.core.checkout import git, workspace
 from ctk.core.errors import RecipeError
-from ctk.core.files import make_folder, replace_file
+from ctk.core.files import file_sha256, make_folder, replace_file
 from ctk.core.platforms import NOARCH, this_platform
-from ctk.core.process import git
 
 _SHARED = re.compile(r"\bfile:\s*(\.\./[^\s,}]+)")
 _EXPRESSION = re.compile(r"\$\{\{(.*?)\}\}", re.DOTALL)
@@ -161,8 +159,8 @@ def render(recipe: Recipe, variant_files: Sequence[Path], subdir: str) -> list[R
     """
     digest = hashlib.sha256(_renderer() + subdir.encode())
     for file in (recipe.file, *variant_files):
-        # rattler-build takes the file's name into account; `read_bytes` fails here as rendering would.
-        digest.update(file.name.encode() + b"\0" + hashlib.sha256(file.read_bytes()).digest())
+        # rattler-build takes the file's name into account; hashing fails here as rendering would.
+        digest.update(f"{file.name}\0{file_sha256(file)}".encode())
     path = workspace().cache / "rendered" / f"{digest.hexdigest()[:32]}.json"
     with suppress(OSError, ValidationError):  # not there, or cut short
         return _kept(path)
@@ -374,6 +372,8 @@ def pinned(pin: Mapping[str, Any], version: str) -> str:
 
     The pin has a ``name``, and where given ``lower_bound``, ``upper_bound`` (``x.x``, or a version) and ``build``.
     """
+    from rattler import Version  # planning from what is kept does without it
+
     parsed, bounds = Version(version), []
     for sign, bound in ((">=", pin.get("lower_bound")), ("<", pin.get("upper_bound"))):
         if bound and set(bound) <= {"x", "."}:  # an expression, which counts segments

@@ -14,12 +14,11 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from ctk.core.checkout import Marked, Workspace, markdown_table
+from ctk.core.checkout import Workspace
 from ctk.core.errors import LicenceChanged, LockError, NotPublished, UnknownName, problems
 from ctk.core.files import disk_errors
-from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.index.index import Index
-from ctk.lock.components import MANIFEST, Classes, Unpublished
+from ctk.lock.components import MANIFEST, Unpublished
 from ctk.lock.lock import Component, ReleaseLock, dump, parse_lock, variant_config
 from ctk.plan.plan import python_tags
 from ctk.release import python_set
@@ -340,49 +339,3 @@ def _restore(change: FileChange) -> None:
         change.path.unlink(missing_ok=True)
     else:
         change.path.write_text(change.old, encoding="utf-8", newline="\n")
-
-
-# ---- tables of what is locked
-
-FACTS = ("release", "GPUs its compiler knows", "PTX ISA it writes")
-TABLES = Marked(
-    "table of releases", "ctk release list --write-table", {"README.md": "release"}, "what the release locks say"
-)
-
-
-def components_row(lock: ReleaseLock, classes: Classes) -> tuple[object, ...]:
-    """A CTK release: its components by class, and its artefacts by subdir."""
-    name = f"{lock.release} partial" if lock.missing else lock.release
-    counts = (len(lock.components), len(classes.packaged), len(classes.excluded), len(classes.unclassified))
-    return name, *counts, *(_count(lock, subdir) for subdir in PLATFORMS)
-
-
-def projects_row(lock: ReleaseLock) -> tuple[object, ...]:
-    """The Python projects of a CUDA major: how many, and their artefacts by subdir."""
-    return lock.release, len(lock.components), *(_count(lock, subdir) for subdir in (*PLATFORMS, NOARCH))
-
-
-def _count(lock: ReleaseLock, subdir: str) -> int:
-    return sum(a.target == subdir or a.target.startswith(f"{subdir}-") for a in lock.artefacts)
-
-
-def facts_rows(locks: Iterable[ReleaseLock]) -> list[tuple[str, ...]]:
-    """What the binaries of each CTK release say of themselves; ``?`` where they have not been asked."""
-    releases = [lock for lock in locks if lock.is_ctk]
-    known = sorted({gpu for lock in releases if lock.facts for gpu in lock.facts.gpu_architectures}, key=Version)
-    return [(lock.release, *_facts(lock, known)) for lock in releases]
-
-
-def _facts(lock: ReleaseLock, known: Sequence[str]) -> tuple[str, str]:
-    """GPUs from the oldest to the newest, with those between them that others know and it does not; and PTX ISA."""
-    if lock.facts is None:
-        return "?", "?"
-    gpus = lock.facts.gpu_architectures
-    between = known[known.index(gpus[0]) : known.index(gpus[-1])]
-    missing = ", ".join(gpu for gpu in between if gpu not in gpus)
-    return f"{gpus[0]} to {gpus[-1]}{f', not {missing}' if missing else ''}", lock.facts.ptx_isa
-
-
-def markdown_of(locks: Iterable[ReleaseLock]) -> str:
-    """The table of README.md."""
-    return markdown_table(FACTS, facts_rows(locks))

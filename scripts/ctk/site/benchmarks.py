@@ -17,10 +17,9 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from ctk.core.checkout import Workspace
+from ctk.core.checkout import Workspace, git
 from ctk.core.console import count
 from ctk.core.files import disk_errors
-from ctk.core.process import git
 from ctk.site.content import Site
 from ctk.site.pages import Page, render
 

@@ -24,7 +24,7 @@ from ctk.lock.components import load_exclusions
 from ctk.lock.lock import ReleaseLock
 from ctk.package.binaries import version_key
 from ctk.package.scan import PackageScan, Scanner
-from ctk.release.review import facts_rows
+from ctk.release import facts_rows
 from ctk.site.content import Site
 from ctk.site.pages import Page, render
 from ctk.verify import channels

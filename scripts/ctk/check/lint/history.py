@@ -12,11 +12,10 @@ from tempfile import TemporaryDirectory
 
 from ctk.check import Finding, Severity, check
 from ctk.check.lint.tree import Tree, one_line
-from ctk.core.checkout import Workspace
+from ctk.core.checkout import Workspace, git, git_export
 from ctk.core.console import count
 from ctk.core.errors import BadValue, CtkError
 from ctk.core.platforms import PLATFORMS
-from ctk.core.process import git, git_export
 from ctk.plan.plan import Build, Request, plan, published_set, python_tags
 from ctk.plan.recipes import Recipe, recipe_digest, variant_values
 
