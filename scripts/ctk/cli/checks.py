@@ -13,7 +13,6 @@ import typer
 from rich.padding import Padding
 from rich.text import Text
 
-from ctk.build.runner import machine_paths
 from ctk.check import Check, audit, chosen
 from ctk.check import lint as lints
 from ctk.check.audit import AuditReport, audit_packages, planned_scans
@@ -156,6 +155,8 @@ def audit_command(
 
     Example: ctk audit output/channel --check NeededIsProvided
     """
+    from ctk.build.runner import machine_paths  # the lint, in this module too, does without it
+
     where, report = workspace(), Reporter()
     if list_:
         listed = [

@@ -58,13 +58,14 @@ def lint(tree: Tree, checks: Sequence[str] = (), paths: Sequence[Path] = ()) -> 
             raise BadValue(
                 f"nothing in {path} is linted", "name recipes, release locks, variant files, or folders of them"
             )
-    files = {file.name for file in tree.files if _within(file.path, paths)}
-    subjects = [*tree.files, tree]
+    files = [file for file in tree.files if _within(file.path, paths)]
+    near = {file.path.with_suffix("") for file in files}  # a lock's check may look into its other half
+    subjects = [*(file for file in tree.files if file.path.with_suffix("") in near), tree]
     findings = [
         f for rule in wanted for subject in subjects if isinstance(subject, rule.subject) for f in rule(subject)
     ]
     shown = [finding for finding in findings if _within(tree.workspace.root / finding.where, paths)]
-    return LintReport.of(shown, wanted, len(files), start)
+    return LintReport.of(shown, wanted, len({file.name for file in files}), start)
 
 
 def _within(path: Path, paths: Sequence[Path]) -> bool:
