@@ -39,7 +39,8 @@ def _request(chosen: Selection, where: Workspace) -> Request:
     not_both("--recipe", "--all-components", chosen.recipes and chosen.all_components)
     platforms = chosen.platforms or [this_platform()]
     request = Request(chosen.releases or (), chosen.recipes or (), platforms, chosen.pythons or ())
-    return small(request, where, all_releases=chosen.all_releases, all_components=chosen.all_components)
+    every = {"all_releases": chosen.all_releases, "all_components": chosen.all_components}
+    return small(request, where, **every, ring2=chosen.ring == 2)
 
 
 def _plan(chosen: Selection, where: Workspace) -> Plan:
@@ -87,7 +88,8 @@ def plan_command(
     words = [f"--recipe {name}" for name in chosen.recipes or ()] + [
         f"--python {name}" for name in chosen.pythons or ()
     ]
-    narrowed = " ".join(words or (["--all-components"] if chosen.all_components else []))
+    every = [*(["--all-components"] if chosen.all_components else ()), *(["--ring 2"] if chosen.ring == 2 else ())]
+    narrowed = " ".join(words or every)
     found = jobs(published_set(where), _request(chosen, where), python_tags(where.build_config))
     # It is what --json would print: a document for a machine, on stdout alone.
     sys.stdout.write(f"{github_matrix(found, settings(where.root).runner, narrowed)}\n")

@@ -54,7 +54,10 @@ def not_both(one: str, other: str, given: object, step: str = "give one of them"
 Releases = Annotated[
     list[str] | None,
     typer.Option(
-        "--release", "-r", help="CTK minor such as 13.4, or python-13; may be repeated.", autocompletion=locked
+        "--release",
+        "-r",
+        help="CTK minor such as 13.4, or python-13, libraries-13; may be repeated.",
+        autocompletion=locked,
     ),
 ]
 Platforms = Annotated[
@@ -132,8 +135,15 @@ class Selection:
         bool, typer.Option("--all-releases", help="Every locked release; without it and --release, the default ones.")
     ] = False
     all_components: Annotated[
-        bool, typer.Option("--all-components", help="Every recipe; without it and --recipe, the default ones.")
+        bool,
+        typer.Option(
+            "--all-components", help="Every recipe of the toolkit; without it and --recipe, the default ones."
+        ),
     ] = False
+    ring: Annotated[
+        int,
+        typer.Option("--ring", min=1, max=2, help="2: cuDNN, NCCL and other libraries beside the toolkit, too."),
+    ] = 1
 
 
 def selecting(command: Callable[..., None]) -> Callable[..., None]:

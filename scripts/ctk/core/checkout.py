@@ -130,6 +130,15 @@ class Default:
 
 
 @dataclass(frozen=True)
+class Ring:
+    """The recipes of libraries and programs that stand on the toolkit, and what they need of it beside the default."""
+
+    __pydantic_config__: ClassVar = _STRICT
+    recipes: list[str] = field(default_factory=list)
+    toolkit: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
 class FeedstockSettings:
     """What exported feedstocks say; maintainers are GitHub names or teams."""
 
@@ -143,6 +152,7 @@ class Settings:
 
     __pydantic_config__: ClassVar = _STRICT
     default: Default = Default()
+    ring2: Ring = field(default_factory=Ring)
     feedstock: FeedstockSettings = field(default_factory=FeedstockSettings)
     runners: Mapping[str, str] = field(default_factory=dict)
 

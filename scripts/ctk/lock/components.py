@@ -94,7 +94,6 @@ LIBRARIES: Mapping[str, str] = {
     "nccl": "nvidia-nccl",
     "nvcomp": "nvidia-libnvcomp",
     "nvjpeg2k": "nvidia-nvjpeg2k",
-    "nvshmem": "nvidia-nvshmem",
 }
 """The libraries that have a version of their own, and a distribution for each CUDA major: its name before ``-cu13``."""
 

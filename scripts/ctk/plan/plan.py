@@ -24,7 +24,7 @@ from ctk.core.errors import LockError, RecipeError, UnknownName, problems
 from ctk.core.files import replace_file
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.lock.components import Classes, Exclusion, classify, load_exclusions
-from ctk.lock.lock import Artefact, ReleaseLock, release_locks
+from ctk.lock.lock import LIBRARY_LOCK, Artefact, ReleaseLock, release_locks
 from ctk.plan.recipes import Recipe, Rendered, find_recipes, render
 
 Named = TypeVar("Named")
@@ -188,7 +188,7 @@ def _without_recipe(lock: ReleaseLock, exclusions: Iterable[Exclusion]) -> Itera
 
 
 def choose_locks(locks: Mapping[str, object], releases: Collection[str]) -> list[str]:
-    """Names of locks. A minor such as ``13.4`` brings the Python lock of its major along; ``cuda-13.4`` does not."""
+    """Names of locks. A minor such as ``13.4`` brings the other locks of its major along; ``cuda-13.4`` does not."""
     if not releases:
         return list(locks)
     chosen = []
@@ -197,9 +197,8 @@ def choose_locks(locks: Mapping[str, object], releases: Collection[str]) -> list
         if name not in locks:
             raise UnknownName.of("release", release, [n.removeprefix("cuda-") for n in locks])
         chosen.append(name)
-        python = f"python-{release.split('.')[0]}"
-        if name != release and python in locks:
-            chosen.append(python)
+        if name != release:
+            chosen += [f"{kind}{release.split('.')[0]}" for kind in ("python-", LIBRARY_LOCK)]
     return [name for name in locks if name in chosen]
 
 
@@ -372,17 +371,28 @@ def python_tags(build_config: Path) -> tuple[str, ...]:
 
 
 def small(
-    request: Request, workspace: Workspace, *, all_releases: bool = False, all_components: bool = False
+    request: Request,
+    workspace: Workspace,
+    *,
+    all_releases: bool = False,
+    all_components: bool = False,
+    ring2: bool = False,
 ) -> Request:
     """A request that names no release or no recipe, narrowed to what this checkout builds by default.
 
-    ``[tool.ctk.default]`` of ``pyproject.toml`` says what that is; a checkout without it builds everything.
+    ``[tool.ctk.default]`` of ``pyproject.toml`` says what that is, and ``[tool.ctk.ring2]`` what stands on the toolkit
+    and is built where it is asked for; a checkout without them builds everything.
     """
-    default = settings(workspace.root).default
+    stated = settings(workspace.root)
+    default, ring = stated.default, stated.ring2
     if default.releases is not None and not request.releases and not all_releases:
         request = replace(request, releases=_releases(default.releases, release_locks(workspace).values()))
-    if default.recipes is not None and not request.recipes and not all_components:
-        request = replace(request, recipes=tuple(default.recipes))
+    if default.recipes is not None and not request.recipes:
+        recipes = [*default.recipes, *((*ring.recipes, *ring.toolkit) if ring2 else ())]
+        if all_components:
+            beside = () if ring2 else ring.recipes
+            recipes = [name for name in find_recipes(workspace.recipes) if name not in beside] if beside else []
+        request = replace(request, recipes=tuple(recipes))
     return request
 
 

@@ -11,7 +11,7 @@ from pathlib import PurePath
 from rattler import MatchSpec, Version
 from rattler.exceptions import InvalidMatchSpecError, InvalidVersionError
 
-from ctk.check import Finding, Severity, check
+from ctk.check import Finding, Severity, check, spec_name
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.package.package import PLACEHOLDER, PathEntry, ScannedFile
 from ctk.package.scan import PackageScan
@@ -208,9 +208,11 @@ def LinksStayInside(package: PackageScan) -> Iterator[Finding]:
 def BareNameOnlyInDev(package: PackageScan) -> Iterator[Finding]:
     """The bare name of a library (``lib/libX.so``) is in ``-dev`` packages only: linkers must not find it elsewhere.
 
-    A library whose SONAME is the bare name has no other name to be loaded by, and is where it is used.
+    So it is in one that exports itself to who links with it, as nccl does. A library whose SONAME is the bare name has
+    no other name to be loaded by, and is where it is used.
     """
-    if "-dev" in package.name:
+    exported = {spec_name(spec) for specs in package.info.run_exports.values() for spec in specs}
+    if "-dev" in package.name or package.name in exported:
         return
     only = {
         file.path
