@@ -33,6 +33,7 @@ def facts(root: Path) -> Any:
         kind, _, version = lock.stem.partition("-")
         if kind == "python":
             python_sets[version] = published
+        if kind != "cuda":
             continue
         variants = lock.with_suffix(".yaml").read_text(encoding="utf-8")
         (block,) = re.findall(r"^cuda_arch:\n((?:  - .*\n)+)", variants, re.MULTILINE)

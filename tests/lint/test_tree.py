@@ -22,12 +22,13 @@ def test_the_checks_saw_all_of_it(project: Workspace) -> None:
     tree = tree_of(project)
     assert {r.folder.name for r in tree.recipes} == {p.parent.name for p in project.recipes.glob("*/recipe.yaml")}
     assert len(tree.base) > 10
-    assert {lock.path.stem for lock in tree.locks} >= {"base", "downstream", "python-13", "cuda-12.0"}
+    assert {lock.path.stem for lock in tree.locks} >= {"base", "downstream", "python-13", "libraries-13", "cuda-12.0"}
     assert {script.path.name for script in tree.scripts if script.builds} == {
         "activation.sh",
         "compiled-wheel.sh",
         "install.sh",
         "layout.sh",
+        "library.sh",
         "wheel.sh",
     }
     assert {build.subdir for build in tree.builds} == set(PLATFORMS)

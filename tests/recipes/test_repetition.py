@@ -12,7 +12,7 @@ from pathlib import Path
 from ctk.core.checkout import Workspace, workspace
 
 _MANY = 8  # recipes
-_ALLOWED = 1200
+_ALLOWED = 31  # for each recipe, in the mean
 
 
 def repeated(texts: Mapping[str, str]) -> dict[str, tuple[int, int]]:
@@ -31,8 +31,9 @@ def read(recipes: Iterable[Path]) -> dict[str, str]:
 
 
 def test_recipes_repeat_few_lines(project: Workspace) -> None:
-    found = repeated(read(project.recipes.glob("*/recipe.yaml")))
-    assert sum(times for times, _ in found.values()) <= _ALLOWED
+    texts = read(project.recipes.glob("*/recipe.yaml"))
+    found = repeated(texts)
+    assert sum(times for times, _ in found.values()) <= _ALLOWED * len(texts)
 
 
 if __name__ == "__main__":

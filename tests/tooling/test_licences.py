@@ -92,7 +92,14 @@ def test_texts_are_those_of_the_dist_info_folder_whatever_their_line_ends(server
         "tool", "1", metadata=["License-Expression: MIT"], licence=b"A\r\nB\n", files={"tool/LICENSE": b"C"}
     )
     assert read(server) == Licence("MIT", sha256(b"A\nB\n"))
-    server.add_wheel("tool", "2", licence=b"", files={"tool/LICENSE": b"C"})
+
+
+def test_a_wheel_without_a_text_there_may_have_it_beside_its_library(server: FakeIndex) -> None:
+    server.add_wheel("tool", "2", licence=b"", files={"tool/LICENSE": b"C", "tool/lib/LICENSE": b"D"})
+    assert read(server) == Licence("NOASSERTION", sha256(b"C"))
+    server.add_wheel("tool", "3", licence=b"", files={"nvidia/tool/LICENSE.txt": b"C"})
+    assert read(server) == Licence("NOASSERTION", sha256(b"C"))
+    server.add_wheel("tool", "4", licence=b"", files={"tool/lib/LICENSE": b"D"})
     assert read(server) == Licence("NOASSERTION", None)
 
 

@@ -37,7 +37,7 @@ outputs:
         - ${{ pin_subpackage("tool_" ~ target_platform, exact=True) }}
         - guide ==1.0 *_0
         - guide ==1.0 *_0
-      run_constraints: ['${{ pin_subpackage("tool-dev", lower_bound="x.x", upper_bound=None) }}']
+      run_constraints: ['${{ pin_subpackage("tool_" ~ target_platform, lower_bound="x.x", upper_bound=None) }}']
   - package: {name: tool-dev}
     requirements:
       run:
@@ -116,7 +116,7 @@ def test_requirements_are_as_a_package_states_them(small: Plan) -> None:
     says = planned_repodata(small)
     tool, dev = (records(says, "linux-64", name)["native"] for name in ("tool", "tool-dev"))
     assert tool["depends"][1:] == ["guide ==1.0 *_0"]
-    assert tool["constrains"] == ["tool-dev >=2.1"]
+    assert tool["constrains"] == ["tool_linux-64 >=2.1"]
     assert dev["depends"][1:] == ["tool_linux-64 >=2.1.3,<2.2.0a0"]
     assert "constrains" not in dev
     assert dev["run_exports"] == {

@@ -291,6 +291,8 @@ def variant_keys(lock: ReleaseLock) -> dict[str, list[str]]:
     That is one, but for ``cuda_arch``, and for a Python project that is locked in several versions.
     """
     keys = {"cuda_major": [lock.major]} if lock.major else {}
+    if lock.is_library_set:
+        keys["cuda_range"] = [f">={lock.major},<{int(lock.major) + 1}.0a0"]
     if lock.is_ctk:
         next_minor = f"{lock.major}.{int(lock.minor.partition('.')[2]) + 1}"
         cuda_range = f">={lock.minor},<{next_minor}.0a0"
