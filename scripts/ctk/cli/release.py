@@ -51,7 +51,8 @@ def _components() -> list[str]:
 
 def add_command(
     releases: Annotated[
-        list[str] | None, _names("CTK minors like 13.4, or python-13, or base.", lambda: [*options.locked(), "base"])
+        list[str] | None,
+        _names("CTK minors like 13.4, or python-13, libraries-13, or base.", lambda: [*options.locked(), "base"]),
     ] = None,
     newer: Annotated[
         bool, typer.Option("--newer", help="Whatever the index has newer and whole, instead of naming releases.")
@@ -102,7 +103,7 @@ def _newer(index: Index, here: Workspace, report: Reporter) -> list[str]:
 
     locks = release_locks(here)
     found = sorted({r.release.removeprefix("cuda-") for r in review.compare(index, locks, here) if r.is_newer})
-    for state in review.completeness(index, locks, (), [name for name in found if not name.startswith("python-")]):
+    for state in review.completeness(index, locks, (), [name for name in found if name[0].isdigit()]):
         if not state.published or state.published.missing:
             report.say(f"{state.minor} is not whole yet: `ctk release check {state.minor}` says what is missing")
             found.remove(state.minor)

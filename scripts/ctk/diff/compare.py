@@ -60,9 +60,9 @@ def _git_show(revision: str, file: str, workspace: Workspace) -> str:
 
 
 def same_kind(old: ReleaseLock, new: ReleaseLock) -> None:
-    """Refuses to compare a CTK release with a set of Python projects."""
-    if old.is_ctk != new.is_ctk:
-        raise UnknownName(f"{old.name} and {new.name} have nothing in common", "name two CTK releases, or two others")
+    """Refuses to compare a CTK release with a set of Python projects or libraries, or these with each other."""
+    if old.name.partition("-")[0] != new.name.partition("-")[0]:
+        raise UnknownName(f"{old.name} and {new.name} have nothing in common", "name two releases of one kind")
 
 
 @dataclass(frozen=True)

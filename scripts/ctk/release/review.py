@@ -22,7 +22,7 @@ from ctk.lock.components import MANIFEST, Unpublished
 from ctk.lock.lock import Component, ReleaseLock, dump, parse_lock, variant_config
 from ctk.plan.plan import python_tags
 from ctk.release import python_set
-from ctk.release.release import PublishedRelease, manifest_of, pins, published, published_minors
+from ctk.release.release import PublishedRelease, choose_libraries, manifest_of, pins, published, published_minors
 
 _STEP = "nothing was written; look at those files on the index, and ask whoever runs it"
 
@@ -35,7 +35,7 @@ class LockedVersion:
     """One distribution of one release, as it is locked and as the index has it.
 
     Attributes:
-        release: ``cuda-13.4`` or ``python-13``.
+        release: ``cuda-13.4``, ``python-13`` or ``libraries-13``.
         what: The distribution.
         lockable: Version that `ctk release add` would lock now.
         newest: Newest final version on the index.
@@ -96,7 +96,13 @@ def _projects(index: Index, locks: Mapping[str, ReleaseLock], workspace: Workspa
     for lock in locks.values():
         if lock.is_ctk:
             continue
-        for name, chosen in python_set.choose(index, lock.major, tags).items():
+        if lock.is_library_set:
+            of_major = choose_libraries(index, lock.major, [other for other in locks.values() if other.is_ctk])
+        else:
+            of_major = dict(python_set.choose(index, lock.major, tags))
+        for name, chosen in of_major.items():
+            if chosen is None:  # its lock says that it is missing
+                continue
             have = lock.components[name].version if name in lock.components else None
             locked = {Version(c.version) for c in lock.components.values() if c.name == name}
             lockable, *_ = chosen.files
