@@ -96,3 +96,10 @@ def test_a_width_that_is_none_is_not_taken(small: Workspace, columns: str) -> No
     shown = ctk(small, "release", "list", COLUMNS=columns)
     assert shown.returncode == 0
     assert shown.stdout == ctk(small, "release", "list", COLUMNS="120").stdout
+
+
+def test_a_command_that_read_a_dll_ends_in_silence() -> None:
+    """The reader of DLLs, whose binding looks for leaks when the interpreter ends."""
+    program = "import lief, sys; from ctk.cli import run; sys.argv = ['ctk', '--version']; run()"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import signal
+import sys
 
 
 def run() -> None:
@@ -15,4 +16,5 @@ def run() -> None:
     try:
         main()
     finally:
-        gc.freeze()  # it would look through all of them once more at the end
+        if "lief" not in sys.modules:  # its binding says of each object that is not looked through that it leaked
+            gc.freeze()  # the end would look through all of them once more

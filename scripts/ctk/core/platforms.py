@@ -44,7 +44,8 @@ PLATFORMS: dict[str, Platform] = {
     platform.subdir: platform
     for platform in (
         _platform("linux-64", r"(many)?linux.*_x86_64", "x86_64-linux", "x86_64"),
-        _platform("linux-aarch64", r"(many)?linux.*_aarch64", "sbsa-linux", "aarch64"),
+        # Inside, a wheel of cuSPARSELt has NVIDIA's name of these machines.
+        _platform("linux-aarch64", r"(many)?linux.*_(aarch64|sbsa)", "sbsa-linux", "aarch64"),
         _platform("win-64", r"win_amd64", "", "AMD64"),
         _platform("win-arm64", r"win_arm64", "", "ARM64"),
     )

@@ -183,8 +183,9 @@ def _without_recipe(lock: ReleaseLock, exclusions: Iterable[Exclusion]) -> Itera
             yield LeftOut(f"{entry.component}-cuda{lock.minor}", entry.reason)
     for component, places in lock.missing.items():
         for place in places:
-            reason = f"it was not on the package index: complete the release with `ctk release add {lock.minor}`"
-            yield LeftOut(f"{component}-cuda{lock.minor}-{place}", reason)
+            name, label = (lock.minor, f"cuda{lock.minor}-{place}") if lock.is_ctk else (lock.name, place)
+            reason = f"it was not on the package index: complete the release with `ctk release add {name}`"
+            yield LeftOut(f"{component}-{label}", reason)
 
 
 def choose_locks(locks: Mapping[str, object], releases: Collection[str]) -> list[str]:

@@ -270,11 +270,13 @@ def choose_libraries(
     By name with the major, as ``nccl-cu13``: majors share versions. None for a library of which the index has no wheel
     for that major. UnknownName when it has none of any library.
     """
-    there = [lock for lock in toolkits if lock.major == major]
+    there = [lock for lock in toolkits if lock.is_ctk and lock.major == major]
     suffix = f"-cu{major}"
     chosen = {name + suffix: _library(index, project + suffix, there) for name, project in LIBRARIES.items()}
     if not any(chosen.values()):
-        raise UnknownName.of("CUDA major", major, sorted({lock.major for lock in toolkits}))
+        raise UnknownName(
+            f"the package index has no library for CUDA {major}", "majors are those of the locked toolkits"
+        )
     return chosen
 
 
@@ -317,7 +319,7 @@ def library_release(index: Index, major: str, toolkits: Iterable[ReleaseLock]) -
         else:
             (files,) = chosen.files.values()
             components[name] = wheels.component(index, name, files, list(PLATFORMS))
-    return ReleaseLock(f"{LIBRARY_LOCK}{major}", None, components, missing=missing)
+    return ReleaseLock(f"{LIBRARY_LOCK}{major}", None, dict(sorted(components.items())), missing=missing)
 
 
 # ---- locks

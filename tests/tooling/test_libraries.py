@@ -1,0 +1,141 @@
+"""Locks of the libraries beside the toolkit: what is chosen, held back and missing, and what is planned of them."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from ctk_release import Have, Run
+from fake_ctk import WHEELS_12, WHEELS_13, add_component
+from fake_index import FakeIndex
+
+from ctk.core.checkout import Workspace
+from ctk.core.errors import NotPublished, UnknownName
+from ctk.core.platforms import PLATFORMS
+from ctk.lock import components
+from ctk.lock.lock import load
+from ctk.plan.plan import Request, plan, published_set
+
+pytest_plugins = ["ctk_release_fixtures"]
+
+RECIPE = """
+schema_version: 1
+context: {version: "${{ nccl }}"}
+package: {name: nccl, version: "${{ version }}"}
+source: {path: "../../.cache/artefacts/nccl-cu${{ cuda_major }}/${{ version }}/${{ target_platform }}.zip"}
+requirements: {run: ["cuda-version ${{ cuda_range }}"]}
+"""
+
+
+@pytest.fixture(autouse=True)
+def two_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {name: components.LIBRARIES[name] for name in ("nccl", "cudnn")}
+    for module in ("ctk.lock.components", "ctk.release.release"):
+        monkeypatch.setattr(f"{module}.LIBRARIES", known)
+
+
+def add(index: FakeIndex, name: str, version: str, *requires: str, tags: tuple[str, ...] = WHEELS_13[:2]) -> None:
+    for tag in tags:
+        index.add_wheel(name, version, f"py3-none-{tag}", requires=requires)
+
+
+def test_the_newest_of_each_is_locked_for_its_major(here: Workspace, index: FakeIndex, have: Have, run: Run) -> None:
+    have("12.9", "13.4")
+    for version in ("2.1", "2.3", "2.2"):
+        add(index, "nvidia-nccl-cu12", version)
+        add(index, "nvidia-nccl-cu13", version)
+    add(index, "nvidia-nccl-cu13", "2.4rc1")
+    add_component(index, "nvidia-cudnn-cu13", "9.1", WHEELS_13)
+    add_component(index, "nvidia-cudnn-cu12", "9.0", WHEELS_12)
+    assert "libraries-13 is new: libraries-13, 2 components, 6 artefacts" in run("add", "libraries-13", "--write")
+    lock = load(here.variants / "libraries-13.lock")
+    assert {name: c.version for name, c in lock.components.items()} == {"cudnn-cu13": "9.1", "nccl-cu13": "2.3"}
+    assert list(lock.components["nccl-cu13"].artefacts) == list(PLATFORMS)
+    assert lock.components["nccl-cu13"].artefacts["win-64"] is None
+    text = (here.variants / "libraries-13.yaml").read_text()
+    assert text.splitlines()[1:] == [
+        *("cuda_major:", '  - "13"', "cuda_range:", '  - ">=13,<14.0a0"'),
+        *("cudnn:", '  - "9.1"', "nccl:", '  - "2.3"'),
+    ]
+    assert run("add", "libraries-13") == "nothing changes\n"
+
+
+def test_a_version_that_no_locked_toolkit_can_serve_is_held_back(
+    here: Workspace, index: FakeIndex, have: Have, run: Run
+) -> None:
+    have("13.4")
+    add(index, "nvidia-nccl-cu13", "2.3", "nvidia-cuda-nvrtc==13.*", "cuda-toolkit[nvrtc]<14", "numpy>=99")
+    add(index, "nvidia-nccl-cu13", "2.4", "nvidia-cuda-nvrtc>=13.9")
+    add(index, "nvidia-nccl-cu13", "2.5", "cuda-toolkit[nvrtc]==14.*", "nvidia-cuda-nvrtc>=13.9; extra == 'more'")
+    run("add", "libraries-13", "--write")
+    assert load(here.variants / "libraries-13.lock").components["nccl-cu13"].version == "2.3"
+    said = run("check", "libraries-13")
+    assert "2.5: it requires cuda-toolkit[nvrtc]==14.*, which no locked toolkit has" in said
+    assert "up to date" in said
+
+
+def test_one_that_fits_nothing_at_all_is_an_error(here: Workspace, index: FakeIndex, have: Have, run: Run) -> None:
+    have("13.4")
+    add(index, "nvidia-nccl-cu13", "2.4", "nvidia-cuda-nvrtc>=13.9")
+    with pytest.raises(NotPublished, match=r"no nvidia-nccl-cu13 goes with a locked toolkit; 2\.4: it requires"):
+        run("add", "libraries-13")
+    with pytest.raises(UnknownName, match="no library for CUDA 12"):
+        run("add", "libraries-12")
+    with pytest.raises(UnknownName, match="names no release"):
+        run("add", "libraries-x")
+
+
+def test_a_library_without_a_wheel_for_the_major_or_platform_is_left_out_with_the_reason(
+    here: Workspace, index: FakeIndex, have: Have, run: Run
+) -> None:
+    have("13.4")
+    add(index, "nvidia-nccl-cu13", "2.3", tags=WHEELS_13[:1])
+    run("add", "libraries-13", "--write")
+    lock = load(here.variants / "libraries-13.lock")
+    assert lock.missing == {"cudnn-cu13": ("linux", "win")}
+    folder = here.recipes / "nccl"
+    folder.mkdir(parents=True)
+    (folder / "recipe.yaml").write_text(RECIPE)
+    found = plan(published_set(here), Request(releases=["13.4"], platforms=["linux-64", "win-64"]), ["cp311"])
+    assert [(b.id, b.artefacts[0].file) for b in found.builds] == [
+        ("nccl-cuda13-linux-64", "nvidia_nccl_cu13-2.3-py3-none-manylinux2014_x86_64.manylinux_2_17_x86_64.whl")
+    ]
+    reasons = {entry.id: entry.reason for entry in found.left_out}
+    assert reasons["nccl-cuda13-win-64"] == "nvidia-nccl-cu13 2.3 is not published for win-64"
+    assert reasons["cudnn-cu13-linux"] == (
+        "it was not on the package index: complete the release with `ctk release add libraries-13`"
+    )
+
+
+def test_both_majors_may_have_one_version(here: Workspace, index: FakeIndex, have: Have, run: Run) -> None:
+    have("12.9", "13.4")
+    add(index, "nvidia-nccl-cu12", "2.3")
+    add(index, "nvidia-nccl-cu13", "2.3")
+    run("add", "libraries-12", "libraries-13", "--write")
+    folder = here.recipes / "nccl"
+    folder.mkdir(parents=True)
+    (folder / "recipe.yaml").write_text(RECIPE)
+    found = plan(published_set(here), Request(platforms=["linux-64"]), ["cp311"])
+    assert len({a.sha256 for b in found.builds for a in b.artefacts}) == len(found.artefacts) == 2
+    assert {o.depends for b in found.builds for o in b.outputs} == {
+        ("cuda-version >=12,<13.0a0",),
+        ("cuda-version >=13,<14.0a0",),
+    }
+
+
+def test_a_script_refuses_a_wheel_that_it_has_no_place_for(project: Workspace, tmp_path: Path) -> None:
+    def laid_out(*files: str) -> subprocess.CompletedProcess[str]:
+        work = tmp_path / str(len(list(tmp_path.iterdir())))
+        for file in (*files, "x-1.dist-info/LICENSE"):
+            (work / file).parent.mkdir(parents=True, exist_ok=True)
+            (work / file).write_text("text")
+        script = project.recipes / "common" / "library.sh"
+        values = {"PREFIX": str(work / "prefix"), "target_platform": "win-64", "LIBRARY_VERSION": "1"}
+        return subprocess.run(
+            ["bash", script], cwd=work, env={"PATH": "/usr/bin:/bin", **values}, capture_output=True, text=True
+        )
+
+    assert laid_out("nvidia/x/bin/x64/x.dll", "nvidia/x/include/x.h", "nvidia/x/lib/x.lib").returncode == 0
+    assert "expected the tree of one library" in laid_out("nvidia/x/bin/x.dll", "nvidia/y/bin/y.dll").stderr
+    assert "no place is known for nvidia/x/other/" in laid_out("nvidia/x/other/x.dll").stderr
