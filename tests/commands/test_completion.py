@@ -25,7 +25,7 @@ from ctk.verify.oracle import REQUESTS
 HERE = Workspace(ROOT)
 LOCKS = release_locks(HERE)
 MINORS = {lock.minor for lock in LOCKS.values() if lock.is_ctk}
-RELEASES = MINORS | {name for name in LOCKS if name.startswith("python-")}
+RELEASES = MINORS | {name for name in LOCKS if not name.startswith("cuda-")}
 COMPONENTS = {c.name for lock in LOCKS.values() for c in lock.components.values()}
 PYTHONS = {f"3.{tag[3:]}" for tag in python_tags(HERE.build_config)}
 

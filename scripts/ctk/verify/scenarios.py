@@ -28,7 +28,7 @@ _WHOLE_COMPILER = 13
 def facts(locks: Iterable[ReleaseLock]) -> OracleFacts:
     """The oracle's facts, read from the release locks; `LockError` for none, and for one that was not measured."""
     toolkits, python_sets = [], {}
-    for lock in locks:
+    for lock in (lock for lock in locks if not lock.is_library_set):
         published: dict[str, frozenset[str]] = {}
         for component in lock.components.values():  # of a project in several versions, the targets of all of them
             targets = {target for target, artefact in component.artefacts.items() if artefact is not None}
