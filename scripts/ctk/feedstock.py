@@ -51,6 +51,7 @@ _PATH = re.compile(
     r"^(?P<indent> *)(?P<dash>- )?path: \S*\.cache/artefacts/(?P<component>[^/]+)/\$\{\{ *(?P<version>[^}]+?) *\}\}/"
     r"(?P<target>.+)\.zip$"
 )
+_MAJOR = re.compile(r"\$\{\{ *cuda_major *\}\}")  # in the name of a component, as nccl-cu13
 # A wheel is unpacked with Python's zipfile, and patchelf is what the scripts call for Linux. Both have a version, so
 # that no variant of Python is made of them.
 _TOOLS = ("patchelf >=0.17", "python >=3.11")
@@ -335,8 +336,9 @@ def _source(block: Any, lines: Sequence[str], offers: Sequence[Offer]) -> _Edit:
         inner = len(path["indent"]) + len(path["dash"] or "")
         siblings = list(takewhile(re.compile(rf" {{{inner}}}[^\s#-]").match, rest))
         del rest[: len(siblings)]
-        mine = [offer for offer in offers if offer[0].component == path["component"]]
-        entries = _entries(path["version"], path["target"], mine, [sibling.strip() for sibling in siblings])
+        component = re.compile(_MAJOR.sub("(?P<cuda_major>[0-9]+)", path["component"]))
+        mine = [offer for offer in offers if component.fullmatch(offer[0].component)]
+        entries = _entries(component, path["version"], path["target"], mine, [sibling.strip() for sibling in siblings])
         edited += (f"{' ' * (column + 2)}{entry}" for entry in entries)
     if not any("url:" in line for line in edited):
         raise RecipeError(
@@ -345,13 +347,18 @@ def _source(block: Any, lines: Sequence[str], offers: Sequence[Offer]) -> _Edit:
     return start, end, edited
 
 
-def _entries(version: str, target: str, offers: Sequence[Offer], siblings: Sequence[str]) -> Iterator[str]:
+def _entries(
+    component: re.Pattern[str], version: str, target: str, offers: Sequence[Offer], siblings: Sequence[str]
+) -> Iterator[str]:
     """One source for each file, each under the condition that the path stood for."""
     has_versions = len({artefact.version for artefact, _ in offers}) > 1
     urls: dict[tuple[str, str], str] = {}
     for artefact, url in offers:
         subdir, _, python = artefact.target.partition("-cp")  # a target may have no Python
-        values = {version: artefact.version} if has_versions else {}
+        named = component.fullmatch(artefact.component)
+        values = named.groupdict() if named else {}
+        if has_versions and not values:
+            values = {version: artefact.version}
         if "target_platform" in target:
             values["target_platform"] = subdir
         if "python_tag" in target:

@@ -144,7 +144,8 @@ def test_free_threaded_python_is_a_python_of_its_own(catalogue: Catalogue) -> No
 
 
 def test_a_package_with_a_recipe_that_was_not_built_says_how_to_get_it(catalogue: Catalogue) -> None:
-    makers = {"libcublas": Maker("libcublas", False), "cuda-runtime": Maker("cuda-toolkit", True)}
+    makers = {"libcublas": Maker("libcublas", "--all-components"), "cuda-runtime": Maker("cuda-toolkit", "")}
+    makers["nccl"] = Maker("nccl", "--ring 2")
     here = Catalogue(catalogue.channels, "linux-64", maker=makers.get)
     assert problem(here, "libcublas") == (
         "libcublas is not built here: it is made by the recipe libcublas, which the default build leaves out",
@@ -154,12 +155,17 @@ def test_a_package_with_a_recipe_that_was_not_built_says_how_to_get_it(catalogue
         "cuda-runtime is not built here: it is made by the recipe cuda-toolkit",
         "run `ctk build --recipe cuda-toolkit`",
     )
+    assert problem(here, "nccl") == (
+        "nccl is not built here: it is made by the recipe nccl, which the default build leaves out",
+        "run `ctk build --ring 2`",
+    )
 
 
 def test_the_commands_know_which_recipes_of_this_checkout_are_not_built(project: Workspace) -> None:
     maker = installable(project, "/base", this_platform()).maker
-    assert maker("libcublas-dev") == Maker("libcublas", False)
-    assert maker("cuda-core") == Maker("cuda-core", True)
+    assert maker("libcublas-dev") == Maker("libcublas", "--all-components")
+    assert maker("libcudnn-dev") == Maker("cudnn", "--ring 2")
+    assert maker("cuda-core") == Maker("cuda-core", "")
     assert maker("pytorch") is None
 
 

@@ -42,6 +42,19 @@ def test_what_is_named_or_asked_for_whole_is_left_alone(here: Workspace) -> None
     assert small(Request(), here, all_components=True) == Request(("12.10", "13.4"), ())
 
 
+def test_the_second_ring_is_made_where_it_is_asked_for(here: Workspace) -> None:
+    for name in ("a", "b", "c", "d"):
+        (here.recipes / name).mkdir(parents=True)
+        (here.recipes / name / "recipe.yaml").touch()
+    ring = "[tool.ctk.ring2]\nrecipes = ['c']\ntoolkit = ['b']\n"
+    table(here, f"releases = ['newest']\nrecipes = ['a']\n{ring}")
+    assert small(Request(), here).recipes == ("a",)
+    assert small(Request(), here, ring2=True).recipes == ("a", "c", "b")
+    assert small(Request(), here, all_components=True).recipes == ("a", "b", "d")
+    assert small(Request(), here, all_components=True, ring2=True).recipes == ()
+    assert small(Request(recipes=["c"]), here).recipes == ["c"]
+
+
 @pytest.mark.parametrize("text", ["[project]\nname = 'x'\n", None])
 def test_a_checkout_without_the_table_builds_everything(here: Workspace, text: str | None) -> None:
     if text is not None:

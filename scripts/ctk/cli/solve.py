@@ -206,8 +206,12 @@ def installable(where: Workspace, base: str, subdir: str) -> Catalogue:
 
 
 def _maker(where: Workspace, package: str) -> Maker | None:
-    recipe, default = maker_of(package, find_recipes(where.recipes)), settings(where.root).default.recipes
-    return Maker(recipe, default is None or recipe in default) if recipe else None
+    recipe, stated = maker_of(package, find_recipes(where.recipes)), settings(where.root)
+    if recipe is None:
+        return None
+    if stated.default.recipes is None or recipe in stated.default.recipes:
+        return Maker(recipe, "")
+    return Maker(recipe, "--ring 2" if recipe in stated.ring2.recipes else "--all-components")
 
 
 def _has(channel: Path, subdir: str) -> bool:

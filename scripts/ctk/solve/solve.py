@@ -292,10 +292,10 @@ def _knows(gpus: tuple[str, ...], gpu: str) -> bool:
 
 
 class Maker(NamedTuple):
-    """The recipe of this checkout that makes a package, and whether `ctk build` without options builds it."""
+    """The recipe of this checkout that makes a package, and the option of `ctk build` that includes it, "" for none."""
 
     recipe: str
-    by_default: bool
+    option: str
 
 
 class Catalogue:

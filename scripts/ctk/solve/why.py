@@ -310,9 +310,11 @@ def _missing_name(name: str, names: set[str], catalogue: Catalogue) -> Reason:
     if maker := catalogue.maker(name):
         cause = f"{name} is not built here: it is made by the recipe {maker.recipe}"
         step = f"run `ctk build --recipe {maker.recipe}`"
-        if maker.by_default:
+        if not maker.option:
             return cause, step
-        return f"{cause}, which the default build leaves out", f"{step}, or `ctk build --all-components`"
+        # A library beside the toolkit needs others of its ring.
+        step = "run" if maker.option.startswith("--ring") else f"{step}, or"
+        return f"{cause}, which the default build leaves out", f"{step} `ctk build {maker.option}`"
     # Nobody who asks for pytorch means python.
     near = nearest(name, names, cutoff=0.75)
     step = f"did you mean {listing(near, 'or')}?" if near else f"see `ctk plan`{_other_base(name, catalogue)}"
