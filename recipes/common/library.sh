@@ -34,7 +34,8 @@ linux() {
     soname=$(patchelf --print-soname "$file")
     # It becomes a file name: a folder in it would lead elsewhere.
     [[ $soname == *.so.* && $soname != *[!A-Za-z0-9._+-]* ]] || fail "$file has the SONAME '$soname'"
-    full=${soname%%.so.*}.so.$LIBRARY_VERSION
+    # Three numbers, as in NVIDIA's archives: by that name cuDNN looks for its parts first.
+    full=${soname%%.so.*}.so.$(cut -d. -f1-3 <<<"$LIBRARY_VERSION")
     mv "$file" "$PREFIX/lib/$full"
     ln -s "$full" "$PREFIX/lib/$soname"
     ln -s "$soname" "$PREFIX/lib/${soname%%.so.*}.so"

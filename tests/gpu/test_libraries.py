@@ -1,0 +1,28 @@
+"""cuDNN and NCCL of the channel used on this machine's GPUs. `ctk build --ring 2` makes them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from gpu_machine import Machine
+
+from conftest import ctk
+from ctk.core.checkout import Workspace
+
+pytest_plugins = ["gpu_fixtures"]
+
+
+def test_a_convolution_and_a_sum_over_all_gpus_are_right(project: Workspace, gpu: Machine, tmp_path: Path) -> None:
+    if not list(project.channel.glob("*/nccl-files-*.conda")):
+        pytest.skip("the channel was built without cuDNN and NCCL: ctk build --ring 2")
+    ctk(project, "env", "create", "cudnn", "nccl", "--prefix", str(tmp_path / "env"), check=True)
+    program = Path(__file__).with_name("libraries.py")
+    done = subprocess.run([sys.executable, program, tmp_path / "env"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["convolution"], found["all_reduce"]) == (0, 0)
+    assert found["gpus"] >= 1
