@@ -210,13 +210,12 @@ def OneFileHasOneHash(tree: Tree) -> Iterator[Finding]:
                 yield file.at(place, f"{a.file} has another sha256 or size in {where}")
 
 
-@check(Tree, fix="package it, or write the reason into variants/exclusions.yaml")
-def ComponentsAreAccountedFor(tree: Tree) -> Iterator[Finding]:
+@check(LockFile, fix="package it, or write the reason into variants/exclusions.yaml")
+def ComponentsAreAccountedFor(lock: LockFile) -> Iterator[Finding]:
     """Every component of a release is packaged, or on the written list with the reason."""
-    for name, classes in tree.classes.items():
-        file = next(f for f in tree.locks if f.path.stem == name)
-        for component in sorted(classes.unclassified):
-            yield file.at(("components", component), f"{component} is neither packaged nor excluded")
+    classes = lock.tree.classes.get(lock.path.stem)
+    for component in sorted(classes.unclassified) if classes else ():
+        yield lock.at(("components", component), f"{component} is neither packaged nor excluded")
 
 
 @check(Tree, fix="mend variants/exclusions.yaml: it is kept by hand")

@@ -20,7 +20,7 @@ from ctk.core.document import LARGEST, Document, Place
 from ctk.core.errors import CtkError
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.components import EXCLUSIONS, Classes, Exclusions, load_exclusions
-from ctk.lock.lock import ReleaseLock, dump, in_order, parse_lock, variant_config, variant_keys
+from ctk.lock.lock import ReleaseLock, dump, in_order, parse_lock, release_locks, variant_config, variant_keys
 from ctk.plan.plan import Build, Request, Set, classified, plan, python_tags
 from ctk.plan.recipes import Recipe, find_recipes
 
@@ -118,12 +118,26 @@ def _cut(text: str) -> str:
 class YamlFile(SourceFile):
     """A YAML file. Its data is None when the text is not YAML; `broken` says where, each as ``line 3: message``."""
 
-    def parse(self, text: str) -> None:
-        super().parse(text)
-        self.document = Document(text, deepest=30)  # a recipe has 14
-        self.broken, self.data = self.document.problems, self.document.data
-        self.top = mapping(self.data)
-        self.scalars = self.document.scalars
+    @cached_property
+    def document(self) -> Document:
+        """What is read of the text where a rule asks for it."""
+        return Document(self.text, deepest=30)  # a recipe has 14
+
+    @property
+    def broken(self) -> Sequence[str]:
+        return self.document.problems
+
+    @property
+    def data(self) -> Any:
+        return self.document.data
+
+    @property
+    def top(self) -> Mapping[str, Any]:
+        return mapping(self.data)
+
+    @property
+    def scalars(self) -> Any:
+        return self.document.scalars
 
     def line(self, place: Place) -> int:
         """The line of an entry, or of the nearest one around it that is there."""
@@ -291,9 +305,18 @@ class ScriptFile(SourceFile):
 class LockFile(YamlFile):
     """A release lock; `problems` are those of the YAML too."""
 
-    def parse(self, text: str) -> None:
-        super().parse(text)
-        self.lock, self.problems = parse_lock(text, self.path.stem)
+    @cached_property
+    def _parsed(self) -> tuple[ReleaseLock | None, tuple[str, ...]]:
+        known = self.tree.known_locks.get(self.text)
+        return (known, ()) if known else parse_lock(self.text, self.path.stem)
+
+    @property
+    def lock(self) -> ReleaseLock | None:
+        return self._parsed[0]
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        return self._parsed[1]
 
     @cached_property
     def canonical(self) -> str:
@@ -361,6 +384,16 @@ class Tree:
         """The release locks, that of the base channel, and that of the packages which the tests build."""
         folders = self.workspace.variants, self.workspace.base_recipes, self.workspace.root / "tests" / "downstream"
         return [LockFile(self, path) for folder in folders for path in sorted(folder.glob("*.lock"))]
+
+    @cached_property
+    def known_locks(self) -> dict[str, ReleaseLock]:
+        """Text -> lock, of those in ``variants/`` where all were found valid before."""
+        try:
+            locks = release_locks(self.workspace)
+        except CtkError:
+            return {}
+        texts = {file.path.stem: file.text for file in self.of_home(self.locks, "recipes")}
+        return {texts[name]: lock for name, lock in locks.items() if name in texts}
 
     @cached_property
     def variants(self) -> list[VariantFile]:
