@@ -1,4 +1,8 @@
-"""cuDNN and NCCL of the channel used on this machine's GPUs. `ctk build --ring 2` makes them."""
+"""cuDNN and NCCL of the channel used on this machine's GPUs. `ctk build --ring 2` makes them.
+
+Where there is no GPU or no such channel, tests/tooling/test_library_locks.py holds how their files are laid out, the
+golden files which there are, and the audit of a build what they need.
+"""
 
 from __future__ import annotations
 

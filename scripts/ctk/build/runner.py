@@ -487,7 +487,7 @@ def _run_rattler_build(build: Build, workspace: Workspace, folder: Path) -> list
                     allow_symlinks_on_windows=True,
                 )
     except rattler_build.RattlerBuildError as error:
-        script = "\n".join(log.read_text(errors="replace") for log in folder.glob("bld/*/work/conda_build.log"))
+        script = "\n".join(log.read_text(errors="replace") for log in folder.rglob("conda_build.log"))
         log = f"{script}\n{error}"
         if (full := full_disk(log, folder)) is not None:
             raise full from None

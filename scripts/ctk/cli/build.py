@@ -37,6 +37,7 @@ class PlanForm(StrEnum):
 def _request(chosen: Selection, where: Workspace) -> Request:
     not_both("--release", "--all-releases", chosen.releases and chosen.all_releases)
     not_both("--recipe", "--all-components", chosen.recipes and chosen.all_components)
+    not_both("--recipe", "--ring 2", chosen.recipes and chosen.ring == 2)
     platforms = chosen.platforms or [this_platform()]
     request = Request(chosen.releases or (), chosen.recipes or (), platforms, chosen.pythons or ())
     every = {"all_releases": chosen.all_releases, "all_components": chosen.all_components}
