@@ -31,9 +31,9 @@ requirements: {run: ["cuda-version ${{ cuda_range }}"]}
 
 @pytest.fixture(autouse=True)
 def two_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = {name: components.LIBRARIES[name] for name in ("nccl", "cudnn")}
-    for module in ("ctk.lock.components", "ctk.release.release"):
-        monkeypatch.setattr(f"{module}.LIBRARIES", known)
+    known = {name: components.SECOND_RING[name] for name in ("nccl", "cudnn")}
+    for module in ("ctk.lock.components", "ctk.release.ring"):
+        monkeypatch.setattr(f"{module}.SECOND_RING", known)
 
 
 def add(index: FakeIndex, name: str, version: str, *requires: str, tags: tuple[str, ...] = WHEELS_13[:2]) -> None:

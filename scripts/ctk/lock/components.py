@@ -86,16 +86,24 @@ PYTHON_PROJECTS: tuple[str, ...] = (
 """In the order of choice of the set in which each accepts those before it, and they accept it."""
 
 
-LIBRARIES: Mapping[str, str] = {
-    "cudnn": "nvidia-cudnn",
-    "cudss": "nvidia-cudss",
-    "cusparse-lt": "nvidia-cusparselt",
-    "cutensor": "cutensor",
-    "nccl": "nvidia-nccl",
-    "nvcomp": "nvidia-libnvcomp",
-    "nvjpeg2k": "nvidia-nvjpeg2k",
+SECOND_RING: Mapping[str, str] = {
+    "cudnn": "nvidia-cudnn-cu{major}",
+    "cudss": "nvidia-cudss-cu{major}",
+    "cusparse-lt": "nvidia-cusparselt-cu{major}",
+    "cutensor": "cutensor-cu{major}",
+    "nccl": "nvidia-nccl-cu{major}",
+    "nvcomp": "nvidia-libnvcomp-cu{major}",
+    "nvjpeg2k": "nvidia-nvjpeg2k-cu{major}",
+    "cupy": "cupy-cuda{major}x",
+    "nvmath-python": "nvmath-python",
+    "cuda-tile": "cuda-tile",
+    # Before what it requires: its parts go together in one version only.
+    "jax": "jax",
+    "jaxlib": "jaxlib",
+    "jax-cuda-plugin": "jax-cuda{major}-plugin",
+    "jax-cuda-pjrt": "jax-cuda{major}-pjrt",
 }
-"""The libraries that have a version of their own, and a distribution for each CUDA major: its name before ``-cu13``."""
+"""Libraries and programs with a version of their own that stand on the toolkit: name -> distribution for a major."""
 
 EXCLUSIONS = "exclusions.yaml"
 

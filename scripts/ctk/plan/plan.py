@@ -23,7 +23,7 @@ from ctk.core.document import Document, read
 from ctk.core.errors import LockError, RecipeError, UnknownName, problems
 from ctk.core.files import replace_file
 from ctk.core.platforms import NOARCH, PLATFORMS
-from ctk.lock.components import LIBRARIES, Classes, Exclusion, classify, load_exclusions
+from ctk.lock.components import SECOND_RING, Classes, Exclusion, classify, load_exclusions
 from ctk.lock.lock import LIBRARY_LOCK, Artefact, ReleaseLock, release_locks
 from ctk.plan.recipes import Recipe, Rendered, find_recipes, render
 
@@ -151,7 +151,7 @@ def plan(what: Set, request: Request, python_tags: Sequence[str]) -> Plan:
     every = [lock for lock, _ in what.locks.values()]
     keys = {name: _keys(lock) for name, (lock, _) in what.locks.items()}
     # A checkout may have no lock of the libraries; their recipes are fed by no other one.
-    known = frozenset(name.replace("-", "_") for name in LIBRARIES).union(*keys.values())
+    known = frozenset(name.replace("-", "_") for name in SECOND_RING).union(*keys.values())
     chosen = [what.locks[name][0] for name in locks]
     builds: dict[str, Build] = {}
     packages: set[str] = set()

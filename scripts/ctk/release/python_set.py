@@ -159,7 +159,7 @@ class _VersionChoice:
         files, tags = wheels.files_of(self._index.files(name), version), self._tags
         if not any(wheels.wheel_for(files, target) for target in _targets(files, tags)):
             return f"it has no wheel for Python {', '.join(tags)} on {', '.join(PLATFORMS)}"
-        refused = [tag for tag in tags if not all(_runs_on(file, tag) for file in files)]
+        refused = [tag for tag in tags if not all(runs_on(file, tag) for file in files)]
         if refused:
             stated = ", ".join(sorted({file.requires_python or "" for file in files} - {""}))
             return f"it requires Python {stated}, and is to run on {', '.join(refused)} too"
@@ -186,7 +186,7 @@ def _targets(files: Sequence[IndexFile], tags: Sequence[str]) -> list[str]:
     return [f"{subdir}-{tag}" for subdir in PLATFORMS for tag in tags]
 
 
-def _runs_on(file: IndexFile, tag: str) -> bool:
+def runs_on(file: IndexFile, tag: str) -> bool:
     """Whether a file's Requires-Python accepts the Python of a tag: ``cp314t`` is 3.14."""
     digits = tag.removeprefix("cp").removesuffix("t")
     try:

@@ -22,10 +22,10 @@ from ctk.core.platforms import NOARCH, PLATFORMS, SYSTEMS
 from ctk.index.index import Index, IndexFile
 from ctk.index.inside import applies, stated_requirements
 from ctk.lock import facts, wheels
-from ctk.lock.components import CTK_COMPONENTS, LIBRARIES, MANIFEST, CtkComponent
+from ctk.lock.components import CTK_COMPONENTS, MANIFEST, CtkComponent
 from ctk.lock.lock import BASE, LIBRARY_LOCK, Artefact, Component, ReleaseLock, in_order, load, path_of
 from ctk.plan.plan import python_tags
-from ctk.release import python_set
+from ctk.release import python_set, ring
 
 _NEW_FORM = "the form of the manifest is new: extend ctk/release/release.py or lock/components.py; nothing was written"
 _EXTRAS = {"all", *(component.name for component in CTK_COMPONENTS)}  # the first names every component once more
@@ -259,69 +259,6 @@ def incomplete(releases: Mapping[str, PublishedRelease]) -> CtkError:
     return problems(Incomplete, f"the package index lacks artefacts of {names}", lacking, step)
 
 
-# ---- libraries that have a version of their own
-
-
-def choose_libraries(
-    index: Index, major: str, toolkits: Iterable[ReleaseLock]
-) -> dict[str, python_set.ChosenProject | None]:
-    """Of each library the newest version whose requirements some locked toolkit of a CUDA major meets.
-
-    By name with the major, as ``nccl-cu13``: majors share versions. None for a library of which the index has no wheel
-    for that major. UnknownName when it has none of any library.
-    """
-    there = [lock for lock in toolkits if lock.is_ctk and lock.major == major]
-    suffix = f"-cu{major}"
-    chosen = {name + suffix: _library(index, project + suffix, there) for name, project in LIBRARIES.items()}
-    if not any(chosen.values()):
-        raise UnknownName(
-            f"the package index has no library for CUDA {major}", "majors are those of the locked toolkits"
-        )
-    return chosen
-
-
-def _library(index: Index, distribution: str, toolkits: Sequence[ReleaseLock]) -> python_set.ChosenProject | None:
-    offers = _offers(index, distribution, SpecifierSet())
-    held_back = ""
-    for files in filter(None, offers):
-        version = Version(files[0].version)
-        needs = [r for _, r in stated_requirements(index.metadata(files[0])) if r and _is_plain(r)]
-        unmet = [str(r) for r in needs if not any(_meets(lock, r) for lock in toolkits)]
-        if not unmet:
-            return python_set.ChosenProject({version: list(files)}, {}, Version(offers[0][0].version), held_back)
-        held_back = held_back or f"{version}: it requires {', '.join(unmet)}, which no locked toolkit has"
-    if held_back:
-        raise NotPublished(f"no {distribution} goes with a locked toolkit; {held_back}", "lock a newer CTK minor first")
-    return None
-
-
-def _is_plain(requirement: Requirement) -> bool:
-    """Whether it holds on some platform of ours, with no extra asked for."""
-    return applies(requirement, [p.marker_environment | {"extra": ""} for p in PLATFORMS.values()])
-
-
-def _meets(lock: ReleaseLock, requirement: Requirement) -> bool:
-    """Whether a toolkit has what is required of it; what is no part of a toolkit is not asked for."""
-    if requirement.name == MANIFEST:
-        return Version(lock.release) in requirement.specifier
-    if requirement.name not in {component.distribution(lock.major) for component in CTK_COMPONENTS}:
-        return True
-    had = [c.version for c in lock.components.values() if c.distribution == requirement.name]
-    return any(Version(version) in requirement.specifier for version in had)
-
-
-def library_release(index: Index, major: str, toolkits: Iterable[ReleaseLock]) -> ReleaseLock:
-    """The lock of the libraries for a CUDA major; its errors are those of `choose_libraries`."""
-    components, missing = {}, {}
-    for name, chosen in choose_libraries(index, major, toolkits).items():
-        if chosen is None:
-            missing[name] = tuple(SYSTEMS)
-        else:
-            (files,) = chosen.files.values()
-            components[name] = wheels.component(index, name, files, list(PLATFORMS))
-    return ReleaseLock(f"{LIBRARY_LOCK}{major}", None, dict(sorted(components.items())), missing=missing)
-
-
 # ---- locks
 
 
@@ -362,7 +299,7 @@ def make(index: Index, name: str, workspace: Workspace, *, partial: bool = False
     elif kind == "python":
         new = python_set.python_release(index, number, python_tags(workspace.build_config))
     elif name.startswith(LIBRARY_LOCK):
-        new = library_release(index, number, in_place(workspace).values())
+        new = ring.library_release(index, number, in_place(workspace).values(), python_tags(workspace.build_config))
     else:
         new = _ctk_release(index, number, partial)
     old = present(workspace, name)

@@ -21,8 +21,8 @@ from ctk.index.index import Index
 from ctk.lock.components import MANIFEST, Unpublished
 from ctk.lock.lock import Component, ReleaseLock, dump, parse_lock, variant_config
 from ctk.plan.plan import python_tags
-from ctk.release import python_set
-from ctk.release.release import PublishedRelease, choose_libraries, manifest_of, pins, published, published_minors
+from ctk.release import python_set, ring
+from ctk.release.release import PublishedRelease, manifest_of, pins, published, published_minors
 
 _STEP = "nothing was written; look at those files on the index, and ask whoever runs it"
 
@@ -96,10 +96,11 @@ def _projects(index: Index, locks: Mapping[str, ReleaseLock], workspace: Workspa
     for lock in locks.values():
         if lock.is_ctk:
             continue
+        of_major: Mapping[str, python_set.ChosenProject | None]
         if lock.is_library_set:
-            of_major = choose_libraries(index, lock.major, [other for other in locks.values() if other.is_ctk])
+            of_major = ring.choose(index, lock.major, locks.values(), tags)
         else:
-            of_major = dict(python_set.choose(index, lock.major, tags))
+            of_major = python_set.choose(index, lock.major, tags)
         for name, chosen in of_major.items():
             if chosen is None:  # its lock says that it is missing
                 continue
