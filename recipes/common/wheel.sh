@@ -1,9 +1,11 @@
 #!/bin/bash
 # Installs the wheel that is unpacked in the work folder as `pip install --no-deps` would, with no Python at hand.
 #
+# EDIT        A script beside the recipe that first changes files of the wheel, and prints their names; empty for none.
 # PYTHON_TAG  The wheel's Python: cp313, cp314t ...; empty for a noarch package.
 # DROP        What to leave out: paths or patterns below site-packages, e.g. cuda/core/cu12; empty for nothing.
 # OWN_FOLDER  Libraries below site-packages that shall look for others in their own folder, whatever RPATH they have.
+# IN_LIB      Patterns of libraries below site-packages that shall look for others in lib, where the toolkit's are.
 set -euo pipefail
 
 if [[ -z ${PYTHON_TAG:-} ]]; then
@@ -29,6 +31,12 @@ if [[ ! -f $info/RECORD ]]; then
 fi
 info=${info#./}
 data=${info%.dist-info}.data
+
+# No longer the files whose hashes these were.
+if [[ -n ${EDIT:-} ]]; then
+  edited=$(bash "$RECIPE_DIR/$EDIT")
+  for file in $edited; do sed -i "s|^$file,.*|$file,,|" "$info/RECORD"; done
+fi
 
 mkdir -p "$site"
 for entry in ./*; do
@@ -61,9 +69,13 @@ fi
     rm -r "$dropped"
     sed -i "\|^$dropped[/,]|d" "$record"
   done
-  for library in ${OWN_FOLDER:-}; do
-    patchelf --force-rpath --set-rpath "\$ORIGIN" "$library"
-    sed -i "s|^$library,.*|$library,,|" "$record" # no longer the file whose hash that was
+  look_in() { # <library> <RPATH>
+    patchelf --force-rpath --set-rpath "$2" "$1"
+    sed -i "s|^$1,.*|$1,,|" "$record" # no longer the file whose hash that was
+  }
+  for library in ${OWN_FOLDER:-}; do look_in "$library" "\$ORIGIN"; done
+  for library in ${IN_LIB:-}; do
+    look_in "$library" "\$ORIGIN/$(realpath --relative-to="${library%/*}" "$PREFIX/lib")"
   done
 )
 

@@ -125,6 +125,12 @@ class PackageSet:
                 queue.extend(found for found in self.matching(spec, subdir) if found.file not in seen)
         return tuple(seen.values()), frozenset(outside)
 
+    def constrained(self, package: PackageScan) -> tuple[PackageScan, ...]:
+        """What the package or its other half states run constraints for, with all that depends on."""
+        specs = {spec for stating in (package, *self.owners(package)) for spec in stating.info.index.constrains}
+        found = (other for spec in sorted(specs) for other in self.matching(spec, package.target_subdir))
+        return tuple({reached.file: reached for other in found for reached in self.closure(other)[0]}.values())
+
     def companions(self, package: PackageScan) -> list[PackageScan]:
         """The package's closure, and the closures of those that pin exactly this build."""
         subdir = package.target_subdir
@@ -372,8 +378,12 @@ def _needs(packages: PackageSet) -> Iterator[tuple[PackageScan, ScannedFile, Bin
 
 
 def _places(packages: PackageSet, package: PackageScan, file: ScannedFile, library: str) -> list[str]:
-    """The paths of a library in the environments of a package, in the order of its dependencies."""
+    """The paths of a library in the environments of a package, in the order of its dependencies.
+
+    What the package, or its other half, only constrains counts: a module that needs that is imported where it is.
+    """
     reach, outside = packages.closure(package)
+    reach += packages.constrained(package)
     # What the base channel has may be less than the real package, where this machine lacks the library.
     outside |= {other.name for other in reach if not packages.is_audited(other)}
     places = [path for other in reach for path in packages.named(other, library)]
