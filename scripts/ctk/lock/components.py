@@ -96,7 +96,6 @@ SECOND_RING: Mapping[str, str] = {
     "nvjpeg2k": "nvidia-nvjpeg2k-cu{major}",
     "cupy": "cupy-cuda{major}x",
     "nvmath-python": "nvmath-python",
-    "cuda-tile": "cuda-tile",
     # Before what it requires: its parts go together in one version only.
     "jax": "jax",
     "jaxlib": "jaxlib",

@@ -271,6 +271,7 @@ class RecipeFile(YamlFile):
         scripts = [(text_of(script), file) for script, file in (block.script for block in self.blocks)]
         # A script may be a name alone, and build.sh runs without being named.
         names = [file or (name if name.endswith((".sh", ".bat")) else "") for name, file in scripts]
+        names += re.findall(r"\bEDIT: *([\w.-]+)", self.text)  # what recipes/common/wheel.sh starts
         runs = {(self.folder / name).resolve() for name in (*filter(None, names), "build.sh", "build.bat")}
         there = {p.resolve() for p in self.folder.glob("*") if p.suffix in (".sh", ".bat")}
         # Unlike that of a Path, this answers for any text: a recipe may name a script that no system could have.
