@@ -161,3 +161,31 @@ def test_what_is_no_result_cannot_be_compared(tmp_path: Path, bad: object) -> No
     code, shown = side_by_side(tmp_path, {"a": "passed"}, bad)
     assert code == 2
     assert shown.startswith("error: ") and "next: write them with upstream.py run" in shown
+
+
+def test_the_tests_of_sources_run_with_their_own_settings_and_a_sample_is_the_same_each_time(
+    folder: Path, tmp_path: Path
+) -> None:
+    tests = tmp_path / "sources" / "tests" / "deep"
+    tests.mkdir(parents=True)
+    (tmp_path / "sources" / "pyproject.toml").write_text('[tool.pytest.ini_options]\nmarkers = ["own"]\n')
+    (tests.parent / "conftest.py").write_text("import pytest\n\n@pytest.fixture\ndef own(): return 1\n")
+    code = "import pytest\n\n@pytest.mark.parametrize('n', range(40))\n@pytest.mark.own\ndef test_own(own, n): pass\n"
+    (tests / "test_first.py").write_text(code)
+    (tests / "test_second.py").write_text(code)
+
+    def run(*words: str) -> dict[str, object]:
+        output = tmp_path / "found.json"
+        sources = ("--sources", tmp_path / "sources", "--limit", "60", "--jobs", "2")
+        done = upstream("run", sys.executable, folder, "-o", output, *sources, *words)
+        assert done.returncode == 0, done.stderr
+        found: dict[str, object] = json.loads(output.read_text())["tests"]
+        return found
+
+    everything = run()
+    assert len(everything) == 80 and all(name.startswith("tests/deep/test_") for name in everything)
+    assert {str(test["outcome"]) for test in everything.values() if isinstance(test, dict)} == {"passed"}
+    assert len(run("--only", "first", "--only", "none")) == 40
+    part = run("--sample", "4")
+    assert 0 < len(part) < 60 and part.keys() <= everything.keys()
+    assert part.keys() == run("--sample", "4").keys()

@@ -11,6 +11,8 @@ Then on the GPU machine, with no network, for ours and for pip's, and both side 
     python3 tests/gpu/tools/upstream.py compare ours.json pips.json
 
 What is run is what the installed files say: every ``tests/**/test_*.py`` that the RECORD of one of the projects lists.
+With `--sources`, it is the tests of an unpacked source distribution: each ``test_*.py`` below its `tests`, with
+its own settings of pytest. `--sample 5` takes every fifth test or so, by its name: the same on both sides.
 Each module runs in processes of its own, several at a time, and goes on behind a test that crashes or hangs. What was
 not reached within the limit is `not run`. Tests that link prebuilt GPU code (NUMBA_CUDA_TEST_BIN_DIR) are skipped by
 themselves: making that code takes nvcc. Exit code 1 of `compare` when a test fails in ours and not in pip's, or was run
@@ -36,7 +38,16 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 from gpu_machine import detect, search_path  # noqa: E402
 
-PROJECTS = ("numba-cuda", "cuda-core", "cuda-bindings", "numba-cuda-mlir", "cuda-cccl", "cuda-pathfinder")
+PROJECTS = (
+    "numba-cuda",
+    "cupy-cuda12x",
+    "cupy-cuda13x",
+    "cuda-core",
+    "cuda-bindings",
+    "numba-cuda-mlir",
+    "cuda-cccl",
+    "cuda-pathfinder",
+)
 OUTCOMES = ("passed", "failed", "error", "crashed", "timeout", "skipped", "xfailed", "xpassed", "not run")
 BAD = ("failed", "error", "crashed", "timeout")
 WORST = ("passed", "xfailed", "skipped", "xpassed", "failed", "error")
@@ -71,7 +82,9 @@ def main() -> int:
     second.add_argument("--limit", type=float, default=540, help="seconds for everything")
     second.add_argument("--each", type=float, default=240, help="seconds for one process of one module")
     second.add_argument("--jobs", type=int, default=min(8, os.cpu_count() or 1), help="processes at a time")
-    second.add_argument("--only", default="", help="modules with this in their name")
+    second.add_argument("--only", action="append", default=[], help="modules with this in their name; repeatable")
+    second.add_argument("--sources", type=Path, help="an unpacked source distribution: its tests")
+    second.add_argument("--sample", type=int, default=1, metavar="N", help="of N tests, one")
     third = commands.add_parser("compare", help="two results side by side")
     third.add_argument("ours", type=Path)
     third.add_argument("pips", type=Path)
@@ -104,12 +117,22 @@ def run(options: argparse.Namespace) -> int:
             print(f"error: {python} does not work\n{asked.stderr}", file=sys.stderr)
             return 2
         about = json.loads(asked.stdout)
-        modules = [name for name in about.pop("modules") if options.only in name]
+        modules = about.pop("modules")
         (Path(scratch) / "pytest.ini").write_text("[pytest]\n")
+        settings = ["--import-mode=importlib", "-c", str(Path(scratch) / "pytest.ini"), "--pyargs"]
+        if options.sources:
+            sources = options.sources.resolve()
+            modules = sorted(str(file.relative_to(sources)) for file in (sources / "tests").rglob("test_*.py"))
+            settings = ["-c", str(sources / "pyproject.toml"), "--rootdir", str(sources)]
+            environment["UPSTREAM_SOURCES"] = str(sources)
+        environment["UPSTREAM_SAMPLE"] = str(options.sample)
+        modules = [name for name in modules if not options.only or any(part in name for part in options.only)]
         tests: dict[str, dict[str, object]] = {}
         with ThreadPoolExecutor(options.jobs) as pool:
             work = [
-                pool.submit(run_module, python, m, environment, Path(scratch), start + options.limit, options.each)
+                pool.submit(
+                    run_module, python, m, settings, environment, Path(scratch), start + options.limit, options.each
+                )
                 for m in modules
             ]
             for module, future in zip(modules, work, strict=True):
@@ -139,14 +162,21 @@ def clean(python: Path, folder: Path, scratch: Path) -> dict[str, str]:
 
 
 def run_module(
-    python: Path, module: str, environment: dict[str, str], scratch: Path, end: float, each: float
+    python: Path,
+    module: str,
+    settings: list[str],
+    environment: dict[str, str],
+    scratch: Path,
+    end: float,
+    each: float,
 ) -> dict[str, dict[str, object]]:
     """Every test of a module, in as many processes as it takes; empty when there was no time to begin."""
-    results, folder = scratch / f"{module}.jsonl", scratch / module
+    name = module.replace("/", ".")
+    results, folder = scratch / f"{name}.jsonl", scratch / name
     folder.mkdir()
     command = [python, "-s", "-X", "faulthandler", "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    command += ["-p", "upstream_plugin", "--import-mode=importlib", "-c", str(scratch / "pytest.ini")]
-    command += ["--pyargs", module]
+    sources = environment.get("UPSTREAM_SOURCES")
+    command += ["-p", "upstream_plugin", *settings, str(Path(sources, module)) if sources else module]
     stated = {**environment, "UPSTREAM_RESULTS": str(results), "UPSTREAM_MODULE": module}
     killed: dict[str, dict[str, object]] = {}
     while (left := min(each, end - time.monotonic())) > 0:

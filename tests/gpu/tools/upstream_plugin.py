@@ -6,10 +6,12 @@ It also stands for the conftest.py beside numba-cuda's tests in its repository, 
 import importlib
 import json
 import os
+import zlib
 
 import pytest
 
 _FILE, _MODULE = os.environ.get("UPSTREAM_RESULTS"), os.environ.get("UPSTREAM_MODULE")
+_SAMPLE = int(os.environ.get("UPSTREAM_SAMPLE", "1"))
 
 
 class Module(pytest.Module):
@@ -24,6 +26,8 @@ class Module(pytest.Module):
 
 
 def pytest_pycollect_makemodule(module_path, parent):
+    if os.environ.get("UPSTREAM_SOURCES"):
+        return None  # as its own conftest.py has it
     return Module.from_parent(parent, path=module_path)
 
 
@@ -33,13 +37,15 @@ def initialize_from_pytest_config(request):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leaves out what an earlier process of this module has dealt with, or died of."""
+    """Leaves out what is not in the sample, and what an earlier process of this module has dealt with, or died of."""
     done = set()
     if os.path.exists(_FILE):
         with open(_FILE) as file:
             done = {json.loads(line)["id"] for line in file}
-    config.hook.pytest_deselected(items=[item for item in items if _id(item.nodeid) in done])
-    items[:] = [item for item in items if _id(item.nodeid) not in done]
+    names = {item: _id(item.nodeid) for item in items}
+    wanted = {i for i in items if names[i] not in done and zlib.crc32(names[i].encode()) % _SAMPLE == 0}
+    config.hook.pytest_deselected(items=[item for item in items if item not in wanted])
+    items[:] = [item for item in items if item in wanted]
 
 
 def pytest_runtest_logstart(nodeid, location):
