@@ -4,9 +4,16 @@
 # PYTHON_TAG  The wheel's Python: cp313, cp314t ...; empty for a noarch package.
 # DROP        What to leave out: paths or patterns below site-packages, e.g. cuda/core/cu12; empty for nothing.
 # OWN_FOLDER  Libraries below site-packages that shall look for others in their own folder, whatever RPATH they have.
+# IN_LIB      Libraries or patterns below site-packages that shall look for others in lib of the environment.
+# SITE        The folder of the prefix that stands for site-packages, for files that no Python owns; else empty.
+# SHARED      Libraries or patterns below site-packages that another package has, at the same paths below SHARED_SITE:
+#             links lead there. As deep in lib as site-packages, so that $ORIGIN means the same by either path.
+# EDIT        A script beside the recipe, run in site-packages: changes files, and prints the name of each.
 set -euo pipefail
 
-if [[ -z ${PYTHON_TAG:-} ]]; then
+if [[ -n ${SITE:-} ]]; then
+  site=$PREFIX/$SITE scripts=$PREFIX/bin up=../../..
+elif [[ -z ${PYTHON_TAG:-} ]]; then
   site=$PREFIX/site-packages scripts=$PREFIX/python-scripts up=../../..
 elif [[ $target_platform == win-* ]]; then
   site=$PREFIX/Lib/site-packages scripts=$PREFIX/Scripts up=../..
@@ -61,9 +68,25 @@ fi
     rm -r "$dropped"
     sed -i "\|^$dropped[/,]|d" "$record"
   done
+  unhash() { sed -i "s|^$1,.*|$1,,|" "$record"; } # no longer the file whose hash that was
+  up_to() { # <folder> <path of a file>: the way from the file's folder
+    realpath --no-symlinks --relative-to "${2%/*}" "$1"
+  }
   for library in ${OWN_FOLDER:-}; do
     patchelf --force-rpath --set-rpath "\$ORIGIN" "$library"
-    sed -i "s|^$library,.*|$library,,|" "$record" # no longer the file whose hash that was
+    unhash "$library"
+  done
+  for library in ${IN_LIB:-}; do
+    patchelf --force-rpath --set-rpath "\$ORIGIN/$(up_to "$PREFIX/lib" "$library")" "$library"
+    unhash "$library"
+  done
+  for library in ${SHARED:-}; do
+    ln -sf "$(up_to "$PREFIX/$SHARED_SITE" "$library")/$library" "$library"
+    unhash "$library"
+  done
+  edited=$(if [[ -n ${EDIT:-} ]]; then bash -euo pipefail "$RECIPE_DIR/$EDIT"; fi)
+  for changed in $edited; do
+    unhash "$changed"
   done
 )
 
