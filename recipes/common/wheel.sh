@@ -4,6 +4,8 @@
 # PYTHON_TAG  The wheel's Python: cp313, cp314t ...; empty for a noarch package.
 # DROP        What to leave out: paths or patterns below site-packages, e.g. cuda/core/cu12; empty for nothing.
 # OWN_FOLDER  Libraries below site-packages that shall look for others in their own folder, whatever RPATH they have.
+# TIDY        Libraries or patterns below site-packages whose RPATH names folders of the machine that made them: what is
+#             not there is taken out.
 # IN_LIB      Libraries or patterns below site-packages that shall look for others in lib of the environment.
 # SITE        The folder of the prefix that stands for site-packages, for files that no Python owns; else empty.
 # SHARED      Libraries or patterns below site-packages that another package has, at the same paths below SHARED_SITE:
@@ -74,6 +76,13 @@ fi
   }
   for library in ${OWN_FOLDER:-}; do
     patchelf --force-rpath --set-rpath "\$ORIGIN" "$library"
+    unhash "$library"
+  done
+  for library in ${TIDY:-}; do
+    folders=$(patchelf --print-rpath "$library" | tr : '\n' | while read -r folder; do
+      if [[ -d ${folder/\$ORIGIN/${library%/*}} ]]; then echo "${folder%/}"; fi
+    done)
+    patchelf --force-rpath --set-rpath "${folders//$'\n'/:}" "$library"
     unhash "$library"
   done
   for library in ${IN_LIB:-}; do
