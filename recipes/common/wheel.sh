@@ -1,14 +1,21 @@
 #!/bin/bash
 # Installs the wheel that is unpacked in the work folder as `pip install --no-deps` would, with no Python at hand.
 #
-# EDIT        A script beside the recipe that first changes files of the wheel, and prints their names; empty for none.
 # PYTHON_TAG  The wheel's Python: cp313, cp314t ...; empty for a noarch package.
 # DROP        What to leave out: paths or patterns below site-packages, e.g. cuda/core/cu12; empty for nothing.
 # OWN_FOLDER  Libraries below site-packages that shall look for others in their own folder, whatever RPATH they have.
-# IN_LIB      Patterns of libraries below site-packages that shall look for others in lib, where the toolkit's are.
+# TIDY        Libraries or patterns below site-packages whose RPATH names folders of the machine that made them: what is
+#             not there is taken out.
+# IN_LIB      Libraries or patterns below site-packages that shall look for others in lib of the environment.
+# SITE        The folder of the prefix that stands for site-packages, for files that no Python owns; else empty.
+# SHARED      Libraries or patterns below site-packages that another package has, at the same paths below SHARED_SITE:
+#             links lead there. As deep in lib as site-packages, so that $ORIGIN means the same by either path.
+# EDIT        A script beside the recipe, run in site-packages: changes files, and prints the name of each.
 set -euo pipefail
 
-if [[ -z ${PYTHON_TAG:-} ]]; then
+if [[ -n ${SITE:-} ]]; then
+  site=$PREFIX/$SITE scripts=$PREFIX/bin up=../../..
+elif [[ -z ${PYTHON_TAG:-} ]]; then
   site=$PREFIX/site-packages scripts=$PREFIX/python-scripts up=../../..
 elif [[ $target_platform == win-* ]]; then
   site=$PREFIX/Lib/site-packages scripts=$PREFIX/Scripts up=../..
@@ -31,12 +38,6 @@ if [[ ! -f $info/RECORD ]]; then
 fi
 info=${info#./}
 data=${info%.dist-info}.data
-
-# No longer the files whose hashes these were.
-if [[ -n ${EDIT:-} ]]; then
-  edited=$(bash "$RECIPE_DIR/$EDIT")
-  for file in $edited; do sed -i "s|^$file,.*|$file,,|" "$info/RECORD"; done
-fi
 
 mkdir -p "$site"
 for entry in ./*; do
@@ -69,13 +70,32 @@ fi
     rm -r "$dropped"
     sed -i "\|^$dropped[/,]|d" "$record"
   done
-  look_in() { # <library> <RPATH>
-    patchelf --force-rpath --set-rpath "$2" "$1"
-    sed -i "s|^$1,.*|$1,,|" "$record" # no longer the file whose hash that was
+  unhash() { sed -i "s|^$1,.*|$1,,|" "$record"; } # no longer the file whose hash that was
+  up_to() { # <folder> <path of a file>: the way from the file's folder
+    realpath --no-symlinks --relative-to "${2%/*}" "$1"
   }
-  for library in ${OWN_FOLDER:-}; do look_in "$library" "\$ORIGIN"; done
+  for library in ${OWN_FOLDER:-}; do
+    patchelf --force-rpath --set-rpath "\$ORIGIN" "$library"
+    unhash "$library"
+  done
+  for library in ${TIDY:-}; do
+    folders=$(patchelf --print-rpath "$library" | tr : '\n' | while read -r folder; do
+      if [[ -d ${folder/\$ORIGIN/${library%/*}} ]]; then echo "${folder%/}"; fi
+    done)
+    patchelf --force-rpath --set-rpath "${folders//$'\n'/:}" "$library"
+    unhash "$library"
+  done
   for library in ${IN_LIB:-}; do
-    look_in "$library" "\$ORIGIN/$(realpath --relative-to="${library%/*}" "$PREFIX/lib")"
+    patchelf --force-rpath --set-rpath "\$ORIGIN/$(up_to "$PREFIX/lib" "$library")" "$library"
+    unhash "$library"
+  done
+  for library in ${SHARED:-}; do
+    ln -sf "$(up_to "$PREFIX/$SHARED_SITE" "$library")/$library" "$library"
+    unhash "$library"
+  done
+  edited=$(if [[ -n ${EDIT:-} ]]; then bash -euo pipefail "$RECIPE_DIR/$EDIT"; fi)
+  for changed in $edited; do
+    unhash "$changed"
   done
 )
 

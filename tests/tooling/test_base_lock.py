@@ -29,7 +29,7 @@ def an_index(numpy: dict[str, str]) -> Iterator[Index]:
                 offered.add_wheel("llvmlite", version, tag)
         for version, tag in numpy.items():
             offered.add_wheel("numpy", version, tag)
-        for name in base.PROJECTS[3:]:
+        for name in set(base.PROJECTS) - {"numba", "llvmlite", "numpy"}:
             offered.add_wheel(name, "1.0")
         with Index(IndexSettings(index_url=offered.url), Retry(attempts=1)) as index:
             yield index

@@ -41,7 +41,11 @@ from ctk.package import binaries
 from ctk.plan.plan import Plan, Request, Set, plan
 from ctk.plan.recipes import find_recipes
 
-PROJECTS = ("numba", "llvmlite", "numpy", "pip", "setuptools", "wheel", "packaging", "typing-extensions")
+PROJECTS = (
+    *("numba", "llvmlite", "scipy", "ml-dtypes", "numpy"),
+    *("pip", "setuptools", "wheel", "packaging"),
+    *("opt-einsum", "pydantic", "pydantic-core", "annotated-types", "typing-inspection", "typing-extensions"),
+)
 """In the order of choice: each is the newest that those before it accept."""
 PREFIX_TOKEN = "@PREFIX@"
 """Stands for the environment in text files until the recipe puts the real prefix there."""
