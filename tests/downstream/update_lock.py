@@ -20,7 +20,7 @@ FOLDER = Path(__file__).parent
 # Source distribution -> what is accepted of it. finufft's setupDUCC.cmake is written for this ducc0.
 SOURCES = {"cufinufft": "", "ducc0": "==0.39.1", "jax-finufft": ""}
 # Build tool -> what is accepted of it, and where its wheel is for one platform each.
-PURE = {"nanobind": "", "pathspec": "", "pythran": "", "scikit-build-core": "", "setuptools-scm": "", "vcs-versioning": ""}
+PURE = dict.fromkeys(("nanobind", "pathspec", "pythran", "scikit-build-core", "setuptools-scm", "vcs-versioning"), "")
 PROGRAMS = {"cmake": "<4", "ninja": ""}  # cufinufft's pyproject.toml wants cmake below 4
 SUBDIRS = ("linux-64", "linux-aarch64")
 
@@ -28,9 +28,11 @@ SUBDIRS = ("linux-64", "linux-aarch64")
 def source(index: Index, name: str, accepted: str) -> Component:
     """The newest source distribution that is accepted."""
     files = [f for f in index.files(name) if f.file.endswith(".tar.gz") and not f.yanked]
-    finals = [f for f in files if Version(f.version) in SpecifierSet(accepted) and not Version(f.version).is_prerelease]
+    finals = [f for f in files if SpecifierSet(accepted).contains(f.version, prereleases=False)]
     if not finals:
-        raise NotPublished(f"the package index has no source distribution of {name}{accepted}", "ask whoever runs the index")
+        raise NotPublished(
+            f"the package index has no source distribution of {name}{accepted}", "ask whoever runs the index"
+        )
     newest = max(finals, key=lambda f: Version(f.version))
     artefact = wheels.artefact(index, name, NOARCH, newest)
     licence = wheels.joined_licences([wheels.read_licence(index, newest)])
