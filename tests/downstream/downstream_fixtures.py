@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from downstream_recipes import FOLDER, NEWEST, OLDEST, RECIPES
 
-from conftest import MINORS, ctk
+from conftest import ctk
 from ctk.base import base
 from ctk.build import build as builds
 from ctk.channel import states
@@ -16,12 +17,7 @@ from ctk.fetch.fetch import fetch
 from ctk.index.index import Index
 from ctk.lock.lock import load
 from ctk.plan.plan import Request, Set, plan
-from ctk.plan.recipes import find_recipes
 
-FOLDER = Path(__file__).parent
-RECIPES = find_recipes(FOLDER)
-# The toolkit that packages are built with, and the newest that they are to run with.
-OLDEST, *_, NEWEST = [minor for minor in MINORS if minor.startswith("13.")]
 SOURCES = ("cufinufft", "ducc0", "jax-finufft", "pythran")
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from downstream_fixtures import FOLDER, NEWEST, OLDEST, RECIPES
+from downstream_recipes import FOLDER, NEWEST, OLDEST, RECIPES
 from elftools.elf.elffile import ELFFile
 from ruamel.yaml import YAML
 
