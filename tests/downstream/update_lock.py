@@ -17,19 +17,22 @@ from ctk.lock import wheels
 from ctk.lock.lock import DOWNSTREAM, Component, ReleaseLock, dump, variant_config
 
 FOLDER = Path(__file__).parent
-SOURCES = ("cufinufft",)
+# Source distribution -> what is accepted of it. finufft's setupDUCC.cmake is written for this ducc0.
+SOURCES = {"cufinufft": "", "ducc0": "==0.39.1", "jax-finufft": ""}
 # Build tool -> what is accepted of it, and where its wheel is for one platform each.
-PURE = {"pathspec": "", "scikit-build-core": ""}
+PURE = dict.fromkeys(("nanobind", "pathspec", "pythran", "scikit-build-core", "setuptools-scm", "vcs-versioning"), "")
 PROGRAMS = {"cmake": "<4", "ninja": ""}  # cufinufft's pyproject.toml wants cmake below 4
 SUBDIRS = ("linux-64", "linux-aarch64")
 
 
-def source(index: Index, name: str) -> Component:
-    """The newest source distribution."""
+def source(index: Index, name: str, accepted: str) -> Component:
+    """The newest source distribution that is accepted."""
     files = [f for f in index.files(name) if f.file.endswith(".tar.gz") and not f.yanked]
-    finals = [f for f in files if not Version(f.version).is_prerelease]
+    finals = [f for f in files if SpecifierSet(accepted).contains(f.version, prereleases=False)]
     if not finals:
-        raise NotPublished(f"the package index has no source distribution of {name}", "ask whoever runs the index")
+        raise NotPublished(
+            f"the package index has no source distribution of {name}{accepted}", "ask whoever runs the index"
+        )
     newest = max(finals, key=lambda f: Version(f.version))
     artefact = wheels.artefact(index, name, NOARCH, newest)
     licence = wheels.joined_licences([wheels.read_licence(index, newest)])
@@ -47,7 +50,7 @@ def tool(index: Index, name: str, accepted: str, targets: tuple[str, ...]) -> Co
 
 def main() -> None:
     with Index() as index:
-        made = [source(index, name) for name in SOURCES]
+        made = [source(index, name, accepted) for name, accepted in SOURCES.items()]
         made += [tool(index, name, accepted, (NOARCH,)) for name, accepted in PURE.items()]
         made += [tool(index, name, accepted, SUBDIRS) for name, accepted in PROGRAMS.items()]
     lock = ReleaseLock(DOWNSTREAM, None, {c.name: c for c in sorted(made, key=lambda c: c.name)})

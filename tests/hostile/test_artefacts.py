@@ -237,11 +237,22 @@ def many_members() -> bytes:
     return b"".join(entry(f"{number}").tobuf(tarfile.USTAR_FORMAT) for number in range(50_001)) + bytes(10_240)
 
 
+def links(*others: tarfile.TarInfo, **targets: str) -> bytes:
+    """Symbolic links, by name, beside other members."""
+    return gzip.compress(tar_of(*(entry(n, tarfile.SYMTYPE, linkname=t) for n, t in targets.items()), *others))
+
+
 TARS: dict[str, tuple[Callable[[], bytes], str]] = {
     "good": (lambda: gzip.compress(tar_of(entry("a", tarfile.DIRTYPE), entry("a/b", size=3000)))  , ""),
     "a long name": (lambda: gzip.compress(tar_of(entry("a" * 150, size=3))), ""),
     "a path upwards": (lambda: gzip.compress(tar_of(entry("a/../../b"))), "leaves its folder"),
     "a link": (lambda: gzip.compress(tar_of(entry("a", tarfile.SYMTYPE, linkname="/etc"))), "a: neither a plain file"),
+    "a link to a file in it": (lambda: links(entry("c"), **{"a/b": "../c"}), ""),
+    "a link to a folder in it": (lambda: links(entry("d", tarfile.DIRTYPE), entry("d/c"), a="d"), "a: neither"),
+    "a link to a link": (lambda: links(entry("c"), a="b", b="c"), "a: neither"),
+    "a link upwards": (lambda: links(entry("c"), a="../c"), "a: neither"),
+    "a link to nothing in it": (lambda: links(entry("c"), a="e"), "a: neither"),
+    "a file below a link": (lambda: links(entry("a/b"), entry("c"), a="c"), "a"),
     "a hard link": (lambda: gzip.compress(tar_of(entry("a", tarfile.LNKTYPE, linkname="../b"))), "neither a plain"),
     "a pipe": (lambda: gzip.compress(tar_of(entry("a", tarfile.FIFOTYPE))), "neither a plain file"),
     "a program as root": (lambda: gzip.compress(tar_of(entry("a", mode=0o4755))), "neither a plain file"),

@@ -91,8 +91,9 @@ def choose(build: Build) -> Chosen:
 
 
 def _checkout(build: Build) -> Workspace:
-    """Where the recipe of a build finds its artefacts."""
-    return Workspace(build.recipe.folder.parents[1])
+    """Where the recipe of a build finds its artefacts: two folders up, or three, as those of the downstream tests."""
+    places = [Workspace(folder) for folder in build.recipe.folder.parents]
+    return next((place for place in places if place.cache.is_dir()), places[1])
 
 
 class StandIns:
@@ -122,7 +123,8 @@ class StandIns:
         words = {"patchelf": shlex.quote(str(self._patchelf)), "unanswered": shlex.quote(str(self._unanswered))}
         program.write_text(_PATCHELF.format(token=self._token, set_rpath=" ".join(_SET_RPATH), **words))
         program.chmod(0o755)
-        recipe = self.root / "recipes" / build.recipe.name
+        # As deep as it lies: its sources are beside it by relative paths.
+        recipe = self.root / build.recipe.folder.relative_to(_checkout(build).root)
         named: set[str] = set()  # in scripts, which may do anything to these files
         for file in build.recipe.files():
             if file != build.recipe.file:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import posixpath
 import re
 import shutil
 import stat
@@ -15,7 +16,7 @@ import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from typing import Any, BinaryIO, Self
 
@@ -138,14 +139,26 @@ def open_tar(packed: BinaryIO) -> Iterator[tarfile.TarFile]:
         plain.seek(0)
         with tarfile.open(fileobj=plain, mode="r:", tarinfo=ShortHeaders) as tar:
             names: list[str] = []
+            links: list[tarfile.TarInfo] = []
             for member in tar:
                 if len(names) == MEMBERS:
                     raise Refused("", f"it has more than {MEMBERS} members")
                 names.append(f"{member.name}/" if member.isdir() else member.name)
-                if not (member.isreg() or member.isdir()) or member.issparse() or member.mode & 0o6000:
+                if member.issym():
+                    links.append(member)
+                elif not (member.isreg() or member.isdir()) or member.issparse() or member.mode & 0o6000:
                     raise Refused(member.name, "neither a plain file nor a folder")
             hold_names(names)
+            _hold_links(links, {member.name for member in tar.getmembers() if member.isreg()})
             yield tar
+
+
+def _hold_links(links: Sequence[tarfile.TarInfo], files: Set[str]) -> None:
+    """A link is another name of a plain file in the same archive: nothing is unpacked through it, or outside by it."""
+    for link in links:
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(link.name), link.linkname))
+        if posixpath.isabs(link.linkname) or target not in files:
+            raise Refused(link.name, "neither a plain file nor a folder, nor a link to such a file in the archive")
 
 
 @contextmanager

@@ -1,0 +1,16 @@
+# In the place of CPM.cmake, which finufft's setupCPM.cmake would download to download what the recipe has: CCCL is the
+# toolkit's, ducc0 and xsimd are among its sources.
+macro(CPMAddPackage)
+  cmake_parse_arguments(_cpm "" "NAME" "" ${ARGN})
+  if(_cpm_NAME STREQUAL "CCCL")
+    find_package(CCCL REQUIRED CONFIG)
+  elseif(_cpm_NAME STREQUAL "ducc0")
+    set(ducc0_SOURCE_DIR "$ENV{DUCC0_SOURCE}")
+    set(ducc0_ADDED YES)
+  elseif(_cpm_NAME STREQUAL "xsimd")
+    add_library(xsimd INTERFACE IMPORTED GLOBAL)
+    target_include_directories(xsimd INTERFACE "$ENV{XSIMD_INCLUDE}")
+  else()
+    message(FATAL_ERROR "${_cpm_NAME} would be downloaded: add it to the recipe")
+  endif()
+endmacro()
