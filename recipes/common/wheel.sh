@@ -93,7 +93,7 @@ fi
     ln -sf "$(up_to "$PREFIX/$SHARED_SITE" "$library")/$library" "$library"
     unhash "$library"
   done
-  edited=$(if [[ -n ${EDIT:-} ]]; then bash -euo pipefail "$RECIPE_DIR/$EDIT"; fi)
+  edited=$(if [[ -n ${EDIT:-} ]]; then bash "$RECIPE_DIR/$EDIT"; fi)
   for changed in $edited; do
     unhash "$changed"
   done
