@@ -72,9 +72,12 @@ def main():
         with jax.default_device(cpu):
             listed = programs()
         for name, (function, arguments) in listed.items():
-            there = [jax.device_put(argument, gpus[0]) for argument in arguments]
+            # Put there for good: what is on a device by default goes to the GPU when a program starts.
+            here, there = ([jax.device_put(a, device) for a in arguments] for device in (cpu, gpus[0]))
             compiled = jax.jit(function)
-            found["differences"][name] = difference(compiled(*there), compiled(*arguments))
+            wanted, computed = compiled(*here), compiled(*there)
+            assert (wanted.devices(), computed.devices()) == ({cpu}, {gpus[0]})
+            found["differences"][name] = difference(computed, wanted)
             found["milliseconds"][name] = median(compiled, there)
         # NCCL, over all GPUs that there are.
         parts = jnp.arange(4.0 * len(gpus)).reshape(len(gpus), 4)
