@@ -151,9 +151,11 @@ def contexts(driver: Driver, first: int, device: jax.Device) -> dict[str, object
     made = nufft1((MODES,), values, x, eps=1e-5).block_until_ready()
     found["of the transform's array"] = driver.context_of(made.unsafe_buffer_pointer())
     found["primary after a transform"], found["current"] = driver.primary(), driver.current()
-    handles = {found[name] for name in found if name not in ("driver", "primary before JAX", "current")}
-    # In this thread none need be current: XLA launches from others.
-    found["one context"] = len(handles - {0}) == 1 and 0 not in handles and found["current"] in {0, *handles}
+    # The driver names no context for memory of a pool, as XLA's is; in this thread none need be current: XLA launches
+    # from others.
+    primary = found["primary"]
+    memory = {found["of JAX's array"], found["of the transform's array"], found["current"]}
+    found["one context"] = primary != 0 and primary == found["primary after a transform"] and memory <= {0, primary}
     return found
 
 
