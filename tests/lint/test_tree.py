@@ -26,6 +26,7 @@ def test_the_checks_saw_all_of_it(project: Workspace) -> None:
     assert {script.path.name for script in tree.scripts if script.builds} == {
         "activation.sh",
         "compiled-wheel.sh",
+        "edit.sh",
         "install.sh",
         "layout.sh",
         "library.sh",

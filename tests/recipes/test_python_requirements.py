@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -165,8 +166,8 @@ def stated(depends: Iterable[str]) -> dict[str, Span]:
 
 # There is a wheel, but nothing that it needs: the recipe leaves it out.
 LEFT_OUT = {("cuda-core", "12", "win-arm64")}
-# What it asks for is spread over several packages; test_jax.py holds them to it.
-ELSEWHERE = ("jax-cuda-plugin",)
+# What it asks for is spread over several packages: test_jax.py holds them to it, and the last test of this module.
+ELSEWHERE = ("jax-cuda-plugin", "cupy", "nvmath-python")
 CASES = [
     pytest.param(lock, name, subdir, id=f"{name}-cuda{lock.major}-{subdir}")
     for lock in release_locks(workspace()).values()
@@ -226,3 +227,49 @@ def test_a_recipe_stays_within_its_cuda_major(project: Workspace, lock: ReleaseL
             assert Span.of(rest[0]) == Span(Version(majors[0]), Version(str(int(majors[-1]) + 1)))
         if package in ("cuda-core", "numba-cuda-mlir"):
             assert rest[1] == f"cuda{lock.major}_*"
+
+
+# Component -> the package with its files, the extra that names the toolkit's libraries, and what is left out of that.
+SPLIT = {"cupy": ("cupy-core", "ctk", ()), "nvmath-python": ("nvmath-python-core", "cu{major}", ("cudss",))}
+LIBRARIES = {
+    "cublas": "libcublas",
+    "cuda-nvrtc": "cuda-nvrtc",
+    "cuda-runtime": "cuda-cudart",
+    "cufft": "libcufft",
+    "curand": "libcurand",
+    "cusolver": "libcusolver",
+    "cusparse": "libcusparse",
+}
+
+
+@pytest.mark.parametrize("subdir", ["linux-64", "win-64"])
+@pytest.mark.parametrize("major", ["12", "13"])
+@pytest.mark.parametrize("name", SPLIT)
+def test_a_split_recipe_asks_in_one_of_its_packages(project: Workspace, name: str, major: str, subdir: str) -> None:
+    core, extra, left_out = SPLIT[name]
+    lock = release_locks(project)[f"libraries-{major}"]
+    component = next(c for c in lock.components.values() if c.name in (name, f"{name}-cu{major}"))
+    files = (project.build_config, project.variants / f"{lock.name}.yaml")
+    outputs = [
+        output
+        for output in render(find_recipes(project.recipes)[name], files, subdir)
+        if output.variant.get("python_tag") == "cp313" and output.variant.get("cuda_fit") == "native"
+    ]
+    depends = {o.name: dict(spec.partition(" ")[::2] for spec in o.depends) for o in outputs}
+    metadata = _metadata(project, _wheel(lock, next(k for k, c in lock.components.items() if c == component), subdir))
+    environment = PLATFORMS[subdir].marker_environment | {"python_version": PYTHON}
+    asked = [Requirement(text) for text in metadata.get_all("Requires-Dist") or []]
+    plain = [r for r in asked if r.marker is None or r.marker.evaluate(environment | {"extra": ""})]
+    assert len(plain) >= 2
+    for requirement in plain:
+        span = Span.of(depends[core][requirement.name].partition(" ")[0])
+        assert span & Span.of(str(requirement.specifier)) == span, requirement
+    optional = extra.format(major=major)
+    named = [r for r in asked if r not in plain and r.marker and r.marker.evaluate(environment | {"extra": optional})]
+    names = {r.name.removeprefix("nvidia-").removesuffix(f"-cu{major}") for r in named if r.name not in depends[core]}
+    names |= {extra for r in named if r.name == "cuda-toolkit" for extra in r.extras}
+    spelled = {"cudart": "cuda-runtime", "nvrtc": "cuda-nvrtc"}
+    toolkit = {spelled.get(n, n) for n in names} - {"cuda-toolkit", name, *left_out}
+    assert len(toolkit) >= 7
+    brought = {re.sub("-dev.*$", "", package) for package in depends[name]}
+    assert {LIBRARIES.get(n, n) for n in toolkit} <= brought
