@@ -109,6 +109,39 @@ def test_a_library_without_a_wheel_for_the_major_or_platform_is_left_out_with_th
     )
 
 
+def test_a_python_that_the_newest_no_longer_runs_on_keeps_the_last_that_does_with_what_goes_with_it(
+    here: Workspace, index: FakeIndex, have: Have, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As JAX: its plugin is compiled for each Python, and wants one version of a library that is for all of them."""
+    forms = {"jax": "jax", "plugin": "jax-cuda{major}-plugin", "pjrt": "jax-cuda{major}-pjrt"}
+    monkeypatch.setattr("ctk.release.ring.SECOND_RING", forms)
+    have("13.4")
+    for version, oldest in (("0.9", "3.11"), ("0.10", "3.11"), ("0.12", "3.12")):
+        tags = ["cp314-cp314t", *(["cp311-cp311"] if oldest == "3.11" else [])]
+        wants = [f"jax-cuda13-plugin=={version}; extra == 'cuda13'"]
+        index.add_wheel("jax", version, requires=wants, requires_python=f">={oldest}")
+        for tag in tags:
+            index.add_wheel(
+                "jax-cuda13-plugin", version, f"{tag}-{WHEELS_13[0]}", requires=[f"jax-cuda13-pjrt=={version}"]
+            )
+        # The library itself would run on every Python, and its newest version is nobody's.
+        add(index, "jax-cuda13-pjrt", version)
+    add(index, "jax-cuda13-pjrt", "0.13")
+    run("add", "libraries-13", "--write")
+    lock = load(here.variants / "libraries-13.lock")
+    assert {key: component.version for key, component in lock.components.items()} == {
+        f"{name}{older}": version
+        for name in ("jax", "plugin-cu13", "pjrt-cu13")
+        for older, version in (("", "0.12"), ("-0.10", "0.10"))
+    }
+    assert [t for t, a in lock.components["plugin-cu13-0.10"].artefacts.items() if a] == ["linux-64-cp311"]
+    assert "linux-64-cp311" not in lock.components["plugin-cu13"].artefacts
+    said = " ".join(run("check", "libraries-13").split())
+    assert "pjrt-cu13 0.13 is held back; 0.13: jax-cuda13-plugin 0.10 requires jax-cuda13-pjrt==0.10" in said
+    assert "jax-cuda13-plugin 0.12 requires jax-cuda13-pjrt==0.12" in said
+    assert "jax 0.10 is there beside 0.12: it is the newest for Python cp311" in said
+
+
 def test_both_majors_may_have_one_version(here: Workspace, index: FakeIndex, have: Have, run: Run) -> None:
     have("12.9", "13.4")
     add(index, "nvidia-nccl-cu12", "2.3")
