@@ -37,6 +37,7 @@ COMMANDS: Table = {
     "build": "build:build_command",
     "lint": "checks:lint_command",
     "audit": "checks:audit_command",
+    "gpu-code": "gpu_code:gpu_code_command",
     "solve": "solve:solve_command",
     "prove": "solve:prove_command",
     "verify": "solve:verify_command",

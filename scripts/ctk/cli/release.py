@@ -91,7 +91,11 @@ def add_command(
             made.append(release.make(index, name, here, partial=partial))
     review.check_licences(release.in_place(here), made, accepted or (), accept_all)
     _settle(made, here, report, write_, check)
-    unmeasured = [lock.minor for lock in made if lock.is_ctk and lock.facts is None]
+    unmeasured = [
+        lock.minor or lock.name
+        for lock in made
+        if (lock.is_ctk and lock.facts is None) or (lock.is_library_set and lock.components.keys() - lock.gpu_code)
+    ]
     if unmeasured:
         report.line(f"not measured: run `ctk release measure {' '.join(unmeasured)} --write`")
     report.result(unmeasured=unmeasured)
@@ -111,15 +115,17 @@ def _newer(index: Index, here: Workspace, report: Reporter) -> list[str]:
 
 
 def measure_command(
-    releases: Annotated[list[str] | None, _names("CTK minors like 13.4; all without any.", options.minors)] = None,
+    releases: Annotated[
+        list[str] | None, _names("CTK minors like 13.4, or libraries-13; all without any.", options.locked)
+    ] = None,
     write_: Write = False,
     check: Check = False,
     again: Annotated[bool, typer.Option("--again", help="Measure also what is measured already.")] = False,
 ) -> None:
-    """Measure the facts of CTK releases from their Linux artefacts: GPU architectures, PTX ISA, glibc.
+    """Measure the facts of releases from their artefacts: GPUs that NVRTC targets, PTX ISA, glibc, code for GPUs.
 
-    Only what is not measured yet. Fetches what is not in the cache, 1 to 4 GB for a new release, one component after
-    another, and removes it again. Needs a linux-64 machine, no GPU and no driver.
+    Only what is not measured yet. Fetches what is not in the cache, 3 to 8 GB for a new release, one file or component
+    after another, and removes it again. Needs a linux-64 machine, no GPU and no driver.
 
     Example: ctk release measure 13.4 --write
     """
@@ -129,20 +135,33 @@ def measure_command(
 
     here, report = checkout(), Reporter()
     locks = release_locks(here)
-    chosen = [find_release(locks, name) for name in releases] if releases else [k for k in locks.values() if k.is_ctk]
+    measurable = [lock for lock in locks.values() if lock.is_ctk or lock.is_library_set]
+    chosen = [find_release(locks, name) for name in releases] if releases else measurable
     known = {} if again else facts.known_needs(locks.values())
+    known_code = {} if again else facts.known_code(locks.values())
     index, measured = partial(Index, pip_settings()), []
-    for lock in chosen:
-        if lock.facts and not again:
+    for old in chosen:
+        lock = replace(old, gpu_code={}) if again else old
+        needs_facts, names = lock.is_ctk and (again or not lock.facts), lock.components.keys() - lock.gpu_code
+        if not needs_facts and not names:
             report.say(f"{lock.name} is measured; --again measures it anew")
-        else:
-            size = sum(a.size for a in missing(facts.to_measure(lock, known), here))
-            with exclusive(here, report.say), report.task(f"fetching for {lock.name}", size, bytes_=True) as task:
-                at_hand = partial(borrowed, workspace=here, index=index, progress=partial(_advance, task))
-                measured.append(replace(lock, facts=facts.measure(lock, known, at_hand), measured={}))
+            continue
+        files = (*(facts.to_measure(lock, known) if needs_facts else ()), *facts.code_to_read(lock, known_code))
+        size = sum(a.size for a in missing(files, here))
+        with exclusive(here, report.say), report.task(f"fetching for {lock.name}", size, bytes_=True) as task:
+            at_hand = partial(borrowed, workspace=here, index=index, progress=partial(_advance, task))
+            if needs_facts:
+                lock = replace(lock, facts=facts.measure(lock, known, at_hand), measured={})
+            gpus = facts.known_gpus([lock, *locks.values()])
+            lock = replace(lock, gpu_code=facts.measure_code(lock, gpus, known_code, at_hand))
+            known_code |= facts.known_code([lock])
+            measured.append(lock)
     _settle(measured, here, report, write_, check)
     _show_facts(measured, report)
-    report.result(facts={lock.name: asdict(lock.facts) for lock in measured if lock.facts})
+    report.result(
+        facts={lock.name: asdict(lock.facts) for lock in measured if lock.facts},
+        gpu_code={lock.name: lock.gpu_code for lock in measured},
+    )
 
 
 def _advance(task: Task, artefact: Artefact, received: int) -> None:

@@ -1,4 +1,4 @@
-"""The facts of a CTK release: measured from its own binaries, never typed."""
+"""The facts of a release: measured from its own binaries, never typed."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from ctk.core.errors import LockError, MeasureFailed
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.lock.lock import Artefact, Facts, ReleaseLock
 from ctk.package.binaries import ELF_MAGIC, UnreadableBinary, read_bytes, version_key
+from ctk.package.gpu_code import read_wheel
+from ctk.package.gpu_support import bound, present
 
 PROBED = "linux-64"
 """The subdir whose NVRTC is asked; what it can target is the same on every platform of a release."""
@@ -51,6 +53,10 @@ def known_needs(locks: Iterable[ReleaseLock]) -> dict[str, str | None]:
 
 def with_known(old: ReleaseLock, new: ReleaseLock) -> ReleaseLock:
     """A new lock with the facts of the old one while its files stay, else with what is known of those that do."""
+    same = [name for name in new.components if _files(old, name) == _files(new, name)]
+    new = replace(new, gpu_code={name: old.gpu_code[name] for name in same if name in old.gpu_code})
+    if not new.is_ctk:
+        return new
     before, after, known = _measured(old), _measured(new), known_needs([old])
     if old.facts and before == after:
         return replace(new, facts=old.facts)
@@ -143,6 +149,67 @@ def needed_glibc(artefact: Path) -> str | None:
             if version and version_key(version) > version_key(newest or "0"):
                 newest = version
     return newest
+
+
+def code_to_read(lock: ReleaseLock, known: Mapping[str, str]) -> tuple[Artefact, ...]:
+    """What must be at hand to say on which GPUs the components run that are not measured: one file for a platform.
+
+    Of one with wheels for several Pythons, which have the same code, that is the wheel for the newest.
+    """
+    asked = [a for name in lock.components if name not in lock.gpu_code for a in _by_subdir(lock, name).values()]
+    return tuple({a.sha256: a for a in asked if a.sha256 not in known}.values())
+
+
+def known_code(locks: Iterable[ReleaseLock]) -> dict[str, str]:
+    """The GPUs that measured files run on, by their sha256; "" for a file without code."""
+    return {
+        artefact.sha256: stated.get(subdir, "")
+        for lock in locks
+        for name, stated in lock.gpu_code.items()
+        for subdir, artefact in _by_subdir(lock, name).items()
+    }
+
+
+def measure_code(
+    lock: ReleaseLock, gpus: Sequence[str], known: Mapping[str, str], at_hand: AtHand
+) -> dict[str, dict[str, str]]:
+    """Component -> subdir -> the GPUs, of those that some toolkit can compile for, on which its code runs.
+
+    Of a component that has no code for the first platform, the others are not read. Some files are known, by sha256.
+    """
+    found: dict[str, dict[str, str]] = {name: dict(stated) for name, stated in lock.gpu_code.items()}
+    for name in lock.components:
+        if name not in found:
+            found[name] = {}
+            for subdir, artefact in _by_subdir(lock, name).items():
+                text = known.get(artefact.sha256)
+                if text is None:
+                    with at_hand([artefact]) as (path,):
+                        text = bound(read_wheel(path).values(), present(gpus, subdir))
+                if not text:
+                    break
+                found[name][subdir] = text
+    return dict(sorted(found.items()))
+
+
+def known_gpus(locks: Iterable[ReleaseLock]) -> tuple[str, ...]:
+    """Every compute capability that the NVRTC of some release can compile for, lowest first."""
+    return tuple(sorted({g for k in locks if k.facts for g in k.facts.gpu_architectures}, key=version_key))
+
+
+def _by_subdir(lock: ReleaseLock, name: str) -> dict[str, Artefact]:
+    """The wheel of a component for each platform: of several for Pythons, the newest one with the GIL."""
+    wheels: dict[str, Artefact] = {}
+    for subdir in PLATFORMS:
+        here = {t: a for t, a in lock.components[name].artefacts.items() if a and t.startswith(subdir)}
+        here = {t: a for t, a in here.items() if t == subdir or t.startswith(f"{subdir}-cp")}
+        if here:
+            wheels[subdir] = here[max(here, key=lambda t: (not t.endswith("t"), len(t), t))]
+    return wheels
+
+
+def _files(lock: ReleaseLock, name: str) -> dict[str, str]:
+    return {t: a.sha256 for t, a in lock.components[name].artefacts.items() if a} if name in lock.components else {}
 
 
 def _has_elf(target: str) -> bool:

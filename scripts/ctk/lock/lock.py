@@ -46,6 +46,7 @@ from ctk.core.files import LARGEST, make_folder, replace_file
 from ctk.core.platforms import NOARCH, PLACES, PLATFORMS, targets
 from ctk.index import inside
 from ctk.index.inside import EARLIEST, parse_time, time_text
+from ctk.package.gpu_support import common
 
 SCHEMA = 2
 BASE = "base"
@@ -139,6 +140,15 @@ Size = Annotated[int, Field(strict=True, gt=0, le=1 << 40)]
 Moment = Annotated[int, BeforeValidator(_moment), PlainSerializer(_written, return_type=Any)]
 LicenceText = Annotated[str, AfterValidator(_licence), _QUOTED]
 Number = Annotated[str, Field(pattern=r"^[0-9]{1,4}\.[0-9]{1,4}$"), _QUOTED]
+# One or more ranges of compute capabilities, as `ctk.package.gpu_support.bound` writes them.
+GpuRange = Annotated[
+    str,
+    _form(
+        r"<0|>=\d{1,2}(\.\d)?(,<\d{1,2}(\.\d)?)?(\|>=\d{1,2}(\.\d)?(,<\d{1,2}(\.\d)?)?)*",
+        "{} is not a range of GPUs like >=7.5,<13",
+    ),
+    _QUOTED,
+]
 Place = Annotated[str, _form("|".join(PLACES), f"unknown place {{}}; places are {', '.join(PLACES)}"), _QUOTED]
 ReleaseName = Annotated[
     str,
@@ -231,6 +241,8 @@ class ReleaseLock:
         missing: Component -> where it lacks a wheel that the manifest asks for, a subdir or an operating system
             (``linux``, ``win``). Empty but for a partial release.
         measured: While ``facts`` is None, the glibc that unchanged files need: subdir -> component -> version, or None.
+        gpu_code: Component -> subdir -> the GPUs that its code runs on; nothing for a component without code. A
+            component that is not there is not measured yet.
         since: When the first manifest of this CTK minor was uploaded, in seconds since 1970. It is the time of packages
             that hold metadata only: a new patch leaves those as they are.
         schema: Form of the file.
@@ -244,6 +256,7 @@ class ReleaseLock:
     facts: Facts | None = None
     missing: Mapping[Name, Annotated[tuple[Place, ...], Field(min_length=1)]] = field(default_factory=dict)
     measured: Mapping[Target, Mapping[Name, VersionText | None]] = field(default_factory=dict)
+    gpu_code: Mapping[Name, Mapping[Target, GpuRange]] = field(default_factory=dict)
     since: Moment = EARLIEST
     schema: Annotated[int, Field(strict=True, ge=SCHEMA, le=SCHEMA), _STATED] = SCHEMA
 
@@ -305,7 +318,20 @@ def variant_keys(lock: ReleaseLock) -> dict[str, list[str]]:
             "cuda_arch_set": ["|".join(lock.facts.gpu_architectures)],
             "ptx_isa": [lock.facts.ptx_isa],
         }
-    return keys
+    return keys | _gpu_keys(lock)
+
+
+def _gpu_keys(lock: ReleaseLock) -> dict[str, list[str]]:
+    """Of each component with code the GPUs that it runs on wherever it is published, and on Windows on ARM by itself.
+
+    There it is for PCs with a new GPU only, and has no code for others.
+    """
+    bounds: dict[str, list[str]] = {}
+    for name, stated in lock.gpu_code.items():
+        for subdir, gpus in stated.items():
+            suffix = f"_{subdir.replace('-', '_')}" if subdir == "win-arm64" else ""
+            bounds.setdefault(f"{lock.components[name].variant_key}_gpus{suffix}", []).append(gpus)
+    return {key: [common(several)] for key, several in bounds.items()}
 
 
 # ---- loading
@@ -409,8 +435,8 @@ def _contradictions(
         if "since" not in data:
             yield ("since",), "a CTK release says when its minor appeared"
     else:
-        for key in ("since", "manifest", "facts", "missing", "measured"):
-            if data.get(key) and not (key == "missing" and lock.is_library_set):
+        for key in ("since", "manifest", "facts", "missing", "measured", "gpu_code"):
+            if data.get(key) and not (key in ("missing", "gpu_code") and lock.is_library_set):
                 yield (key,), "only a CTK release has it"
     if lock.facts and lock.measured:
         yield ("measured",), "is only for a release without facts"
@@ -418,6 +444,10 @@ def _contradictions(
         for where in places:
             if name in lock.components and any(lock.components[name].artefacts.get(s) for s in PLACES[where]):
                 yield ("missing", name), f"has an artefact for {where}"
+    for name, ranges in lock.gpu_code.items():
+        held = {t[: t.find("-cp")] if "-cp" in t else t for t, a in _artefacts_of(lock, name).items() if a}
+        if strange := [subdir for subdir in ranges if subdir not in held] or [name] * (name not in lock.components):
+            yield ("gpu_code", name), f"there is no artefact for {', '.join(strange)}"
     for name, component in lock.components.items():
         place = ("components", name, "artefacts")
         if name != component.name and component.name not in lock.components:
@@ -428,6 +458,10 @@ def _contradictions(
         for target, artefact in component.artefacts.items():
             if artefact and (wrong := _wrong_file(artefact)):
                 yield (*place, target, "file"), wrong
+
+
+def _artefacts_of(lock: ReleaseLock, name: str) -> Mapping[str, Artefact | None]:
+    return lock.components[name].artefacts if name in lock.components else {}
 
 
 def _wrong_file(artefact: Artefact) -> str:
@@ -546,6 +580,8 @@ def dump(lock: ReleaseLock) -> str:
         top["facts"]["glibc"] = _lines(stated["facts"]["glibc"])
     if lock.measured:
         top["measured"] = _lines(stated["measured"])
+    if lock.gpu_code:
+        top["gpu_code"] = _lines(stated["gpu_code"])
     return f"# Artefacts of {_title(lock)}. Generated by `{_writer(lock)}`; not edited by hand.\n" + _yaml(top)
 
 

@@ -1,0 +1,242 @@
+"""What runs where: the GPUs and drivers that code in files is for, and whether a package's metadata says so.
+
+A driver compiles PTX up to the ISA version of its own toolkit, and runs machine code of its CUDA major.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tarfile
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from rattler import MatchSpec, PackageRecord
+from rattler.exceptions import InvalidMatchSpecError, InvalidVersionError
+from rattler.package import BuildString
+
+from ctk.check import spec_name
+from ctk.core.errors import AuditFailed, UnknownName
+from ctk.core.files import read_json
+from ctk.lock.facts import known_gpus
+from ctk.lock.lock import ReleaseLock
+from ctk.package import package
+from ctk.package.binaries import version_key
+from ctk.package.gpu_code import FileCode, read_file, read_members, read_tree, read_wheel
+from ctk.package.gpu_support import How, Runs, present, runs, worst
+from ctk.package.package import IndexJson, index_of
+
+
+@dataclass(frozen=True)
+class Known:
+    """What release locks say of GPUs and PTX.
+
+    Attributes:
+        gpus: Every compute capability that some toolkit can compile for, lowest first.
+        isa: CTK minor -> PTX ISA version that it writes, and its driver reads.
+        targets: CTK minor -> compute capabilities that its NVRTC can compile for.
+    """
+
+    gpus: tuple[str, ...]
+    isa: Mapping[str, str]
+    targets: Mapping[str, tuple[str, ...]]
+
+    @classmethod
+    def of(cls, locks: Collection[ReleaseLock]) -> Known:
+        measured = {lock.minor: lock.facts for lock in locks if lock.facts}
+        return cls(
+            known_gpus(locks),
+            {minor: facts.ptx_isa for minor, facts in measured.items()},
+            {minor: facts.gpu_architectures for minor, facts in measured.items()},
+        )
+
+    def driver_for(self, isa: str) -> str:
+        """The oldest driver that compiles PTX of a version, as the CUDA version that it supports; "" if none does."""
+        minors = [minor for minor, newest in self.isa.items() if version_key(newest) >= version_key(isa)]
+        return min(minors, key=version_key, default="")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What `ctk gpu-code` was asked about: a package, wheel, library, or a package in an environment.
+
+    Attributes:
+        kind: ``package``, ``wheel`` or ``files``.
+        files: Path inside -> what it holds; those without anything are left out.
+        index: A package's metadata.
+    """
+
+    name: str
+    kind: str
+    files: Mapping[str, FileCode]
+    index: IndexJson | None = None
+    subdir: str = ""
+    known: Known = field(repr=False, kw_only=True)
+
+    @cached_property
+    def by_file(self) -> dict[str, dict[str, Runs]]:
+        """File -> GPU -> how its code runs."""
+        gpus = present(self.known.gpus, self.subdir)
+        return {path: found for path, file in self.files.items() if (found := runs(file, gpus))}
+
+    @cached_property
+    def runs(self) -> dict[str, Runs]:
+        """GPU -> how all of it runs: as its worst file does."""
+        return worst(self.by_file.values())
+
+    def gpus(self, *hows: How) -> tuple[str, ...]:
+        """The GPUs on which it runs so."""
+        return tuple(gpu for gpu, found in self.runs.items() if found.how in hows)
+
+    @property
+    def damaged(self) -> tuple[str, ...]:
+        return tuple(path for path, file in self.files.items() if file.damaged)
+
+    def driver(self, gpu: str) -> str:
+        """The oldest CUDA version of a driver that runs it on a GPU, as far as its files show; "" where they do not."""
+        isas = [found[gpu].isa for found in self.by_file.values() if found[gpu].isa]
+        stated = {self.known.driver_for(isa) for isa in isas} | {f"{major}.0" for major in self.majors}
+        return max(stated - {""}, key=version_key, default="")
+
+    @cached_property
+    def majors(self) -> frozenset[str]:
+        """The CUDA majors of the runtimes that its files have inside or need."""
+        texts = [text for file in self.files.values() for text in (file.cudart, *file.uses)]
+        found = (re.fullmatch(r"(?:libcudart\.so\.|cudart64_)?(\d\d)(?:0?\.\w+)?", text) for text in texts)
+        return frozenset(match[1] for match in found if match)
+
+    @property
+    def promised(self) -> tuple[str, ...] | None:
+        """The GPUs for which a package's metadata lets it be installed; None for what has no metadata."""
+        if self.index is None:
+            return None
+        gpus = present(self.known.gpus, self.subdir)
+        for spec in (*self.index.depends, *self.index.constrains):
+            if spec_name(spec) == "__cuda_arch":
+                gpus = tuple(gpu for gpu in gpus if _admits(spec, gpu))
+            elif spec_name(spec) == "cuda-version":
+                gpus = tuple(gpu for gpu in gpus if self._toolkit_admits(spec, gpu))
+        return gpus
+
+    def _toolkit_admits(self, spec: str, gpu: str) -> bool:
+        """Whether `cuda-version`, in some build that a spec admits, goes with a GPU."""
+        native = "native" in spec.split()[-1]
+        for minor, targets in self.known.targets.items():
+            newer = version_key(gpu) >= version_key(targets[0])
+            if _admits(spec, minor) and (gpu in targets or (newer and not native)):
+                return True
+        return False
+
+    @property
+    def promised_in_vain(self) -> tuple[str, ...]:
+        """GPUs that its metadata admits, and for which some file has no code, or little."""
+        return tuple(gpu for gpu in self.promised or () if self.runs and self.runs[gpu].how in ("none", "part"))
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "files": {
+                path: {
+                    "code": [
+                        {"kind": c.kind, "target": str(c), "isa": c.isa, "packed": c.packed, "objects": c.count}
+                        for c in file.code
+                    ],
+                    "cudart": file.cudart or None,
+                    "uses": list(file.uses),
+                    "damaged": file.damaged,
+                }
+                for path, file in self.files.items()
+            },
+            "gpus": {gpu: {"runs": found.how, "driver": self.driver(gpu) or None} for gpu, found in self.runs.items()},
+            "promised": self.promised and list(self.promised),
+            "promised_in_vain": list(self.promised_in_vain),
+        }
+
+
+def _admits(spec: str, version: str) -> bool:
+    """Whether a spec, whatever build it asks for, goes with a version."""
+    name = spec_name(spec)
+    try:
+        wanted = MatchSpec(spec).version
+        bare = MatchSpec(f"{name} {wanted}" if wanted else name)
+        return bare.matches(PackageRecord(name, version, BuildString("0"), 0, "noarch"))
+    except (InvalidMatchSpecError, InvalidVersionError):
+        return True
+
+
+# ---- reading
+
+
+def subjects(path: Path, known: Known) -> Iterator[Subject]:
+    """What there is at a path: a package, a wheel, a file, or a folder that is an environment, a channel or neither.
+
+    Raises:
+        UnknownName: There is nothing.
+        AuditFailed: It cannot be read.
+    """
+    if path.is_dir():
+        yield from _folder(path, known)
+    elif not path.is_file():
+        raise UnknownName(f"there is no {path}", "name a package, a wheel, a library, an environment or a channel")
+    elif path.name.endswith((".conda", ".tar.bz2")):
+        yield _package(path, known)
+    elif path.suffix in (".whl", ".zip"):
+        subdir = next((s for tag, s in _WHEEL_TAGS.items() if re.search(tag, path.name)), "")
+        yield Subject(path.name, "wheel", read_wheel(path), subdir=subdir, known=known)
+    else:
+        yield Subject(path.name, "files", {path.name: read_file(path)}, known=known)
+
+
+_WHEEL_TAGS = {
+    r"linux.*x86_64": "linux-64",
+    r"linux.*aarch64": "linux-aarch64",
+    r"win_amd64": "win-64",
+    r"win_arm64": "win-arm64",
+}
+
+
+def _folder(path: Path, known: Known) -> Iterator[Subject]:
+    records = sorted(path.glob("conda-meta/*.json"))
+    channel = sorted(a for form in ("*.conda", "*.tar.bz2") for a in (*path.glob(form), *path.glob(f"*/{form}")))
+    for record in records:
+        said = read_json(record)
+        try:
+            index, names = index_of(said), [str(file) for file in said["files"]]
+        except (TypeError, KeyError):
+            raise AuditFailed(f"{record} is no record of a package", "make the environment again") from None
+        yield Subject(index.identity, "package", read_tree(path, names), index, index.subdir, known=known)
+    for archive in channel if not records else ():
+        yield _package(archive, known)
+    if not records and not channel:
+        names = [file.relative_to(path).as_posix() for file in sorted(path.rglob("*"))]
+        yield Subject(path.name, "files", read_tree(path, names), known=known)
+
+
+def _package(path: Path, known: Known) -> Subject:
+    if path.name.endswith(".tar.bz2"):
+        index, files = _old_package(path)
+    else:
+        index = package.read_info(path).index
+        with package.readable(path):
+            files = dict(read_members((m.path, m.size, s) for m, s in package.members(path, "pkg")))
+    return Subject(path.name, "package", files, index, index.subdir, known=known)
+
+
+def _old_package(path: Path) -> tuple[IndexJson, dict[str, FileCode]]:
+    """A package of the form before ``.conda``: one tar, with its metadata anywhere in it."""
+    files: dict[str, FileCode] = {}
+    index: IndexJson | None = None
+    with package.readable(path), tarfile.open(path, "r:bz2") as tar:
+        for entry in tar:
+            content = tar.extractfile(entry) if entry.isfile() else None
+            if entry.name == "info/index.json" and content:
+                index = index_of(json.loads(content.read(1 << 20)))
+            else:
+                files |= dict(read_members([(entry.name, entry.size, content)]))
+    if index is None:
+        raise AuditFailed(f"{path.name} has no info/index.json", "fetch it again")
+    return index, files

@@ -1,0 +1,155 @@
+"""`ctk gpu-code`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ctk.check.gpu_code import Known, Subject, subjects
+from ctk.core.checkout import workspace
+from ctk.core.console import Reporter, count
+from ctk.core.errors import AuditFailed
+from ctk.lock.lock import release_locks
+from ctk.package.gpu_code import FileCode, GpuCode
+from ctk.package.gpu_support import present, spans
+
+
+def gpu_code_command(
+    paths: Annotated[
+        list[Path], typer.Argument(help="Packages, wheels, libraries, environments, channels, or folders of files.")
+    ],
+    explain: Annotated[
+        bool, typer.Option("--explain", help="For each GPU, what each file has; and how many objects of each target.")
+    ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Fail where metadata admits a GPU for which there is no code.")
+    ] = False,
+) -> None:
+    """Show which GPUs and drivers the code in binaries is for, and whether their metadata says so.
+
+    Of each binary: machine code, PTX, and what it uses of CUDA. Of several paths each is compared with the first.
+
+    Example: ctk gpu-code output/channel/linux-64/libcufft-files-12.0.0.61-h946e1c4_0.conda
+    """
+    report, start = Reporter(), time.monotonic()
+    known = Known.of(release_locks(workspace()).values())
+    found: list[Subject] = []
+    for path in paths:
+        for subject in subjects(path, known):
+            if subject.files or path.is_file():
+                found.append(subject)
+                _show(subject, report, explain)
+    firsts = [subject for subject in found if subject.runs]
+    for other in firsts[1:] if len(paths) > 1 and len(firsts) == len(paths) else ():
+        _compare(firsts[0], other, report)
+    report.result(subjects=[subject.as_json() for subject in found])
+    report.say(f"{count(len(found), 'subject')} with code, {time.monotonic() - start:.1f} s")
+    wrong = [subject for subject in found if subject.promised_in_vain]
+    if check and wrong:
+        names = ", ".join(subject.name for subject in wrong[:5])
+        raise AuditFailed(
+            f"{count(len(wrong), 'package')} can be installed for GPUs without code: {names}",
+            "constrain __cuda_arch in their metadata to the GPUs that are shown",
+        )
+
+
+def _targets(file: FileCode, *kinds: str) -> str:
+    codes = [code for code in file.code if code.kind in kinds]
+    by_number = sorted(codes, key=lambda code: (int(code.target.rstrip("af")), code.target))
+    texts = [f"{code.target} ({code.isa})" if code.isa else code.target for code in by_number]
+    return " ".join(dict.fromkeys(texts))
+
+
+def _show(subject: Subject, report: Reporter, explain: bool) -> None:
+    report.line(subject.name, "bold")
+    rows = [
+        (
+            path.rpartition("/")[2],
+            _targets(file, "cubin"),
+            _targets(file, "ptx"),
+            _targets(file, "lto"),
+            _runtime(file),
+            " ".join(sorted({code.packed for code in file.code} - {""})),
+        )
+        for path, file in subject.files.items()
+        if any(code.kind != "stub" for code in file.code) or file.damaged
+    ]
+    if not rows:
+        report.line("  no code for GPUs")
+        return
+    report.table("code for", ["file", "sm", "PTX (ISA)", "LTO-IR", "CUDA runtime", "packed"], rows)
+    for path in subject.damaged:
+        report.line(f"  {path} has fat binaries that are damaged: what they hold is not counted")
+    for line in _sentences(subject):
+        report.line(f"  {line}")
+    if explain:
+        _explain(subject, report)
+
+
+def _runtime(file: FileCode) -> str:
+    shared = [name for name in file.uses if "cudart" in name.lower()]
+    inside = f"{file.cudart} inside" if file.cudart and file.cudart != "?" else "inside" if file.cudart else ""
+    return inside or " ".join(shared)
+
+
+def _sentences(subject: Subject) -> Iterable[str]:
+    known = present(subject.known.gpus, subject.subdir)
+
+    def words(gpus: Iterable[str]) -> str:
+        return spans(gpus, known)
+
+    if native := subject.gpus("native"):
+        drivers = {subject.driver(gpu) for gpu in native} - {""}
+        since = f", with a driver for CUDA {min(drivers)} or newer that knows the GPU" if drivers else ""
+        yield f"machine code for {words(native)}{since}"
+    by_driver: dict[str, list[str]] = {}
+    for gpu in subject.gpus("jit"):
+        by_driver.setdefault(subject.driver(gpu), []).append(gpu)
+    for driver, gpus in sorted(by_driver.items()):
+        yield f"PTX that a driver for {driver or 'a newer CUDA than any known'} compiles: {words(gpus)}"
+    if part := subject.gpus("part"):
+        yield f"in part only: {words(part)}"
+    if none := subject.gpus("none"):
+        yield f"nothing for {words(none)}"
+    if subject.promised is None:
+        if subject.kind == "wheel":
+            yield "a wheel's metadata does not say for which GPUs it is"
+    elif subject.promised_in_vain:
+        yield f"WRONG: its metadata lets it be installed for {words(subject.promised_in_vain)}"
+    elif subject.runs:
+        yield f"its metadata admits {words(subject.promised)}: right"
+        if kept := sorted({*subject.gpus("native", "jit")} - {*subject.promised}, key=known.index):
+            yield f"it would run on {words(kept)}, too, which its metadata, or its toolkit's, does not admit"
+
+
+def _explain(subject: Subject, report: Reporter) -> None:
+    codes: dict[str, list[GpuCode]] = {path: list(file.code) for path, file in subject.files.items() if file.code}
+    rows = [
+        (path.rpartition("/")[2], str(code), code.kind, code.isa, code.packed, code.count, code.size)
+        for path, listed in codes.items()
+        for code in listed
+    ]
+    columns = ["file", "target", "kind", "ISA", "packed", "objects", "bytes"]
+    report.table("objects; a stub has no kernel", columns, rows, ["objects", "bytes"])
+    for gpu, found in subject.runs.items():
+        worst = [path.rpartition("/")[2] for path, each in subject.by_file.items() if each[gpu].how == found.how]
+        others = f" (of {len(subject.by_file)} files)" if len(worst) < len(subject.by_file) else ""
+        report.line(f"  {gpu}: {_HOW[found.how]}: {', '.join(worst)}{others}")
+    if uses := sorted({name for file in subject.files.values() for name in file.uses}):
+        report.line(f"  it names {', '.join(uses)}")
+
+
+_HOW = {"native": "machine code", "jit": "PTX for the driver", "part": "little code", "none": "no code"}
+
+
+def _compare(first: Subject, other: Subject, report: Reporter) -> None:
+    one, two = ({*subject.gpus("native", "jit")} for subject in (first, other))
+    known = first.known.gpus
+    lost, gained = spans(one - two, known), spans(two - one, known)
+    words = [f"no longer runs on {lost}"] if lost else []
+    words += [f"also runs on {gained}"] if gained else []
+    report.line(f"{other.name}, beside {first.name}: {', '.join(words) or 'runs on the same GPUs'}", "bold")

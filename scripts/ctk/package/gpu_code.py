@@ -1,0 +1,279 @@
+"""The code for GPUs inside a file, whatever file it is: machine code, PTX, and LTO-IR that nvJitLink compiles.
+
+NVIDIA's tools pack such code into fat binaries: a header of 16 bytes, then entries, each with a header that says what
+it is and for which GPU. Nothing has to be decompressed to read that. The layout is written down nowhere; it was read
+from what ``fatbinary`` of CUDA 13.5 writes for each target and option, and is held against ``cuobjdump``, which looks
+only into the sections made for it: the kernels of cuFFT 13.5, in ``.lrodata``, and those of cuTENSOR in
+``.cask_resource``, it does not see.
+"""
+
+from __future__ import annotations
+
+import mmap
+import re
+import shutil
+import struct
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Literal
+
+from ctk.core.errors import AuditFailed
+from ctk.package.archives import Refused, open_zip
+from ctk.package.binaries import ELF_MAGIC, PE_MAGIC
+
+Kind = Literal["cubin", "ptx", "lto", "stub"]
+Buffer = bytes | mmap.mmap
+Key = tuple[Kind, str, str, str]
+"""Kind, target, ISA and compression."""
+
+FATBIN_MAGIC = b"\x50\xed\x55\xba"
+_ARCHIVE_MAGIC = b"!<arch>\n"
+_MAGICS = (ELF_MAGIC, PE_MAGIC, FATBIN_MAGIC, _ARCHIVE_MAGIC)
+_SMALLEST_BINARY = 512  # bytes; none with code is smaller
+_FATBIN = struct.Struct("<4sHHQ")  # magic, version, bytes of this header, bytes of the entries
+_ENTRY = struct.Struct("<HHIQIIHHIIIQQQ")
+_KINDS: dict[int, Kind] = {1: "ptx", 2: "cubin", 8: "lto"}
+_TOGETHER = 256  # several entries, compressed as one: ``fatbinary --concat``
+_LZ4, _ZSTD, _ARCH_SPECIFIC, _FAMILY_SPECIFIC = 0x2000, 0x8000, 0x100000, 0x200000
+_FIXED = 72  # bytes of an entry's header before what only newer ones have; its length is the last number of them
+_MOST_HEADER = 1 << 16
+# Of every source file that has no kernel for a target nvcc makes an object all the same. Bytes, decompressed: the
+# largest of these and the smallest with a kernel, in NVIDIA's libraries of 12.0 to 13.5 and from nvcc 13.5, were 1596
+# and 2312 of machine code before 10.0, 2284 and 4842 from there on, 56 and 93 of PTX.
+_SMALLEST, _SMALLEST_100, _SMALLEST_PTX = 2000, 3500, 80
+_ELF = struct.Struct("<16sHHIQQQI")  # up to the flags
+_EM_CUDA = 190
+_PTX = re.compile(rb"\.version\s+(\d{1,3}\.\d{1,3})\s+(?:\s|//[^\n]*\n)*\.target\s+sm_(\d{2,4}[af]?)\b")
+_LONGEST_HEAD = 512  # bytes of PTX before its target
+# What cudart says when it cannot start; its version is the number that cudaRuntimeGetVersion and its variant for
+# per-thread streams store.
+_CUDART_SAYS = b"startup failure in cuda runtime"
+_STORES = re.compile(rb"\xc7(?:[\x00-\x03\x06\x07]|[\x40-\x47].|\x04.|\x44..)(?=(..\x00\x00))", re.DOTALL)
+# Beginnings of the names of libraries whose use says something, in tables of the loader and in calls that open them.
+_USED = (
+    *("libcuda.so", "libcudart.so", "libnvrtc.so", "libnvJitLink.so", "libnvvm.so"),
+    *("nvcuda.dll", "cudart64_", "nvrtc64_", "nvJitLink_", "nvvm64_"),
+)
+_WHOLE_NAME = re.compile(rb"[A-Za-z]\w*\.(?:so(?:\.\d+)*|dll)")
+_MOST_NAMES = 100  # of one beginning
+
+
+@dataclass(frozen=True, order=True)
+class GpuCode:
+    """Objects of one kind, for one target; a ``stub`` is one without a kernel.
+
+    Attributes:
+        target: As nvcc writes it without what comes before the number: ``75``, ``90a``, ``100f``.
+        isa: PTX ISA version, ``8.8``; empty for the other kinds.
+        packed: How they are compressed: ``lz4``, ``zstd`` or not at all.
+        count: How many there are.
+        size: Their bytes in the file.
+    """
+
+    kind: Kind
+    target: str
+    isa: str = ""
+    packed: str = ""
+    count: int = 1
+    size: int = 0
+
+    def __str__(self) -> str:
+        return f"{'compute' if self.isa else 'lto' if self.kind == 'lto' else 'sm'}_{self.target}"
+
+
+@dataclass(frozen=True)
+class FileCode:
+    """What a file holds for GPUs.
+
+    Attributes:
+        code: Sorted; none twice.
+        damaged: Fat binaries whose entries do not fit into them; what they hold is not among the code.
+        cudart: Version of a CUDA runtime that is linked in, ``13.0``; ``?`` for one that does not show it.
+        uses: The names of NVIDIA's libraries in it, which it needs or can open: the driver's, the CUDA runtime's, those
+            of NVRTC, nvJitLink and libNVVM.
+    """
+
+    code: tuple[GpuCode, ...] = ()
+    damaged: int = 0
+    cudart: str = ""
+    uses: tuple[str, ...] = ()
+
+    @property
+    def says_something(self) -> bool:
+        return bool(self.code or self.damaged or self.cudart)
+
+
+def read_file(path: Path) -> FileCode:
+    """The code in a file, which is mapped and not copied, however large it is."""
+    with path.open("rb") as file:
+        if not path.stat().st_size:
+            return FileCode()
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            return read(content)
+
+
+def read_tree(folder: Path, names: Iterable[str]) -> dict[str, FileCode]:
+    """The code in those of some files of a folder that are binaries; links are left out."""
+    found = {}
+    for name in names:
+        file = folder / name
+        if file.is_symlink() or not file.is_file() or file.stat().st_size < _SMALLEST_BINARY:
+            continue
+        with file.open("rb") as stream:
+            is_binary = stream.read(len(_ARCHIVE_MAGIC)).startswith(_MAGICS)
+        if is_binary and (code := read_file(file)).says_something:
+            found[name] = code
+    return found
+
+
+def read_members(entries: Iterable[tuple[str, int, IO[bytes] | None]]) -> Iterator[tuple[str, FileCode]]:
+    """The same of an archive: path, size and content of its members; each is unpacked to disk while it is read."""
+    for name, size, content in entries:
+        if content is None or size < _SMALLEST_BINARY:
+            continue
+        start = content.read(len(_ARCHIVE_MAGIC))
+        if not start.startswith(_MAGICS):
+            continue
+        with tempfile.NamedTemporaryFile(prefix="ctk-gpu-code-") as file:
+            file.write(start)
+            shutil.copyfileobj(content, file, 1 << 20)
+            file.flush()
+            if (code := read_file(Path(file.name))).says_something:
+                yield name, code
+
+
+def read_wheel(path: Path) -> dict[str, FileCode]:
+    """The same of a wheel; AuditFailed when it cannot be read."""
+    found: dict[str, FileCode] = {}
+    try:
+        with path.open("rb") as file, open_zip(file) as archive:
+            for item in archive.infolist():
+                with archive.open(item) as content:
+                    found |= read_members([(item.filename, item.file_size, content)])
+    except Refused as error:
+        raise AuditFailed(f"{path.name} cannot be read: {error}", "fetch it again") from error
+    return found
+
+
+def read(content: Buffer) -> FileCode:
+    """The code in the bytes of a file, which may be damaged, or made to mislead: then some of it is missing."""
+    found: Counter[Key] = Counter()
+    sizes: Counter[Key] = Counter()
+    spans, damaged = [], 0
+    for start, end in _fatbins(content):
+        spans.append((start, end))
+        entries = list(_entries(content, start, end))
+        damaged += None in entries
+        for key, size in filter(None, entries):
+            found[key] += 1
+            sizes[key] += size
+    for key, size in (*_loose_cubins(content, spans), *_loose_ptx(content, spans)):
+        found[key] += 1
+        sizes[key] += size
+    code = sorted(GpuCode(*key, count=count, size=sizes[key]) for key, count in found.items())
+    return FileCode(tuple(code), damaged, _cudart(content), tuple(sorted(set(_names(content)))))
+
+
+def _fatbins(content: Buffer) -> Iterator[tuple[int, int]]:
+    """Where the entries of each fat binary begin and end."""
+    at = 0
+    while (at := content.find(FATBIN_MAGIC, at)) >= 0:
+        if at + _FATBIN.size <= len(content):
+            _, version, header, size = _FATBIN.unpack_from(content, at)
+            if (version, header) == (1, _FATBIN.size) and at + header + size <= len(content):
+                yield at + header, at + header + size
+                at += header + size
+                continue
+        at += len(FATBIN_MAGIC)
+
+
+def _entries(content: Buffer, at: int, end: int) -> Iterator[tuple[Key, int] | None]:
+    """Key and size of each entry of a fat binary; a last None where it does not fit."""
+    while at + _ENTRY.size <= end:
+        kind, _, header, size, *_ = _ENTRY.unpack_from(content, at)
+        if not _ENTRY.size <= header <= _MOST_HEADER or at + header + size > end:
+            yield None
+            return
+        if kind == _TOGETHER:
+            yield from _parts(bytes(content[at : at + header]), size)
+        elif kind in _KINDS:
+            yield _key(_KINDS[kind], content, at), size
+        at += header + size
+
+
+def _parts(header: bytes, size: int) -> Iterator[tuple[Key, int] | None]:
+    """The entries that one header speaks of; each is credited with its share of the bytes."""
+    number = struct.unpack_from("<I", header, 64)[0] if len(header) >= _FIXED else 0
+    at = _FIXED
+    for _ in range(number):
+        if at + _FIXED > len(header):
+            yield None
+            return
+        kind = struct.unpack_from("<H", header, at)[0]
+        if kind in _KINDS:
+            yield _key(_KINDS[kind], header, at), size // number
+        more = struct.unpack_from("<I", header, at + _FIXED - 4)[0]
+        at += (_FIXED + 1 + more + 7) // 8 * 8
+
+
+def _key(kind: Kind, content: Buffer, at: int) -> Key:
+    _, _, _, size, _, _, minor, major, arch, _, _, flags, _, plain = _ENTRY.unpack_from(content, at)
+    least = _SMALLEST_PTX if kind == "ptx" else _SMALLEST_100 if arch >= 100 else _SMALLEST
+    suffix = "a" if flags & _ARCH_SPECIFIC else "f" if flags & _FAMILY_SPECIFIC else ""
+    packed = "zstd" if flags & _ZSTD else "lz4" if flags & _LZ4 else ""
+    isa = f"{major}.{minor}" if kind == "ptx" else ""
+    return "stub" if kind != "lto" and (plain or size) < least else kind, f"{arch}{suffix}", isa, packed
+
+
+def _outside(content: Buffer, needle: bytes, spans: list[tuple[int, int]]) -> Iterator[int]:
+    """Where a text stands outside some stretches, which are in order."""
+    at, later = content.find(needle), iter(spans)
+    span = next(later, None)
+    while at >= 0:
+        while span and span[1] <= at:
+            span = next(later, None)
+        if span and span[0] <= at:
+            at = content.find(needle, span[1])
+            continue
+        yield at
+        at = content.find(needle, at + len(needle))
+
+
+def _loose_cubins(content: Buffer, spans: list[tuple[int, int]]) -> Iterator[tuple[Key, int]]:
+    """Machine code that is embedded as it is. In the newest ABI 90a has the flags of 90."""
+    for at in _outside(content, b"\x7fELF", spans):
+        if at + _ELF.size > len(content):
+            return
+        ident, _, machine, _, _, _, _, flags = _ELF.unpack_from(content, at)
+        if machine == _EM_CUDA:
+            abi = ident[8]
+            target = str(flags >> 8 & 0xFF if abi >= 8 else flags & 0xFF)
+            yield ("cubin", f"{target}a" if abi < 8 and flags & 0x800 else target, "", ""), 0
+
+
+def _loose_ptx(content: Buffer, spans: list[tuple[int, int]]) -> Iterator[tuple[Key, int]]:
+    for at in _outside(content, b".version", spans):
+        if text := _PTX.match(content[at : at + _LONGEST_HEAD]):
+            isa, target = text.groups()
+            yield ("ptx", target.decode(), isa.decode(), ""), 0
+
+
+def _names(content: Buffer) -> Iterator[str]:
+    for beginning in _USED:
+        at = -1
+        for _ in range(_MOST_NAMES):
+            if (at := content.find(beginning.encode(), at + 1)) < 0:
+                break
+            if name := _WHOLE_NAME.match(content[at : at + 64]):
+                yield name[0].decode()
+
+
+def _cudart(content: Buffer) -> str:
+    if content.find(_CUDART_SAYS) < 0:
+        return ""
+    stored = Counter(struct.unpack("<I", match[1])[0] for match in _STORES.finditer(content))
+    twice = [n for n, count in stored.items() if count >= 2 and 11000 <= n < 20000 and not n % 10 and n % 1000 <= 200]
+    return f"{twice[0] // 1000}.{twice[0] % 1000 // 10}" if len(twice) == 1 else "?"
