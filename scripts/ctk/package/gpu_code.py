@@ -17,6 +17,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import IO, Literal
 
@@ -26,6 +27,7 @@ from ctk.package.binaries import ELF_MAGIC, PE_MAGIC
 
 Kind = Literal["cubin", "ptx", "lto", "stub"]
 Buffer = bytes | mmap.mmap
+Stretch = tuple[int, int]
 Key = tuple[Kind, str, str, str]
 """Kind, target, ISA and compression."""
 
@@ -162,22 +164,24 @@ def read(content: Buffer) -> FileCode:
     """The code in the bytes of a file, which may be damaged, or made to mislead: then some of it is missing."""
     found: Counter[Key] = Counter()
     sizes: Counter[Key] = Counter()
-    spans, damaged = [], 0
+    gaps: list[Stretch] = []  # between fat binaries, which are nearly all of a large library
+    before = damaged = 0
     for start, end in _fatbins(content):
-        spans.append((start, end))
+        gaps.append((before, start))
+        before = end
         entries = list(_entries(content, start, end))
         damaged += None in entries
         for key, size in filter(None, entries):
             found[key] += 1
             sizes[key] += size
-    for key, size in (*_loose_cubins(content, spans), *_loose_ptx(content, spans)):
-        found[key] += 1
-        sizes[key] += size
+    gaps.append((before, len(content)))
+    found.update(_loose_cubins(content, gaps))
+    found.update(_loose_ptx(content, gaps))
     code = sorted(GpuCode(*key, count=count, size=sizes[key]) for key, count in found.items())
-    return FileCode(tuple(code), damaged, _cudart(content), tuple(sorted(set(_names(content)))))
+    return FileCode(tuple(code), damaged, _cudart(content, gaps), tuple(sorted(set(_names(content, gaps)))))
 
 
-def _fatbins(content: Buffer) -> Iterator[tuple[int, int]]:
+def _fatbins(content: Buffer) -> Iterator[Stretch]:
     """Where the entries of each fat binary begin and end."""
     at = 0
     while (at := content.find(FATBIN_MAGIC, at)) >= 0:
@@ -228,52 +232,45 @@ def _key(kind: Kind, content: Buffer, at: int) -> Key:
     return "stub" if kind != "lto" and (plain or size) < least else kind, f"{arch}{suffix}", isa, packed
 
 
-def _outside(content: Buffer, needle: bytes, spans: list[tuple[int, int]]) -> Iterator[int]:
-    """Where a text stands outside some stretches, which are in order."""
-    at, later = content.find(needle), iter(spans)
-    span = next(later, None)
-    while at >= 0:
-        while span and span[1] <= at:
-            span = next(later, None)
-        if span and span[0] <= at:
-            at = content.find(needle, span[1])
-            continue
-        yield at
-        at = content.find(needle, at + len(needle))
+def _places(content: Buffer, needle: bytes, gaps: Iterable[Stretch]) -> Iterator[int]:
+    for start, end in gaps:
+        at = content.find(needle, start, end)
+        while at >= 0:
+            yield at
+            at = content.find(needle, at + len(needle), end)
 
 
-def _loose_cubins(content: Buffer, spans: list[tuple[int, int]]) -> Iterator[tuple[Key, int]]:
+def _loose_cubins(content: Buffer, gaps: list[Stretch]) -> Iterator[Key]:
     """Machine code that is embedded as it is. In the newest ABI 90a has the flags of 90."""
-    for at in _outside(content, b"\x7fELF", spans):
+    for at in _places(content, ELF_MAGIC, gaps):
         if at + _ELF.size > len(content):
             return
         ident, _, machine, _, _, _, _, flags = _ELF.unpack_from(content, at)
         if machine == _EM_CUDA:
             abi = ident[8]
             target = str(flags >> 8 & 0xFF if abi >= 8 else flags & 0xFF)
-            yield ("cubin", f"{target}a" if abi < 8 and flags & 0x800 else target, "", ""), 0
+            yield "cubin", f"{target}a" if abi < 8 and flags & 0x800 else target, "", ""
 
 
-def _loose_ptx(content: Buffer, spans: list[tuple[int, int]]) -> Iterator[tuple[Key, int]]:
-    for at in _outside(content, b".version", spans):
+def _loose_ptx(content: Buffer, gaps: list[Stretch]) -> Iterator[Key]:
+    for at in _places(content, b".version", gaps):
         if text := _PTX.match(content[at : at + _LONGEST_HEAD]):
             isa, target = text.groups()
-            yield ("ptx", target.decode(), isa.decode(), ""), 0
+            yield "ptx", target.decode(), isa.decode(), ""
 
 
-def _names(content: Buffer) -> Iterator[str]:
+def _names(content: Buffer, gaps: list[Stretch]) -> Iterator[str]:
     for beginning in _USED:
-        at = -1
-        for _ in range(_MOST_NAMES):
-            if (at := content.find(beginning.encode(), at + 1)) < 0:
-                break
+        for at in islice(_places(content, beginning.encode(), gaps), _MOST_NAMES):
             if name := _WHOLE_NAME.match(content[at : at + 64]):
                 yield name[0].decode()
 
 
-def _cudart(content: Buffer) -> str:
-    if content.find(_CUDART_SAYS) < 0:
+def _cudart(content: Buffer, gaps: list[Stretch]) -> str:
+    if next(_places(content, _CUDART_SAYS, gaps), None) is None:
         return ""
-    stored = Counter(struct.unpack("<I", match[1])[0] for match in _STORES.finditer(content))
+    stored = Counter(
+        struct.unpack("<I", match[1])[0] for start, end in gaps for match in _STORES.finditer(content, start, end)
+    )
     twice = [n for n, count in stored.items() if count >= 2 and 11000 <= n < 20000 and not n % 10 and n % 1000 <= 200]
     return f"{twice[0] // 1000}.{twice[0] % 1000 // 10}" if len(twice) == 1 else "?"
