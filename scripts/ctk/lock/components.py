@@ -131,6 +131,7 @@ def _sentence(text: str) -> str:
     return text
 
 
+ComponentName = Annotated[str, AfterValidator(_component)]
 Minors = Annotated[SpecifierSet, PlainValidator(_minors)]
 Sentence = Annotated[str, AfterValidator(_sentence)]
 
@@ -141,7 +142,7 @@ class Exclusion:
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
-    component: Annotated[str, AfterValidator(_component)]
+    component: ComponentName
     releases: Minors
     reason: Sentence
 
