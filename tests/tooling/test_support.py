@@ -62,7 +62,7 @@ SAID = parse_support(TEXT)
         ("[nvjpeg, cuobjdump]", "[nvjpg]", "'nvjpg' is no component of a CTK release"),
         ('"13.0.0"', '"13.0"', "line 12: vulnerabilities.1.fixed: String should match"),
         ("CVE-2025-0001", "GHSA-1", "String should match"),
-        ("CVE-2025-0001", "CVE-2025-0003", "line 12: vulnerabilities.1.cves: CVE-2025-0003 is stated twice"),
+        ("CVE-2025-0001", "CVE-2025-0003", "line 10: vulnerabilities: CVE-2025-0003 is stated twice"),
         ('"7.0", ', "7.0, ", "Input should be a valid string, not 7.0"),
     ],
 )  # fmt: skip

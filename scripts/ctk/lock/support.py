@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from typing import Annotated, Any, NamedTuple
 
 from packaging.version import Version
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAdapter
 
 from ctk.core.checkout import Workspace
-from ctk.core.document import Document, Place, place_text, problem_line, read
-from ctk.core.errors import LockError, problems
+from ctk.core.document import Place, parse_by_hand, read
 from ctk.lock.components import ComponentName
 from ctk.lock.lock import ReleaseLock
 
@@ -39,6 +39,7 @@ def _public(url: str) -> str:
 Text = Annotated[str, Field(min_length=1)]
 Day = Annotated[date, BeforeValidator(_day)]
 Minor = Annotated[str, Field(pattern=r"^\d+\.\d+$")]
+Month = Annotated[str, Field(pattern=rf"^(\d{{4}}-(0[1-9]|1[0-2])|{_ENDED})$")]
 Sources = Annotated[tuple[str, ...], Field(min_length=1)]
 
 
@@ -63,13 +64,7 @@ class DriverBranch:
     branch: Annotated[str, Field(pattern=r"^R\d{3}$")]
     cuda: Minor  # the newest CUDA version that its drivers support
     sources: Sources
-    end: Annotated[str, Field(pattern=rf"^(\d{{4}}-(0[1-9]|1[0-2])|{_ENDED})$")] | None = (
-        None  # month; None: no page says
-    )
-
-    def is_over(self, today: date) -> bool:
-        """Whether its end of life has passed; a month counts to its last day."""
-        return self.end == _ENDED or (self.end is not None and self.end < f"{today:%Y-%m}")
+    end: Month | None = None  # None: no page says
 
 
 @dataclass(frozen=True)
@@ -134,10 +129,10 @@ class Support:
         return ""
 
     def notes(self, driver: str | None, gpu: str | None, today: date | None = None) -> list[str]:
-        """What somebody with this driver and GPU should know, in sentences."""
-        branch = self.branch_for(driver)
+        """What somebody with this driver and GPU should know, in sentences; a branch lives to the end of its month."""
+        branch, month = self.branch_for(driver), f"{today or datetime.now(UTC).date():%Y-%m}"
         said = [self.impossible(driver, gpu)]
-        if branch and branch.is_over(today or datetime.now(UTC).date()):
+        if branch and branch.end and (branch.end == _ENDED or branch.end < month):
             since = "" if branch.end == _ENDED else f" since {branch.end}"
             said.append(f"driver branch {branch.branch}, for CUDA {branch.cuda}, is past its end of life{since}")
         return list(filter(None, said))
@@ -184,17 +179,8 @@ def load_support(workspace: Workspace) -> Support:
 
 def parse_support(text: str) -> Support:
     """The same from the text of the file."""
-    document = Document(text)
-    wrong, said = list(document.problems), Support()
-    try:
-        said = _SHAPE.validate_python(document.data if document.data is not None else {})
-    except ValidationError as error:
-        wrong += [problem_line(document, e) for e in error.errors()]
-    wrong += [f"line {document.line(place)}: {place_text(place)}: {what}" for place, what in _contradictions(said)]
-    if wrong:
-        step = f"name the page that says it in variants/{SUPPORT}, or take the entry out: nothing there is guessed"
-        raise problems(LockError, SUPPORT, wrong, step)
-    return said
+    step = f"name the page that says it in variants/{SUPPORT}, or take the entry out: nothing there is guessed"
+    return parse_by_hand(text, _SHAPE, SUPPORT, step, _contradictions)
 
 
 def _contradictions(said: Support) -> Iterator[tuple[Place, str]]:
@@ -203,13 +189,10 @@ def _contradictions(said: Support) -> Iterator[tuple[Place, str]]:
         for i, entry in enumerate(getattr(said, part)):
             for name in set(entry.sources) - set(said.sources):
                 yield (part, i, "sources"), f"there is no source {name!r}"
-    stated: set[str] = set()
-    for i, entry in enumerate(said.vulnerabilities):
-        for cve in entry.cves:
-            if cve in stated:
-                yield ("vulnerabilities", i, "cves"), f"{cve} is stated twice"
-            stated.add(cve)
     branches = {branch.branch for branch in said.drivers}
     for i, generation in enumerate(said.gpus):
         if generation.last_driver not in branches:
             yield ("gpus", i, "last_driver"), f"{generation.last_driver!r} is none of the drivers"
+    for cve, number in Counter(cve for entry in said.vulnerabilities for cve in entry.cves).items():
+        if number > 1:
+            yield ("vulnerabilities",), f"{cve} is stated twice"
