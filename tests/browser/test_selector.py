@@ -19,10 +19,14 @@ from browsing import SCHEMES, WIDTHS, Watched, axe, watched
 from playwright.sync_api import Browser, Page, expect
 from rattler import MatchSpec
 
+from ctk.core.checkout import Workspace
+from ctk.lock.support import load_support
+
 CTK = Path(sys.executable).with_name("ctk")
 PRINTED = Path(__file__).with_name("nvidia-smi")
 COMBINATIONS = 240
 SEED = 7
+SUPPORT = load_support(Workspace(Path(__file__).parents[2]))
 
 SMI_580 = """\
 Sun Nov 22 08:16:57 2026
@@ -96,6 +100,8 @@ def solved(offered: dict[str, Any]) -> dict[Chosen, dict[str, Any]]:
         platform = chance.choice(list(offered["platforms"]))
         axes = offered["platforms"][platform]
         driver, gpu = (chance.choice(axes[name]) for name in ("drivers", "gpus"))
+        if SUPPORT.impossible(driver, gpu):  # nobody is asked about such a machine
+            continue
         combinations.add(
             Chosen(
                 chance.choice(axes["packages"]),
@@ -186,6 +192,13 @@ def test_every_answer_is_what_ctk_solve_says(front: Watched, solved: dict[Chosen
     assert wrong == []
     assert len(solved) >= 200
     assert states == {"solved", "refused"}
+
+
+def test_a_machine_that_cannot_exist_is_told_why(front: Watched) -> None:
+    choose(front.page, Chosen("cuda-core", "linux-64", "13.1", "7.0", "", ""))
+    seen = shown(front.page)
+    assert seen["state"] == "refused" and seen["title"].startswith("No driver for CUDA 13.1 runs a GPU 7.0: R580")
+    assert (seen["summary"], seen["why"]) == ("So no solver was asked.", [])
 
 
 def _same(shown: object, right: object) -> bool:

@@ -21,6 +21,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
 from ctk.env.environment import create
 from ctk.lock.components import load_exclusions
+from ctk.lock.support import parse_support
 from ctk.plan.recipes import Recipe, render
 from ctk.solve.machine import detected_driver
 from ctk.solve.solve import Scenario, solve
@@ -47,6 +48,7 @@ YAMLS = {
     "# recipe.yaml": "fragment",
     "# .github/workflows/": "workflow",
     "# variants/exclusions.yaml": "exclusions",
+    "# variants/support.yaml": "support",
 }
 
 
@@ -203,6 +205,11 @@ def test_fragments_of_a_feedstock_render_one_after_another(tmp_path: Path) -> No
         outputs = list(render(Recipe("mine", folder), files, this_platform()))
         numbers.append({output.build_number for output in outputs})
     assert numbers == [{12, 13}, {12000, 12100, 13000, 13100}]
+
+
+@pytest.mark.parametrize("block", of("yaml", "support"), ids=str)
+def test_an_entry_with_its_source_can_be_read(block: Block) -> None:
+    assert parse_support(block.text).drivers
 
 
 @pytest.mark.parametrize("block", of("yaml", "exclusions"), ids=str)

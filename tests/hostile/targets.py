@@ -31,6 +31,7 @@ from ctk.index.inside import applies, parse_time, read_requirements
 from ctk.lock import facts, wheels
 from ctk.lock.components import parse_exclusions
 from ctk.lock.lock import ReleaseLock, disagreements, dump, load, parse_lock, variant_config, variant_keys
+from ctk.lock.support import parse_support
 from ctk.package import binaries, package
 from ctk.release import release
 
@@ -294,6 +295,10 @@ TARGETS: dict[str, Target] = {
     "variants": Target(
         lambda data: disagreements(text_of(data), variant_keys(a_lock())),
         lambda: [variant_config(a_lock()).encode()],
+    ),
+    "support": Target(
+        lambda data: parse_support(text_of(data)),
+        lambda: [(ROOT / "variants" / "support.yaml").read_bytes()],
     ),
     "exclusions": Target(
         lambda data: parse_exclusions(text_of(data)),

@@ -25,6 +25,7 @@ from small_channel import base, channel, record, write
 from ctk.core.checkout import workspace
 from ctk.core.errors import SolverFailed, UnknownName
 from ctk.lock.lock import ReleaseLock, release_locks
+from ctk.lock.support import load_support
 from ctk.site import Site
 from ctk.site.answers import (
     CODE,
@@ -174,6 +175,25 @@ def test_questions_that_were_asked_together_are_answered_as_alone(folders: Folde
     for question, found in together.items():
         assert found == answer(alone, question.scenario("linux-64"))
     assert {found.fit for found in together.values()} == {"native", "compat", ""}
+
+
+def test_a_machine_that_cannot_exist_is_not_solved_and_its_answer_says_why(
+    folders: Folders, locks: list[ReleaseLock], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalogue = AlikeCatalogue(folders, "linux-64", ["cuda-core", *NAMES])
+    asked = axes(Catalogue(folders, "linux-64"), locks, TAGS, support=load_support(workspace()))
+    few = replace(asked, pins=("",), drivers=("13.0", "13.1"), gpus=("7.0", "9.0"))
+    solved: set[tuple[str | None, str | None]] = set()
+    ask = catalogue.ask
+    monkeypatch.setattr(catalogue, "ask", lambda all_: ask([s for s in all_ if not solved.add((s.driver, s.arch))]))
+    found = list(answers(catalogue, few, "cuda-core", ""))
+    said = {(q.driver, q.arch): look_up(few, packed(iter(found)), q) for q, _ in found}
+    assert ("13.1", "7.0") not in solved and {("13.0", "7.0"), ("13.1", "9.0")} <= solved
+    assert (
+        said["13.1", "7.0"].title.startswith("no driver for CUDA 13.1 runs a GPU 7.0")
+        and not said["13.1", "7.0"].reasons
+    )
+    assert said["13.0", "7.0"].packages and said["13.1", "9.0"].packages
 
 
 def test_an_answer_is_the_same_after_it_was_packed(asked: Axes, alike: AlikeCatalogue) -> None:

@@ -31,6 +31,17 @@ TOP = ["audit.html", "benchmarks.html", "packages.html", "picks.html", "releases
 FRONT = "index.html"  # another part of the site
 
 
+SUPPORT = """sources:
+  page: {title: A page, url: "https://docs.example.org/bulletin", read: 2026-11-24}
+drivers:
+  - {branch: R610, cuda: "13.3", end: 2026-08, sources: [page]}
+gpus:
+  - {architecture: Turing, compute_capabilities: ["7.5"], last_driver: R610, sources: [page]}
+vulnerabilities:
+  - {cves: [CVE-2026-0001], components: [cudart], fixed: "13.4.0", sources: [page]}
+"""
+
+
 def contents(site: Site) -> dict[str, bytes]:
     return {page.path: page.content for page in report_pages(site)}
 
@@ -158,6 +169,24 @@ def test_what_is_planned_says_once_that_nothing_of_it_is_built(made: Callable[[]
     for path, page in html(contents(read(site.workspace, site.channel, planned=True))).items():
         assert page.text.count("not a channel that was built") == 1, path
         assert "could not be" not in page.text and "cannot be read" not in page.text, path
+
+
+def test_pages_say_what_bulletins_say_with_the_bulletin(tmp_path: Path) -> None:
+    site = small_site(tmp_path)
+    (site.workspace.variants / "support.yaml").write_text(SUPPORT)
+    files = contents(site)
+    old, new = (Read(files[f"releases/{minor}.html"]) for minor in ("13.3", "13.4"))
+    assert "R610, end of life 2026-08" in old.text and "CVE-2026-0001 in cudart, fixed in 13.4.0" in old.text
+    assert b'<a href="https://docs.example.org/bulletin">CVE-2026-0001</a>' in files["releases/13.3.html"]
+    assert "CVE" not in new.text and "Driver branch" not in new.text
+    assert all(page.wrong == [] for page in html(files).values())
+    assert b'"CVE-2026-0001"' in files["sboms/vex.cdx.json"] and b'href="sboms/vex.cdx.json"' in files["packages.html"]
+    assert "no such machine" in Read(files["picks.html"]).text
+
+
+def test_without_bulletins_nothing_is_said_of_vulnerabilities(files: Mapping[str, bytes]) -> None:
+    assert "sboms/vex.cdx.json" not in files and b"VEX" not in files["packages.html"]
+    assert "Known vulnerabilities" not in Read(files["releases/13.3.html"]).text
 
 
 def test_the_heat_map_is_what_the_solver_picks_in_colours_and_in_words(files: Mapping[str, bytes], small: Site) -> None:

@@ -9,6 +9,7 @@ import pytest
 from ctk.core.checkout import Workspace
 from ctk.core.errors import OutOfDate
 from ctk.lock.lock import release_locks
+from ctk.lock.support import load_support
 from ctk.verify import table
 from ctk.verify.channels import Channels
 from ctk.verify.oracle import version
@@ -19,7 +20,7 @@ PAGE = "docs/how-the-right-build-is-picked.md"
 
 @pytest.fixture(scope="module")
 def answers(project: Workspace, solved: Channels) -> Answers:
-    return table.ask(solved.folders, release_locks(project).values())
+    return table.ask(solved.folders, release_locks(project).values(), support=load_support(project))
 
 
 @pytest.fixture
@@ -56,6 +57,7 @@ def test_the_table_has_the_picks_of_every_minor_of_each_major_and_one_newer(
     assert (cells["13.0", "9.0"], cells["13.0", "7.0"], cells["12.2", "9.0"]) == ("13.0", "12.9", "12.2")
     assert cells[None, None] == f"{newest[0]}.{newest[1]} compat"
     assert "-" not in cells.values()
+    assert (cells["13.1", "7.0"], cells["13.1", "7.5"]) == ("", "13.1"), "no driver for 13.1 runs a GPU 7.0"
     assert answers.drivers[:3] == (None, "12.0", "12.1")
     assert answers.drivers[-2:] == tuple(f"{newest[0]}.{newest[1] + plus}" for plus in (0, 1))
 

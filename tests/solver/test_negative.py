@@ -10,6 +10,7 @@ import re
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,7 @@ from worlds import (
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.lock.lock import release_locks
+from ctk.lock.support import load_support
 from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags
 from ctk.verify.channels import pythons
 from ctk.verify.oracle import PYTHON_REQUESTS, Question, Toolkit, expected, version
@@ -295,7 +297,7 @@ def test_one_build_of_each_package_is_not_enough(channel: Worlds) -> None:
         assert less.fault(asked) == "toolkit 13.4 compat, not 13.0 native", request
 
 
-def test_one_build_of_cuda_version_loads_its_ptx_on_few_machines(channel: Worlds) -> None:
+def test_one_build_of_cuda_version_loads_its_ptx_on_few_machines(channel: Worlds, project: Workspace) -> None:
     """conda-forge's rule: cuda-version constrains the driver's major, and nothing else is said of driver and GPU."""
 
     def conda_forges(record: Record) -> None:
@@ -307,10 +309,10 @@ def test_one_build_of_cuda_version_loads_its_ptx_on_few_machines(channel: Worlds
             record["depends"] = [re.sub(FIT, ANY_FIT, spec) for spec in record["depends"]]
 
     toolkits = {toolkit.minor: toolkit for toolkit in channel.facts.toolkits}
-    everything = matrix(channel.facts, pythons())
+    everything = matrix(channel.facts, pythons(), support=load_support(project))
     drivers = [driver for driver in everything.drivers if driver and version(driver) >= (12, 0)][:-1]
     gpus = [gpu for gpu in everything.gpus if gpu][:-1]  # the last of both is newer than what is known
-    asked = [ask("cuda-core", driver, gpu) for driver in drivers for gpu in gpus]
+    asked = [ask("cuda-core", *machine) for machine in everything.machines if machine in set(product(drivers, gpus))]
     solvable = [a for a in asked if expected(channel.facts, a.question).toolkit]
     possible = [a for a in solvable if any(loads(toolkit, a.question) for toolkit in toolkits.values())]
 

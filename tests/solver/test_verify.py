@@ -70,7 +70,7 @@ def test_a_sample_is_as_right_as_can_be_where_constraints_are_ignored(
 ) -> None:
     ignored = channels.write(channels.without_virtual_constraints(planned), tmp_path)
     tally = Tally(known, ignored, ignoring=True)
-    tally.run(RattlerSolver(), every.sample(SAMPLE, 2))
+    tally.run(RattlerSolver(), every.sample(SAMPLE, 3))
     assert tally.wrong == []
     assert tally.total.total() == SAMPLE
     assert set(Loss) <= tally.total.keys()

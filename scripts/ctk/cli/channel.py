@@ -35,6 +35,7 @@ from ctk.core.errors import (
 from ctk.core.files import exclusive, publishing
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.lock.lock import release_locks
+from ctk.lock.support import load_support
 from ctk.plan.plan import python_tags
 from ctk.site.answers import Axes, Work, axes, plan_work, solved
 from ctk.site.pages import Selector, check, front_page, shards
@@ -328,7 +329,7 @@ def site_command(
     for subdir in chosen:
         channels = catalogue(where, base, subdir, report, as_planned)
         locks, tags = release_locks(where).values(), python_tags(where.build_config)
-        made[subdir] = axes(channels, locks, tags, packages or (), pythons or ())
+        made[subdir] = axes(channels, locks, tags, packages or (), pythons or (), load_support(where))
         work += plan_work(made[subdir], channels.channels, where.cache)
         addresses = addresses or _addresses(where, url, channels.channels)
     questions = sum(piece.size for piece in work)

@@ -25,9 +25,10 @@ from ctk.diff import FORMS
 from ctk.index import pip_settings
 from ctk.lock.components import EXCLUSIONS, load_exclusions
 from ctk.lock.lock import Artefact, ReleaseLock, find_release, path_of, release_locks
+from ctk.lock.support import SUPPORT, load_support
 from ctk.plan.plan import classified
 from ctk.plan.recipes import find_recipes
-from ctk.release import FACTS, TABLES, components_row, facts_rows, markdown_of, projects_row
+from ctk.release import FACTS, SAID, TABLES, components_row, facts_rows, markdown_of, projects_row, support_rows
 
 if TYPE_CHECKING:  # what asks an index or reads binaries takes a while to be imported: `ctk release list` does without
     from ctk.diff.scan import Surface
@@ -306,7 +307,7 @@ def _show_facts(locks: Sequence[ReleaseLock], report: Reporter) -> None:
 
 
 def _show_locks(locks: Sequence[ReleaseLock], here: Workspace, report: Reporter) -> None:
-    classes = classified(here)
+    classes, support = classified(here), load_support(here)
     report.result(
         releases=[
             {
@@ -319,9 +320,13 @@ def _show_locks(locks: Sequence[ReleaseLock], here: Workspace, report: Reporter)
                 },
                 "missing": lock.missing,
                 "facts": asdict(lock.facts) if lock.facts else None,
+                "driver_branch": asdict(branch) if branch else None,
+                "vulnerabilities": [one._asdict() for one in support.unfixed_of(lock, locks)] if lock.is_ctk else [],
             }
             for lock in locks
-        ]
+            for branch in [support.branch_for(lock.minor) if lock.is_ctk else None]
+        ],
+        sources={name: source.url for name, source in support.sources.items()},
     )
     columns = ("release", "components", "packaged", "excluded", "unclassified", *PLATFORMS)
     rows = [components_row(lock, classes[lock.name]) for lock in locks if lock.is_ctk]
@@ -336,6 +341,8 @@ def _show_locks(locks: Sequence[ReleaseLock], here: Workspace, report: Reporter)
     columns = ("release", "projects", *PLATFORMS, NOARCH)
     rows = [projects_row(lock) for lock in locks if not lock.is_ctk]
     report.table("Python projects (artefacts by subdir)", columns, rows, right=columns[1:])
+    if said := support_rows(locks, support):
+        report.table(f"what NVIDIA says of them (variants/{SUPPORT} has the pages)", SAID, said)
 
 
 def diff_command(

@@ -22,6 +22,7 @@ from ctk.core.files import read_json
 from ctk.core.platforms import this_platform
 from ctk.env.environment import PROOFS, proof_environment, proof_note, proof_picks, prove
 from ctk.lock.lock import release_locks
+from ctk.lock.support import Unfixed, in_words, load_support
 from ctk.plan.plan import python_tags, write_repodata
 from ctk.plan.recipes import find_recipes, maker_of
 from ctk.solve.machine import Machine, machine, python_specs
@@ -157,6 +158,8 @@ def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter) ->
         packages=packages,
         size=size,
     )
+    found, notes = _support(pick, on)
+    report.result(support=notes, vulnerabilities=[one._asdict() for one in found])
     columns = ["package", "version", "build", "channel", "MB"]
     sizes = (megabytes(r.size) if r.size else "" for r in pick.records)
     rows = [(p["name"], p["version"], p["build"], p["channel"], mb) for p, mb in zip(packages, sizes, strict=True)]
@@ -167,6 +170,23 @@ def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter) ->
         report.line(line)
     if native:
         report.line(f"toolkit {native} native can be had too: add cuda-version={native}")
+    for line in filter(None, [*notes, in_words(found)]):
+        report.line(line)
+
+
+def _support(pick: Pick, on: Machine) -> tuple[list[Unfixed], list[str]]:
+    """What NVIDIA's bulletins say of the components in the pick, and of the machine's driver and GPU."""
+    where = workspace()
+    said = load_support(where)
+    concerned = {name for entry in said.vulnerabilities for name in entry.components}
+    makers = {name: r for name, r in find_recipes(where.recipes).items() if r.components & concerned}
+    versions = [
+        (component, str(record.version))
+        for record in pick.records
+        if (maker := maker_of(record.name.normalized, makers))
+        for component in sorted(makers[maker].components & concerned)
+    ]
+    return said.unfixed(versions, release_locks(where).values()), said.notes(on.driver, on.arch)
 
 
 def catalogue(
@@ -282,7 +302,8 @@ def verify_command(
     not_both("--all", "--sample", whole and sample is not None)
     by = clients.solver(solver, where)
     known = facts(release_locks(where).values())
-    every = matrix(known, _tags(where, python), platforms or (), requests or (), any_python=not python)
+    tags, support = _tags(where, python), load_support(where)
+    every = matrix(known, tags, platforms or (), requests or (), any_python=not python, support=support)
     content = matrix_channels.built(channel) if channel else matrix_channels.planned(where, every.subdirs)
     ignoring = constraints is Constraints.IGNORED
     if ignoring:

@@ -6,16 +6,17 @@ which could ask for any object. Text, depth and numbers have limits: a file that
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import yaml
+from pydantic import TypeAdapter, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import ScalarNode
 
-from ctk.core.errors import LockError
+from ctk.core.errors import LockError, problems
 
 LARGEST = 1 << 20
 """Characters of a file; the largest lock has 23,000."""
@@ -32,6 +33,7 @@ _WORDS = {
 }
 """pydantic's kinds of errors that speak of Python, as a person who writes YAML would say them."""
 
+T = TypeVar("T")
 Place = tuple[str | int, ...]
 """The keys and indices that lead to an entry."""
 
@@ -162,3 +164,23 @@ def problem_line(document: Document, error: Any) -> str:
     if error["type"] in ("string_type", "int_type", "bool_type"):
         text += f", not {error['input']!r}"
     return f"line {document.line(place)}: {place_text(place)}: {text}"
+
+
+def parse_by_hand(
+    text: str,
+    shape: TypeAdapter[T],
+    file: str,
+    step: str,
+    contradictions: Callable[[T], Iterable[tuple[Place, str]]] = lambda _: (),
+) -> T:
+    """A file that is kept by hand, which may be empty; LockError with every problem of it and its line."""
+    document = Document(text)
+    wrong = list(document.problems)
+    try:
+        said = shape.validate_python(document.data if document.data is not None else {})
+        wrong += [f"line {document.line(place)}: {place_text(place)}: {what}" for place, what in contradictions(said)]
+    except ValidationError as error:
+        wrong += [problem_line(document, e) for e in error.errors()]
+    if wrong:
+        raise problems(LockError, file, wrong, step)
+    return said

@@ -8,12 +8,11 @@ from typing import Annotated, Any
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
-from pydantic import AfterValidator, ConfigDict, Field, PlainValidator, TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, PlainValidator, TypeAdapter
 from pydantic_core import PydanticKnownError
 
 from ctk.core.checkout import Workspace
-from ctk.core.document import Document, problem_line, read
-from ctk.core.errors import LockError, problems
+from ctk.core.document import parse_by_hand, read
 from ctk.lock.lock import ReleaseLock
 
 MANIFEST = "cuda-toolkit"
@@ -131,6 +130,7 @@ def _sentence(text: str) -> str:
     return text
 
 
+ComponentName = Annotated[str, AfterValidator(_component)]
 Minors = Annotated[SpecifierSet, PlainValidator(_minors)]
 Sentence = Annotated[str, AfterValidator(_sentence)]
 
@@ -141,7 +141,7 @@ class Exclusion:
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
-    component: Annotated[str, AfterValidator(_component)]
+    component: ComponentName
     releases: Minors
     reason: Sentence
 
@@ -202,15 +202,7 @@ def load_exclusions(workspace: Workspace) -> Exclusions:
 
 def parse_exclusions(text: str) -> Exclusions:
     """The list in the text of the file; its errors are those of `load_exclusions`."""
-    document = Document(text)
-    wrong, listed = list(document.problems), Exclusions()
-    try:
-        listed = _SHAPE.validate_python(document.data if document.data is not None else {})
-    except ValidationError as error:
-        wrong += [problem_line(document, e) for e in error.errors()]
-    if wrong:
-        raise problems(LockError, EXCLUSIONS, wrong, f"mend variants/{EXCLUSIONS}: it is kept by hand")
-    return listed
+    return parse_by_hand(text, _SHAPE, EXCLUSIONS, f"mend variants/{EXCLUSIONS}: it is kept by hand")
 
 
 def needless_exclusions(exclusions: Exclusions, locks: Mapping[str, ReleaseLock]) -> list[str]:

@@ -69,6 +69,11 @@ class Recipe:
         return stage0
 
     @property
+    def components(self) -> frozenset[str]:
+        """The components whose artefacts its sources are."""
+        return frozenset(re.findall(r"\.cache/artefacts/([\w-]+)/", self._text))
+
+    @property
     def output_names(self) -> tuple[str, ...]:
         """The names of all outputs, unrendered."""
         outputs = self._stage0.get("outputs") or [self._stage0]

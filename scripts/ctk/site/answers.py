@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib.metadata import version as installed_version
 from itertools import groupby, product
@@ -31,6 +31,7 @@ from ctk.core.files import replace_file
 from ctk.core.platforms import NOARCH
 from ctk.core.process import end_with, one_loop, starting
 from ctk.lock.lock import ReleaseLock
+from ctk.lock.support import Support
 from ctk.solve.machine import python_specs
 from ctk.solve.solve import ANY_DRIVER, Alike, Catalogue, Pick, Scenario, channel_name, solve_many
 from ctk.solve.why import explain, find_reason, toolkit_in_words
@@ -80,6 +81,7 @@ class Axes:
     packages: tuple[str, ...]
     older: bool = False  # a driver older than the first is the same question: no rule of the channel tells them apart
     newer: bool = False  # the same of one newer than the last
+    impossible: Mapping[Machine, str] = field(default_factory=dict)  # machine that cannot exist -> why; never solved
 
     @property
     def machines(self) -> list[Machine]:
@@ -98,11 +100,12 @@ def axes(
     tags: Iterable[str],
     packages: Collection[str] = (),
     pythons: Collection[str] = (),
+    support: Support | None = None,
 ) -> Axes:
     """The axes of a catalogue of this channel and its base, for its platform.
 
     The facts of the locks say which drivers and GPUs exist; the wheel tags, oldest first, are the Pythons that packages
-    are built for. `packages` and `pythons`, where given, are the only ones.
+    are built for. `packages` and `pythons`, where given, are the only ones. `support` says which machines cannot exist.
     """
     known, offered = matrix(facts(locks), tags, [catalogue.subdir]), installed_by_name(catalogue)
     check_names("package", packages, offered)
@@ -111,6 +114,7 @@ def axes(
     minors = sorted((t.version for t in catalogue.toolkits), key=version)
     alike = Alike(catalogue.query([f"{name} *" for name in (*names, *ALWAYS)], recursive=True))
     _, oldest, *_, newest = known.drivers
+    machines = product(known.drivers, known.gpus)
     return Axes(
         catalogue.subdir,
         known.drivers,
@@ -120,6 +124,7 @@ def axes(
         names,
         older=alike.is_same_driver(_OLDEST_DRIVER, str(oldest)),
         newer=alike.is_same_driver(str(newest), ANY_DRIVER),
+        impossible={machine: why for machine in machines if (why := (support or Support()).impossible(*machine))},
     )
 
 
@@ -191,7 +196,10 @@ def answers(catalogue: AlikeCatalogue, axes: Axes, package: str, python: str) ->
     """Every answer about one package with one Python, in the order of the axes."""
     catalogue.ask(_foreseen(catalogue, axes, package, python))
     for question in axes.questions(package, python):
-        yield question, answer(catalogue, question.scenario(axes.subdir))
+        if why := axes.impossible.get((question.driver, question.arch)):
+            yield question, SelectorAnswer((), "", "", why, ())
+        else:
+            yield question, answer(catalogue, question.scenario(axes.subdir))
 
 
 def answer(catalogue: Catalogue, scenario: Scenario) -> SelectorAnswer:
@@ -214,7 +222,7 @@ def _packages(records: tuple[RepoDataRecord, ...]) -> tuple[Picked, ...]:
 
 def _foreseen(catalogue: AlikeCatalogue, axes: Axes, package: str, python: str) -> Iterator[Scenario]:
     """Nearly all of the solves that the answers for one Python will need, so that they can be done together."""
-    for driver, arch in (*axes.machines, (ANY_DRIVER, None)):
+    for driver, arch in (*(m for m in axes.machines if m not in axes.impossible), (ANY_DRIVER, None)):
         for pin in axes.pins:
             yield SelectorQuestion(package, driver, arch, python, pin).scenario(axes.subdir)
         bare = SelectorQuestion(package, driver, arch, python, "").scenario(axes.subdir)
@@ -302,7 +310,7 @@ def plan_work(axes: Axes, channels: Sequence[Path | str], cache: Path) -> list[W
 
 def _digest(axes: Axes, channels: Sequence[Path | str]) -> str:
     """A digest of all that answers depend on: metadata, questions and code; "" with a channel behind a URL."""
-    digest = hashlib.sha256(repr((axes.drivers, axes.gpus, axes.pins)).encode())
+    digest = hashlib.sha256(repr((axes.drivers, axes.gpus, axes.pins, axes.impossible)).encode())
     for channel in channels:
         if not isinstance(channel, Path):
             return ""

@@ -10,16 +10,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from ctk.build import sbom
 from ctk.build.runner import machine_paths
 from ctk.check.audit.binaries import PROBES
 from ctk.core.errors import AuditFailed
 from ctk.core.files import file_sha256
+from ctk.lock.support import load_support
 from ctk.package.package import PathEntry, read_info
 from ctk.package.scan import Scanner
 from ctk.site.content import IndexedPackage, Site
 from ctk.site.pages import Page, bytes_text, render
 
 SMALLEST = 0.003  # share of the picture; what is smaller is shown together
+VEX = "sboms/vex.cdx.json"
 FOLDERS = 12  # at most, in the summary of a package's files
 _LETTER, _LINE = 8.6, 17  # width and height of text in the picture, of its own units
 _FIT = re.compile(r"^cuda-version .*\b(native|compat)_\*$")
@@ -82,9 +85,13 @@ PICTURE = Rectangle(0, 0, 1100, 520)
 
 
 def pages(site: Site) -> Iterator[Page]:
-    """The list, a page for each name, and beside them SBOMs and licence texts."""
+    """The list, a page for each name, and beside them SBOMs, what bulletins mean for them, and licence texts."""
     builds = {name: [read_metadata(entry, site) for entry in own] for name, own in site.packages.items()}
     every = [build for own in builds.values() for build in own]
+    sboms = [Page(build.sbom_path, build.sbom) for build in every if build.sbom]
+    said, texts = load_support(site.workspace), [page.content for page in sboms]
+    vex = [Page(VEX, sbom.vex(texts, said, site.releases))] if sboms and said.sources else []
+    yield from (*sboms, *vex)
     yield render(
         site,
         "packages.html",
@@ -99,6 +106,7 @@ def pages(site: Site) -> Iterator[Page]:
         width=PICTURE.width,
         height=PICTURE.height,
         missing=[build.problem for build in every if build.problem],
+        vex=VEX if vex else "",
     )
     users: dict[str, set[str]] = {}
     for entry in site.entries:
@@ -106,9 +114,8 @@ def pages(site: Site) -> Iterator[Page]:
             users.setdefault(spec.partition(" ")[0], set()).add(entry.name)
     for name, own in builds.items():
         yield _package_page(site, name, own, sorted(users.get(name, set()) - {name}))
-    yield from (Page(build.sbom_path, build.sbom) for build in every if build.sbom)
-    texts = {text.path: text.content for build in every for text in build.licences}
-    yield from (Page(path, text) for path, text in sorted(texts.items()))
+    licences = {text.path: text.content for build in every for text in build.licences}
+    yield from (Page(path, text) for path, text in sorted(licences.items()))
 
 
 def _package_page(site: Site, name: str, builds: Sequence[PackageBuild], users: Sequence[str]) -> Page:

@@ -22,6 +22,7 @@ from ctk.diff.render import LIBRARY_COLUMNS, break_text, summary, tables
 from ctk.diff.scan import cached_surface
 from ctk.lock.components import load_exclusions
 from ctk.lock.lock import ReleaseLock
+from ctk.lock.support import Support, load_support
 from ctk.package.binaries import version_key
 from ctk.package.scan import PackageScan, Scanner
 from ctk.release import facts_rows
@@ -54,9 +55,10 @@ def picks(site: Site) -> Iterator[Page]:
     if site.platforms and any(lock.facts for lock in site.releases):  # the facts say which GPUs there are
         try:
             # Some hundred solves for each platform of the channel, which take a second or two.
+            support = load_support(site.workspace)
             with TemporaryDirectory(prefix="ctk-site-") as folder:
-                solved = channels.write(channels.built(site.channel), Path(folder))
-                maps += [heat_map(subdir, ask(solved.folders, site.releases, subdir)) for subdir in site.platforms]
+                folders = channels.write(channels.built(site.channel), Path(folder)).folders
+                maps += [heat_map(s, ask(folders, site.releases, s, support)) for s in site.platforms]
         except CtkError as error:
             problem = f"{error.cause}. {error.step}".strip()
     description = f"What a solver picks for {REQUEST}, for every driver and every GPU."
@@ -65,7 +67,7 @@ def picks(site: Site) -> Iterator[Page]:
 
 
 def heat_map(platform: str, answers: Answers) -> HeatMap:
-    toolkits = sorted({cell.partition(" ")[0] for cell in answers.cells.values()} - {"-"}, key=Version)
+    toolkits = sorted({cell.partition(" ")[0] for cell in answers.cells.values()} - {"-", ""}, key=Version)
     return HeatMap(platform, answers, _shades(toolkits), *merged(answers))
 
 
@@ -83,8 +85,8 @@ def _shades(toolkits: Sequence[str]) -> dict[str, str]:
 def releases(site: Site) -> Iterator[Page]:
     """The list of CTK releases, newest first, and a page for each: what it brought over the one before it."""
     before = (None, *site.releases)
-    facts = facts_rows(site.releases)
-    rows = [_release(site, *args) for args in zip(site.releases, before, facts, strict=False)]
+    facts, support = facts_rows(site.releases), load_support(site.workspace)
+    rows = [_release(site, support, *args) for args in zip(site.releases, before, facts, strict=False)]
     described = "Every release that is locked here: what its binaries say of themselves, and what it brought."
     yield render(site, "releases.html", title="CUDA Toolkit releases", description=described, releases=rows[::-1])
     for row in rows:
@@ -95,7 +97,9 @@ def releases(site: Site) -> Iterator[Page]:
         yield render(site, row["path"], "release.html", title=title, description=described, release=row, **values)
 
 
-def _release(site: Site, lock: ReleaseLock, before: ReleaseLock | None, facts: Sequence[str]) -> dict[str, Any]:
+def _release(
+    site: Site, support: Support, lock: ReleaseLock, before: ReleaseLock | None, facts: Sequence[str]
+) -> dict[str, Any]:
     """A release as the templates take it; sizes in bytes."""
     measured = lock.facts.glibc if lock.facts else {}
     release: dict[str, Any] = {
@@ -108,6 +112,9 @@ def _release(site: Site, lock: ReleaseLock, before: ReleaseLock | None, facts: S
         "sizes": {s: sum(a.size for a in lock.artefacts if a.target.startswith(s)) for s in PLATFORMS},
         "in_channel": any(entry.index.version == lock.minor for entry in site.packages.get("cuda-version", ())),
         "brief": "the oldest here",
+        "unfixed": support.unfixed_of(lock, site.releases),
+        "branch": support.branch_for(lock.minor),
+        "sources": support.sources,
     }
     if before is None:
         return release

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby, product, starmap
 from math import prod
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from ctk.core.errors import BadValue, LockError, check_names
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.lock import ReleaseLock
+from ctk.lock.support import Support
 from ctk.solve.machine import python_specs
 from ctk.solve.solve import Scenario
 from ctk.verify.oracle import REQUESTS, OracleFacts, Question, Toolkit, version
@@ -49,7 +50,7 @@ def facts(locks: Iterable[ReleaseLock]) -> OracleFacts:
 
 @dataclass(frozen=True)
 class Matrix:
-    """Every value of every dimension; its members are all combinations, in a fixed order."""
+    """Every value of every dimension; its members are all combinations that can exist, in a fixed order."""
 
     drivers: tuple[str | None, ...]  # None, then CUDA versions, oldest first
     gpus: tuple[str | None, ...]  # None, then compute capabilities, oldest first; the last is newer than every toolkit
@@ -58,11 +59,15 @@ class Matrix:
     requests: tuple[str, ...]
     pins: tuple[str | None, ...]  # None, then CUDA majors, then minors; one of the minors is not locked
     facts: OracleFacts
+    support: Support = field(default_factory=Support)  # says which drivers do not run which GPUs
 
     @property
     def machines(self) -> list[Machine]:
-        """Every driver with every GPU, and the machine without a driver."""
-        return [(driver, gpu) for driver in self.drivers for gpu in self.gpus if driver or not gpu]
+        """Every driver with every GPU that it may run, and the machine without a driver."""
+        return self._possible(product(self.drivers, self.gpus))
+
+    def _possible(self, machines: Iterable[Machine]) -> list[Machine]:
+        return [(d, gpu) for d, gpu in machines if (d or not gpu) and not self.support.impossible(d, gpu)]
 
     @property
     def _axes(self) -> list[Sequence[Any]]:
@@ -99,11 +104,12 @@ class Matrix:
         """
         kinds, drivers = self._gpu_kinds, [d for d in self.drivers if d]
         each_kind = [(None, *(kind[-(i % 2)] for kind in kinds)) for i in range(len(drivers))]
-        pinned = [(None, None), *((d, gpu) for d, gpus in zip(drivers, each_kind, strict=True) for gpu in gpus)]
+        pairs = ((d, gpu) for d, gpus in zip(drivers, each_kind, strict=True) for gpu in gpus)
+        pinned = [(None, None), *self._possible(pairs)]
         # The oldest driver, the oldest and newest of each CUDA major, and the one newer than all toolkits.
         majors = [list(same) for _, same in groupby(drivers, lambda d: d.split(".")[0])]
         at_edge = _in_order(end for same in majors for end in (same[0], same[-1]))
-        edges = [(None, None), *product(at_edge, (None, *(kind[0] for kind in kinds[:2])))]
+        edges = [(None, None), *self._possible(product(at_edge, (None, *(kind[0] for kind in kinds[:2]))))]
         pins, pythons = [pin for pin in self.pins if pin], [python for python in self.pythons if python]
         anyone = [None] if None in self.pythons else []
         parts: list[tuple[Sequence[str | None], Sequence[str | None], Sequence[Machine]]] = [
@@ -132,8 +138,12 @@ def matrix(
     subdirs: Iterable[str] = (),
     requests: Iterable[str] = (),
     any_python: bool = True,
+    support: Support | None = None,
 ) -> Matrix:
-    """The matrix of the facts, for Pythons as wheel tags (``cp314t``), and only some platforms and requests if any."""
+    """The matrix of the facts, for Pythons as wheel tags (``cp314t``), and only some platforms and requests if any.
+
+    Machines that cannot exist by `support` are no part of it.
+    """
     check_names("platform", subdirs, PLATFORMS)
     check_names("request", requests, REQUESTS)
     minors = _in_order(t.minor for t in facts.toolkits)
@@ -146,6 +156,7 @@ def matrix(
         requests=tuple(r for r in REQUESTS if not requests or r in set(requests)),
         pins=(None, *_pins(minors)),
         facts=facts,
+        support=support or Support(),
     )
 
 

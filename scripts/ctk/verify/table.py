@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 from ctk.core.checkout import Marked, Workspace, markdown_table
 from ctk.lock.lock import ReleaseLock, release_locks
+from ctk.lock.support import Support, load_support
 from ctk.solve.solve import Catalogue, Scenario
 from ctk.verify import channels
 from ctk.verify.scenarios import facts, matrix
@@ -28,16 +29,21 @@ class Answers:
 
     drivers: tuple[str | None, ...]  # None, then CUDA versions, oldest first
     gpus: tuple[str | None, ...]  # compute capabilities, oldest first; one that no toolkit knows; None: not detected
-    cells: Mapping[tuple[str | None, str | None], str]  # 13.0, 12.9 compat, or - where nothing can be installed
+    # 13.0, 12.9 compat, - where nothing can be installed, or "" where no such driver runs such a GPU
+    cells: Mapping[tuple[str | None, str | None], str]
 
 
-def ask(folders: Sequence[Path | str], locks: Iterable[ReleaseLock], subdir: str = SUBDIR) -> Answers:
-    """Solves `REQUEST` for every driver and GPU that the release locks of the channels know."""
+def ask(
+    folders: Sequence[Path | str], locks: Iterable[ReleaseLock], subdir: str = SUBDIR, support: Support | None = None
+) -> Answers:
+    """Solves `REQUEST` for every driver and GPU that the release locks of the channels know, where both can be."""
     known = matrix(facts(locks), ())
     drivers, gpus = (None, *known.drivers[2:]), (*known.gpus[1:], None)  # without the driver that is too old for all
     catalogue = Catalogue(folders, subdir)
 
     def cell(driver: str | None, gpu: str | None) -> str:
+        if support and support.impossible(driver, gpu):
+            return ""
         pick = catalogue.pick(Scenario((REQUEST,), subdir, driver, gpu))
         return f"{pick.toolkit} {pick.fit}".removesuffix(" native").strip() if pick else "-"
 
@@ -48,7 +54,7 @@ def ask_planned(workspace: Workspace) -> Answers:
     """The same for the planned channel, whatever was built. Takes a few seconds."""
     with TemporaryDirectory(prefix="ctk-table-") as folder:
         solved = channels.write(channels.planned(workspace, [SUBDIR]), Path(folder))
-        return ask(solved.folders, release_locks(workspace).values())
+        return ask(solved.folders, release_locks(workspace).values(), support=load_support(workspace))
 
 
 def table(answers: Answers) -> Callable[[str], str]:

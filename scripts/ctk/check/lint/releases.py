@@ -17,6 +17,7 @@ from ctk.core.errors import LockError
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.lock.components import CTK_COMPONENTS, EXCLUSIONS, needless_exclusions, parse_exclusions
 from ctk.lock.lock import ReleaseLock
+from ctk.lock.support import SUPPORT, parse_support
 
 # Words that would say where files come from, which is the configuration of pip.
 _TRACES = ("http", "://", "file:/", "/", "@")
@@ -183,14 +184,15 @@ def ZipKeysFit(file: VariantFile) -> Iterator[Finding]:
 
 @check(Tree, fix="remove the file, or write its other half with ctk release add")
 def NothingElseIsLocked(tree: Tree) -> Iterator[Finding]:
-    """The folder of variants holds pairs of lock and variants, the written list of exclusions, and nothing else."""
+    """The folder of variants holds pairs of lock and variants, the two files kept by hand, and nothing else."""
     folder = tree.workspace.variants
     names = {lock.path.stem for lock in tree.of_home(tree.locks, "recipes")}
-    wanted = {EXCLUSIONS, *(f"{name}{half}" for name in names for half in (".lock", ".yaml"))}
+    by_hand = {EXCLUSIONS, SUPPORT}
+    wanted = {*by_hand, *(f"{name}{half}" for name in names for half in (".lock", ".yaml"))}
     there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     for name in sorted(there - wanted):
         yield Finding(tree.shown(folder / name), "it is neither a lock nor the half of one", line=1, column=1)
-    for name in sorted(wanted - there - {EXCLUSIONS}):
+    for name in sorted(wanted - there - by_hand):
         yield Finding(tree.shown(folder / name), "the half of a lock is missing", line=1, column=1)
 
 
@@ -244,6 +246,16 @@ def ExclusionsAreTrue(tree: Tree) -> Iterator[Finding]:
                 packaged = [release for release, classes in tree.classes.items() if name in classes.needless]
                 if section == "excluded" and packaged:
                     yield file.at((section, i), f"{name} is packaged in {', '.join(packaged)}")
+
+
+@check(Tree, fix="name the page that says it, or take the entry out: nothing in variants/support.yaml is guessed")
+def SupportHasSources(tree: Tree) -> Iterator[Finding]:
+    """What is said of driver branches, GPUs and vulnerabilities can be read, and names the pages that say so, dated."""
+    for file in tree.support:
+        try:
+            parse_support(file.text)
+        except LockError as error:
+            yield from file.at_lines([line.removeprefix("  - ") for line in error.cause.splitlines()[1:]])
 
 
 @check(Tree, fix="write the component and the reason into variants/exclusions.yaml, or take it out")

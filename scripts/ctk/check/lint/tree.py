@@ -21,6 +21,7 @@ from ctk.core.errors import CtkError
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.components import EXCLUSIONS, Classes, Exclusions, load_exclusions
 from ctk.lock.lock import ReleaseLock, dump, in_order, parse_lock, release_locks, variant_config, variant_keys
+from ctk.lock.support import SUPPORT
 from ctk.plan.plan import Build, Request, Set, classified, plan, python_tags
 from ctk.plan.recipes import Recipe, find_recipes
 
@@ -434,6 +435,11 @@ class Tree:
         """The list of what is not packaged."""
         return self.yaml_files(self.workspace.variants / EXCLUSIONS)
 
+    @cached_property
+    def support(self) -> list[YamlFile]:
+        """What NVIDIA says of drivers, GPUs and vulnerabilities."""
+        return self.yaml_files(self.workspace.variants / SUPPORT)
+
     def yaml_files(self, *paths: Path) -> list[YamlFile]:
         """Those of some files that exist."""
         return [YamlFile(self, path) for path in paths if path.exists()]
@@ -447,8 +453,8 @@ class Tree:
     @property
     def files(self) -> list[SourceFile]:
         """Everything that is linted."""
-        yaml = (*self.every_recipe, *self.locks, *self.variants, *self.config, *self.settings, *self.exclusions)
-        return [*yaml, *self.scripts]
+        yaml = (*self.every_recipe, *self.locks, *self.variants, *self.config, *self.settings)
+        return [*yaml, *self.exclusions, *self.support, *self.scripts]
 
     @cached_property
     def python_tags(self) -> tuple[str, ...]:

@@ -230,8 +230,10 @@
       showPick(now, found.answer);
       showCommand(now, found.answer, found.unseen);
     } else {
-      show("refused", sentence(found.answer.title), "A solver finds nothing for this request on this machine.");
-      steps(found.answer.reasons.map(sentence));
+      const { title, reasons: next } = found.answer;
+      // Without a next step nobody asked: such a machine cannot exist.
+      show("refused", sentence(title), next.length ? "A solver finds nothing for this request on this machine." : "So no solver was asked.");
+      steps(next.map(sentence));
     }
     at("answer").dataset.of = command;
   }
