@@ -28,7 +28,6 @@ from ctk.lock.lock import ReleaseLock, release_locks
 from ctk.site import Site
 from ctk.site.answers import (
     CODE,
-    AlikeCatalogue,
     Axes,
     SelectorAnswer,
     SelectorQuestion,
@@ -45,7 +44,7 @@ from ctk.site.answers import (
 )
 from ctk.site.pages import Selector, front_page, pixi_line, safe_json, shards
 from ctk.solve.machine import python_specs
-from ctk.solve.solve import Catalogue, Scenario
+from ctk.solve.solve import AlikeCatalogue, Catalogue, Scenario
 from ctk.verify.scenarios import facts, matrix
 
 pytest_plugins = ["site_fixtures"]
