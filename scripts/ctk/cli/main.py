@@ -38,6 +38,7 @@ COMMANDS: Table = {
     "lint": "checks:lint_command",
     "audit": "checks:audit_command",
     "solve": "solve:solve_command",
+    "installable": "installable:installable_command",
     "prove": "solve:prove_command",
     "verify": "solve:verify_command",
     "rebuild": "build:rebuild_command",
