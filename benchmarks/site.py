@@ -19,9 +19,9 @@ from ctk.core.console import Reporter
 from ctk.core.platforms import this_platform
 from ctk.lock.lock import release_locks
 from ctk.plan.plan import python_tags
-from ctk.site.answers import AlikeCatalogue, answers, axes
+from ctk.site.answers import answers, axes
 from ctk.site.benchmarks import RATIO, record
-from ctk.solve.solve import Catalogue
+from ctk.solve.solve import AlikeCatalogue, Catalogue
 from ctk.solve.why import explain, find_reason
 
 

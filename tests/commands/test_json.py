@@ -30,6 +30,7 @@ CASES = {
     "env run": "{folder}/env -- echo said",
     "feedstock export": "cuda-arch {folder}/feedstock --maintainer someone",
     "fetch": "{new}",
+    "installable": "cuda-crt --base {base}",
     "lint": "--check FileIsYaml",
     "plan": "{new}",
     "prove": "--base {base}",

@@ -22,6 +22,7 @@ _COPIED = (
     "pyproject.toml",
     "requirements.lock",
     "docs",
+    "examples",
     "recipes",
     "variants",
 )

@@ -29,7 +29,6 @@ from ctk.lock.support import load_support
 from ctk.site import Site
 from ctk.site.answers import (
     CODE,
-    AlikeCatalogue,
     Axes,
     SelectorAnswer,
     SelectorQuestion,
@@ -46,7 +45,7 @@ from ctk.site.answers import (
 )
 from ctk.site.pages import Selector, front_page, pixi_line, safe_json, shards
 from ctk.solve.machine import python_specs
-from ctk.solve.solve import Catalogue, Scenario
+from ctk.solve.solve import AlikeCatalogue, Catalogue, Scenario
 from ctk.verify.scenarios import facts, matrix
 
 pytest_plugins = ["site_fixtures"]

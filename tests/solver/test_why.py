@@ -11,7 +11,7 @@ import foreign_channel
 import pytest
 from small_channel import base, channel, pair, record, toolkit, write
 
-from ctk.cli.solve import installable
+from ctk.cli.solve import built_catalogue
 from ctk.core.checkout import Workspace
 from ctk.core.errors import Unsolvable
 from ctk.core.platforms import this_platform
@@ -162,7 +162,7 @@ def test_a_package_with_a_recipe_that_was_not_built_says_how_to_get_it(catalogue
 
 
 def test_the_commands_know_which_recipes_of_this_checkout_are_not_built(project: Workspace) -> None:
-    maker = installable(project, "/base", this_platform()).maker
+    maker = built_catalogue(project, "/base", this_platform()).maker
     assert maker("libcublas-dev") == Maker("libcublas", "--all-components")
     assert maker("libcudnn-dev") == Maker("cudnn", "--ring 2")
     assert maker("cuda-core") == Maker("cuda-core", "")

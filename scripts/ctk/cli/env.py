@@ -17,7 +17,7 @@ from ctk.check.environment import ENVIRONMENT_CHECKS, examined
 from ctk.cli.doctor import as_json, table
 from ctk.cli.main import VERBATIM
 from ctk.cli.options import Arch, Base, Driver, Platform, Python, Specs
-from ctk.cli.solve import installable, show_pick, solve_request
+from ctk.cli.solve import built_catalogue, show_pick, solve_request
 from ctk.core import console
 from ctk.core.checkout import given_environment, workspace
 from ctk.core.console import Reporter, count, megabytes
@@ -48,7 +48,7 @@ def create_command(
     where, report, on = workspace(), Reporter(), machine(None, driver, arch)
     prefix = Path(os.path.realpath(prefix))  # Path.resolve is a traceback for a link that leads to itself
     check_prefix(prefix)
-    channels = installable(where, base, on.subdir)
+    channels = built_catalogue(where, base, on.subdir)
     pick = solve_request(specs, python, on, channels)
     made = create(pick, prefix, where.cache / "packages", report.say)
     show_pick(pick, on, channels, report)
@@ -137,7 +137,7 @@ def pack_command(
     where, report, on = workspace(), Reporter(), machine(platform, driver, arch)
     order = PackOrder(file.absolute(), size_in_bytes(split) if split is not None else None, force, compression)
     check(order, on.subdir)
-    channels = installable(where, base, on.subdir)
+    channels = built_catalogue(where, base, on.subdir)
     pick = solve_request(specs, python, on, channels)
     show_pick(pick, on, channels, report)
     about = [

@@ -39,6 +39,7 @@ COMMANDS: Table = {
     "audit": "checks:audit_command",
     "gpu-code": "gpu_code:gpu_code_command",
     "solve": "solve:solve_command",
+    "installable": "installable:installable_command",
     "prove": "solve:prove_command",
     "verify": "solve:verify_command",
     "rebuild": "build:rebuild_command",

@@ -190,9 +190,14 @@ def _support(pick: Pick, on: Machine) -> tuple[list[Unfixed], list[str]]:
 
 
 def catalogue(
-    where: Workspace, base: str, subdir: str, report: Reporter | None = None, as_planned: bool = False
+    where: Workspace,
+    base: str,
+    subdir: str,
+    report: Reporter | None = None,
+    as_planned: bool = False,
+    others: Sequence[str] = (),
 ) -> Catalogue:
-    """The channel and its base channel, for one platform.
+    """The channel and its base channel, for one platform; `others` are folders and URLs in place of the channel.
 
     For another platform than this machine's, packages that were not built are replaced by planned ones: the channel by
     what recipes and release locks say, a base channel of ours by metadata shaped as conda-forge's. One line says so.
@@ -200,19 +205,21 @@ def catalogue(
     """
     channels = [where.channel, base_channel(base, where)]
     foreign = subdir != this_platform()
-    if as_planned or (foreign and not _has(where.channel, subdir)):
+    if others:
+        channels[:1] = [base_channel(name, where) for name in others]
+    elif as_planned or (foreign and not _has(where.channel, subdir)):
         # The same as `ctk verify` has, so that a scenario which it prints is solved here as it was there.
         channels[0] = write_repodata(matrix_channels.planned(where), where.cache / "planned" / "channel")
     if base == "local" and (as_planned or (foreign and not _has(where.base_channel, subdir))):
         channels[1] = write_repodata(matrix_channels.universe(), where.cache / "planned" / "base")
-    if report and where.channel not in channels:
+    if report and not others and where.channel not in channels:
         why = "" if as_planned else f"nothing is built for {subdir} here: "
         stand_in = ", with a stand-in for conda-forge" if base == "local" and where.base_channel not in channels else ""
         report.line(f"{why}solved against what recipes and release locks say{stand_in}")
     return Catalogue(channels, subdir, maker=partial(_maker, where))
 
 
-def installable(where: Workspace, base: str, subdir: str) -> Catalogue:
+def built_catalogue(where: Workspace, base: str, subdir: str) -> Catalogue:
     """The same with packages that are built and not only planned."""
     if subdir != this_platform():
         if not _has(where.channel, subdir):

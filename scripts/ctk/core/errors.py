@@ -176,6 +176,10 @@ class LintFailed(CtkError, exit_code=31):
     """A recipe, a release lock or a variant file breaks a rule that blocks."""
 
 
+class MachinesLost(CtkError, exit_code=32):
+    """With a pin, machines that can have a package today could not install it."""
+
+
 class Stopped(CtkError, exit_code=130):  # as shells have it: 128 and the number of the signal
     """Somebody pressed Ctrl-C."""
 

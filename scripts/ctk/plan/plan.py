@@ -428,7 +428,13 @@ def planned_repodata(plan: Plan) -> dict[str, dict[str, Any]]:
     makers: dict[tuple[str, str], str] = {}
     for build in plan.builds:
         for output in build.outputs:
-            record = _record(output)
+            if output.environment:
+                raise RecipeError(
+                    f"{output.name} is built in an environment ({', '.join(output.environment)}), which may add "
+                    "requirements",
+                    "let the recipe repackage without build and host requirements",
+                )
+            record = record_of(output)
             earlier = packages.setdefault(output.subdir, {}).setdefault(output.file_name, record)
             maker = makers.setdefault((output.subdir, output.file_name), build.id)
             if earlier != record:
@@ -445,13 +451,8 @@ def repodata_of(subdir: str, records: Mapping[str, Mapping[str, Any]]) -> dict[s
     return {"info": {"subdir": subdir}, "packages": {}, "packages.conda": records, "repodata_version": 1, "v3": {}}
 
 
-def _record(output: Rendered) -> dict[str, Any]:
+def record_of(output: Rendered) -> dict[str, Any]:
     """The record of one package; as in the indexer's, what is empty is absent, except `depends`."""
-    if output.environment:
-        raise RecipeError(
-            f"{output.name} is built in an environment ({', '.join(output.environment)}), which may add requirements",
-            "let the recipe repackage without build and host requirements",
-        )
     from rattler import Subdir  # planning does without it
 
     platform = Subdir(output.subdir)

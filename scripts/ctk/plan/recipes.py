@@ -289,24 +289,34 @@ _EXPORTS = {
 }
 
 
-def rendered_outputs(variants: Sequence[Any], subdir: str) -> list[Rendered]:
+def rendered_outputs(
+    variants: Sequence[Any], subdir: str, hosts: Sequence[Mapping[str, str] | None] = ()
+) -> list[Rendered]:
     """The outputs among all of rattler-build's rendered variants of one recipe; outputs may be pinned to each other.
 
+    Args:
+        variants: As `render_variants` gives them.
+        subdir: The platform.
+        hosts: Of each variant, name -> version and build of what is in its host environment, for ``pin_compatible``;
+            None leaves its output out.
+
     Raises:
-        RecipeError: For a pin to something that is no output of the recipe in that variant.
+        RecipeError: For a pin to something that is no output of the recipe in that variant, and not in the environment.
     """
     recipes = [v.recipe.to_dict() for v in variants]
     outputs = []
-    for variant, recipe in zip(variants, recipes, strict=True):
+    for variant, recipe, host in zip(variants, recipes, hosts or [{}] * len(variants), strict=True):
+        if host is None:
+            continue
         # Exact pins decide the output's hash, so rattler-build says at rendering what they are. For the others the
         # version is enough, and any output of that name in the same variant has it.
         exact = {n: f"{pin.version} {pin.build_string}" for n, pin in variant.pin_subpackages.items() if pin.exact}
         versions = {
             other["package"]["name"]: str(other["package"]["version"])
             for one, other in zip(variants, recipes, strict=True)
-            if _agree(variant.variant, one.variant)
+            if agree(variant.variant, one.variant)
         }
-        outputs.append(_rendered(recipe, variant.variant, subdir, exact, versions))
+        outputs.append(_rendered(recipe, variant.variant, subdir, exact, versions, host))
     return outputs
 
 
@@ -316,12 +326,13 @@ def _rendered(
     subdir: str,
     exact: Mapping[str, str],
     versions: Mapping[str, str],
+    host: Mapping[str, str],
 ) -> Rendered:
     name = str(recipe["package"]["name"])
 
     def resolved(requirements: Iterable[Any] | None) -> tuple[str, ...]:
         """Requirements as the package will state them, each once."""
-        pins = (r if isinstance(r, str) else _resolved_pin(name, r, exact, versions) for r in requirements or ())
+        pins = (r if isinstance(r, str) else _resolved_pin(name, r, exact, versions, host) for r in requirements or ())
         return tuple(dict.fromkeys(pins))
 
     build, requirements = recipe["build"], recipe.get("requirements") or {}
@@ -330,7 +341,7 @@ def _rendered(
     files = build.get("files") or {}
     globs = files if isinstance(files, dict) else {"include": files}
     relocates = (build.get("dynamic_linking") or {}).get("binary_relocation") is not False
-    scripts = [part["build"].get("script") for part in (recipe, *caches)]
+    scripts = [part.get("build", {}).get("script") for part in (recipe, *caches)]
     environments = [requirements, *(cache.get("requirements") or {} for cache in caches)]
     return Rendered(
         name=name,
@@ -355,19 +366,23 @@ def _rendered(
 
 
 def _resolved_pin(
-    output: str, requirement: Mapping[str, Any], exact: Mapping[str, str], versions: Mapping[str, str]
+    output: str,
+    requirement: Mapping[str, Any],
+    exact: Mapping[str, str],
+    versions: Mapping[str, str],
+    host: Mapping[str, str],
 ) -> str:
     ((kind, pin),) = requirement.items()
-    known = exact if pin.get("exact") else versions
-    if kind != "pin_subpackage" or pin["name"] not in known:
+    known = host if kind == "pin_compatible" else exact if pin.get("exact") else versions
+    if pin["name"] not in known:
         raise RecipeError(
             f"output {output} has a {kind} on {pin['name']}, which only a build could resolve",
             "pin to another output of the recipe that exists in the same variant",
         )
-    return f"{pin['name']} =={known[pin['name']]}" if pin.get("exact") else pinned(pin, known[pin["name"]])
+    return f"{pin['name']} =={known[pin['name']]}" if pin.get("exact") else pinned(pin, known[pin["name"]].split()[0])
 
 
-def _agree(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
+def agree(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
     """Whether two outputs can belong to the same variant. The platform of a noarch output is another one."""
     return all(one[key] == other[key] for key in one.keys() & other.keys() if key != "target_platform")
 

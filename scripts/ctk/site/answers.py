@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.metadata import version as installed_version
 from itertools import groupby, product
@@ -33,7 +33,7 @@ from ctk.core.process import end_with, one_loop, starting
 from ctk.lock.lock import ReleaseLock
 from ctk.lock.support import Support
 from ctk.solve.machine import python_specs
-from ctk.solve.solve import ANY_DRIVER, Alike, Catalogue, Pick, Scenario, channel_name, solve_many
+from ctk.solve.solve import ANY_DRIVER, Alike, AlikeCatalogue, Catalogue, Scenario, channel_name
 from ctk.solve.why import explain, find_reason, toolkit_in_words
 from ctk.verify.oracle import version
 from ctk.verify.scenarios import Machine, facts, matrix
@@ -49,7 +49,6 @@ _GPUS = Path(__file__).with_name("gpus.yaml")
 # Halves of packages that nobody installs by name: what a cross-compiler takes for its target, and the files that the
 # two builds of a package share.
 _HALVES = re.compile(r".*_(?:linux|win)-\w+|.*-files|python_abi")
-_AT_ONCE = 16  # solves, which keep all cores busy
 
 T = TypeVar("T", bound=Hashable)
 
@@ -141,38 +140,6 @@ def pin_specs(pin: str) -> tuple[str, ...]:
 def gpu_names() -> dict[str, str]:
     """Name of a GPU -> its compute capability, as NVIDIA lists them; the newest first."""
     return {name: arch for arch, names in YAML(typ="safe").load(_GPUS).items() for name in names}
-
-
-class AlikeCatalogue(Catalogue):
-    """Channels, for one platform, each distinct question asked once.
-
-    Which packages will be asked for, and what they can bring along, decides which machines are alike.
-    """
-
-    def __init__(self, channels: Sequence[Path | str], subdir: str, names: Iterable[str]) -> None:
-        super().__init__(channels, subdir)
-        self._answers: dict[Hashable, Pick | None] = {}
-        self.alike = Alike(self.query([f"{name} *" for name in names], recursive=True))
-
-    def pick(self, scenario: Scenario) -> Pick | None:
-        pick = self._answer(scenario)
-        return pick and replace(pick, scenario=scenario)
-
-    def solves(self, scenario: Scenario, **changes: Any) -> bool:
-        return self._answer(replace(scenario, **changes)) is not None
-
-    def _answer(self, scenario: Scenario) -> Pick | None:
-        """The pick for a machine that is like it."""
-        key = self.alike.key(scenario)
-        if key not in self._answers:
-            self._answers[key] = super().pick(scenario)
-        return self._answers[key]
-
-    def ask(self, scenarios: Iterable[Scenario]) -> None:
-        """Solves many at a time, which is several times faster than one after the other; `pick` then knows them."""
-        missing = {key: s for s in scenarios if (key := self.alike.key(s)) not in self._answers}
-        for scenario, answer in solve_many(missing.values(), self.channels, self.gateway, _AT_ONCE):
-            self._answers[self.alike.key(scenario)] = answer if isinstance(answer, Pick) else None
 
 
 Picked = tuple[str, str, str, int, str]

@@ -56,6 +56,12 @@ def render(site: Site, path: str, template: str = "", **values: Any) -> Page:
     return Page(path, (text.rstrip() + "\n").encode(errors="replace"))
 
 
+def stand_alone(template: str, **values: Any) -> bytes:
+    """A page that is one file, with the look of the site in it."""
+    style = (_HERE / "assets" / "style.css").read_text(encoding="utf-8")
+    return _environment().get_template(template).render(style=Markup(style), **values).strip().encode(errors="replace")
+
+
 def assets() -> Iterator[Page]:
     """The style sheets, and the scripts of pages that have one."""
     for file in sorted((_HERE / "assets").iterdir()):

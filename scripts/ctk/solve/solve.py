@@ -22,6 +22,7 @@ from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.core.process import run
 from ctk.solve.machine import driver_version, virtual_packages
 
+_AT_ONCE = 16  # solves, which keep all cores busy
 ANY_DRIVER = "99.0"  # newer than any: a machine with it refuses nothing for its driver
 PYTHON = ("python", "python_abi")
 
@@ -248,6 +249,8 @@ class Alike:
         if request not in self._rules:
             specs = [parse_spec(spec).match for spec in request if spec.startswith("cuda-version=")]
             rules: dict[str, set[str]] = {"__cuda": set(), "__cuda_arch": set()}
+            for match in filter(None, map(_RULE.fullmatch, request)):  # a request may ask for a driver itself
+                rules[match[1]] |= {match[2]} - {""}
             for record, name, rule in self._ruled:
                 if record.name.normalized != "cuda-version" or all(spec.matches(record) for spec in specs):
                     rules[name].add(rule)
@@ -388,6 +391,38 @@ class Catalogue:
 
     def toolkit(self, version: str) -> ChannelToolkit | None:
         return next((t for t in self.toolkits if t.version == version), None)
+
+
+class AlikeCatalogue(Catalogue):
+    """Channels, for one platform, each distinct question asked once.
+
+    Which packages will be asked for, and what they can bring along, decides which machines are alike.
+    """
+
+    def __init__(self, channels: Sequence[Path | str], subdir: str, names: Iterable[str], **more: Any) -> None:
+        super().__init__(channels, subdir, **more)
+        self._answers: dict[Hashable, Pick | None] = {}
+        self.alike = Alike(self.query([f"{name} *" for name in names], recursive=True))
+
+    def pick(self, scenario: Scenario) -> Pick | None:
+        pick = self._answer(scenario)
+        return pick and replace(pick, scenario=scenario)
+
+    def solves(self, scenario: Scenario, **changes: Any) -> bool:
+        return self._answer(replace(scenario, **changes)) is not None
+
+    def _answer(self, scenario: Scenario) -> Pick | None:
+        """The pick for a machine that is like it."""
+        key = self.alike.key(scenario)
+        if key not in self._answers:
+            self._answers[key] = super().pick(scenario)
+        return self._answers[key]
+
+    def ask(self, scenarios: Iterable[Scenario]) -> None:
+        """Solves many at a time, which is several times faster than one after the other; `pick` then knows them."""
+        missing = {key: s for s in scenarios if (key := self.alike.key(s)) not in self._answers}
+        for scenario, answer in solve_many(missing.values(), self.channels, self.gateway, _AT_ONCE):
+            self._answers[self.alike.key(scenario)] = answer if isinstance(answer, Pick) else None
 
 
 @cache

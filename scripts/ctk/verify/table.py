@@ -69,7 +69,7 @@ def merged(answers: Answers, form: str = "full") -> tuple[tuple[str, ...], list[
     """
     columns = _columns(answers, with_newer=form == "full")
     rows = [
-        (_drivers_label(list(group), answers.drivers[-1]), *cells)
+        (drivers_label(list(group), answers.drivers[-1]), *cells)
         for (_, cells), group in groupby(
             answers.drivers, lambda d: (d is None, [answers.cells[d, gpu] for gpu in columns.values()])
         )
@@ -100,7 +100,7 @@ def _gpus_label(run: Sequence[str | None]) -> str:
     return f"{run[0]} to {run[-1]}" if run[1:] else str(run[0])
 
 
-def _drivers_label(group: Sequence[str | None], newest: str | None) -> str:
+def drivers_label(group: Sequence[str | None], newest: str | None) -> str:
     if group[0] is None:
         return "no driver"
     if group[-1] == newest:

@@ -1,0 +1,187 @@
+"""Somebody's recipe as records that a solver can pick: what its packages will require once they are built."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from rattler import RepoDataRecord
+
+from ctk.core.console import count
+from ctk.core.errors import UnknownName
+from ctk.core.platforms import NOARCH
+from ctk.plan.plan import record_of
+from ctk.plan.recipes import Recipe, Rendered, agree, render_variants, rendered_outputs
+from ctk.solve.solve import Catalogue, Pick, Scenario, parse_spec
+from ctk.solve.why import find_reason
+
+_FILES = ("conda_build_config.yaml", "variants.yaml")
+# What a build for a platform takes of each environment; a noarch package takes the host's `noarch` alone.
+_TAKEN = {
+    "build": ("strong", "strong_constrains"),
+    "host": ("strong", "weak", "strong_constrains", "weak_constrains"),
+}
+
+
+class Foreseen(NamedTuple):
+    """The packages of a recipe for one platform, as records of a ``repodata.json``."""
+
+    records: tuple[dict[str, Any], ...]
+    notes: tuple[str, ...]  # what is left out or not known, a sentence each
+
+
+class _Export(NamedTuple):
+    """One line of a package's run-exports."""
+
+    package: str
+    kind: str  # weak, strong, noarch ...
+    spec: str
+
+
+def recipe_at(word: str) -> Recipe | None:
+    """The recipe that a word of the command line names by its path; None for a spec, which is no path.
+
+    Raises:
+        UnknownName: There is no recipe at that path.
+    """
+    if "::" in word or not (word in (".", "..") or "/" in word or "\\" in word or word.endswith(".yaml")):
+        return None
+    place = Path(word)
+    folders = (place.parent,) if place.name == "recipe.yaml" else (place, place / "recipe")  # or that of a feedstock
+    for folder in folders:
+        if (folder / "recipe.yaml").is_file():
+            folder = folder.resolve()
+            return Recipe((folder.parent if folder.name == "recipe" else folder).name, folder)
+    raise UnknownName(f"there is no recipe in {word}", "name a recipe.yaml (the v1 format), or the folder that has it")
+
+
+def variant_files(recipe: Recipe, build_config: Path) -> list[Path]:
+    """The matrix that all recipes of a checkout share, then the recipe's own variant files."""
+    return [file for file in (build_config, *(recipe.folder / name for name in _FILES)) if file.is_file()]
+
+
+def foresee(recipe: Recipe, files: Sequence[Path], target: Catalogue, builder: Catalogue) -> Foreseen:
+    """What a recipe's packages will require on the platform of `target`, built on that of `builder`.
+
+    What run-exports add is read from the packages that a solver picks into the environments, for a machine without a
+    driver. A variant whose host environment has no solution is left out.
+    """
+    variants = render_variants(recipe, files, target.subdir)
+    contents = [v.recipe.to_dict() for v in variants]
+    own = {str(content["package"]["name"]) for content in contents}
+    notes: dict[str, list[str]] = {}  # what is missing -> why, for each build
+    hosts: list[Mapping[str, str] | None] = []
+    exports: list[list[_Export]] = []
+    for variant, content in zip(variants, contents, strict=True):
+        built = _specs(content, "build", variant.variant, own)
+        build = _environment(built, builder, notes, "without what the build environment adds, which has no solution")
+        wanted, taken = _specs(content, "host", variant.variant, own), _taken(content, "build", _exports(build, built))
+        strong = [export.spec for export in taken if export.kind == "strong"]
+        host = _environment([*wanted, *strong], target, notes, "left out, the host environment having no solution")
+        hosts.append({r.name.normalized: f"{r.version} {r.build}" for r in host.records} if host else None)
+        exports.append([*taken, *_taken(content, "host", _exports(host, wanted))])
+    outputs, records = rendered_outputs(variants, target.subdir, hosts), {}
+    whole = [(c, e) for c, e, host in zip(contents, exports, hosts, strict=True) if host is not None]
+    for output, (content, added) in zip(outputs, whole, strict=True):
+        beside = [
+            other for other in outputs if other.name in _names(content, own) and agree(output.variant, other.variant)
+        ]
+        mine = [_Export(o.name, kind, spec) for o in beside for kind, specs in o.run_exports.items() for spec in specs]
+        record = record_of(_with(output, [*added, *_taken(content, "host", mine)], target.subdir))
+        records[f"{output.name}-{output.version}-{output.build_string}"] = record
+    if not variants:
+        notes[f"the recipe makes nothing for {target.subdir}"] = []
+    lines = [f"{count(len(why), 'build')} {note}: {why[0]}" if why else note for note, why in notes.items()]
+    return Foreseen(tuple(records.values()), tuple(lines))
+
+
+def _with(output: Rendered, added: Iterable[_Export], subdir: str) -> Rendered:
+    """An output with what run-exports add to it; a noarch one as a package of the platform, where solvers find it."""
+    depends, constrains = dict.fromkeys(output.depends), dict.fromkeys(output.constrains)
+    for export in added:
+        (constrains if export.kind.endswith("_constrains") else depends)[export.spec] = None
+    return replace(output, subdir=subdir, environment=(), depends=tuple(depends), constrains=tuple(constrains))
+
+
+# --- environments, and what they add
+
+
+def _requirements(content: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The requirements of an output, and of the staged builds that it takes files from."""
+    return [part.get("requirements") or {} for part in (content, *(content.get("staging_caches") or ()))]
+
+
+def _specs(content: Mapping[str, Any], section: str, variant: Mapping[str, str], own: set[str]) -> list[str]:
+    """What an environment is made of, as rattler-build asks for it: a name alone has the version of its variant key."""
+    found = []
+    for spec in (s for part in _requirements(content) for s in part.get(section) or ()):
+        if isinstance(spec, str) and (asked := parse_spec(spec)).name not in own:
+            value = "" if asked.pinned else variant.get(asked.name.replace("-", "_"), "")
+            found.append(f"{spec}{'=' if re.fullmatch('[0-9A-Za-z._]+', value) else ' '}{value}".rstrip())
+    return found
+
+
+def _names(content: Mapping[str, Any], own: set[str]) -> set[str]:
+    """The recipe's own outputs that an output is built with."""
+    specs = [s for part in _requirements(content) for s in part.get("host") or ()]
+    names = (parse_spec(s).name if isinstance(s, str) else next(iter(s.values()))["name"] for s in specs)
+    return own & set(names)
+
+
+def _environment(specs: Sequence[str], catalogue: Catalogue, notes: dict[str, list[str]], lost: str) -> Pick | None:
+    """The packages of an environment; what no channel has is noted and left out, as most tools add nothing."""
+    there = catalogue.names([catalogue.subdir, NOARCH])
+    for name in sorted({parse_spec(spec).name for spec in specs} - there):
+        notes[f"{name} is not in these channels: what its run-exports add is not known"] = []
+    scenario = Scenario(tuple(s for s in specs if parse_spec(s).name in there), catalogue.subdir)
+    pick = catalogue.pick(scenario)
+    if pick is None:
+        notes.setdefault(lost, []).append(find_reason(scenario, catalogue)[0])
+    return pick
+
+
+def _exports(pick: Pick | None, specs: Iterable[str]) -> Iterator[_Export]:
+    for name in dict.fromkeys(parse_spec(spec).name for spec in specs):
+        if pick and (record := pick.record(name)):
+            for kind, lines in _run_exports(record).items():
+                yield from (_Export(name, kind, line) for line in lines)
+
+
+def _taken(content: Mapping[str, Any], section: str, exports: Iterable[_Export]) -> list[_Export]:
+    """Those that an output takes of an environment, without what it ignores."""
+    kinds = _TAKEN[section]
+    if content["build"].get("noarch"):
+        kinds = ("noarch",) if section == "host" else ()
+    ignored = [part.get("ignore_run_exports") or {} for part in _requirements(content)]
+    names, packages = ({n for one in ignored for n in one.get(key) or ()} for key in ("by_name", "from_package"))
+    return [
+        e for e in exports if e.kind in kinds and e.package not in packages and parse_spec(e.spec).name not in names
+    ]
+
+
+def _run_exports(record: RepoDataRecord) -> Mapping[str, Sequence[str]]:
+    """The run-exports of a package as its channel has them: in the record, or for a folder in ``run_exports.json``."""
+    found = json.loads(record.to_json()).get("run_exports")
+    place = urlsplit(str(record.channel))
+    if found is None and place.scheme == "file":
+        found = _exports_file(Path(url2pathname(place.path)) / record.subdir / "run_exports.json").get(record.file_name)
+    return {kind: lines for kind, lines in (found or {}).items() if lines}
+
+
+@lru_cache(maxsize=64)
+def _exports_file(path: Path) -> Mapping[str, Mapping[str, Sequence[str]]]:
+    """File name -> run-exports, of a channel's file of them (CEP 12)."""
+    try:
+        content = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    return {
+        name: entry["run_exports"] for kind in ("packages", "packages.conda") for name, entry in content[kind].items()
+    }

@@ -1,0 +1,327 @@
+"""On which machines a request installs and with what, what becomes another build there, and what a pin changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from rattler import RepoDataRecord
+
+from ctk.core.console import count
+from ctk.solve.solve import AlikeCatalogue, Catalogue, Pick, Scenario, listing, older, parse_spec
+from ctk.solve.why import Reason, find_reason, needs_cuda
+from ctk.verify.oracle import version
+from ctk.verify.scenarios import Machine, Matrix
+from ctk.verify.table import drivers_label
+
+_LISTED = 4  # groups of machines that a sentence names
+
+
+class Kind(StrEnum):
+    """What a machine gets."""
+
+    NATIVE = "native"
+    COMPAT = "compat"
+    CPU = "CPU build"  # of a package that has CUDA builds
+    PLAIN = "no CUDA"  # and nothing in it has a CUDA build
+    REFUSED = "refused"
+
+
+class Change(StrEnum):
+    """What a pin does to a machine."""
+
+    LOST = "lost"
+    GAINED = "gained"
+    OTHER = "changed"
+
+
+@dataclass(frozen=True)
+class MachinePick:
+    """What one machine gets."""
+
+    kind: Kind
+    toolkit: str = ""  # 13.4
+    builds: tuple[str, ...] = ()  # of what was asked for: name, version and build
+    cpu: tuple[str, ...] = ()  # packages that have CUDA builds, and are the CPU build here
+
+    @property
+    def text(self) -> str:
+        """``13.4``, ``13.4c`` for compat, ``cpu``, ``ok`` without CUDA, ``-`` where it is refused."""
+        other = {Kind.CPU: "cpu", Kind.PLAIN: "ok", Kind.REFUSED: "-"}
+        return other.get(self.kind, self.toolkit) + "c" * (self.kind is Kind.COMPAT)
+
+
+class Case(NamedTuple):
+    """A request, and what every machine gets."""
+
+    catalogue: AlikeCatalogue
+    specs: tuple[str, ...]
+    picks: Mapping[Machine, MachinePick]
+
+    @property
+    def installs(self) -> int:
+        """How many machines can have it."""
+        return len(self.picks) - len(self.of(Kind.REFUSED))
+
+    def of(self, kind: Kind) -> list[Machine]:
+        return [machine for machine, pick in self.picks.items() if pick.kind is kind]
+
+    def reason(self, machine: Machine) -> Reason:
+        """Why a machine is refused, and what can be done."""
+        return find_reason(Scenario(self.specs, self.catalogue.subdir, *machine), self.catalogue)
+
+
+def take_survey(asked: str, every: Matrix, requests: Sequence[tuple[AlikeCatalogue, Sequence[str]]]) -> Survey:
+    """Solves a request for every machine and, where there is a second one, that as well.
+
+    Machines that no rule of the channels tells apart are solved once.
+    """
+    solved: list[dict[Machine, Pick | None]] = []
+    for catalogue, specs in requests:
+        scenarios = {machine: Scenario(tuple(specs), catalogue.subdir, *machine) for machine in every.machines}
+        catalogue.ask(scenarios.values())
+        solved.append({machine: catalogue.pick(scenario) for machine, scenario in scenarios.items()})
+    cpu = _cpu_builds([pick for picks in solved for pick in picks.values() if pick], [c for c, _ in requests])
+    names = {parse_spec(text).name for text in requests[0][1]}
+    names -= {"cuda-version"} if names != {"cuda-version"} else set()  # which the toolkit says
+
+    def machine_pick(pick: Pick | None) -> MachinePick:
+        if pick is None:
+            return MachinePick(Kind.REFUSED)
+        builds = tuple(f"{name} {r.version} {r.build}" for name in sorted(names) if (r := pick.record(name)))
+        instead = cpu[id(pick.records)]
+        kind = Kind.CPU if instead else _fit(pick, every) if pick.toolkit else Kind.PLAIN
+        return MachinePick(kind, pick.toolkit, builds, instead)
+
+    picks = [{machine: machine_pick(pick) for machine, pick in found.items()} for found in solved]
+    return Survey(asked, every, *(Case(c, tuple(s), p) for (c, s), p in zip(requests, picks, strict=True)))
+
+
+def _cpu_builds(picks: Iterable[Pick], catalogues: Iterable[Catalogue]) -> dict[int, tuple[str, ...]]:
+    """The packages that are CPU builds in each pick, by the identity of its records, which alike machines share.
+
+    Such a package has builds that need CUDA, or stands on it in another of the picks.
+    """
+    distinct = {id(pick.records): pick for pick in picks}
+    on_cuda = {key: _on_cuda(pick) for key, pick in distinct.items()}
+    has_cuda = dict.fromkeys(set().union(*on_cuda.values()), True)
+    found = {}
+    for key, pick in distinct.items():
+        others = {r.name.normalized: _needs(r) for r in pick.records if r.name.normalized not in on_cuda[key]}
+        for name in others.keys() - has_cuda.keys():
+            has_cuda[name] = any(needs_cuda(r) for catalogue in catalogues for r in catalogue.records(name))
+        cpu = {name: needs for name, needs in others.items() if has_cuda[name]}
+        # Of jax and jaxlib the one that it comes from: what needs none of the others.
+        found[key] = tuple(name for name, needs in cpu.items() if not needs & cpu.keys())
+    return found
+
+
+def _needs(record: RepoDataRecord) -> set[str]:
+    return {need.split()[0] for need in record.depends}
+
+
+def _on_cuda(pick: Pick) -> set[str]:
+    """The packages of a pick that stand on a CUDA toolkit or driver, directly or through others."""
+    left = {r.name.normalized: _needs(r) for r in pick.records}
+    found = {"__cuda", "cuda-version"}
+    while more := {name for name, needs in left.items() if needs & found}:
+        found |= more
+        left = {name: needs for name, needs in left.items() if name not in more}
+    return found
+
+
+def _fit(pick: Pick, every: Matrix) -> Kind:
+    """As the pick's cuda-version says; where that has one build, as driver, GPU and the toolkit's facts say."""
+    if pick.fit:
+        return Kind(pick.fit)
+    known = {toolkit.minor: toolkit.architectures for toolkit in every.facts.toolkits}
+    driver, gpu = pick.scenario.driver, pick.scenario.arch
+    loads = driver is not None and not older(driver, pick.toolkit)
+    return Kind.NATIVE if loads and (gpu is None or gpu in known.get(pick.toolkit, (gpu,))) else Kind.COMPAT
+
+
+# --- pins
+
+
+def with_pin(specs: Sequence[str], pin: str) -> tuple[str, ...]:
+    """A pin in place of what is asked of that package, or besides."""
+    asked = parse_spec(pin)
+    return (*(spec for spec in specs if parse_spec(spec).name != asked.name), str(asked.match))
+
+
+Records = Sequence[Mapping[str, Any]]
+
+
+def pin_records(records: Records, pin: str, catalogue_of: Callable[[Records], Catalogue]) -> Records:
+    """A recipe's packages with a pin among the requirements of some.
+
+    It goes to the builds that bring the package, and that some machine can have with it: a build for CPUs and one for
+    another CUDA major stay as they are. Where there is no such build, it goes to all.
+    """
+    name = parse_spec(pin).name
+    changed = [{**record, "depends": list(with_pin(record["depends"], pin))} for record in records]
+    before, after = catalogue_of(records), catalogue_of(changed)
+
+    def pick(catalogue: Catalogue, record: Mapping[str, Any]) -> Pick | None:
+        spec = f"{record['name']}=={record['version']}={record['build']}"
+        return catalogue.pick(Scenario((spec,), catalogue.subdir).ideal)
+
+    pairs = list(zip(records, changed, strict=True))
+    chosen = [(found := pick(before, old)) and found.record(name) and pick(after, new) for old, new in pairs]
+    return [new if taken or not any(chosen) else old for (old, new), taken in zip(pairs, chosen, strict=True)]
+
+
+# --- one request on one platform
+
+
+class Cell(NamedTuple):
+    """One place of a heat map; empty for machines that there are none of."""
+
+    text: str = ""
+    kind: Kind | None = None
+    change: Change | None = None
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What every machine of a platform gets today and, where there are pins, with them."""
+
+    asked: str  # as the user wrote it
+    every: Matrix
+    today: Case
+    pinned: Case | None = None
+
+    @property
+    def subdir(self) -> str:
+        return self.today.catalogue.subdir
+
+    @property
+    def cases(self) -> list[Case]:
+        return [self.today, *([self.pinned] if self.pinned else [])]
+
+    def change(self, machine: Machine) -> Change | None:
+        """What the pins do to a machine; None where it gets the same kind of build, of whatever toolkit."""
+        before, after = (case.picks[machine].kind for case in (self.today, self.pinned or self.today))
+        if before is after:
+            return None
+        return Change.LOST if after is Kind.REFUSED else Change.GAINED if before is Kind.REFUSED else Change.OTHER
+
+    def changed(self, change: Change) -> list[Machine]:
+        return [machine for machine in self.today.picks if self.change(machine) is change]
+
+    @cached_property
+    def columns(self) -> list[tuple[str, str | None]]:
+        """Drivers, those together that get the same in every case: a label, and one of them."""
+        drivers = self.every.drivers
+        runs = groupby(drivers, lambda d: (d is None, [self._seen(d, gpu) for gpu in self.every.gpus]))
+        return [(drivers_label(run, drivers[-1]), run[0]) for run in (list(same) for _, same in runs)]
+
+    @cached_property
+    def rows(self) -> list[tuple[str, str | None]]:
+        """The same of GPUs; the last row is for clients that do not detect one."""
+        unseen, *gpus = self.every.gpus
+        runs = groupby(gpus, lambda gpu: [self._seen(driver, gpu) for driver in self.every.drivers])
+        labels = [(_gpus_label(run, self.every), run[0]) for run in (list(same) for _, same in runs)]
+        return [*labels, ("unseen", unseen)]
+
+    def cells(self, case: Case, gpu: str | None) -> Iterator[Cell]:
+        """The cells of one row of the heat map of a case."""
+        for _, driver in self.columns:
+            pick = case.picks.get(machine := _machine(driver, gpu))
+            change = self.change(machine) if pick and case is self.pinned else None
+            text = "lost" if change is Change.LOST else f"{pick.text if pick else ''}{'*' if change else ''}"
+            yield Cell(text, pick.kind if pick else None, change)
+
+    def _seen(self, driver: str | None, gpu: str | None) -> list[str]:
+        picks = (case.picks.get(_machine(driver, gpu)) for case in self.cases)
+        return [f"{pick.kind} {pick.text}" if pick else "" for pick in picks]
+
+    def builds(self, case: Case) -> list[tuple[str, str, str, int]]:
+        """The builds of what was asked for: each with its kind, toolkits, and how many machines get it."""
+        found: dict[tuple[str, str], list[str]] = {}
+        for pick in case.picks.values():
+            for build in pick.builds:
+                found.setdefault((build, pick.kind), []).append(pick.toolkit)
+        known = {key: sorted({*kits} - {""}, key=version) for key, kits in found.items()}
+        return [(*key, " to ".join(k[:1] + k[1:][-1:]), len(found[key])) for key, k in known.items()]
+
+    # --- in words
+
+    @cached_property
+    def sentences(self) -> list[str]:
+        """Where it installs and what it is there, and what the pins change."""
+        today = self.today
+        said = [f"{self.asked} installs on {today.installs} of {count(len(today.picks), 'machine')}"]
+        for kind in Kind:
+            if machines := today.of(kind):
+                names = dict.fromkeys(name for machine in machines for name in today.picks[machine].cpu)
+                where = self._where(machines, today if kind is Kind.REFUSED else None)
+                of = f" of {listing([*names])}" if names else ""
+                said.append(f"{kind}{of} on {len(machines)}{f': {where}' if kind is not Kind.NATIVE else ''}")
+        if not self.pinned:
+            return said
+        lost = self.changed(Change.LOST)
+        said.append(
+            f"pinned, lost on {len(lost)}: {self._where(lost, self.pinned)}" if lost else "pinned, none is lost"
+        )
+        moves: dict[str, list[Machine]] = {}
+        for machine in (*self.changed(Change.OTHER), *self.changed(Change.GAINED)):
+            before, after = (case.picks[machine].kind for case in self.cases)
+            moves.setdefault(f"pinned, {before} becomes {after}", []).append(machine)
+        return said + [f"{move} on {len(machines)}: {self._where(machines)}" for move, machines in moves.items()]
+
+    def _where(self, machines: Collection[Machine], refusing: Case | None = None) -> str:
+        """Groups of machines; those that a case refuses with the reason, which is that of the group's newest driver."""
+        groups = [*groups_in_words(machines, self.every).items()]
+        reasons: dict[str, list[str]] = {}
+        for words, machine in groups[:_LISTED]:
+            reasons.setdefault(f" ({refusing.reason(machine)[0]})" if refusing else "", []).append(words)
+        more = [f"and {len(groups) - _LISTED} more"] if groups[_LISTED:] else []
+        return "; ".join([f"{'; '.join(words)}{reason}" for reason, words in reasons.items()] + more)
+
+
+def alike(surveys: Iterable[Survey]) -> list[list[Survey]]:
+    """Surveys that say the same, together."""
+    found: dict[Any, list[Survey]] = {}
+    for survey in surveys:
+        cells = tuple(tuple(survey.cells(case, gpu)) for case in survey.cases for _, gpu in survey.rows)
+        found.setdefault((survey.asked, *survey.sentences, cells), []).append(survey)
+    return [*found.values()]
+
+
+def groups_in_words(machines: Collection[Machine], every: Matrix) -> dict[str, Machine]:
+    """Machines as groups such as ``driver 12.0 to 12.5 with GPU 8.8`` -> a machine of it that has the newest driver."""
+    gpus = (*every.gpus[1:], None)
+    have, known = (
+        {d: tuple(g for g in gpus if (d, g) in m) for d in every.drivers} for m in (machines, every.machines)
+    )
+    if have == known:
+        return {"every machine": (every.drivers[-1], None)}
+    runs: dict[tuple[str | None, ...], list[list[str | None]]] = {}
+    for key, same in groupby(every.drivers, lambda d: ("all",) if d and have[d] == known[d] != () else have[d]):
+        runs.setdefault(key, []).append(list(same))
+    groups: dict[str, Machine] = {}
+    for key, drivers in runs.items():
+        words = f"driver {listing([drivers_label(run, every.drivers[-1]) for run in drivers])}"
+        if None in drivers[0]:  # of which there is one machine
+            words = "no driver"
+        elif key != ("all",):
+            places = groupby(enumerate(key), lambda pair: (pair[1] is None, gpus.index(pair[1]) - pair[0]))
+            words += f" with GPU {listing([_gpus_label([gpu for _, gpu in run], every) for _, run in places], 'or')}"
+        if key:
+            groups[words] = drivers[-1][-1], have[drivers[-1][-1]][-1]
+    return groups
+
+
+def _machine(driver: str | None, gpu: str | None) -> Machine:
+    """No client sees a GPU without a driver."""
+    return driver, gpu if driver else None
+
+
+def _gpus_label(run: Sequence[str | None], every: Matrix) -> str:
+    newest = every.gpus[-1]
+    return "not detected" if run[0] is None else "newer" if run == [newest] else drivers_label(run, newest)
