@@ -7,6 +7,10 @@ stand beside the same time. Neither environment gets pip. Ours gets a Python of 
 times include that, bytes are given with Python and without. Pip compiles all modules while it installs; most of ours
 come compiled, and `ctk env create` compiles the rest. Imports are whole processes. No GPU is needed.
 Example: .venv/bin/python benchmarks/install.py --rounds 5
+
+With --sizes nothing is installed: bytes and files of what would be. Ours are the archives that `ctk solve` picks from
+the built channel and base channel, and their lists of paths; pip's the wheels of `pip install --dry-run` for the same
+version and toolkit, and the directories in them. Left out are Python itself and, on both sides, bytecode.
 """
 
 from __future__ import annotations
@@ -21,12 +25,17 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from importlib.metadata import distributions
 from pathlib import Path
 from statistics import median
+from typing import Any
 
-from ctk.core.checkout import workspace
+from ctk.core.checkout import Workspace, workspace
 from ctk.core.console import Reporter, megabytes
+from ctk.index.index import Index, IndexFile
+from ctk.index.inside import members
+from ctk.package.package import read_info
 from ctk.site.benchmarks import RATIO, record
 
 DRIVER = "13.9"
@@ -46,6 +55,14 @@ PROGRAMS = {  # request -> what is done with it
     "cuda-core": {"import": "import cuda.core", "import and compile a kernel": KERNEL_OF_CORE},
     "numba-cuda": {"import": "from numba import cuda", "import and compile a kernel": KERNEL_OF_NUMBA},
 }
+SIZED = {  # request -> pip's name for it
+    "cupy": "cupy-cuda13x[ctk]",
+    "jax": "jax[cuda13]",
+    "cuda-core": "cuda-core[cu13]",
+    "numba-cuda": "numba-cuda[cu13]",
+}
+SIZED_FOR = ["--driver", "13.0", "--arch", "9.0"]
+PYTHON_ITSELF = {"python", "python_abi"}  # not in pip's list, so not in ours
 # The clock runs inside of what makes the environment read-only.
 TIMER = """
 import subprocess, sys, time
@@ -63,7 +80,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="installations of each kind")
     parser.add_argument("--imports", type=int, default=10, help="of each kind after each installation")
     parser.add_argument("--record", action="store_true", help="append the figures to benchmarks/history.jsonl")
+    parser.add_argument("--sizes", action="store_true", help="install nothing: a table of bytes and files")
     options = parser.parse_args()
+    if options.sizes:
+        sizes()
+        return
     rows: list[tuple[str, str, str, float]] = []
     for request in PROGRAMS:
         with tempfile.TemporaryDirectory(prefix="ctk-benchmark-") as folder:
@@ -80,6 +101,69 @@ def main() -> None:
         report.line("nothing can be mounted here, so there are no rows of a read-only environment")
     if options.record:
         record(workspace(), "install", ((f"{row}, ours / pip", ratio, RATIO) for row, _, _, ratio in rows))
+
+
+@dataclass(frozen=True)
+class Size:
+    """Bytes of archives, the files that they install, links too, and the bytes of these."""
+
+    download: int = 0
+    files: int = 0
+    installed: int = 0
+
+    def __add__(self, other: Size) -> Size:
+        return Size(self.download + other.download, self.files + other.files, self.installed + other.installed)
+
+    @property
+    def cells(self) -> tuple[str, str, str]:
+        return f"{self.download / 1e6:,.0f} MB", f"{self.files:,}", f"{self.installed / 1e6:,.0f} MB"
+
+
+def sizes() -> None:
+    rows = []
+    with Index() as index:
+        for request, wheels in SIZED.items():
+            pick = json.loads(output([Path(sys.executable).with_name("ctk"), "solve", request, *SIZED_FOR, "--json"]))
+            (version,) = (package["version"] for package in pick["packages"] if package["name"] == request)
+            words = ["install", "--dry-run", "--ignore-installed", "-qq", "--only-binary", ":all:", "--report", "-"]
+            same = [f"{wheels}=={version}", f"cuda-toolkit=={pick['toolkit']}.*"]
+            report = json.loads(output([sys.executable, "-m", "pip", *words, *same]))
+            ours, pips = of_packages(pick, workspace()), of_wheels(report, index)
+            rows.append((f"{request} {version}, pip's {wheels}", *ours.cells, *pips.cells))
+    columns = ["ours: download", "files", "on disk", "pip: download", "files", "on disk"]
+    title = f"toolkit {pick['toolkit']}, without Python itself and bytecode"
+    Reporter().table(title, ["request", *columns], rows, columns)
+
+
+def of_packages(pick: dict[str, Any], where: Workspace) -> Size:
+    """What a document of `ctk solve --json` brings from the built channels of a checkout."""
+    channels, found = {path.name: path for path in (where.channel, where.base_channel)}, Size()
+    for package in pick["packages"]:
+        if package["name"] not in PYTHON_ITSELF:
+            archive = channels[package["channel"]] / package["subdir"] / package["file"]
+            found += of_archive(package["size"], ((path.path, path.size) for path in read_info(archive).paths))
+    return found
+
+
+def of_wheels(report: dict[str, Any], index: Index) -> Size:
+    """What the wheels of a report of `pip install` bring; of those on a server only the directories are read."""
+    found = Size()
+    for wheel in report["install"]:
+        url, metadata = wheel["download_info"]["url"], wheel["metadata"]
+        file = IndexFile(metadata["name"], metadata["version"], url.rpartition("/")[2], None, url)
+        with index.opened(file) as stream, members(stream, file.file) as inside:
+            found += of_archive(index.size(file), ((member.name, member.size) for member in inside))
+    return found
+
+
+def of_archive(download: int, files: Iterable[tuple[str, int]]) -> Size:
+    """Of one package or wheel: its own bytes, and the path and bytes of each file inside."""
+    kept = [size for path, size in files if "__pycache__/" not in path]
+    return Size(download, len(kept), sum(kept))
+
+
+def output(words: Words) -> str:
+    return subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
 class Bench:

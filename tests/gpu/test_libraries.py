@@ -1,35 +1,66 @@
-"""cuDNN and NCCL of the channel used on this machine's GPUs. `ctk build --ring 2` makes them.
+"""What `ctk build --ring 2` makes, used on this machine's GPUs: cuDNN, NCCL, and JAX with CuPy beside it.
 
-Where there is no GPU or no such channel, tests/tooling/test_library_locks.py holds how their files are laid out, the
-golden files which there are, and the audit of a build what they need.
+Where there is no GPU or no such channel, tests/tooling/test_library_locks.py holds how files are laid out, the golden
+files which there are, and the audit of a build what they need. An environment is one of those that CTK_GPU_ENVIRONMENTS
+names, as in test_kernels.py, or is made of this checkout's channel.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import pytest
+from gpu_environment import PROGRAMS, VARIABLE, Environment, names
 from gpu_machine import Machine
 
 pytest_plugins = ["gpu_fixtures"]
+
+OF_THE_DRIVER = ("libcuda.so", "libcudadebugger.so", "libnvidia-")
+USED_BY_JAX = {"libcublas", "libcudart", "libcudnn", "libcufft", "libcusolver"}
+
+
+def environment_with(
+    packages: tuple[str, ...], specs: tuple[str, ...], prefix: Path, request: pytest.FixtureRequest
+) -> Environment:
+    """One that has these packages: a given one, or one made for the specs; the test is skipped where there is none."""
+    if folder := os.environ.get(VARIABLE):
+        given = (Environment(name, Path(folder, name)) for name in names())
+        found = next((environment for environment in given if all(map(environment.record, packages))), None)
+        return found or pytest.skip(f"no environment in {folder} has {' and '.join(packages)}")
+    pytest.importorskip("ctk", reason="there is no checkout here to make an environment from")
+    from conftest import ctk
+
+    project = request.getfixturevalue("project")
+    if lacks := [name for name in packages if not list(project.channel.glob(f"*/{name}-[0-9]*.conda"))]:
+        pytest.skip(f"the channel was built without {' and '.join(lacks)}: ctk build --ring 2")
+    ctk(project, "env", "create", *specs, "--prefix", str(prefix), check=True)
+    return Environment("none", prefix)
 
 
 def test_a_convolution_and_a_sum_over_all_gpus_are_right(
     request: pytest.FixtureRequest, gpu: Machine, tmp_path: Path
 ) -> None:
-    pytest.importorskip("ctk", reason="there is no checkout here to make an environment from")
-    from conftest import ctk
-
-    project = request.getfixturevalue("project")
-    if not list(project.channel.glob("*/nccl-files-*.conda")):
-        pytest.skip("the channel was built without cuDNN and NCCL: ctk build --ring 2")
-    ctk(project, "env", "create", "cudnn", "nccl", "--prefix", str(tmp_path / "env"), check=True)
+    environment = environment_with(("libcudnn-files", "nccl-files"), ("cudnn", "nccl"), tmp_path / "env", request)
     program = Path(__file__).with_name("libraries.py")
-    done = subprocess.run([sys.executable, program, tmp_path / "env"], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, program, environment.prefix], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert (found["convolution"], found["all_reduce"]) == (0, 0)
     assert found["gpus"] >= 1
+
+
+def test_jax_beside_cupy_gives_the_cpus_numbers_with_the_environments_libraries(
+    request: pytest.FixtureRequest, gpu: Machine, tmp_path: Path
+) -> None:
+    specs = ("jax", "jaxlib=*=*cuda*", "cupy")  # by itself, jax is the CPU build for a driver before 12.6
+    environment = environment_with(("jax-cuda-plugin", "cupy"), specs, tmp_path / "env", request)
+    found = environment.report(PROGRAMS / "jax_program.py")
+    assert "differences" in found, f"JAX sees no GPU: {found['devices']}"
+    assert {name: off for name, off in found["differences"].items() if not off < 1e-3} == {}
+    outside = [file for file in found["loaded"] if PurePath(file).is_absolute()]
+    assert [file for file in outside if not PurePath(file).name.startswith(OF_THE_DRIVER)] == []
+    assert {PurePath(file).name.partition(".so")[0] for file in {*found["loaded"]} - {*outside}} >= USED_BY_JAX
