@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import tarfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -52,6 +52,16 @@ class Known:
             {minor: facts.ptx_isa for minor, facts in measured.items()},
             {minor: facts.gpu_architectures for minor, facts in measured.items()},
         )
+
+    @classmethod
+    def of_toolkits(cls, packages: Iterable[IndexJson]) -> Known:
+        """What `cuda-version` packages say: the constraint of a native one lists the GPUs of its toolkit."""
+        targets: dict[str, tuple[str, ...]] = {}
+        for index in packages:
+            listed = next((spec for spec in index.constrains if spec.startswith("__cuda_arch ==")), "")
+            if index.name == "cuda-version" and listed:
+                targets[index.version] = tuple(re.findall(r"==(\d+\.\d+)", listed))
+        return cls(tuple(sorted({g for gpus in targets.values() for g in gpus}, key=version_key)), {}, targets)
 
     def driver_for(self, isa: str) -> str:
         """The oldest driver that compiles PTX of a version, as the CUDA version that it supports; "" if none does."""

@@ -154,7 +154,7 @@ def measure_command(
             if needs_facts:
                 lock = replace(lock, facts=facts.measure(lock, known, at_hand), measured={})
             gpus = facts.known_gpus([lock, *locks.values()])
-            lock = replace(lock, gpu_code=facts.measure_code(lock, gpus, known_code, at_hand))
+            lock = replace(lock, gpu_code=facts.measure_code(lock, gpus, known_code, at_hand, here.cache / "gpu-code"))
             known_code |= facts.known_code([lock])
             measured.append(lock)
     _settle(measured, here, report, write_, check)

@@ -9,17 +9,21 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from pydantic import TypeAdapter, ValidationError
+
 from ctk.core.errors import LockError, MeasureFailed
+from ctk.core.files import file_sha256, make_folder, replace_file
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.lock.lock import Artefact, Facts, ReleaseLock
+from ctk.package import gpu_code
 from ctk.package.binaries import ELF_MAGIC, UnreadableBinary, read_bytes, version_key
-from ctk.package.gpu_code import read_wheel
+from ctk.package.gpu_code import FileCode, read_wheel
 from ctk.package.gpu_support import bound, present
 
 PROBED = "linux-64"
@@ -30,6 +34,8 @@ AtHand = Callable[[Sequence[Artefact]], AbstractContextManager[Sequence[Path]]]
 _PATIENCE = 600  # seconds
 _STEP = "look at the release's nvrtc artefact"
 _PROBE = Path(__file__).with_name("nvrtc_probe.py")
+_CODE = TypeAdapter(tuple[FileCode, ...])
+_READER = file_sha256(Path(gpu_code.__file__))[:8]  # what another reader found is read anew
 _NVRTC = re.compile(r".*/lib/libnvrtc(-builtins)?\.so\.[\d.]+")
 
 
@@ -171,11 +177,12 @@ def known_code(locks: Iterable[ReleaseLock]) -> dict[str, str]:
 
 
 def measure_code(
-    lock: ReleaseLock, gpus: Sequence[str], known: Mapping[str, str], at_hand: AtHand
+    lock: ReleaseLock, gpus: Sequence[str], known: Mapping[str, str], at_hand: AtHand, kept: Path
 ) -> dict[str, dict[str, str]]:
     """Component -> subdir -> the GPUs, of those that some toolkit can compile for, on which its code runs.
 
-    Of a component that has no code for the first platform, the others are not read. Some files are known, by sha256.
+    Of a component that has no code for the first platform, the others are not read. Some files are known, by sha256;
+    what others hold is kept in a folder, so that a run that was ended goes on where it was.
     """
     found: dict[str, dict[str, str]] = {name: dict(stated) for name, stated in lock.gpu_code.items()}
     for name in lock.components:
@@ -184,12 +191,22 @@ def measure_code(
             for subdir, artefact in _by_subdir(lock, name).items():
                 text = known.get(artefact.sha256)
                 if text is None:
-                    with at_hand([artefact]) as (path,):
-                        text = bound(read_wheel(path).values(), present(gpus, subdir))
+                    text = bound(_code_of(artefact, at_hand, kept), present(gpus, subdir))
                 if not text:
                     break
                 found[name][subdir] = text
     return dict(sorted(found.items()))
+
+
+def _code_of(artefact: Artefact, at_hand: AtHand, kept: Path) -> tuple[FileCode, ...]:
+    note = kept / f"{artefact.sha256}.{_READER}.json"
+    with suppress(OSError, ValidationError):
+        return _CODE.validate_json(note.read_bytes())
+    with at_hand([artefact]) as (path,):
+        found = tuple(read_wheel(path).values())
+    make_folder(kept)
+    replace_file(note, _CODE.dump_json(found))
+    return found
 
 
 def known_gpus(locks: Iterable[ReleaseLock]) -> tuple[str, ...]:

@@ -245,11 +245,12 @@ def _loose_cubins(content: Buffer, gaps: list[Stretch]) -> Iterator[Key]:
     for at in _places(content, ELF_MAGIC, gaps):
         if at + _ELF.size > len(content):
             return
-        ident, _, machine, _, _, _, _, flags = _ELF.unpack_from(content, at)
-        if machine == _EM_CUDA:
-            abi = ident[8]
-            target = str(flags >> 8 & 0xFF if abi >= 8 else flags & 0xFF)
-            yield "cubin", f"{target}a" if abi < 8 and flags & 0x800 else target, "", ""
+        ident, _, machine, version, _, _, _, flags = _ELF.unpack_from(content, at)
+        abi = ident[8]
+        target = flags >> 8 & 0xFF if abi >= 8 else flags & 0xFF
+        # A compiler has such a header to begin with, and no target in it.
+        if (machine, version, ident[4:6]) == (_EM_CUDA, 1, b"\2\1") and 20 <= target < 200:
+            yield "cubin", f"{target}a" if abi < 8 and flags & 0x800 else str(target), "", ""
 
 
 def _loose_ptx(content: Buffer, gaps: list[Stretch]) -> Iterator[Key]:

@@ -27,8 +27,10 @@ SOCS = ("5.3", "6.2", "7.2", "8.7", "10.1", "11.0")
 
 _FUTURE = "99.0"  # a GPU of a major that nobody knows
 # A library of matrix products has far more kernels for some GPUs than for others, and still serves all: of cuBLASLt
-# 12.9, 64 objects for Maxwell beside 1436 for Hopper. Others have one left over: cuTENSOR 2.8 one of PTX for 5.0.
-_ENOUGH_MACHINE_CODE, _ENOUGH_PTX = 1 / 8, 1 / 2  # of what is usual for a GPU in this file
+# 12.9, 64 objects for Maxwell beside 1436 for Hopper. Others have some left over: cuTENSOR 2.8 one of PTX for 5.0,
+# cuSOLVER 11.7 25 of PTX that fit 11.0, beside 172 of machine code for others.
+_ENOUGH_MACHINE_CODE = 1 / 8  # of what is usual for a GPU in this file
+_ENOUGH_PTX = 1 / 2  # of the least that a GPU with enough machine code has
 
 
 def present(gpus: Sequence[str], subdir: str) -> tuple[str, ...]:
@@ -63,23 +65,23 @@ def runs(file: FileCode, gpus: Sequence[str]) -> dict[str, Runs]:
     whole = [code for code in file.code if code.kind == "cubin" or (code.kind == "ptx" and code.size)]
     if not whole:
         return {}
-    of_kind = {
-        kind: {gpu: sum(code.count for code in whole if code.kind == kind and fits(code, gpu)) for gpu in gpus}
+    machine, ptx = (
+        {gpu: sum(code.count for code in whole if code.kind == kind and fits(code, gpu)) for gpu in gpus}
         for kind in ("cubin", "ptx")
-    }
-    machine, ptx = of_kind["cubin"], of_kind["ptx"]
-    usual = median([n for n in machine.values() if n] or [n for n in ptx.values() if n] or [1])
+    )
+    usual = median([n for n in machine.values() if n] or [0])
+    enough = [n for n in machine.values() if n and n >= usual * _ENOUGH_MACHINE_CODE]
+    least = min(enough or [n for n in ptx.values() if n] or [1])
     found = {}
     for gpu in gpus:
         both = machine[gpu] + ptx[gpu]
-        isas = [code.isa for code in whole if code.kind == "ptx" and fits(code, gpu)]
-        how: How = "none"
-        if machine[gpu] and machine[gpu] >= usual * _ENOUGH_MACHINE_CODE:
-            how = "native"
-        elif both:
-            how = "jit" if ptx[gpu] and both >= usual * _ENOUGH_PTX else "part"
-        needs = max(isas, key=version_key) if how == "jit" else ""
-        found[gpu] = Runs(how, machine[gpu] if how == "native" else both, needs)
+        if machine[gpu] in enough:
+            found[gpu] = Runs("native", machine[gpu])
+        elif ptx[gpu] and both >= least * _ENOUGH_PTX:
+            isas = [code.isa for code in whole if code.kind == "ptx" and fits(code, gpu)]
+            found[gpu] = Runs("jit", both, max(isas, key=version_key))
+        else:
+            found[gpu] = Runs("part" if both else "none", both)
     return found
 
 

@@ -19,6 +19,7 @@ from ctk.core.document import Document
 from ctk.core.errors import AuditFailed
 from ctk.package.archives import BROKEN, EXPANDED, Limited, ShortHeaders
 from ctk.package.binaries import Binary
+from ctk.package.gpu_code import FileCode
 
 Part = Literal["pkg", "info"]
 Kind = Literal["file", "link", "folder", "other"]
@@ -109,6 +110,7 @@ class ScannedFile:
     unreadable: str = ""  # why the headers could not be read, "" when they could
     sightings: tuple[Sighting, ...] = ()  # forbidden paths that it holds, and undeclared placeholder prefixes
     evidence: tuple[str, ...] = ()  # which of the probed strings it holds
+    code: FileCode | None = None  # what a binary holds for GPUs, None where it holds nothing
 
     @property
     def target(self) -> str:

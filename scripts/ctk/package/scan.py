@@ -21,8 +21,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from ctk.core.files import disk_errors, file_sha256, make_folder, replace_file
 from ctk.core.platforms import PLATFORMS
-from ctk.package import binaries, package
+from ctk.package import binaries, gpu_code, package
 from ctk.package.binaries import Binary, UnreadableBinary
+from ctk.package.gpu_code import FileCode
 from ctk.package.package import PLACEHOLDER, Kind, PackageInfo, ScannedFile, Sighting
 
 _CHUNK = 1 << 20
@@ -210,7 +211,7 @@ class Scanner:
 
 @cache
 def _code() -> list[str]:
-    return [file_sha256(Path(file)) for file in (package.__file__, binaries.__file__, __file__)]
+    return [file_sha256(Path(file)) for file in (package.__file__, binaries.__file__, gpu_code.__file__, __file__)]
 
 
 def listed_package(path: Path) -> PackageScan:
@@ -237,7 +238,8 @@ def _scan_member(file: ScannedFile, stream: IO[bytes] | None, search: Search) ->
             chunk = stream.read(_CHUNK)
         search.feed(b"", last=True)
         binary, unreadable = _headers(kept) if is_binary else (None, "")
-    file = replace(file, size=size, sha256=digest.hexdigest(), binary=binary, unreadable=unreadable)
+        code = _code_for_gpus(kept) if is_binary else None
+    file = replace(file, size=size, sha256=digest.hexdigest(), binary=binary, unreadable=unreadable, code=code)
     return replace(file, sightings=search.sightings(), evidence=search.evidence())
 
 
@@ -254,3 +256,8 @@ def _headers(kept: IO[bytes]) -> tuple[Binary | None, str]:
         return binaries.read_binary(Path(kept.name)), ""
     except UnreadableBinary as error:
         return None, str(error)
+
+
+def _code_for_gpus(kept: IO[bytes]) -> FileCode | None:
+    found = gpu_code.read(kept.getvalue()) if isinstance(kept, io.BytesIO) else gpu_code.read_file(Path(kept.name))
+    return found if found.says_something else None

@@ -20,9 +20,11 @@ from rattler.solver import solve_with_sparse_repodata
 from ctk.check import Finding, check, spec_name
 from ctk.check.audit.binaries import binaries, search_folders
 from ctk.check.audit.files import at
+from ctk.check.gpu_code import Known, Subject
 from ctk.core.platforms import NOARCH
 from ctk.core.process import run
 from ctk.package.binaries import Binary, version_key
+from ctk.package.gpu_support import spans
 from ctk.package.package import IndexJson, ScannedFile
 from ctk.package.scan import PackageScan
 
@@ -435,3 +437,14 @@ def _glibc_floor(packages: PackageSet, package: PackageScan) -> str:
 def _glibc_floors(package: PackageScan) -> list[str]:
     specs = [spec for spec in package.info.index.depends if spec_name(spec) == "__glibc"]
     return [match[1] for spec in specs for match in re.finditer(r">=\s*([0-9.]*[0-9])", spec)]
+
+
+@check(PackageSet, fix="constrain __cuda_arch in the recipe to the GPUs of the release lock, which end in _gpus")
+def CodeIsForItsGpus(packages: PackageSet) -> Iterator[Finding]:
+    """A package can be installed only for GPUs for which all of its libraries have code."""
+    known = Known.of_toolkits(package.info.index for package in packages.all)
+    for package in packages.audited:
+        files = {file.path: file.code for file in package.installed() if file.code}
+        subject = Subject(package.name, "package", files, package.info.index, package.target_subdir, known=known)
+        if gpus := subject.promised_in_vain:
+            yield at(package, "", f"has no code, or little, for GPUs that it admits: {spans(gpus, known.gpus)}")
