@@ -32,7 +32,7 @@ from ctk.lock import facts, wheels
 from ctk.lock.components import parse_exclusions
 from ctk.lock.lock import ReleaseLock, disagreements, dump, load, parse_lock, variant_config, variant_keys
 from ctk.lock.support import parse_support
-from ctk.package import binaries, package
+from ctk.package import binaries, gpu_code, package
 from ctk.release import release
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -321,5 +321,15 @@ TARGETS: dict[str, Target] = {
     "source": Target(read_tar, some_tars),
     "package": Target(in_file(read_package), some_packages),
     "package-metadata": Target(read_metadata, some_metadata),
+    "gpu-code": Target(
+        gpu_code.read,
+        lambda: [
+            crafted_binaries.fatbin(
+                crafted_binaries.code("cubin", "90a", size=64), crafted_binaries.code("ptx", "80", size=64)
+            ),
+            crafted_binaries.fatbin(crafted_binaries.together("100", "120f", size=64)),
+            crafted_binaries.elf(machine="cuda") + b".version 8.0\n.target sm_80\n",
+        ],
+    ),
     "binary": Target(binaries.read_bytes, some_binaries, (binaries.UnreadableBinary,)),
 }

@@ -163,3 +163,34 @@ def _exports(names: Sequence[str], at: int, code: int) -> bytes:
     directory = struct.pack("<IIHHIII", 0, 0, 0, 0, texts_at, 1, count)
     directory += struct.pack("<IIII", count, at + 40, at + 40 + 4 * count, at + 40 + 8 * count)
     return directory + struct.pack("<I", code) * count + pointers + struct.pack(f"<{count}H", *range(count)) + texts
+
+
+_KINDS = {"ptx": 1, "cubin": 2, "lto": 8}
+FATBIN = b"\x50\xed\x55\xba"
+
+
+def fatbin(*entries: bytes) -> bytes:
+    """A fat binary of such entries."""
+    content = b"".join(entries)
+    return FATBIN + struct.pack("<HHQ", 1, 16, len(content)) + content
+
+
+def code(kind: str, target: str, isa: str = "8.8", *, size: int = 4096, plain: int = 0, zstd: bool = True) -> bytes:
+    """An entry of a fat binary as ``fatbinary`` lays it out: compressed content, which nothing reads, is zeros.
+
+    Args:
+        target: ``90a``: what it is for.
+        plain: Bytes when decompressed.
+    """
+    flags = 0x11 | (0x8000 if zstd else 0x2000) | {"a": 0x100000, "f": 0x200000}.get(target[-1], 0)
+    major, minor = map(int, isa.split(".")) if kind == "ptx" else (1, 8)
+    number = int(target.rstrip("af"))
+    head = (_KINDS[kind], 0x101, 80, size, size, 64, minor, major, number, 0, 0, flags, 0, plain or 3 * size)
+    return struct.pack("<HHIQIIHHIIIQQQ", *head) + struct.pack("<II8x", 72, 0) + bytes(size)
+
+
+def together(*targets: str, size: int = 1024) -> bytes:
+    """Cubins that are compressed as one, as ``fatbinary --concat`` packs them."""
+    parts = b"".join(code("cubin", target, size=0, plain=5000) for target in targets)
+    header = struct.pack("<HHIQIIHHIIIQQQ", 256, 0x101, 72 + len(parts), size, size, 64, 1, 0, 0, 0, 0, 0x8011, 0, 9999)
+    return header + struct.pack("<II", len(targets), len(parts) + 8) + parts + bytes(size)

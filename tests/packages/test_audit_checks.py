@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from crafted_binaries import elf, pe
+from crafted_binaries import code, elf, fatbin, pe
 from crafted_packages import CTK, GLIBC, SITE, TARGET, Draft, good_set
 
 from ctk.check.audit import CHECKS, AuditReport, audit_packages
@@ -60,6 +60,20 @@ def bindings_for_windows(payload: bytes) -> Break:
                 files={file: pe(payload=payload)},
             )
         }
+    )
+
+
+def for_gpus(*constrains: str) -> Break:
+    """A toolkit that knows 5.0, 7.0 and 8.0, and a library of it for 8.0 alone."""
+    toolkit = {"constrains": ["__cuda_arch ==5.0|==7.0|==8.0"]}
+    return lambda drafts: drafts.update(
+        toolkit=Draft("cuda-version", "12.9", "native_100", "noarch", licenses={}, index=toolkit),
+        one=Draft(
+            "libone",
+            depends=("cuda-version 12.9.*", "__glibc >=2.17,<3.0.a0"),
+            files={"lib/libone.so.1": elf(("libc.so.6",), payload=fatbin(code("cubin", "80")))},
+            index={"constrains": constrains},
+        ),
     )
 
 
@@ -296,6 +310,10 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
             "Library/bin/x/private.dll",
         ),
     },
+    "CodeIsForItsGpus": {
+        "a library dropped a GPU that its toolkit knows": (for_gpus("__cuda_arch >=7.0"), "7.0"),
+        "nothing is said of GPUs": (for_gpus(), "5.0 to 7.0"),
+    },
     "GlibcIsDeclared": {
         "a newer glibc than declared": (library(versions={"libc.so.6": ["GLIBC_2.9", "GLIBC_2.34"]}), "2.34"),
         "no glibc declared": (change("libcufile", depends=("libstdcxx", "rdma-core")), "no __glibc"),
@@ -341,6 +359,7 @@ def test_every_check_has_a_package_that_breaks_it() -> None:
 
 # What looks like a broken rule and is none.
 ALLOWED: dict[str, Break] = {
+    "a library is for fewer GPUs than its toolkit, and says so": for_gpus("__cuda_arch >=8.0"),
     "packages for different minors share a file": lambda drafts: drafts.update(
         old=Draft("cuda-version", "12.9", subdir="noarch", licenses={}),
         one=Draft("old", depends=("cuda-version 12.9.*",), files={"lib/shared": b""}),
