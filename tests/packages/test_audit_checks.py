@@ -71,7 +71,7 @@ def for_gpus(*constrains: str) -> Break:
         one=Draft(
             "libone",
             depends=("cuda-version 12.9.*", "__glibc >=2.17,<3.0.a0"),
-            files={"lib/libone.so.1": elf(("libc.so.6",), payload=fatbin(code("cubin", "80")))},
+            files={f"{TARGET}/libone.so.1": elf(("libc.so.6",), payload=fatbin(code("cubin", "80")))},
             index={"constrains": constrains},
         ),
     )
