@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from ctk.diff.compare import (
     pair,
     wanted,
 )
-from ctk.diff.render import LIMIT, markdown, summary, text
+from ctk.diff.render import LIMIT, as_json, markdown, summary, text
 from ctk.diff.scan import File, Shown, Surface
 from ctk.lock.lock import Artefact, Component, Facts, ReleaseLock
 
@@ -147,6 +148,18 @@ def test_a_gpu_architecture_that_is_gone_is_flagged() -> None:
     assert [b.text for b in breaks(difference(old, new))] == ["no longer for 7.0"]
     lines = list(summary(difference(old, new), ()))
     assert "GPU architectures: +8.0 -7.0" in lines and "PTX ISA: 9.3 -> 9.4" in lines
+
+
+def test_a_library_that_drops_a_gpu_is_said_and_fails_nothing() -> None:
+    old, new = (one(release, library()) for release in ("13.3.1", "13.4.0"))
+    facts = [({"a": {"linux-64": gpus, "win-64": gpus}}) for gpus in (">=7.0,<13", ">=7.5,<13")]
+    old, new = ((replace(lock, gpu_code=found), read) for (lock, read), found in zip((old, new), facts, strict=True))
+    changed = difference(old, new)
+    assert "a on linux-64: its code is for GPUs >=7.5,<13, and was for >=7.0,<13" in summary(changed, ())
+    assert not breaks(changed)
+    assert as_json(changed, (), {})["gpu_code"] == [
+        {"component": "a", "platform": "linux-64", "old": ">=7.0,<13", "new": ">=7.5,<13"}
+    ]
 
 
 @pytest.mark.parametrize(

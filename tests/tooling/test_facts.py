@@ -12,22 +12,26 @@ from pathlib import Path
 
 import lief
 import pytest
+from crafted_binaries import code, elf, fatbin
 from ctk_release import Have, Run, release
 from fake_index import FakeIndex
 
 from ctk.core.checkout import Workspace
 from ctk.core.errors import LockError, UnknownName
-from ctk.core.platforms import this_platform
+from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.lock import facts
 from ctk.lock.facts import (
     MeasureFailed,
     compiler_facts,
+    known_code,
     known_needs,
     measure,
+    measure_code,
     needed_artefacts,
     needed_glibc,
+    with_known,
 )
-from ctk.lock.lock import Artefact, Component, load
+from ctk.lock.lock import Artefact, Component, ReleaseLock, load, variant_keys
 from ctk.package.binaries import Binary
 
 pytest_plugins = ["ctk_release_fixtures"]
@@ -138,8 +142,69 @@ def test_the_command_fetches_measures_and_writes(
     assert lock.facts.glibc["linux-aarch64"] == dict.fromkeys(lock.components, "2.17")
     # What was not in the cache before is not there afterwards; that it was looked through is known.
     left = [p for p in here.cache.rglob("*") if p.is_file() and p.parent != here.cache]
-    assert {p.parent.name for p in left} == {"admitted"}
+    assert {p.parent.name for p in left} == {"admitted", "gpu-code"}
     index.requests.clear()
     assert "nothing changes" in run("measure")
     assert index.requests == []
     assert "nothing changes" in run("measure", "--again", "--check")
+
+
+def with_code(*targets: str) -> bytes:
+    return elf(payload=fatbin(*(code("cubin", target) for target in targets)))
+
+
+def test_the_gpus_of_a_component_are_read_platform_by_platform(tmp_path: Path) -> None:
+    """Once for each file, and of what has no code for the first platform, not for the others."""
+    content = {
+        ("cufft", "linux-64"): with_code("70", "75", "80"),
+        ("cufft", "linux-aarch64"): with_code("75", "80"),
+        ("cufft", "win-64"): with_code("75", "80"),
+        ("cufft", "win-arm64"): with_code("100"),
+    }
+    lock = release("13.4.3", "cufft", "nvrtc")
+    components = {}
+    for number, name in enumerate(lock.components):
+        files = {t: replace(a, sha256=f"{number}{i:063}") for i, (t, a) in enumerate(artefacts(lock, name))}
+        components[name] = replace(lock.components[name], artefacts=files)
+    lock = replace(lock, components=components)
+    read: list[str] = []
+
+    @contextmanager
+    def at_hand(wanted: Sequence[Artefact]) -> Iterator[list[Path]]:
+        (artefact,) = wanted
+        read.append(f"{artefact.component} {artefact.target}")
+        library = content.get((artefact.component, artefact.target), elf())
+        yield [wheel(tmp_path / "a.whl", {"lib/liba.so": library})]
+
+    gpus = ("7.0", "7.5", "8.0", "10.0", "11.0")
+    kept = tmp_path / "kept"
+    found = measure_code(lock, gpus, {}, at_hand, kept)
+    assert found == {
+        "cufft": {
+            "linux-64": ">=7.0,<10.0",
+            "linux-aarch64": ">=7.5,<10.0",
+            "win-64": ">=7.5,<10.0",
+            "win-arm64": ">=10.0,<11.0",
+        },
+        "nvrtc": {},
+    }
+    assert read == [*(f"cufft {subdir}" for subdir in PLATFORMS), "nvrtc linux-64"]
+    read.clear()
+    # A run that was ended before it wrote the lock reads nothing twice; nor does one that finds it in another lock.
+    assert measure_code(lock, gpus, {}, at_hand, kept) == found
+    known = known_code([replace(lock, gpu_code=found)])
+    assert measure_code(lock, gpus, known, at_hand, tmp_path / "empty") == found
+    assert read == []
+    keys = variant_keys(replace(lock, gpu_code=found))
+    assert (keys["cufft_gpus"], keys["cufft_gpus_win_arm64"]) == ([">=7.5,<10.0"], [">=10.0,<11.0"])
+    assert "nvrtc_gpus" not in keys
+    # With a new file of one component, the other stays measured.
+    other = replace(lock.components["cufft"], artefacts={"linux-64": None})
+    newer = with_known(
+        replace(lock, gpu_code=found), replace(lock, components={**lock.components, "cufft": other}, gpu_code={})
+    )
+    assert newer.gpu_code == {"nvrtc": {}}
+
+
+def artefacts(lock: ReleaseLock, name: str) -> list[tuple[str, Artefact]]:
+    return [(target, a) for target, a in lock.components[name].artefacts.items() if a]

@@ -111,10 +111,12 @@ def _sentences(subject: Subject) -> Iterable[str]:
         by_driver.setdefault(subject.driver(gpu), []).append(gpu)
     for driver, gpus in sorted(by_driver.items()):
         yield f"PTX that a driver for {driver or 'a newer CUDA than any known'} compiles: {words(gpus)}"
-    if part := subject.gpus("part"):
-        yield f"in part only: {words(part)}"
-    if none := subject.gpus("none"):
-        yield f"nothing for {words(none)}"
+    for how, text in (("part", "little code"), ("none", "no code")):
+        lacking: dict[str, list[str]] = {}
+        for gpu in (gpu for gpu, found in subject.runs.items() if found.how == how):
+            lacking.setdefault(_files(subject, gpu), []).append(gpu)
+        for files, gpus in lacking.items():
+            yield f"{text} for {words(gpus)}{f', in {files}' if files else ''}"
     if subject.promised is None:
         if subject.kind == "wheel":
             yield "a wheel's metadata does not say for which GPUs it is"
@@ -136,19 +138,28 @@ def _explain(subject: Subject, report: Reporter) -> None:
     columns = ["file", "target", "kind", "ISA", "packed", "objects", "bytes"]
     report.table("objects; a stub has no kernel", columns, rows, ["objects", "bytes"])
     for gpu, found in subject.runs.items():
-        worst = [path.rpartition("/")[2] for path, each in subject.by_file.items() if each[gpu].how == found.how]
-        others = f" (of {len(subject.by_file)} files)" if len(worst) < len(subject.by_file) else ""
-        report.line(f"  {gpu}: {_HOW[found.how]}: {', '.join(worst)}{others}")
+        report.line(f"  {gpu}: {_HOW[found.how]}: {_files(subject, gpu) or 'every file'}")
     if uses := sorted({name for file in subject.files.values() for name in file.uses}):
         report.line(f"  it names {', '.join(uses)}")
 
 
+def _files(subject: Subject, gpu: str) -> str:
+    """The files that say how all of them run on a GPU; "" where each one does."""
+    named = [
+        path.rpartition("/")[2] for path, each in subject.by_file.items() if each[gpu].how == subject.runs[gpu].how
+    ]
+    several = len(subject.by_file)
+    rest = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+    return f"{', '.join(named[:_NAMED])}{rest} (of {several} files)" if len(named) < several else ""
+
+
+_NAMED = 3  # files that a line names
 _HOW = {"native": "machine code", "jit": "PTX for the driver", "part": "little code", "none": "no code"}
 
 
 def _compare(first: Subject, other: Subject, report: Reporter) -> None:
     one, two = ({*subject.gpus("native", "jit")} for subject in (first, other))
-    known = first.known.gpus
+    known = present(first.known.gpus, first.subdir)
     lost, gained = spans(one - two, known), spans(two - one, known)
     words = [f"no longer runs on {lost}"] if lost else []
     words += [f"also runs on {gained}"] if gained else []

@@ -189,6 +189,18 @@ class ReleaseDifference:
         return [lock.facts.ptx_isa if lock.facts else None for lock in (self.old, self.new)]
 
     @property
+    def gpu_code(self) -> list[tuple[str, str, str, str]]:
+        """Component, platform, and the GPUs that its code ran on and runs on, where that changed.
+
+        For another major, and for what is not measured, nothing is said.
+        """
+        was, now = (
+            {(n, p): g for n, found in k.gpu_code.items() for p, g in found.items()} for k in (self.old, self.new)
+        )
+        common = [key for key in was if key in now and key[1] in self.platforms] if self.within_major else []
+        return [(*key, was[key], now[key]) for key in common if was[key] != now[key]]
+
+    @property
     def changed(self) -> tuple[ComponentChange, ...]:
         return tuple(c for c in self.components if not c.same)
 

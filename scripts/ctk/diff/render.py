@@ -50,6 +50,8 @@ def summary(difference: ReleaseDifference, broken: Sequence[Break]) -> Iterator[
         size = _sizes(sum(c.old.size for c in here), sum(c.new.size for c in here))
         yield f"{platform}: {changed} of {count(len(here), 'component')} changed; download in MB: {size}"
     yield from _facts(difference)
+    for component, platform, was, now in difference.gpu_code:
+        yield f"{component} on {platform}: its code is for GPUs {now}, and was for {was}"
     yield from _notices(difference)
     if not difference.within_major:
         yield "another CUDA major: whatever is gone may be gone"
@@ -211,6 +213,9 @@ def as_json(difference: ReleaseDifference, broken: Sequence[Break], recipes: Rec
         "with_binaries": difference.with_binaries,
         "gpu_architectures": dict(zip(("old", "new"), difference.architectures, strict=True)),
         "ptx_isa": dict(zip(("old", "new"), difference.ptx_isa, strict=True)),
+        "gpu_code": [
+            dict(zip(("component", "platform", "old", "new"), row, strict=True)) for row in difference.gpu_code
+        ],
         "components": [
             {
                 "components": change.components,
