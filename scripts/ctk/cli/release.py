@@ -78,6 +78,7 @@ def add_command(
     Example: ctk release add 12.9 13.4 --write
     """
     from ctk.index.index import Index
+    from ctk.lock.facts import unmeasured_code
     from ctk.release import release, review
 
     here, report = checkout(), Reporter()
@@ -95,7 +96,7 @@ def add_command(
     unmeasured = [
         lock.minor or lock.name
         for lock in made
-        if (lock.is_ctk and lock.facts is None) or (lock.is_library_set and lock.components.keys() - lock.gpu_code)
+        if (lock.is_ctk and lock.facts is None) or ((lock.is_ctk or lock.is_library_set) and unmeasured_code(lock))
     ]
     if unmeasured:
         report.line(f"not measured: run `ctk release measure {' '.join(unmeasured)} --write`")
@@ -143,7 +144,7 @@ def measure_command(
     index, measured = partial(Index, pip_settings()), []
     for old in chosen:
         lock = replace(old, gpu_code={}) if again else old
-        needs_facts, names = lock.is_ctk and (again or not lock.facts), lock.components.keys() - lock.gpu_code
+        needs_facts, names = lock.is_ctk and (again or not lock.facts), facts.unmeasured_code(lock)
         if not needs_facts and not names:
             report.say(f"{lock.name} is measured; --again measures it anew")
             continue

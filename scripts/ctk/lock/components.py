@@ -70,6 +70,11 @@ CTK_COMPONENTS: tuple[CtkComponent, ...] = (
     CtkComponent("tileiras", "nvidia-cuda-tileiras"),
 )
 
+GPU_LIBRARIES = ("cublas", "cufft", "curand", "cusolver", "cusparse", "npp", "nvjpeg")
+"""Components of the CTK that are installed for the GPUs of their own code. Of the others that have some, cuFile would
+refuse a GPU all groups of the toolkit, cudart has libcudadevrt for compilers, and the files of CUPTI and the sanitizer
+are each for a GPU of their own."""
+
 PYTHON_ROOT = "cuda-python"
 """The project whose version is the CUDA major's, and whose requirements come first in the choice of the others."""
 

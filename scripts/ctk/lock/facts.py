@@ -20,6 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 from ctk.core.errors import LockError, MeasureFailed
 from ctk.core.files import file_sha256, make_folder, replace_file
 from ctk.core.platforms import PLATFORMS, this_platform
+from ctk.lock.components import GPU_LIBRARIES
 from ctk.lock.lock import Artefact, Facts, ReleaseLock
 from ctk.package import gpu_code
 from ctk.package.binaries import ELF_MAGIC, UnreadableBinary, read_bytes, version_key
@@ -157,12 +158,18 @@ def needed_glibc(artefact: Path) -> str | None:
     return newest
 
 
+def unmeasured_code(lock: ReleaseLock) -> tuple[str, ...]:
+    """The libraries of a release of which it is not known yet on which GPUs they run."""
+    names = lock.components if lock.is_library_set else [n for n in GPU_LIBRARIES if n in lock.components]
+    return tuple(name for name in names if name not in lock.gpu_code)
+
+
 def code_to_read(lock: ReleaseLock, known: Mapping[str, str]) -> tuple[Artefact, ...]:
     """What must be at hand to say on which GPUs the components run that are not measured: one file for a platform.
 
     Of one with wheels for several Pythons, which have the same code, that is the wheel for the newest.
     """
-    asked = [a for name in lock.components if name not in lock.gpu_code for a in _by_subdir(lock, name).values()]
+    asked = [a for name in unmeasured_code(lock) for a in _by_subdir(lock, name).values()]
     return tuple({a.sha256: a for a in asked if a.sha256 not in known}.values())
 
 
@@ -185,16 +192,15 @@ def measure_code(
     what others hold is kept in a folder, so that a run that was ended goes on where it was.
     """
     found: dict[str, dict[str, str]] = {name: dict(stated) for name, stated in lock.gpu_code.items()}
-    for name in lock.components:
-        if name not in found:
-            found[name] = {}
-            for subdir, artefact in _by_subdir(lock, name).items():
-                text = known.get(artefact.sha256)
-                if text is None:
-                    text = bound(_code_of(artefact, at_hand, kept), present(gpus, subdir))
-                if not text:
-                    break
-                found[name][subdir] = text
+    for name in unmeasured_code(lock):
+        found[name] = {}
+        for subdir, artefact in _by_subdir(lock, name).items():
+            text = known.get(artefact.sha256)
+            if text is None:
+                text = bound(_code_of(artefact, at_hand, kept), present(gpus, subdir))
+            if not text:
+                break
+            found[name][subdir] = text
     return dict(sorted(found.items()))
 
 

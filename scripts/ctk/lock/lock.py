@@ -53,6 +53,7 @@ BASE = "base"
 """The lock of the base channel, which is beside its recipes."""
 LIBRARY_LOCK = "libraries-"
 """The name of a lock of libraries beside the toolkit begins so; the CUDA major follows."""
+_OWN = "win-arm64"  # the platform whose GPUs have a variant key of their own
 UNDECLARED = "NOASSERTION"
 """The licence of what declares none; SPDX's word for it."""
 DOWNSTREAM = "downstream"
@@ -241,8 +242,8 @@ class ReleaseLock:
         missing: Component -> where it lacks a wheel that the manifest asks for, a subdir or an operating system
             (``linux``, ``win``). Empty but for a partial release.
         measured: While ``facts`` is None, the glibc that unchanged files need: subdir -> component -> version, or None.
-        gpu_code: Component -> subdir -> the GPUs that its code runs on; nothing for a component without code. A
-            component that is not there is not measured yet.
+        gpu_code: Library -> subdir -> the GPUs that its code runs on; nothing for one without code. A library that is
+            not there is not measured yet.
         since: When the first manifest of this CTK minor was uploaded, in seconds since 1970. It is the time of packages
             that hold metadata only: a new patch leaves those as they are.
         schema: Form of the file.
@@ -324,14 +325,17 @@ def variant_keys(lock: ReleaseLock) -> dict[str, list[str]]:
 def _gpu_keys(lock: ReleaseLock) -> dict[str, list[str]]:
     """Of each component with code the GPUs that it runs on wherever it is published, and on Windows on ARM by itself.
 
-    There it is for PCs with a new GPU only, and has no code for others.
+    There some are for PCs with a new GPU only. Where nothing is published for it, it says the same.
     """
-    bounds: dict[str, list[str]] = {}
+    bounds: dict[str, dict[str, list[str]]] = {}
     for name, stated in lock.gpu_code.items():
         for subdir, gpus in stated.items():
-            suffix = f"_{subdir.replace('-', '_')}" if subdir == "win-arm64" else ""
-            bounds.setdefault(f"{lock.components[name].variant_key}_gpus{suffix}", []).append(gpus)
-    return {key: [common(several)] for key, several in bounds.items()}
+            bounds.setdefault(lock.components[name].variant_key, {}).setdefault(subdir, []).append(gpus)
+    keys = {}
+    for key, found in bounds.items():
+        keys[f"{key}_gpus"] = [common(g for subdir, several in found.items() if subdir != _OWN for g in several)]
+        keys[f"{key}_gpus_{_OWN.replace('-', '_')}"] = [common(found[_OWN])] if _OWN in found else keys[f"{key}_gpus"]
+    return keys
 
 
 # ---- loading
