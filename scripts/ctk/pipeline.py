@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import rattler_build
@@ -33,6 +33,10 @@ from ctk.solve.machine import detected
 from ctk.solve.solve import Scenario, channel_url, solve
 
 _MEND = "mend the recipes; the channel in place was not changed"
+_MAKE_AGAIN = (
+    "all of these were built by earlier runs: make them again with the recipes of now (`ctk build --recipe NAME`, with "
+    "the releases and platforms of then; `--ring 2` for libraries beside the toolkit), or remove the channel"
+)
 
 
 @dataclass(frozen=True)
@@ -117,7 +121,7 @@ class Pipeline:
             staged = states.stage(made.built, target, HashNotes.of(self.workspace).holds)
             unchanged = "" if staged.changed else ", unchanged"
             self._lap("index", f"{sum(staged.packages.values())} packages{unchanged}")
-            audited = self._audit(staged, base_channel)
+            audited = self._audit(staged, made, base_channel)
             tested = self._test(made, [staged.path, base_channel])
             self._commit(staged, made)
             self._lap("publish", f"{megabytes(staged.size)} MB in {target}{unchanged}")
@@ -165,7 +169,7 @@ class Pipeline:
             )
         return made
 
-    def _audit(self, staged: states.Staged, base_channel: Path | str) -> AuditReport:
+    def _audit(self, staged: states.Staged, made: build.BuildReport, base_channel: Path | str) -> AuditReport:
         audited = audit_packages(
             states.packages(staged.path),
             forbidden_paths=machine_paths(self.workspace),
@@ -176,7 +180,9 @@ class Pipeline:
         )
         self._lap("audit", audited.summary())
         if not audited.ok:
-            raise AuditFailed("\n".join(["the audit found:", *(f"  {f}" for f in audited.errors)]), _MEND)
+            new = {PurePath(name).name for b in made.built for name in b.records}
+            step = _MEND if any(f.where in new for f in audited.errors) else _MAKE_AGAIN
+            raise AuditFailed("\n".join(["the audit found:", *(f"  {f}" for f in audited.errors)]), step)
         return audited
 
     def _test(self, made: build.BuildReport, channels: Sequence[Path | str]) -> Sequence[Outcome]:
