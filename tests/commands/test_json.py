@@ -30,6 +30,7 @@ CASES = {
     "env run": "{folder}/env -- echo said",
     "feedstock export": "cuda-arch {folder}/feedstock --maintainer someone",
     "fetch": "{new}",
+    "gpu-code": "{channel}",
     "installable": "cuda-crt --base {base}",
     "lint": "--check FileIsYaml",
     "plan": "{new}",
@@ -48,7 +49,9 @@ CASES = {
 FAILS = {
     "prove": errors.Unsolvable,  # the releases are made up, and have no cuda-core
 }
-SECTIONS = dict(re.findall(r"^## ctk ([\w ]+)\n(.*?)(?=^## |\Z)", (ROOT / "docs" / "json.md").read_text(), re.M | re.S))
+SECTIONS = dict(
+    re.findall(r"^## ctk ([\w -]+)\n(.*?)(?=^## |\Z)", (ROOT / "docs" / "json.md").read_text(), re.M | re.S)
+)
 
 
 def documented(name: str) -> set[str]:

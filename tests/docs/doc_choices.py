@@ -12,6 +12,7 @@ NOT_RUN: dict[tuple[str, ...], tuple[str, str]] = {
     ("rebuild",): ("minutes", "tests/tooling/test_rebuild.py"),
     ("verify",): ("minutes", "tests/solver/test_verify.py"),
     ("audit",): ("reads a gigabyte", "tests/packages/test_audit_command.py"),
+    ("gpu-code",): ("reads a gigabyte, or files that lie elsewhere", "tests/packages/test_gpu_code.py"),
     ("fetch",): ("needs the index", "tests/tooling/test_fetch.py"),
     ("site", "build"): ("minutes", "tests/site/test_pages.py"),
     ("env", "pack"): ("half a minute each", "tests/environments/test_packed.py"),

@@ -15,7 +15,6 @@ from worlds import Record, records
 from ctk.core.checkout import Workspace
 from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags, write_repodata
 from ctk.solve.solve import Scenario
-from ctk.verify import channels
 from ctk.verify.channels import Repodata, universe
 from ctk.verify.clients import RattlerSolver
 from ctk.verify.run import SolverAnswer

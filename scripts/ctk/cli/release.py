@@ -118,7 +118,7 @@ def _newer(index: Index, here: Workspace, report: Reporter) -> list[str]:
 
 def measure_command(
     releases: Annotated[
-        list[str] | None, _names("CTK minors like 13.4, or libraries-13; all without any.", options.locked)
+        list[str] | None, _names("CTK minors like 13.4, or libraries-13; all without any.", options.measurable)
     ] = None,
     write_: Write = False,
     check: Check = False,
