@@ -281,15 +281,26 @@ def test_without_its_run_export_a_program_runs_with_an_older_toolkit(package: st
 # ---- why there are two builds of everything, and not of cuda-version alone
 
 
+def single(record: Record) -> None:
+    """conda-forge's shape, with two builds of cuda-version and of nothing else."""
+    if record["name"] != "cuda-version" and fit(record) == "compat":
+        record.clear()
+    else:
+        record["depends"] = [re.sub(FIT, ANY_FIT, spec) for spec in record["depends"]]
+
+
+def conda_forges(record: Record) -> None:
+    """conda-forge's rule: cuda-version constrains the driver's major, and nothing else is said of driver and GPU."""
+    if fit(record) == "compat":
+        record.clear()
+    elif record["name"] == "cuda-version":
+        record.update(depends=[], constrains=[f"__cuda >={record['version'].split('.')[0]}"])
+    else:
+        single(record)
+
+
 def test_one_build_of_each_package_is_not_enough(channel: Worlds) -> None:
-    """conda-forge's shape with two builds of cuda-version: a solver takes the newest package, and then its toolkit."""
-
-    def single(record: Record) -> None:
-        if record["name"] != "cuda-version" and fit(record) == "compat":
-            record.clear()
-        else:
-            record["depends"] = [re.sub(FIT, ANY_FIT, spec) for spec in record["depends"]]
-
+    """A solver takes the newest package, and then its toolkit."""
     less = channel.without(single)
     for request in ("cuda-nvrtc", "cuda-bindings", "numba-cuda", "cuda-nvcc"):
         asked = ask(request, "13.0", "9.0")
@@ -297,22 +308,16 @@ def test_one_build_of_each_package_is_not_enough(channel: Worlds) -> None:
         assert less.fault(asked) == "toolkit 13.4 compat, not 13.0 native", request
 
 
-def test_one_build_of_cuda_version_loads_its_ptx_on_few_machines(channel: Worlds, project: Workspace) -> None:
-    """conda-forge's rule: cuda-version constrains the driver's major, and nothing else is said of driver and GPU."""
-
-    def conda_forges(record: Record) -> None:
-        if fit(record) == "compat":
-            record.clear()
-        elif record["name"] == "cuda-version":
-            record.update(depends=[], constrains=[f"__cuda >={record['version'].split('.')[0]}"])
-        else:
-            record["depends"] = [re.sub(FIT, ANY_FIT, spec) for spec in record["depends"]]
-
+@pytest.mark.parametrize("name", ["cuda-core", "numba-cuda"])
+def test_one_build_of_cuda_version_loads_its_ptx_on_few_machines(
+    name: str, channel: Worlds, project: Workspace
+) -> None:
+    """docs/upstream/cuda-version.md has the numbers; ``-s`` shows them."""
     toolkits = {toolkit.minor: toolkit for toolkit in channel.facts.toolkits}
     everything = matrix(channel.facts, pythons(), support=load_support(project))
     drivers = [driver for driver in everything.drivers if driver and version(driver) >= (12, 0)][:-1]
     gpus = [gpu for gpu in everything.gpus if gpu][:-1]  # the last of both is newer than what is known
-    asked = [ask("cuda-core", *machine) for machine in everything.machines if machine in set(product(drivers, gpus))]
+    asked = [ask(name, *machine) for machine in everything.machines if machine in set(product(drivers, gpus))]
     solvable = [a for a in asked if expected(channel.facts, a.question).toolkit]
     possible = [a for a in solvable if any(loads(toolkit, a.question) for toolkit in toolkits.values())]
 
@@ -320,12 +325,15 @@ def test_one_build_of_cuda_version_loads_its_ptx_on_few_machines(channel: Worlds
         picks = {a: world.pick(a.scenario) for a in solvable}
         return [a for a, pick in picks.items() if pick and loads(toolkits[pick.toolkit], a.question)]
 
-    ours, theirs = loading(channel.without()), loading(channel.without(conda_forges))
-    assert ours == possible
-    words = f"{len(theirs)} of {len(possible)} machines where a toolkit of the channel can, {len(solvable)} in all"
-    print(f"with one build of cuda-version, PTX loads on {words}")
+    one, two, ours = (loading(channel.without(*changes)) for changes in ((conda_forges,), (single,), ()))
+    print(f"{name} on {len(solvable)} machines, {len(possible)} of which have a toolkit whose PTX loads. It loads on")
+    print(f"{len(one)} with one build of cuda-version, {len(two)} with two, {len(ours)} with two of every package")
     assert len(solvable) > 200
-    assert len(theirs) < 0.5 * len(possible), words
+    assert ours == possible
+    assert len(one) < len(two) < len(ours)
+    assert len(one) < 0.5 * len(possible)
+    row = " | ".join([f"`{name}`", *(f"{len(right)} of {len(possible)}" for right in (one, two, ours))])
+    assert row in (project.root / "docs/upstream/cuda-version.md").read_text()
 
 
 def loads(toolkit: Toolkit, question: Question) -> bool:
