@@ -14,7 +14,6 @@ NOT_RUN: dict[tuple[str, ...], tuple[str, str]] = {
     ("audit",): ("reads a gigabyte", "tests/packages/test_audit_command.py"),
     ("gpu-code",): ("reads a gigabyte, or files that lie elsewhere", "tests/packages/test_gpu_code.py"),
     ("fetch",): ("needs the index", "tests/tooling/test_fetch.py"),
-    ("gpu-code",): ("reads files that are not here", "tests/packages/test_gpu_code.py"),
     ("site", "build"): ("minutes", "tests/site/test_pages.py"),
     ("env", "pack"): ("half a minute each", "tests/environments/test_packed.py"),
     ("env", "run"): ("needs an environment", "tests/tooling/test_environment.py"),

@@ -3,7 +3,7 @@
 NVIDIA's tools pack such code into fat binaries: a header of 16 bytes, then entries, each with a header that says what
 it is and for which GPU. Nothing has to be decompressed to read that. The layout is written down nowhere; it was read
 from what ``fatbinary`` of CUDA 13.5 writes for each target and option, and is held against ``cuobjdump``, which looks
-only into the sections made for it: the kernels of cuFFT 13.5, in ``.lrodata``, and those of cuTENSOR in
+only into the sections made for it: the kernels of cuFFT 13.5, in ``.data``, and those of cuTENSOR in
 ``.cask_resource``, it does not see.
 """
 
