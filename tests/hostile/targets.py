@@ -96,7 +96,8 @@ def a_lock() -> ReleaseLock:
     assert whole.facts
     few = {name: whole.components[name] for name in ("nvrtc",)}
     glibc = {subdir: {n: v for n, v in of.items() if n in few} for subdir, of in whole.facts.glibc.items()}
-    return replace(whole, components=few, facts=replace(whole.facts, glibc=glibc))
+    gpus = {"nvrtc": {"linux-64": ">=7.5,<11.0|>=12.0,<13"}}
+    return replace(whole, components=few, facts=replace(whole.facts, glibc=glibc), gpu_code=gpus)
 
 
 def some_locks() -> list[bytes]:

@@ -365,7 +365,9 @@ def locked(workspace: Workspace, *artefacts: Artefact) -> None:
     whole = tiny.lock()
     by_target = dict.fromkeys(PLATFORMS) | {a.target: a for a in artefacts}
     component = replace(whole.components["cudart"], artefacts=by_target)
-    (workspace.variants / "cuda-13.4.lock").write_text(dump(replace(whole, components={"cudart": component})))
+    (workspace.variants / "cuda-13.4.lock").write_text(
+        dump(replace(whole, components={"cudart": component}, gpu_code={}))
+    )
 
 
 def test_a_refused_artefact_is_never_laid_out_and_refused_again(tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ from ctk.site.pages import stand_alone
 from ctk.solve.solve import AlikeCatalogue, Catalogue, Scenario, parse_spec
 from ctk.verify.foreseen import foresee, recipe_at, variant_files
 from ctk.verify.installable import Change, Kind, Survey, alike, groups_in_words, pin_records, take_survey, with_pin
-from ctk.verify.oracle import version
-from ctk.verify.scenarios import Machine, Matrix
+from ctk.verify.oracle import OracleFacts, version
+from ctk.verify.scenarios import Machine, Matrix, matrix
 
 HERE = this_platform()
 SUBDIR = "linux-64"
@@ -65,6 +65,12 @@ def where(project: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Works
     write(made.channel, (one for part in (channel(), more()) for one in part))
     write(made.base_channel, base())
     return made
+
+
+@pytest.fixture(scope="module")
+def every(known: OracleFacts) -> Matrix:
+    """With machines that cannot exist: `Fewer` is without."""
+    return matrix(known, ())
 
 
 @pytest.fixture(scope="module")

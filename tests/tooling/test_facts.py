@@ -142,7 +142,7 @@ def test_the_command_fetches_measures_and_writes(
     assert lock.facts.glibc["linux-aarch64"] == dict.fromkeys(lock.components, "2.17")
     # What was not in the cache before is not there afterwards; that it was looked through is known.
     left = [p for p in here.cache.rglob("*") if p.is_file() and p.parent != here.cache]
-    assert {p.parent.name for p in left} == {"admitted", "gpu-code"}
+    assert {p.parent.name for p in left} == {"admitted"}
     index.requests.clear()
     assert "nothing changes" in run("measure")
     assert index.requests == []
@@ -161,7 +161,7 @@ def test_the_gpus_of_a_component_are_read_platform_by_platform(tmp_path: Path) -
         ("cufft", "win-64"): with_code("75", "80"),
         ("cufft", "win-arm64"): with_code("100"),
     }
-    lock = release("13.4.3", "cufft", "nvrtc")
+    lock = release("13.4.3", "cufft", "npp")
     components = {}
     for number, name in enumerate(lock.components):
         files = {t: replace(a, sha256=f"{number}{i:063}") for i, (t, a) in enumerate(artefacts(lock, name))}
@@ -186,9 +186,9 @@ def test_the_gpus_of_a_component_are_read_platform_by_platform(tmp_path: Path) -
             "win-64": ">=7.5,<10.0",
             "win-arm64": ">=10.0,<11.0",
         },
-        "nvrtc": {},
+        "npp": {},
     }
-    assert read == [*(f"cufft {subdir}" for subdir in PLATFORMS), "nvrtc linux-64"]
+    assert read == [*(f"cufft {subdir}" for subdir in PLATFORMS), "npp linux-64"]
     read.clear()
     # A run that was ended before it wrote the lock reads nothing twice; nor does one that finds it in another lock.
     assert measure_code(lock, gpus, {}, at_hand, kept) == found
@@ -197,13 +197,13 @@ def test_the_gpus_of_a_component_are_read_platform_by_platform(tmp_path: Path) -
     assert read == []
     keys = variant_keys(replace(lock, gpu_code=found))
     assert (keys["cufft_gpus"], keys["cufft_gpus_win_arm64"]) == ([">=7.5,<10.0"], [">=10.0,<11.0"])
-    assert "nvrtc_gpus" not in keys
+    assert "npp_gpus" not in keys
     # With a new file of one component, the other stays measured.
     other = replace(lock.components["cufft"], artefacts={"linux-64": None})
     newer = with_known(
         replace(lock, gpu_code=found), replace(lock, components={**lock.components, "cufft": other}, gpu_code={})
     )
-    assert newer.gpu_code == {"nvrtc": {}}
+    assert newer.gpu_code == {"npp": {}}
 
 
 def artefacts(lock: ReleaseLock, name: str) -> list[tuple[str, Artefact]]:

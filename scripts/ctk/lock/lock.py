@@ -329,7 +329,7 @@ def _gpu_keys(lock: ReleaseLock) -> dict[str, list[str]]:
     """
     bounds: dict[str, dict[str, list[str]]] = {}
     for name, stated in lock.gpu_code.items():
-        for subdir, gpus in stated.items():
+        for subdir, gpus in stated.items() if name in lock.components else ():
             bounds.setdefault(lock.components[name].variant_key, {}).setdefault(subdir, []).append(gpus)
     keys = {}
     for key, found in bounds.items():

@@ -8,6 +8,8 @@ writes loads there. It is *compatible* where there is no driver at all, or where
 newer one and the GPU is not older than what it can target: GPU code that it compiles runs there. The right pick is the
 newest native toolkit, and where there is none, the newest compatible one.
 
+A library also has to have code for the GPU: a toolkit of which one that is asked for has none is no candidate.
+
 A driver refuses PTX that is newer than it, whoever wrote it. So all that writes PTX is of the picked toolkit's minor.
 Where a toolkit has none that Python can use, it is of the nearest newer minor that has.
 """
@@ -15,7 +17,7 @@ Where a toolkit has none that Python can use, it is of the nearest newer minor t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 
@@ -44,6 +46,8 @@ class Toolkit:
     minor: str  # 13.4
     architectures: tuple[str, ...]  # compute capabilities that its NVRTC can target, oldest first; there are gaps
     published: Mapping[str, frozenset[str]]  # component -> its subdirs; `compiler` is the whole of nvcc
+    # Component -> subdir -> the GPUs that it has code for, as ranges: ``>=10.0,<11.0|>=12.0``. Not named: for all.
+    code: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def major(self) -> str:
@@ -130,8 +134,9 @@ def minors_of(writer: str, toolkit: str, for_python: bool) -> tuple[str, ...]:
 def expected(facts: OracleFacts, question: Question) -> Expected:
     """The right pick, for a client that heeds every constraint."""
     candidates, cause = _candidates(facts, question)
-    native = [t for t in candidates if _driver_loads(t, question) and _knows_gpu(t, question)]
-    compatible = [t for t in candidates if _driver_has_major(t, question) and _not_too_old(t, question)]
+    with_code = [t for t in candidates if _has_code(t, question)]
+    native = [t for t in with_code if _driver_loads(t, question) and _knows_gpu(t, question)]
+    compatible = [t for t in with_code if _driver_has_major(t, question) and _not_too_old(t, question)]
     if native or compatible:
         return _pick(facts, question, native, compatible)
     if cause is None:
@@ -211,6 +216,22 @@ def _driver_has_major(toolkit: Toolkit, question: Question) -> bool:
 
 def _not_too_old(toolkit: Toolkit, question: Question) -> bool:
     return question.arch is None or min(map(version, toolkit.architectures)) <= version(question.arch)
+
+
+def _has_code(toolkit: Toolkit, question: Question) -> bool:
+    """Whether all components of the request run on the GPU, by what was read from their binaries."""
+    if question.arch is None:
+        return True
+    bounds = [toolkit.code.get(c, {}).get(question.subdir, "") for c in _NEEDS[question.request][0]]
+    return all(not bound or _within(bound, version(question.arch)) for bound in bounds)
+
+
+def _within(ranges: str, gpu: tuple[int, ...]) -> bool:
+    for part in ranges.split("|"):
+        low, _, high = part.removeprefix(">=").partition(",<")
+        if not part.startswith("<") and version(low) <= gpu and (not high or gpu < version(high)):
+            return True
+    return False
 
 
 def version(text: str) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, product, starmap
 from math import prod
@@ -11,7 +11,7 @@ from typing import Any
 
 from ctk.core.errors import BadValue, LockError, check_names
 from ctk.core.platforms import PLATFORMS
-from ctk.lock.lock import ReleaseLock
+from ctk.lock.lock import ReleaseLock, variant_keys
 from ctk.lock.support import Support
 from ctk.solve.machine import python_specs
 from ctk.solve.solve import Scenario
@@ -42,10 +42,18 @@ def facts(locks: Iterable[ReleaseLock]) -> OracleFacts:
         else:
             if int(lock.major) >= _WHOLE_COMPILER:
                 published["compiler"] = published.get("nvcc", frozenset())
-            toolkits.append(Toolkit(lock.minor, tuple(_in_order(lock.facts.gpu_architectures)), published))
+            gpus, keys = tuple(_in_order(lock.facts.gpu_architectures)), variant_keys(lock)
+            toolkits.append(Toolkit(lock.minor, gpus, published, {name: _code(name, keys) for name in lock.gpu_code}))
     if not toolkits:
         raise LockError("there is no release lock", "run `ctk release add 13.4 --write`, or any other release")
     return OracleFacts(tuple(toolkits), python_sets)
+
+
+def _code(component: str, keys: Mapping[str, list[str]]) -> dict[str, str]:
+    """The GPUs that a component has code for, by subdir; Windows on ARM has its own, where others go together."""
+    own = {subdir: f"{component}_gpus_{subdir.replace('-', '_')}" for subdir in PLATFORMS}
+    found = {subdir: keys.get(key, keys.get(f"{component}_gpus", [""])) for subdir, key in own.items()}
+    return {subdir: gpus for subdir, (gpus,) in found.items() if gpus}
 
 
 @dataclass(frozen=True)
