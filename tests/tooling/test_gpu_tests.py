@@ -141,7 +141,8 @@ def test_the_facts_are_those_of_the_release_locks(project: Workspace) -> None:
     for toolkit in real.toolkits:
         (same,) = (t for t in read.toolkits if t.minor == toolkit.minor)
         published = {name: targets for name, targets in toolkit.published.items() if name != "compiler"}
-        assert same == replace(toolkit, published=published)
+        # Which GPUs a library has code for is left out: what runs there asks for none of them.
+        assert same == replace(toolkit, published=published, code={})
 
 
 def test_without_this_projects_libraries_the_tests_are_collected_and_skip(tmp_path: Path) -> None:
