@@ -367,6 +367,7 @@ def test_the_page_is_one_file_with_a_table_that_can_be_read_aloud(folders: list[
 
 # --- the command
 
+# Elsewhere the same is held without the command by the tests above, of the survey and of recipes.
 needs_linux = pytest.mark.skipif(HERE != SUBDIR, reason="the small channel's packages without CUDA are for linux-64")
 
 

@@ -22,7 +22,7 @@ from ctk.core.files import exclusive
 from ctk.core.platforms import this_platform
 from ctk.fetch.fetch import fetch, laid_out
 from ctk.index.index import Index
-from ctk.lock.facts import known_gpus, unmeasured_code
+from ctk.lock.facts import PROBED, known_gpus, unmeasured_code
 from ctk.lock.lock import Artefact, ReleaseLock, release_locks
 from ctk.package.binaries import ELF_MAGIC
 from ctk.package.gpu_code import FileCode, read, read_wheel
@@ -32,15 +32,15 @@ HERE = Workspace(Path(__file__).resolve().parents[2])
 LOCKS = release_locks(HERE)
 MEASURED = [lock for lock in LOCKS.values() if lock.is_ctk or lock.is_library_set]
 SECTIONS = (".nv_fatbin", "__nv_relfatbin")
-QUICK = 30_000_000  # bytes of a wheel; the rest is for the sweep
 
 
 @pytest.fixture(scope="module")
 def cuobjdump(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if this_platform() != "linux-64":
+    """Where it does not run, tests/packages/test_gpu_code.py holds the reading on made-up binaries."""
+    if this_platform() != PROBED:
         pytest.skip("NVIDIA's cuobjdump that is asked is the one for linux-64")
     newest = max((k for k in LOCKS.values() if "cuobjdump" in k.components), key=lambda k: k.release)
-    artefact = newest.components["cuobjdump"].artefacts["linux-64"]
+    artefact = newest.components["cuobjdump"].artefacts[PROBED]
     assert artefact
     with exclusive(HERE, print):
         (wheel,) = fetch([artefact], HERE, Index)
@@ -51,10 +51,23 @@ def cuobjdump(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return program
 
 
-def at_hand(lock: ReleaseLock, subdir: str, quick: bool) -> Iterator[Artefact]:
-    for artefact in lock.artefacts:
-        if artefact.target == subdir and laid_out(artefact, HERE).exists() and (artefact.size < QUICK) is quick:
-            yield artefact
+def fetched(lock: ReleaseLock) -> Artefact:
+    """The smallest library of a release that has code, a few megabytes: it is fetched where it is not in the cache."""
+    (name,) = (name for name in lock.gpu_code if name == "nvjpeg" or name.startswith("nvjpeg2k"))
+    artefact = lock.components[name].artefacts[PROBED]
+    assert artefact
+    with exclusive(HERE, print):
+        fetch([artefact], HERE, Index)
+    return artefact
+
+
+def in_cache() -> Iterator[tuple[ReleaseLock, str, Artefact]]:
+    """The wheels of all measured libraries that are there: lock, library and wheel."""
+    for lock in MEASURED:
+        for name in lock.gpu_code:
+            for artefact in lock.components[name].artefacts.values():
+                if artefact and laid_out(artefact, HERE).exists():
+                    yield lock, name, artefact
 
 
 def listed(cuobjdump: Path, file: Path) -> tuple[Counter[str], bool]:
@@ -76,41 +89,40 @@ def read_here(code: FileCode) -> Counter[str]:
     return found
 
 
-def compare(lock: ReleaseLock, quick: bool, cuobjdump: Path, folder: Path) -> int:
+def compare(artefact: Artefact, cuobjdump: Path, folder: Path) -> int:
+    """Compares each binary of a wheel; how many have code."""
     compared = 0
-    for artefact in at_hand(lock, "linux-64", quick):
-        with zipfile.ZipFile(laid_out(artefact, HERE)) as wheel:
-            for item in wheel.infolist():
-                with wheel.open(item) as stream:
-                    start = stream.read(len(ELF_MAGIC))
-                if start != ELF_MAGIC and not item.filename.endswith(".a"):
+    with zipfile.ZipFile(laid_out(artefact, HERE)) as wheel:
+        for item in wheel.infolist():
+            with wheel.open(item) as stream:
+                if stream.read(len(ELF_MAGIC)) != ELF_MAGIC:
                     continue
-                file = Path(wheel.extract(item, folder))
-                if start == ELF_MAGIC:
-                    with file.open("rb") as stream:
-                        held = [s.data() for name in SECTIONS if (s := ELFFile(stream).get_section_by_name(name))]
-                    content = b"".join(held)
-                else:
-                    content = file.read_bytes()
-                expected, whole = listed(cuobjdump, file)
-                ours = read_here(read(content))
-                assert ours == expected if whole else ours >= expected, f"{artefact.file}: {item.filename}"
-                compared += bool(expected)
-                file.unlink()
+            file = Path(wheel.extract(item, folder))
+            with file.open("rb") as stream:
+                held = [s.data() for name in SECTIONS if (s := ELFFile(stream).get_section_by_name(name))]
+            expected, whole = listed(cuobjdump, file)
+            ours = read_here(read(b"".join(held)))
+            assert ours == expected if whole else ours >= expected, f"{artefact.file}: {item.filename}"
+            compared += bool(expected)
+            file.unlink()
     return compared
 
 
-@pytest.mark.parametrize("lock", [k for k in MEASURED if k.is_ctk], ids=lambda lock: lock.name)
-def test_small_binaries_hold_what_cuobjdump_lists(lock: ReleaseLock, cuobjdump: Path, tmp_path: Path) -> None:
-    if not compare(lock, True, cuobjdump, tmp_path):
-        pytest.skip("nothing of it that has code is in the cache")
+def hold_to_wheel(lock: ReleaseLock, name: str, artefact: Artefact) -> None:
+    subdir = artefact.target.partition("-cp")[0]
+    found = bound(read_wheel(laid_out(artefact, HERE)).values(), present(known_gpus(LOCKS.values()), subdir))
+    assert found == lock.gpu_code[name].get(subdir, ""), artefact.file
+
+
+@pytest.mark.parametrize("lock", MEASURED, ids=lambda lock: lock.name)
+def test_a_library_holds_what_cuobjdump_lists(lock: ReleaseLock, cuobjdump: Path, tmp_path: Path) -> None:
+    assert compare(fetched(lock), cuobjdump, tmp_path)
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("lock", MEASURED, ids=lambda lock: lock.name)
-def test_large_binaries_hold_what_cuobjdump_lists(lock: ReleaseLock, cuobjdump: Path, tmp_path: Path) -> None:
-    if not compare(lock, False, cuobjdump, tmp_path):
-        pytest.skip("nothing of it that has code is in the cache")
+def test_all_libraries_in_the_cache_hold_what_cuobjdump_lists(cuobjdump: Path, tmp_path: Path) -> None:
+    wheels = {a.sha256: a for _, _, a in in_cache() if a.target.startswith(PROBED)}
+    assert sum(compare(artefact, cuobjdump, tmp_path) for artefact in wheels.values())
 
 
 @pytest.mark.parametrize("lock", MEASURED, ids=lambda lock: lock.name)
@@ -118,29 +130,13 @@ def test_every_library_is_measured(lock: ReleaseLock) -> None:
     assert unmeasured_code(lock) == ()
 
 
-def hold_to_wheels(lock: ReleaseLock, quick: bool) -> int:
-    checked = 0
-    for name, stated in lock.gpu_code.items():
-        for subdir, gpus in stated.items():
-            for artefact in at_hand(lock, subdir, quick):
-                if (
-                    artefact.component == lock.components[name].name
-                    and artefact.version == lock.components[name].version
-                ):
-                    files = read_wheel(laid_out(artefact, HERE)).values()
-                    assert bound(files, present(known_gpus(LOCKS.values()), subdir)) == gpus, artefact.file
-                    checked += 1
-    return checked
-
-
 @pytest.mark.parametrize("lock", MEASURED, ids=lambda lock: lock.name)
-def test_the_gpus_of_small_wheels_are_what_the_lock_says(lock: ReleaseLock) -> None:
-    if not hold_to_wheels(lock, True):
-        pytest.skip("nothing of it that has code is in the cache")
+def test_the_gpus_of_a_library_are_what_the_lock_says(lock: ReleaseLock) -> None:
+    artefact = fetched(lock)
+    hold_to_wheel(lock, artefact.component, artefact)
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("lock", MEASURED, ids=lambda lock: lock.name)
-def test_the_gpus_of_large_wheels_are_what_the_lock_says(lock: ReleaseLock) -> None:
-    if not hold_to_wheels(lock, False):
-        pytest.skip("nothing of it that has code is in the cache")
+def test_the_gpus_of_all_libraries_in_the_cache_are_what_the_locks_say() -> None:
+    for lock, name, artefact in in_cache():
+        hold_to_wheel(lock, name, artefact)
