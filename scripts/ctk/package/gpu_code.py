@@ -108,13 +108,13 @@ class FileCode:
         return bool(self.code or self.damaged or self.cudart)
 
 
-def read_file(path: Path) -> FileCode:
-    """The code in a file, which is mapped and not copied, however large it is."""
+def read_file(path: Path, uses: bool = True) -> FileCode:
+    """The code in a file, which is mapped and not copied, however large it is; else as `read`."""
     with path.open("rb") as file:
         if not path.stat().st_size:
             return FileCode()
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            return read(content)
+            return read(content, uses)
 
 
 def read_tree(folder: Path, names: Iterable[str]) -> dict[str, FileCode]:
@@ -160,8 +160,11 @@ def read_wheel(path: Path) -> dict[str, FileCode]:
     return found
 
 
-def read(content: Buffer) -> FileCode:
-    """The code in the bytes of a file, which may be damaged, or made to mislead: then some of it is missing."""
+def read(content: Buffer, uses: bool = True) -> FileCode:
+    """The code in the bytes of a file, which may be damaged, or made to mislead: then some of it is missing.
+
+    With `uses=False` names of libraries are not looked for, which takes most of the time of a file without code.
+    """
     found: Counter[Key] = Counter()
     sizes: Counter[Key] = Counter()
     gaps: list[Stretch] = []  # between fat binaries, which are nearly all of a large library
@@ -178,7 +181,8 @@ def read(content: Buffer) -> FileCode:
     found.update(_loose_cubins(content, gaps))
     found.update(_loose_ptx(content, gaps))
     code = sorted(GpuCode(*key, count=count, size=sizes[key]) for key, count in found.items())
-    return FileCode(tuple(code), damaged, _cudart(content, gaps), tuple(sorted(set(_names(content, gaps)))))
+    names = sorted(set(_names(content, gaps))) if uses else ()
+    return FileCode(tuple(code), damaged, _cudart(content, gaps), tuple(names))
 
 
 def _fatbins(content: Buffer) -> Iterator[Stretch]:

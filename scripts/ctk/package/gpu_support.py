@@ -40,10 +40,9 @@ def present(gpus: Sequence[str], subdir: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Runs:
-    """How code runs on one GPU: `objects` are those that fit; `isa` is the newest PTX ISA that has to be compiled."""
+    """How code runs on one GPU; `isa` is the newest PTX ISA that its driver has to compile for that."""
 
     how: How
-    objects: int = 0
     isa: str = ""
 
 
@@ -76,12 +75,12 @@ def runs(file: FileCode, gpus: Sequence[str]) -> dict[str, Runs]:
     for gpu in gpus:
         both = machine[gpu] + ptx[gpu]
         if machine[gpu] in enough:
-            found[gpu] = Runs("native", machine[gpu])
+            found[gpu] = Runs("native")
         elif ptx[gpu] and both >= least * _ENOUGH_PTX:
             isas = [code.isa for code in whole if code.kind == "ptx" and fits(code, gpu)]
-            found[gpu] = Runs("jit", both, max(isas, key=version_key))
+            found[gpu] = Runs("jit", max(isas, key=version_key))
         else:
-            found[gpu] = Runs("part" if both else "none", both)
+            found[gpu] = Runs("part" if both else "none")
     return found
 
 

@@ -259,5 +259,8 @@ def _headers(kept: IO[bytes]) -> tuple[Binary | None, str]:
 
 
 def _code_for_gpus(kept: IO[bytes]) -> FileCode | None:
-    found = gpu_code.read(kept.getvalue()) if isinstance(kept, io.BytesIO) else gpu_code.read_file(Path(kept.name))
+    if isinstance(kept, io.BytesIO):
+        found = gpu_code.read(kept.getvalue(), uses=False)
+    else:
+        found = gpu_code.read_file(Path(kept.name), uses=False)
     return found if found.says_something else None
