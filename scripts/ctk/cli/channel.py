@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
@@ -306,7 +307,8 @@ def site_command(
     """Make the channel's site: what to type on which machine, and a report of picks, releases, packages and audits.
 
     Every answer of its first page is solved now; what was solved before is kept in .cache/site. The pages work from the
-    folder as it is, and load nothing from elsewhere. The folder is replaced as a whole when all is done.
+    folder as it is, and load nothing from elsewhere. The folder is replaced as a whole when all is done. What `ctk audit`
+    and `ctk release diff` have read is on the pages; run them before.
 
     Example: ctk site build output/site
 
@@ -335,7 +337,8 @@ def site_command(
     questions = sum(piece.size for piece in work)
     with report.task("questions", questions) as task:
         answers = [(piece.name, found) for piece, found in solved(work, jobs or os.cpu_count() or 1, task.advance)]
-    front = front_page(content, Selector(made, addresses, as_planned, base))
+    content = replace(content, channels=tuple(addresses))
+    front = front_page(content, Selector(made, base))
     every = [front, *shards(sorted(answers)), *site.report_pages(content)]
     files, size = site.write(every, folder), sum(len(page.content) for page in every)
     report.result(folder=str(folder), files=files, bytes=size, questions=questions, platforms=list(made))

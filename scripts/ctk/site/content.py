@@ -18,6 +18,7 @@ from ctk.core.errors import UnknownName
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.lock import ReleaseLock, release_locks
 from ctk.package.package import IndexJson, index_of
+from ctk.site import benchmarks
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _FILE = re.compile(r"[A-Za-z0-9_][^/\\\0]*\.conda")  # what can be opened in the subdir's folder, and nowhere else
@@ -57,12 +58,18 @@ class Site:
     entries: tuple[IndexedPackage, ...]  # by name, then newest version first, then native before compat
     locks: Mapping[str, ReleaseLock]  # CTK releases first, oldest first
     problems: tuple[str, ...] = ()  # a sentence for each thing that should exist and cannot be read
+    channels: tuple[str, ...] = ()  # what a client is given, the most important first: addresses or names
     planned: bool = False  # nothing of it is built, so no package can be opened
 
     @cached_property
     def packages(self) -> Mapping[str, tuple[IndexedPackage, ...]]:
         """Package name -> its entries, newest first."""
         return {name: tuple(group) for name, group in groupby(self.entries, key=lambda entry: entry.name)}
+
+    @cached_property
+    def history(self) -> Mapping[str, benchmarks.Series]:
+        """Benchmark -> its rows that were measured twice or more: of one figure there is nothing to see yet."""
+        return benchmarks.series(self.workspace)
 
     @property
     def platforms(self) -> tuple[str, ...]:
