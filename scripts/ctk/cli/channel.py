@@ -307,8 +307,8 @@ def site_command(
     """Make the channel's site: what to type on which machine, and a report of picks, releases, packages and audits.
 
     Every answer of its first page is solved now; what was solved before is kept in .cache/site. The pages work from the
-    folder as it is, and load nothing from elsewhere. The folder is replaced as a whole when all is done. What `ctk audit`
-    and `ctk release diff` have read is on the pages; run them before.
+    folder as it is, and load nothing from elsewhere. The folder is replaced as a whole when all is done. Findings of
+    `ctk audit` and differences of `ctk release diff` are on the pages if these ran before.
 
     Example: ctk site build output/site
 

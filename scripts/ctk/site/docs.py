@@ -52,7 +52,7 @@ class Doc:
 
     def __init__(self, name: str, text: str, names: Collection[str]) -> None:
         self._name, self._names = name, names
-        self._markdown = MarkdownIt("commonmark").enable("table")
+        self._markdown = MarkdownIt("commonmark", {"xhtmlOut": False}).enable("table")
         for kind in ("html_block", "html_inline"):  # comments for tests and writers
             self._markdown.add_render_rule(kind, lambda *_: "")
         self._markdown.add_render_rule("fence", lambda _, tokens, place, *__: _code(tokens[place]))
@@ -89,21 +89,21 @@ class Doc:
         return str(self._markdown.renderer.render(tokens, self._markdown.options, {}))
 
     def _linked(self, children: Sequence[Token]) -> list[Token]:
-        """The parts of a line, with links that lead to pages; what leads to none is words, with the path behind them."""
+        """The parts of a line, its links leading to pages; one that can lead to none becomes words and a path."""
         changed: list[Token] = []
-        gone: list[str] = []  # the path of the link that is open and is none
+        gone = ""  # the path of the link that is open and leads to no page
         for child in children:
-            if child.type == "link_open" and not urlsplit(str(child.attrGet("href"))).scheme:
-                target = urlsplit(str(child.attrGet("href")))
-                file = posixpath.normpath(posixpath.join(posixpath.dirname(self._name), target.path))
-                if not target.path or file in self._names:
-                    child.attrSet("href", target._replace(path=re.sub(r"\.md$", ".html", target.path)).geturl())
-                else:
-                    gone.append(file)
+            target = urlsplit(str(child.attrGet("href") or ""))
+            file = posixpath.normpath(posixpath.join(posixpath.dirname(self._name), target.path))
+            if child.type == "link_open" and target.path and not target.scheme:
+                if file not in self._names:
+                    gone = file
                     continue
+                child.attrSet("href", target._replace(path=target.path.removesuffix(".md") + ".html").geturl())
             elif child.type == "link_close" and gone:
-                before = Token("text", "", 0, content=" (")
-                changed += [before, Token("code_inline", "code", 0, content=gone.pop()), Token("text", "", 0, content=")")]
+                path = Token("code_inline", "code", 0, content=gone)
+                changed += [Token("text", "", 0, content=" ("), path, Token("text", "", 0, content=")")]
+                gone = ""
                 continue
             changed.append(child)
         return changed

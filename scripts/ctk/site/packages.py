@@ -221,7 +221,12 @@ def _text(value: object) -> str:
     return " ".join(first.split()) if isinstance(first, str) else ""
 
 
-KINDS = {"b4": "libraries and programs", "a4": "Python packages", "b2": "headers and static libraries", "nothing": "others"}
+KINDS = {
+    "b4": "libraries and programs",
+    "a4": "Python packages",
+    "b2": "headers and static libraries",
+    "nothing": "others",
+}
 """Class of the picture -> the packages that have its colour."""
 
 

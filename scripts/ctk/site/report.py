@@ -130,7 +130,7 @@ def _release(
 
 
 def _gpus_changed(before: ReleaseLock, lock: ReleaseLock, releases: Sequence[ReleaseLock]) -> str:
-    """``adds 8.8, 11.0; drops 5.0 to 7.2``: the GPUs that a compiler knows and the one before did not, and the reverse."""
+    """``adds 8.8, 11.0; drops 5.0 to 7.2``: how the GPUs that a compiler knows differ from those of the one before."""
     if not (before.facts and lock.facts):
         return "not measured"
     old, new = set(before.facts.gpu_architectures), set(lock.facts.gpu_architectures)
