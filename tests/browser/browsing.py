@@ -48,7 +48,7 @@ class Watched:
         return self
 
     def screenshot(self, name: str) -> Path:
-        """The whole page as output/screenshots/NAME.png, in a window of its height: nothing sticks in the middle of it."""
+        """The page as output/screenshots/NAME.png, in a window of its height: nothing sticks in the middle of it."""
         path = ROOT / "output" / "screenshots" / f"{name}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         before = self.page.viewport_size or {"width": 0, "height": HEIGHT}
