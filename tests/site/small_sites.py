@@ -32,7 +32,7 @@ How to install. More about it.
 echo "<b>" && true
 ```
 
-| a | b |
+| | b |
 | --- | --- |
 | [why](how-the-right-build-is-picked.md#why) | [code](../tests/code.py) and [there](#install-it) |
 """,

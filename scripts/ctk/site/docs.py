@@ -71,9 +71,9 @@ class Doc:
     def _html(self, tokens: Sequence[Token]) -> str:
         taken: list[str] = []
         part = self.title
-        for token, after in zip(tokens, [*tokens[1:], None], strict=True):
-            if token.type == "heading_open" and after:
-                part = _words(after)
+        for place, token in enumerate(tokens):
+            if token.type == "heading_open":
+                part = _words(tokens[place + 1])
                 anchor = re.sub(r"[^\w\- ]", "", part.lower()).replace(" ", "-")  # as forges make them
                 taken.append(anchor)
                 again = taken.count(anchor) - 1
@@ -82,8 +82,10 @@ class Doc:
                     self.contents.append((str(token.attrGet("id")), part))
             elif token.type == "table_open":
                 token.meta["label"] = f"Table: {part}"
-            elif token.type == "th_open":
+            elif token.type == "th_open" and tokens[place + 1].content:
                 token.attrSet("scope", "col")
+            elif token.type == "th_open":  # above the names of rows, and no head of anything
+                token.tag = tokens[place + 2].tag = "td"
             elif token.children:
                 token.children = self._linked(token.children)
         return str(self._markdown.renderer.render(tokens, self._markdown.options, {}))
