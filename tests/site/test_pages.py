@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -22,7 +24,7 @@ from ctk.package.package import IndexJson, PathEntry
 from ctk.site import Page, Site, packages, read, report, report_pages
 from ctk.site.content import IndexedPackage
 from ctk.site.packages import PICTURE, PackageBuild, folders, squarify
-from ctk.site.pages import bytes_text
+from ctk.site.pages import bytes_text, stand_alone
 from ctk.verify import channels
 from ctk.verify.table import ask
 
@@ -346,6 +348,13 @@ def test_pages_allow_no_script_and_no_style_but_those_of_the_site(files: Mapping
             page = content.decode()
             assert """content="default-src 'none'; script-src 'self'; style-src 'self'; img-src""" in page, path
             assert not re.search(r"<style|\sstyle=|<script(?! src=| type=.application/json)", page), path
+
+
+def test_a_page_that_is_one_file_allows_its_own_style_alone() -> None:
+    page = stand_alone("installable.html", title="T", pins=[], groups=[], notes=[]).decode()
+    style = page.split("<style>")[1].split("</style>")[0]
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert f"style-src 'sha256-{digest}';" in page and Read(page.encode()).wrong == []
 
 
 def test_no_page_tells_its_reader_to_run_the_tool(files: Mapping[str, bytes]) -> None:
