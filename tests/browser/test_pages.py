@@ -52,12 +52,12 @@ def test_the_list_of_packages_is_searched_with_the_keyboard_alone(window: Open) 
     page.keyboard.type("cuda-nvcc")
     assert rows.locator("a").first.inner_text() == "cuda-nvcc", "what is called so comes first"
     page.keyboard.press("Escape")
-    page.keyboard.type("nvvm")
-    found = [name.startswith("cuda-nvvm") for name in rows.locator("a").all_inner_texts()]
+    page.keyboard.type("nvrtc")
+    found = ["nvrtc" in name for name in rows.locator("a").all_inner_texts()]
     assert found == sorted(found, reverse=True) and found[0] and not found[-1], "names come before summaries"
     page.keyboard.press("Escape")
     page.keyboard.type("cuda-croe")
-    assert status.inner_text() == f"0 of {every} match. Did you mean cuda-core?"
+    assert status.inner_text().startswith(f"0 of {every} match. Did you mean cuda-core")
     page.keyboard.press("Escape")
     assert rows.locator("a").all_inner_texts() == sorted(rows.locator("a").all_inner_texts()), (
         "and all are in order again"
@@ -116,13 +116,13 @@ def test_wide_things_scroll_in_their_own_box_with_the_arrow_keys(window: Open) -
     box.focus()
     before = box.evaluate("box => box.scrollLeft")
     page.keyboard.press("ArrowRight")
-    page.wait_for_function("document.querySelector('.scroll').scrollLeft > 0")
+    page.wait_for_function("() => document.querySelector('.scroll').scrollLeft > 0")
     assert before == 0
 
 
 def test_letters_in_pictures_stand_inside_their_own_place(window: Open) -> None:
     """In the fonts of this machine: no text of the heat map or the treemap is wider than its rectangle."""
-    script = """svg => [...svg.querySelectorAll('text.cell, a text')].filter(text => {
+    script = """svg => [...svg.querySelectorAll('text.cell, a text')].filter(text => text.textContent).filter(text => {
         let place = text;
         do place = place.previousElementSibling; while (place.tagName !== 'rect' || place.hasAttribute('fill'));
         const [a, b] = [text.getBBox(), place.getBBox()];
