@@ -47,8 +47,8 @@ PROJECTS = (
     *("opt-einsum", "pydantic", "pydantic-core", "annotated-types", "typing-inspection", "typing-extensions"),
 )
 """In the order of choice: each is the newest that those before it accept."""
-BUILD_TOOLS = ("cmake", "ninja", "make", "pkg-config")
-"""Programs of the machine that recipes ask for by conda-forge's names."""
+BUILD_TOOLS = {"cmake": "cmake", "ninja": "ninja-build", "make": "make", "pkg-config": "pkg-config"}
+"""Programs of the machine that recipes ask for, by conda-forge's names -> the package of Debian that has it."""
 PREFIX_TOKEN = "@PREFIX@"
 """Stands for the environment in text files until the recipe puts the real prefix there."""
 
