@@ -132,7 +132,7 @@ def build_recipe_command(
         )
         for one, code in zip(made, codes, strict=True):
             show_subject(code, report)
-            report.line(f"  it requires {', '.join(one.index.depends) or 'nothing'}")
+            report.line(f"  it requires {', '.join(sorted(one.index.depends)) or 'nothing'}")
         every = matrix(facts(release_locks(where).values()), (), support=load_support(where))
         surveys, _ = survey_records([one.record for one in made], [], channels, every, folder)
         report.result(surveys=[survey_as_json(survey) for survey in surveys])
