@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ctk.check.gpu_code import Known, subjects
+from ctk.channel.index_files import add
+from ctk.check.gpu_code import Known, Subject, subjects
 from ctk.cli.gpu_code import show_subject
 from ctk.cli.installable import survey_as_json, survey_records
 from ctk.cli.options import Base, minors, pythons
@@ -21,8 +23,9 @@ from ctk.core.platforms import this_platform
 from ctk.lock.lock import release_locks
 from ctk.lock.support import load_support
 from ctk.solve.machine import driver_version, python_specs
-from ctk.verify.downstream import Made, Tested, Workshop, drivers, order, publish
+from ctk.verify.downstream import Made, Tested, Workshop, drivers, order
 from ctk.verify.foreseen import recipe_in, variant_files
+from ctk.verify.installable import Survey
 from ctk.verify.scenarios import facts, matrix
 
 
@@ -89,7 +92,8 @@ def build_recipe_command(
         python_specs(text)
     asked = [None if text.lower() == "none" else driver_version(text) for text in driver or ()]
     found = recipe_in(recipe)
-    output = output.absolute() if output else where.output / "recipes" / found.name
+    own = output is None
+    output = (output or where.output / "recipes" / found.name).absolute()
     check_place(output)
     log = where.cache / "logs" / f"recipe-{found.name}.log"
     channels = catalogue(where, base, this_platform(), others=channel or ())
@@ -100,6 +104,7 @@ def build_recipe_command(
         work = folder / "channel"
         work.mkdir()
         ordered = order(found, files, channels, folder, cuda or (), python or ())
+        report.result(recipe=str(found.file), log=str(log), output=str(output), notes=ordered.notes)
         for note in ordered.notes:
             report.say(note)
         report.say(f"{found.file}: {count(len(ordered.variants), 'build')}; the log is {log}")
@@ -107,8 +112,9 @@ def build_recipe_command(
         log.write_text("")
         shop = Workshop(ordered, channels, work, where.cache / "rattler", log)
         made = list(shop.build(lambda variant, outcome: report.say(f"{variant.id} {outcome}")))
-        placed = publish(made, output)
-        report.result(recipe=str(found.file), log=str(log), output=str(output), notes=ordered.notes)
+        if own:  # of this run alone
+            shutil.rmtree(output, ignore_errors=True)
+        add(work, output)
         tests = []
         for tested in shop.test([(one, asked or drivers(one.variant.toolkit, channels)) for one in made]):
             tests.append(tested)
@@ -119,7 +125,7 @@ def build_recipe_command(
         report.result(
             packages=[
                 {
-                    "file": str(file),
+                    "file": str(output / one.index.subdir / one.file.name),
                     "toolkit": one.variant.toolkit or None,
                     "variant": dict(one.variant.values),
                     "requires": one.index.depends,
@@ -127,21 +133,13 @@ def build_recipe_command(
                     "tests": [tested.as_json() for tested in tests if tested.package is one],
                     "gpu_code": code.as_json(),
                 }
-                for one, file, code in zip(made, placed, codes, strict=True)
+                for one, code in zip(made, codes, strict=True)
             ]
         )
-        for one, code in zip(made, codes, strict=True):
-            show_subject(code, report)
-            report.line(f"  it requires {', '.join(sorted(one.index.depends)) or 'nothing'}")
         every = matrix(facts(release_locks(where).values()), (), support=load_support(where))
         surveys, _ = survey_records([one.record for one in made], [], channels, every, folder)
         report.result(surveys=[survey_as_json(survey) for survey in surveys])
-        for survey in surveys:
-            report.line(f"{survey.asked} on {survey.subdir}", "bold")
-            for sentence in survey.sentences:
-                report.line(f"- {sentence}")
-            rows = survey.builds(survey.today)
-            report.table("its builds", ["build", "kind", "toolkits", "machines"], rows, right=["machines"])
+        _show_verdict(made, codes, surveys, report)
     report.line(f"packages: {output}")
     report.line(f"log: {log}")
     _judge(tests, asked, log)
@@ -160,6 +158,19 @@ def _show_tests(made: list[Made], tests: list[Tested], report: Reporter) -> None
             rows.append((*first, tested.driver or "none", f"{tested.toolkit} {tested.fit}".strip(), state))
             first = ("", "")
     report.table("built and tested", ["package", "built with", "driver", "gets toolkit", "its tests"], rows)
+
+
+def _show_verdict(made: list[Made], codes: list[Subject], surveys: list[Survey], report: Reporter) -> None:
+    """On which GPUs the packages run, and on which machines they install."""
+    for one, code in zip(made, codes, strict=True):
+        show_subject(code, report)
+        report.line(f"  it requires {', '.join(sorted(one.index.depends)) or 'nothing'}")
+    for survey in surveys:
+        report.line(f"{survey.asked} on {survey.subdir}", "bold")
+        for sentence in survey.sentences:
+            report.line(f"- {sentence}")
+        rows = survey.builds(survey.today)
+        report.table("its builds", ["build", "kind", "toolkits", "machines"], rows, right=["machines"])
 
 
 def _judge(tests: list[Tested], asked: list[str | None], log: Path) -> None:

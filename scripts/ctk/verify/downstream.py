@@ -7,7 +7,6 @@ machines with some drivers get them.
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,13 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import rattler_build
-from rattler.index import index_fs
 
 from ctk.base.base import BUILD_TOOLS
 from ctk.core.errors import BuildFailed, RecipeError, UnknownName, Unsolvable
 from ctk.core.files import disk_errors, full_disk, read_json
 from ctk.core.platforms import NOARCH, this_platform
-from ctk.core.process import end_with, run, starting
+from ctk.core.process import end_with, starting
 from ctk.package.package import IndexJson, read_info
 from ctk.plan.recipes import Recipe, render_variants
 from ctk.solve.solve import Catalogue, Scenario, channel_url, listing, older, parse_spec
@@ -323,19 +321,6 @@ def drivers(toolkit: str, channels: Catalogue) -> list[str | None]:
     later = [t.version for t in channels.toolkits if t.version.partition(".")[0] == toolkit.partition(".")[0]]
     newest = next((version for version in later if not older(version, toolkit)), toolkit)
     return list(dict.fromkeys([toolkit, newest])) if toolkit else [None]
-
-
-def publish(packages: Iterable[Made], output: Path) -> list[Path]:
-    """Puts packages into a folder, and an index of all that is there, so that it is a channel."""
-    with disk_errors(output):
-        placed = []
-        for made in packages:
-            target = output / made.index.subdir / made.file.name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(made.file, target)
-            placed.append(target)
-        run(index_fs(output, write_shards=False))
-    return placed
 
 
 def _begin(log: Path, cache: Path, parent: int) -> None:
