@@ -94,6 +94,25 @@ def test_a_build_that_fails_ends_with_its_log_which_is_kept_and_named(fails: Fai
     assert "the last words" in log.read_text()
 
 
+def test_a_header_that_was_not_found_is_said_to_be_where_it_is(fails: Fails, recipe: Recipes) -> None:
+    script = "echo 'x.cpp:1:10: fatal error: cuda_runtime.h: No such file or directory'; false"
+    code, said = fails(recipe(script, host=["cuda-cudart-dev", "cuda-version 13.0.*"]))
+    assert code == errors.BuildFailed.exit_code
+    targets = "sbsa-linux" if this_platform() == "linux-aarch64" else "x86_64-linux"
+    assert f"next: cuda_runtime.h is in $PREFIX/targets/{targets}/include: " in said
+    assert "-DCUDAToolkit_BIN_DIR" in said
+
+
+@pytest.mark.parametrize(("place", "wrong"), [("/usr/local/cuda/include", True), ("$PREFIX/targets/x/include", False)])
+def test_a_toolkit_of_this_machine_that_cmake_took_is_said_to_be_wrong(
+    built: Workspace, recipe: Recipes, tmp_path: Path, place: str, wrong: bool
+) -> None:
+    folder = recipe(f'mkdir -p "$PREFIX/share"; touch "$PREFIX/share/one"; echo "-- Found CUDAToolkit: {place}"')
+    done = ctk(built, "build-recipe", str(folder), "--output", str(tmp_path / "made"), "--json", "-q", check=True)
+    (package,) = json.loads(done.stdout)["packages"]
+    assert [place in note and "-DCUDAToolkit_BIN_DIR" in note for note in package["notes"]] == [True] * wrong
+
+
 def test_tests_that_fail_are_an_error_and_the_package_is_there(
     built: Workspace, recipe: Recipes, tmp_path: Path
 ) -> None:

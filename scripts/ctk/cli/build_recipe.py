@@ -131,6 +131,7 @@ def build_recipe_command(
                     "requires": one.index.depends,
                     "seconds": round(one.seconds, 2),
                     "tests": [tested.as_json() for tested in tests if tested.package is one],
+                    "notes": one.notes,
                     "gpu_code": code.as_json(),
                 }
                 for one, code in zip(made, codes, strict=True)
@@ -165,6 +166,8 @@ def _show_verdict(made: list[Made], codes: list[Subject], surveys: list[Survey],
     for one, code in zip(made, codes, strict=True):
         show_subject(code, report)
         report.line(f"  it requires {', '.join(sorted(one.index.depends)) or 'nothing'}")
+        for note in one.notes:
+            report.line(f"  WRONG: {note}")
     for survey in surveys:
         report.line(f"{survey.asked} on {survey.subdir}", "bold")
         for sentence in survey.sentences:

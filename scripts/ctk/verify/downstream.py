@@ -7,6 +7,7 @@ machines with some drivers get them.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -80,6 +81,7 @@ class Made:
     variant: Variant
     file: Path
     seconds: float  # wall time
+    notes: tuple[str, ...] = ()  # what its log says of a common mistake
 
     @cached_property
     def index(self) -> IndexJson:
@@ -261,10 +263,10 @@ class Workshop:
                         raise full
                     raise self._unsolvable(variant) or BuildFailed(
                         "\n".join([f"{variant.id} was not built:", *(f"    {line}" for line in _end(lines))]),
-                        f"the whole log is {self.log}",
+                        "; ".join([*_hints(lines, self.folder), f"the whole log is {self.log}"]),
                     )
                 progress(variant, f"built in {seconds:.1f} s")
-                yield Made(variant, file, seconds)
+                yield Made(variant, file, seconds, tuple(_hints(lines, self.folder)))
 
     def test(self, packages: Iterable[tuple[Made, Sequence[str | None]]]) -> Iterator[Tested]:
         """Runs the tests of each package in environments as machines with each of its drivers get them."""
@@ -309,6 +311,17 @@ def _end(lines: Sequence[str]) -> Sequence[str]:
     """The end of a log, without rattler-build's words on how to run a script again: its folder is removed."""
     last = next((n for n, line in enumerate(lines) if line.startswith("Script execution failed")), len(lines))
     return [line for line in lines[:last] if line.strip()][-_TAIL:]
+
+
+def _hints(lines: Sequence[str], folder: Path) -> Iterator[str]:
+    """What a log says of two common mistakes: headers not found, and those of another toolkit found."""
+    text = "\n".join(lines)
+    for header in dict.fromkeys(re.findall(r"fatal error: (\S+): No such file", text)):
+        for place in folder.glob(f"bld/*/host_env*/targets/*/include/{header}"):
+            include = f"$PREFIX/targets/{place.relative_to(folder).parts[4]}/include"
+            yield f'{header} is in {include}: give the compiler -I"{include}", or CMake -DCUDAToolkit_BIN_DIR'
+    for place in dict.fromkeys(re.findall(r"Found CUDAToolkit: (/\S+)", text)):  # the environments' are $PREFIX there
+        yield f"CMake took the toolkit in {place}, which is this machine's: give it -DCUDAToolkit_BIN_DIR"
 
 
 def _debian_package(name: str) -> str:
