@@ -28,7 +28,7 @@ from ctk.lock.lock import Artefact, ReleaseLock, find_release, path_of, release_
 from ctk.lock.support import SUPPORT, load_support
 from ctk.plan.plan import classified
 from ctk.plan.recipes import find_recipes
-from ctk.release import FACTS, SAID, TABLES, components_row, facts_rows, markdown_of, projects_row, support_rows
+from ctk.release import FACTS, SAID, TABLE, components_row, facts_rows, markdown_of, projects_row, support_rows
 
 if TYPE_CHECKING:  # what asks an index or reads binaries takes a while to be imported: `ctk release list` does without
     from ctk.diff.scan import Surface
@@ -282,7 +282,7 @@ def check_command(
 
 
 def list_command(
-    write_table: Annotated[bool, typer.Option("--write-table", help="Only write the table in README.md anew.")] = False,
+    write_table: Annotated[bool, typer.Option("--write-table", help="Only write the table of the docs anew.")] = False,
     check_table: Annotated[bool, typer.Option("--check-table", help="Only check that table.")] = False,
 ) -> None:
     """Show the locked releases: how many components are packaged, left out on purpose, or neither, and their facts.
@@ -292,9 +292,9 @@ def list_command(
     here, report = checkout(), Reporter()
     locks = list(release_locks(here).values())
     if write_table:
-        show_written(TABLES.write(here, lambda _: markdown_of(locks)), report)
+        show_written(TABLE.write(here, markdown_of(locks)), report)
     elif check_table:
-        TABLES.check(here, lambda _: markdown_of(locks))
+        TABLE.check(here, markdown_of(locks))
         report.line("the table of releases is what the release locks say")
     else:
         _show_locks(locks, here, report)
