@@ -320,7 +320,8 @@ def _hints(lines: Sequence[str], folder: Path) -> Iterator[str]:
         for place in folder.glob(f"bld/*/host_env*/targets/*/include/{header}"):
             include = f"$PREFIX/targets/{place.relative_to(folder).parts[4]}/include"
             yield f'{header} is in {include}: give the compiler -I"{include}", or CMake -DCUDAToolkit_BIN_DIR'
-    for place in dict.fromkeys(re.findall(r"Found CUDAToolkit: (/\S+)", text)):  # the environments' are $PREFIX there
+    # In a log, the environments are called $PREFIX and $BUILD_PREFIX.
+    for place in dict.fromkeys(re.findall(r"^-- Found CUDAToolkit: (/\S+)", text, re.M)):
         yield f"CMake took the toolkit in {place}, which is this machine's: give it -DCUDAToolkit_BIN_DIR"
 
 
