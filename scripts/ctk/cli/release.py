@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from ctk.cli.options import Platforms, show_written
 from ctk.core import console
 from ctk.core.checkout import Workspace, checkout
 from ctk.core.console import Reporter, Task
-from ctk.core.errors import BadValue, Incompatible, NoSpace, OutOfDate, check_names, problems
+from ctk.core.errors import BadValue, Incompatible, NoSpace, OutOfDate, check_names, printable, problems
 from ctk.core.files import disk_errors, exclusive
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
 from ctk.diff import FORMS
@@ -68,6 +68,9 @@ def add_command(
         typer.Option("--accept-licence", metavar="COMPONENT", help="Accept its changed licence. May be repeated."),
     ] = None,
     accept_all: Annotated[bool, typer.Option("--accept-licences", help="Accept every changed licence.")] = False,
+    show_licences: Annotated[
+        bool, typer.Option("--show-licences", help="Show what changed in the texts of licences, as a difference.")
+    ] = False,
 ) -> None:
     """Lock the newest patch of CTK minors, and the Python projects of their majors; or the base channel.
 
@@ -91,7 +94,18 @@ def add_command(
         for name in release.names_of(releases or _newer(index, here, report)):
             report.say(f"{name}: asking the package index")
             made.append(release.make(index, name, here, partial=partial))
-    review.check_licences(release.in_place(here), made, accepted or (), accept_all)
+        changed = review.licence_changes(release.in_place(here), made)
+        diffs = [list(alike.diff(index)) if show_licences else [] for alike in changed]
+    report.result(
+        licences=[
+            {**alike.as_json(), "diff": "\n".join(diff) if show_licences else None}
+            for alike, diff in zip(changed, diffs, strict=True)
+        ]
+    )
+    for alike, diff in zip(changed, diffs, strict=True) if show_licences else ():
+        report.line(str(alike), "bold")
+        _show_diff(diff, report)
+    review.check_licences(changed, made, accepted or (), accept_all)
     _settle(made, here, report, write_, check)
     unmeasured = [
         lock.minor or lock.name
@@ -178,9 +192,7 @@ def _settle(locks: Sequence[ReleaseLock], here: Workspace, report: Reporter, wri
     proposed = [change for lock in locks for change in changes(path_of(here, lock.name).parent, lock)]
     needed = [change for change in proposed if change.is_needed]
     for change in needed:
-        for line in change.diff(here.root):
-            style = "bold" if line.startswith(("+++", "---")) else _COLOURS.get(line[:1], "")
-            report.line(Text(line, style=style))
+        _show_diff(change.diff(here.root), report)
     for lock in locks:
         if any(change.path.stem == lock.name for change in needed):
             for line in summary(release.present(here, lock.name), lock):
@@ -201,6 +213,12 @@ def _settle(locks: Sequence[ReleaseLock], here: Workspace, report: Reporter, wri
         report.line(f"wrote {names}")
     else:
         report.line(f"nothing written; --write writes {names}")
+
+
+def _show_diff(lines: Iterable[str], report: Reporter) -> None:
+    for line in lines:
+        style = "bold" if line.startswith(("+++", "---")) else _COLOURS.get(line[:1], "")
+        report.line(Text(printable(line), style=style))
 
 
 def check_command(
@@ -232,7 +250,9 @@ def check_command(
         states = review.completeness(index, locks, unpublished, minors) if minors or not named else []
         shown = [row for row in rows if not named or row.release in named]
         newer = sorted({row.release for row in shown if row.is_newer})
-        changed = review.licence_changes(locks, release.lockable(index, newer, here))
+        # Also of an older minor that is named and not locked.
+        wanted = sorted({*newer, *(row.release for row in shown if named and not row.locked)})
+        changed = review.licence_changes(locks, release.lockable(index, wanted, here))
     report.result(
         rows=[asdict(row) for row in shown],
         releases=[
@@ -248,11 +268,7 @@ def check_command(
             }
             for state in states
         ],
-        licences=[
-            {"release": c.release, "component": c.new.name, "compared_with": c.before, "old": old, "new": new}
-            for c in changed
-            for old, new in [c.old_and_new]
-        ],
+        licences=[alike.as_json() for alike in changed],
         newer=newer,
     )
     columns = ("release", "what", "locked", "would lock", "newest", "verdict")
@@ -268,9 +284,11 @@ def check_command(
         for line in (*filter(None, [state.problem]), *state.withdrawn, *named):
             report.line(f"cuda-{state.minor}: {line}")
     if changed:
-        headings = ("release", "component", "compared with", "its licence there", "its licence now")
-        cells = [(c.release, c.new.name, c.before, *c.old_and_new) for c in changed]
-        report.table("licences that `ctk release add` refuses until they are accepted", headings, cells)
+        report.line("licences that `ctk release add` refuses until they are accepted", "bold")
+        for alike in changed:
+            report.line(f"- {alike}")
+        names = dict.fromkeys(alike.changes[0].release.removeprefix("cuda-") for alike in changed)
+        report.line(f"to see what changed in them: ctk release add {' '.join(names)} --show-licences")
     lacking = {s.minor: s.published for s in states if s.published and s.published.missing}
     if lacking and not partial:
         raise release.incomplete(lacking)
