@@ -65,6 +65,7 @@ def offered(line: str) -> list[str]:
         ("ctk release diff 13.4 13.5 --component ", COMPONENTS),
         ("ctk plan --recipe cuda-nv", {p.name for p in HERE.recipes.glob("cuda-nv*")}),
         ("ctk feedstock export cuda-core", {"cuda-core"}),
+        ("ctk lint libnvf", {"libnvfatbin"}),
         ("ctk fetch -p ", set(PLATFORMS)),
         ("ctk solve --platform ", set(PLATFORMS)),
         ("ctk build --python ", PYTHONS),

@@ -125,12 +125,12 @@ def test_what_fails_keeps_the_channel_as_it_was(
 
 def test_a_request_that_cannot_be_solved_has_an_exit_code_of_its_own(checkout: Workspace) -> None:
     done = with_base(checkout, "solve", "hello")
-    assert done.returncode == errors.Unsolvable.exit_code
-    assert "run `ctk build` first" in done.stderr
+    assert done.returncode == errors.ChannelMissing.exit_code
+    assert "make one with `ctk build`" in done.stderr
     build(checkout)
     done = with_base(checkout, "solve", "hello=99")
     assert done.returncode == errors.Unsolvable.exit_code
-    assert "no set of packages satisfies hello=99" in done.stderr
+    assert "error: there is no hello 99 in the channels; there is " in done.stderr
 
 
 def test_an_environment_is_created_once_and_follows_a_rebuilt_package_of_the_same_name(checkout: Workspace) -> None:

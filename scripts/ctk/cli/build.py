@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 from collections import Counter
@@ -18,7 +19,7 @@ from ctk.cli.options import Base, Jobs, Releases, Selection, base_channel, not_b
 from ctk.core import console
 from ctk.core.checkout import Workspace, checkout, settings, workspace
 from ctk.core.console import Reporter, count, megabytes
-from ctk.core.errors import BadValue, NotReproduced, UnknownName
+from ctk.core.errors import BadValue, ChannelMissing, NotReproduced, UnknownName
 from ctk.core.files import exclusive
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.plan.plan import Plan, Request, plan, published_set, python_tags, small
@@ -225,12 +226,13 @@ def rebuild_command(
     where, report = workspace(), Reporter()
     if sum((bool(packages), everything, sample is not None)) != 1:
         raise BadValue("name packages, or give --all or --sample", "see ctk rebuild --help")
-    held = states.packages(folder or where.channel)
+    place = folder or where.channel
+    held = states.packages(place)
+    if not held and not (packages and all(Path(name).is_file() for name in packages)):
+        raise ChannelMissing.of(place)
     chosen = held
     if packages:
         chosen = [p for name in packages for p in _named(name, held)]
-    elif not held:
-        raise UnknownName(f"there are no packages in {folder or where.channel}", "run `ctk build` first")
     elif sample is not None:
         seed = random.randrange(10**6) if seed is None else seed
         report.result(seed=seed)
@@ -270,6 +272,8 @@ def _named(name: str, held: list[Path]) -> list[Path]:
         return [Path(name)]
     found = [p for p in held if name in (p.name, p.stem, p.stem.rsplit("-", 2)[0])]
     if not found:
+        if os.sep in name:
+            raise UnknownName(f"there is no {name}", "name a package file, or a package of the channel")
         raise UnknownName.of("package", name, {p.stem.rsplit("-", 2)[0] for p in held})
     return found
 

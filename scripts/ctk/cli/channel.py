@@ -26,8 +26,8 @@ from ctk.core.console import Reporter, count, megabytes
 from ctk.core.errors import (
     BadValue,
     ChannelBroken,
+    ChannelMissing,
     NameReused,
-    UnknownName,
     Unsolvable,
     check_names,
     without_credentials,
@@ -162,7 +162,7 @@ def _place(channel: Path | None) -> Path:
     if ":/" in str(place):
         raise BadValue(f"what {place} shows is its server's business", "name the folder that the server hands out")
     if not place.exists():
-        raise UnknownName(f"there is no channel {place}", "name a built channel, or a folder that was published to")
+        raise ChannelMissing.of(place)
     return place
 
 
@@ -220,6 +220,8 @@ def publish_command(
     # CTK_SERVER in the environment may name a server for other runs.
     given = to is not None and source is not None and source.name == "COMMANDLINE"
     not_both("--to", "--server", given, "publish twice, into the folder and to the server")
+    if to is not None and ":/" in str(to):
+        raise BadValue(f"--to takes a folder, and {to} is an address", "name a server with --server and --channel")
     report, where = Reporter(), workspace()
     built = Path(os.path.realpath(folder or where.channel))
     files = in_order(built)

@@ -14,7 +14,7 @@ import typer
 from rich.text import Text
 
 from ctk.cli import options
-from ctk.cli.options import Platforms, show_written
+from ctk.cli.options import Platforms, not_both, show_written
 from ctk.core import console
 from ctk.core.checkout import Workspace, checkout
 from ctk.core.console import Reporter, Task
@@ -151,8 +151,8 @@ def measure_command(
 
     here, report = checkout(), Reporter()
     locks = release_locks(here)
-    measurable = [lock for lock in locks.values() if lock.is_ctk or lock.is_library_set]
-    chosen = [find_release(locks, name) for name in releases] if releases else measurable
+    measurable = {name: lock for name, lock in locks.items() if lock.is_ctk or lock.is_library_set}
+    chosen = [find_release(measurable, name) for name in releases] if releases else [*measurable.values()]
     known = {} if again else facts.known_needs(locks.values())
     known_code = {} if again else facts.known_code(locks.values())
     index, measured = partial(Index, pip_settings()), []
@@ -308,6 +308,7 @@ def list_command(
     Example: ctk release list
     """
     here, report = checkout(), Reporter()
+    not_both("--write-table", "--check-table", write_table and check_table)
     locks = list(release_locks(here).values())
     if write_table:
         show_written(TABLES.write(here, lambda _: markdown_of(locks)), report)

@@ -26,7 +26,7 @@ from ctk.lock.support import Unfixed, in_words, load_support
 from ctk.plan.plan import python_tags, write_repodata
 from ctk.plan.recipes import find_recipes, maker_of
 from ctk.solve.machine import Machine, machine, python_specs
-from ctk.solve.solve import Catalogue, Maker, Pick, Scenario, channel_name
+from ctk.solve.solve import Catalogue, Maker, Pick, Scenario, channel_name, parse_spec
 from ctk.solve.why import choices, explain, native_instead, solve_or_say_why, toolkit_in_words
 from ctk.verify import channels as matrix_channels
 from ctk.verify import clients, table
@@ -127,6 +127,8 @@ def solve_request(
 ) -> Pick:
     """Solves a request for a machine; without a solution the error has so many lines of the solver's text."""
     wanted = (*specs, *(python_specs(python) if python else ()))
+    for spec in wanted:  # what cannot be read is said before anything of a channel
+        parse_spec(spec)
     return solve_or_say_why(Scenario(wanted, on.subdir, on.driver, on.arch), channels, lines)
 
 
@@ -298,6 +300,7 @@ def verify_command(
     Example: ctk verify --platform win-64 --request cuda-core
     """
     where, report = checkout(), Reporter()
+    not_both("--write-table", "--check-table", write_table and check_table)
     if write_table or check_table:
         answers = table.ask_planned(where)
         if write_table:
