@@ -121,7 +121,7 @@ def test_the_list_has_every_check_with_its_help(checkout: Workspace) -> None:
     [
         (["--check", "VersionIsTxt"], 3, "did you mean VersionIsText"),
         (["--explain", "VersionIsTxt"], 3, "did you mean VersionIsText"),
-        (["nowhere"], 3, "there is no nowhere"),
+        (["nowhere"], 3, "unknown recipe 'nowhere'"),
         (["--base", "nowhere"], 2, "git knows no revision 'nowhere'"),
         (["--base=--output=x"], 2, "git knows no revision '--output=x'"),
         (["--write"], 2, "--write says nothing without --fix"),
