@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
@@ -12,6 +14,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 import rattler_build
+from packaging.version import Version
 from rattler import Gateway
 
 from ctk.base import base
@@ -217,6 +220,7 @@ class Pipeline:
 # of this machine's platform whose Python the base channel has.
 
 _PASSED = ".tests.json"
+_PYTHON = re.compile(r"python(?:_abi)? \D*(\d+\.\d+)")
 _TESTED = 2 << 30  # bytes that a test writes; of those here, numba-cuda's writes 0.9 GB
 
 
@@ -227,6 +231,32 @@ class Outcome:
     package: str  # file name
     state: str  # passed, failed, unchanged (passed in an earlier run) or not run
     detail: str = ""  # output of a failed test, or why nothing ran
+    missing: str = ""  # the spec of what a test that did not run needs
+
+
+def verdict(tests: Sequence[Outcome]) -> list[str]:
+    """What became of the packages' tests, and whether all is well, in sentences."""
+    not_run = [o.missing for o in tests if o.state == "not run"]
+    # A build makes packages for more drivers and Pythons than one machine has; of all else nothing may be missing.
+    drivers = [spec for spec in not_run if spec.startswith("__cuda")]
+    minors = [m[1] for spec in not_run if (m := _PYTHON.match(spec))]
+    others = Counter(spec for spec in not_run if not spec.startswith("__cuda") and not _PYTHON.match(spec))
+    said = (
+        [f"package tests: {len(tests) - len(not_run)} of {len(tests)} passed, now or in an earlier run"]
+        if tests
+        else []
+    )
+    if drivers:
+        said.append(f"- {len(drivers)} not run: they need a driver or a GPU that this machine does not have")
+    if minors:
+        names = ", ".join(sorted(set(minors), key=Version))
+        said.append(f"- {len(minors)} not run: they need Python {names}, which the base channel does not have")
+    said += [f"- {number} not run: the channels here have no {spec}" for spec, number in others.items()]
+    if others:
+        said.append("not all is well: what cannot be installed is of no use; --base names a channel that has more")
+    elif tests:
+        said.append(f"all is well: no test failed{', and what was not run is for other machines' if not_run else ''}")
+    return said
 
 
 def run_tests(
@@ -269,7 +299,7 @@ def _test(build: Built, name: str, channels: Sequence[Path | str], gateway: Gate
     except Unsolvable as error:
         missing = error.cause.splitlines()[-1].strip("│└├─ ").removesuffix(", for which no candidates were found.")
         whose = "this machine has" if missing.startswith("__cuda") else "the channels here have"
-        return Outcome(file.name, "not run", f"{whose} no {missing}")
+        return Outcome(file.name, "not run", f"{whose} no {missing}", missing)
     cause = ""
     try:
         results = rattler_build.Package.from_file(file).run_tests(channel=[channel_url(c) for c in channels])

@@ -87,6 +87,8 @@ def test_print_plan_prints_what_is_left_out_and_why_and_builds_nothing(checkout:
     assert done.returncode == 0
     assert "hello-cuda13.4-linux-64" in done.stdout
     assert "2 builds, 2 packages, 1 artefact of" in done.stdout
+    assert re.search(r"left out, by reason.*\bhello\b.*win-64.*not published", done.stdout, re.S)
+    done = build(checkout, "--print-plan", "-v", "--platform", "win-64")
     assert "nvidia-cuda-runtime 13.4.92 is not published for win-64" in re.sub(r"[\s│]+", " ", done.stdout)
     assert not checkout.output.exists()
 
@@ -101,6 +103,40 @@ def test_a_build_publishes_a_channel_and_the_next_one_changes_nothing(checkout: 
     assert second.returncode == 0, second.stderr
     assert checkout.channel.resolve() == state
     assert "unchanged" in second.stdout
+
+
+NOT_HERE = ("__cuda >=13.0", "python >=3.12,<3.13.0a0", "python_abi 3.14.* *_cp314t")
+
+
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [
+        ((), ["package tests: 2 of 2 passed, now or in an earlier run", "all is well: no test failed"]),
+        (
+            NOT_HERE,
+            [
+                "package tests: 2 of 5 passed, now or in an earlier run",
+                "- 1 not run: they need a driver or a GPU that this machine does not have",
+                "- 2 not run: they need Python 3.12, 3.14, which the base channel does not have",
+                "all is well: no test failed, and what was not run is for other machines",
+            ],
+        ),
+        (
+            ("libfoo >=2", "libfoo >=2"),
+            [
+                "package tests: 2 of 4 passed, now or in an earlier run",
+                "- 2 not run: the channels here have no libfoo >=2",
+                "not all is well: what cannot be installed is of no use; --base names a channel that has more",
+            ],
+        ),
+    ],
+)
+def test_a_build_ends_with_what_became_of_the_tests_and_whether_that_is_well(
+    missing: tuple[str, ...], said: list[str]
+) -> None:
+    tests = [pipeline.Outcome("a", "passed"), pipeline.Outcome("b", "unchanged")]
+    assert pipeline.verdict([*tests, *(pipeline.Outcome("c", "not run", "", spec) for spec in missing)]) == said
+    assert pipeline.verdict([]) == []
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from ctk.core.console import Reporter, count, megabytes
 from ctk.core.errors import BadValue, ChannelMissing, NotReproduced, UnknownName
 from ctk.core.files import exclusive
 from ctk.core.platforms import PLATFORMS, this_platform
-from ctk.plan.plan import Plan, Request, plan, published_set, python_tags, small
+from ctk.plan.plan import Plan, Request, folded, plan, published_set, python_tags, small
 
 if TYPE_CHECKING:  # what builds takes half a second to be imported: the commands that only look do without
     from ctk.pipeline import Result
@@ -64,8 +64,12 @@ def _show(planned: Plan, report: Reporter) -> None:
 
 
 def _show_left_out(planned: Plan, report: Reporter) -> None:
-    if planned.left_out:
+    """A row for each reason; with -v for each build that there is not."""
+    if planned.left_out and report.verbose:
         report.table("left out", ["what", "why"], [(x.id, x.reason) for x in planned.left_out])
+    elif planned.left_out:
+        subdirs = {x.subdir for x in (*planned.builds, *planned.left_out) if x.subdir}
+        report.table("left out, by reason (-v: each)", ["what", "where", "why"], folded(planned.left_out, subdirs))
 
 
 @selecting
@@ -179,9 +183,10 @@ def build_command(
 
 def _summary(result: Result, planned: Plan, report: Reporter) -> None:
     report.result(**result.as_json(planned))
-    not_run = Counter(o.detail for o in result.tests if o.state == "not run")
-    for reason, number in not_run.items():
-        report.line(f"package tests: {number} not run: {reason}")
+    from ctk.pipeline import verdict
+
+    for line in verdict(result.tests):
+        report.line(line)
     _show_left_out(planned, report)
     rows = []
     for recipe in sorted({b.recipe.name for b in planned.builds}):
