@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 import rattler_build
@@ -36,10 +36,6 @@ from ctk.solve.machine import detected
 from ctk.solve.solve import Scenario, channel_url, solve
 
 _MEND = "mend the recipes; the channel in place was not changed"
-_MAKE_AGAIN = (
-    "all of these were built by earlier runs: make them again with the recipes of now (`ctk build --recipe NAME`, with "
-    "the releases and platforms of then; `--ring 2` for libraries beside the toolkit), or remove the channel"
-)
 
 
 @dataclass(frozen=True)
@@ -51,6 +47,7 @@ class Result:
     audit: AuditReport
     tests: Sequence[Outcome]
     stages: Sequence[dict[str, Any]]
+    dropped: Sequence[str]  # builds of earlier runs that the audit refuses now
 
     def as_json(self, plan: Plan) -> dict[str, Any]:
         """The run for other programs; sizes in bytes, times in seconds."""
@@ -70,6 +67,7 @@ class Result:
                 for b in self.built.built
             ],
             "left_out": [{"id": x.id, "reason": x.reason} for x in plan.left_out],
+            "dropped": list(self.dropped),
             "tests": [asdict(outcome) for outcome in self.tests],
             "audit": self.audit.as_json(),
             "stages": self.stages,
@@ -114,6 +112,8 @@ class Pipeline:
     def run(self, plan: Plan, base_channel: Path | str, channel_folder: Path | None = None) -> Result:
         """Builds a plan and publishes it, if every package passes the audit and its own tests.
 
+        What an earlier run built and the audit refuses now leaves the channel: its recipe or the rules have changed.
+
         Raises:
             BuildFailed, ClusterFailed, AuditFailed, NoSpace: The channel in place stays as it was.
             Busy: Another run publishes there for too long.
@@ -121,14 +121,24 @@ class Pipeline:
         made = self._fetch_and_build(plan)
         target = channel_folder or self.workspace.channel
         with publishing(target, self.report.say):  # nobody else replaces what this one is made from
-            staged = states.stage(made.built, target, HashNotes.of(self.workspace).holds)
-            unchanged = "" if staged.changed else ", unchanged"
-            self._lap("index", f"{sum(staged.packages.values())} packages{unchanged}")
-            audited = self._audit(staged, made, base_channel)
+            dropped: dict[str, None] = {}
+            while True:
+                staged = states.stage(made.built, target, HashNotes.of(self.workspace).holds, without=dropped)
+                unchanged = "" if staged.changed else ", unchanged"
+                self._lap("index", f"{sum(staged.packages.values())} packages{unchanged}")
+                audited = self._audit(staged, base_channel)
+                refused = [f for f in audited.errors if f.where in staged.earlier]
+                if not refused:
+                    break
+                for finding in refused:
+                    self.report.say(f"an earlier run built what the audit refuses now: {finding}")
+                dropped |= dict.fromkeys(staged.earlier[f.where] for f in refused)
+            if not audited.ok:
+                raise AuditFailed("\n".join(["the audit found:", *(f"  {f}" for f in audited.errors)]), _MEND)
             tested = self._test(made, [staged.path, base_channel])
             self._commit(staged, made)
             self._lap("publish", f"{megabytes(staged.size)} MB in {target}{unchanged}")
-        return Result(staged, made, audited, tested, self.stages)
+        return Result(staged, made, audited, tested, self.stages, [*dropped])
 
     def fetch(self, plan: Plan) -> Sequence[Artefact]:
         """Fetches what a plan reads; returns what was not there before."""
@@ -172,7 +182,7 @@ class Pipeline:
             )
         return made
 
-    def _audit(self, staged: states.Staged, made: build.BuildReport, base_channel: Path | str) -> AuditReport:
+    def _audit(self, staged: states.Staged, base_channel: Path | str) -> AuditReport:
         audited = audit_packages(
             states.packages(staged.path),
             forbidden_paths=machine_paths(self.workspace),
@@ -182,10 +192,6 @@ class Pipeline:
             earlier=not staged.changed,
         )
         self._lap("audit", audited.summary())
-        if not audited.ok:
-            new = {PurePath(name).name for b in made.built for name in b.records}
-            step = _MEND if any(f.where in new for f in audited.errors) else _MAKE_AGAIN
-            raise AuditFailed("\n".join(["the audit found:", *(f"  {f}" for f in audited.errors)]), step)
         return audited
 
     def _test(self, made: build.BuildReport, channels: Sequence[Path | str]) -> Sequence[Outcome]:

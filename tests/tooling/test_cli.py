@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 from conftest import ROOT, ctk
 from ctk import pipeline
 from ctk.channel.states import packages
+from ctk.check.audit import AuditReport
 from ctk.cli.main import app
 from ctk.core import errors
 from ctk.core.checkout import Workspace
@@ -157,6 +159,27 @@ def test_what_fails_keeps_the_channel_as_it_was(
     assert done.returncode == error.exit_code, done.stdout
     assert said in done.stderr
     assert checkout.channel.resolve() == state
+
+
+def test_what_an_earlier_run_built_and_the_audit_refuses_now_leaves_the_channel(
+    checkout: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CTK_ROOT", str(checkout.root))
+    with monkeypatch.context() as allowing:  # as if no rule had been there
+        allowing.setattr(pipeline, "audit_packages", lambda *_, **__: AuditReport.of([], [], 0, 0))
+        change(checkout, r"cp greeting.txt", f"echo {checkout.root} > path.txt; cp path.txt greeting.txt")
+        base = ["--base", str(checkout.root / "base-channel")]
+        assert CliRunner().invoke(app, ["build", "--recipe", "hello", *base]).exit_code == 0
+    assert [p.name.split("-")[0] for p in packages(checkout.channel)] == ["hello"]
+    change(checkout, r"echo .*; cp path.txt", "cp greeting.txt")
+    done = build(checkout, "--recipe", "follower", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["dropped"] == ["hello-cuda13.4-linux-64"]
+    assert "an earlier run built what the audit refuses now" in done.stderr and "NoBuildPath" in done.stderr
+    assert [p.name.split("-")[0] for p in packages(checkout.channel)] == ["follower"]
+    done = build(checkout)
+    assert {p.name.split("-")[0] for p in packages(checkout.channel)} == {"follower", "hello"}
+    assert "left the channel" not in done.stdout
 
 
 def test_a_request_that_cannot_be_solved_has_an_exit_code_of_its_own(checkout: Workspace) -> None:

@@ -68,7 +68,7 @@ def _show_left_out(planned: Plan, report: Reporter) -> None:
     if planned.left_out and report.verbose:
         report.table("left out", ["what", "why"], [(x.id, x.reason) for x in planned.left_out])
     elif planned.left_out:
-        subdirs = {x.subdir for x in (*planned.builds, *planned.left_out) if x.subdir}
+        subdirs = {b.subdir for b in planned.builds} | {x.subdir for x in planned.left_out} - {""}
         report.table("left out, by reason (-v: each)", ["what", "where", "why"], folded(planned.left_out, subdirs))
 
 
@@ -198,6 +198,11 @@ def _summary(result: Result, planned: Plan, report: Reporter) -> None:
     report.table(
         "built", ["recipe", "builds", "packages", "MB", "seconds"], rows, ["builds", "packages", "MB", "seconds"]
     )
+    if result.dropped:
+        report.line(
+            f"left the channel, as the audit refuses now what earlier runs built: {', '.join(result.dropped)}; "
+            "`ctk build --recipe NAME` makes it again, `ctk channel rollback` brings it back"
+        )
     where = ", ".join(f"{subdir} {count}" for subdir, count in result.staged.packages.items())
     report.line(f"channel: {result.staged.channel} ({where}; {megabytes(result.staged.size)} MB)")
 
