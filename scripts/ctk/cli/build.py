@@ -64,12 +64,14 @@ def _show(planned: Plan, report: Reporter) -> None:
 
 
 def _show_left_out(planned: Plan, report: Reporter) -> None:
-    """A row for each reason; with -v for each build that there is not."""
+    """A line for each reason; with -v a row for each build that there is not."""
     if planned.left_out and report.verbose:
         report.table("left out", ["what", "why"], [(x.id, x.reason) for x in planned.left_out])
     elif planned.left_out:
         subdirs = {b.subdir for b in planned.builds} | {x.subdir for x in planned.left_out} - {""}
-        report.table("left out, by reason (-v: each)", ["what", "where", "why"], folded(planned.left_out, subdirs))
+        report.line("left out, by reason (-v: each)", "bold")
+        for names, where, why in folded(planned.left_out, subdirs):
+            report.line(f"- {where}: no {names}; {why}")
 
 
 @selecting

@@ -228,24 +228,66 @@ class Task:
 def fitting(
     columns: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[str], console: Console
 ) -> RenderableType:
-    """A table of plain cells: with a frame, without one, or one record a row, whatever the width has room for."""
+    """A table of plain cells for the width there is.
+
+    With a frame, or without one; with names that go on in the next line; as several tables of at least three columns,
+    each with the first one; or, where nothing of that has room, one record a row.
+    """
     cells = [["\n".join(map(str.strip, str(cell).splitlines())) for cell in row] for row in rows]
-    framed = _table(columns, cells, right, Table())
-    # Headings of several words, or of parts between hyphens, are written below each other.
-    narrow = {name: re.sub(r"(?<=-)(?=.)|(?<=\w) +(?=\w)", "\n", name) for name in columns}
-    close = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-    _table(list(narrow.values()), cells, [narrow[name] for name in right], close)
+    for size in range(len(columns), min(3, len(columns)) - 1, -1):
+        if table := _narrow_enough(columns[:size], [row[:size] for row in cells], right, console):
+            if size == len(columns):
+                return table
+            rest = [[row[0], *row[size:]] for row in cells]
+            return Group(table, "", fitting([columns[0], *columns[size:]], rest, right, console))
+    return Group(*(Padding(_record(columns, row), (0, 0, 1, 0)) for row in cells))
+
+
+def _narrow_enough(
+    columns: Sequence[str], cells: list[list[str]], right: Sequence[str], console: Console
+) -> Table | None:
+    """The widest form of a table that the console has room for; None where it has for none."""
     unlimited = console.options.update(width=10**4)
+
+    def fits(table: Table, bound: str) -> bool:
+        return bool(getattr(console.measure(table, options=unlimited), bound) <= console.width)
+
+    framed, close = _table(columns, cells, right, Table()), _close_table(columns, cells, right)
     for bound in ("maximum", "minimum"):
         for table in (framed, close):
-            if getattr(console.measure(table, options=unlimited), bound) <= console.width:
+            if fits(table, bound):
                 return table
-    return Group(*(Padding(_record(columns, row), (0, 0, 1, 0)) for row in cells))
+    longest = max((len(word) for row in cells for cell in row for word in cell.split()), default=0)
+    for width in range(longest - 1, _SHORTEST, -1):
+        folded = [[re.sub(r"\S+", lambda m: _folded(m[0], width), cell) for cell in row] for row in cells]  # noqa: B023
+        if fits(table := _close_table(columns, folded, right), "minimum"):
+            return table
+    return None
+
+
+_SHORTEST = 11  # columns: a name in shorter pieces is none that anybody reads
+
+
+def _folded(word: str, width: int) -> str:
+    """A name as lines of about this width: it goes on behind a hyphen, underscore or slash, or before a capital."""
+    lines = [""]
+    for piece in re.split(r"(?<=[-_/])|(?<=[a-z])(?=[A-Z])", word):
+        if lines[-1] and len(lines[-1]) + len(piece) > width:
+            lines.append("")
+        lines[-1] += piece
+    return "\n".join(lines)
+
+
+def _close_table(columns: Sequence[str], cells: list[list[str]], right: Sequence[str]) -> Table:
+    """A table without a frame; headings of several words, or of parts between hyphens, are below each other."""
+    narrow = {name: re.sub(r"(?<=-)(?=.)|(?<=\w) +(?=\w)", "\n", name) for name in columns}
+    close = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    return _table(list(narrow.values()), cells, [narrow[name] for name in right if name in narrow], close)
 
 
 def _table(columns: Sequence[str], cells: list[list[str]], right: Sequence[str], table: Table) -> Table:
     for i, name in enumerate(columns):
-        # Names, versions and paths are never folded: a reader copies them.
+        # Names, versions and paths are not folded at just any letter: a reader copies them.
         words = all(len(line.split()) < 2 for row in cells for line in row[i].splitlines())
         table.add_column(Text(name), justify="right" if name in right else "left", no_wrap=words, overflow="fold")
     for row in cells:
