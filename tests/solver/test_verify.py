@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from ctk.cli import solve as verify
 from ctk.cli.main import app
 from ctk.core.checkout import Marked, Workspace
 from ctk.core.console import Reporter
@@ -378,7 +377,7 @@ ENDS: dict[str, BaseException | None] = {
 def test_a_run_that_ended_early_does_not_say_that_none_is_wrong(
     small: Path, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
-    monkeypatch.setattr(verify.clients, "solver", lambda name, where: Scripted(real=True, end=ENDS[end]))
+    monkeypatch.setattr(clients, "solver", lambda name, where: Scripted(real=True, end=ENDS[end]))
     shown: list[str] = []
     monkeypatch.setattr(Reporter, "line", lambda self, text, style=None: shown.append(str(text)))
     monkeypatch.setattr(Reporter, "result", lambda self, **values: shown.append(json.dumps(values)))

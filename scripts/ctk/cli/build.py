@@ -22,7 +22,9 @@ from ctk.core.console import Reporter, count, megabytes
 from ctk.core.errors import BadValue, ChannelMissing, NotReproduced, UnknownName
 from ctk.core.files import exclusive
 from ctk.core.platforms import PLATFORMS, this_platform
-from ctk.plan.plan import Plan, Request, folded, plan, published_set, python_tags, small
+
+if TYPE_CHECKING:
+    from ctk.plan.plan import Plan, Request
 
 if TYPE_CHECKING:  # what builds takes half a second to be imported: the commands that only look do without
     from ctk.pipeline import Result
@@ -36,6 +38,8 @@ class PlanForm(StrEnum):
 
 
 def _request(chosen: Selection, where: Workspace) -> Request:
+    from ctk.plan.plan import Request, small
+
     not_both("--release", "--all-releases", chosen.releases and chosen.all_releases)
     not_both("--recipe", "--all-components", chosen.recipes and chosen.all_components)
     not_both("--recipe", "--ring 2", chosen.recipes and chosen.ring == 2)
@@ -46,6 +50,8 @@ def _request(chosen: Selection, where: Workspace) -> Request:
 
 
 def _plan(chosen: Selection, where: Workspace) -> Plan:
+    from ctk.plan.plan import plan, published_set, python_tags
+
     return plan(published_set(where), _request(chosen, where), python_tags(where.build_config))
 
 
@@ -65,6 +71,8 @@ def _show(planned: Plan, report: Reporter) -> None:
 
 def _show_left_out(planned: Plan, report: Reporter) -> None:
     """A line for each reason; with -v a row for each build that there is not."""
+    from ctk.plan.plan import folded
+
     if planned.left_out and report.verbose:
         report.table("left out", ["what", "why"], [(x.id, x.reason) for x in planned.left_out])
     elif planned.left_out:
@@ -86,6 +94,8 @@ def plan_command(
 
     Example: ctk plan --release 13.4 --platform win-arm64
     """
+    from ctk.plan.plan import published_set, python_tags
+
     where = checkout()
     if form is PlanForm.table:
         _show(_plan(chosen, where), Reporter())

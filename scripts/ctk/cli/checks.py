@@ -7,30 +7,22 @@ import time
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.padding import Padding
-from rich.text import Text
 
-from ctk.check import Check, audit, chosen
-from ctk.check import lint as lints
-from ctk.check.audit import AuditReport, audit_packages, planned_scans
-from ctk.check.audit.packages import FilesHaveOneOwner, PackageSet
-from ctk.check.lint import fixed, lint, tree_of
-from ctk.check.lint.tree import Tree
 from ctk.cli import options
 from ctk.cli.options import Jobs
 from ctk.core.checkout import Workspace, checkout, workspace
 from ctk.core.console import Reporter, count
 from ctk.core.errors import AuditFailed, BadValue, ChannelMissing, LintFailed, UnknownName, check_names, printable
 from ctk.core.platforms import PLATFORMS
-from ctk.fetch.fetch import locate
-from ctk.index.index import Index
-from ctk.index.inside import members
-from ctk.lock.lock import Artefact
-from ctk.package.scan import PackageScan
-from ctk.plan.plan import Request, plan, published_set, python_tags
+
+if TYPE_CHECKING:
+    from ctk.check import Check
+    from ctk.check.audit import AuditReport
+    from ctk.check.lint.tree import Tree
+    from ctk.lock.lock import Artefact
 
 
 class LintFormat(StrEnum):
@@ -41,10 +33,14 @@ class LintFormat(StrEnum):
 
 
 def _lint_names() -> list[str]:
+    from ctk.check import lint as lints
+
     return [check.name for check in lints.CHECKS]
 
 
 def _audit_names() -> list[str]:
+    from ctk.check import audit
+
     return [check.name for check in audit.CHECKS]
 
 
@@ -78,6 +74,13 @@ def lint_command(
 
     Example: ctk lint cuda-cudart --check EveryOutputIsTested
     """
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from ctk.check import chosen
+    from ctk.check import lint as lints
+    from ctk.check.lint import lint, tree_of
+
     report = Reporter()
     if explain is not None:
         (known,) = chosen(lints.CHECKS, [explain])
@@ -132,6 +135,8 @@ def _kind(check: Check[Any]) -> str:
 
 
 def _fix(tree: Tree, checks: Sequence[str], paths: Sequence[Path], write: bool, report: Reporter) -> None:
+    from ctk.check.lint import fixed
+
     found = fixed(tree, checks, paths)
     report.result(mended=[{"file": file.name, "diff": file.diff(), "written": write} for file in found])
     for file in found:
@@ -170,6 +175,9 @@ def audit_command(
     Example: ctk audit output/channel --check NeededIsProvided
     """
     from ctk.build.runner import machine_paths  # the lint, in this module too, does without it
+    from ctk.check import audit, chosen
+    from ctk.check.audit import audit_packages
+    from ctk.package.scan import PackageScan
 
     where, report = workspace(), Reporter()
     if list_:
@@ -210,6 +218,13 @@ def audit_command(
 
 def _audit_planned(where: Workspace, jobs: int) -> AuditReport:
     """Every release, component and platform as one channel, held to the rule that no file is in two packages."""
+    from ctk.check.audit import AuditReport, planned_scans
+    from ctk.check.audit.packages import FilesHaveOneOwner, PackageSet
+    from ctk.fetch.fetch import locate
+    from ctk.index.index import Index
+    from ctk.index.inside import members
+    from ctk.plan.plan import Request, plan, published_set, python_tags
+
     start = time.monotonic()
     request = Request(platforms=tuple(PLATFORMS))
     everything = plan(published_set(where), request, python_tags(where.build_config))

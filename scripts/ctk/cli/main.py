@@ -16,6 +16,7 @@ import traceback
 from collections import UserDict
 from collections.abc import Mapping
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, cast
 
@@ -87,9 +88,13 @@ def summary(entry: str | tuple[str, Mapping[str, str]]) -> str:
     if isinstance(entry, tuple):
         return entry[0]
     module, _, function = entry.partition(":")
+    return (ast.get_docstring(_functions(module)[function]) or "").partition("\n")[0]
+
+
+@cache
+def _functions(module: str) -> dict[str, ast.FunctionDef]:
     source = Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8")
-    (node,) = (n for n in ast.parse(source).body if isinstance(n, ast.FunctionDef) and n.name == function)
-    return (ast.get_docstring(node) or "").partition("\n")[0]
+    return {node.name: node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)}
 
 
 class LazyCommands(UserDict[str, Any]):

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.text import Text
 
 from ctk.cli import options
 from ctk.cli.options import Platforms, not_both, show_written
@@ -23,12 +22,9 @@ from ctk.core.files import disk_errors, exclusive
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
 from ctk.diff import FORMS
 from ctk.index import pip_settings
-from ctk.lock.components import EXCLUSIONS, load_exclusions
-from ctk.lock.lock import Artefact, ReleaseLock, find_release, path_of, release_locks
-from ctk.lock.support import SUPPORT, load_support
-from ctk.plan.plan import classified
-from ctk.plan.recipes import find_recipes
-from ctk.release import FACTS, SAID, TABLES, components_row, facts_rows, markdown_of, projects_row, support_rows
+
+if TYPE_CHECKING:
+    from ctk.lock.lock import Artefact, ReleaseLock
 
 if TYPE_CHECKING:  # what asks an index or reads binaries takes a while to be imported: `ctk release list` does without
     from ctk.diff.scan import Surface
@@ -119,6 +115,7 @@ def add_command(
 
 def _newer(index: Index, here: Workspace, report: Reporter) -> list[str]:
     """What `ctk release check` calls newer, without the CTK releases of which something is missing yet."""
+    from ctk.lock.lock import release_locks
     from ctk.release import review
 
     locks = release_locks(here)
@@ -148,6 +145,7 @@ def measure_command(
     from ctk.fetch.fetch import borrowed, missing
     from ctk.index.index import Index
     from ctk.lock import facts
+    from ctk.lock.lock import find_release, release_locks
 
     here, report = checkout(), Reporter()
     locks = release_locks(here)
@@ -186,6 +184,7 @@ def _advance(task: Task, artefact: Artefact, received: int) -> None:
 
 def _settle(locks: Sequence[ReleaseLock], here: Workspace, report: Reporter, write_: bool, check: bool) -> None:
     """Show what changes, then write it, or fail because of it, or say how to write it."""
+    from ctk.lock.lock import path_of
     from ctk.release import release
     from ctk.release.review import changes, summary, write
 
@@ -216,6 +215,8 @@ def _settle(locks: Sequence[ReleaseLock], here: Workspace, report: Reporter, wri
 
 
 def _show_diff(lines: Iterable[str], report: Reporter) -> None:
+    from rich.text import Text
+
     for line in lines:
         style = "bold" if line.startswith(("+++", "---")) else _COLOURS.get(line[:1], "")
         report.line(Text(printable(line), style=style))
@@ -237,6 +238,8 @@ def check_command(
     Example: ctk release check --exit-code
     """
     from ctk.index.index import Index
+    from ctk.lock.components import EXCLUSIONS, load_exclusions
+    from ctk.lock.lock import release_locks
     from ctk.release import release, review
 
     here, report = checkout(), Reporter()
@@ -307,6 +310,9 @@ def list_command(
 
     Example: ctk release list
     """
+    from ctk.lock.lock import release_locks
+    from ctk.release import TABLES, markdown_of
+
     here, report = checkout(), Reporter()
     not_both("--write-table", "--check-table", write_table and check_table)
     locks = list(release_locks(here).values())
@@ -322,11 +328,18 @@ def list_command(
 
 def _show_facts(locks: Sequence[ReleaseLock], report: Reporter) -> None:
     """The table of what was measured; nothing without a CTK release."""
+    from ctk.release import FACTS, facts_rows
+
     if rows := facts_rows(locks):
         report.table("measured of the CTK releases", FACTS, rows)
 
 
 def _show_locks(locks: Sequence[ReleaseLock], here: Workspace, report: Reporter) -> None:
+    from ctk.lock.components import EXCLUSIONS
+    from ctk.lock.support import SUPPORT, load_support
+    from ctk.plan.plan import classified
+    from ctk.release import SAID, components_row, projects_row, support_rows
+
     classes, support = classified(here), load_support(here)
     report.result(
         releases=[
@@ -465,6 +478,8 @@ def _surfaces(artefacts: Sequence[Artefact], here: Workspace, report: Reporter) 
 
 def _recipes(here: Workspace, *releases: ReleaseLock) -> dict[str, list[str]]:
     """Component -> the recipes whose expressions name it: its packages change with it."""
+    from ctk.plan.recipes import find_recipes
+
     recipes = find_recipes(here.recipes).values()
     components = {c.name: c.variant_key for lock in releases for c in lock.components.values()}
     return {name: [r.name for r in recipes if key in r.names_used] for name, key in components.items()}

@@ -11,25 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, TextIO, cast
-
-from rich import box
-from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from ctk.core.errors import CtkError, NoSpace, ReaderGone, printable
+
+if TYPE_CHECKING:  # TAB is answered without: it takes longer to be imported than the answer to be found
+    from rich.console import Console, RenderableType
+    from rich.progress import Progress
+    from rich.table import Table
+    from rich.text import Text
 
 
 @dataclass
@@ -89,6 +79,8 @@ def error_as_json(error: CtkError) -> dict[str, Any]:
 
 def print_error(error: CtkError) -> None:
     """Prints the cause and the next step on stderr."""
+    from rich.console import Console
+
     stderr = Console(stderr=True, highlight=False)
     _write(stderr, f"error: {printable(error.cause)}", "bold red")
     if error.step:
@@ -193,6 +185,17 @@ class Reporter:
     @contextmanager
     def task(self, title: str, total: float, *, bytes_: bool = False) -> Iterator[Task]:
         """Shows progress of work whose size is known, in bytes or pieces."""
+        from rich.progress import (
+            BarColumn,
+            DownloadColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+            TransferSpeedColumn,
+        )
+
         size = (DownloadColumn(), TransferSpeedColumn()) if bytes_ else (MofNCompleteColumn(),)
         text, note = TextColumn("{task.description}", markup=False), TextColumn("{task.fields[note]}", markup=False)
         columns = (text, BarColumn(), *size, TimeRemainingColumn(compact=True), TimeElapsedColumn(), note)
@@ -233,6 +236,9 @@ def fitting(
     With a frame, or without one; with names that go on in the next line; as several tables of at least three columns,
     each with the first one; or, where nothing of that has room, one record a row.
     """
+    from rich.console import Group
+    from rich.padding import Padding
+
     cells = [["\n".join(map(str.strip, str(cell).splitlines())) for cell in row] for row in rows]
     for size in range(len(columns), min(3, len(columns)) - 1, -1):
         if table := _narrow_enough(columns[:size], [row[:size] for row in cells], right, console):
@@ -247,6 +253,8 @@ def _narrow_enough(
     columns: Sequence[str], cells: list[list[str]], right: Sequence[str], console: Console
 ) -> Table | None:
     """The widest form of a table that the console has room for; None where it has for none."""
+    from rich.table import Table
+
     unlimited = console.options.update(width=10**4)
 
     def fits(table: Table, bound: str) -> bool:
@@ -280,12 +288,17 @@ def _folded(word: str, width: int) -> str:
 
 def _close_table(columns: Sequence[str], cells: list[list[str]], right: Sequence[str]) -> Table:
     """A table without a frame; headings of several words, or of parts between hyphens, are below each other."""
+    from rich import box
+    from rich.table import Table
+
     narrow = {name: re.sub(r"(?<=-)(?=.)|(?<=\w) +(?=\w)", "\n", name) for name in columns}
     close = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     return _table(list(narrow.values()), cells, [narrow[name] for name in right if name in narrow], close)
 
 
 def _table(columns: Sequence[str], cells: list[list[str]], right: Sequence[str], table: Table) -> Table:
+    from rich.text import Text
+
     for i, name in enumerate(columns):
         # Names, versions and paths are not folded at just any letter: a reader copies them.
         words = all(len(line.split()) < 2 for row in cells for line in row[i].splitlines())
@@ -296,6 +309,9 @@ def _table(columns: Sequence[str], cells: list[list[str]], right: Sequence[str],
 
 
 def _record(columns: Sequence[str], row: Sequence[str]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
     record = Table.grid(padding=(0, 2))
     record.add_column(min_width=min(max(map(len, columns)), 24), style="bold")
     record.add_column(overflow="fold", ratio=1)
@@ -306,6 +322,8 @@ def _record(columns: Sequence[str], row: Sequence[str]) -> Table:
 
 
 def _console(terminal: bool, *, quiet: bool, stderr: bool = False) -> Console:
+    from rich.console import Console
+
     # Outside a terminal nobody sees the width: 120 columns keep a table's rows whole in logs.
     width = None if terminal or "COLUMNS" in os.environ else 120
     return Console(stderr=stderr, quiet=quiet, width=width, highlight=False)
