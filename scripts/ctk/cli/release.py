@@ -299,7 +299,10 @@ def check_command(
         command = f"ctk release add {' '.join(name.removeprefix('cuda-') for name in newer)} --write"
         if exit_code:
             raise OutOfDate(f"the package index has newer files for {', '.join(newer)}", f"run `{command}`")
-        report.line(f"to lock them: {command}")
+        if changed:
+            report.line(f"to lock them, once the texts are read: {command} --accept-licences")
+        else:
+            report.line(f"to lock them: {command}")
 
 
 def list_command(
