@@ -1,4 +1,4 @@
-"""What `ctk build --ring 2` makes, used on this machine's GPUs: cuDNN, NCCL, and JAX with CuPy beside it.
+"""What `ctk build --ring 2` makes, used on this machine's GPUs: cuDNN, NCCL, JAX with CuPy beside it, and cuTile.
 
 Where there is no GPU or no such channel, tests/tooling/test_library_locks.py holds how files are laid out, the golden
 files which there are, and the audit of a build what they need. An environment is one of those that CTK_GPU_ENVIRONMENTS
@@ -64,3 +64,12 @@ def test_jax_beside_cupy_gives_the_cpus_numbers_with_the_environments_libraries(
     outside = [file for file in found["loaded"] if PurePath(file).is_absolute()]
     assert [file for file in outside if not PurePath(file).name.startswith(OF_THE_DRIVER)] == []
     assert {PurePath(file).name.partition(".so")[0] for file in {*found["loaded"]} - {*outside}} >= USED_BY_JAX
+
+
+def test_a_kernel_of_cutile_runs_whatever_ptx_the_driver_loads(
+    request: pytest.FixtureRequest, gpu: Machine, tmp_path: Path
+) -> None:
+    """Its compiler, which is newer than many a driver, writes machine code and no PTX."""
+    packages = ("cutile-python", "cuda-core")
+    found = environment_with(packages, packages, tmp_path / "env", request).report(PROGRAMS / "tile_program.py")
+    assert found["difference"] == 0

@@ -19,7 +19,7 @@ from rattler import MatchSpec, PackageRecord
 from rattler.package import BuildString
 
 from conftest import ctk
-from ctk.check.gpu_code import Known, Subject
+from ctk.check.gpu_code import FOR_SOME_GPUS, Known, Subject
 from ctk.core.checkout import Workspace
 from ctk.package.gpu_code import FileCode, GpuCode, read, read_file
 from ctk.package.gpu_support import bound, common, fits, present, runs, spans, worst
@@ -220,8 +220,10 @@ def test_gpus_of_arm_boards_are_in_no_other_machine() -> None:
     assert present(GPUS, "linux-aarch64") == present(GPUS, "") == GPUS
 
 
-def subject(*files: FileCode, depends: tuple[str, ...] = (), constrains: tuple[str, ...] = ()) -> Subject:
-    index = Draft("a", depends=depends, index={"constrains": constrains})
+def subject(
+    *files: FileCode, depends: tuple[str, ...] = (), constrains: tuple[str, ...] = (), name: str = "a"
+) -> Subject:
+    index = Draft(name, depends=depends, index={"constrains": constrains})
     from ctk.package.package import index_of
 
     named = {f"lib/{number}.so": file for number, file in enumerate(files)}
@@ -244,6 +246,14 @@ def test_metadata_that_admits_gpus_without_code_is_found(
 ) -> None:
     found = subject(file_of(c75=9, c80=9, c90=9, c100=9, c120=9), depends=depends, constrains=constrains)
     assert " ".join(found.promised_in_vain) == in_vain
+
+
+def test_a_package_that_lacks_code_on_purpose_says_why() -> None:
+    lacking = file_of(c75=9, c80=9, c90=9, c100=9, c120=9)
+    (name, why), *_ = FOR_SOME_GPUS.items()
+    of_that_name = subject(lacking, depends=("cuda-version >=12,<13.0a0",), name=name)
+    assert (of_that_name.lacking, of_that_name.promised_in_vain) == (("5.0", "6.0", "7.0"), ())
+    assert of_that_name.excuse == why
 
 
 def test_ptx_needs_a_driver_whose_toolkit_writes_its_isa() -> None:

@@ -72,7 +72,7 @@ EXTRAS = {
     "numba-cuda-mlir": ("", "cu{major}"),
 }
 # Where the recipe has another name than the distribution.
-RECIPES = {"cuda-cccl": "cccl-python"}
+RECIPES = {"cuda-cccl": "cccl-python", "cuda-tile": "cutile-python"}
 PYTHON = "3.13"
 FLOOR = Version("3.11")  # the oldest Python of the matrix
 
@@ -167,7 +167,7 @@ def stated(depends: Iterable[str]) -> dict[str, Span]:
 # There is a wheel, but nothing that it needs: the recipe leaves it out.
 LEFT_OUT = {("cuda-core", "12", "win-arm64")}
 # What it asks for is spread over several packages: test_jax.py holds them to it, and the last test of this module.
-ELSEWHERE = ("jax-cuda-plugin", "cupy", "nvmath-python")
+ELSEWHERE = ("jax-cuda-plugin", "cupy", "nvmath-python", "cuda-tile")
 CASES = [
     pytest.param(lock, name, subdir, id=f"{name}-cuda{lock.major}-{subdir}")
     for lock in release_locks(workspace()).values()
@@ -273,3 +273,18 @@ def test_a_split_recipe_asks_in_one_of_its_packages(project: Workspace, name: st
     assert len(toolkit) >= 7
     brought = {re.sub("-dev.*$", "", package) for package in depends[name]}
     assert {LIBRARIES.get(n, n) for n in toolkit} <= brought
+
+
+def test_cutile_has_the_compiler_that_its_extra_names(project: Workspace) -> None:
+    """Of any release that knows all its GPUs; the wheel stops at the newest one of its day."""
+    lock = release_locks(project)["libraries-13"]
+    depends = stated(_depends(project, lock, "cuda-tile", "linux-64"))
+    asked = [Requirement(r) for r in _metadata(project, _wheel(lock, "cuda-tile", "linux-64")).get_all("Requires-Dist")]
+    assert [r.name for r in asked if r.marker is None] == ["typing-extensions"]
+    (toolkit,) = (r for r in asked if r.marker)
+    assert (toolkit.name, toolkit.extras) == ("cuda-toolkit", {"nvcc", "nvvm", "tileiras"})
+    assert depends["cuda-tileiras"] & Span.of(str(toolkit.specifier)) != Span.of(str(toolkit.specifier))
+    compiler = find_recipes(project.recipes)["cuda-tileiras"]
+    outputs = render(compiler, (project.build_config, project.variants / "cuda-13.5.yaml"), "linux-64")
+    brought = next(o.depends for o in outputs if o.name == "cuda-tileiras")
+    assert {"cuda-nvcc-tools", "cuda-nvvm-impl"} <= {spec.partition(" ")[0] for spec in brought}

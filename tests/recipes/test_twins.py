@@ -95,7 +95,9 @@ def test_only_the_native_cuda_version_depends_on_a_virtual_cuda_package(records:
     limiting = {r["name"]: s for r in records for s in r.get("constrains", ()) if s.startswith("__cuda")}
     # Of other packages those with code for GPUs, which say for which.
     others = {name: spec for name, spec in limiting.items() if name not in ("cuda-version", "cuda-arch")}
-    assert {name for name in others if not re.fullmatch(r"lib(cu|n)\w+|(.+)-files|jax-cuda-plugin", name)} == set()
+    assert {
+        name for name in others if not re.fullmatch(r"lib(cu|n)\w+|(.+)-files|jax-cuda-plugin|cutile-python", name)
+    } == set()
     assert all(spec.startswith("__cuda_arch >=") for spec in others.values())
 
 

@@ -12,7 +12,7 @@ from fake_ctk import WHEELS_12, WHEELS_13, add_component
 from fake_index import FakeIndex
 
 from ctk.core.checkout import Workspace
-from ctk.core.errors import NotPublished, UnknownName
+from ctk.core.errors import UnknownName
 from ctk.core.platforms import PLATFORMS
 from ctk.lock import components
 from ctk.lock.lock import load
@@ -78,11 +78,29 @@ def test_a_version_that_no_locked_toolkit_can_serve_is_held_back(
     assert "up to date" in said
 
 
-def test_one_that_fits_nothing_at_all_is_an_error(here: Workspace, index: FakeIndex, have: Have, run: Run) -> None:
+def test_one_that_fits_nothing_is_held_back_whole(
+    here: Workspace, index: FakeIndex, have: Have, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As cuda-tile: one wheel for all majors, whose extra names the toolkits that it stands on."""
+    monkeypatch.setattr("ctk.release.ring.SECOND_RING", {"nccl": "nvidia-nccl-cu{major}", "tile": "tile[compiler]"})
+    have("12.9", "13.4")
+    for major in ("12", "13"):
+        add(index, f"nvidia-nccl-cu{major}", "2.3")
+    add(index, "tile", "1.2")
+    add(index, "tile", "1.3", "nvidia-cuda-nvrtc>=13; extra == 'compiler'")
+    add(index, "tile", "1.7", "cuda-toolkit<13.5,>=13.2; extra == 'compiler'", "cuda-toolkit>=14; extra == 'other'")
+    for major, locked in (("12", ["nccl-cu12"]), ("13", ["nccl-cu13", "tile"])):
+        run("add", f"libraries-{major}", "--write")
+        lock = load(here.variants / f"libraries-{major}.lock")
+        assert list(lock.components) == locked and not lock.missing
+    said = " ".join(run("check", "libraries-12").split())
+    assert "tile 1.7 is held back; 1.7: it requires cuda-toolkit<13.5,>=13.2; extra == " in said
+    assert "which no locked toolkit has" in said
+    assert "held back" not in run("check", "libraries-13")
+
+
+def test_a_major_without_libraries_is_an_error(here: Workspace, index: FakeIndex, have: Have, run: Run) -> None:
     have("13.4")
-    add(index, "nvidia-nccl-cu13", "2.4", "nvidia-cuda-nvrtc>=13.9")
-    with pytest.raises(NotPublished, match=r"no nvidia-nccl-cu13 goes with a locked toolkit; 2\.4: it requires"):
-        run("add", "libraries-13")
     with pytest.raises(UnknownName, match="no library for CUDA 12"):
         run("add", "libraries-12")
     with pytest.raises(UnknownName, match="names no release"):

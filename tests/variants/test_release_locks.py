@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 from ctk.core.checkout import Workspace
 from ctk.core.errors import OutOfDate
 from ctk.lock.lock import ReleaseLock, dump, load, release_locks, variant_config, variant_keys
-from ctk.release import TABLES, markdown_of
+from ctk.release import TABLE, markdown_of
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Workspace(ROOT)
@@ -61,24 +61,25 @@ def test_a_newer_toolkit_writes_newer_ptx() -> None:
     assert [isa for isa, next_ in pairwise(found) if isa == next_] == ["8.5"]
 
 
-def test_the_table_of_releases_in_the_readme_is_what_the_locks_say() -> None:
-    TABLES.check(HERE, lambda _: markdown_of(release_locks(HERE).values()))
+def test_the_table_of_releases_in_the_docs_is_what_the_locks_say() -> None:
+    TABLE.check(HERE, markdown_of(release_locks(HERE).values()))
 
 
 def test_a_table_of_releases_that_is_not_is_found_and_written_anew(tmp_path: Path) -> None:
     copy = Workspace(tmp_path)
-    page = tmp_path / "README.md"
-    right = (ROOT / "README.md").read_text()
+    page = tmp_path / TABLE.page
+    page.parent.mkdir()
+    right = (ROOT / TABLE.page).read_text()
     page.write_text(right.replace("| 5.0 to 9.0, not 8.8 | 8.0 |", "| 5.0 to 9.0, not 8.8 | 8.1 |", 1))
-    with pytest.raises(OutOfDate, match=r"README\.md is not what the release locks say") as error:
-        TABLES.check(copy, lambda _: markdown_of(CTK))
+    with pytest.raises(OutOfDate, match=r"in docs/.*\.md is not what the release locks say") as error:
+        TABLE.check(copy, markdown_of(CTK))
     assert error.value.step == "run `ctk release list --write-table`"
-    assert TABLES.write(copy, lambda _: markdown_of(CTK)) == (page,)
+    assert TABLE.write(copy, markdown_of(CTK)) == (page,)
     assert page.read_text() == right
     page.write_text("no table here\n")
     with pytest.raises(OutOfDate, match="has no place for the table of releases"):
-        TABLES.check(copy, lambda _: markdown_of(CTK))
+        TABLE.check(copy, markdown_of(CTK))
     page.unlink()
-    with pytest.raises(OutOfDate, match=r"there is no README\.md") as error:
-        TABLES.write(copy, lambda _: markdown_of(CTK))
-    assert error.value.step == "get it back: git checkout README.md"
+    with pytest.raises(OutOfDate, match=f"there is no {TABLE.page}") as error:
+        TABLE.write(copy, markdown_of(CTK))
+    assert error.value.step == f"get it back: git checkout {TABLE.page}"

@@ -29,6 +29,12 @@ from ctk.package.gpu_code import FileCode, read_file, read_members, read_tree, r
 from ctk.package.gpu_support import How, Runs, present, runs, worst
 from ctk.package.package import IndexJson, index_of
 
+FOR_SOME_GPUS = {
+    "cuda-cupti-files": "libnvperf of CUDA 12 begins with 7.0; libcupti has code for the GPUs before",
+    "libcufile": "cuda-libraries brings it: a bound would refuse all libraries to a GPU that this one leaves out",
+}
+"""Packages that may be installed for a GPU for which some of their files have no code -> why."""
+
 
 @dataclass(frozen=True)
 class Known:
@@ -141,9 +147,19 @@ class Subject:
         return False
 
     @property
-    def promised_in_vain(self) -> tuple[str, ...]:
+    def lacking(self) -> tuple[str, ...]:
         """GPUs that its metadata admits, and for which some file has no code, or little."""
         return tuple(gpu for gpu in self.promised or () if self.runs and self.runs[gpu].how in ("none", "part"))
+
+    @property
+    def excuse(self) -> str:
+        """Why it may lack code for a GPU that it admits; "" where that is an error."""
+        return FOR_SOME_GPUS.get(self.index.name, "") if self.index else ""
+
+    @property
+    def promised_in_vain(self) -> tuple[str, ...]:
+        """The GPUs of `lacking`, where that is an error."""
+        return () if self.excuse else self.lacking
 
     def as_json(self) -> dict[str, Any]:
         return {

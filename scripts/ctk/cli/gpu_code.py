@@ -127,6 +127,8 @@ def _sentences(subject: Subject) -> Iterable[str]:
             yield "a wheel's metadata does not say for which GPUs it is"
     elif subject.promised_in_vain:
         yield f"WRONG: its metadata lets it be installed for {words(subject.promised_in_vain)}"
+    elif subject.lacking:
+        yield f"its metadata lets it be installed for {words(subject.lacking)} on purpose: {subject.excuse}"
     elif subject.runs:
         yield f"its metadata admits {words(subject.promised)}: right"
         if kept := sorted({*subject.gpus("native", "jit")} - {*subject.promised}, key=known.index):

@@ -306,7 +306,7 @@ def check_command(
 
 
 def list_command(
-    write_table: Annotated[bool, typer.Option("--write-table", help="Only write the table in README.md anew.")] = False,
+    write_table: Annotated[bool, typer.Option("--write-table", help="Only write the table of the docs anew.")] = False,
     check_table: Annotated[bool, typer.Option("--check-table", help="Only check that table.")] = False,
 ) -> None:
     """Show the locked releases: how many components are packaged, left out on purpose, or neither, and their facts.
@@ -314,15 +314,15 @@ def list_command(
     Example: ctk release list
     """
     from ctk.lock.lock import release_locks
-    from ctk.release import TABLES, markdown_of
+    from ctk.release import TABLE, markdown_of
 
     here, report = checkout(), Reporter()
     not_both("--write-table", "--check-table", write_table and check_table)
     locks = list(release_locks(here).values())
     if write_table:
-        show_written(TABLES.write(here, lambda _: markdown_of(locks)), report)
+        show_written(TABLE.write(here, markdown_of(locks)), report)
     elif check_table:
-        TABLES.check(here, lambda _: markdown_of(locks))
+        TABLE.check(here, markdown_of(locks))
         report.line("the table of releases is what the release locks say")
     else:
         _show_locks(locks, here, report)

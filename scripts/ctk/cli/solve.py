@@ -334,9 +334,9 @@ def verify_command(
     if write_table or check_table:
         answers = table.ask_planned(where)
         if write_table:
-            show_written(table.TABLES.write(where, table.table(answers)), report)
+            show_written(table.TABLE.write(where, table.table(answers)), report)
         else:
-            table.TABLES.check(where, table.table(answers))
+            table.TABLE.check(where, table.table(answers))
             report.line("the table of drivers and GPUs is what a solver picks")
         return
     not_both("--all", "--sample", whole and sample is not None)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -196,65 +195,50 @@ def settings(root: Path) -> Settings:
     return found
 
 
-Render = Callable[[str], str]
-"""The Markdown of a table in one of its forms."""
-
-
 @dataclass(frozen=True)
 class Marked:
-    """The tables that one command writes.
+    """A table of a page that a command writes, between two comments.
 
     Attributes:
         what: ``table of drivers and GPUs``.
-        command: What writes them.
-        pages: Page -> the form of its table.
+        command: What writes it.
+        page: Where it is, from the checkout's root.
         truth: What a right table says, for messages: ``what a solver picks now``.
     """
 
     what: str
     command: str
-    pages: Mapping[str, str]
+    page: str
     truth: str
 
-    def update(self, page: str, render: Render) -> str:
-        """The text of a page with new tables; a page without the comments stays as it is."""
-        return self._pattern.sub(lambda m: f"{m['begin']}\n{render(m['form'])}\n{m['end']}", page)
+    def check(self, workspace: Workspace, table: str) -> None:
+        """Raises `OutOfDate` where the page has another table."""
+        if self._with(workspace, table):
+            raise OutOfDate(f"the {self.what} in {self.page} is not {self.truth}", f"run `{self.command}`")
 
-    def check(self, workspace: Workspace, render: Render) -> None:
-        """Raises `OutOfDate` that names each page whose table should be another."""
-        if pages := self._stale(workspace, render):
-            names = " and ".join(path.relative_to(workspace.root).as_posix() for path in pages)
-            raise OutOfDate(f"the {self.what} in {names} is not {self.truth}", f"run `{self.command}`")
-
-    def write(self, workspace: Workspace, render: Render) -> tuple[Path, ...]:
-        """Writes the tables anew; the pages that changed."""
-        pages = self._stale(workspace, render)
-        for path, text in pages.items():
+    def write(self, workspace: Workspace, table: str) -> tuple[Path, ...]:
+        """Writes the table anew; the page, if it changed."""
+        text = self._with(workspace, table)
+        path = workspace.root / self.page
+        if text:
             path.write_text(text, encoding="utf-8", newline="\n")
-        return tuple(pages)
+        return (path,) if text else ()
 
-    def _stale(self, workspace: Workspace, render: Render) -> dict[Path, str]:
-        """The new text of pages whose table is out of date; OutOfDate where a page or its comments are missing."""
-        stale = {}
-        for name, form in self.pages.items():
-            path = workspace.root / name
-            if not path.exists():
-                cause = f"there is no {name}, which has the {self.what}"
-                raise OutOfDate(cause, f"get it back: git checkout {name}")
-            text = path.read_text(encoding="utf-8")
-            if not self._pattern.search(text):
-                begin, end = f"<!-- {form} table, written by `{self.command}` -->", "<!-- end of the table -->"
-                cause = f"{name} has no place for the {self.what}"
-                raise OutOfDate(cause, f"put it between the lines {begin} and {end}")
-            if (new := self.update(text, render)) != text:
-                stale[path] = new
-        return stale
-
-    @property
-    def _pattern(self) -> re.Pattern[str]:
-        forms = "|".join(sorted(set(self.pages.values())))
-        begin = rf"(?P<begin><!-- (?P<form>{forms}) table, written by `[^`]*` -->\n)"
-        return re.compile(rf"{begin}.*?(?P<end>^<!-- end of the table -->$)", re.S | re.M)
+    def _with(self, workspace: Workspace, table: str) -> str:
+        """The page with a new table, "" where it has that one; OutOfDate where the page or its comments are missing."""
+        path = workspace.root / self.page
+        if not path.exists():
+            cause = f"there is no {self.page}, which has the {self.what}"
+            raise OutOfDate(cause, f"get it back: git checkout {self.page}")
+        text = path.read_text(encoding="utf-8")
+        begin, end = f"<!-- {self.what}, written by `{self.command}` -->\n", "<!-- end of the table -->\n"
+        before, found, rest = text.partition(begin)
+        _, ended, after = rest.partition(end)
+        if not (found and ended):
+            cause = f"{self.page} has no place for the {self.what}"
+            raise OutOfDate(cause, f"put it between the lines {begin.strip()} and {end.strip()}")
+        new = f"{before}{begin}\n{table}\n{end}{after}"
+        return new if new != text else ""
 
 
 def markdown_table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:

@@ -100,13 +100,16 @@ SECOND_RING: Mapping[str, str] = {
     "nvjpeg2k": "nvidia-nvjpeg2k-cu{major}",
     "cupy": "cupy-cuda{major}x",
     "nvmath-python": "nvmath-python",
+    # What its extra asks for says which toolkits it stands on: none of CUDA 12.
+    "cuda-tile": "cuda-tile[tileiras]",
     # Before what it requires: its parts go together in one version only.
     "jax": "jax",
     "jaxlib": "jaxlib",
     "jax-cuda-plugin": "jax-cuda{major}-plugin",
     "jax-cuda-pjrt": "jax-cuda{major}-pjrt",
 }
-"""Libraries and programs with a version of their own that stand on the toolkit: name -> distribution for a major."""
+"""Libraries and programs with a version of their own that stand on the toolkit: name -> distribution for a major, with
+the extras whose requirements count."""
 
 EXCLUSIONS = "exclusions.yaml"
 

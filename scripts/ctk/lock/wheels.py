@@ -90,6 +90,7 @@ def artefact(index: Index, name: str, target: str, file: IndexFile) -> Artefact:
 
 _LONGEST_LICENCE = 120  # characters of a declaration; what is longer is a text
 _IN_A_WHEEL = re.compile(r"[^/]+\.dist-info/(licenses/.+|[^/]+)")
+_OF_ANY_NAME = re.compile(r"[^/]+\.dist-info/licenses/.+")  # as Apache-2.0.txt, where nothing is called a licence
 _IN_A_LIBRARY = re.compile(r"(nvidia/)?[^/]+/[^/]+")  # of a wheel that has no text in its metadata
 _IN_SOURCES = re.compile(r"[^/]+/[^/]+")
 _NAMED = re.compile(r"licen[cs]e|copying|notice|eula", re.I)
@@ -113,7 +114,9 @@ def read_licence(index: Index, file: IndexFile) -> Licence:
         metadata = BytesParser().parsebytes(metadata_of(files, file.file).text(), headersonly=True)
         place = _IN_A_WHEEL if file.file.endswith(".whl") else _IN_SOURCES
         named = [m for m in files if _NAMED.search(m.name.rpartition("/")[2])]
-        found = [m for m in named if place.fullmatch(m.name)] or [m for m in named if _IN_A_LIBRARY.fullmatch(m.name)]
+        found = [m for m in named if place.fullmatch(m.name)]
+        found = found or [m for m in files if _OF_ANY_NAME.fullmatch(m.name)]
+        found = found or [m for m in named if _IN_A_LIBRARY.fullmatch(m.name)]
         # Whatever its line ends: wheels of one version differ in them by system.
         contents = {member.text().replace(b"\r\n", b"\n") for member in found}
     texts = {hashlib.sha256(content).hexdigest(): content.decode("utf-8", "replace") for content in contents}

@@ -15,8 +15,11 @@ from ctk.lock.support import Support
 
 FACTS = ("release", "GPUs its compiler knows", "PTX ISA it writes")
 SAID = ("release", "its driver branch", "end of life", "known vulnerabilities")
-TABLES = Marked(
-    "table of releases", "ctk release list --write-table", {"README.md": "release"}, "what the release locks say"
+TABLE = Marked(
+    "table of releases",
+    "ctk release list --write-table",
+    "docs/how-the-right-build-is-picked.md",
+    "what the release locks say",
 )
 
 
@@ -66,5 +69,5 @@ def support_rows(locks: Sequence[ReleaseLock], support: Support) -> list[tuple[s
 
 
 def markdown_of(locks: Iterable[ReleaseLock]) -> str:
-    """The table of README.md."""
+    """The table of the docs."""
     return markdown_table(FACTS, facts_rows(locks))

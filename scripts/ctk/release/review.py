@@ -109,11 +109,12 @@ def _projects(index: Index, locks: Mapping[str, ReleaseLock], workspace: Workspa
                 continue
             have = lock.components[name].version if name in lock.components else None
             locked = {Version(c.version) for c in lock.components.values() if c.name == name}
-            lockable, *_ = chosen.files
+            lockable = next(iter(chosen.files), None)  # none where no locked toolkit goes with the project
             older = {str(version): why for version, why in chosen.older.items()}
-            newer = have is None or lockable > Version(have) or not locked >= chosen.older.keys()
-            newest = str(chosen.newest)
-            yield LockedVersion(lock.name, name, have, str(lockable), newest, newer, chosen.held_back, older)
+            is_ahead = lockable is not None and (have is None or lockable > Version(have))
+            newer = is_ahead or not locked >= chosen.older.keys()
+            shown, newest = str(lockable or "-"), str(chosen.newest)
+            yield LockedVersion(lock.name, name, have, shown, newest, newer, chosen.held_back, older)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from packaging.requirements import Requirement
@@ -38,17 +39,16 @@ def choose(
 
     Beside it, for each Python of the matrix that is older than all that it runs on, the newest that runs there. By name
     with the major where a project has a distribution for each: majors share versions. None for one of which the index
-    has no wheel for that major.
+    has no wheel for that major; without files where no locked toolkit goes with it.
 
     Raises:
         UnknownName: When the index has none at all for the major.
-        NotPublished: When no version of a project is accepted.
     """
     choice = _Choice(index, major, [lock for lock in toolkits if lock.is_ctk and lock.major == major], list(tags))
     chosen = {}
     for name, form in SECOND_RING.items():
-        distribution = form.format(major=major)
-        chosen[name if form == distribution else f"{name}-cu{major}"] = choice.of(distribution)
+        wanted = Requirement(form.format(major=major))
+        chosen[name if form == str(wanted) else f"{name}-cu{major}"] = choice.of(wanted)
     if not any(project for name, project in chosen.items() if name.endswith(f"-cu{major}")):
         raise UnknownName(
             f"the package index has no library for CUDA {major}", "majors are those of the locked toolkits"
@@ -81,8 +81,9 @@ class _Choice:
         self._index, self._major, self._toolkits, self._tags = index, major, toolkits, tags
         self._demands: list[_Demand] = []
 
-    def of(self, distribution: str) -> RingProject | None:
+    def of(self, wanted: Requirement) -> RingProject | None:
         """What is chosen of a project, given what is chosen of those before it."""
+        distribution = wanted.name
         try:
             listed = self._index.files(distribution)
         except NotPublished:
@@ -97,8 +98,7 @@ class _Choice:
             if not (runs := _served(offered, open_)):
                 continue
             needs = [r for _, r in stated_requirements(self._index.metadata(offered[0])) if r]
-            unmet = [str(r) for r in needs if _holds(r, "") and not any(_meets(lock, r) for lock in self._toolkits)]
-            against = [f"it requires {', '.join(unmet)}, which no locked toolkit has"] if unmet else []
+            against = list(self._against(needs, wanted.extras))
             refused = {tag: reason for tag in runs if (reason := self._refusal(distribution, version, tag))}
             served = [tag for tag in runs if not against and tag not in refused]
             if served and (not files or served[0] == open_[0]):
@@ -113,10 +113,18 @@ class _Choice:
                 held_back = f"{version}: {'; '.join(against or dict.fromkeys(refused.values()))}"
             if not open_:
                 break
-        if versions and not files:
-            cause = f"no {distribution} goes with a locked toolkit; {held_back or 'none has a wheel for this matrix'}"
-            raise NotPublished(cause, "lock a newer CTK minor first")
+        if not files:
+            held_back = held_back or "it has no wheel for this matrix"
         return RingProject(files, older, versions[0], held_back, targets) if versions else None
+
+    def _against(self, needs: Sequence[Requirement], extras: Iterable[str]) -> Iterator[str]:
+        """What speaks against a version, whatever else is chosen."""
+        for extra in extras:
+            if not any(_holds(r, extra) and not _holds(r, "") for r in needs):
+                yield f"it says nothing of what it needs for {extra}"
+        asked = [r for r in needs if _holds(r, "", *extras)]
+        if unmet := [str(r) for r in asked if not any(_meets(lock, r) for lock in self._toolkits)]:
+            yield f"it requires {', '.join(unmet)}, which no locked toolkit has"
 
     def _refusal(self, distribution: str, version: Version, tag: str) -> str:
         """Why a version does not go with what is chosen for a Python, as a sentence; empty when it does."""
@@ -128,7 +136,7 @@ class _Choice:
 
     def _asks(self, requirement: Requirement) -> bool:
         """Whether a requirement holds by itself or for this CUDA major."""
-        names = {form.format(major=self._major) for form in SECOND_RING.values()}
+        names = {Requirement(form.format(major=self._major)).name for form in SECOND_RING.values()}
         return requirement.name in names and _holds(requirement, "", f"cu{self._major}", f"cuda{self._major}")
 
 
@@ -159,7 +167,7 @@ def _meets(lock: ReleaseLock, requirement: Requirement) -> bool:
     """Whether a toolkit has what is required of it; what is no part of a toolkit is not asked for."""
     if requirement.name == MANIFEST:
         return Version(lock.release) in requirement.specifier
-    if requirement.name not in {component.distribution(lock.major) for component in CTK_COMPONENTS}:
+    if re.sub(r"-cu\d+$", "", requirement.name) not in {component.project for component in CTK_COMPONENTS}:
         return True
     had = [c.version for c in lock.components.values() if c.distribution == requirement.name]
     return any(Version(version) in requirement.specifier for version in had)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -17,10 +17,8 @@ from ctk.verify.scenarios import facts, matrix
 
 SUBDIR = "linux-64"
 REQUEST = "cuda-core"
-# The pages with a table, and its form.
-PAGES = {"README.md": "short", "docs/how-the-right-build-is-picked.md": "full"}
 COMMAND = "ctk verify --write-table"
-TABLES = Marked("table of drivers and GPUs", COMMAND, PAGES, "what a solver picks now")
+TABLE = Marked("table of drivers and GPUs", COMMAND, "docs/how-the-right-build-is-picked.md", "what a solver picks now")
 
 
 @dataclass(frozen=True)
@@ -57,17 +55,14 @@ def ask_planned(workspace: Workspace) -> Answers:
         return ask(solved.folders, release_locks(workspace).values(), support=load_support(workspace))
 
 
-def table(answers: Answers) -> Callable[[str], str]:
-    """Gives the answers as a Markdown table in a form of `merged`."""
-    return lambda form: markdown_table(*merged(answers, form))
+def table(answers: Answers) -> str:
+    """The answers as a Markdown table."""
+    return markdown_table(*merged(answers))
 
 
-def merged(answers: Answers, form: str = "full") -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """The answers as headings and rows; rows, and columns, that are equal are one.
-
-    The ``short`` form is without the GPUs that are newer than all toolkits.
-    """
-    columns = _columns(answers, with_newer=form == "full")
+def merged(answers: Answers) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """The answers as headings and rows; rows, and columns, that are equal are one."""
+    columns = _columns(answers)
     rows = [
         (drivers_label(list(group), answers.drivers[-1]), *cells)
         for (_, cells), group in groupby(
@@ -77,7 +72,7 @@ def merged(answers: Answers, form: str = "full") -> tuple[tuple[str, ...], list[
     return ("driver supports CUDA", *columns), rows
 
 
-def _columns(answers: Answers, with_newer: bool) -> dict[str, str | None]:
+def _columns(answers: Answers) -> dict[str, str | None]:
     """Heading -> one GPU that stands for all of the column."""
 
     def column(gpu: str | None) -> tuple[str, ...]:
@@ -93,7 +88,7 @@ def _columns(answers: Answers, with_newer: bool) -> dict[str, str | None]:
         columns[f"GPU {', '.join(map(_gpus_label, runs))}{either}"] = runs[0][0]
     if column(unknown) not in alike:
         columns["GPU not detected"] = unknown
-    return columns | ({"newer GPU": newer} if with_newer else {})
+    return columns | {"newer GPU": newer}
 
 
 def _gpus_label(run: Sequence[str | None]) -> str:

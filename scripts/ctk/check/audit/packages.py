@@ -439,18 +439,11 @@ def _glibc_floors(package: PackageScan) -> list[str]:
     return [match[1] for spec in specs for match in re.finditer(r">=\s*([0-9.]*[0-9])", spec)]
 
 
-_FOR_SOME_GPUS = {
-    "cuda-cupti-files": "libnvperf of CUDA 12 begins with 7.0; libcupti has code for the GPUs before",
-    "libcufile": "cuda-libraries brings it: a bound would refuse all libraries to a GPU that this one leaves out",
-}
-"""Packages that may be installed for a GPU for which some of their files have no code -> why."""
-
-
 @check(PackageSet, fix="constrain __cuda_arch in the recipe to the GPUs of the release lock, which end in _gpus")
 def CodeIsForItsGpus(packages: PackageSet) -> Iterator[Finding]:
     """A package can be installed only for GPUs for which all of its libraries have code."""
     known = Known.of_toolkits(package.info.index for package in packages.all)
-    for package in (package for package in packages.audited if package.name not in _FOR_SOME_GPUS):
+    for package in packages.audited:
         files = {file.path: file.code for file in package.installed() if file.code}
         subject = Subject(package.name, "package", files, package.info.index, package.target_subdir, known=known)
         if gpus := subject.promised_in_vain:
