@@ -42,6 +42,8 @@ OTHERS: dict[str, str] = {
     "PIP/bin/python": "an environment of pip's, which needs the index; tests/gpu/test_kernels.py runs the program",
     "there/nvidia/cu13/bin/cuobjdump": "tests/variants/test_measured_code.py runs it on the same libraries",
     ".venv/bin/pre-commit": "tests/tooling/test_pre_commit.py",
+    "conda-lock": "tests/docs/test_environments.py runs it where it is on PATH",
+    "export": "a variable, which a shell reads",
     "git": "run in tests/docs/test_walk.py",
     "nvcc": "tests/environments/test_nvcc.py runs each line of docs/recipe-authors.md, and the program",
     "rattler-build": "the folders and files that it is given exist; tests/docs/test_example.py builds the example",

@@ -47,6 +47,8 @@ YAMLS = {
     "# recipe.yaml, as on conda-forge": "host",
     "# recipe.yaml": "fragment",
     "# .github/workflows/": "workflow",
+    "# environment.yml": "test_environments.py",
+    "# virtual-packages.yml": "test_environments.py",
     "# variants/exclusions.yaml": "exclusions",
     "# variants/support.yaml": "support",
 }

@@ -353,7 +353,7 @@ def test_a_wrong_pick_is_printed_whole_and_ends_with_a_code_of_its_own(
         (["--sample", "0"], 2, "sample of 0"),
         (["--request", "cuda-nothing"], 3, "unknown request"),
         (["--python", "2.7"], 3, "unknown Python"),
-        (["--platform", "osx-arm64"], 3, "unknown platform"),
+        (["--platform", "osx-arm64"], 3, "there is no CUDA for macOS (osx-arm64)"),
         (["--solver", "guess"], 3, "unknown solver"),
         (["--platform", "linux-64"], 2, "nothing to verify"),
         (["--channel", "/no/such/channel"], 33, "there is no channel"),

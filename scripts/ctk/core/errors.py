@@ -37,6 +37,8 @@ class UnknownName(CtkError, exit_code=3):
     def of(cls, kind: str, name: str, known: Iterable[str]) -> UnknownName:
         """An error naming the valid names nearest to the one given; where none is near, all of a few, or the first."""
         valid = sorted(set(known))
+        if kind == "platform" and name.startswith("osx"):  # NVIDIA's last toolkit for macOS is 10.2: docs/platforms.md
+            return cls(f"there is no CUDA for macOS ({name})", f"name the GPU machine's platform: {', '.join(valid)}")
         if near := nearest(name, valid, cutoff=0.5):
             step = f"did you mean {' or '.join(near)}?"
         elif len(valid) <= _FEW:
