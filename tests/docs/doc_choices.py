@@ -51,9 +51,6 @@ OTHERS: dict[str, str] = {
     "sh": "a packed environment: tests/environments/test_packed.py and tests/tooling/test_unpack.py run them",
     "/opt/numba/bin/run-in-environment": "the same",
     ".": "the same",
-    "unzip": "run on a wheel",
-    "tr": "the same",
-    "sha256sum": "the same",
     "dask": "tests/tooling/test_cluster.py starts a scheduler and workers with these programs",
 }
 """Scripts of this repository (`./scripts/...`) are there, and their arguments are those that they take."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import zstandard
 
-from ctk.core.errors import PublishFailed
+from ctk.core.errors import ChannelMissing, PublishFailed
 from ctk.core.files import disk_errors, make_folder, replace_file
 from ctk.core.platforms import NOARCH
 
@@ -172,8 +172,11 @@ def in_order(channel: Path) -> list[Path]:
     """The packages of a channel folder, each after those it depends on; packages in a circle in order of their names.
 
     Raises:
-        PublishFailed: The folder is no channel, or has no packages.
+        ChannelMissing: There is no such folder.
+        PublishFailed: It is no channel, or has no packages.
     """
+    if not channel.is_dir():
+        raise ChannelMissing.of(channel)
     needs: dict[str, list[str]] = {}
     providers: dict[str, list[str]] = {}
     for file, record in sorted(read_index(channel).records.items()):

@@ -8,7 +8,6 @@ from tempfile import TemporaryDirectory, mkdtemp
 from typing import Annotated, Any
 
 import typer
-from rattler.exceptions import InvalidMatchSpecError
 from rich.text import Text
 
 from ctk.cli.options import Base, Platforms, not_both, packages
@@ -123,13 +122,7 @@ def installable_command(
 
 def _check(specs: Sequence[str]) -> None:
     for spec in specs:
-        try:
-            parse_spec(spec)
-        except InvalidMatchSpecError as error:
-            first = str(error).splitlines()[0]
-            raise BadValue(
-                f"{spec!r} is no spec: {first}", "write it as for conda: name, name=1.2 or 'name >=1.2'"
-            ) from None
+        parse_spec(spec)
 
 
 def _offered(channels: Catalogue) -> list[str]:
@@ -186,7 +179,7 @@ def _judge(surveys: Sequence[Survey], pins: Sequence[str]) -> None:
         if not any(survey.today.installs for survey in mine):
             newest = mine[0].every.drivers[-1], None
             sentence, step = mine[0].today.reason(newest)
-            raise Unsolvable(f"{asked} installs on no machine: {sentence}", step)
+            raise Unsolvable(sentence if asked in sentence else f"{asked} installs on no machine: {sentence}", step)
     lost = [(len(machines), survey) for survey in surveys if (machines := survey.changed(Change.LOST))]
     if lost:
         losses = listing([f"{count(number, 'machine')} of {s.subdir} would lose {s.asked}" for number, s in lost])

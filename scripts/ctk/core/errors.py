@@ -182,6 +182,14 @@ class MachinesLost(CtkError, exit_code=32):
     """With a pin, machines that can have a package today could not install it."""
 
 
+class ChannelMissing(CtkError, exit_code=33):
+    """There is no channel in a place, or none that can be read."""
+
+    @classmethod
+    def of(cls, place: object) -> ChannelMissing:
+        return cls(f"there is no channel in {place}", "make one with `ctk build`, or name one that is there")
+
+
 class Stopped(CtkError, exit_code=130):  # as shells have it: 128 and the number of the signal
     """Somebody pressed Ctrl-C."""
 

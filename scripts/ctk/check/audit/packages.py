@@ -321,7 +321,7 @@ EXTERNAL: Mapping[str, re.Pattern[str]] = {
 OPTIONAL: Mapping[tuple[str, str], re.Pattern[str]] = {
     # Reads PyTorch tensors; imported once torch is.
     ("cuda-core", "_tensor_bridge"): re.compile(r"torch_cpu\.dll", re.IGNORECASE),
-    # On Windows jax imports jaxlib/_jax.pyd first, which has this DLL beside it; what is loaded is not looked for again.
+    # On Windows jax imports jaxlib/_jax.pyd first, which has this DLL beside it. Once loaded, it is found by its name.
     ("jaxlib-files", "/_mlir_libs/"): re.compile(r"jax_common\.dll", re.IGNORECASE),
 }
 
