@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 import rattler_build
+from packaging.version import Version
 from rattler import Gateway
 
 from ctk.base import base
@@ -33,10 +36,6 @@ from ctk.solve.machine import detected
 from ctk.solve.solve import Scenario, channel_url, solve
 
 _MEND = "mend the recipes; the channel in place was not changed"
-_MAKE_AGAIN = (
-    "all of these were built by earlier runs: make them again with the recipes of now (`ctk build --recipe NAME`, with "
-    "the releases and platforms of then; `--ring 2` for libraries beside the toolkit), or remove the channel"
-)
 
 
 @dataclass(frozen=True)
@@ -48,6 +47,7 @@ class Result:
     audit: AuditReport
     tests: Sequence[Outcome]
     stages: Sequence[dict[str, Any]]
+    dropped: Sequence[str]  # builds of earlier runs that the audit refuses now
 
     def as_json(self, plan: Plan) -> dict[str, Any]:
         """The run for other programs; sizes in bytes, times in seconds."""
@@ -67,6 +67,7 @@ class Result:
                 for b in self.built.built
             ],
             "left_out": [{"id": x.id, "reason": x.reason} for x in plan.left_out],
+            "dropped": list(self.dropped),
             "tests": [asdict(outcome) for outcome in self.tests],
             "audit": self.audit.as_json(),
             "stages": self.stages,
@@ -111,6 +112,8 @@ class Pipeline:
     def run(self, plan: Plan, base_channel: Path | str, channel_folder: Path | None = None) -> Result:
         """Builds a plan and publishes it, if every package passes the audit and its own tests.
 
+        What an earlier run built and the audit refuses now leaves the channel: its recipe or the rules have changed.
+
         Raises:
             BuildFailed, ClusterFailed, AuditFailed, NoSpace: The channel in place stays as it was.
             Busy: Another run publishes there for too long.
@@ -118,14 +121,24 @@ class Pipeline:
         made = self._fetch_and_build(plan)
         target = channel_folder or self.workspace.channel
         with publishing(target, self.report.say):  # nobody else replaces what this one is made from
-            staged = states.stage(made.built, target, HashNotes.of(self.workspace).holds)
-            unchanged = "" if staged.changed else ", unchanged"
-            self._lap("index", f"{sum(staged.packages.values())} packages{unchanged}")
-            audited = self._audit(staged, made, base_channel)
+            dropped: dict[str, None] = {}
+            while True:
+                staged = states.stage(made.built, target, HashNotes.of(self.workspace).holds, without=dropped)
+                unchanged = "" if staged.changed else ", unchanged"
+                self._lap("index", f"{sum(staged.packages.values())} packages{unchanged}")
+                audited = self._audit(staged, base_channel)
+                refused = [f for f in audited.errors if f.where in staged.earlier]
+                if not refused:
+                    break
+                for finding in refused:
+                    self.report.say(f"an earlier run built what the audit refuses now: {finding}")
+                dropped |= dict.fromkeys(staged.earlier[f.where] for f in refused)
+            if not audited.ok:
+                raise AuditFailed("\n".join(["the audit found:", *(f"  {f}" for f in audited.errors)]), _MEND)
             tested = self._test(made, [staged.path, base_channel])
             self._commit(staged, made)
             self._lap("publish", f"{megabytes(staged.size)} MB in {target}{unchanged}")
-        return Result(staged, made, audited, tested, self.stages)
+        return Result(staged, made, audited, tested, self.stages, [*dropped])
 
     def fetch(self, plan: Plan) -> Sequence[Artefact]:
         """Fetches what a plan reads; returns what was not there before."""
@@ -169,7 +182,7 @@ class Pipeline:
             )
         return made
 
-    def _audit(self, staged: states.Staged, made: build.BuildReport, base_channel: Path | str) -> AuditReport:
+    def _audit(self, staged: states.Staged, base_channel: Path | str) -> AuditReport:
         audited = audit_packages(
             states.packages(staged.path),
             forbidden_paths=machine_paths(self.workspace),
@@ -179,10 +192,6 @@ class Pipeline:
             earlier=not staged.changed,
         )
         self._lap("audit", audited.summary())
-        if not audited.ok:
-            new = {PurePath(name).name for b in made.built for name in b.records}
-            step = _MEND if any(f.where in new for f in audited.errors) else _MAKE_AGAIN
-            raise AuditFailed("\n".join(["the audit found:", *(f"  {f}" for f in audited.errors)]), step)
         return audited
 
     def _test(self, made: build.BuildReport, channels: Sequence[Path | str]) -> Sequence[Outcome]:
@@ -217,6 +226,7 @@ class Pipeline:
 # of this machine's platform whose Python the base channel has.
 
 _PASSED = ".tests.json"
+_PYTHON = re.compile(r"python(?:_abi)? \D*(\d+\.\d+)")
 _TESTED = 2 << 30  # bytes that a test writes; of those here, numba-cuda's writes 0.9 GB
 
 
@@ -227,6 +237,32 @@ class Outcome:
     package: str  # file name
     state: str  # passed, failed, unchanged (passed in an earlier run) or not run
     detail: str = ""  # output of a failed test, or why nothing ran
+    missing: str = ""  # the spec of what a test that did not run needs
+
+
+def verdict(tests: Sequence[Outcome]) -> list[str]:
+    """What became of the packages' tests, and whether all is well, in sentences."""
+    not_run = [o.missing for o in tests if o.state == "not run"]
+    # A build makes packages for more drivers and Pythons than one machine has; of all else nothing may be missing.
+    drivers = [spec for spec in not_run if spec.startswith("__cuda")]
+    minors = [m[1] for spec in not_run if (m := _PYTHON.match(spec))]
+    others = Counter(spec for spec in not_run if not spec.startswith("__cuda") and not _PYTHON.match(spec))
+    said = (
+        [f"package tests: {len(tests) - len(not_run)} of {len(tests)} passed, now or in an earlier run"]
+        if tests
+        else []
+    )
+    if drivers:
+        said.append(f"- {len(drivers)} not run: they need a driver or a GPU that this machine does not have")
+    if minors:
+        names = ", ".join(sorted(set(minors), key=Version))
+        said.append(f"- {len(minors)} not run: they need Python {names}, which the base channel does not have")
+    said += [f"- {number} not run: the channels here have no {spec}" for spec, number in others.items()]
+    if others:
+        said.append("not all is well: what cannot be installed is of no use; --base names a channel that has more")
+    elif tests:
+        said.append(f"all is well: no test failed{', and what was not run is for other machines' if not_run else ''}")
+    return said
 
 
 def run_tests(
@@ -269,7 +305,7 @@ def _test(build: Built, name: str, channels: Sequence[Path | str], gateway: Gate
     except Unsolvable as error:
         missing = error.cause.splitlines()[-1].strip("│└├─ ").removesuffix(", for which no candidates were found.")
         whose = "this machine has" if missing.startswith("__cuda") else "the channels here have"
-        return Outcome(file.name, "not run", f"{whose} no {missing}")
+        return Outcome(file.name, "not run", f"{whose} no {missing}", missing)
     cause = ""
     try:
         results = rattler_build.Package.from_file(file).run_tests(channel=[channel_url(c) for c in channels])

@@ -21,7 +21,7 @@ from ctk.build import sbom
 from ctk.channel.folder import HISTORY, Folder
 from ctk.channel.server import on_server
 from ctk.check.channel import check_channel, mirrored
-from ctk.core.errors import ChannelBroken, NameReused, PublishFailed, UnknownName
+from ctk.core.errors import ChannelBroken, ChannelMissing, NameReused, PublishFailed
 
 pytest_plugins = ["channel_fixtures"]
 
@@ -239,7 +239,7 @@ def test_a_folder_without_an_index_is_said_to_have_none(tmp_path: Path, www: Pat
     for file in (www / "noarch").glob("r*.json*"):
         file.unlink()
     assert set(kinds(www)) == {(f"noarch/{file}", "index") for file in ("repodata.json", "run_exports.json")}
-    with pytest.raises(UnknownName, match="there is no channel"):
+    with pytest.raises(ChannelMissing, match="there is no channel"):
         check_channel(tmp_path / "absent")
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -65,6 +67,7 @@ def offered(line: str) -> list[str]:
         ("ctk release diff 13.4 13.5 --component ", COMPONENTS),
         ("ctk plan --recipe cuda-nv", {p.name for p in HERE.recipes.glob("cuda-nv*")}),
         ("ctk feedstock export cuda-core", {"cuda-core"}),
+        ("ctk lint libnvf", {"libnvfatbin"}),
         ("ctk fetch -p ", set(PLATFORMS)),
         ("ctk solve --platform ", set(PLATFORMS)),
         ("ctk build --python ", PYTHONS),
@@ -94,6 +97,20 @@ def test_options_of_all_and_packages_are_offered() -> None:
     assert {"--json", "--quiet", "--verbose"} <= set(offered("ctk channel check --"))
     assert "cuda-core" in offered("ctk solve cuda-co")
     assert {"13.4", NEWEST} <= set(offered("ctk build -r 13."))
+
+
+WITHOUT = ("rattler", "rattler_build", "rich", "filelock", "ctk.lock.lock", "ctk.plan.plan", "ctk.solve.solve")
+"""What takes longer to be imported than TAB may take."""
+
+
+@pytest.mark.parametrize("line", ["ctk ", "ctk build --release ", "ctk solve cuda-co", "ctk release add ", "ctk lint "])
+def test_tab_imports_what_a_command_takes_and_not_what_it_does(line: str) -> None:
+    program = "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); "
+    command = [sys.executable, "-c", f"{program}from ctk.cli import run; run()"]
+    environment = {**os.environ, "CTK_ROOT": str(ROOT), **asked(line)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() and "ctk.cli.main" in done.stderr.split()
+    assert not set(WITHOUT) & set(done.stderr.split())
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "powershell"])

@@ -31,7 +31,7 @@ def shown(columns: Sequence[str], rows: Sequence[Sequence[object]], width: int) 
     return console.file.getvalue().splitlines()  # type: ignore[attr-defined,no-any-return]
 
 
-@given(st.lists(st.tuples(NAMES, SENTENCES, NAMES), min_size=1, max_size=4), st.sampled_from([40, 60, 120]))
+@given(st.lists(st.tuples(NAMES, SENTENCES, NAMES), min_size=1, max_size=4), st.sampled_from([100, 120]))
 def test_no_line_of_a_table_is_longer_than_the_terminal_and_no_name_is_folded(
     rows: list[tuple[str, str, str]], width: int
 ) -> None:
@@ -43,16 +43,49 @@ def test_no_line_of_a_table_is_longer_than_the_terminal_and_no_name_is_folded(
     assert sum(letters.count(c) for c in "abc") >= sum(cell.count(c) for row in rows for cell in row for c in "abc")
 
 
-def test_a_table_that_fits_has_its_frame_a_wider_one_goes_without_and_then_it_is_records() -> None:
+@given(st.lists(st.tuples(NAMES, SENTENCES, NAMES, NAMES), min_size=1, max_size=4), st.integers(40, 60))
+def test_nothing_is_lost_however_narrow_a_table_is(rows: list[tuple[str, str, str, str]], width: int) -> None:
+    lines = shown(["a name", "what", "another-name", "last"], rows, width)
+    assert max(map(len, lines)) <= width
+    assert sum("".join(lines).count(c) for c in "bc") >= sum(
+        cell.count(c) for row in rows for cell in row for c in "bc"
+    )
+
+
+def test_a_table_becomes_closer_then_folds_its_names_then_is_split_and_then_it_is_records() -> None:
     rows = [["cuda-version", "13.5", "native_100", "channel"]]
     columns = ["package", "version", "build", "channel"]
     assert shown(columns, rows, 80)[0].startswith("┏")
     close = shown(columns, rows, 42)
     assert close[-1].split() == rows[0] and "│" not in "".join(close)
+    folded = shown(["build", "size"], [["cuda-cudart-static_linux-64-cuda13.5", "3.1"]], 30)
+    assert [line.split() for line in folded[2:]] == [["cuda-cudart-static_", "3.1"], ["linux-64-cuda13.5"]]
+    split = [
+        line.split() for line in shown(["first", "b" * 9, "c" * 9, "d" * 9, "e" * 9], [[*"12345"]], 40) if line.strip()
+    ]
+    assert [split[0], split[2]] == [["first", "b" * 9, "c" * 9, "d" * 9], [*"1234"]]
+    assert [word for line in split[3:] for word in line if word.isalnum()] == ["first", "e" * 9, "1", "5"]
     rows = [["a" * 30, "b" * 30, ""], ["c" * 30, "", "d" * 70]]
     lines = shown(["one", "two", "three"], rows, 50)
     assert [line.split()[0] for line in lines if line.strip()][:4] == ["one", "two", "one", "three"]
     assert max(map(len, lines)) <= 50
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "plan --release 13.5 --recipe cuda-cudart",
+        "release list",
+        "audit --list",
+        "release diff 13.4 13.5 --no-binaries",
+    ],
+)
+def test_a_terminal_of_60_columns_keeps_at_least_three_of_a_table(words: str) -> None:
+    _, said = in_terminal(*words.split(), columns=60)
+    lines = ESCAPES.sub("", said).splitlines()
+    assert max(map(len, lines)) <= 60
+    rules = [set(line.strip()) for line in lines]
+    assert any(rule == {"─"} or "┳" in rule for rule in rules), "its heading has a line below it, or a frame"
 
 
 def test_in_a_log_progress_is_a_line_with_each_note(capsys: pytest.CaptureFixture[str]) -> None:

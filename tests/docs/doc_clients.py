@@ -30,9 +30,11 @@ _SOLVE = {
 }
 _OPTIONS: dict[tuple[str, str], dict[str, int]] = {
     # Client and command -> option -> how many values it takes.
-    ("conda", "create"): _SOLVE,
+    ("conda", "create"): {**_SOLVE, "--file": 1},
     ("conda", "install"): _SOLVE,
     ("conda", "activate"): {},
+    ("conda", "config"): {"--set": 2},
+    ("conda", "list"): {**_PLACE, "--explicit": 0, "--sha256": 0},
     ("conda", "clean"): {"--all": 0, "-y": 0, "--yes": 0},
     ("conda", "run"): _PLACE,
     ("conda", "env export"): {**_PLACE, "--no-builds": 0},
@@ -73,7 +75,7 @@ def read(command: Command) -> Line:
     if known is None:
         raise ValueError(f"{client} {name}: no such command is known here")
     options, specs = _split(command, known, size, stop=name == "run")
-    if name not in _SOLVING:
+    if name not in _SOLVING or not specs:
         return Line(None)
     channels = tuple(value for option, value in options if option in ("-c", "--channel"))
     return Line(scenario(specs, command.variables, command.comment), channels, *promise(command.comment))

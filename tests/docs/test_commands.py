@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import shlex
-import shutil
 import subprocess
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -120,17 +117,6 @@ def test_what_rattler_build_is_given_is_there(command: Command) -> None:
     flags = {word for word in command.words if word.startswith("-")}
     # As `rattler-build build --help` of 0.73 lists them.
     assert flags <= {"--recipe", "--variant-config", "--experimental", "-c"}
-
-
-def test_the_line_that_hashes_a_licence_gives_the_hash_of_its_text(tmp_path: Path) -> None:
-    if shutil.which("unzip") is None:
-        pytest.skip("no unzip on this machine")
-    (block,) = (b for b in blocks() if "unzip" in b.text)
-    with zipfile.ZipFile(tmp_path / "WHEEL", "w") as wheel:
-        wheel.writestr("nvidia_x-1.dist-info/licenses/License.txt", b"A text.\r\nOf two lines.\r\n")
-        wheel.writestr("nvidia_x-1.dist-info/METADATA", b"Name: x\n")
-    done = subprocess.run(["bash", "-c", block.text], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.split()[0] == hashlib.sha256(b"A text.\nOf two lines.\n").hexdigest()
 
 
 def test_inline_commands_of_ctk_are_ones_that_it_has() -> None:

@@ -6,6 +6,7 @@ The release is made up, its packages are tiny and the index is on localhost; the
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -149,4 +150,4 @@ def test_a_new_python_is_what_the_page_says(made: World) -> None:
     assert locked["cuda-core"].artefacts["linux-64-cp316"] is None
     shown = step(made, tuple("3.16" if word == "3.14" else word for word in plan.words))
     assert "cuda-bindings-cuda13-py316-linux-64" in shown
-    assert "cuda-core 1.2.2 is not published for linux-64-cp316" in " ".join(shown.split())
+    assert re.search(r"^- .*py316: no .*cuda-core.*; not published$", shown, re.M)

@@ -56,6 +56,16 @@ def test_a_finding_says_place_rule_and_fix_and_blocks(checkout: Workspace) -> No
     assert "error: the lint found 1 error\nnext: " in done.stderr
 
 
+def test_a_recipe_may_be_named_or_its_path(checkout: Workspace) -> None:
+    (checkout.recipes / "other").mkdir()
+    (checkout.recipes / "other" / "recipe.yaml").write_text(RECIPE)
+    named = [ctk(checkout, "lint", word, *BOTH).stdout for word in ("thing", str(checkout.recipes / "thing"))]
+    assert named[0] == named[1] != ctk(checkout, "lint", *BOTH).stdout
+    assert len(named[0].splitlines()) == 2
+    done = ctk(checkout, "lint", "thin")
+    assert (done.returncode, done.stderr) == (3, "error: unknown recipe 'thin'\nnext: did you mean thing?\n")
+
+
 def test_a_hint_does_not_block(checkout: Workspace) -> None:
     done = ctk(checkout, "lint", "--check", "SummaryIsOneLine")
     assert done.returncode == 0
@@ -111,7 +121,7 @@ def test_the_list_has_every_check_with_its_help(checkout: Workspace) -> None:
     [
         (["--check", "VersionIsTxt"], 3, "did you mean VersionIsText"),
         (["--explain", "VersionIsTxt"], 3, "did you mean VersionIsText"),
-        (["nowhere"], 3, "there is no nowhere"),
+        (["nowhere"], 3, "unknown recipe 'nowhere'"),
         (["--base", "nowhere"], 2, "git knows no revision 'nowhere'"),
         (["--base=--output=x"], 2, "git knows no revision '--output=x'"),
         (["--write"], 2, "--write says nothing without --fix"),

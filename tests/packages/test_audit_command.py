@@ -9,6 +9,7 @@ import pytest
 from crafted_packages import good_set
 from typer.testing import CliRunner, Result
 
+from ctk.check import audit
 from ctk.check.audit import CHECKS, AuditReport
 from ctk.cli import checks as command
 from ctk.cli.main import app
@@ -74,7 +75,7 @@ def test_as_many_packages_are_read_at_once_as_there_are_cores(tmp_path: Path, mo
         seen.append(jobs)
         return AuditReport(())
 
-    monkeypatch.setattr(command, "audit_packages", audited)
+    monkeypatch.setattr(audit, "audit_packages", audited)
     path = str(good_set()["libcufile"].write(tmp_path))
     for words in ((), ("--jobs", "3")):
         run(path, *words)

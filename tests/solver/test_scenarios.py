@@ -14,6 +14,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, Unsolvable
 from ctk.core.platforms import PLATFORMS
 from ctk.plan.plan import python_tags
+from ctk.solve import why
 from ctk.solve.solve import Scenario
 from ctk.verify.oracle import REQUESTS, OracleFacts, Question, version
 from ctk.verify.scenarios import Matrix, command, matrix, scenario
@@ -123,7 +124,7 @@ def test_the_printed_command_asks_the_same(every: Matrix, monkeypatch: pytest.Mo
         asked.append(understood)
         raise Unsolvable("enough")
 
-    monkeypatch.setattr(solve, "solve_or_say_why", remember)
+    monkeypatch.setattr(why, "solve_or_say_why", remember)
     monkeypatch.setattr(solve, "catalogue", lambda *_: None)
     questions = every.sample(100, 3)
     for question in questions:

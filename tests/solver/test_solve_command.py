@@ -217,5 +217,8 @@ def test_a_platform_that_is_not_built_here_is_solved_as_planned_and_says_so(unbu
 
 def test_this_platform_is_built_before_it_is_solved_for(unbuilt: Workspace) -> None:
     done = ctk(unbuilt, "solve", "cuda-core", "--driver", "13.0")
-    assert done.returncode == 10
-    assert done.stderr == f"error: there is no channel in {unbuilt.channel}\nnext: run `ctk build` first\n"
+    assert done.returncode == 33
+    said = (
+        f"error: there is no channel in {unbuilt.channel}\nnext: make one with `ctk build`, or name one that is there\n"
+    )
+    assert done.stderr == said

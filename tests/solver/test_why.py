@@ -13,7 +13,7 @@ from small_channel import base, channel, pair, record, toolkit, write
 
 from ctk.cli.solve import built_catalogue
 from ctk.core.checkout import Workspace
-from ctk.core.errors import Unsolvable
+from ctk.core.errors import BadValue, ChannelMissing, Unsolvable
 from ctk.core.platforms import this_platform
 from ctk.solve.machine import python_specs
 from ctk.solve.solve import Catalogue, Maker, Pick, Scenario
@@ -179,16 +179,16 @@ def test_a_base_channel_that_has_nothing_for_the_platform(catalogue: Catalogue, 
 
 
 def test_a_request_and_a_channel_that_cannot_be_read(catalogue: Catalogue, tmp_path: Path) -> None:
-    with pytest.raises(Unsolvable, match="the request cannot be read"):
+    with pytest.raises(BadValue, match="'cuda-core==' is no spec"):
         pick(catalogue, "cuda-core==")
     gone = Catalogue([tmp_path / "nowhere"], "linux-64")
-    with pytest.raises(Unsolvable, match=f"there is no channel in {tmp_path}/nowhere") as error:
+    with pytest.raises(ChannelMissing, match=f"there is no channel in {tmp_path}/nowhere") as error:
         pick(gone, "cuda-core")
-    assert error.value.step == "run `ctk build` first"
-    with pytest.raises(Unsolvable, match="there is no channel"):
+    assert "ctk build" in error.value.step
+    with pytest.raises(ChannelMissing, match="there is no channel"):
         gone.pick(Scenario(("cuda-core",), "linux-64"))
     (tmp_path / "empty").mkdir()
-    with pytest.raises(Unsolvable, match="a channel could not be read"):
+    with pytest.raises(ChannelMissing, match="a channel could not be read"):
         pick(Catalogue([tmp_path / "empty"], "linux-64"), "cuda-core")
 
 

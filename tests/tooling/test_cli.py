@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 from conftest import ROOT, ctk
 from ctk import pipeline
 from ctk.channel.states import packages
+from ctk.check.audit import AuditReport
 from ctk.cli.main import app
 from ctk.core import errors
 from ctk.core.checkout import Workspace
@@ -87,6 +89,8 @@ def test_print_plan_prints_what_is_left_out_and_why_and_builds_nothing(checkout:
     assert done.returncode == 0
     assert "hello-cuda13.4-linux-64" in done.stdout
     assert "2 builds, 2 packages, 1 artefact of" in done.stdout
+    assert "left out, by reason (-v: each)\n- 13.4; win-64: no hello; not published\n" in done.stdout
+    done = build(checkout, "--print-plan", "-v", "--platform", "win-64")
     assert "nvidia-cuda-runtime 13.4.92 is not published for win-64" in re.sub(r"[\s│]+", " ", done.stdout)
     assert not checkout.output.exists()
 
@@ -101,6 +105,40 @@ def test_a_build_publishes_a_channel_and_the_next_one_changes_nothing(checkout: 
     assert second.returncode == 0, second.stderr
     assert checkout.channel.resolve() == state
     assert "unchanged" in second.stdout
+
+
+NOT_HERE = ("__cuda >=13.0", "python >=3.12,<3.13.0a0", "python_abi 3.14.* *_cp314t")
+
+
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [
+        ((), ["package tests: 2 of 2 passed, now or in an earlier run", "all is well: no test failed"]),
+        (
+            NOT_HERE,
+            [
+                "package tests: 2 of 5 passed, now or in an earlier run",
+                "- 1 not run: they need a driver or a GPU that this machine does not have",
+                "- 2 not run: they need Python 3.12, 3.14, which the base channel does not have",
+                "all is well: no test failed, and what was not run is for other machines",
+            ],
+        ),
+        (
+            ("libfoo >=2", "libfoo >=2"),
+            [
+                "package tests: 2 of 4 passed, now or in an earlier run",
+                "- 2 not run: the channels here have no libfoo >=2",
+                "not all is well: what cannot be installed is of no use; --base names a channel that has more",
+            ],
+        ),
+    ],
+)
+def test_a_build_ends_with_what_became_of_the_tests_and_whether_that_is_well(
+    missing: tuple[str, ...], said: list[str]
+) -> None:
+    tests = [pipeline.Outcome("a", "passed"), pipeline.Outcome("b", "unchanged")]
+    assert pipeline.verdict([*tests, *(pipeline.Outcome("c", "not run", "", spec) for spec in missing)]) == said
+    assert pipeline.verdict([]) == []
 
 
 @pytest.mark.parametrize(
@@ -123,14 +161,35 @@ def test_what_fails_keeps_the_channel_as_it_was(
     assert checkout.channel.resolve() == state
 
 
+def test_what_an_earlier_run_built_and_the_audit_refuses_now_leaves_the_channel(
+    checkout: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CTK_ROOT", str(checkout.root))
+    with monkeypatch.context() as allowing:  # as if no rule had been there
+        allowing.setattr(pipeline, "audit_packages", lambda *_, **__: AuditReport.of([], [], 0, 0))
+        change(checkout, r"cp greeting.txt", f"echo {checkout.root} > path.txt; cp path.txt greeting.txt")
+        base = ["--base", str(checkout.root / "base-channel")]
+        assert CliRunner().invoke(app, ["build", "--recipe", "hello", *base]).exit_code == 0
+    assert [p.name.split("-")[0] for p in packages(checkout.channel)] == ["hello"]
+    change(checkout, r"echo .*; cp path.txt", "cp greeting.txt")
+    done = build(checkout, "--recipe", "follower", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["dropped"] == ["hello-cuda13.4-linux-64"]
+    assert "an earlier run built what the audit refuses now" in done.stderr and "NoBuildPath" in done.stderr
+    assert [p.name.split("-")[0] for p in packages(checkout.channel)] == ["follower"]
+    done = build(checkout)
+    assert {p.name.split("-")[0] for p in packages(checkout.channel)} == {"follower", "hello"}
+    assert "left the channel" not in done.stdout
+
+
 def test_a_request_that_cannot_be_solved_has_an_exit_code_of_its_own(checkout: Workspace) -> None:
     done = with_base(checkout, "solve", "hello")
-    assert done.returncode == errors.Unsolvable.exit_code
-    assert "run `ctk build` first" in done.stderr
+    assert done.returncode == errors.ChannelMissing.exit_code
+    assert "make one with `ctk build`" in done.stderr
     build(checkout)
     done = with_base(checkout, "solve", "hello=99")
     assert done.returncode == errors.Unsolvable.exit_code
-    assert "no set of packages satisfies hello=99" in done.stderr
+    assert "error: there is no hello 99 in the channels; there is " in done.stderr
 
 
 def test_an_environment_is_created_once_and_follows_a_rebuilt_package_of_the_same_name(checkout: Workspace) -> None:

@@ -11,10 +11,11 @@ from email.parser import Parser
 from pathlib import Path
 
 import pytest
-from ctk_release import Have, Run, cells, snapshot
+from ctk_release import Have, Run, snapshot
 from fake_ctk import WHEELS_13, manifest_13
 from fake_index import LICENCE, FakeIndex, serve
 
+from ctk.core import console
 from ctk.core.checkout import Workspace
 from ctk.core.errors import LicenceChanged, MeasureFailed, OutOfDate, UnknownName
 from ctk.index import IndexSettings
@@ -163,12 +164,30 @@ COMPARED: dict[str, tuple[dict[str, Stated], dict[str, Stated], list[str]]] = {
     "another declaration": (
         {"cuda_13_4": {"nvrtc": A}},
         {"cuda_13_4": {"nvrtc": BOUGHT}},
-        ["MIT in cuda-13.4 -> Buy it first"],
+        ["cuda-13.4: nvrtc: MIT in cuda-13.4 -> Buy it first"],
     ),
     "another text under the same name": (
         {"cuda_13_4": {"nvrtc": A}},
         {"cuda_13_4": {"nvrtc": B}},
-        [f"MIT (text {'a' * 12}) in cuda-13.4 -> MIT (text"],
+        ["cuda-13.4: nvrtc: another text than in cuda-13.4, still declared as MIT"],
+    ),
+    "another declaration with another text": (
+        {"cuda_13_4": {"nvrtc": A}},
+        {"cuda_13_4": {"nvrtc": ("Buy it first", ("bb" * 32,))}},
+        ["cuda-13.4: nvrtc: MIT in cuda-13.4 -> Buy it first, with another text"],
+    ),
+    "the same change of two components, and another one": (
+        {"cuda_13_4": {"nvrtc": A, "nvvm": A, "crt": BOTH}},
+        {"cuda_13_5": {"nvrtc": B, "nvvm": B, "crt": BOUGHT}},
+        [
+            "cuda-13.5: 2 components: another text than in cuda-13.4, still declared as MIT: nvrtc, nvvm",
+            "cuda-13.5: crt: MIT in cuda-13.4 -> Buy it first",
+        ],
+    ),
+    "the same new text in place of another old one": (
+        {"cuda_13_4": {"nvrtc": A, "nvvm": ("MIT", ("cc" * 32,))}},
+        {"cuda_13_5": {"nvrtc": B, "nvvm": B}},
+        ["nvrtc: another text", "nvvm: another text"],
     ),
     "a text that is gone": ({"cuda_13_4": {"nvrtc": BOTH}}, {"cuda_13_4": {"nvrtc": A}}, []),
     "a new component": ({"cuda_13_4": {"nvrtc": A}}, {"cuda_13_4": {"nvrtc": A, "cublas": BOUGHT}}, []),
@@ -208,13 +227,14 @@ def test_a_licence_is_compared_with_that_of_the_nearest_lock(case: str) -> None:
 def test_only_what_is_accepted_by_name_is_accepted() -> None:
     old = {lock.name: lock for lock in locks(cuda_13_4={"nvrtc": A, "nvvm": A})}
     made = locks(cuda_13_4={"nvrtc": BOUGHT, "nvvm": BOUGHT})
+    changed = licence_changes(old, made)
     with pytest.raises(LicenceChanged) as error:
-        check_licences(old, made, ["nvvm"], every=False)
+        check_licences(changed, made, ["nvvm"], every=False)
     assert "nvrtc" in error.value.cause and "nvvm" not in error.value.cause
-    check_licences(old, made, ["nvvm", "nvrtc"], every=False)
-    check_licences(old, made, [], every=True)
+    check_licences(changed, made, ["nvvm", "nvrtc"], every=False)
+    check_licences(changed, made, [], every=True)
     with pytest.raises(UnknownName, match="unknown component 'nvrct'") as unknown:
-        check_licences(old, made, ["nvrct"], every=False)
+        check_licences(changed, made, ["nvrct"], every=False)
     assert "nvrtc" in unknown.value.step
 
 
@@ -227,9 +247,9 @@ def test_another_declaration_stops_it_and_nothing_is_written(
     with pytest.raises(LicenceChanged) as error:
         run("add", "13.4", *mode)
     assert error.value.exit_code == 27
-    line = "cuda-13.4 nvrtc (nvidia-cuda-nvrtc 13.4.92.1): NOASSERTION in cuda-13.4 -> Buy it first"
+    line = "cuda-13.4: nvrtc: NOASSERTION in cuda-13.4 -> Buy it first"
     assert error.value.cause == f"licences that are not those locked before: 1 problem\n  - {line}"
-    assert "with --accept-licence nvrtc (for each), or --accept-licences" in error.value.step
+    assert "--accept-licence nvrtc for each, or --accept-licences" in error.value.step
     assert "nothing was written" in error.value.step
     assert snapshot(here) == before
 
@@ -245,6 +265,41 @@ def test_what_is_accepted_is_locked_and_not_asked_again(
     assert '+    license: "Buy it first"' in shown
     assert (nvrtc(here).license, nvrtc(here).license_texts) == ("Buy it first", (sha256(NEW_TEXT),))
     assert "nothing changes" in run("add", "13.4", "--write")
+
+
+def test_what_changed_in_a_text_is_shown_against_that_of_the_same_platform(
+    run: Run, here: Workspace, index: FakeIndex
+) -> None:
+    windows = b"For Windows alone.\n"
+    add_nvrtc(index, "13.4.92.1", tags=WHEELS_13[:2])
+    add_nvrtc(index, "13.4.92.1", licence=windows, tags=WHEELS_13[2:])
+    run("add", "13.4", "--write")
+    before = snapshot(here)
+    add_nvrtc(index, "13.4.92.2", tags=WHEELS_13[:2])
+    add_nvrtc(index, "13.4.92.2", licence=b"Or nowhere.\r\n" + windows + b"\x1b[2J", tags=WHEELS_13[2:])
+    with pytest.raises(LicenceChanged):
+        run("add", "13.4", "--json")
+    (told,) = console.mode().document["licences"]
+    assert (told["components"], told["diff"]) == (["nvrtc"], None)
+    with pytest.raises(LicenceChanged):
+        run("add", "13.4", "--json", "--show-licences")
+    (told,) = console.mode().document["licences"]
+    name = "nvidia_cuda_nvrtc-{}-py3-none-win_amd64.whl"
+    expected = [f"--- {name.format('13.4.92.1')}", f"+++ {name.format('13.4.92.2')}", "@@ -1 +1,3 @@"]
+    assert told["diff"].splitlines() == [*expected, "+Or nowhere.", " For Windows alone.", "+\x1b[2J"]
+    assert snapshot(here) == before
+    shown = run("add", "13.4", "--show-licences", "--accept-licences")
+    assert "+Or nowhere.\n For Windows alone.\n+\\x1b[2J\n" in shown
+
+
+def test_a_new_text_is_shown_whole_where_the_old_file_is_gone(run: Run, index: FakeIndex, have: Have) -> None:
+    have("13.4")
+    add_nvrtc(index, "13.4.92.1", licence=NEW_TEXT)
+    index.projects[NVRTC] = {f: c for f, c in index.projects[NVRTC].items() if "13.4.92.1" in f}
+    shown = run("add", "13.4", "--show-licences", "--accept-licences")
+    assert "the text of cuda-13.4 cannot be shown: the package index has no nvidia_cuda_nvrtc-13.4.92" in shown
+    assert f"--- /dev/null\n+++ nvidia_cuda_nvrtc-13.4.92.1-py3-none-{WHEELS_13[0]}.whl" in shown
+    assert "+You may do nothing with it." in shown
 
 
 def test_a_text_that_is_gone_is_said_and_locked(run: Run, here: Workspace, index: FakeIndex) -> None:
@@ -272,8 +327,9 @@ def test_check_shows_it_and_does_not_fail(run: Run, index: FakeIndex, have: Have
     add_nvrtc(index, "13.5.37", "License: Buy it first")
     requires = [r.replace("nvrtc==13.4.92.*", "nvrtc==13.5.37.*") for r in manifest_13()]
     index.add_wheel("cuda-toolkit", "13.5.0", "py2.py3-none-any", requires=requires)
-    rows = cells(run("check"))
-    assert ("cuda-13.5", "nvrtc", "cuda-13.4", "NOASSERTION", "Buy it first") in rows
+    shown = run("check")
+    assert "- cuda-13.5: nvrtc: NOASSERTION in cuda-13.4 -> Buy it first" in shown
+    assert "ctk release add 13.5 --show-licences" in shown
     with pytest.raises(OutOfDate, match=r"newer files for cuda-13.5"):
         run("check", "--exit-code")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -11,8 +12,8 @@ from typing import Any
 
 import zstandard
 
-from ctk.core.errors import PublishFailed
-from ctk.core.files import make_folder, replace_file
+from ctk.core.errors import ChannelMissing, PublishFailed
+from ctk.core.files import disk_errors, make_folder, replace_file
 from ctk.core.platforms import NOARCH
 
 REPODATA, COMPRESSED, RUN_EXPORTS = "repodata.json", "repodata.json.zst", "run_exports.json"
@@ -154,12 +155,28 @@ def put_in_place(old: ChannelIndex, new: ChannelIndex, channel: Path) -> None:
             write_index(new, channel, subdir, (COMPRESSED, REPODATA))
 
 
+def add(source: Path, channel: Path) -> None:
+    """Puts the packages of one channel folder into another, in place of any of the same file names there."""
+    found = read_index(source)
+    exports = {name: {"run_exports": record.get("run_exports", {})} for name, record in found.records.items()}
+    with disk_errors(channel):
+        for name in found.records:
+            make_folder((channel / name).parent)
+            shutil.copyfile(source / name, channel / name)
+        old = read_index(channel)
+        new = replace(found, run_exports=exports)
+        put_in_place(old, new | old, channel)
+
+
 def in_order(channel: Path) -> list[Path]:
     """The packages of a channel folder, each after those it depends on; packages in a circle in order of their names.
 
     Raises:
-        PublishFailed: The folder is no channel, or has no packages.
+        ChannelMissing: There is no such folder.
+        PublishFailed: It is no channel, or has no packages.
     """
+    if not channel.is_dir():
+        raise ChannelMissing.of(channel)
     needs: dict[str, list[str]] = {}
     providers: dict[str, list[str]] = {}
     for file, record in sorted(read_index(channel).records.items()):

@@ -18,8 +18,8 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -153,13 +153,20 @@ class Staged:
     packages: Mapping[str, int]  # subdir -> how many
     size: int  # bytes of all packages
     changed: bool  # whether it differs from what the channel holds now
+    earlier: Mapping[str, str] = field(default_factory=dict)  # file name of a package of another build -> id of that
 
 
-def stage(built: Iterable[Built], channel: Path, holds: Callable[[Path, str], bool] = holds) -> Staged:
+def stage(
+    built: Iterable[Built],
+    channel: Path,
+    holds: Callable[[Path, str], bool] = holds,
+    *,
+    without: Collection[str] = (),
+) -> Staged:
     """Makes the next state of a channel.
 
-    What the channel holds from other builds stays; what it held from these builds is replaced. `holds` says whether a
-    package has a sha256.
+    What the channel holds from other builds stays, but for the builds of `without`; what it held from these builds is
+    replaced. `holds` says whether a package has a sha256.
 
     Raises:
         ChannelBroken: A package of another build is not what that build put into the channel.
@@ -168,7 +175,8 @@ def stage(built: Iterable[Built], channel: Path, holds: Callable[[Path, str], bo
     built, current = tuple(built), channel.resolve()
     before, indexed = _builds(current), _indexed(current)
     made = {b.id: {"key": b.key, "packages": dict(b.sha256)} for b in built}
-    wanted = {i: note for i, note in before.items() if all((current / n).exists() for n in note["packages"])} | made
+    kept = {i: note for i, note in before.items() if i not in without}
+    wanted = {i: note for i, note in kept.items() if all((current / n).exists() for n in note["packages"])} | made
     stated = {n: sha256 for note in (*wanted.values(), *made.values()) for n, sha256 in note["packages"].items()}
     fresh = {name: b.home / name for b in built for name in b.records}
     # What other builds made is taken from the channel itself: the cache may have been deleted since.
@@ -191,7 +199,8 @@ def stage(built: Iterable[Built], channel: Path, holds: Callable[[Path, str], bo
         with disk_errors(channel.parent):
             path = _assemble(channel, wanted, files, records)
     counts = dict(sorted(Counter(name.partition("/")[0] for name in files).items()))
-    return Staged(channel, path, counts, sum(f.stat().st_size for f in files.values()), changed)
+    earlier = {Path(n).name: i for i, note in wanted.items() for n in note["packages"] if n not in fresh}
+    return Staged(channel, path, counts, sum(f.stat().st_size for f in files.values()), changed, earlier)
 
 
 def commit(staged: Staged) -> None:

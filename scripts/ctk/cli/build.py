@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 from collections import Counter
@@ -18,10 +19,12 @@ from ctk.cli.options import Base, Jobs, Releases, Selection, base_channel, not_b
 from ctk.core import console
 from ctk.core.checkout import Workspace, checkout, settings, workspace
 from ctk.core.console import Reporter, count, megabytes
-from ctk.core.errors import BadValue, NotReproduced, UnknownName
+from ctk.core.errors import BadValue, ChannelMissing, NotReproduced, UnknownName
 from ctk.core.files import exclusive
 from ctk.core.platforms import PLATFORMS, this_platform
-from ctk.plan.plan import Plan, Request, plan, published_set, python_tags, small
+
+if TYPE_CHECKING:
+    from ctk.plan.plan import Plan, Request
 
 if TYPE_CHECKING:  # what builds takes half a second to be imported: the commands that only look do without
     from ctk.pipeline import Result
@@ -35,6 +38,8 @@ class PlanForm(StrEnum):
 
 
 def _request(chosen: Selection, where: Workspace) -> Request:
+    from ctk.plan.plan import Request, small
+
     not_both("--release", "--all-releases", chosen.releases and chosen.all_releases)
     not_both("--recipe", "--all-components", chosen.recipes and chosen.all_components)
     not_both("--recipe", "--ring 2", chosen.recipes and chosen.ring == 2)
@@ -45,6 +50,8 @@ def _request(chosen: Selection, where: Workspace) -> Request:
 
 
 def _plan(chosen: Selection, where: Workspace) -> Plan:
+    from ctk.plan.plan import plan, published_set, python_tags
+
     return plan(published_set(where), _request(chosen, where), python_tags(where.build_config))
 
 
@@ -63,8 +70,16 @@ def _show(planned: Plan, report: Reporter) -> None:
 
 
 def _show_left_out(planned: Plan, report: Reporter) -> None:
-    if planned.left_out:
+    """A line for each reason; with -v a row for each build that there is not."""
+    from ctk.plan.plan import folded
+
+    if planned.left_out and report.verbose:
         report.table("left out", ["what", "why"], [(x.id, x.reason) for x in planned.left_out])
+    elif planned.left_out:
+        subdirs = {b.subdir for b in planned.builds} | {x.subdir for x in planned.left_out} - {""}
+        report.line("left out, by reason (-v: each)", "bold")
+        for names, where, why in folded(planned.left_out, subdirs):
+            report.line(f"- {where}: no {names}; {why}")
 
 
 @selecting
@@ -79,6 +94,8 @@ def plan_command(
 
     Example: ctk plan --release 13.4 --platform win-arm64
     """
+    from ctk.plan.plan import published_set, python_tags
+
     where = checkout()
     if form is PlanForm.table:
         _show(_plan(chosen, where), Reporter())
@@ -178,9 +195,10 @@ def build_command(
 
 def _summary(result: Result, planned: Plan, report: Reporter) -> None:
     report.result(**result.as_json(planned))
-    not_run = Counter(o.detail for o in result.tests if o.state == "not run")
-    for reason, number in not_run.items():
-        report.line(f"package tests: {number} not run: {reason}")
+    from ctk.pipeline import verdict
+
+    for line in verdict(result.tests):
+        report.line(line)
     _show_left_out(planned, report)
     rows = []
     for recipe in sorted({b.recipe.name for b in planned.builds}):
@@ -192,6 +210,11 @@ def _summary(result: Result, planned: Plan, report: Reporter) -> None:
     report.table(
         "built", ["recipe", "builds", "packages", "MB", "seconds"], rows, ["builds", "packages", "MB", "seconds"]
     )
+    if result.dropped:
+        report.line(
+            f"left the channel, as the audit refuses now what earlier runs built: {', '.join(result.dropped)}; "
+            "`ctk build --recipe NAME` makes it again, `ctk channel rollback` brings it back"
+        )
     where = ", ".join(f"{subdir} {count}" for subdir, count in result.staged.packages.items())
     report.line(f"channel: {result.staged.channel} ({where}; {megabytes(result.staged.size)} MB)")
 
@@ -225,12 +248,13 @@ def rebuild_command(
     where, report = workspace(), Reporter()
     if sum((bool(packages), everything, sample is not None)) != 1:
         raise BadValue("name packages, or give --all or --sample", "see ctk rebuild --help")
-    held = states.packages(folder or where.channel)
+    place = folder or where.channel
+    held = states.packages(place)
+    if not held and not (packages and all(Path(name).is_file() for name in packages)):
+        raise ChannelMissing.of(place)
     chosen = held
     if packages:
         chosen = [p for name in packages for p in _named(name, held)]
-    elif not held:
-        raise UnknownName(f"there are no packages in {folder or where.channel}", "run `ctk build` first")
     elif sample is not None:
         seed = random.randrange(10**6) if seed is None else seed
         report.result(seed=seed)
@@ -270,6 +294,8 @@ def _named(name: str, held: list[Path]) -> list[Path]:
         return [Path(name)]
     found = [p for p in held if name in (p.name, p.stem, p.stem.rsplit("-", 2)[0])]
     if not found:
+        if os.sep in name:
+            raise UnknownName(f"there is no {name}", "name a package file, or a package of the channel")
         raise UnknownName.of("package", name, {p.stem.rsplit("-", 2)[0] for p in held})
     return found
 

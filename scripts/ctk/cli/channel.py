@@ -8,38 +8,29 @@ from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ctk import site
-from ctk.channel import states
-from ctk.channel.folder import HISTORY, Folder, Keep, Sigstore, clashes, refuse, step_for
-from ctk.channel.index_files import in_order, read_index
-from ctk.channel.server import Target, on_server, publish
-from ctk.check.channel import ChannelReport, check_channel, mirrored
-from ctk.check.channel.attestations import Policy
 from ctk.cli import options
 from ctk.cli.options import Base, Jobs, Platforms, Pythons, not_both
-from ctk.cli.solve import catalogue
 from ctk.core.checkout import Workspace, workspace
 from ctk.core.console import Reporter, count, megabytes
 from ctk.core.errors import (
     BadValue,
     ChannelBroken,
+    ChannelMissing,
     NameReused,
-    UnknownName,
     Unsolvable,
     check_names,
     without_credentials,
 )
 from ctk.core.files import exclusive, publishing
 from ctk.core.platforms import PLATFORMS, this_platform
-from ctk.lock.lock import release_locks
-from ctk.lock.support import load_support
-from ctk.plan.plan import python_tags
-from ctk.site.answers import Axes, Work, axes, plan_work, solved
-from ctk.site.pages import Selector, check, front_page, shards
+
+if TYPE_CHECKING:
+    from ctk.check.channel import ChannelReport
+    from ctk.site.answers import Axes, Work
 
 Channel = Annotated[
     Path | None,
@@ -76,6 +67,12 @@ def check_command(
 
     Example: ctk channel check --published https://conda.example.org/cuda
     """
+    from ctk.channel.folder import Folder, clashes, step_for
+    from ctk.channel.index_files import read_index
+    from ctk.channel.server import on_server
+    from ctk.check.channel import check_channel, mirrored
+    from ctk.check.channel.attestations import Policy
+
     where, report = workspace(), Reporter()
     policy = Policy(identity, issuer, url, attested, trusted_root)
     taken = None
@@ -118,6 +115,9 @@ def history_command(channel: Channel = None) -> None:
 
     Example: ctk channel history /srv/www/cuda
     """
+    from ctk.channel import states
+    from ctk.channel.folder import Folder
+
     place, report = _place(channel), Reporter()
     known = Folder(place, workspace().recipes).history() if _is_published(place) else states.history(place)
     rows = [
@@ -147,6 +147,9 @@ def rollback_command(
 
     Example: ctk channel rollback /srv/www/cuda --to 4
     """
+    from ctk.channel import states
+    from ctk.channel.folder import Folder
+
     place, where, report = _place(channel), workspace(), Reporter()
     if _is_published(place):
         state = Folder(place, where.recipes).rollback(to)
@@ -163,11 +166,13 @@ def _place(channel: Path | None) -> Path:
     if ":/" in str(place):
         raise BadValue(f"what {place} shows is its server's business", "name the folder that the server hands out")
     if not place.exists():
-        raise UnknownName(f"there is no channel {place}", "name a built channel, or a folder that was published to")
+        raise ChannelMissing.of(place)
     return place
 
 
 def _is_published(place: Path) -> bool:
+    from ctk.channel.folder import HISTORY
+
     return (place / HISTORY).is_dir()
 
 
@@ -217,10 +222,16 @@ def publish_command(
     Examples: ctk publish --to /srv/www/cuda
     ctk publish --server https://conda.example.org --channel cuda --dry-run
     """
+    from ctk.channel.folder import Folder, Keep, Sigstore, clashes, refuse
+    from ctk.channel.index_files import in_order, read_index
+    from ctk.channel.server import Target, on_server, publish
+
     source = context.get_parameter_source("server")
     # CTK_SERVER in the environment may name a server for other runs.
     given = to is not None and source is not None and source.name == "COMMANDLINE"
     not_both("--to", "--server", given, "publish twice, into the folder and to the server")
+    if to is not None and ":/" in str(to):
+        raise BadValue(f"--to takes a folder, and {to} is an address", "name a server with --server and --channel")
     report, where = Reporter(), workspace()
     built = Path(os.path.realpath(folder or where.channel))
     files = in_order(built)
@@ -314,6 +325,14 @@ def site_command(
 
     Example: ctk site build /srv/www/cuda-site --url https://example.org/cuda --base conda-forge
     """
+    from ctk import site
+    from ctk.cli.solve import catalogue
+    from ctk.lock.lock import release_locks
+    from ctk.lock.support import load_support
+    from ctk.plan.plan import python_tags
+    from ctk.site.answers import axes, plan_work, solved
+    from ctk.site.pages import Selector, check, front_page, shards
+
     where, report = workspace(), Reporter()
     check(folder)
     about = where.channel

@@ -7,29 +7,22 @@ import time
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.padding import Padding
-from rich.text import Text
 
-from ctk.check import Check, audit, chosen
-from ctk.check import lint as lints
-from ctk.check.audit import AuditReport, audit_packages, planned_scans
-from ctk.check.audit.packages import FilesHaveOneOwner, PackageSet
-from ctk.check.lint import fixed, lint, tree_of
-from ctk.check.lint.tree import Tree
+from ctk.cli import options
 from ctk.cli.options import Jobs
 from ctk.core.checkout import Workspace, checkout, workspace
 from ctk.core.console import Reporter, count
-from ctk.core.errors import AuditFailed, BadValue, LintFailed, UnknownName, printable
+from ctk.core.errors import AuditFailed, BadValue, ChannelMissing, LintFailed, UnknownName, check_names, printable
 from ctk.core.platforms import PLATFORMS
-from ctk.fetch.fetch import locate
-from ctk.index.index import Index
-from ctk.index.inside import members
-from ctk.lock.lock import Artefact
-from ctk.package.scan import PackageScan
-from ctk.plan.plan import Request, plan, published_set, python_tags
+
+if TYPE_CHECKING:
+    from ctk.check import Check
+    from ctk.check.audit import AuditReport
+    from ctk.check.lint.tree import Tree
+    from ctk.lock.lock import Artefact
 
 
 class LintFormat(StrEnum):
@@ -40,17 +33,25 @@ class LintFormat(StrEnum):
 
 
 def _lint_names() -> list[str]:
+    from ctk.check import lint as lints
+
     return [check.name for check in lints.CHECKS]
 
 
 def _audit_names() -> list[str]:
+    from ctk.check import audit
+
     return [check.name for check in audit.CHECKS]
 
 
 def lint_command(
-    paths: Annotated[
-        list[Path] | None,
-        typer.Argument(help="Recipes, locks, variant files, or folders; everything in the checkout by default."),
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Recipes by name, or recipes, locks, variant files and folders by path; everything by default.",
+            metavar="NAME|PATH",
+            autocompletion=options.recipes,
+        ),
     ] = None,
     check: Annotated[
         list[str] | None,
@@ -71,8 +72,15 @@ def lint_command(
 
     Errors block, hints advise; each names the fix.
 
-    Example: ctk lint recipes/cuda-cudart --check EveryOutputIsTested
+    Example: ctk lint cuda-cudart --check EveryOutputIsTested
     """
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from ctk.check import chosen
+    from ctk.check import lint as lints
+    from ctk.check.lint import lint, tree_of
+
     report = Reporter()
     if explain is not None:
         (known,) = chosen(lints.CHECKS, [explain])
@@ -90,16 +98,17 @@ def lint_command(
         return
     if write and not fix:
         raise BadValue("--write says nothing without --fix", "ctk lint --fix shows what would be written")
-    here = workspace() if paths else checkout()  # a feedstock elsewhere needs none
-    tree = tree_of(here, paths or (), base)
+    here = workspace() if names else checkout()  # a feedstock elsewhere needs none
+    paths = [_linted(name, here) for name in names or ()]
+    tree = tree_of(here, paths, base)
     if not tree.files:
         raise UnknownName(f"there is nothing to lint in {here.root}", "name recipes, or set CTK_ROOT to a checkout")
     if fix:
-        _fix(tree, check or (), paths or (), write, report)
+        _fix(tree, check or (), paths, write, report)
         if not write:
             return
-        tree = tree_of(here, paths or (), base)
-    found = lint(tree, check or (), paths or ())
+        tree = tree_of(here, paths, base)
+    found = lint(tree, check or (), paths)
     report.result(**found.as_json())
     for finding in found.findings:
         report.line(printable(finding.as_annotation() if format_ is LintFormat.github else str(finding)))
@@ -107,6 +116,14 @@ def lint_command(
     if not found.ok:
         step = "each line names its fix; ctk lint --explain CHECK says why, ctk lint --fix mends what it can"
         raise LintFailed(f"the lint found {count(len(found.errors), 'error')}", step)
+
+
+def _linted(name: str, here: Workspace) -> Path:
+    """The file or folder that a word means: what is there by that path, or a recipe of that name."""
+    if Path(name).exists() or os.sep in name:
+        return Path(name)
+    check_names("recipe", [name], options.recipes())
+    return here.recipes / name
 
 
 def _as_json(check: Check[Any]) -> dict[str, str]:
@@ -118,6 +135,8 @@ def _kind(check: Check[Any]) -> str:
 
 
 def _fix(tree: Tree, checks: Sequence[str], paths: Sequence[Path], write: bool, report: Reporter) -> None:
+    from ctk.check.lint import fixed
+
     found = fixed(tree, checks, paths)
     report.result(mended=[{"file": file.name, "diff": file.diff(), "written": write} for file in found])
     for file in found:
@@ -156,6 +175,9 @@ def audit_command(
     Example: ctk audit output/channel --check NeededIsProvided
     """
     from ctk.build.runner import machine_paths  # the lint, in this module too, does without it
+    from ctk.check import audit, chosen
+    from ctk.check.audit import audit_packages
+    from ctk.package.scan import PackageScan
 
     where, report = workspace(), Reporter()
     if list_:
@@ -196,6 +218,13 @@ def audit_command(
 
 def _audit_planned(where: Workspace, jobs: int) -> AuditReport:
     """Every release, component and platform as one channel, held to the rule that no file is in two packages."""
+    from ctk.check.audit import AuditReport, planned_scans
+    from ctk.check.audit.packages import FilesHaveOneOwner, PackageSet
+    from ctk.fetch.fetch import locate
+    from ctk.index.index import Index
+    from ctk.index.inside import members
+    from ctk.plan.plan import Request, plan, published_set, python_tags
+
     start = time.monotonic()
     request = Request(platforms=tuple(PLATFORMS))
     everything = plan(published_set(where), request, python_tags(where.build_config))
@@ -213,6 +242,8 @@ def _packages(places: Sequence[Path], *, missing_ok: bool = False, empty_ok: boo
     found: dict[Path, None] = {}
     for place in places:
         if not place.exists() and not missing_ok:
+            if place == workspace().channel:
+                raise ChannelMissing.of(place)
             raise UnknownName(f"there is no {place}", "name packages, or folders of packages; ctk build makes them")
         here = [place] if place.is_file() else sorted({*place.glob("*.conda"), *place.glob("*/*.conda")})
         if not here and not empty_ok:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
-from ctk.check import Check, Finding
-from ctk.check.doctor import CHECKS, Where, look, state
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ctk.check import Check, Finding
+
 from ctk.core.checkout import checkout
 from ctk.core.console import Reporter, count
 from ctk.core.errors import NotReady
@@ -29,6 +30,8 @@ def doctor_command(
     Examples: ctk doctor
     ctk doctor --offline --json
     """
+    from ctk.check.doctor import CHECKS, Where, look
+
     report = Reporter()
     found = look(CHECKS, Where(checkout(), offline))
     problems = [check.name for check, finding in found if finding.severity == "error"]
@@ -45,6 +48,8 @@ def doctor_command(
 
 def as_json(finding: Finding) -> dict[str, Any]:
     """A finding for other programs."""
+    from ctk.check.doctor import state
+
     return {
         "check": finding.check,
         "state": state(finding.severity),
@@ -55,6 +60,11 @@ def as_json(finding: Finding) -> dict[str, Any]:
 
 def table(found: Sequence[tuple[Check[Any], Finding]], *, why: bool = False) -> Table:
     """The findings; with `why`, what it matters where one is not content."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from ctk.check.doctor import state
+
     table = Table.grid(padding=(0, 2))
     table.add_column()
     table.add_column(no_wrap=True)

@@ -12,21 +12,14 @@ from typing import Annotated
 
 import typer
 
-from ctk.check.doctor import look
-from ctk.check.environment import ENVIRONMENT_CHECKS, examined
 from ctk.cli.doctor import as_json, table
 from ctk.cli.main import VERBATIM
 from ctk.cli.options import Arch, Base, Driver, Platform, Python, Specs
-from ctk.cli.solve import built_catalogue, show_pick, solve_request
 from ctk.core import console
 from ctk.core.checkout import given_environment, workspace
 from ctk.core.console import Reporter, count, megabytes
 from ctk.core.errors import NotReady
 from ctk.core.files import release_folders
-from ctk.env.environment import check as check_prefix
-from ctk.env.environment import check_is_there, command_in, create
-from ctk.env.pack import PackOrder, check, pack, size_in_bytes
-from ctk.solve.machine import machine
 
 Prefix = Annotated[Path, typer.Argument(help="Folder of the environment.")]
 
@@ -45,6 +38,11 @@ def create_command(
 
     Example: ctk env create cuda-core --prefix ./my-env
     """
+    from ctk.cli.solve import built_catalogue, show_pick, solve_request
+    from ctk.env.environment import check as check_prefix
+    from ctk.env.environment import create
+    from ctk.solve.machine import machine
+
     where, report, on = workspace(), Reporter(), machine(None, driver, arch)
     prefix = Path(os.path.realpath(prefix))  # Path.resolve is a traceback for a link that leads to itself
     check_prefix(prefix)
@@ -69,6 +67,8 @@ def run_command(
 
     Example: ctk env run ./my-env -- python -c "import cuda.core"
     """
+    from ctk.env.environment import check_is_there, command_in
+
     check_is_there(prefix)
     words = command_in(prefix.absolute(), command)
     environment = given_environment()
@@ -92,6 +92,10 @@ def check_command(prefix: Prefix, driver: Driver = None, arch: Arch = None) -> N
     Examples: ctk env check ./my-env
     ctk env check $CONDA_PREFIX --driver 13.0 --arch 9.0
     """
+    from ctk.check.doctor import look
+    from ctk.check.environment import ENVIRONMENT_CHECKS, examined
+    from ctk.env.environment import check_is_there
+
     report = Reporter()
     check_is_there(prefix)
     found = examined(workspace(), prefix.absolute(), driver, arch)
@@ -134,6 +138,10 @@ def pack_command(
 
     Example: ctk env pack cuda-core --driver 13.0 --arch 9.0 -o cuda-core.run --split 60M
     """
+    from ctk.cli.solve import built_catalogue, show_pick, solve_request
+    from ctk.env.pack import PackOrder, check, pack, size_in_bytes
+    from ctk.solve.machine import machine
+
     where, report, on = workspace(), Reporter(), machine(platform, driver, arch)
     order = PackOrder(file.absolute(), size_in_bytes(split) if split is not None else None, force, compression)
     check(order, on.subdir)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ctk.check.gpu_code import Known, Subject, subjects
 from ctk.core.checkout import workspace
 from ctk.core.console import Reporter, count
 from ctk.core.errors import AuditFailed
-from ctk.lock.lock import release_locks
-from ctk.package.gpu_code import FileCode, GpuCode
-from ctk.package.gpu_support import present, spans
+
+if TYPE_CHECKING:
+    from ctk.check.gpu_code import Subject
+    from ctk.package.gpu_code import FileCode, GpuCode
 
 
 def gpu_code_command(
@@ -35,6 +35,9 @@ def gpu_code_command(
 
     Example: ctk gpu-code output/channel/linux-64/libcufft-files-12.0.0.61-h946e1c4_0.conda
     """
+    from ctk.check.gpu_code import Known, subjects
+    from ctk.lock.lock import release_locks
+
     report, start = Reporter(), time.monotonic()
     known = Known.of(release_locks(workspace()).values())
     found: list[Subject] = []
@@ -42,7 +45,7 @@ def gpu_code_command(
         for subject in subjects(path, known):
             if subject.files or path.is_file():
                 found.append(subject)
-                _show(subject, report, explain)
+                show_subject(subject, report, explain)
     firsts = [subject for subject in found if subject.runs]
     for other in firsts[1:] if len(paths) > 1 and len(firsts) == len(paths) else ():
         _compare(firsts[0], other, report)
@@ -64,7 +67,8 @@ def _targets(file: FileCode, *kinds: str) -> str:
     return " ".join(dict.fromkeys(texts))
 
 
-def _show(subject: Subject, report: Reporter, explain: bool) -> None:
+def show_subject(subject: Subject, report: Reporter, explain: bool = False) -> None:
+    """What its code is for, and whether its metadata says so."""
     report.line(subject.name, "bold")
     rows = [
         (
@@ -97,6 +101,8 @@ def _runtime(file: FileCode) -> str:
 
 
 def _sentences(subject: Subject) -> Iterable[str]:
+    from ctk.package.gpu_support import present, spans
+
     known = present(subject.known.gpus, subject.subdir)
 
     def words(gpus: Iterable[str]) -> str:
@@ -160,6 +166,8 @@ _HOW = {"native": "machine code", "jit": "PTX for the driver", "part": "little c
 
 
 def _compare(first: Subject, other: Subject, report: Reporter) -> None:
+    from ctk.package.gpu_support import present, spans
+
     one, two = ({*subject.gpus("native", "jit")} for subject in (first, other))
     known = present(first.known.gpus, first.subdir)
     lost, gained = spans(one - two, known), spans(two - one, known)

@@ -8,7 +8,6 @@ from tempfile import TemporaryDirectory, mkdtemp
 from typing import Annotated, Any
 
 import typer
-from rattler.exceptions import InvalidMatchSpecError
 from rich.text import Text
 
 from ctk.cli.options import Base, Platforms, not_both, packages
@@ -97,7 +96,7 @@ def installable_command(
             if recipe:
                 files = variant_config or variant_files(recipe, where.build_config)
                 found = foresee(recipe, files, channels, here)
-                added, more = _of_records(found.records, pins, channels, every, Path(folder))
+                added, more = survey_records(found.records, pins, channels, every, Path(folder))
                 notes |= dict.fromkeys(f"{subdir}: {note}" for note in (*found.notes, *more))
                 surveys += added
             else:
@@ -123,13 +122,7 @@ def installable_command(
 
 def _check(specs: Sequence[str]) -> None:
     for spec in specs:
-        try:
-            parse_spec(spec)
-        except InvalidMatchSpecError as error:
-            first = str(error).splitlines()[0]
-            raise BadValue(
-                f"{spec!r} is no spec: {first}", "write it as for conda: name, name=1.2 or 'name >=1.2'"
-            ) from None
+        parse_spec(spec)
 
 
 def _offered(channels: Catalogue) -> list[str]:
@@ -152,7 +145,7 @@ def _of_specs(specs: Sequence[str], pins: Sequence[str], channels: Catalogue, ev
     return take_survey(" ".join(specs), every, [(solver, specs), *([(solver, then)] if pins else [])])
 
 
-def _of_records(
+def survey_records(
     records: Records, pins: Sequence[str], channels: Catalogue, every: Matrix, folder: Path
 ) -> tuple[list[Survey], list[str]]:
     """A survey of each package of a recipe, and what to know of the pins.
@@ -186,7 +179,7 @@ def _judge(surveys: Sequence[Survey], pins: Sequence[str]) -> None:
         if not any(survey.today.installs for survey in mine):
             newest = mine[0].every.drivers[-1], None
             sentence, step = mine[0].today.reason(newest)
-            raise Unsolvable(f"{asked} installs on no machine: {sentence}", step)
+            raise Unsolvable(sentence if asked in sentence else f"{asked} installs on no machine: {sentence}", step)
     lost = [(len(machines), survey) for survey in surveys if (machines := survey.changed(Change.LOST))]
     if lost:
         losses = listing([f"{count(number, 'machine')} of {s.subdir} would lose {s.asked}" for number, s in lost])
@@ -199,7 +192,7 @@ def _judge(surveys: Sequence[Survey], pins: Sequence[str]) -> None:
 
 
 def _show(surveys: Sequence[Survey], pins: Sequence[str], report: Reporter) -> None:
-    report.result(surveys=[_as_json(survey) for survey in surveys])
+    report.result(surveys=[survey_as_json(survey) for survey in surveys])
     for group in alike(surveys):
         first = group[0]
         place = listing([survey.subdir for survey in group])
@@ -244,7 +237,8 @@ def _map(survey: Survey, case: Case, width: int) -> Iterator[Text]:
         yield Text()
 
 
-def _as_json(survey: Survey) -> dict[str, Any]:
+def survey_as_json(survey: Survey) -> dict[str, Any]:
+    """A survey, and what each machine gets."""
     answers: list[dict[str, Any]] = []
     for machine, pick in survey.today.picks.items():
         answers.append({"driver": machine[0], "gpu": machine[1], **_pick_as_json(pick)})

@@ -16,6 +16,7 @@ import traceback
 from collections import UserDict
 from collections.abc import Mapping
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, cast
 
@@ -40,6 +41,7 @@ COMMANDS: Table = {
     "gpu-code": "gpu_code:gpu_code_command",
     "solve": "solve:solve_command",
     "installable": "installable:installable_command",
+    "build-recipe": "build_recipe:build_recipe_command",
     "prove": "solve:prove_command",
     "verify": "solve:verify_command",
     "rebuild": "build:rebuild_command",
@@ -87,9 +89,13 @@ def summary(entry: str | tuple[str, Mapping[str, str]]) -> str:
     if isinstance(entry, tuple):
         return entry[0]
     module, _, function = entry.partition(":")
+    return (ast.get_docstring(_functions(module)[function]) or "").partition("\n")[0]
+
+
+@cache
+def _functions(module: str) -> dict[str, ast.FunctionDef]:
     source = Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8")
-    (node,) = (n for n in ast.parse(source).body if isinstance(n, ast.FunctionDef) and n.name == function)
-    return (ast.get_docstring(node) or "").partition("\n")[0]
+    return {node.name: node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)}
 
 
 class LazyCommands(UserDict[str, Any]):
@@ -120,7 +126,10 @@ class Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Refuses an empty value: of a script's unset variable, `Path` would make the current folder."""
         words = list(args)
-        rest = super().parse_args(ctx, args)
+        try:
+            rest = super().parse_args(ctx, args)
+        except typer.TyperException as error:
+            raise usage_error(error, ctx) from None
         if not ctx.resilient_parsing:
             given, _, _ = self.make_parser(ctx).parse_args(args=words)
             for param in self.get_params(ctx):
@@ -323,12 +332,12 @@ def _fail(error: CtkError) -> NoReturn:
     sys.exit(error.exit_code)
 
 
-def usage_error(error: typer.TyperException) -> CtkError:
-    """Typer's error about a command line that it cannot read, as one of ours."""
-    context = getattr(error, "ctx", None)
+def usage_error(error: typer.TyperException, context: Any = None) -> CtkError:
+    """Typer's error about a command line that it cannot read, as one of ours; `context` is that of the command."""
+    context = getattr(error, "ctx", None) or context
     option = getattr(error, "option_name", "")
     near = get_close_matches(option, getattr(error, "possibilities", None) or (), n=2, cutoff=0)  # the nearest first
     see = f"see {context.command_path} --help" if context else ""
     text = error.message if near else error.format_message()
-    text = text[:1].lower() + text[1:].rstrip(".").replace("\n", " ")
+    text = text[:1].lower() + text[1:].rstrip(".").replace("\n", " ").replace("Value error, ", "")
     return BadValue(text, f"did you mean {' or '.join(near)}? {see}" if near else see)

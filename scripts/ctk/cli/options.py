@@ -167,7 +167,9 @@ def base_channel(base: str, workspace: Workspace) -> Path | str:
     """The base channel that --base names: the one made here, a folder, or whatever a client understands."""
     if base == "local":
         return workspace.base_channel
-    return Path(base).resolve() if Path(base).is_dir() else base
+    # A name such as conda-forge/label/dev has slashes too.
+    is_place = Path(base).is_dir() or base.startswith(("/", "./", "../", "~"))
+    return Path(base).expanduser().resolve() if is_place else base
 
 
 def show_written(changed: Sequence[Path], report: Reporter) -> None:

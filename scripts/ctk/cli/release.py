@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.text import Text
 
 from ctk.cli import options
-from ctk.cli.options import Platforms, show_written
+from ctk.cli.options import Platforms, not_both, show_written
 from ctk.core import console
 from ctk.core.checkout import Workspace, checkout
 from ctk.core.console import Reporter, Task
-from ctk.core.errors import BadValue, Incompatible, NoSpace, OutOfDate, check_names, problems
+from ctk.core.errors import BadValue, Incompatible, NoSpace, OutOfDate, check_names, printable, problems
 from ctk.core.files import disk_errors, exclusive
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
 from ctk.diff import FORMS
 from ctk.index import pip_settings
-from ctk.lock.components import EXCLUSIONS, load_exclusions
-from ctk.lock.lock import Artefact, ReleaseLock, find_release, path_of, release_locks
-from ctk.lock.support import SUPPORT, load_support
-from ctk.plan.plan import classified
-from ctk.plan.recipes import find_recipes
-from ctk.release import FACTS, SAID, TABLE, components_row, facts_rows, markdown_of, projects_row, support_rows
+
+if TYPE_CHECKING:
+    from ctk.lock.lock import Artefact, ReleaseLock
 
 if TYPE_CHECKING:  # what asks an index or reads binaries takes a while to be imported: `ctk release list` does without
     from ctk.diff.scan import Surface
@@ -68,6 +64,9 @@ def add_command(
         typer.Option("--accept-licence", metavar="COMPONENT", help="Accept its changed licence. May be repeated."),
     ] = None,
     accept_all: Annotated[bool, typer.Option("--accept-licences", help="Accept every changed licence.")] = False,
+    show_licences: Annotated[
+        bool, typer.Option("--show-licences", help="Show what changed in the texts of licences, as a difference.")
+    ] = False,
 ) -> None:
     """Lock the newest patch of CTK minors, and the Python projects of their majors; or the base channel.
 
@@ -91,7 +90,18 @@ def add_command(
         for name in release.names_of(releases or _newer(index, here, report)):
             report.say(f"{name}: asking the package index")
             made.append(release.make(index, name, here, partial=partial))
-    review.check_licences(release.in_place(here), made, accepted or (), accept_all)
+        changed = review.licence_changes(release.in_place(here), made)
+        diffs = [list(alike.diff(index)) if show_licences else [] for alike in changed]
+    report.result(
+        licences=[
+            {**alike.as_json(), "diff": "\n".join(diff) if show_licences else None}
+            for alike, diff in zip(changed, diffs, strict=True)
+        ]
+    )
+    for alike, diff in zip(changed, diffs, strict=True) if show_licences else ():
+        report.line(str(alike), "bold")
+        _show_diff(diff, report)
+    review.check_licences(changed, made, accepted or (), accept_all)
     _settle(made, here, report, write_, check)
     unmeasured = [
         lock.minor or lock.name
@@ -105,6 +115,7 @@ def add_command(
 
 def _newer(index: Index, here: Workspace, report: Reporter) -> list[str]:
     """What `ctk release check` calls newer, without the CTK releases of which something is missing yet."""
+    from ctk.lock.lock import release_locks
     from ctk.release import review
 
     locks = release_locks(here)
@@ -134,11 +145,12 @@ def measure_command(
     from ctk.fetch.fetch import borrowed, missing
     from ctk.index.index import Index
     from ctk.lock import facts
+    from ctk.lock.lock import find_release, release_locks
 
     here, report = checkout(), Reporter()
     locks = release_locks(here)
-    measurable = [lock for lock in locks.values() if lock.is_ctk or lock.is_library_set]
-    chosen = [find_release(locks, name) for name in releases] if releases else measurable
+    measurable = {name: lock for name, lock in locks.items() if lock.is_ctk or lock.is_library_set}
+    chosen = [find_release(measurable, name) for name in releases] if releases else [*measurable.values()]
     known = {} if again else facts.known_needs(locks.values())
     known_code = {} if again else facts.known_code(locks.values())
     index, measured = partial(Index, pip_settings()), []
@@ -172,15 +184,14 @@ def _advance(task: Task, artefact: Artefact, received: int) -> None:
 
 def _settle(locks: Sequence[ReleaseLock], here: Workspace, report: Reporter, write_: bool, check: bool) -> None:
     """Show what changes, then write it, or fail because of it, or say how to write it."""
+    from ctk.lock.lock import path_of
     from ctk.release import release
     from ctk.release.review import changes, summary, write
 
     proposed = [change for lock in locks for change in changes(path_of(here, lock.name).parent, lock)]
     needed = [change for change in proposed if change.is_needed]
     for change in needed:
-        for line in change.diff(here.root):
-            style = "bold" if line.startswith(("+++", "---")) else _COLOURS.get(line[:1], "")
-            report.line(Text(line, style=style))
+        _show_diff(change.diff(here.root), report)
     for lock in locks:
         if any(change.path.stem == lock.name for change in needed):
             for line in summary(release.present(here, lock.name), lock):
@@ -203,6 +214,14 @@ def _settle(locks: Sequence[ReleaseLock], here: Workspace, report: Reporter, wri
         report.line(f"nothing written; --write writes {names}")
 
 
+def _show_diff(lines: Iterable[str], report: Reporter) -> None:
+    from rich.text import Text
+
+    for line in lines:
+        style = "bold" if line.startswith(("+++", "---")) else _COLOURS.get(line[:1], "")
+        report.line(Text(printable(line), style=style))
+
+
 def check_command(
     releases: Annotated[
         list[str] | None, _names("CTK minors like 13.4; by default the locked and the newer ones.", options.locked)
@@ -219,6 +238,8 @@ def check_command(
     Example: ctk release check --exit-code
     """
     from ctk.index.index import Index
+    from ctk.lock.components import EXCLUSIONS, load_exclusions
+    from ctk.lock.lock import release_locks
     from ctk.release import release, review
 
     here, report = checkout(), Reporter()
@@ -232,7 +253,9 @@ def check_command(
         states = review.completeness(index, locks, unpublished, minors) if minors or not named else []
         shown = [row for row in rows if not named or row.release in named]
         newer = sorted({row.release for row in shown if row.is_newer})
-        changed = review.licence_changes(locks, release.lockable(index, newer, here))
+        # Also of an older minor that is named and not locked.
+        wanted = sorted({*newer, *(row.release for row in shown if named and not row.locked)})
+        changed = review.licence_changes(locks, release.lockable(index, wanted, here))
     report.result(
         rows=[asdict(row) for row in shown],
         releases=[
@@ -248,11 +271,7 @@ def check_command(
             }
             for state in states
         ],
-        licences=[
-            {"release": c.release, "component": c.new.name, "compared_with": c.before, "old": old, "new": new}
-            for c in changed
-            for old, new in [c.old_and_new]
-        ],
+        licences=[alike.as_json() for alike in changed],
         newer=newer,
     )
     columns = ("release", "what", "locked", "would lock", "newest", "verdict")
@@ -268,9 +287,11 @@ def check_command(
         for line in (*filter(None, [state.problem]), *state.withdrawn, *named):
             report.line(f"cuda-{state.minor}: {line}")
     if changed:
-        headings = ("release", "component", "compared with", "its licence there", "its licence now")
-        cells = [(c.release, c.new.name, c.before, *c.old_and_new) for c in changed]
-        report.table("licences that `ctk release add` refuses until they are accepted", headings, cells)
+        report.line("licences that `ctk release add` refuses until they are accepted", "bold")
+        for alike in changed:
+            report.line(f"- {alike}")
+        names = dict.fromkeys(alike.changes[0].release.removeprefix("cuda-") for alike in changed)
+        report.line(f"to see what changed in them: ctk release add {' '.join(names)} --show-licences")
     lacking = {s.minor: s.published for s in states if s.published and s.published.missing}
     if lacking and not partial:
         raise release.incomplete(lacking)
@@ -278,7 +299,10 @@ def check_command(
         command = f"ctk release add {' '.join(name.removeprefix('cuda-') for name in newer)} --write"
         if exit_code:
             raise OutOfDate(f"the package index has newer files for {', '.join(newer)}", f"run `{command}`")
-        report.line(f"to lock them: {command}")
+        if changed:
+            report.line(f"to lock them, once the texts are read: {command} --accept-licences")
+        else:
+            report.line(f"to lock them: {command}")
 
 
 def list_command(
@@ -289,7 +313,11 @@ def list_command(
 
     Example: ctk release list
     """
+    from ctk.lock.lock import release_locks
+    from ctk.release import TABLE, markdown_of
+
     here, report = checkout(), Reporter()
+    not_both("--write-table", "--check-table", write_table and check_table)
     locks = list(release_locks(here).values())
     if write_table:
         show_written(TABLE.write(here, markdown_of(locks)), report)
@@ -303,11 +331,18 @@ def list_command(
 
 def _show_facts(locks: Sequence[ReleaseLock], report: Reporter) -> None:
     """The table of what was measured; nothing without a CTK release."""
+    from ctk.release import FACTS, facts_rows
+
     if rows := facts_rows(locks):
         report.table("measured of the CTK releases", FACTS, rows)
 
 
 def _show_locks(locks: Sequence[ReleaseLock], here: Workspace, report: Reporter) -> None:
+    from ctk.lock.components import EXCLUSIONS
+    from ctk.lock.support import SUPPORT, load_support
+    from ctk.plan.plan import classified
+    from ctk.release import SAID, components_row, projects_row, support_rows
+
     classes, support = classified(here), load_support(here)
     report.result(
         releases=[
@@ -446,6 +481,8 @@ def _surfaces(artefacts: Sequence[Artefact], here: Workspace, report: Reporter) 
 
 def _recipes(here: Workspace, *releases: ReleaseLock) -> dict[str, list[str]]:
     """Component -> the recipes whose expressions name it: its packages change with it."""
+    from ctk.plan.recipes import find_recipes
+
     recipes = find_recipes(here.recipes).values()
     components = {c.name: c.variant_key for lock in releases for c in lock.components.values()}
     return {name: [r.name for r in recipes if key in r.names_used] for name, key in components.items()}

@@ -8,7 +8,7 @@ from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,28 +20,16 @@ from ctk.core.console import Reporter, count, megabytes
 from ctk.core.errors import BadValue, CtkError, UnknownName, Unsolvable, VerifyFailed
 from ctk.core.files import read_json
 from ctk.core.platforms import this_platform
-from ctk.env.environment import PROOFS, proof_environment, proof_note, proof_picks, prove
-from ctk.lock.lock import release_locks
-from ctk.lock.support import Unfixed, in_words, load_support
-from ctk.plan.plan import python_tags, write_repodata
-from ctk.plan.recipes import find_recipes, maker_of
-from ctk.solve.machine import Machine, machine, python_specs
-from ctk.solve.solve import Catalogue, Maker, Pick, Scenario, channel_name
-from ctk.solve.why import choices, explain, native_instead, solve_or_say_why, toolkit_in_words
-from ctk.verify import channels as matrix_channels
-from ctk.verify import clients, table
-from ctk.verify.oracle import REQUESTS, Cause, Loss
-from ctk.verify.run import Solver, Tally, Wrong, counts_as_json
-from ctk.verify.scenarios import command, facts, matrix
+
+if TYPE_CHECKING:
+    from ctk.lock.support import Unfixed
+    from ctk.solve.machine import Machine
+    from ctk.solve.solve import Catalogue, Maker, Pick
+    from ctk.verify.run import Solver, Tally, Wrong
 
 # How much of a solver's text is shown below a cause, and of a wrong answer: the rest is the same said for every build.
 _REASON_LINES, _WRONG_LINES = 12, 20
 _PROVED = ("cuda-bindings", "cuda-core", "numba-cuda", "python")
-_LOSSES = {
-    Loss.GPU: "a toolkit that fits the driver but not the GPU",
-    Loss.REFUSAL: "an installation where the driver or the GPU is too old for all that was asked for",
-    Loss.MAJOR: "a CUDA major that the driver does not know, where no toolkit of the platform fits the driver",
-}
 
 
 def solve_command(
@@ -62,6 +50,9 @@ def solve_command(
 
     Example: ctk solve cuda-version=12.6 numba-cuda --driver 12.9 --arch 7.0 --explain
     """
+    from ctk.solve.machine import machine
+    from ctk.solve.why import explain
+
     report, on = Reporter(), machine(platform, driver, arch)
     channels = catalogue(workspace(), base, on.subdir, report, as_planned)
     pick = solve_request(specs, python, on, channels, None if why else _REASON_LINES)
@@ -83,6 +74,10 @@ def prove_command(
 
     Example: ctk prove
     """
+    from ctk.env.environment import PROOFS, proof_environment, proof_note, proof_picks, prove
+    from ctk.solve.machine import machine
+    from ctk.solve.solve import Scenario
+
     where, report, on = workspace(), Reporter(), machine()
     channels = catalogue(where, base, on.subdir)
     rows = []
@@ -126,12 +121,22 @@ def solve_request(
     specs: list[str], python: str | None, on: Machine, channels: Catalogue, lines: int | None = _REASON_LINES
 ) -> Pick:
     """Solves a request for a machine; without a solution the error has so many lines of the solver's text."""
+    from ctk.solve.machine import python_specs
+    from ctk.solve.solve import Scenario, parse_spec
+    from ctk.solve.why import solve_or_say_why
+
     wanted = (*specs, *(python_specs(python) if python else ()))
+    for spec in wanted:  # what cannot be read is said before anything of a channel
+        parse_spec(spec)
     return solve_or_say_why(Scenario(wanted, on.subdir, on.driver, on.arch), channels, lines)
 
 
 def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter) -> None:
     """Prints the pick as a table, and in a line what it means for the machine; sizes of the document are in bytes."""
+    from ctk.lock.support import in_words
+    from ctk.solve.solve import channel_name
+    from ctk.solve.why import choices, native_instead, toolkit_in_words
+
     named = list(choices(pick, channels))
     native = native_instead(pick, channels)
     size = pick.size if all(r.size for r in pick.records) else None
@@ -176,6 +181,10 @@ def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter) ->
 
 def _support(pick: Pick, on: Machine) -> tuple[list[Unfixed], list[str]]:
     """What NVIDIA's bulletins say of the components in the pick, and of the machine's driver and GPU."""
+    from ctk.lock.lock import release_locks
+    from ctk.lock.support import load_support
+    from ctk.plan.recipes import find_recipes, maker_of
+
     where = workspace()
     said = load_support(where)
     concerned = {name for entry in said.vulnerabilities for name in entry.components}
@@ -203,6 +212,10 @@ def catalogue(
     what recipes and release locks say, a base channel of ours by metadata shaped as conda-forge's. One line says so.
     `as_planned` takes the plan, whatever was built.
     """
+    from ctk.plan.plan import write_repodata
+    from ctk.solve.solve import Catalogue
+    from ctk.verify import channels as matrix_channels
+
     channels = [where.channel, base_channel(base, where)]
     foreign = subdir != this_platform()
     if others:
@@ -221,6 +234,8 @@ def catalogue(
 
 def built_catalogue(where: Workspace, base: str, subdir: str) -> Catalogue:
     """The same with packages that are built and not only planned."""
+    from ctk.solve.solve import Catalogue
+
     if subdir != this_platform():
         if not _has(where.channel, subdir):
             raise Unsolvable(f"nothing is built for {subdir} here", f"run `ctk build --platform {subdir}` first")
@@ -233,6 +248,9 @@ def built_catalogue(where: Workspace, base: str, subdir: str) -> Catalogue:
 
 
 def _maker(where: Workspace, package: str) -> Maker | None:
+    from ctk.plan.recipes import find_recipes, maker_of
+    from ctk.solve.solve import Maker
+
     recipe, stated = maker_of(package, find_recipes(where.recipes)), settings(where.root)
     if recipe is None:
         return None
@@ -249,6 +267,18 @@ def _has(channel: Path, subdir: str) -> bool:
         return False
 
 
+def _solvers() -> list[str]:
+    from ctk.verify import clients
+
+    return ["rattler", *clients.NAMES]
+
+
+def _requests() -> list[str]:
+    from ctk.verify.oracle import REQUESTS
+
+    return list(REQUESTS)
+
+
 class Constraints(StrEnum):
     """What a client does with constraints on virtual packages."""
 
@@ -259,10 +289,7 @@ class Constraints(StrEnum):
 def verify_command(
     solver: Annotated[
         str,
-        typer.Option(
-            help=f"rattler, or a second one: {', '.join(clients.NAMES)}.",
-            autocompletion=lambda: ["rattler", *clients.NAMES],
-        ),
+        typer.Option(help="rattler, or a second one: an unknown name lists them.", autocompletion=_solvers),
     ] = "rattler",
     constraints: Annotated[
         Constraints, typer.Option(help="ignored: as clients do that ignore constraints on virtual packages.")
@@ -273,9 +300,7 @@ def verify_command(
     platforms: Platforms = None,
     requests: Annotated[
         list[str] | None,
-        typer.Option(
-            "--request", help="Package such as cuda-core; may be repeated.", autocompletion=lambda: list(REQUESTS)
-        ),
+        typer.Option("--request", help="Package such as cuda-core; may be repeated.", autocompletion=_requests),
     ] = None,
     python: Annotated[
         list[str] | None,
@@ -297,7 +322,15 @@ def verify_command(
 
     Example: ctk verify --platform win-64 --request cuda-core
     """
+    from ctk.lock.lock import release_locks
+    from ctk.lock.support import load_support
+    from ctk.verify import channels as matrix_channels
+    from ctk.verify import clients, table
+    from ctk.verify.run import Tally, counts_as_json
+    from ctk.verify.scenarios import command, facts, matrix
+
     where, report = checkout(), Reporter()
+    not_both("--write-table", "--check-table", write_table and check_table)
     if write_table or check_table:
         answers = table.ask_planned(where)
         if write_table:
@@ -351,6 +384,9 @@ def verify_command(
 
 def _tags(where: Workspace, wanted: Sequence[str] | None) -> list[str]:
     """The Pythons of the matrix as tags: those of the channel, and others, which it must refuse."""
+    from ctk.plan.plan import python_tags
+    from ctk.verify import channels as matrix_channels
+
     tags = list(dict.fromkeys((*matrix_channels.pythons(), *python_tags(where.build_config))))
     for python in wanted or ():
         if _tag(python) not in tags:
@@ -367,6 +403,13 @@ def _dotted(tag: str) -> str:
 
 
 def _show_tally(tally: Tally, by: Solver, report: Reporter) -> None:
+    from ctk.verify.oracle import Cause, Loss
+
+    losses = {
+        Loss.GPU: "a toolkit that fits the driver but not the GPU",
+        Loss.REFUSAL: "an installation where the driver or the GPU is too old for all that was asked for",
+        Loss.MAJOR: "a CUDA major that the driver does not know, where no toolkit of the platform fits the driver",
+    }
     total = tally.total
     if not total:
         return
@@ -380,7 +423,7 @@ def _show_tally(tally: Tally, by: Solver, report: Reporter) -> None:
     if causes := [f"{total[cause]} {cause}" for cause in Cause if total[cause]]:
         report.line(f"rightly refused: {', '.join(causes)}")
     for kind in kinds:
-        report.line(f"lost, {kind}: such a client gets {_LOSSES[kind]}")
+        report.line(f"lost, {kind}: such a client gets {losses[kind]}")
 
 
 def _show_end(tally: Tally, asked: int, of: int, report: Reporter) -> None:
@@ -395,6 +438,8 @@ def _show_end(tally: Tally, asked: int, of: int, report: Reporter) -> None:
 
 def _show_wrong(one: Wrong, report: Reporter, planned: bool) -> None:
     """A wrong pick: how to ask for it again, what is right, and everything that was picked."""
+    from ctk.verify.scenarios import command
+
     right, answer = one.expected, one.answer
     wanted = f"toolkit {right.toolkit} {right.fit}" if right.toolkit else f"no pick: {right.cause}"
     python = f", Python {right.python}" if right.python else ""

@@ -5,9 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import subprocess
-import tarfile
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -94,6 +91,8 @@ def checkout() -> Workspace:
 
 def git(folder: Path, *words: str) -> str:
     """What git prints in a folder, without spaces around it; "" where it fails, or is not installed."""
+    import subprocess  # TAB and --help do without it, and without what reads tars and TOML
+
     command = ["git", "-C", str(folder), *words]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
@@ -103,6 +102,9 @@ def git(folder: Path, *words: str) -> str:
 
 def git_export(folder: Path, commit: str, parts: Sequence[str], target: Path) -> bool:
     """Writes some files and folders of a commit into another folder; False where git does not have them."""
+    import subprocess
+    import tarfile
+
     command = ["git", "-C", str(folder), "archive", "--format=tar", commit, "--", *parts]
     try:
         packed = subprocess.run(command, capture_output=True, check=True).stdout
@@ -170,7 +172,9 @@ def settings(root: Path) -> Settings:
     Raises:
         BadValue: The file is no TOML, or the table has unknown keys or values; every problem is listed.
     """
-    from pydantic import TypeAdapter, ValidationError  # the list of commands does without it
+    import tomllib
+
+    from pydantic import TypeAdapter, ValidationError
 
     try:
         text = (root / "pyproject.toml").read_text(encoding="utf-8")

@@ -11,25 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, TextIO, cast
-
-from rich import box
-from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from ctk.core.errors import CtkError, NoSpace, ReaderGone, printable
+
+if TYPE_CHECKING:  # TAB is answered without: it takes longer to be imported than the answer to be found
+    from rich.console import Console, RenderableType
+    from rich.progress import Progress
+    from rich.table import Table
+    from rich.text import Text
 
 
 @dataclass
@@ -89,6 +79,8 @@ def error_as_json(error: CtkError) -> dict[str, Any]:
 
 def print_error(error: CtkError) -> None:
     """Prints the cause and the next step on stderr."""
+    from rich.console import Console
+
     stderr = Console(stderr=True, highlight=False)
     _write(stderr, f"error: {printable(error.cause)}", "bold red")
     if error.step:
@@ -193,6 +185,17 @@ class Reporter:
     @contextmanager
     def task(self, title: str, total: float, *, bytes_: bool = False) -> Iterator[Task]:
         """Shows progress of work whose size is known, in bytes or pieces."""
+        from rich.progress import (
+            BarColumn,
+            DownloadColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+            TransferSpeedColumn,
+        )
+
         size = (DownloadColumn(), TransferSpeedColumn()) if bytes_ else (MofNCompleteColumn(),)
         text, note = TextColumn("{task.description}", markup=False), TextColumn("{task.fields[note]}", markup=False)
         columns = (text, BarColumn(), *size, TimeRemainingColumn(compact=True), TimeElapsedColumn(), note)
@@ -228,24 +231,76 @@ class Task:
 def fitting(
     columns: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[str], console: Console
 ) -> RenderableType:
-    """A table of plain cells: with a frame, without one, or one record a row, whatever the width has room for."""
+    """A table of plain cells for the width there is.
+
+    With a frame, or without one; with names that go on in the next line; as several tables of at least three columns,
+    each with the first one; or, where nothing of that has room, one record a row.
+    """
+    from rich.console import Group
+    from rich.padding import Padding
+
     cells = [["\n".join(map(str.strip, str(cell).splitlines())) for cell in row] for row in rows]
-    framed = _table(columns, cells, right, Table())
-    # Headings of several words, or of parts between hyphens, are written below each other.
-    narrow = {name: re.sub(r"(?<=-)(?=.)|(?<=\w) +(?=\w)", "\n", name) for name in columns}
-    close = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-    _table(list(narrow.values()), cells, [narrow[name] for name in right], close)
-    unlimited = console.options.update(width=10**4)
-    for bound in ("maximum", "minimum"):
-        for table in (framed, close):
-            if getattr(console.measure(table, options=unlimited), bound) <= console.width:
+    for size in range(len(columns), min(3, len(columns)) - 1, -1):
+        if table := _narrow_enough(columns[:size], [row[:size] for row in cells], right, console):
+            if size == len(columns):
                 return table
+            rest = [[row[0], *row[size:]] for row in cells]
+            return Group(table, "", fitting([columns[0], *columns[size:]], rest, right, console))
     return Group(*(Padding(_record(columns, row), (0, 0, 1, 0)) for row in cells))
 
 
+def _narrow_enough(
+    columns: Sequence[str], cells: list[list[str]], right: Sequence[str], console: Console
+) -> Table | None:
+    """The widest form of a table that the console has room for; None where it has for none."""
+    from rich.table import Table
+
+    unlimited = console.options.update(width=10**4)
+
+    def fits(table: Table, bound: str) -> bool:
+        return bool(getattr(console.measure(table, options=unlimited), bound) <= console.width)
+
+    framed, close = _table(columns, cells, right, Table()), _close_table(columns, cells, right)
+    for bound in ("maximum", "minimum"):
+        for table in (framed, close):
+            if fits(table, bound):
+                return table
+    longest = max((len(word) for row in cells for cell in row for word in cell.split()), default=0)
+    for width in range(longest - 1, _SHORTEST, -1):
+        folded = [[re.sub(r"\S+", lambda m: _folded(m[0], width), cell) for cell in row] for row in cells]  # noqa: B023
+        if fits(table := _close_table(columns, folded, right), "minimum"):
+            return table
+    return None
+
+
+_SHORTEST = 11  # columns: a name in shorter pieces is none that anybody reads
+
+
+def _folded(word: str, width: int) -> str:
+    """A name as lines of about this width: it goes on behind a hyphen, underscore or slash, or before a capital."""
+    lines = [""]
+    for piece in re.split(r"(?<=[-_/])|(?<=[a-z])(?=[A-Z])", word):
+        if lines[-1] and len(lines[-1]) + len(piece) > width:
+            lines.append("")
+        lines[-1] += piece
+    return "\n".join(lines)
+
+
+def _close_table(columns: Sequence[str], cells: list[list[str]], right: Sequence[str]) -> Table:
+    """A table without a frame; headings of several words, or of parts between hyphens, are below each other."""
+    from rich import box
+    from rich.table import Table
+
+    narrow = {name: re.sub(r"(?<=-)(?=.)|(?<=\w) +(?=\w)", "\n", name) for name in columns}
+    close = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    return _table(list(narrow.values()), cells, [narrow[name] for name in right if name in narrow], close)
+
+
 def _table(columns: Sequence[str], cells: list[list[str]], right: Sequence[str], table: Table) -> Table:
+    from rich.text import Text
+
     for i, name in enumerate(columns):
-        # Names, versions and paths are never folded: a reader copies them.
+        # Names, versions and paths are not folded at just any letter: a reader copies them.
         words = all(len(line.split()) < 2 for row in cells for line in row[i].splitlines())
         table.add_column(Text(name), justify="right" if name in right else "left", no_wrap=words, overflow="fold")
     for row in cells:
@@ -254,6 +309,9 @@ def _table(columns: Sequence[str], cells: list[list[str]], right: Sequence[str],
 
 
 def _record(columns: Sequence[str], row: Sequence[str]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
     record = Table.grid(padding=(0, 2))
     record.add_column(min_width=min(max(map(len, columns)), 24), style="bold")
     record.add_column(overflow="fold", ratio=1)
@@ -264,6 +322,8 @@ def _record(columns: Sequence[str], row: Sequence[str]) -> Table:
 
 
 def _console(terminal: bool, *, quiet: bool, stderr: bool = False) -> Console:
+    from rich.console import Console
+
     # Outside a terminal nobody sees the width: 120 columns keep a table's rows whole in logs.
     width = None if terminal or "COLUMNS" in os.environ else 120
     return Console(stderr=stderr, quiet=quiet, width=width, highlight=False)

@@ -37,6 +37,8 @@ class UnknownName(CtkError, exit_code=3):
     def of(cls, kind: str, name: str, known: Iterable[str]) -> UnknownName:
         """An error naming the valid names nearest to the one given; where none is near, all of a few, or the first."""
         valid = sorted(set(known))
+        if kind == "platform" and name.startswith("osx"):  # NVIDIA's last toolkit for macOS is 10.2: docs/platforms.md
+            return cls(f"there is no CUDA for macOS ({name})", f"name the GPU machine's platform: {', '.join(valid)}")
         if near := nearest(name, valid, cutoff=0.5):
             step = f"did you mean {' or '.join(near)}?"
         elif len(valid) <= _FEW:
@@ -178,6 +180,14 @@ class LintFailed(CtkError, exit_code=31):
 
 class MachinesLost(CtkError, exit_code=32):
     """With a pin, machines that can have a package today could not install it."""
+
+
+class ChannelMissing(CtkError, exit_code=33):
+    """There is no channel in a place, or none that can be read."""
+
+    @classmethod
+    def of(cls, place: object) -> ChannelMissing:
+        return cls(f"there is no channel in {place}", "make one with `ctk build`, or name one that is there")
 
 
 class Stopped(CtkError, exit_code=130):  # as shells have it: 128 and the number of the signal

@@ -18,12 +18,13 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from io import BufferedReader
 from pathlib import Path, PurePosixPath
-from typing import Any
-
-from filelock import FileLock, Timeout
+from typing import TYPE_CHECKING, Any
 
 from ctk.core.checkout import Workspace
 from ctk.core.errors import Busy, CtkError, NoSpace
+
+if TYPE_CHECKING:
+    from filelock import FileLock
 
 # Writing: a reader sees the old file or the whole new one, and may read it.
 
@@ -341,6 +342,8 @@ def publishing(channel: Path, say: Callable[[str], None], wait: float = 3600) ->
 
 @contextmanager
 def _lock(file: Path, where: str, say: Callable[[str], None], wait: float) -> Iterator[None]:
+    from filelock import FileLock, Timeout
+
     lock = FileLock(file)
     try:
         with disk_errors(file.parent):
@@ -393,6 +396,8 @@ def hold_folder(home: Path, leave: Callable[[Path], None] = lambda folder: None)
     Raises:
         OSError: It cannot be made, or somebody else made it.
     """
+    from filelock import FileLock, Timeout
+
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     if home.lstat().st_uid != os.getuid():
         raise PermissionError(errno.EPERM, "it is somebody else's", str(home))

@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from email.message import Message
 from email.parser import BytesParser
 
@@ -98,10 +98,14 @@ _NAMED = re.compile(r"licen[cs]e|copying|notice|eula", re.I)
 
 @dataclass(frozen=True)
 class Licence:
-    """What one artefact declares, `UNDECLARED` without any, and the sha256 of its licence file, or of several."""
+    """What one artefact declares, `UNDECLARED` without any, and the sha256 of its licence file, or of several.
+
+    `content` is the text itself, of several files one after another.
+    """
 
     declared: str
     text: str | None
+    content: str = field(default="", compare=False, repr=False)
 
 
 def read_licence(index: Index, file: IndexFile) -> Licence:
@@ -113,9 +117,13 @@ def read_licence(index: Index, file: IndexFile) -> Licence:
         found = [m for m in named if place.fullmatch(m.name)]
         found = found or [m for m in files if _OF_ANY_NAME.fullmatch(m.name)]
         found = found or [m for m in named if _IN_A_LIBRARY.fullmatch(m.name)]
-        texts = sorted({_digest(member.text()) for member in found})
-    combined = hashlib.sha256("\n".join(texts).encode()).hexdigest() if len(texts) > 1 else None
-    return Licence(declared_licence(metadata), combined or next(iter(texts), None))
+        # Whatever its line ends: wheels of one version differ in them by system.
+        contents = {member.text().replace(b"\r\n", b"\n") for member in found}
+    texts = {hashlib.sha256(content).hexdigest(): content.decode("utf-8", "replace") for content in contents}
+    digests = sorted(texts)
+    combined = hashlib.sha256("\n".join(digests).encode()).hexdigest() if len(texts) > 1 else None
+    content = "\n".join(texts[digest] for digest in digests)
+    return Licence(declared_licence(metadata), combined or next(iter(digests), None), content)
 
 
 def joined_licences(stated: Iterable[Licence]) -> tuple[str, tuple[str, ...]]:
@@ -130,19 +138,14 @@ def declared_licence(metadata: Message) -> str:
 
     A ``License`` that is a whole text becomes its first line and a sha256.
     """
-    for field in ("License-Expression", "License"):
-        text = str(metadata[field] or "")
+    for name in ("License-Expression", "License"):
+        text = str(metadata[name] or "")
         line = " ".join(text.split())
         if line and line != "UNKNOWN":
             return line if len(line) <= _LONGEST_LICENCE else _shortened(text)
     classifiers = map(str, metadata.get_all("Classifier") or [])
     names = {c.removeprefix("License ::").strip() for c in classifiers if c.startswith("License ::")}
     return "; ".join(sorted(names)) or UNDECLARED
-
-
-def _digest(text: bytes) -> str:
-    """Of a text, whatever its line ends: wheels of one version differ in them by system."""
-    return hashlib.sha256(text.replace(b"\r\n", b"\n")).hexdigest()
 
 
 def _shortened(text: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import os
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -15,11 +16,13 @@ from pathlib import Path
 from packaging.version import Version
 
 from ctk.core.checkout import Workspace
-from ctk.core.errors import LicenceChanged, LockError, NotPublished, UnknownName, problems
+from ctk.core.errors import HashMismatch, LicenceChanged, LockError, NotPublished, check_names, problems
 from ctk.core.files import disk_errors
+from ctk.fetch.fetch import locate
 from ctk.index.index import Index
 from ctk.lock.components import MANIFEST, Unpublished
 from ctk.lock.lock import Component, ReleaseLock, dump, parse_lock, variant_config
+from ctk.lock.wheels import Licence, read_licence
 from ctk.plan.plan import python_tags
 from ctk.release import python_set, ring
 from ctk.release.release import PublishedRelease, manifest_of, pins, published, published_minors
@@ -197,47 +200,93 @@ class LicenceChange:
         return tuple(text for text in self.new.license_texts if text not in self.old.license_texts)
 
     @property
-    def old_and_new(self) -> tuple[str, str]:
-        """What changed, for a person: the declarations, and the texts where a new one is among them."""
-        if not self.unseen:
-            return self.old.license, self.new.license
-        return _said(self.old.license, self.old.license_texts), _said(self.new.license, self.new.license_texts)
+    def kind(self) -> tuple[object, ...]:
+        """What changed, from what to what: the same for components that changed in the same way."""
+        gone = tuple(text for text in self.old.license_texts if text not in self.new.license_texts)
+        return self.release, self.before, self.old.license, self.new.license, gone, self.unseen
+
+
+@dataclass(frozen=True)
+class LicenceChanges:
+    """The components of a release whose licence changed in the same way; at least one."""
+
+    changes: tuple[LicenceChange, ...]
+
+    @property
+    def components(self) -> list[str]:
+        return [change.new.name for change in self.changes]
 
     def __str__(self) -> str:
-        old, new = self.old_and_new
-        component = f"{self.release} {self.new.name} ({self.new.distribution} {self.new.version})"
-        return f"{component}: {old} in {self.before} -> {new}"
+        one, names = self.changes[0], ", ".join(self.components)
+        who = names if len(self.changes) == 1 else f"{len(self.changes)} components"
+        were = f"{one.old.license} in {one.before}"
+        if one.old.license != one.new.license:
+            what = f"{were} -> {one.new.license}{', with another text' if one.unseen else ''}"
+        else:
+            what = f"another text than in {one.before}, still declared as {one.new.license}"
+        return f"{one.release}: {who}: {what}{f': {names}' if names != who else ''}"
+
+    def as_json(self) -> dict[str, object]:
+        one = self.changes[0]
+        sides = {
+            side: {"license": component.license, "texts": component.license_texts}
+            for side, component in (("old", one.old), ("new", one.new))
+        }
+        return {"release": one.release, "components": self.components, "compared_with": one.before, **sides}
+
+    def diff(self, index: Index) -> Iterator[str]:
+        """What changed in the text, line by line, as the index has both: a unified diff for each text that is new."""
+        one, unseen = self.changes[0], set(self.changes[0].unseen)
+        try:
+            old = _texts(index, one.old)
+        except (NotPublished, HashMismatch) as error:
+            yield f"the text of {one.before} cannot be shown: {error.cause}"
+            old = {}
+        for target, (file, licence) in _texts(index, one.new).items():
+            if licence.text in unseen:
+                unseen.remove(licence.text)
+                # Texts differ by platform: the one of the same platform is the nearest.
+                before, was = old.get(target) or next(iter(old.values()), ("/dev/null", None))
+                lines = was.content.splitlines() if was else []
+                yield from difflib.unified_diff(lines, licence.content.splitlines(), before, file, lineterm="")
 
 
-def licence_changes(locks: Mapping[str, ReleaseLock], made: Iterable[ReleaseLock]) -> list[LicenceChange]:
+def _texts(index: Index, component: Component) -> dict[str, tuple[str, Licence]]:
+    """Target -> the file of a component and its licence, as the index has them."""
+    files = {target: locate(index, artefact) for target, artefact in component.artefacts.items() if artefact}
+    read = {file: read_licence(index, file) for file in dict.fromkeys(files.values())}
+    return {target: (file.file, read[file]) for target, file in files.items()}
+
+
+def licence_changes(locks: Mapping[str, ReleaseLock], made: Iterable[ReleaseLock]) -> list[LicenceChanges]:
     """The components of new locks whose declaration is not what is locked, or that bring a text that is not.
 
     Each is compared with the lock that the new one replaces; where that lacks the component, with the newest other
     release of the same major, then of the same kind. What no lock has is new, and no change.
     """
-    compared = []
+    found: dict[tuple[object, ...], list[LicenceChange]] = defaultdict(list)
     for lock in made:
         before = _predecessors(locks, lock)
         for new in lock.components.values():
             if other := next((other for other in before if new.name in other.components), None):
-                compared.append(LicenceChange(lock.name, other.name, other.components[new.name], new))
-    return [change for change in compared if change.old.license != change.new.license or change.unseen]
+                change = LicenceChange(lock.name, other.name, other.components[new.name], new)
+                if change.old.license != new.license or change.unseen:
+                    found[change.kind].append(change)
+    return [LicenceChanges(tuple(alike)) for alike in found.values()]
 
 
 def check_licences(
-    locks: Mapping[str, ReleaseLock], made: Sequence[ReleaseLock], accepted: Sequence[str], every: bool
+    changed: Sequence[LicenceChanges], made: Sequence[ReleaseLock], accepted: Sequence[str], every: bool
 ) -> None:
     """Raises LicenceChanged for components with another licence that are not ``accepted``, by name or ``every`` one."""
-    known = {name for lock in made for name in lock.components}
-    for name in accepted:
-        if name not in known:
-            raise UnknownName.of("component", name, known)
-    refused = [] if every else [c for c in licence_changes(locks, made) if c.new.name not in accepted]
+    check_names("component", accepted, {name for lock in made for name in lock.components})
+    left = [[c for c in alike.changes if c.new.name not in accepted] for alike in changed]
+    refused = [] if every else [LicenceChanges(tuple(alike)) for alike in left if alike]
     if refused:
-        first = refused[0].new.name
-        step = "nothing was written; read the licences in the artefacts, and if they may be redistributed, repeat the"
-        step += f" command with --accept-licence {first} (for each), or --accept-licences"
-        raise problems(LicenceChanged, "licences that are not those locked before", [str(c) for c in refused], step)
+        first = refused[0].components[0]
+        step = "nothing was written; see what changed with --show-licences, then accept what may be redistributed:"
+        step += f" --accept-licence {first} for each, or --accept-licences"
+        raise problems(LicenceChanged, "licences that are not those locked before", [*map(str, refused)], step)
 
 
 def _predecessors(locks: Mapping[str, ReleaseLock], lock: ReleaseLock) -> list[ReleaseLock]:
@@ -246,10 +295,6 @@ def _predecessors(locks: Mapping[str, ReleaseLock], lock: ReleaseLock) -> list[R
     alike = [k for k in reversed(list(locks.values())) if k.name.partition("-")[0] == kind and k.name != lock.name]
     in_place = [locks[lock.name]] if lock.name in locks else []
     return in_place + sorted(alike, key=lambda other: other.major != lock.major)
-
-
-def _said(name: str, texts: Sequence[str]) -> str:
-    return f"{name} (text {' '.join(text[:12] for text in texts) or 'none'})"
 
 
 # ---- the difference, and writing it

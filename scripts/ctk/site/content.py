@@ -14,7 +14,7 @@ from typing import Any
 from packaging.version import InvalidVersion, Version
 
 from ctk.core.checkout import Workspace
-from ctk.core.errors import UnknownName
+from ctk.core.errors import ChannelMissing
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.lock import ReleaseLock, release_locks
 from ctk.package.package import IndexJson, index_of
@@ -89,7 +89,7 @@ class Site:
 def read(workspace: Workspace, channel: Path, *, planned: bool = False) -> Site:
     """Reads a channel, or, `planned`, its metadata alone; what of it cannot be read is a sentence on the pages."""
     if not channel.is_dir():
-        raise UnknownName(f"there is no channel in {channel}", "make one with `ctk build`, or name another folder")
+        raise ChannelMissing.of(channel)
     state = channel.resolve()  # a run that builds meanwhile makes another state
     entries: list[IndexedPackage] = []
     problems = []

@@ -17,7 +17,7 @@ import rattler
 from rattler import Gateway, GenericVirtualPackage, MatchSpec, RepoDataRecord, Subdir, Version, VersionSpec
 from rattler.exceptions import GatewayError, InvalidMatchSpecError, InvalidVersionSpecError, SolverError
 
-from ctk.core.errors import UnknownName, Unsolvable
+from ctk.core.errors import BadValue, ChannelMissing, UnknownName, Unsolvable
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.core.process import run
 from ctk.solve.machine import driver_version, virtual_packages
@@ -67,7 +67,12 @@ class Asked(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def parse_spec(text: str) -> Asked:
-    match = MatchSpec(text)
+    """A spec in its parts; BadValue for what is none."""
+    try:
+        match = MatchSpec(text)
+    except InvalidMatchSpecError as error:
+        why = str(error).splitlines()[0]
+        raise BadValue(f"{text!r} is no spec: {why}", "write it as for conda: name, name=1.2 or 'name >=1.2'") from None
     return Asked(text, str(match.name.normalized), str(match.version or ""), str(match.build or ""), match)
 
 
@@ -112,16 +117,14 @@ def solve(scenario: Scenario, channels: Sequence[Path | str], gateway: Gateway |
     """Solves one scenario with rattler; callers that solve often keep the gateway, so that repodata is read once.
 
     Raises:
-        Unsolvable: With the solver's own text in `solver`, or without when a channel or the request cannot be read.
+        Unsolvable: With the solver's own text in `solver`.
+        BadValue, ChannelMissing: The request or a channel cannot be read.
     """
     if scenario.subdir not in PLATFORMS:
         raise UnknownName.of("platform", scenario.subdir, PLATFORMS)
     try:
         with reading(channels):
             return run(_solve(scenario, [channel_url(c) for c in channels], gateway or Gateway()))
-    except InvalidMatchSpecError as error:
-        step = "write it as for conda: name, name=1.2 or 'name >=1.2'"
-        raise Unsolvable(f"the request cannot be read: {error}", step) from None
     except SolverError as error:
         driver = f"with a driver for CUDA {scenario.driver}" if scenario.driver else "without a driver"
         cause = f"no set of packages satisfies {' '.join(scenario.specs)} on {scenario.subdir} {driver}:\n{error}"
@@ -131,7 +134,7 @@ def solve(scenario: Scenario, channels: Sequence[Path | str], gateway: Gateway |
 def solve_many(
     scenarios: Iterable[Scenario], channels: Sequence[Path | str], gateway: Gateway, at_once: int
 ) -> list[tuple[Scenario, Pick | str]]:
-    """The pick of each scenario in any order, or the solver's message; `Unsolvable` where a channel cannot be read.
+    """The pick of each scenario in any order, or the solver's message; `ChannelMissing` where one cannot be read.
 
     rattler solves outside Python's lock, so tasks of one event loop keep all cores busy; processes were not faster
     (``benchmarks/verify.py``).
@@ -175,17 +178,17 @@ async def _solve(scenario: Scenario, sources: Sequence[str], gateway: Gateway) -
 
 @contextmanager
 def reading(channels: Sequence[Path | str]) -> Iterator[None]:
-    """Turns rattler's error for a channel that cannot be read into `Unsolvable`."""
+    """Turns rattler's error for a channel that cannot be read into `ChannelMissing`."""
     for channel in channels:
         if isinstance(channel, Path) and not channel.is_dir():
-            raise Unsolvable(f"there is no channel in {channel}", "run `ctk build` first")
+            raise ChannelMissing.of(channel)
     try:
         yield
     except GatewayError as error:
         first, *rest = str(error).splitlines()
         why = f" ({rest[-1].removeprefix('Caused by: ')})" if rest else ""
         step = "check the channel's address, and whether it can be reached from here"
-        raise Unsolvable(f"a channel could not be read: {first}{why}", step) from None
+        raise ChannelMissing(f"a channel could not be read: {first}{why}", step) from None
 
 
 def channel_url(channel: Path | str) -> str:
@@ -321,7 +324,7 @@ class Catalogue:
         self._names: dict[tuple[tuple[str, ...], tuple[Path | str, ...]], set[str]] = {}
 
     def pick(self, scenario: Scenario) -> Pick | None:
-        """The solver's pick, or None without a solution; `Unsolvable` where a channel or the request is unreadable."""
+        """The solver's pick, or None without a solution; of what cannot be read the errors of `solve`."""
         if scenario not in self._picks:
             try:
                 self._picks[scenario] = solve(scenario, self.channels, self.gateway)

@@ -193,9 +193,11 @@ def solve_or_say_why(scenario: Scenario, catalogue: Catalogue, lines: int | None
         if not error.solver:
             raise
         sentence, step = find_reason(scenario, catalogue)
+        missing = _missing_package(scenario, catalogue) is not None
         text = error.cause.splitlines()
-        shown = text[:lines]
-        if len(text) > len(shown):
+        # Of what is not there the solver says the same, name by name.
+        shown = text[: 0 if missing and lines is not None else lines]
+        if not missing and len(text) > len(shown):
             shown.append(f"... and {count(len(text) - len(shown), 'line')} more; --explain shows all")
         raise Unsolvable("\n".join([sentence, *shown]), step, error.solver) from None
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from ruamel.yaml import YAML
 
 from ctk.core.checkout import Workspace
-from ctk.core.errors import Unsolvable
+from ctk.core.errors import ChannelMissing
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags, repodata_of, write_repodata
 
@@ -74,9 +74,9 @@ def built(folder: Path) -> Repodata:
             list(_records(content[file.parent.name]))
         except (OSError, ValueError, AttributeError) as error:
             cause = f"{file} cannot be read as repodata: {error}"
-            raise Unsolvable(cause, "run `ctk build` to make the channel anew") from error
+            raise ChannelMissing(cause, "run `ctk build` to make the channel anew") from error
     if not any(_platforms(content)):
-        raise Unsolvable(
+        raise ChannelMissing(
             f"there is no channel with packages for a platform in {folder}",
             "run `ctk build` first, or leave --channel out to verify what would be built",
         )

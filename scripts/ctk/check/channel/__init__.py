@@ -21,7 +21,7 @@ from ctk.check import Check, Finding, Report
 from ctk.check.channel.attestations import Policy, Verifier
 from ctk.check.channel.index import IndexFiles, IndexIsConsistent, Orphans
 from ctk.check.channel.package import ChannelPackage, PackageFile
-from ctk.core.errors import ChannelBroken, PublishFailed, UnknownName, describe, without_credentials
+from ctk.core.errors import ChannelBroken, ChannelMissing, PublishFailed, describe, without_credentials
 from ctk.core.files import disk_errors, held
 from ctk.core.platforms import NOARCH, PLATFORMS
 
@@ -56,11 +56,11 @@ def check_channel(
     """Looks at every file of a channel; `taken` has the sha256 of what was published, by ``subdir/file``.
 
     Raises:
-        UnknownName: There is no such folder.
+        ChannelMissing: There is no such folder.
     """
     start = time.monotonic()
     if not channel.is_dir():
-        raise UnknownName(f"there is no channel {channel}", "name a built channel, or a folder that was published to")
+        raise ChannelMissing.of(channel)
 
     def reused(index: IndexFiles) -> Iterator[Finding]:
         names = {n: r["sha256"] for n, r in index.records.items() if isinstance(r.get("sha256"), str)}

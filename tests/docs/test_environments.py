@@ -1,0 +1,158 @@
+"""docs/environments.md: what files and a new driver give, solved by rattler, and by the clients that are on PATH.
+
+The clients make real environments, of the built channel's smallest package that follows the driver. conda 26.7.1 with
+the solver rattler, and conda-lock 4.0.3, gave these answers on 2026-11-24.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from doc_clients import Solve, scenario
+from doc_pages import Block, blocks
+from ruamel.yaml import YAML
+
+from conftest import NEWEST, ROOT
+from ctk.core.checkout import Workspace
+from ctk.core.errors import Unsolvable
+from ctk.core.platforms import this_platform
+from ctk.solve.solve import channel_url
+from ctk.verify import clients
+
+pytest_plugins = ["docs_fixtures"]
+
+PAGE = blocks(ROOT / "docs" / "environments.md")
+FOLLOWS = "cuda-cudart"
+"""Small, and of native and compat builds like all of the toolkit."""
+
+
+def file(name: str) -> Block:
+    (found,) = (block for block in PAGE if block.text.startswith(f"# {name}\n"))
+    return found
+
+
+def test_an_environment_file_follows_the_driver(planned_solve: Solve) -> None:
+    wanted = YAML(typ="safe").load(file("environment.yml").text)
+    assert wanted["channels"] == ["CHANNEL", "conda-forge"]
+    specs = tuple(wanted["dependencies"])
+    for driver, found in (("12.6", ("12.6", "native")), ("13.0", ("13.0", "native")), ("", (NEWEST, "compat"))):
+        pick = planned_solve(scenario(specs, {"CONDA_OVERRIDE_CUDA": driver}))
+        assert (pick.toolkit, pick.fit) == found
+    with pytest.raises(Unsolvable, match="__cuda"):
+        planned_solve(scenario((*specs, "__cuda"), {"CONDA_OVERRIDE_CUDA": ""}))
+
+
+def test_conda_lock_needs_the_driver(planned_solve: Solve) -> None:
+    """With the driver of the page's file, and with 11.4, which conda-lock 4.0.3 assumes."""
+    stated = YAML(typ="safe").load(file("virtual-packages.yml").text)["subdirs"]["linux-64"]["packages"]["__cuda"]
+    pick = planned_solve(scenario(("cuda-core",), {"CONDA_SUBDIR": "linux-64", "CONDA_OVERRIDE_CUDA": stated}))
+    assert (pick.toolkit, pick.fit) == (stated, "native")
+    with pytest.raises(Unsolvable):
+        planned_solve(scenario(("cuda-core",), {"CONDA_SUBDIR": "linux-64", "CONDA_OVERRIDE_CUDA": "11.4"}))
+
+
+# --- the clients themselves
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client on PATH, at work in a folder of its own, with an empty configuration."""
+
+    program: str
+    folder: Path
+    channels: tuple[str, ...]
+
+    def run(self, *words: str, driver: str = "", program: str = "") -> subprocess.CompletedProcess[str]:
+        (self.folder / "condarc").write_text("channel_priority: strict\n")
+        places = {"CONDARC": "condarc", "CONDA_PKGS_DIRS": "pkgs", "MAMBA_ROOT_PREFIX": "root"}
+        own = {name: str(self.folder / place) for name, place in places.items()}
+        own |= {name: os.environ[name] for name in ("CONDA_SOLVER",) if name in os.environ}
+        variables = clients.environment(self.folder, CONDA_OVERRIDE_CUDA=driver, **own)
+        command = [program or self.program, *words]
+        return subprocess.run(command, cwd=self.folder, env=variables, capture_output=True, text=True, check=False)
+
+    def made(self, *words: str, driver: str = "") -> str:
+        """What a command writes that must succeed."""
+        done = self.run(*words, driver=driver)
+        assert done.returncode == 0, f"{words}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def solving(self, command: str, prefix: str, *specs: str) -> list[str]:
+        channels = [word for channel in self.channels for word in ("-c", channel)]
+        return [command, "-y", "-p", str(self.folder / prefix), "--override-channels", *channels, *specs]
+
+    def write(self, name: str, dependencies: list[str]) -> None:
+        YAML().dump({"channels": list(self.channels), "dependencies": dependencies}, self.folder / name)
+
+    def toolkit(self, prefix: str) -> tuple[str, str]:
+        (record,) = (self.folder / prefix / "conda-meta").glob("cuda-version-*.json")
+        found: dict[str, str] = json.loads(record.read_text())
+        return found["version"], found["build"].partition("_")[0]
+
+
+@pytest.fixture(params=["conda", "mamba"])
+def client(request: pytest.FixtureRequest, built: Workspace, roomy: Callable[[str], Path]) -> Client:
+    program = shutil.which(request.param)
+    if program is None:
+        pytest.skip(f"there is no {request.param} on PATH")
+    channels = tuple(channel_url(channel) for channel in (built.channel, built.base_channel))
+    return Client(program, roomy(request.param), channels)
+
+
+def test_after_a_new_driver_a_client_does_what_the_page_says(client: Client) -> None:
+    client.made(*client.solving("create", "older", FOLLOWS, "__cuda"), driver="12.6")
+    client.made(*client.solving("create", "pinned", FOLLOWS, "cuda-version=12.6"), driver="12.6")
+    (client.folder / "pinned" / "conda-meta" / "pinned").write_text("cuda-version 12.6.*\n")
+    client.made(*client.solving("create", "none", FOLLOWS))
+    found = {name: client.toolkit(name) for name in ("older", "pinned", "none")}
+    assert found == {"older": ("12.6", "native"), "pinned": ("12.6", "native"), "none": (NEWEST, "compat")}
+
+    client.made(*client.solving("install", "older", FOLLOWS), driver="13.0")
+    assert client.toolkit("older") == ("12.6", "native"), "an install of what is there changes nothing"
+    for name in found:
+        client.made(*client.solving("update", name, "--all"), driver="13.0")
+    updated = {name: client.toolkit(name) for name in found}
+    assert updated == found | {"older": ("13.0", "native")}
+    assert client.run(*client.solving("update", "older", "--all"), driver="12.6").returncode
+
+
+def test_what_a_client_makes_of_each_file(client: Client) -> None:
+    client.made(*client.solving("create", "made", FOLLOWS, "__cuda"), driver="13.0")
+    here = ("-p", str(client.folder / "made"))
+    (client.folder / "gpu.txt").write_text(client.made("list", *here, "--explicit", "--sha256"))
+    client.made("create", "-y", "-p", str(client.folder / "again"), "--file", "gpu.txt")
+    assert client.toolkit("again") == ("13.0", "native"), "nothing checks the driver of an explicit list"
+
+    for name, options in (("versions.yml", ["--no-builds"]), ("exact.yml", [])):
+        exported = client.made("env", "export", *here, *options, driver="13.0")
+        client.write(name, YAML(typ="safe").load(exported)["dependencies"])
+    create = ("env", "create", "-y", "-p")
+    client.made(*create, str(client.folder / "versions"), "-f", "versions.yml")
+    assert client.toolkit("versions") == ("13.0", "compat")
+    assert client.run(*create, str(client.folder / "refused"), "-f", "exact.yml").returncode
+    client.made(*create, str(client.folder / "exact"), "-f", "exact.yml", driver="13.0")
+    assert client.toolkit("exact") == ("13.0", "native")
+
+
+@pytest.mark.parametrize("stated", [True, False])
+def test_conda_lock_itself_locks_what_the_page_says(client: Client, stated: bool) -> None:
+    program = shutil.which("conda-lock")
+    if program is None or this_platform() != "linux-64":
+        pytest.skip("there is no conda-lock on PATH")
+    client.write("environment.yml", [FOLLOWS])
+    if stated:
+        (client.folder / "virtual-packages.yml").write_text(file("virtual-packages.yml").text)
+    words = ["lock", "--conda", client.program, "-f", "environment.yml", "-p", "linux-64"]
+    words += ["--virtual-package-spec", "virtual-packages.yml"] if stated else []
+    done = client.run(*words, program=program)
+    lock = client.folder / "conda-lock.yml"
+    found = re.findall(r"url: \S+/cuda-version-([\d.]+)-([a-z]+)_", lock.read_text()) if not done.returncode else []
+    assert found == [("13.0", "native")] if stated else not [fit for _, fit in found if fit == "native"], done.stderr
