@@ -16,8 +16,10 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright, Reque
 ROOT = Path(__file__).resolve().parents[2]
 AXE = ROOT / ".cache" / "browser" / "node_modules" / "axe-core" / "axe.min.js"
 RULES = ("wcag2a", "wcag2aa", "wcag21aa", "best-practice")
-WIDTHS = {"wide": 1280, "narrow": 360}
+WIDTHS = {"wide": 1280, "middle": 768, "narrow": 390}
 SCHEMES = ("light", "dark")
+HEIGHT = 844  # of a phone 390 pixels wide
+TALLEST = 8000  # of a picture
 SWITCHES = (
     "--disable-gpu",
     "--no-first-run",
@@ -46,10 +48,14 @@ class Watched:
         return self
 
     def screenshot(self, name: str) -> Path:
-        """The whole page as output/screenshots/NAME.png."""
+        """The page as output/screenshots/NAME.png, in a window of its height: nothing sticks in the middle of it."""
         path = ROOT / "output" / "screenshots" / f"{name}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
-        self.page.screenshot(path=path, full_page=True)
+        before = self.page.viewport_size or {"width": 0, "height": HEIGHT}
+        height = self.page.evaluate("document.documentElement.scrollHeight")
+        self.page.set_viewport_size({"width": before["width"], "height": min(height, TALLEST)})
+        self.page.screenshot(path=path)
+        self.page.set_viewport_size(before)
         return path
 
     def overflow(self) -> int:
@@ -79,7 +85,7 @@ def watched(browser: Browser, width: int, scheme: str, *, scripts: bool = True) 
         scripts: Whether JavaScript runs.
     """
     context = browser.new_context(
-        viewport={"width": width, "height": 800},
+        viewport={"width": width, "height": HEIGHT},
         color_scheme="dark" if scheme == "dark" else "light",
         reduced_motion="reduce",
         java_script_enabled=scripts,
@@ -110,7 +116,7 @@ def _request(trouble: list[str], request: Request) -> None:
 def axe(page: Page) -> list[str]:
     """What axe-core finds wrong with a page, a readable line for each place; empty for none."""
     if not page.evaluate("typeof axe !== 'undefined'"):
-        page.add_script_tag(path=AXE)
+        page.evaluate(AXE.read_text(encoding="utf-8"))  # the page's policy lets no script be put into it
     # Without preload it does not ask for the style sheet once more, which no page from a folder may.
     options = {"runOnly": {"type": "tag", "values": list(RULES)}, "resultTypes": ["violations"], "preload": False}
     found = page.evaluate(f"axe.run(document, {json.dumps(options)})")

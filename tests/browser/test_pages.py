@@ -1,11 +1,12 @@
-"""Every page of the site, wide and narrow, light and dark."""
+"""Every page of the site at three widths, light and dark, with a picture of each."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from browsing import WIDTHS, axe
+from browsing import HEIGHT, WIDTHS, axe
+from playwright.sync_api import expect
 
 from conftest import Open
 
@@ -14,7 +15,7 @@ def pages(site: Path) -> list[str]:
     return sorted(path.relative_to(site).as_posix() for path in site.rglob("*.html"))
 
 
-@pytest.mark.parametrize("what", ["top", "packages", "releases"])
+@pytest.mark.parametrize("what", ["top", "packages", "releases", "docs"])
 def test_every_page_is_accessible_fits_the_window_and_asks_no_other_host(
     window: Open, site_folder: Path, width: str, scheme: str, what: str
 ) -> None:
@@ -23,18 +24,12 @@ def test_every_page_is_accessible_fits_the_window_and_asks_no_other_host(
     for page in mine:
         seen.open(site_folder / page)
         found += [f"{page}: {line}" for line in axe(seen.page)]
+        picture = seen.screenshot(f"{page.removesuffix('.html').replace('/', '-')}-{width}-{scheme}")
+        assert picture.stat().st_size > 8_000, f"the picture of {page} is empty"
         if wider := seen.overflow():
             found.append(f"{page}: {wider} px wider than the window")
     assert found == []
     assert mine, f"the site has no page of {what}"
-
-
-def test_what_pages_look_like_is_kept_as_pictures(window: Open, site_folder: Path, width: str, scheme: str) -> None:
-    seen = window(width=WIDTHS[width], scheme=scheme)
-    for page in kinds(site_folder):
-        seen.open(site_folder / page)
-        picture = seen.screenshot(f"{page.removesuffix('.html').replace('/', '-')}-{scheme}-{width}")
-        assert picture.stat().st_size > 10_000, f"the picture of {page} is empty"
 
 
 def test_the_list_of_packages_is_searched_with_the_keyboard_alone(window: Open) -> None:
@@ -54,6 +49,19 @@ def test_the_list_of_packages_is_searched_with_the_keyboard_alone(window: Open) 
     assert rows.count() == 0 and status.inner_text().startswith(f"0 of {every} match")
     page.keyboard.press("Escape")
     assert rows.count() == every
+    page.keyboard.type("cuda-nvcc")
+    assert rows.locator("a").first.inner_text() == "cuda-nvcc", "what is called so comes first"
+    page.keyboard.press("Escape")
+    page.keyboard.type("nvvm")
+    found = [name.startswith("cuda-nvvm") for name in rows.locator("a").all_inner_texts()]
+    assert found == sorted(found, reverse=True) and found[0] and not found[-1], "names come before summaries"
+    page.keyboard.press("Escape")
+    page.keyboard.type("cuda-croe")
+    assert status.inner_text() == f"0 of {every} match. Did you mean cuda-core?"
+    page.keyboard.press("Escape")
+    assert rows.locator("a").all_inner_texts() == sorted(rows.locator("a").all_inner_texts()), (
+        "and all are in order again"
+    )
     page.keyboard.type("cuda-nvrtc-files")
     for _ in range(3):  # the box that scrolls, then the link in its first row
         page.keyboard.press("Tab")
@@ -61,6 +69,28 @@ def test_the_list_of_packages_is_searched_with_the_keyboard_alone(window: Open) 
             break
     page.keyboard.press("Enter")
     page.wait_for_url("**/packages/cuda-nvrtc-files.html")
+
+
+def test_search_comes_before_the_picture(window: Open) -> None:
+    page = window("packages.html").page
+    tops = [page.locator(place).bounding_box()["y"] for place in ("#search", "#package-rows", ".treemap")]
+    assert tops == sorted(tops) and tops[0] < HEIGHT
+
+
+def test_the_command_of_a_package_and_of_the_docs_is_copied_and_builds_are_folded(window: Open) -> None:
+    for path in ("packages/cuda-core.html", "docs/users.html"):
+        page = window(path).page
+        button = page.locator(".copy button").first
+        box, frame = button.bounding_box(), page.locator(".copy pre").first.bounding_box()
+        assert frame["x"] < box["x"] and box["x"] + box["width"] < frame["x"] + frame["width"], "in its corner"
+        assert frame["y"] < box["y"] < frame["y"] + 20
+        button.click()
+        expect(button).not_to_have_text("Copy")
+    page = window("packages/cuda-core.html").page
+    fold = page.locator("details.fold").first
+    assert page.locator("details.fold").count() > 5 and not fold.locator("table").is_visible()
+    fold.locator("summary").press("Enter")
+    assert fold.locator("table").is_visible()
 
 
 def test_without_scripts_the_list_is_whole_and_there_is_no_box_that_does_nothing(window: Open) -> None:
@@ -100,12 +130,3 @@ def test_letters_in_pictures_stand_inside_their_own_place(window: Open) -> None:
     }).map(text => text.textContent)"""
     for path, picture in (("picks.html", ".heat"), ("packages.html", ".treemap")):
         assert window(path).page.locator(picture).first.evaluate(script) == []
-
-
-def kinds(site: Path) -> list[str]:
-    """A page of each kind: those of the first level, a package with files and one with many builds, a release."""
-    found = [page for page in pages(site) if "/" not in page]
-    for name in ("packages/cuda-nvrtc-files.html", "packages/cuda-bindings.html", "packages/cuda-version.html"):
-        found += [name] if (site / name).is_file() else []
-    releases = [page for page in pages(site) if page.startswith("releases/")]
-    return found + releases[-1:]

@@ -10,6 +10,8 @@ from world import NEW, OLD, World
 
 from ctk.cli.main import COMMANDS, app
 
+RECIPE = Path(__file__).with_name("recipe")
+"""Somebody's, which needs no compiler."""
 ALL = sorted(
     f"{name} {inner}".strip()
     for name, entry in COMMANDS.items()

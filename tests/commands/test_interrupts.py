@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from command_list import line
+from command_list import RECIPE, line
 from job import group_of
 from whole import problems
 from world import NEW, OLD, Fault, World, ctk
@@ -32,6 +32,7 @@ PATIENCE = 300.0
 LONG = {
     "fetch": "fetch {new}",
     "build": "build --base {base} {both}",
+    "build-recipe": f"build-recipe {RECIPE} --base {{base}} --output {{folder}}/packages",
     "audit": "audit --base {base}",
     "rebuild": "rebuild --all",
     "channel check": "channel check",
@@ -46,7 +47,14 @@ LONG = {
     "release add": f"release add {OLD}",
     "release diff": f"release diff {OLD} {NEW}",
 }
-ALWAYS = {("build", "main"), ("build", "group"), ("env create", "main"), ("release diff", "group"), ("solve", "main")}
+ALWAYS = {
+    ("build", "main"),
+    ("build", "group"),
+    ("build-recipe", "main"),
+    ("env create", "main"),
+    ("release diff", "group"),
+    ("solve", "main"),
+}
 """One command of each way to wait: processes, threads, the index, a solver. All others are swept."""
 WITHOUT_END = {"verify"}
 """They take an hour, so nothing waits for their next run."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_list import ALL, line
+from command_list import ALL, RECIPE, line
 from world import NEW, OLD, World, ctk
 
 from conftest import ROOT
@@ -20,6 +20,7 @@ pytest_plugins = ["command_fixtures"]
 CASES = {
     "audit": "--base {base}",
     "build": "--base {base} {both}",
+    "build-recipe": f"{RECIPE} --base {{base}} --output {{folder}}/packages --driver none",
     "channel check": "",
     "channel history": "",
     "channel rollback": "{folder}/channel",

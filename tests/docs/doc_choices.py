@@ -9,6 +9,7 @@ from __future__ import annotations
 NOT_RUN: dict[tuple[str, ...], tuple[str, str]] = {
     # Beginning of the line -> why it is not run here, and the test that runs it.
     ("build",): ("minutes", "tests/docs/test_walk.py"),
+    ("build-recipe",): ("half a minute each, or a recipe of yours", "tests/docs/test_example.py"),
     ("rebuild",): ("minutes", "tests/tooling/test_rebuild.py"),
     ("verify",): ("minutes", "tests/solver/test_verify.py"),
     ("audit",): ("reads a gigabyte", "tests/packages/test_audit_command.py"),
@@ -45,8 +46,8 @@ OTHERS: dict[str, str] = {
     "conda-lock": "tests/docs/test_environments.py runs it where it is on PATH",
     "export": "a variable, which a shell reads",
     "git": "run in tests/docs/test_walk.py",
-    "nvcc": "tests/environments/test_nvcc.py runs each line of docs/recipe-authors.md, and the program",
-    "rattler-build": "the folders and files that it is given exist; tests/docs/test_example.py builds the example",
+    "nvcc": "tests/environments/test_nvcc.py runs each line of docs/recipe-reference.md, and the program",
+    "rattler-build": "the folders and files that it is given exist",
     "sh": "a packed environment: tests/environments/test_packed.py and tests/tooling/test_unpack.py run them",
     "/opt/numba/bin/run-in-environment": "the same",
     ".": "the same",

@@ -1,101 +1,174 @@
-"""The complete example of docs/recipe-authors.md: built against the channel, installed, called."""
+"""The examples of docs/recipe-authors.md: built with `ctk build-recipe`, installed with each CUDA major, and run."""
 
 from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from elftools.elf.elffile import ELFFile
 from rattler.package_streaming import extract
-from ruamel.yaml import YAML
 
-from conftest import MINORS, NEWEST, ROOT
+from conftest import MINORS, NEWEST, ROOT, ctk
 from ctk.base import base
 from ctk.core.checkout import Workspace
 from ctk.core.errors import Unsolvable
 from ctk.core.platforms import this_platform
-from ctk.env.environment import Environment, create
-from ctk.plan.recipes import Recipe
+from ctk.env.environment import create
 from ctk.solve.machine import detected_driver
-from feedstock import Feedstock, alone, base_python, build
+from ctk.solve.solve import Scenario, solve
 
-FOLDER = ROOT / "examples" / "cuda-extension"
-NAME = "axpy"
-OLDEST = next(minor for minor in MINORS if minor.startswith("13."))
-PROGRAM = """
-import array, json, axpy
+EXAMPLES = {"cpp-extension": "scale", "cmake-library": "libsum", "cuda-extension": "axpy"}
+"""Folder -> package."""
+FIRST = {major: next(minor for minor in MINORS if minor.startswith(f"{major}.")) for major in ("12", "13")}
+BUILT_WITH = {"12": "12.6", "13": FIRST["13"]}
+MAJORS = {"cpp-extension": {"12", "13"}, "cmake-library": {"12", "13"}, "cuda-extension": {"13"}}
+IN_PYTHON = """
+import array, json, sys, {module} as it
 x, y = array.array("f", [1, 2, 3]), array.array("f", [10, 20, 30])
 try:
-    axpy.axpy(2, x, y)
+    {call}
     error = ""
 except RuntimeError as problem:
     error = str(problem)
 try:
-    axpy.axpy(2, x, y[:2])
+    {refused}
     refused = ""
 except RuntimeError as problem:
     refused = str(problem)
-print(json.dumps([axpy.runtime(), axpy.devices(), list(y), error, refused]))
+json.dump([it.{version}(), it.devices(), list(y), error, refused], sys.stdout)
 """
+PROGRAMS = {
+    "scale": IN_PYTHON.format(module="scale", call="it.scale(2, y)", refused="it.scale(2, y[:0])", version="versions"),
+    "axpy": IN_PYTHON.format(module="axpy", call="it.axpy(2, x, y)", refused="it.axpy(2, x, y[:2])", version="runtime"),
+}
+DOUBLED = {"scale": [20, 40, 60], "axpy": [12, 24, 36]}
+
+Build = Callable[[str], dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def example(built: Workspace, roomy: Callable[[str], Path]) -> Iterator[Feedstock]:
+def build(built: Workspace, roomy: Callable[[str], Path]) -> Build:
+    """Builds an example once; gives the document of the command."""
     if this_platform() not in base.installed_compilers():
-        pytest.skip("no g++ on this machine, which nvcc calls: apt-get install g++")
-    files = [built.build_config, FOLDER / "conda_build_config.yaml"]
-    with alone(roomy("cache")):
-        own = roomy("example")
-        yield build(Recipe(NAME, FOLDER), files, own, (built.channel, built.base_channel), base_python(built))
+        pytest.skip("no g++ on this machine: apt-get install g++")
+    made: dict[str, dict[str, Any]] = {}
+
+    def build(example: str) -> dict[str, Any]:
+        if example == "cmake-library" and not {"cmake", "ninja"} <= base.installed_tools().keys():
+            pytest.skip("no CMake or no Ninja on this machine: apt-get install cmake ninja-build")
+        if example not in made:
+            folder = str(ROOT / "examples" / example)
+            done = ctk(built, "build-recipe", folder, "--output", str(roomy(example)), "--json", "-q", check=True)
+            made[example] = json.loads(done.stdout)
+        return made[example]
+
+    return build
 
 
-def test_run_exports_alone_give_the_requirements_of_the_built_example(example: Feedstock) -> None:
-    (major,) = example.packages
-    assert major == "13"
-    cudart = example.pick(f"cuda-version={OLDEST}", "cuda-cudart-dev").version("cuda-cudart")
-    of_cuda = {spec for spec in example.index(major).depends if spec.startswith("cuda-")}
-    # The second is nvcc's: what it compiled needs its toolkit, or a later one of the major.
-    assert of_cuda == {f"cuda-cudart >={cudart},<14.0a0", f"cuda-version >={OLDEST},<14.0a0"}
-    written = YAML(typ="safe").load(FOLDER / "recipe.yaml")["requirements"]["run"]
-    assert written == ["python"]
+def pick(build: Build, built: Workspace, example: str, driver: str | None) -> Any:
+    channels = [Path(build(example)["output"]), built.channel, built.base_channel]
+    return solve(Scenario((EXAMPLES[example],), this_platform(), driver), channels)
 
 
-def test_the_example_s_own_tests_pass(example: Feedstock) -> None:
-    example.run_tests("13")
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_each_major_has_a_build_and_its_tests_pass_with_the_oldest_and_the_newest_driver(
+    build: Build, example: str
+) -> None:
+    packages = {package["toolkit"].partition(".")[0]: package for package in build(example)["packages"]}
+    assert packages.keys() == MAJORS[example]
+    for major, package in packages.items():
+        newest = [minor for minor in MINORS if minor.startswith(f"{major}.")][-1]
+        assert package["toolkit"] == BUILT_WITH[major]
+        tests = [(t["driver"], t["state"], t["toolkit"], t["fit"]) for t in package["tests"]]
+        assert tests == [(d, "passed", d, "native") for d in (BUILT_WITH[major], newest)]
 
 
-def test_the_example_looks_for_the_runtime_in_its_own_environment_first(example: Feedstock, tmp_path: Path) -> None:
-    """RPATH, not RUNPATH: LD_LIBRARY_PATH and /usr/local/cuda come after it."""
-    extract(example.packages["13"], tmp_path)
-    (module,) = tmp_path.rglob("axpy.so")
-    with module.open("rb") as stream:
-        tags = list(ELFFile(stream).get_section_by_name(".dynamic").iter_tags())
-    (folder,) = (tag.rpath for tag in tags if tag.entry.d_tag == "DT_RPATH")
-    assert not [tag for tag in tags if tag.entry.d_tag == "DT_RUNPATH"]
-    assert Path(folder.replace("$ORIGIN", str(module.parent))).resolve() == tmp_path.resolve() / "lib"
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_run_exports_alone_give_the_requirements_of_cuda(build: Build, built: Workspace, example: str) -> None:
+    for package in build(example)["packages"]:
+        major, toolkit = package["toolkit"].partition(".")[0], package["toolkit"]
+        specs = ("cuda-cudart-dev", "cuda-nvrtc-dev", f"cuda-version={toolkit}")
+        host = solve(Scenario(specs, this_platform()), [built.channel, built.base_channel])
+        after = f"{int(major) + 1}.0a0"
+        of_cuda = {spec for spec in package["requires"] if spec.startswith("cuda-")}
+        wanted = {f"cuda-cudart >={host.version('cuda-cudart')},<{after}"}
+        # What nvcc compiled needs its toolkit, or a later one of the major; the others compile at run time.
+        nvrtc = f"cuda-nvrtc >={host.version('cuda-nvrtc')},<{after}"
+        wanted.add(f"cuda-version >={toolkit},<{after}" if example == "cuda-extension" else nvrtc)
+        assert of_cuda == wanted
 
 
-@pytest.mark.parametrize("toolkit", sorted({OLDEST, NEWEST}))
-def test_the_example_computes_or_says_why_not(example: Feedstock, tmp_path: Path, toolkit: str) -> None:
-    """Built with the oldest toolkit of its major, it runs with that and with the newest."""
-    made: Environment = create(example.pick(NAME, driver=toolkit), tmp_path / "prefix", tmp_path / "packages")
-    done = subprocess.run([made.python, "-I", "-c", PROGRAM], capture_output=True, text=True, check=False)
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_the_verdict_says_where_each_build_runs(build: Build, example: str) -> None:
+    document = build(example)
+    (survey,) = document["surveys"]
+    got = {(answer["driver"], answer["gpu"]): answer for answer in survey["answers"]}
+    name = EXAMPLES[example]
+    for driver in ("12.9", NEWEST):
+        major = driver.partition(".")[0]
+        answer = got[driver, "9.0"]
+        assert (answer["kind"] == "native") == (major in MAJORS[example])
+        assert [b.startswith(f"{name} 0.1.0 cuda{major}_") for b in answer["builds"]] == [True] * len(answer["builds"])
+    codes = [package["gpu_code"] for package in document["packages"]]
+    assert all(not code["promised_in_vain"] for code in codes)
+    assert [bool(code["gpus"]) for code in codes] == [example == "cuda-extension"] * len(codes)
+
+
+@pytest.mark.parametrize(
+    ("example", "driver"), [(e, d) for e in EXAMPLES for d in ("12.6", NEWEST) if d.partition(".")[0] in MAJORS[e]]
+)
+def test_an_example_computes_or_says_why_not(
+    build: Build, built: Workspace, roomy: Callable[[str], Path], example: str, driver: str
+) -> None:
+    """With the oldest toolkit of CUDA 12 that it is for, and with the newest."""
+    picked = pick(build, built, example, driver)
+    assert picked.toolkit == driver
+    folder = roomy("environment")
+    made = create(picked, folder / "prefix", folder / "packages")
+    name = EXAMPLES[example]
+    if name == "libsum":
+        words = [made.prefix / "bin" / "sum-of", "1", "2", "3.5"]
+        said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        assert said.startswith(f"toolkit {driver}: ")
+        if detected_driver() is None:
+            assert "no sum: CUDA driver version is insufficient" in said
+            pytest.skip("no GPU on this machine: the library was loaded, and computed nothing")
+        assert said.endswith("sum 6.5\n")
+        return
+    done = subprocess.run([made.python, "-I", "-c", PROGRAMS[name]], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    runtime, devices, result, error, refused = json.loads(done.stdout)
-    assert runtime == toolkit
-    assert refused == "invalid argument"
+    version, devices, result, error, refused = json.loads(done.stdout)
+    assert version == (driver if name == "axpy" else f"runtime {driver}, NVRTC {driver}")
+    assert refused == ("invalid argument" if name == "axpy" else "there is no number")
     if detected_driver() is None:
         assert (devices, result) == (0, [10, 20, 30])
         assert "driver" in error
-    elif devices:
-        assert (result, error) == ([12, 24, 36], "")
+        pytest.skip("no GPU on this machine: the module was imported, and computed nothing")
+    if devices:
+        assert (result, error) == (DOUBLED[name], "")
 
 
-def test_a_driver_for_cuda_12_refuses_the_example(example: Feedstock) -> None:
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_its_libraries_look_for_the_runtime_in_their_own_environment_first(
+    build: Build, example: str, tmp_path: Path
+) -> None:
+    """RPATH, not RUNPATH: LD_LIBRARY_PATH and /usr/local/cuda come after it."""
+    extract(Path(build(example)["packages"][-1]["file"]), tmp_path)
+    for module in {path for path in tmp_path.rglob("*.so*") if not path.is_symlink()}:
+        with module.open("rb") as stream:
+            tags = list(ELFFile(stream).get_section_by_name(".dynamic").iter_tags())
+        (folders,) = (tag.rpath for tag in tags if tag.entry.d_tag == "DT_RPATH")
+        assert not [tag for tag in tags if tag.entry.d_tag == "DT_RUNPATH"]
+        found = [Path(f.replace("$ORIGIN", str(module.parent))).resolve() for f in folders.split(":")]
+        assert found == [tmp_path.resolve() / "lib"]
+
+
+def test_a_driver_for_cuda_12_refuses_what_nvcc_compiled(build: Build, built: Workspace) -> None:
     """What the page says: NVIDIA publishes no nvcc of CUDA 12 as a wheel, so there is no build for it."""
     with pytest.raises(Unsolvable) as error:
-        example.pick(NAME, driver="12.9")
+        pick(build, built, "cuda-extension", "12.9")
     assert error.value.solver

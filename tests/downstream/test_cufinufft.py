@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import Unsolvable
 from ctk.core.platforms import this_platform
 from ctk.env.environment import Environment, create
-from feedstock import Feedstock, alone, base_python, build
+from feedstock import Feedstock, build
 
 pytest_plugins = ["downstream_fixtures"]
 NAME = "cufinufft"
@@ -30,14 +29,11 @@ LIBRARY = "site-packages/cufinufft/libcufinufft.so"
 
 
 @pytest.fixture(scope="module")
-def feedstock(
-    project: Workspace, toolkits: Path, tools: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Feedstock]:
+def feedstock(project: Workspace, toolkits: Path, tools: Path, tmp_path_factory: pytest.TempPathFactory) -> Feedstock:
     recipe = RECIPES[NAME]
     files = [project.build_config, FOLDER / "downstream.yaml", recipe.folder / "conda_build_config.yaml"]
     channels = (tools, toolkits, project.base_channel)
-    with alone(tmp_path_factory.mktemp("cache")):
-        yield build(recipe, files, tmp_path_factory.mktemp("own"), channels, base_python(project))
+    return build(recipe, files, tmp_path_factory.mktemp("own"), channels, project)
 
 
 @pytest.fixture(scope="module")

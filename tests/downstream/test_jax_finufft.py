@@ -11,7 +11,6 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,7 @@ from ctk.base import base
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
 from ctk.env.environment import Environment, create
-from feedstock import Feedstock, alone, base_python, build
+from feedstock import Feedstock, build
 
 pytest_plugins = ["downstream_fixtures"]
 NAME = "jax-finufft"
@@ -56,12 +55,11 @@ def programs(project: Workspace, toolkits: Path) -> Path:
 @pytest.fixture(scope="module")
 def feedstock(
     project: Workspace, programs: Path, toolkits: Path, tools: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Feedstock]:
+) -> Feedstock:
     recipe = RECIPES[NAME]
     files = [project.build_config, FOLDER / "downstream.yaml", recipe.folder / "conda_build_config.yaml"]
     channels = (tools, programs, toolkits, project.base_channel)
-    with alone(tmp_path_factory.mktemp("cache")):
-        yield build(recipe, files, tmp_path_factory.mktemp("own"), channels, base_python(project))
+    return build(recipe, files, tmp_path_factory.mktemp("own"), channels, project)
 
 
 @pytest.fixture(scope="module")

@@ -76,6 +76,7 @@ def test_the_plan_is_for_the_running_python_only(checkout: Workspace) -> None:
     made = base.plan_base(checkout)
     names = {o.name for b in made.builds for o in b.outputs}
     machine = {f"{n}_{t}" for t in base.installed_compilers() for n in ("gcc", "gxx", "gcc_impl", "sysroot")}
+    machine |= base.installed_tools().keys()
     empty = {"libgcc", "libstdcxx", "libzlib", "rdma-core", "ocl-icd"}
     assert {n.replace("_", "-") for n in names} == {
         n.replace("_", "-") for n in ("python", "python_abi", *empty, *base.PROJECTS, *machine)
@@ -83,7 +84,7 @@ def test_the_plan_is_for_the_running_python_only(checkout: Workspace) -> None:
     assert {b.python for b in made.builds} <= {"", base.python_tag()}
 
 
-def test_the_machine_s_compilers_are_there_by_name_and_version_or_not_at_all(
+def test_the_machine_s_compilers_and_tools_are_there_by_name_and_version_or_not_at_all(
     checkout: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(base, "installed_compilers", lambda: {"linux-64": "12.2.0", "linux-aarch64": "13.1.0"})
@@ -92,7 +93,12 @@ def test_the_machine_s_compilers_are_there_by_name_and_version_or_not_at_all(
     assert {made[f"{name}_linux-aarch64"] for name in ("gcc", "gxx", "gcc_impl")} == {"13.1.0"}
     assert made["sysroot_linux-64"] == base.glibc()
     monkeypatch.setattr(base, "installed_compilers", dict)
-    assert not [o.name for b in base.plan_base(checkout).builds for o in b.outputs if "_linux-" in o.name]
+    monkeypatch.setattr(base, "installed_tools", lambda: {"cmake": "3.25.1"})
+    made = {o.name: o.version for b in base.plan_base(checkout).builds for o in b.outputs}
+    assert not [name for name in made if "_linux-" in name]
+    assert {name: made.get(name) for name in base.BUILD_TOOLS} == {**dict.fromkeys(base.BUILD_TOOLS), "cmake": "3.25.1"}
+    monkeypatch.setattr(base, "installed_tools", dict)
+    assert not {o.name for b in base.plan_base(checkout).builds for o in b.outputs} & base.BUILD_TOOLS.keys()
 
 
 def test_a_python_without_wheels_is_refused_with_the_reason(checkout: Workspace) -> None:

@@ -6,25 +6,22 @@ Each scenario runs in a shell of its own, with the options that users have. The 
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import unified_diff
 from pathlib import Path
 
 import pytest
+from activation_shells import CLEAN, OPTIONS, compiler, difference, run
 
 from conftest import NEWEST
 from ctk.core.checkout import Workspace
 from ctk.fetch.fetch import laid_out
 from ctk.lock.lock import Artefact, ReleaseLock, release_locks
 
+pytest_plugins = ["shell_fixtures"]
 HERE = Workspace(Path(__file__).resolve().parents[2])
-SHELLS = ("sh", "dash", "bash", "zsh")
-OPTIONS = ("set +u", "set -u", "set -e", "set -eu", "set -a")
-CLEAN = {"PATH": "/usr/bin:/bin", "HOME": "/nowhere", "LC_ALL": "C"}
 VARIABLES = ("CFLAGS", "CPPFLAGS", "CXXFLAGS", "LDFLAGS", "CMAKE_ARGS", "CUDAARCHS", "NVCC_GENCODE")
 VARIABLES += ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN")
 BUILD = {"CONDA_BUILD": "1", "PREFIX": "/host env", "BUILD_PREFIX": "/build env", "HOST": "x86_64-conda-linux-gnu"}
@@ -32,8 +29,6 @@ BUILD = {"CONDA_BUILD": "1", "PREFIX": "/host env", "BUILD_PREFIX": "/build env"
 NAMES = b"\0compute_100f\0compute_75\0sm_20\0compute_90\0sm_90a\0compute_90a\0compute_100\0compute_100a\0"
 LISTED = ("75", "90a", "100f")
 WITHOUT_LIBRARY = ("8.7", "8.8")
-# What a shell counts, times and remembers by itself; _ is the last argument.
-OWN = re.compile(r"^(_|BASH_\w+|LINENO|RANDOM|SECONDS|SRANDOM|EPOCH\w+|TTYIDLE|PIPESTATUS|pipestatus|status|\W)=")
 
 
 @dataclass(frozen=True)
@@ -74,49 +69,6 @@ def install(project: Workspace, prefix: Path, target: str, platform: str = "linu
 @pytest.fixture(scope="module")
 def scripts(project: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Scripts:
     return install(project, tmp_path_factory.mktemp("environment"), "linux-64")
-
-
-@pytest.fixture(params=SHELLS)
-def shell(request: pytest.FixtureRequest) -> str:
-    if shutil.which(request.param) is None:
-        pytest.skip(f"no {request.param} on this machine")
-    return str(request.param)
-
-
-def run(shell: str, code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    flags = {"bash": ["--norc", "--noprofile"], "zsh": ["-f"]}.get(shell, [])
-    command = [str(shutil.which(shell)), *flags, "-c", code]
-    return subprocess.run(command, env={**CLEAN, **environment}, capture_output=True, text=True, check=False)
-
-
-def compiler(folder: Path, name: str = "g++") -> Path:
-    """A program that answers to a name."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / name).write_text("#!/bin/sh\n")
-    (folder / name).chmod(0o755)
-    return folder
-
-
-def difference(shell: str, options: str, during: str, folder: Path, before: str = "", **environment: str) -> str:
-    """What a shell knows before and after some code, as a diff; "" where nothing changed.
-
-    That is: the environment, its own variables and functions, its options.
-    """
-    functions = {"bash": "declare -f", "zsh": "functions"}.get(shell, ":")
-    names = "(for name in _cuda_nvcc_add _cuda_nvcc_activate _cuda_nvcc_deactivate; do command -v $name || :; done)"
-    code = f"""{before}
-{options}
-{{ env -0; set; {functions}; {names}; set +o; }} >'{folder}/before'
-{during}
-{{ env -0; set; {functions}; {names}; set +o; }} >'{folder}/after'
-echo the end"""
-    done = run(shell, code, **{"PATH": f"{compiler(folder / 'bin')}:{CLEAN['PATH']}", **environment})
-    assert done.stdout.endswith("the end\n"), done.stderr
-    assert not done.stderr
-    texts = [(folder / name).read_bytes().decode().replace("\0", "\n").splitlines() for name in ("before", "after")]
-    lines = [sorted(line for line in text if not OWN.match(line)) for text in texts]
-    assert len(lines[0]) > 5
-    return "\n".join(line for line in unified_diff(*lines, lineterm="", n=0) if not line.startswith(("---", "+++")))
 
 
 def both(scripts: Scripts) -> str:

@@ -19,9 +19,36 @@ HOSTILE = "<script>alert('taken over')</script> & \"more\""
 MINORS = ("13.3", "13.4")
 
 
+DOCS = {
+    "docs/users.md": """# For users
+
+How to install. More about it.
+
+## Install `it`
+
+<!-- printed by: nobody -->
+
+```bash
+echo "<b>" && true
+```
+
+| | b |
+| --- | --- |
+| [why](how-the-right-build-is-picked.md#why) | [code](../tests/code.py) and [there](#install-it) |
+""",
+    "docs/how-the-right-build-is-picked.md": "# How it is picked\n\n## Why\n\n![Steps](steps.svg)\n\n## Why\n\n## So\n",
+    "docs/pytorch-jax-cupy.md": "# Together\n\n[Outside](https://example.org/a.md), [upstream](upstream/more.md).\n",
+    "docs/upstream/more.md": "# More\n\n[Back](../users.md).\n\n```text\nprinted\n```\n",
+    "docs/steps.svg": '<svg xmlns="http://www.w3.org/2000/svg"/>',
+}
+
+
 def checkout(root: Path) -> Workspace:
-    """A checkout of locks alone."""
+    """A checkout of locks and docs alone."""
     workspace = Workspace(root)
+    for name, text in DOCS.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
     workspace.variants.mkdir(parents=True)
     for minor in MINORS:
         release = _release(minor)
@@ -63,7 +90,7 @@ def drafts() -> list[Draft]:
             "cuda-core",
             "1.10.0",
             "py313h0_0",
-            depends=("cuda-version >=13,<14", "nowhere >=1"),
+            depends=("cuda-version >=13,<14", "python_abi 3.13.* *_cp313", "nowhere >=1"),
             files={f"lib/python3.13/site-packages/cuda/core/{n}.py": b"x" * n for n in range(1, 40)},
             info={
                 "about.json": about,
@@ -72,7 +99,9 @@ def drafts() -> list[Draft]:
             },
         )
     )
-    found.append(Draft("cuda-core", "1.2.2", "py313h1_0", depends=("cuda-version >=13,<14",)))
+    found.append(
+        Draft("cuda-core", "1.2.2", "py313h1_0", depends=("cuda-version >=13,<14", "python_abi 3.13.* *_cp313"))
+    )
     found.append(Draft("empty", "1.0", "h0_0", depends=("cuda-core",)))
     return found
 
@@ -99,4 +128,5 @@ def channel(folder: Path, packages: Iterable[Draft]) -> Path:
 def small_site(root: Path, packages: Iterable[Draft] | None = None) -> Site:
     """The site of a channel of these packages."""
     workspace = checkout(root / "checkout")
-    return read(workspace, channel(root / "channel", drafts() if packages is None else packages))
+    site = read(workspace, channel(root / "channel", drafts() if packages is None else packages))
+    return replace(site, channels=("https://example.org/cuda", "conda-forge"))

@@ -43,7 +43,7 @@ from ctk.site.answers import (
     plan_work,
     solved,
 )
-from ctk.site.pages import Selector, front_page, pixi_line, safe_json, shards
+from ctk.site.pages import Selector, create_line, front_page, pixi_line, safe_json, shards
 from ctk.solve.machine import python_specs
 from ctk.solve.solve import AlikeCatalogue, Catalogue, Scenario
 from ctk.verify.scenarios import facts, matrix
@@ -195,6 +195,20 @@ def test_a_machine_that_cannot_exist_is_not_solved_and_its_answer_says_why(
     assert said["13.0", "7.0"].packages and said["13.1", "9.0"].packages
 
 
+@pytest.mark.parametrize(
+    ("driver", "arch", "pin", "said"),
+    [
+        ("13.1", "9.0", "", "CUDA 13.0: everything works on this machine"),
+        ("13.0", None, "13.4", "CUDA 13.4: programs compiled for this GPU work, PTX does not"),
+        (None, None, "", "CUDA 13.4: it makes machine code without a driver, and nothing runs here"),
+    ],
+)
+def test_an_answer_says_in_plain_words_what_works(
+    alike: AlikeCatalogue, driver: str | None, arch: str | None, pin: str, said: str
+) -> None:
+    assert answer(alike, SelectorQuestion("cuda-core", driver, arch, "", pin).scenario("linux-64")).title == said
+
+
 def test_an_answer_is_the_same_after_it_was_packed(asked: Axes, alike: AlikeCatalogue) -> None:
     found = list(answers(alike, asked, "cuda-core", "3.13"))
     content = json.loads(json.dumps(packed(found)))
@@ -290,20 +304,31 @@ def test_pixi_is_asked_for_what_conda_is(pin: str, python: str) -> None:
 
 
 def test_the_front_page_says_what_can_be_chosen(small: Site, asked: Axes) -> None:
-    page = front_page(small, Selector({"linux-64": asked}, ["https://example.org/cuda", "conda-forge"]))
+    page = front_page(small, Selector({"linux-64": asked}))
     read = Read(page.content)
     offered: Mapping[str, Any] = json.loads(page.content.decode().split('id="offered">')[1].split("</script>")[0])
     assert offered["channels"] == ["https://example.org/cuda", "conda-forge"]
-    assert offered["first"] == "cuda-core"
+    assert offered["first"] == ["cuda-core", "cuda-nvcc"], "the names with buttons, of those that the channel has"
+    assert offered["create"]["mamba"].splitlines() == [
+        "mamba create --name cuda \\",
+        "  --channel https://example.org/cuda \\",
+        "  --channel conda-forge \\",
+        "  --override-channels --strict-channel-priority \\",
+        "  ",
+    ]
     assert offered["pythons"]["3.14t"]["specs"] == ["python=3.14", "python_abi=3.14=*_cp314t"]
     assert not read.wrong
     assert all("//" not in loaded for loaded in read.loaded)
 
 
 def test_a_channel_without_packages_has_a_front_page_that_says_so(small: Site) -> None:
-    page = front_page(small, Selector({}, []))
+    page = front_page(small, Selector({}))
     assert "Nothing was solved for this page" in Read(page.content).text
     assert "<script" not in page.content.decode()
+
+
+def test_an_address_that_a_shell_would_split_is_quoted() -> None:
+    assert '--channel "file:///a b" \\' in create_line("cuda-core", ["file:///a b"])
 
 
 def test_no_name_ends_the_script_it_stands_in() -> None:

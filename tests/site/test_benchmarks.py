@@ -18,7 +18,7 @@ from conftest import ROOT
 from ctk.core.checkout import Workspace
 from ctk.index import IndexSettings
 from ctk.index.index import Index
-from ctk.site import Site, benchmarks
+from ctk.site import Site, benchmarks, report
 from ctk.site.benchmarks import Figure
 
 pytest_plugins = ["site_fixtures"]
@@ -31,24 +31,33 @@ def line(**more: object) -> str:
 
 
 def page(small: Site, root: Path, *lines: str) -> str:
-    """The page of a checkout with this history."""
+    """The page of a checkout with this history; "" without one."""
     benchmarks.path(Workspace(root)).parent.mkdir(exist_ok=True)
     benchmarks.path(Workspace(root)).write_text("".join(f"{line}\n" for line in lines))
-    return next(benchmarks.pages(replace(small, workspace=Workspace(root)))).content.decode()
+    site = replace(small, workspace=Workspace(root))
+    shown = [page.content.decode() for page in report.benchmarks(site)]
+    (audit,) = report.audit(site)
+    assert (b'href="benchmarks.html"' in audit.content) == bool(shown), "no page leads to one that is not there"
+    return "".join(shown)
 
 
-def test_figures_become_lines_and_one_alone_says_so(small: Site, tmp_path: Path) -> None:
-    assert "No figure was recorded yet" in page(small, tmp_path)
-    assert "Measured once, on 2026-01-02: a line needs two." in page(small, tmp_path, line())
+def test_figures_become_lines_and_one_alone_is_not_shown(small: Site, tmp_path: Path) -> None:
+    assert page(small, tmp_path) == ""
+    assert page(small, tmp_path, line(), line(machine="64 cores"), line(row="another")) == "", "machines are not mixed"
     several = page(small, tmp_path, line(), line(value=5, date="2026-02-03"), line(machine="64 cores"))
-    assert several.count("<polyline") == 1 and several.count("<circle") == 2, "machines are not mixed"
+    assert Read(several.encode()).wrong == []
+    assert several.count("<polyline") == 1 and several.count("<circle") == 2 and "64 cores" not in several
     assert "from 2.5 on 2026-01-02 to 5 on 2026-02-03, 2 figures" in several
 
 
-def test_lines_that_are_no_figures_are_counted(small: Site, tmp_path: Path) -> None:
+def test_lines_that_are_no_figures_are_left_out(small: Site, tmp_path: Path) -> None:
     bad = ["nonsense", "[]", line(value="fast"), line(value=None), line(more=1), line(date="now")]
-    words = Read(page(small, tmp_path, *bad, "", line()).encode()).text
-    assert "6 lines of benchmarks/history.jsonl cannot be read" in words and "Measured once" in words
+    assert page(small, tmp_path, *bad, "", line()) == ""
+    assert benchmarks.load(Workspace(tmp_path)) == [FIGURE]
+
+
+def test_every_line_of_the_history_is_a_figure(project: Workspace) -> None:
+    assert len(benchmarks.load(project)) == len(benchmarks.path(project).read_text().splitlines()) > 0
 
 
 @pytest.mark.parametrize("values", [[1.0, 2.0, 3.0], [0.0, 0.0], [-1.0, 1.0], [7.0]])
@@ -68,7 +77,7 @@ def test_a_figure_names_the_commit_that_it_was_measured_on_where_git_knows_it(tm
     checkout = Workspace(tmp_path)
     (tmp_path / "benchmarks").mkdir()
     benchmarks.record(checkout, "build", [("a row", 1.0, "s")])
-    assert benchmarks.load(checkout)[0][0].commit == ""
+    assert benchmarks.load(checkout)[0].commit == ""
     if shutil.which("git") is None:
         return
     (tmp_path / "README.md").write_text("one\n")
@@ -80,14 +89,13 @@ def test_a_figure_names_the_commit_that_it_was_measured_on_where_git_knows_it(tm
     benchmarks.record(checkout, "verify", [("a row", 2.0, "s"), ("another", 3.14159, benchmarks.RATIO)])
     (tmp_path / "README.md").write_text("two\n")
     benchmarks.record(checkout, "build", [("a row", 1.0, "s")])
-    found, wrong = benchmarks.load(checkout)
+    found = benchmarks.load(checkout)
     assert [(f.commit, f.value) for f in found[1:]] == [
         (commit, 1.0),
         (commit, 2.0),
         (commit, 3.142),
         (f"{commit}+", 1),
     ]
-    assert not wrong
 
 
 def test_sizes_beside_pip_are_counted_alike_without_python_and_bytecode(tmp_path: Path) -> None:

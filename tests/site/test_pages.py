@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -14,20 +16,21 @@ from crafted_packages import Draft
 from hypothesis import given
 from hypothesis import strategies as st
 from reading import Read, target
-from small_sites import HOSTILE, channel, checkout, drafts, small_site
+from small_sites import DOCS, HOSTILE, channel, checkout, drafts, small_site
 
 from ctk.build.runner import machine_paths
 from ctk.check.audit import CHECKS, audit_packages
-from ctk.package.package import PathEntry
+from ctk.package.package import IndexJson, PathEntry
 from ctk.site import Page, Site, packages, read, report, report_pages
-from ctk.site.packages import PICTURE, folders, squarify
-from ctk.site.pages import bytes_text
+from ctk.site.content import IndexedPackage
+from ctk.site.packages import PICTURE, PackageBuild, folders, squarify
+from ctk.site.pages import bytes_text, stand_alone
 from ctk.verify import channels
 from ctk.verify.table import ask
 
 pytest_plugins = ["site_fixtures"]
 
-TOP = ["audit.html", "benchmarks.html", "packages.html", "picks.html", "releases.html"]
+TOP = ["audit.html", "docs.html", "packages.html", "picks.html", "releases.html"]
 FRONT = "index.html"  # another part of the site
 
 
@@ -62,10 +65,12 @@ def test_every_page_is_sound_html_and_links_inside_the_site(files: Mapping[str, 
     assert {path for path in pages if "/" in path} == {
         *(f"packages/{name}.html" for name in ("cuda-core", "cuda-version", "empty")),
         *(f"releases/{minor}.html" for minor in ("13.3", "13.4")),
+        *(name.replace(".md", ".html") for name in DOCS if name.endswith(".md")),
     }
     for path, page in pages.items():
         assert page.wrong == [], path
         assert (page.tags["h1"], page.tags["main"], page.tags["title"] >= 1, page.lang) == (1, 1, True, "en"), path
+        assert any(target(path, link)[0] == "docs.html" for link in page.links), f"{path} has no link to the docs"
         for link in page.links:
             file, fragment = target(path, link)
             if not link.startswith("https://"):
@@ -86,14 +91,15 @@ def test_what_a_package_says_is_shown_and_never_obeyed(files: Mapping[str, bytes
 
 
 def test_the_same_channel_gives_the_same_bytes(files: Mapping[str, bytes], small: Site) -> None:
-    assert contents(read(small.workspace, small.channel)) == dict(files)
+    again = replace(read(small.workspace, small.channel), channels=small.channels)
+    assert contents(again) == dict(files)
 
 
 def test_a_channel_without_packages_gets_whole_pages_that_say_so(tmp_path: Path) -> None:
     pages = html(contents(small_site(tmp_path, [])))
     for path, page in pages.items():
         assert page.wrong == [], path
-        assert "The channel has no packages yet. Run ctk build" in page.text, path
+        assert "The channel has no packages yet." in page.text, path
     assert "nothing to pick from yet" in pages["picks.html"].text
     assert "no package to open" in pages["audit.html"].text
 
@@ -214,9 +220,19 @@ def test_the_heat_map_is_what_the_solver_picks_in_colours_and_in_words(files: Ma
     [
         ("releases/13.3.html", ["oldest release that is locked here, so there is none to compare it with"]),
         ("releases/13.4.html", ["cudart 13.3.92 → 13.4.92", "PTX ISA: 9.3 → 9.4"]),
-        ("releases/13.4.html", ["have not been compared on the machine", "ctk release diff 13.3 13.4"]),
-        ("releases.html", ["the oldest here", "newer versions of the same components, for the same GPUs"]),
-        ("packages/cuda-core.html", ["newest version 1.10.0", "builds 2", "LicenseRef-Test: LICENSE"]),
+        ("releases/13.4.html", ["files and symbols of these two releases have not been compared"]),
+        ("releases.html", ["the same GPUs", "the oldest release here"]),
+        (
+            "packages/cuda-core.html",
+            [
+                "conda create --name cuda \\ --channel https://example.org/cuda \\ --channel conda-forge \\ "
+                "--override-channels --strict-channel-priority \\ cuda-core",
+                "newest version 1.10.0",
+                "builds 2",
+                "LicenseRef-Test: LICENSE",
+                "CUDA 13, Python 3.13 version 1.10.0, 1.2.2; 2 builds",
+            ],
+        ),
         ("packages/cuda-core.html", ["cuda-version >=13,<14", "What needs it empty", "weak cuda-core >=1"]),
         ("packages/cuda-core.html", ["39 files in cuda-core-1.10.0-py313h0_0.conda"]),
         ("packages/cuda-core.html", ["lib/python3.13/site-packages/cuda/core 39", "site-packages/cuda/core/7.py"]),
@@ -235,7 +251,7 @@ def test_the_list_of_releases_tells_what_came_and_went_and_what_is_not_measured(
     assert newest.facts is not None
     more = replace(newest, facts=replace(newest.facts, gpu_architectures=("9.0", "10.0")))
     page = text(report.releases(replace(small, locks={**small.locks, "cuda-13.4": more})), "releases.html")
-    assert "GPU architectures: +10.0 -7.5" in page
+    assert "adds 10.0; drops 7.5" in page
     bare = replace(small, locks={name: replace(lock, facts=None) for name, lock in small.locks.items()})
     none = replace(small, locks={})
     assert "not measured yet" in text(report.releases(bare), "releases/13.4.html")
@@ -252,9 +268,98 @@ def test_each_build_has_its_sbom_and_its_licence_beside_the_pages(files: Mapping
 
 
 def test_the_picture_of_sizes_shows_every_package_or_counts_it() -> None:
-    many = packages.blocks({f"p{n}": 1 if n else 10**6 for n in range(20)} | {"unknown": 0})
-    assert [block["words"] for block in many] == ["p0, 1 MB", "19 smaller ones, 19 B"]
+    sizes = {"cuda-x-dev": 10**6, "cuda-y": 10**5, "python-z": 10**4} | {f"p{n}": 1 for n in range(20)} | {"unknown": 0}
+    entries = {
+        name: [entry(name, size, ("python >=3.13",) if name == "python-z" else ())] for name, size in sizes.items()
+    }
+    many = [(block["words"], packages.KINDS[block["class"]]) for block in packages.blocks(entries)]
+    assert many == [
+        ("cuda-x-dev, 1 MB", "headers and static libraries"),
+        ("cuda-y, 100 kB", "libraries and programs"),
+        ("python-z, 10 kB", "Python packages"),
+        ("20 smaller ones, 20 B", "others"),
+    ]
     assert packages.blocks({}) == []
+
+
+def entry(name: str, size: int = 1, depends: tuple[str, ...] = (), version: str = "1.0") -> IndexedPackage:
+    return IndexedPackage(
+        f"{name}.conda", IndexJson(name, version, "h_0", 0, "linux-64", depends=depends), size, "", Path()
+    )
+
+
+def test_builds_are_folded_by_cuda_and_python_the_newest_first() -> None:
+    def built(cuda: str, python: str, version: str = "1.0") -> PackageBuild:
+        free = python.endswith("t")
+        abi = f"python_abi {python.rstrip('t')}.* *_cp{python.replace('.', '')}" if python else "nothing"
+        assert not free or abi.endswith("t")
+        return PackageBuild(entry("x", depends=(f"cuda-version >={cuda},<14.0a0 native_*", abi), version=version))
+
+    builds = [
+        built("12", "3.9"),
+        built("13", "3.13"),
+        built("13", "3.14t"),
+        built("13", "3.14"),
+        built("13", "3.13", "0.9"),
+    ]
+    found = packages.fold(builds)
+    assert [label for label, _ in found] == [
+        "CUDA 13, Python 3.14t",
+        "CUDA 13, Python 3.14",
+        "CUDA 13, Python 3.13",
+        "CUDA 12, Python 3.9",
+    ]
+    assert found[2][1] == [builds[1], builds[4]], "the newest version stays first"
+    assert packages.fold([built("12.10", ""), built("12.9", "")])[0][0] == "CUDA 12.10"
+    assert packages.fold([PackageBuild(entry("plain"))])[0][0] == ""
+
+
+def test_nobody_is_told_to_install_what_other_packages_bring(tmp_path: Path) -> None:
+    half = Draft("cuda-nvrtc-files", "13.4.92", "h0_0")
+    pages = contents(small_site(tmp_path, [*drafts(), half]))
+    assert "conda create" in Read(pages["packages/empty.html"]).text
+    assert "conda create" not in Read(pages["packages/cuda-nvrtc-files.html"]).text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("5.0 7.2 9.0", "7.5 8.0 9.0", "adds 7.5, 8.0; drops 5.0, 7.2"),
+        ("5.0 7.0 7.2 9.0", "9.0", "drops 5.0 to 7.2"),
+        ("9.0", "9.0 10.0 12.0 12.1", "adds 10.0 to 12.1"),
+        ("9.0 11.0", "9.0 10.0 11.0 12.0 12.1", "adds 10.0, 12.0, 12.1"),
+        ("9.0", "9.0", "the same GPUs"),
+    ],
+)
+def test_a_release_says_which_gpus_it_adds_and_drops(small: Site, old: str, new: str, said: str) -> None:
+    before, after = small.releases
+    assert before.facts and after.facts
+    one = replace(before, facts=replace(before.facts, gpu_architectures=tuple(old.split())))
+    other = replace(after, facts=replace(after.facts, gpu_architectures=tuple(new.split())))
+    site = replace(small, locks={"cuda-13.3": one, "cuda-13.4": other})
+    assert f" {said} " in text(report.releases(site), "releases.html")
+    if said != "the same GPUs":
+        assert f"GPUs: {said} " in text(report.releases(site), "releases/13.4.html")
+
+
+def test_pages_allow_no_script_and_no_style_but_those_of_the_site(files: Mapping[str, bytes]) -> None:
+    for path, content in files.items():
+        if path.endswith(".html"):
+            page = content.decode()
+            assert """content="default-src 'none'; script-src 'self'; style-src 'self'; img-src""" in page, path
+            assert not re.search(r"<style|\sstyle=|<script(?! src=| type=.application/json)", page), path
+
+
+def test_a_page_that_is_one_file_allows_its_own_style_alone() -> None:
+    page = stand_alone("installable.html", title="T", pins=[], groups=[], notes=[]).decode()
+    style = page.split("<style>")[1].split("</style>")[0]
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert f"style-src 'sha256-{digest}';" in page and Read(page.encode()).wrong == []
+
+
+def test_no_page_tells_its_reader_to_run_the_tool(files: Mapping[str, bytes]) -> None:
+    for path, page in html(files).items():
+        assert path.startswith("docs/") or not re.search(r"\bctk [a-z]+", page.text), path
 
 
 @given(st.lists(st.floats(1, 1e8), min_size=1, max_size=40).map(lambda sizes: sorted(sizes, reverse=True)))
@@ -294,7 +399,7 @@ def audited(site: Site) -> str:
 def test_the_audit_is_shown_once_it_has_read_these_packages(tmp_path: Path) -> None:
     site = small_site(tmp_path)
     before = text(report.audit(site), "audit.html")
-    assert "7 of 7 packages have not been audited" in before and "ctk audit" in before
+    assert "7 of 7 packages have not been audited" in before
     for check in CHECKS:
         assert " ".join(check.help.replace("``", "").split()) in before
     after = audited(site)

@@ -47,6 +47,8 @@ PROJECTS = (
     *("opt-einsum", "pydantic", "pydantic-core", "annotated-types", "typing-inspection", "typing-extensions"),
 )
 """In the order of choice: each is the newest that those before it accept."""
+BUILD_TOOLS = {"cmake": "cmake", "ninja": "ninja-build", "make": "make", "pkg-config": "pkg-config"}
+"""Programs of the machine that recipes ask for, by conda-forge's names -> the package of Debian that has it."""
 PREFIX_TOKEN = "@PREFIX@"
 """Stands for the environment in text files until the recipe puts the real prefix there."""
 
@@ -81,8 +83,9 @@ def plan_base(workspace: Workspace) -> Plan:
     """
     lock, machine = prepare(workspace)
     recipes = find_recipes(workspace.base_recipes)
-    if not installed_compilers():
-        del recipes["gcc"]
+    for name, there in (("gcc", installed_compilers()), ("tools", installed_tools())):
+        if not there:
+            del recipes[name]
     shared = (workspace.build_config, workspace.base_recipes / "base.yaml")
     what = Set(recipes, {lock.name: (lock, machine)}, shared)
     made = plan(what, Request(platforms=[this_platform()], pythons=[python_tag()]), [python_tag()])
@@ -204,24 +207,36 @@ def _machine_keys(artefacts: Sequence[Artefact]) -> str:
     if compilers := installed_compilers():
         keys["machine_gcc"] = [f"{target} {version}" for target, version in compilers.items()]
         keys["machine_glibc"] = [glibc()]
+    if tools := installed_tools():
+        keys["machine_tool"] = [f"{name} {version}" for name, version in tools.items()]
     lines = [f"{key}: {json.dumps(values)}" for key, values in keys.items()]
     return "\n".join(["# This machine's part of the base channel. Generated.", *lines, ""])
 
 
-# The GCCs of this machine, which stand in the base channel for conda-forge's: nvcc calls them.
+# The GCCs and build tools of this machine, which stand in the base channel for conda-forge's.
 
 
 @cache
 def installed_compilers() -> Mapping[str, str]:
     """Platform that a g++ on PATH makes programs for -> its version; empty without one."""
-    versions = {}
-    for target, cross in _CROSS.items():
-        words = ["g++" if target == this_platform() else cross, "-dumpfullversion"]
-        with suppress(OSError, subprocess.SubprocessError):
-            printed = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
-            if re.fullmatch(r"\d+\.\d+\.\d+", printed):  # another compiler may answer to the name
-                versions[target] = printed
-    return versions
+    programs = {target: "g++" if target == this_platform() else cross for target, cross in _CROSS.items()}
+    said = {target: _printed(program, "-dumpfullversion") for target, program in programs.items()}
+    # Another compiler may answer to the name.
+    return {target: text for target, text in said.items() if re.fullmatch(r"\d+\.\d+\.\d+", text)}
+
+
+@cache
+def installed_tools() -> Mapping[str, str]:
+    """Build tool on PATH, by the name that its package has -> its version."""
+    said = {name: re.search(r"\d+(\.\d+)+", _printed(name, "--version")) for name in BUILD_TOOLS}
+    return {name: match[0] for name, match in said.items() if match}
+
+
+def _printed(*words: str) -> str:
+    """What a program prints; "" where it is not there, or fails."""
+    with suppress(OSError, subprocess.SubprocessError):
+        return subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
+    return ""
 
 
 def glibc() -> str:

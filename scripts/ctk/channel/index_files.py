@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -12,7 +13,7 @@ from typing import Any
 import zstandard
 
 from ctk.core.errors import ChannelMissing, PublishFailed
-from ctk.core.files import make_folder, replace_file
+from ctk.core.files import disk_errors, make_folder, replace_file
 from ctk.core.platforms import NOARCH
 
 REPODATA, COMPRESSED, RUN_EXPORTS = "repodata.json", "repodata.json.zst", "run_exports.json"
@@ -152,6 +153,19 @@ def put_in_place(old: ChannelIndex, new: ChannelIndex, channel: Path) -> None:
     for subdir in subdirs:
         if _of_subdir(union.records, subdir) != _of_subdir(new.records, subdir):
             write_index(new, channel, subdir, (COMPRESSED, REPODATA))
+
+
+def add(source: Path, channel: Path) -> None:
+    """Puts the packages of one channel folder into another, in place of any of the same file names there."""
+    found = read_index(source)
+    exports = {name: {"run_exports": record.get("run_exports", {})} for name, record in found.records.items()}
+    with disk_errors(channel):
+        for name in found.records:
+            make_folder((channel / name).parent)
+            shutil.copyfile(source / name, channel / name)
+        old = read_index(channel)
+        new = replace(found, run_exports=exports)
+        put_in_place(old, new | old, channel)
 
 
 def in_order(channel: Path) -> list[Path]:

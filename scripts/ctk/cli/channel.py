@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -317,7 +318,8 @@ def site_command(
     """Make the channel's site: what to type on which machine, and a report of picks, releases, packages and audits.
 
     Every answer of its first page is solved now; what was solved before is kept in .cache/site. The pages work from the
-    folder as it is, and load nothing from elsewhere. The folder is replaced as a whole when all is done.
+    folder as it is, and load nothing from elsewhere. The folder is replaced as a whole when all is done. Findings of
+    `ctk audit` and differences of `ctk release diff` are on the pages if these ran before.
 
     Example: ctk site build output/site
 
@@ -354,7 +356,8 @@ def site_command(
     questions = sum(piece.size for piece in work)
     with report.task("questions", questions) as task:
         answers = [(piece.name, found) for piece, found in solved(work, jobs or os.cpu_count() or 1, task.advance)]
-    front = front_page(content, Selector(made, addresses, as_planned, base))
+    content = replace(content, channels=tuple(addresses))
+    front = front_page(content, Selector(made, base))
     every = [front, *shards(sorted(answers)), *site.report_pages(content)]
     files, size = site.write(every, folder), sum(len(page.content) for page in every)
     report.result(folder=str(folder), files=files, bytes=size, questions=questions, platforms=list(made))

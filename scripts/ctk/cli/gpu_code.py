@@ -45,7 +45,7 @@ def gpu_code_command(
         for subject in subjects(path, known):
             if subject.files or path.is_file():
                 found.append(subject)
-                _show(subject, report, explain)
+                show_subject(subject, report, explain)
     firsts = [subject for subject in found if subject.runs]
     for other in firsts[1:] if len(paths) > 1 and len(firsts) == len(paths) else ():
         _compare(firsts[0], other, report)
@@ -67,7 +67,8 @@ def _targets(file: FileCode, *kinds: str) -> str:
     return " ".join(dict.fromkeys(texts))
 
 
-def _show(subject: Subject, report: Reporter, explain: bool) -> None:
+def show_subject(subject: Subject, report: Reporter, explain: bool = False) -> None:
+    """What its code is for, and whether its metadata says so."""
     report.line(subject.name, "bold")
     rows = [
         (

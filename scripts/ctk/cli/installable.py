@@ -96,7 +96,7 @@ def installable_command(
             if recipe:
                 files = variant_config or variant_files(recipe, where.build_config)
                 found = foresee(recipe, files, channels, here)
-                added, more = _of_records(found.records, pins, channels, every, Path(folder))
+                added, more = survey_records(found.records, pins, channels, every, Path(folder))
                 notes |= dict.fromkeys(f"{subdir}: {note}" for note in (*found.notes, *more))
                 surveys += added
             else:
@@ -145,7 +145,7 @@ def _of_specs(specs: Sequence[str], pins: Sequence[str], channels: Catalogue, ev
     return take_survey(" ".join(specs), every, [(solver, specs), *([(solver, then)] if pins else [])])
 
 
-def _of_records(
+def survey_records(
     records: Records, pins: Sequence[str], channels: Catalogue, every: Matrix, folder: Path
 ) -> tuple[list[Survey], list[str]]:
     """A survey of each package of a recipe, and what to know of the pins.
@@ -192,7 +192,7 @@ def _judge(surveys: Sequence[Survey], pins: Sequence[str]) -> None:
 
 
 def _show(surveys: Sequence[Survey], pins: Sequence[str], report: Reporter) -> None:
-    report.result(surveys=[_as_json(survey) for survey in surveys])
+    report.result(surveys=[survey_as_json(survey) for survey in surveys])
     for group in alike(surveys):
         first = group[0]
         place = listing([survey.subdir for survey in group])
@@ -237,7 +237,8 @@ def _map(survey: Survey, case: Case, width: int) -> Iterator[Text]:
         yield Text()
 
 
-def _as_json(survey: Survey) -> dict[str, Any]:
+def survey_as_json(survey: Survey) -> dict[str, Any]:
+    """A survey, and what each machine gets."""
     answers: list[dict[str, Any]] = []
     for machine, pick in survey.today.picks.items():
         answers.append({"driver": machine[0], "gpu": machine[1], **_pick_as_json(pick)})

@@ -41,6 +41,7 @@ COMMANDS: Table = {
     "gpu-code": "gpu_code:gpu_code_command",
     "solve": "solve:solve_command",
     "installable": "installable:installable_command",
+    "build-recipe": "build_recipe:build_recipe_command",
     "prove": "solve:prove_command",
     "verify": "solve:verify_command",
     "rebuild": "build:rebuild_command",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ctk.site import benchmarks, packages, report
+from ctk.site import docs, packages, report
 from ctk.site.content import Site, read
 from ctk.site.pages import Page, assets, write
 
@@ -14,5 +14,5 @@ __all__ = ["Page", "Site", "read", "report_pages", "write"]
 def report_pages(site: Site) -> Iterator[Page]:
     """The shared assets and every page except the front page."""
     yield from assets()
-    for pages in (report.picks, report.releases, packages.pages, report.audit, benchmarks.pages):
+    for pages in (report.picks, report.releases, packages.pages, report.audit, report.benchmarks, docs.pages):
         yield from pages(site)

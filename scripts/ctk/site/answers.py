@@ -33,8 +33,8 @@ from ctk.core.process import end_with, one_loop, starting
 from ctk.lock.lock import ReleaseLock
 from ctk.lock.support import Support
 from ctk.solve.machine import python_specs
-from ctk.solve.solve import ANY_DRIVER, Alike, AlikeCatalogue, Catalogue, Scenario, channel_name
-from ctk.solve.why import explain, find_reason, toolkit_in_words
+from ctk.solve.solve import ANY_DRIVER, Alike, AlikeCatalogue, Catalogue, Pick, Scenario, channel_name
+from ctk.solve.why import COMPAT, explain, find_reason, fit_in_words
 from ctk.verify.oracle import version
 from ctk.verify.scenarios import Machine, facts, matrix
 
@@ -130,7 +130,12 @@ def axes(
 def installed_by_name(catalogue: Catalogue) -> list[str]:
     """The packages of the channel that somebody would ask for."""
     other = f"_{'win' if catalogue.subdir.startswith('linux') else 'linux'}-"
-    return sorted(name for name in catalogue.own_names if not _HALVES.fullmatch(name) and other not in name)
+    return sorted(name for name in catalogue.own_names if not is_half(name) and other not in name)
+
+
+def is_half(name: str) -> bool:
+    """Whether nobody installs a package by its name: other packages bring it."""
+    return bool(_HALVES.fullmatch(name))
 
 
 def pin_specs(pin: str) -> tuple[str, ...]:
@@ -152,7 +157,7 @@ class SelectorAnswer(NamedTuple):
     packages: tuple[Picked, ...]  # by name
     toolkit: str  # CTK minor, or ""
     fit: str  # native, compat, or ""
-    title: str  # ``toolkit 13.0, native: ...``, or why there is no solution
+    title: str  # ``CUDA 13.0: everything works on this machine``, or why there is no solution
     reasons: tuple[str, ...]  # as ``--explain`` prints them; the next step where there is no solution
 
 
@@ -176,7 +181,19 @@ def answer(catalogue: Catalogue, scenario: Scenario) -> SelectorAnswer:
         sentence, step = find_reason(scenario, catalogue)
         return SelectorAnswer((), "", "", sentence, (step,))
     reasons = tuple(explain(pick, catalogue))
-    return SelectorAnswer(_packages(pick.records), pick.toolkit, pick.fit, toolkit_in_words(pick, catalogue), reasons)
+    return SelectorAnswer(_packages(pick.records), pick.toolkit, pick.fit, headline(pick, catalogue), reasons)
+
+
+def headline(pick: Pick, catalogue: Catalogue) -> str:
+    """What a pick means for somebody who does not know the words native and compat."""
+    if not pick.toolkit:
+        return "no CUDA toolkit is needed"
+    if pick.fit == "native":
+        return f"CUDA {pick.toolkit}: everything works on this machine"
+    words = fit_in_words(pick, catalogue).removeprefix("compat: ").removeprefix("compat, ")
+    if words == COMPAT:
+        words = "programs compiled for this GPU work, PTX does not"
+    return f"CUDA {pick.toolkit}: {words}".removesuffix(": ")
 
 
 @lru_cache(maxsize=4096)

@@ -1,4 +1,4 @@
-"""The page of benchmarks, and its figures: a JSON line for each in ``benchmarks/history.jsonl``, in git.
+"""The figures of benchmarks: a JSON line for each in ``benchmarks/history.jsonl``, in git.
 
 A figure is comparable with those of the same row on the same kind of machine. A ratio of two things that were measured
 side by side says more than seconds do: what else the machine did is in both.
@@ -9,19 +9,18 @@ from __future__ import annotations
 import ast
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from ctk.core.checkout import Workspace, git
 from ctk.core.console import count
 from ctk.core.files import disk_errors
-from ctk.site.content import Site
-from ctk.site.pages import Page, render
 
 RATIO = "ratio"
 """The unit of what is measured against something else in the same run."""
@@ -45,6 +44,9 @@ class Figure:
     machine: _Word  # in words that let others compare: ``2 cores``
 
 
+Series = dict[tuple[str, str, str], list[Figure]]
+"""Row, unit and machine -> the figures of that row, oldest first."""
+
 _FIGURES = TypeAdapter(Figure)
 
 
@@ -61,19 +63,17 @@ def record(workspace: Workspace, benchmark: str, rows: Iterable[tuple[str, float
     return len(figures)
 
 
-def load(workspace: Workspace) -> tuple[list[Figure], int]:
-    """Every figure, oldest first as the file has them, and how many lines are none. Without a file there are none."""
+def load(workspace: Workspace) -> list[Figure]:
+    """Every figure, oldest first as the file has them; lines that are none are left out."""
     try:
         lines = path(workspace).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
-        return [], 0
-    figures, wrong = [], 0
+        return []
+    figures = []
     for line in filter(str.strip, lines):
-        try:
+        with suppress(ValidationError):
             figures.append(_FIGURES.validate_json(line))
-        except ValidationError:
-            wrong += 1
-    return figures, wrong
+    return figures
 
 
 def _commit(workspace: Workspace) -> str:
@@ -84,39 +84,21 @@ def _commit(workspace: Workspace) -> str:
     return f"{commit}+" if commit and changed else commit
 
 
-def pages(site: Site) -> Iterator[Page]:
-    """The page, with a sentence instead of pictures where nothing was recorded."""
-    figures, wrong = load(site.workspace)
-    # Of each row on one kind of machine, oldest first.
-    series: dict[str, dict[tuple[str, str, str], list[Figure]]] = {}
-    for figure in sorted(figures, key=lambda f: (f.benchmark, f.unit != RATIO)):  # what is comparable comes first
-        own = series.setdefault(figure.benchmark, {})
+def series(workspace: Workspace) -> dict[str, Series]:
+    """Benchmark -> row, unit and machine -> figures, oldest first, of every row that has two or more."""
+    found: dict[str, Series] = {}
+    # What is comparable comes first.
+    for figure in sorted(load(workspace), key=lambda figure: (figure.benchmark, figure.unit != RATIO)):
+        own = found.setdefault(figure.benchmark, {})
         own.setdefault((figure.row, figure.unit, figure.machine), []).append(figure)
-    benchmarks = [
-        {"name": name, "about": _about(site, name), "series": [_drawn(*group) for group in groups.items()]}
-        for name, groups in series.items()
-    ]
-    values: dict[str, Any] = {
-        "benchmarks": benchmarks,
-        "wrong": wrong,
-        "ratio": RATIO,
-        "width": WIDTH,
-        "height": HEIGHT,
-    }
-    description = "How long things take, measured and kept over time."
-    yield render(site, "benchmarks.html", title="Benchmarks", description=description, **values)
+    several = {name: {key: row for key, row in own.items() if len(row) > 1} for name, own in found.items()}
+    return {name: own for name, own in several.items() if own}
 
 
-def _drawn(key: tuple[str, str, str], figures: Sequence[Figure]) -> dict[str, Any]:
-    row, unit, machine = key
-    points = line([figure.value for figure in figures])
-    return {"row": row, "unit": unit, "machine": machine, "figures": figures, "last": figures[-1], "points": points}
-
-
-def _about(site: Site, name: str) -> str:
+def about(workspace: Workspace, name: str) -> str:
     """The first paragraph of a benchmark's docstring; "" where it is gone."""
     try:
-        text = (site.workspace.root / "benchmarks" / f"{name}.py").read_text(encoding="utf-8")
+        text = (workspace.root / "benchmarks" / f"{name}.py").read_text(encoding="utf-8")
         return " ".join((ast.get_docstring(ast.parse(text)) or "").partition("\n\n")[0].split())
     except (OSError, ValueError, SyntaxError):
         return ""

@@ -18,18 +18,17 @@ from ctk.core.errors import ChannelMissing
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.lock import ReleaseLock, release_locks
 from ctk.package.package import IndexJson, index_of
+from ctk.site import benchmarks
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _FILE = re.compile(r"[A-Za-z0-9_][^/\\\0]*\.conda")  # what can be opened in the subdir's folder, and nowhere else
-_UNREADABLE = (
-    "The index of {} cannot be read, so its packages are missing from these pages. ctk build makes the channel anew."
-)
-_LEFT_OUT = "{} of the index of {} cannot be read as a package, and is left out here. ctk channel check says more."
+_UNREADABLE = "The index of {} cannot be read, so its packages are missing from these pages."
+_LEFT_OUT = "{} of the index of {} cannot be read as a package, and is left out here."
 _PLANNED = (
     "This is what recipes and release locks say, and not a channel that was built: "
     "sizes, files, texts of licences, SBOMs and audits are not known."
 )
-_EMPTY = "The channel has no packages yet. Run ctk build, then ctk site build again."
+_EMPTY = "The channel has no packages yet."
 
 
 @dataclass(frozen=True)
@@ -57,12 +56,18 @@ class Site:
     entries: tuple[IndexedPackage, ...]  # by name, then newest version first, then native before compat
     locks: Mapping[str, ReleaseLock]  # CTK releases first, oldest first
     problems: tuple[str, ...] = ()  # a sentence for each thing that should exist and cannot be read
+    channels: tuple[str, ...] = ()  # what a client is given, the most important first: addresses or names
     planned: bool = False  # nothing of it is built, so no package can be opened
 
     @cached_property
     def packages(self) -> Mapping[str, tuple[IndexedPackage, ...]]:
         """Package name -> its entries, newest first."""
         return {name: tuple(group) for name, group in groupby(self.entries, key=lambda entry: entry.name)}
+
+    @cached_property
+    def history(self) -> Mapping[str, benchmarks.Series]:
+        """Benchmark -> its rows that were measured twice or more: of one figure there is nothing to see yet."""
+        return benchmarks.series(self.workspace)
 
     @property
     def platforms(self) -> tuple[str, ...]:
@@ -106,7 +111,8 @@ def read(workspace: Workspace, channel: Path, *, planned: bool = False) -> Site:
     entries.sort(key=lambda entry: (entry.index.subdir, entry.file))  # each sort keeps the order before
     entries.sort(key=lambda entry: (_version_key(entry.index.version), entry.index.build_number), reverse=True)
     entries.sort(key=lambda entry: entry.name)
-    return Site(workspace, state, channel.name, tuple(entries), release_locks(workspace), tuple(problems), planned)
+    locks = release_locks(workspace)
+    return Site(workspace, state, channel.name, tuple(entries), locks, tuple(problems), planned=planned)
 
 
 def _version_key(text: str) -> tuple[bool, Version | str]:

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from packaging.version import Version
+
 from ctk.build import sbom
 from ctk.build.runner import machine_paths
 from ctk.check.audit.binaries import PROBES
@@ -18,6 +20,7 @@ from ctk.core.files import file_sha256
 from ctk.lock.support import load_support
 from ctk.package.package import PathEntry, read_info
 from ctk.package.scan import Scanner
+from ctk.site.answers import is_half
 from ctk.site.content import IndexedPackage, Site
 from ctk.site.pages import Page, bytes_text, render
 
@@ -26,6 +29,9 @@ VEX = "sboms/vex.cdx.json"
 FOLDERS = 12  # at most, in the summary of a package's files
 _LETTER, _LINE = 8.6, 17  # width and height of text in the picture, of its own units
 _FIT = re.compile(r"^cuda-version .*\b(native|compat)_\*$")
+_CUDA = re.compile(r"^cuda-version >=(\d+(?:\.\d+)?)\b")
+_ABI = re.compile(r"^python_abi (\d+\.\d+)\S* \*_cp\d+(t?)$")
+_DEVELOPED = re.compile(r".*-(?:dev|static)(?:_.*)?")
 
 
 class LicenceText(NamedTuple):
@@ -71,6 +77,18 @@ class PackageBuild:
             return self.entry.index.build.partition("_")[0]
         return next((match[1] for spec in self.entry.index.depends if (match := _FIT.match(spec))), "")
 
+    @property
+    def cuda(self) -> str:
+        """The CUDA major, or the minor where it is for one alone; "" for what has none."""
+        if self.entry.name == "cuda-version":
+            return self.entry.index.version
+        return next((match[1] for spec in self.entry.index.depends if (match := _CUDA.match(spec))), "")
+
+    @property
+    def python(self) -> str:
+        """``3.13`` or ``3.14t``; "" for what is for none or for all."""
+        return next((match[1] + match[2] for spec in self.entry.index.depends if (match := _ABI.match(spec))), "")
+
 
 class Rectangle(NamedTuple):
     """A rectangle, its corner nearest to the origin first."""
@@ -101,7 +119,8 @@ def pages(site: Site) -> Iterator[Page]:
             (name, own[0].entry, sorted({build.entry.index.subdir for build in own}), own[0].summary)
             for name, own in builds.items()
         ],
-        blocks=blocks({name: own[0].size for name, own in site.packages.items()}),
+        blocks=blocks(site.packages),
+        kinds=KINDS,
         total=sum(entry.size for entry in site.entries),
         width=PICTURE.width,
         height=PICTURE.height,
@@ -132,6 +151,8 @@ def _package_page(site: Site, name: str, builds: Sequence[PackageBuild], users: 
         title=name,
         description=newest.summary or f"Builds, files and dependencies of {name}.",
         builds=builds,
+        folded=fold(builds),
+        by_name=not is_half(name),
         newest=newest,
         platforms=sorted({build.entry.index.subdir for build in builds}),
         users=users,
@@ -139,6 +160,18 @@ def _package_page(site: Site, name: str, builds: Sequence[PackageBuild], users: 
         holdings=[(build, folders(build.files)) for build in shown.values()],
         problems=[build.problem for build in builds if build.problem and not site.planned],
     )
+
+
+def fold(builds: Sequence[PackageBuild]) -> list[tuple[str, list[PackageBuild]]]:
+    """Builds by CUDA and Python, the newest first, as ``CUDA 13, Python 3.14t`` and the builds in their order."""
+    groups: dict[tuple[str, str], list[PackageBuild]] = {}
+    for build in builds:
+        groups.setdefault((build.cuda, build.python), []).append(build)
+    ordered = sorted(groups, key=lambda key: [(Version(part.rstrip("t") or "0"), part) for part in key], reverse=True)
+    return [
+        (", ".join(filter(None, (cuda and f"CUDA {cuda}", python and f"Python {python}"))), groups[cuda, python])
+        for cuda, python in ordered
+    ]
 
 
 def folders(files: Sequence[PathEntry]) -> list[tuple[str, int, int]]:
@@ -188,21 +221,38 @@ def _text(value: object) -> str:
     return " ".join(first.split()) if isinstance(first, str) else ""
 
 
-def blocks(sizes: Mapping[str, int]) -> list[dict[str, Any]]:
+KINDS = {
+    "b4": "libraries and programs",
+    "a4": "Python packages",
+    "b2": "headers and static libraries",
+    "nothing": "others",
+}
+"""Class of the picture -> the packages that have its colour."""
+
+
+def kind(entry: IndexedPackage) -> str:
+    """The class of a package in the picture."""
+    if any(spec.split()[0] == "python" for spec in entry.index.depends):
+        return "a4"
+    return "b2" if _DEVELOPED.fullmatch(entry.name) else "b4"
+
+
+def blocks(entries: Mapping[str, Sequence[IndexedPackage]]) -> list[dict[str, Any]]:
     """The picture: an area for each package by the bytes of its newest build, with texts where there is room."""
+    sizes = {name: own[0].size for name, own in entries.items() if own[0].size > 0}
     total = sum(sizes.values())
-    large = {name: size for name, size in sizes.items() if size > 0 and size >= SMALLEST * total}
-    small = [size for name, size in sizes.items() if size > 0 and name not in large]
-    shown = [(size, f"packages/{name}.html", name) for name, size in sorted(large.items())]
+    large = {name: size for name, size in sizes.items() if size >= SMALLEST * total}
+    small = [size for name, size in sizes.items() if name not in large]
+    shown = [(size, f"packages/{name}.html", name, kind(entries[name][0])) for name, size in sorted(large.items())]
     if small:
-        shown.append((sum(small), "packages.html#list", f"{len(small)} smaller ones"))
+        shown.append((sum(small), "packages.html#list", f"{len(small)} smaller ones", "nothing"))
     shown.sort(key=lambda item: -item[0])
     drawn = []
-    for place, (size, link, name) in zip(squarify([size for size, _, _ in shown]), shown, strict=True):
+    for place, (size, link, name, colour) in zip(squarify([size for size, *_ in shown]), shown, strict=True):
         label = name if place.width >= len(name) * _LETTER + 10 and place.height >= _LINE + 4 else ""
         more = bytes_text(size) if label and place.height >= 2 * _LINE + 6 else ""
         words = f"{name}, {bytes_text(size)}"
-        drawn.append({"place": place, "link": link, "label": label, "more": more, "words": words})
+        drawn.append({"place": place, "link": link, "label": label, "more": more, "words": words, "class": colour})
     return drawn
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import ctypes
+import hashlib
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,6 +38,7 @@ _NAVIGATION = (
     ("packages.html", "Packages"),
     ("audit.html", "Audit"),
     ("benchmarks.html", "Benchmarks"),
+    ("docs.html", "Docs"),
 )
 
 
@@ -50,7 +54,8 @@ def render(site: Site, path: str, template: str = "", **values: Any) -> Page:
     first, slash, _ = path.partition("/")
     section = f"{first}.html" if slash else path  # packages/cuda-core.html belongs to packages.html
     root = "../" * path.count("/")
-    own = {"site": site, "root": root, "navigation": _NAVIGATION, "path": path, "section": section}
+    navigation = [entry for entry in _NAVIGATION if entry[0] != "benchmarks.html" or site.history]
+    own = {"site": site, "root": root, "navigation": navigation, "path": path, "section": section}
     text = _environment().get_template(template or path).render(**own, **values)
     # What packages say of themselves may be no text at all: half a pair of surrogates.
     return Page(path, (text.rstrip() + "\n").encode(errors="replace"))
@@ -58,8 +63,10 @@ def render(site: Site, path: str, template: str = "", **values: Any) -> Page:
 
 def stand_alone(template: str, **values: Any) -> bytes:
     """A page that is one file, with the look of the site in it."""
-    style = (_HERE / "assets" / "style.css").read_text(encoding="utf-8")
-    return _environment().get_template(template).render(style=Markup(style), **values).strip().encode(errors="replace")
+    style = (_HERE / "assets" / "style.css").read_bytes()
+    digest = base64.b64encode(hashlib.sha256(style).digest()).decode()
+    own = {"style": Markup(style.decode()), "styles": Markup(f"'sha256-{digest}'"), "root": ""}
+    return _environment().get_template(template).render(**own, **values).strip().encode(errors="replace")
 
 
 def assets() -> Iterator[Page]:
@@ -83,6 +90,7 @@ def _environment() -> Environment:
         "count": count,
         "bytes": bytes_text,
         "thousands": lambda number: f"{number:,}",
+        "create": create_line,
         "arrows": lambda text: text.replace(" -> ", " → "),
     }
     return environment
@@ -157,7 +165,8 @@ def _exchange(first: Path, second: Path) -> bool:
 # The front page: the selector, and what a client is given to install it.
 
 _FIELDS = ("drivers", "older", "newer", "gpus", "pythons", "pins", "packages")  # of axes, as the script has them
-_FIRST = ("cuda-core", "numba-cuda", "cuda-nvcc")
+_FIRST = ("cuda-core", "numba-cuda", "cuda-nvcc", "cuda-toolkit")  # have buttons, where the channel has them
+_PLAIN = re.compile(r"[\w@%+=:,./-]+")  # what no shell reads as anything else
 
 
 @dataclass(frozen=True)
@@ -165,21 +174,26 @@ class Selector:
     """What the front page offers."""
 
     axes: Mapping[str, Axes]  # by platform
-    channels: Sequence[str]  # what a client is given, the most important first: addresses or names
-    planned: bool = False  # answers are from recipes and locks, so sizes are not known
     base: str = "local"  # as ``ctk solve --base`` takes it
 
 
 def front_page(site: Site, selector: Selector) -> Page:
-    """``index.html``. Where nothing was solved it says so, and the next step."""
+    """``index.html``. Where nothing was solved it says so."""
     return render(
         site,
         "index.html",
-        title="Which CUDA packages does this machine get?",
-        description="Say which driver and which GPU there is: here is what to type, and what a solver picks for it.",
+        title="Install CUDA packages",
+        description="Choose, then copy the command.",
         selector=selector if any(axes.packages for axes in selector.axes.values()) else None,
-        data=Markup(safe_json(_offered(selector))),  # safe_json leaves nothing that ends a script
+        data=Markup(safe_json(_offered(site, selector))),  # safe_json leaves nothing that ends a script
     )
+
+
+def create_line(specs: str, channels: Sequence[str], client: str = "conda") -> str:
+    """The command that makes an environment, broken at its options, with the channels first."""
+    given = [f"--channel {channel if _PLAIN.fullmatch(channel) else json.dumps(channel)}" for channel in channels]
+    options = [*given, "--override-channels --strict-channel-priority", specs]
+    return " \\\n  ".join([f"{client} create --name cuda", *options])
 
 
 def shards(answers: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Page]:
@@ -193,13 +207,12 @@ def safe_json(content: object) -> str:
     return json.dumps(content, separators=(",", ":"), ensure_ascii=True).replace("<", "\\u003c")
 
 
-def _offered(selector: Selector) -> dict[str, Any]:
+def _offered(site: Site, selector: Selector) -> dict[str, Any]:
     """The choices of the page, and for each pin and Python the specs for conda and the lines of a ``pixi.toml``."""
     every = selector.axes.values()
     packages = {package for axes in every for package in axes.packages}
     pins = {pin: pin_specs(pin) for axes in every for pin in axes.pins}
     pythons = {python: python_specs(python) if python else () for axes in every for python in axes.pythons}
-    first = next((name for name in (*_FIRST, *sorted(packages)) if name in packages), "")
     return {
         "platforms": {
             subdir: {name: getattr(axes, name) for name in _FIELDS} for subdir, axes in selector.axes.items()
@@ -207,9 +220,10 @@ def _offered(selector: Selector) -> dict[str, Any]:
         "gpus": gpu_names(),
         "pins": {pin: _request(specs) for pin, specs in pins.items()},
         "pythons": {python: _request(specs) for python, specs in pythons.items()},
-        "channels": list(selector.channels),
-        "first": first,
-        "planned": selector.planned,
+        "channels": list(site.channels),
+        "create": {client: create_line("", site.channels, client) for client in ("conda", "mamba")},
+        "first": [name for name in _FIRST if name in packages] or sorted(packages)[:3],
+        "planned": site.planned,
         "base": selector.base,
     }
 

@@ -1,8 +1,8 @@
-"""The report's pages of picks, CTK releases and the audit; `packages` and `benchmarks` have the others."""
+"""The report's pages of picks, CTK releases, the audit and benchmarks; `packages` and `docs` have the others."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import cycle, groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,6 +26,7 @@ from ctk.lock.support import Support, load_support
 from ctk.package.binaries import version_key
 from ctk.package.scan import PackageScan, Scanner
 from ctk.release import facts_rows
+from ctk.site import benchmarks as figures
 from ctk.site.content import Site
 from ctk.site.pages import Page, render
 from ctk.verify import channels
@@ -33,7 +34,6 @@ from ctk.verify.table import REQUEST, Answers, ask, merged
 
 _SHADES = 6  # of each CUDA major in the style sheet
 _COLUMNS = {"locks": ("component", "version", "MB", "glibc"), "binaries": ("component", "files", "symbols")}
-_TELLING = ("GPU architectures: +", "GPU architectures: -", "new components", "components that are gone")
 _FINDINGS = 200  # shown; more are counted
 _OPERATORS = {">=": "from", "<=": "up to", "<": "before", ">": "after", "==": ""}
 
@@ -61,7 +61,7 @@ def picks(site: Site) -> Iterator[Page]:
                 maps += [heat_map(s, ask(folders, site.releases, s, support)) for s in site.platforms]
         except CtkError as error:
             problem = f"{error.cause}. {error.step}".strip()
-    description = f"What a solver picks for {REQUEST}, for every driver and every GPU."
+    description = f"What a solver picks for {REQUEST}, for each driver and GPU."
     values: dict[str, Any] = {"request": REQUEST, "maps": maps, "problem": problem}
     yield render(site, "picks.html", title="Which toolkit a machine gets", description=description, **values)
 
@@ -111,7 +111,7 @@ def _release(
         "glibc": {s: max(needs.values(), key=version_key) for s, needs in measured.items() if any(needs.values())},
         "sizes": {s: sum(a.size for a in lock.artefacts if a.target.startswith(s)) for s in PLATFORMS},
         "in_channel": any(entry.index.version == lock.minor for entry in site.packages.get("cuda-version", ())),
-        "brief": "the oldest here",
+        "brief": "the oldest release here",
         "unfixed": support.unfixed_of(lock, site.releases),
         "branch": support.branch_for(lock.minor),
         "sources": support.sources,
@@ -119,14 +119,30 @@ def _release(
     if before is None:
         return release
     difference = compare(before, lock, site.platforms or tuple(PLATFORMS))
+    gpus = _gpus_changed(before, lock, site.releases) or "the same GPUs"
     lines = list(summary(difference, ()))[:-1]  # the last line is about the binaries, which have their own
-    telling = "; ".join(line for line in lines if line.startswith(_TELLING))
     return release | {
-        "brief": telling or "newer versions of the same components, for the same GPUs",
-        "summary": lines,
+        "brief": gpus,
+        "summary": [f"GPUs: {gpus}" if line.startswith("GPU architectures: ") else line for line in lines],
         "changes": list(tables(difference, {}, _COLUMNS["locks"])),
         "binaries": _binaries(site, difference, before, lock),
     }
+
+
+def _gpus_changed(before: ReleaseLock, lock: ReleaseLock, releases: Sequence[ReleaseLock]) -> str:
+    """``adds 8.8, 11.0; drops 5.0 to 7.2``: how the GPUs that a compiler knows differ from those of the one before."""
+    if not (before.facts and lock.facts):
+        return "not measured"
+    old, new = set(before.facts.gpu_architectures), set(lock.facts.gpu_architectures)
+    known = sorted({gpu for one in releases if one.facts for gpu in one.facts.gpu_architectures}, key=Version)
+    changes = ("adds", _runs(new - old, known)), ("drops", _runs(old - new, known))
+    return "; ".join(f"{verb} {gpus}" for verb, gpus in changes if gpus)
+
+
+def _runs(chosen: Collection[str], known: Sequence[str]) -> str:
+    """The chosen names in their order; three or more without a known one between them as ``first to last``."""
+    runs = [list(group) for kept, group in groupby(known, chosen.__contains__) if kept]
+    return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(run) for run in runs)
 
 
 def _binaries(site: Site, difference: ReleaseDifference, old: ReleaseLock, new: ReleaseLock) -> dict[str, Any]:
@@ -184,3 +200,20 @@ def _in_words(releases: SpecifierSet) -> str:
     ordered = sorted(releases, key=lambda part: Version(part.version.removesuffix(".*")))
     texts = (f"{_OPERATORS.get(part.operator, part.operator)} {part.version}".strip() for part in ordered)
     return ", ".join(texts) or "all"
+
+
+def benchmarks(site: Site) -> Iterator[Page]:
+    """The page of benchmarks; none before something was measured twice."""
+    if site.history:
+        rows = [
+            {
+                "name": name,
+                "about": figures.about(site.workspace, name),
+                "series": [(*key, row, figures.line([figure.value for figure in row])) for key, row in own.items()],
+            }
+            for name, own in site.history.items()
+        ]
+        values: dict[str, Any] = {"benchmarks": rows, "ratio": figures.RATIO}
+        values |= {"width": figures.WIDTH, "height": figures.HEIGHT}
+        described = "How long things take, measured and kept over time."
+        yield render(site, "benchmarks.html", title="Benchmarks", description=described, **values)

@@ -53,13 +53,26 @@ def recipe_at(word: str) -> Recipe | None:
     """
     if "::" in word or not (word in (".", "..") or "/" in word or "\\" in word or word.endswith(".yaml")):
         return None
-    place = Path(word)
-    folders = (place.parent,) if place.name == "recipe.yaml" else (place, place / "recipe")  # or that of a feedstock
+    return recipe_in(Path(word))
+
+
+def recipe_in(place: Path) -> Recipe:
+    """The recipe in a folder, in that of a feedstock, or of a ``recipe.yaml``.
+
+    Raises:
+        UnknownName: There is none.
+    """
+    folders = (place.parent,) if place.name in ("recipe.yaml", "meta.yaml") else (place, place / "recipe")
     for folder in folders:
         if (folder / "recipe.yaml").is_file():
             folder = folder.resolve()
             return Recipe((folder.parent if folder.name == "recipe" else folder).name, folder)
-    raise UnknownName(f"there is no recipe in {word}", "name a recipe.yaml (the v1 format), or the folder that has it")
+    if any((folder / "meta.yaml").is_file() for folder in folders):
+        raise UnknownName(
+            f"{place} has a recipe of conda-build's, meta.yaml, and no recipe.yaml",
+            "write it anew in the v1 format: conda-recipe-manager convert meta.yaml > recipe.yaml",
+        )
+    raise UnknownName(f"there is no recipe in {place}", "name a recipe.yaml (the v1 format), or the folder that has it")
 
 
 def variant_files(recipe: Recipe, build_config: Path) -> list[Path]:
@@ -80,9 +93,12 @@ def foresee(recipe: Recipe, files: Sequence[Path], target: Catalogue, builder: C
     hosts: list[Mapping[str, str] | None] = []
     exports: list[list[_Export]] = []
     for variant, content in zip(variants, contents, strict=True):
-        built = _specs(content, "build", variant.variant, own)
+        built = specs_of(content, "build", variant.variant, own)
         build = _environment(built, builder, notes, "without what the build environment adds, which has no solution")
-        wanted, taken = _specs(content, "host", variant.variant, own), _taken(content, "build", _exports(build, built))
+        wanted, taken = (
+            specs_of(content, "host", variant.variant, own),
+            _taken(content, "build", _exports(build, built)),
+        )
         strong = [export.spec for export in taken if export.kind == "strong"]
         host = _environment([*wanted, *strong], target, notes, "left out, the host environment having no solution")
         hosts.append({r.name.normalized: f"{r.version} {r.build}" for r in host.records} if host else None)
@@ -118,7 +134,7 @@ def _requirements(content: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [part.get("requirements") or {} for part in (content, *(content.get("staging_caches") or ()))]
 
 
-def _specs(content: Mapping[str, Any], section: str, variant: Mapping[str, str], own: set[str]) -> list[str]:
+def specs_of(content: Mapping[str, Any], section: str, variant: Mapping[str, str], own: set[str]) -> list[str]:
     """What an environment is made of, as rattler-build asks for it: a name alone has the version of its variant key."""
     found = []
     for spec in (s for part in _requirements(content) for s in part.get(section) or ()):

@@ -284,7 +284,7 @@ _GLIBC = r"lib(c|m|dl|pthread|rt|util)\.so\.\d+|ld-linux-(x86-64\.so\.2|aarch64\
 _LINUX_DRIVER = r"lib(cuda|nvidia-ml|cudla)\.so\.1"
 _WINDOWS = (
     r"(kernel32|user32|advapi32|ole32|oleaut32|shell32|ws2_32|ntdll|gdi32|bcrypt|crypt32|setupapi|cfgmgr32|version|dbghelp"
-    r"|psapi|shlwapi|rpcrt4|secur32|winmm|userenv|powrprof|iphlpapi|mswsock|msvcrt)\.dll"
+    r"|psapi|shlwapi|rpcrt4|secur32|winmm|userenv|powrprof|iphlpapi|mswsock|msvcrt|normaliz)\.dll"
     r"|(api-ms-win-(core|security|eventing|service|base)|ext-ms)-.*\.dll"
 )
 _WINDOWS_DRIVER = r"(nvcuda|nvml)\.dll"
@@ -316,10 +316,13 @@ EXTERNAL: Mapping[str, re.Pattern[str]] = {
     }.items()
 }
 
-# Modules that are imported only where what they need is, without a dependency on it: (package, file) -> library.
+# Modules that are imported only where what they need is loaded, which no RPATH or dependency says: (package, file) ->
+# library.
 OPTIONAL: Mapping[tuple[str, str], re.Pattern[str]] = {
     # Reads PyTorch tensors; imported once torch is.
-    ("cuda-core", "_tensor_bridge"): re.compile(r"torch_cpu\.dll", re.IGNORECASE)
+    ("cuda-core", "_tensor_bridge"): re.compile(r"torch_cpu\.dll", re.IGNORECASE),
+    # On Windows jax imports jaxlib/_jax.pyd first, which has this DLL beside it. Once loaded, it is found by its name.
+    ("jaxlib-files", "/_mlir_libs/"): re.compile(r"jax_common\.dll", re.IGNORECASE),
 }
 
 

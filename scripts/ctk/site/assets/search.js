@@ -1,19 +1,25 @@
-// Narrows a table to the rows that have every word that was typed. Without this script the list is whole.
+// Narrows a table to the rows that have every word that was typed, the names that fit best first. Without this script the
+// list is whole.
 "use strict";
 for (const box of document.querySelectorAll("[data-search]")) {
-  const rows = [...document.getElementById(box.dataset.search).rows];
-  const texts = rows.map((row) => row.cells[0].textContent.toLowerCase());
+  const body = document.getElementById(box.dataset.search);
+  const rows = [...body.rows].map((row) => ({
+    row,
+    name: row.cells[0].querySelector("a").textContent.toLowerCase(),
+    text: row.cells[0].textContent.toLowerCase(),
+  }));
   const input = box.querySelector("input");
   const status = box.querySelector("[role=status]");
   const narrow = () => {
-    const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
-    let matches = 0;
-    rows.forEach((row, place) => {
-      row.hidden = !words.every((word) => texts[place].includes(word));
-      matches += row.hidden ? 0 : 1;
-    });
-    status.textContent = words.length
-      ? `${matches} of ${rows.length} match` + (matches ? "" : ": try fewer letters, or clear the box with Escape")
+    const typed = input.value.toLowerCase().trim();
+    const words = typed.split(/\s+/).filter(Boolean);
+    const ordered = [...rows].sort((one, other) => misfit(one.name, typed) - misfit(other.name, typed));
+    body.append(...(typed ? ordered : rows).map(({ row }) => row));
+    for (const { row, text } of rows) row.hidden = !words.every((word) => text.includes(word));
+    const matches = rows.filter(({ row }) => !row.hidden).length;
+    const near = matches ? [] : nearest(typed, rows.map(({ name }) => name));
+    status.textContent = typed
+      ? `${matches} of ${rows.length} match` + (near.length ? `. Did you mean ${near.join(", ")}?` : "")
       : `${rows.length} packages`;
   };
   input.addEventListener("input", narrow);

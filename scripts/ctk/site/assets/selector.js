@@ -7,7 +7,6 @@
   const shards = new Map(); // name -> promise of the answers
   const arrived = new Map(); // name -> what to call when its script has run
   const ready = new Set(); // names of those that have
-  const NO_DRIVER = "none";
 
   window.ctkAnswers = (name, content) => arrived.get(name)?.(content);
 
@@ -47,18 +46,22 @@
     return { packages, toolkit, fit, title: line(title), reasons: reasons.map(line) };
   }
 
-  /** What is chosen now; gpu is undefined where what was typed is no GPU. */
+  const picked = (name) => document.querySelector(`input[name=${name}]:checked`)?.value ?? "";
+
+  /** What is chosen now. The driver is a CUDA version, null without one, and undefined where the client is to find it;
+   * gpu is undefined where what was typed is no GPU. */
   function chosen() {
-    const driver = at("driver").value === NO_DRIVER ? null : at("driver").value;
-    const typed = at("gpu").value.trim();
-    const gpu = typed && driver ? gpuOfText(typed, offered.gpus) ?? undefined : null;
+    const machine = picked("machine");
+    const typed = machine === "choose" ? at("gpu").value.trim() : "";
     return {
-      platform: at("platform").value,
-      package: at("package").value.trim(),
-      python: at("python").value,
-      pin: at("pin").value,
-      driver,
-      gpu,
+      platform: picked("platform"),
+      client: picked("client"),
+      package: at("package").value.trim() || picked("first"),
+      python: picked("python"),
+      pin: picked("pin"),
+      machine,
+      driver: machine === "none" ? null : (machine === "choose" && at("driver").value) || undefined,
+      gpu: typed ? gpuOfText(typed, offered.gpus) ?? undefined : null,
     };
   }
 
@@ -66,25 +69,27 @@
 
   const request = (now) => [now.package, ...offered.pins[now.pin].specs, ...offered.pythons[now.python].specs];
   const quoted = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `"${word}"`);
+  const onWindows = (now) => now.platform.startsWith("win-");
 
-  function createCommand(client, now) {
-    const channels = offered.channels.flatMap((channel) => ["--channel", quoted(channel)]);
-    // The driver is asked for, too: conda and mamba could drop it otherwise, and install what it cannot run.
-    const specs = [...request(now), ...(now.driver ? ["__cuda"] : [])].map(quoted);
-    return [client, "create", "--name", "cuda", ...specs, ...channels, "--override-channels", "--strict-channel-priority"].join(" ");
+  function createCommand(now) {
+    // The driver is asked for, too: conda and mamba could drop it otherwise, and install what it cannot run. A GPU that
+    // was named has one.
+    const specs = [...request(now), ...(now.driver || now.gpu ? ["__cuda"] : [])].map(quoted);
+    const command = offered.create[now.client] + specs.join(" ");
+    // PowerShell and cmd each break lines with a sign of their own, and the other one does not know it.
+    return onWindows(now) ? command.replaceAll(" \\\n  ", " ") : command;
   }
 
   function manifest(now) {
     const text = (value) => JSON.stringify(value);
-    const list = (name, items) => [`${name} = [`, ...items.map((item) => `  ${item},`), "]"];
     const machine = now.driver
       ? `{ platform = ${text(now.platform)}, cuda = { driver = ${text(now.driver)}${now.gpu ? `, arch = ${text(now.gpu)}` : ""} } }`
       : text(now.platform);
     return [
       "[workspace]",
       'name = "cuda"',
-      ...list("channels", offered.channels.map(text)),
-      ...list("platforms", [machine]),
+      `channels = [${offered.channels.map(text).join(", ")}]`,
+      `platforms = [${machine}]`,
       "",
       "[dependencies]",
       ...(now.package === "cuda-version" && now.pin ? [] : [`${now.package} = "*"`]),
@@ -96,17 +101,23 @@
   function solveCommand(now) {
     const words = ["ctk solve", now.package, ...(now.pin ? [`cuda-version=${now.pin}`] : [])];
     if (now.python) words.push(`--python ${now.python}`);
-    words.push(`--platform ${now.platform} --driver ${now.driver ?? NO_DRIVER}`);
+    words.push(`--platform ${now.platform}`);
+    if (now.driver !== undefined) words.push(`--driver ${now.driver ?? "none"}`);
     if (now.gpu) words.push(`--arch ${now.gpu}`);
     if (offered.base !== "local") words.push(`--base ${quoted(offered.base)}`);
     return `${words.join(" ")} --explain${offered.planned ? " --planned" : ""}`;
   }
 
-  /** For a client on another machine than the one that was described. */
-  function overrides(now) {
-    const words = [`CONDA_SUBDIR=${now.platform}`, `CONDA_OVERRIDE_CUDA=${now.driver ?? '""'}`];
-    if (now.gpu) words.push(`CONDA_OVERRIDE_CUDA_ARCH=${now.gpu}`);
-    return words.join(" ");
+  /** What else the reader of a command should know: words, and what to type. */
+  function hint(now) {
+    if (now.driver === undefined) {
+      return now.gpu ? ["", ""] : ["If the machine has an NVIDIA driver, you can add this at the end: a driver that is too old is then an error.", "__cuda"];
+    }
+    const set = [`CONDA_SUBDIR=${now.platform}`, `CONDA_OVERRIDE_CUDA=${now.driver ?? '""'}`];
+    if (now.gpu) set.push(`CONDA_OVERRIDE_CUDA_ARCH=${now.gpu}`);
+    return onWindows(now)
+      ? ["On another machine than that one, set these variables first:", set.join(", ")]
+      : ["On another machine than that one, put this in front:", set.join(" ")];
   }
 
   // What is shown
@@ -122,94 +133,85 @@
     return `${place ? Number(bytes.toPrecision(3)) : bytes} ${units[place]}`;
   }
 
-  function show(state, title, summary = "") {
-    at("answer").dataset.state = state;
+  const fillList = (list, lines) =>
+    list.replaceChildren(...lines.map((line) => Object.assign(document.createElement("li"), { textContent: line })));
+
+  /** States are: waiting, solved, detected (the client finds the machine), refused (there is no solution), unsolved. */
+  function show(state, title, summary = "", todo = []) {
+    at("answer").dataset.state = at("verdict").dataset.state = state;
     at("title").textContent = title;
     at("summary").textContent = summary;
-    for (const id of ["install", "pick", "reasons"]) at(id).hidden = state !== "solved";
-    at("steps").hidden = true;
+    fillList(at("todo"), todo);
+    at("todo").hidden = !todo.length;
+    at("install").hidden = state !== "solved" && state !== "detected";
+    at("pick").hidden = at("toolkits").hidden = state !== "solved";
+    at("unseen").hidden = true;
   }
 
-  function fillList(list, lines) {
-    list.replaceChildren(...lines.map((line) => Object.assign(document.createElement("li"), { textContent: line })));
-  }
-
-  function steps(lines) {
-    fillList(at("todo"), lines);
-    at("steps").hidden = !lines.length;
-  }
-
-  /** A line for each toolkit, of which one was picked. */
-  function reasons({ toolkit, reasons: lines }) {
-    at("picked").textContent = lines.find((line) => line.startsWith(`${toolkit} is picked`)) ?? lines[0];
-    fillList(at("why"), lines);
-    at("toolkits").hidden = lines.length < 2;
-    at("toolkits").open = lines.length < 5;
-    at("toolkits-title").textContent = `Toolkit by toolkit: ${lines.length}`;
-  }
-
-  function unsolved(why, lines = []) {
-    show("unsolved", "This combination was not solved", why);
-    steps(lines);
-  }
-
-  function showPick(now, answer) {
-    const known = answer.packages.every(([, , , bytes]) => bytes > 0);
-    const total = answer.packages.reduce((sum, [, , , bytes]) => sum + bytes, 0);
-    const download = known ? `${size(total)} to download` : "their size is known when they are built";
-    const number = `${answer.packages.length} package${answer.packages.length === 1 ? "" : "s"}`;
-    const gpu = !now.driver ? "no driver" : `driver for CUDA ${driverWords(now.driver, offered.platforms[now.platform])}, ${now.gpu ? `GPU ${now.gpu}` : "GPU not detected"}`;
-    const title = sentence(answer.title);
-    show("solved", title, `${now.package} on ${now.platform}, ${gpu}: ${number}, ${download}`);
-    at("pick-title").textContent = `What is installed: ${number}, ${download}`;
-    at("packages-picked").replaceChildren(...answer.packages.map(([name, version, build, bytes, channel]) => {
+  function showPick(now, { packages, toolkit, title, reasons }, unseen) {
+    const known = packages.every(([, , , bytes]) => bytes > 0);
+    const total = packages.reduce((sum, [, , , bytes]) => sum + bytes, 0);
+    const download = known ? `${size(total)} to download` : "their size is not known before they are built";
+    const number = `${packages.length} package${packages.length === 1 ? "" : "s"}`;
+    const axes = offered.platforms[now.platform];
+    const machine = now.driver
+      ? `driver for CUDA ${driverWords(now.driver, axes)}, ${now.gpu ? `GPU ${now.gpu}` : "any GPU that it runs"}`
+      : "no driver";
+    show("solved", sentence(title), `${now.package} on ${now.platform}, ${machine}: ${number}, ${download}.`);
+    at("pick-title").textContent = `What is installed: ${number}`;
+    at("packages-picked").replaceChildren(...packages.map(([name, version, build, bytes, channel]) => {
       const row = document.createElement("tr");
-      const cells = [name, version, build, channel, bytes ? size(bytes) : ""];
-      cells.forEach((text, place) => {
-        const cell = document.createElement(place ? "td" : "th");
-        cell.textContent = text;
+      [name, version, build, channel, bytes ? size(bytes) : ""].forEach((text, place) => {
+        const cell = Object.assign(document.createElement(place ? "td" : "th"), { textContent: text });
         if (!place) cell.scope = "row";
         if (place === 4) cell.className = "number";
         row.append(cell);
       });
       return row;
     }));
-    reasons(answer);
+    fillList(at("why"), reasons);
+    // A client that does not look at the GPU answers as for one that is not detected.
+    if (now.client !== "pixi" && now.gpu && unseen?.toolkit !== toolkit) {
+      const instead = unseen?.toolkit ? `would take CUDA ${unseen.toolkit}` : "would find nothing";
+      at("unseen").hidden = false;
+      at("unseen").textContent = `If your ${now.client} does not detect the GPU, it ${instead}. Add cuda-version=${toolkit} to be sure.`;
+    }
+    showCommand(now);
   }
 
-  /** A client that does not look at the GPU answers as for one that is not detected: that answer is at hand too. */
-  function showUnseen(now, answer, unseen, client) {
-    const differs = client !== "pixi" && now.gpu && unseen?.toolkit !== answer.toolkit;
-    at("unseen").hidden = !differs;
-    if (differs) {
-      const instead = unseen?.toolkit ? `would take toolkit ${unseen.toolkit}` : "would find nothing";
-      at("unseen").textContent = `A ${client} that does not detect the GPU ${instead}. Add cuda-version=${answer.toolkit} to be sure.`;
+  function showDetected(now) {
+    const asked = now.machine === "choose";
+    const title = asked ? "Which CUDA version does the driver support?" : `${now.client} finds the driver, and takes the CUDA that fits`;
+    if (now.client === "pixi") {
+      show("unsolved", asked ? title : "pixi needs to know the driver", "pixi does not look at the driver when it solves a pixi.toml.", [
+        'Under "Driver and GPU", take "choose", and paste what nvidia-smi prints; or take "no driver".',
+      ]);
+    } else {
+      show("detected", title, asked ? "nvidia-smi shows it as CUDA Version, or CUDA UMD Version. If you do not know it, the client finds it:" : "");
+      showCommand(now);
     }
   }
 
-  function showCommand(now, answer, unseen) {
-    const client = document.querySelector("input[name=client]:checked").value;
-    at("manifest-box").hidden = client !== "pixi";
-    at("manifest").textContent = manifest(now);
-    at("command").textContent = client === "pixi" ? "pixi install" : createCommand(client, now);
-    at("elsewhere").hidden = client === "pixi";
-    at("overrides").textContent = overrides(now);
-    at("copied").textContent = "";
-    showUnseen(now, answer, unseen, client);
+  function showCommand(now) {
+    at("manifest-box").hidden = now.client !== "pixi";
+    at("command-box").hidden = now.client === "pixi";
+    at("hint").hidden = now.client === "pixi" || !hint(now)[0];
+    if (now.client === "pixi") at("manifest").textContent = manifest(now);
+    else at("command").textContent = createCommand(now);
+    [at("hint-words").textContent, at("hint-code").textContent] = hint(now);
   }
 
   function notes(now) {
-    const gpu = at("gpu-note");
-    const typed = at("gpu").value.trim();
-    gpu.classList.toggle("wrong", now.gpu === undefined);
-    if (!now.driver) gpu.textContent = "Without a driver no client sees a GPU.";
-    else if (!typed) gpu.textContent = "Empty: not detected. With several, the oldest.";
-    else if (now.gpu === undefined) gpu.textContent = `No GPU of that name is in the list. Type its compute capability, such as 9.0; nvidia-smi --query-gpu=compute_cap --format=csv shows it.`;
-    else gpu.textContent = `Compute capability ${now.gpu}`;
     const axes = offered.platforms[now.platform];
     const known = axes.packages.includes(now.package);
-    at("package-note").classList.toggle("wrong", !known);
-    at("package-note").textContent = known ? "" : now.package ? `No package of that name was solved for ${now.platform}.` : "Name a package.";
+    at("described").hidden = now.machine !== "choose";
+    for (const radio of document.querySelectorAll("input[name=first]")) radio.checked = radio.value === now.package;
+    at("more-now").textContent = `${now.python ? `Python ${now.python}` : "any Python"}, ${pinWords(now.pin)}`;
+    at("gpu-note").classList.toggle("wrong", now.gpu === undefined);
+    at("gpu-note").textContent = now.gpu === undefined
+      ? "The list has no GPU of that name. Type its compute capability, such as 9.0: nvidia-smi --query-gpu=compute_cap --format=csv prints it."
+      : now.gpu ? `Compute capability ${now.gpu}` : "With several GPUs, the oldest one counts.";
+    at("package-note").textContent = known ? "" : now.package ? `There is no ${now.package} for ${now.platform}.` : "Name a package.";
   }
 
   let latest = 0;
@@ -222,38 +224,43 @@
     remember(now);
     at("solve").textContent = command;
     const problem = unknown(now);
-    if (!problem && !ready.has(shardOf(now))) show("waiting", "Looking up the answer");
-    const found = problem ?? (await find(now));
-    if (turn !== latest) return; // something else was chosen meanwhile
-    if (found.problem) unsolved(...found.problem);
-    else if (found.answer.packages) {
-      showPick(now, found.answer);
-      showCommand(now, found.answer, found.unseen);
-    } else {
-      const { title, reasons: next } = found.answer;
-      // Without a next step nobody asked: such a machine cannot exist.
-      show("refused", sentence(title), next.length ? "A solver finds nothing for this request on this machine." : "So no solver was asked.");
-      steps(next.map(sentence));
+    if (problem) show("unsolved", ...problem);
+    else if (now.driver === undefined) showDetected(now);
+    else {
+      if (!ready.has(shardOf(now))) show("waiting", "Looking up the answer");
+      const { problem: missing, answer, unseen } = await find(now);
+      if (turn !== latest) return; // something else was chosen meanwhile
+      if (missing) show("unsolved", ...missing);
+      else if (answer.packages) showPick(now, answer, unseen);
+      else {
+        // Without a next step nobody asked: such a machine cannot exist.
+        const why = answer.reasons.length ? "" : "There is no such machine, so nothing was solved for it.";
+        show("refused", sentence(answer.title), why, answer.reasons.length ? answer.reasons.map(sentence) : ["Choose another driver or GPU."]);
+      }
     }
     at("answer").dataset.of = command;
   }
 
+  const NOT_SOLVED = "There is no answer for this choice";
+
   /** Why there can be no answer, with what was solved instead; null where there can be one. */
   function unknown(now) {
     const axes = offered.platforms[now.platform];
-    const solved = (values) => [`Solved are ${values.filter(Boolean).join(", ")}.`];
-    if (!now.package) return { problem: ["Name a package.", solved(axes.packages)] };
+    const wrong = (sentence, values) => [NOT_SOLVED, sentence, [`Choose one of ${values.filter(Boolean).join(", ")}.`]];
+    if (!now.package) return ["Name a package", ""];
     if (!axes.packages.includes(now.package)) {
-      return { problem: [`${now.package} is not among the packages that were solved for ${now.platform}.`, solved(axes.packages)] };
+      const near = nearest(now.package, axes.packages);
+      const step = near.length ? `Did you mean ${near.join(", or ")}?` : 'The page "Packages" has them all.';
+      return [`There is no ${now.package} for ${now.platform}`, "", [step]];
     }
     if (now.gpu === undefined) {
-      return { problem: ["The GPU is not known by that name.", ["Type its compute capability, such as 9.0, or leave the field empty."]] };
+      return [NOT_SOLVED, "The GPU is not known by that name.", ["Type its compute capability, such as 9.0, or leave the field empty."]];
     }
-    if (!axes.gpus.includes(now.gpu)) return { problem: [`No machine with compute capability ${now.gpu} was solved.`, solved(axes.gpus)] };
-    if (!axes.pythons.includes(now.python)) return { problem: [`Python ${now.python} was not solved.`, solved(axes.pythons)] };
-    if (!axes.pins.includes(now.pin)) return { problem: [`Toolkit ${now.pin} was not solved.`, solved(axes.pins)] };
-    if (!axes.drivers.includes(now.driver)) {
-      return { problem: [`No machine with a driver for CUDA ${now.driver} was solved.`, solved(axes.drivers)] };
+    if (!axes.gpus.includes(now.gpu)) return wrong(`No answer was made for compute capability ${now.gpu}.`, axes.gpus);
+    if (!axes.pythons.includes(now.python)) return wrong(`No answer was made for Python ${now.python}.`, axes.pythons);
+    if (!axes.pins.includes(now.pin)) return wrong(`No answer was made for CUDA ${now.pin}.`, axes.pins);
+    if (now.driver !== undefined && !axes.drivers.includes(now.driver)) {
+      return wrong(`No answer was made for a driver for CUDA ${now.driver}.`, axes.drivers);
     }
     return null;
   }
@@ -266,33 +273,59 @@
     try {
       const answers = await load(shardOf(now));
       const answer = lookUp(answers, axes, now);
-      if (!answer) return { problem: [`${solveCommand(now)} was not asked when this page was made.`] };
+      if (!answer) return { problem: [NOT_SOLVED, "It was not asked when this page was made."] };
       return { answer, unseen: now.gpu ? lookUp(answers, axes, { ...now, gpu: null }) : answer };
     } catch {
-      const step = "Load the page again; if that does not help, the site is not whole and must be made again.";
-      return { problem: ["The file with the answers is not there, or cannot be read.", [step]] };
+      const step = "Load the page again. If that does not help, the site is not whole and must be made again.";
+      return { problem: [NOT_SOLVED, "The file with the answers is not there, or cannot be read.", [step]] };
     }
   }
 
   // The fields
 
-  function options(select, values, words) {
-    const before = select.value;
-    select.replaceChildren(...values.map((value) => new Option(words(value), value ?? NO_DRIVER)));
-    if (before) keep(select, before);
+  /** Fills a row with buttons, and keeps what was chosen. */
+  function buttons(id, values, words) {
+    const before = picked(id);
+    at(id).replaceChildren(...values.map((value) => button(id, value, words(value))));
+    keep(id, before);
   }
+
+  function button(name, value, words) {
+    const label = Object.assign(document.createElement("label"), { className: "choice" });
+    const radio = Object.assign(document.createElement("input"), { type: "radio", name, value });
+    radio.addEventListener("change", () => change(name));
+    label.append(radio, Object.assign(document.createElement("span"), { textContent: words }));
+    return label;
+  }
+
+  /** Chooses a value. One that is not offered is, then: another one would be another question. */
+  function keep(name, value) {
+    const radios = () => [...document.querySelectorAll(`input[name=${name}]`)];
+    if (!radios().some((radio) => radio.value === value)) at(name).append(button(name, value, value));
+    radios().find((radio) => radio.value === value).checked = true;
+  }
+
+  function change(name) {
+    if (name === "first") at("package").value = "";
+    if (name === "platform") fill(picked("platform"));
+    update();
+  }
+
+  const pinWords = (pin) => (!pin ? "the best toolkit" : pin.includes(".") ? `CUDA ${pin}` : `the best of CUDA ${pin}`);
+  const SYSTEMS = { "linux-64": "Linux", "linux-aarch64": "Linux Arm", "win-64": "Windows", "win-arm64": "Windows Arm" };
 
   function fill(platform) {
     const axes = offered.platforms[platform];
-    options(at("driver"), [...axes.drivers].reverse(), (driver) => driverWords(driver, axes));
-    options(at("python"), axes.pythons, (python) => python || "any, the solver's choice");
-    options(at("pin"), axes.pins, (pin) => (pin ? (pin.includes(".") ? `exactly ${pin}` : `the best of CUDA ${pin}`) : "the best for the machine"));
+    const driver = at("driver").value;
+    at("driver").replaceChildren(new Option("not known", ""), ...[...axes.drivers].reverse().filter(Boolean).map((one) => new Option(driverWords(one, axes), one)));
+    if (driver) chooseDriver(driver);
+    buttons("python", axes.pythons, (python) => python || "any");
+    buttons("pin", axes.pins, (pin) => (pin ? (pin.includes(".") ? pin : `best of ${pin}`) : "best"));
     at("packages").replaceChildren(...axes.packages.map((name) => new Option(name)));
   }
 
   /** The driver as it is offered: those beyond either end may be one question with it. */
   function driverWords(driver, axes) {
-    if (driver === null) return "no driver";
     if (driver === endOf(axes, "newer")) return `${driver} or newer`;
     return driver === endOf(axes, "older") ? `${driver} or older` : driver;
   }
@@ -311,67 +344,46 @@
     return less(parts(drivers.at(-1)), parts(driver)) ? "newer" : undefined;
   }
 
-  function choose(select, value) {
-    const found = [...select.options].some((option) => option.value === value);
-    if (found) select.value = value;
-    return found;
-  }
-
-  /** Chooses a value. One that was not solved is offered, and said not to be: another one would be another question. */
-  function keep(select, value) {
-    if (!choose(select, value)) {
-      select.prepend(new Option(`${value} (not solved)`, value));
-      select.value = value;
-    }
-  }
-
-  /** Takes a driver, and returns the one that answers for it. One that none answers for is offered, and said not to be
-   * solved. */
+  /** Takes a driver, and returns the one that answers for it. One that none answers for is offered, and has no answer. */
   function chooseDriver(driver) {
-    const axes = offered.platforms[at("platform").value];
-    if (choose(at("driver"), driver)) return driver;
+    const select = at("driver");
+    const axes = offered.platforms[picked("platform")];
     const end = /^\d+\.\d+$/.test(driver) && endOf(axes, beyond(driver, axes.drivers.filter(Boolean)));
-    if (end) {
-      at("driver").value = end;
-      return end;
-    }
-    keep(at("driver"), driver);
-    return driver;
+    const value = axes.drivers.includes(driver) ? driver : end || driver;
+    if (![...select.options].some((option) => option.value === value)) select.append(new Option(value, value));
+    select.value = value;
+    return value;
   }
 
+  /** A paste says everything of the machine: what an earlier one set, or somebody by hand, is gone. */
   function paste() {
     const text = at("paste").value;
     const note = at("paste-note");
-    note.classList.remove("wrong");
-    if (!text.trim()) {
-      note.textContent = "Nothing of it leaves this page.";
-      return;
-    }
-    const found = readNvidiaSmi(text, offered.gpus);
-    note.classList.toggle("wrong", Boolean(found.wrong));
-    if (found.wrong) {
-      note.textContent = found.note;
-      return;
-    }
-    const said = found.note ? [found.note] : [];
-    if (found.driver !== undefined) {
-      const taken = chooseDriver(found.driver ?? NO_DRIVER);
-      const same = taken === found.driver ? "" : `: no package here tells it from ${taken}`;
-      if (found.driver) said.push(`The driver supports CUDA ${found.driver}${same}.`);
-    } else said.push("The driver's CUDA version is not in it: choose it below.");
+    const found = text.trim() ? readNvidiaSmi(text, offered.gpus) : { gpus: [], unknown: [], note: "It stays in this page: nothing is sent." };
     const ordered = [...new Set(found.gpus)].sort((one, other) => one - other);
-    if (found.driver !== null) at("gpu").value = found.unknown.length ? "" : ordered[0] ?? "";
+    const said = found.note ? [found.note] : [];
+    at("driver").value = "";
+    at("gpu").value = found.unknown.length ? "" : ordered[0] ?? "";
+    if (found.driver) {
+      const taken = chooseDriver(found.driver);
+      const same = taken === found.driver ? "" : `; for every package here that is the same as ${taken}`;
+      said.push(`The driver supports CUDA ${found.driver}${same}.`);
+    } else if (ordered.length || found.unknown.length) said.push("The driver's CUDA version is not in it: choose it below.");
     if (found.unknown.length) said.push(`The list does not have ${found.unknown.join(", ")}: type the compute capability below.`);
     else if (ordered.length > 1) said.push(`The GPUs have compute capability ${ordered.join(" and ")}; the oldest one counts.`);
     else if (ordered.length) said.push(`The GPU has compute capability ${ordered[0]}.`);
+    note.classList.toggle("wrong", Boolean(found.wrong));
     note.textContent = said.join(" ");
+    // The box stays open, so that the next paste has a place.
+    keep("machine", found.driver === null ? "none" : "choose");
     update();
   }
 
   // The address has what is chosen, so that it can be sent to somebody.
 
   function remember(now) {
-    const values = { package: now.package, platform: now.platform, driver: now.driver ?? NO_DRIVER, gpu: at("gpu").value.trim(), python: now.python, pin: now.pin };
+    const driver = now.driver === null ? "none" : now.driver;
+    const values = { package: now.package, platform: now.platform, driver, gpu: now.machine === "choose" ? at("gpu").value.trim() : "", python: now.python, pin: now.pin };
     const kept = Object.entries(values).filter(([, value]) => value);
     try {
       history.replaceState(null, "", `#${new URLSearchParams(kept)}`);
@@ -384,42 +396,30 @@
     const wanted = new URLSearchParams(location.hash.slice(1));
     const platforms = Object.keys(offered.platforms);
     const here = /Windows/.test(navigator.userAgent) ? "win-" : "linux-";
-    options(at("platform"), platforms, String);
-    choose(at("platform"), wanted.get("platform") ?? platforms.find((name) => name.startsWith(here)) ?? platforms[0]);
-    fill(at("platform").value);
-    at("package").value = wanted.get("package") ?? offered.first;
+    const asked = wanted.get("platform");
+    keep("platform", platforms.includes(asked) ? asked : platforms.find((name) => name.startsWith(here)) ?? platforms[0]);
+    fill(picked("platform"));
+    const name = wanted.get("package") ?? offered.first[0];
+    at("package").value = offered.first.includes(name) ? "" : name;
+    if (offered.first.includes(name)) keep("first", name);
     at("gpu").value = wanted.get("gpu") ?? "";
-    if (wanted.get("driver")) chooseDriver(wanted.get("driver"));
+    const driver = wanted.get("driver") ?? "";
+    if (driver && driver !== "none") chooseDriver(driver);
+    keep("machine", driver === "none" ? "none" : driver || at("gpu").value ? "choose" : "detect");
     for (const [id, form] of [["python", /^\d+\.\d+t?$/], ["pin", /^\d+(\.\d+)?$/]]) {
       const value = wanted.get(id) ?? "";
-      if (!value || form.test(value)) keep(at(id), value);
+      if (!value || form.test(value)) keep(id, value);
     }
   }
 
-  async function copy(button) {
-    const source = at(button.dataset.of);
-    try {
-      await navigator.clipboard.writeText(source.textContent);
-      at("copied").textContent = "Copied";
-    } catch {
-      // A page in a folder may not reach the clipboard: the text is selected, so that the keys for copying take it.
-      getSelection().selectAllChildren(source);
-      at("copied").textContent = "Selected: press the keys for copying";
-    }
-    button.textContent = at("copied").textContent.split(":")[0];
-    setTimeout(() => { button.textContent = "Copy"; }, 2000);
-  }
-
-  recall();
+  at("first").replaceChildren(...offered.first.map((name) => button("first", name, name)));
+  at("platform").replaceChildren(...Object.keys(offered.platforms).map((name) => button("platform", name, SYSTEMS[name] ?? name)));
   at("gpus").replaceChildren(...Object.keys(offered.gpus).map((name) => new Option(`compute capability ${offered.gpus[name]}`, name)));
+  recall();
   at("questions").addEventListener("submit", (event) => event.preventDefault());
-  at("platform").addEventListener("change", () => fill(at("platform").value));
   at("paste").addEventListener("input", paste);
-  for (const id of ["driver", "gpu", "platform", "package", "python", "pin"]) {
-    at(id).addEventListener(at(id).tagName === "SELECT" ? "change" : "input", update);
-  }
-  for (const radio of document.querySelectorAll("input[name=client]")) radio.addEventListener("change", update);
-  for (const button of document.querySelectorAll("button[data-of]")) button.addEventListener("click", () => copy(button));
+  for (const id of ["driver", "gpu", "package"]) at(id).addEventListener("input", update);
+  for (const radio of document.querySelectorAll("#client input, #machine input")) radio.addEventListener("change", update);
   // The link to the content changes the address too, and chooses nothing.
   window.addEventListener("hashchange", () => { if (location.hash.includes("=")) { recall(); update(); } });
   at("selector").hidden = false;

@@ -1,0 +1,25 @@
+// A button in the corner of what somebody would type or save, which copies it. Without scripts there is none.
+"use strict";
+for (const box of document.querySelectorAll(".copy")) {
+  const text = box.querySelector("pre");
+  const button = document.createElement("button");
+  button.type = "button";
+  button.textContent = "Copy";
+  button.setAttribute("aria-label", `Copy: ${text.getAttribute("aria-label")}`);
+  const said = document.createElement("span");
+  said.className = "visually-hidden";
+  said.setAttribute("role", "status");
+  button.addEventListener("click", async () => {
+    try {
+      await navigator.clipboard.writeText(text.textContent);
+      said.textContent = "Copied";
+    } catch {
+      // A page in a folder may not reach the clipboard: the text is selected, so that the keys for copying take it.
+      getSelection().selectAllChildren(text);
+      said.textContent = "Selected: press the keys for copying";
+    }
+    button.textContent = said.textContent.split(":")[0];
+    setTimeout(() => { button.textContent = "Copy"; said.textContent = ""; }, 2000);
+  });
+  box.append(button, said);
+}
