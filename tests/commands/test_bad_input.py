@@ -28,6 +28,7 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
     "build --release 99.9": (UnknownName, "error: unknown release '99.9'"),
     "build --all-releases --recipe no-recipe": (UnknownName, "error: unknown recipe 'no-recipe'"),
     "rebuild --all --jobs 0": (BadValue, "error: invalid value for '--jobs' / '-j'"),
+    "build-recipe /no/place": (UnknownName, "error: there is no recipe in /no/place"),
     "channel check /no/place": (ChannelMissing, CHANNEL),
     "channel history /no/place": (ChannelMissing, CHANNEL),
     "channel rollback /no/place": (ChannelMissing, CHANNEL),
