@@ -392,6 +392,7 @@ def test_a_run_that_ended_early_does_not_say_that_none_is_wrong(
 def test_the_docs_name_the_command_that_writes_their_table(project: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     written = []
     monkeypatch.setattr(table, "ask_planned", lambda where: where)
+    monkeypatch.setattr(table, "table", str)
     monkeypatch.setattr(Marked, "write", lambda tables, where, render: written.append(render) or ())
     program, *words = table.COMMAND.split()
     assert program == "ctk"
