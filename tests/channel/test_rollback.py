@@ -15,7 +15,7 @@ from ctk.channel.folder import HISTORY, Folder, Keep
 from ctk.channel.index_files import read_index
 from ctk.channel.states import History, State
 from ctk.core.checkout import Workspace
-from ctk.core.errors import BadValue, ChannelBroken, UnknownName
+from ctk.core.errors import BadValue, ChannelBroken, ChannelMissing, UnknownName
 
 pytest_plugins = ["channel_fixtures"]
 
@@ -157,6 +157,6 @@ def test_the_commands(two_states: Workspace, run_ctk: Callable[..., Result], tmp
     assert isinstance(refused.exception, UnknownName)
     assert refused.exception.step == f"see `ctk channel history {www}`"
     for command in ("history", "rollback"):
-        assert isinstance(run_ctk("channel", command, "absent").exception, UnknownName)
+        assert isinstance(run_ctk("channel", command, "absent").exception, ChannelMissing)
         assert isinstance(run_ctk("channel", command, "https://conda.example.org/cuda").exception, BadValue)
     assert isinstance(run_ctk("publish").exception, BadValue)

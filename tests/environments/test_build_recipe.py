@@ -173,8 +173,8 @@ def test_a_channel_that_is_not_built_yet_is_said_to_be_so(built: Workspace, tmp_
     for name in ("recipes", "variants", "examples"):
         (tmp_path / name).symlink_to(built.root / name)
     done = ctk(Workspace(tmp_path), "build-recipe", str(CPP), "--base", str(built.base_channel))
-    assert done.returncode == errors.Unsolvable.exit_code
-    assert "there is no channel in" in done.stderr and "next: run `ctk build` first" in done.stderr
+    assert done.returncode == errors.ChannelMissing.exit_code
+    assert "there is no channel in" in done.stderr and "next: make one with `ctk build`" in done.stderr
 
 
 def test_a_driver_that_no_build_is_for_is_an_error_with_the_reason(fails: Fails, recipe: Recipes) -> None:
