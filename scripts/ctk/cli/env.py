@@ -131,7 +131,7 @@ def pack_command(
     base: Base = "local",
     force: Annotated[bool, typer.Option("--force", help="Replace a pack of that name.")] = False,
 ) -> None:
-    """Pack an environment into a program that unpacks it on a machine that reaches nothing.
+    """Pack an environment into a program that unpacks it on an air-gapped machine.
 
     There, `sh FILE DIR` unpacks and `sh FILE DIR COMMAND` also runs something in it. FILE.lock lists the packages and
     FILE.sha256 the hashes. State the driver and the GPU of that machine: this one's are taken otherwise.

@@ -21,7 +21,7 @@ END
   cat <<END
 
 It needs Linux ($platform) with glibc $glibc or newer, $mebibytes MiB of disk, and sh, tar, sha256sum and
-@tool@. It reaches nothing. Beside it are a list of the packages (.lock) and one of hashes (sha256sum -c ....sha256).
+@tool@. It needs no network. Beside it are a list of the packages (.lock) and one of hashes (sha256sum -c ....sha256).
 END
 }
 
