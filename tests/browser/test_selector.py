@@ -498,7 +498,7 @@ def test_a_gpu_older_than_all_is_not_answered_from_another(front: Watched) -> No
 @pytest.mark.parametrize(
     ("typed", "step"),
     [
-        ("cuda-cor", "Did you mean cuda-core?"),
+        ("cuda-cor", "Did you mean cuda-core"),
         ("numbacuda", "Did you mean numba-cuda?"),
         ("CUDA-Core", "Did you mean cuda-core"),
         ("pytorch", 'The page "Packages" has them all.'),
