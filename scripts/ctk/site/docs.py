@@ -103,8 +103,9 @@ class Doc:
                     continue
                 child.attrSet("href", target._replace(path=target.path.removesuffix(".md") + ".html").geturl())
             elif child.type == "link_close" and gone:
-                path = Token("code_inline", "code", 0, content=gone)
-                changed += [Token("text", "", 0, content=" ("), path, Token("text", "", 0, content=")")]
+                if changed[-1].content != gone:  # the words are not the path
+                    path = Token("code_inline", "code", 0, content=gone)
+                    changed += [Token("text", "", 0, content=" ("), path, Token("text", "", 0, content=")")]
                 gone = ""
                 continue
             changed.append(child)
