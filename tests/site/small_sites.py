@@ -34,7 +34,8 @@ echo "<b>" && true
 
 | | b |
 | --- | --- |
-| [why](how-the-right-build-is-picked.md#why) | [code](../tests/code.py) and [tests/code.py](../tests/code.py) and [there](#install-it) |
+| [why](how-the-right-build-is-picked.md#why) | [code](../tests/code.py) and [there](#install-it) |
+| | [tests/code.py](../tests/code.py) |
 """,
     "docs/how-the-right-build-is-picked.md": "# How it is picked\n\n## Why\n\n![Steps](steps.svg)\n\n## Why\n\n## So\n",
     "docs/pytorch-jax-cupy.md": "# Together\n\n[Outside](https://example.org/a.md), [upstream](upstream/more.md).\n",
