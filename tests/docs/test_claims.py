@@ -67,7 +67,7 @@ def run(prefix: Path, program: str) -> str:
     ],
 )
 def test_without_a_driver_programs_say_what_the_page_quotes(numba: Path, program: str, quoted: str) -> None:
-    if detected_driver():
+    if detected_driver():  # with one, tests/gpu/test_kernels.py holds what these programs do
         pytest.skip("the page says what happens on a machine without a driver")
     assert f"`{quoted}`" in page("troubleshooting")
     assert quoted in run(numba, program)
@@ -166,9 +166,10 @@ def test_conda_and_ctk_see_the_libcuda_that_the_loader_finds(who: str, tmp_path:
     """As with cuda-compat in LD_LIBRARY_PATH: a newer libcuda.so before the driver's."""
     compiler = shutil.which("cc")
     if compiler is None or this_platform() != "linux-64" or detected_driver():
+        # A driver that is there is detected in tests/gpu/test_machine.py.
         pytest.skip("needs a C compiler, and a machine without a driver")
     if who == "conda" and shutil.which("conda") is None:
-        pytest.skip("there is no conda on PATH")
+        pytest.skip("there is no conda on PATH")  # ctk, the other case, asks the same library
     (tmp_path / "libcuda.c").write_text(LIBCUDA)
     for name in ("libcuda.so", "libcuda.so.1"):
         subprocess.run([compiler, "-shared", "-fPIC", "-o", tmp_path / name, tmp_path / "libcuda.c"], check=True)

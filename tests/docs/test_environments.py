@@ -101,7 +101,7 @@ class Client:
 @pytest.fixture(params=["conda", "mamba"])
 def client(request: pytest.FixtureRequest, built: Workspace, roomy: Callable[[str], Path]) -> Client:
     program = shutil.which(request.param)
-    if program is None:
+    if program is None:  # test_an_environment_file_follows_the_driver holds the picks, by rattler
         pytest.skip(f"there is no {request.param} on PATH")
     channels = tuple(channel_url(channel) for channel in (built.channel, built.base_channel))
     return Client(program, roomy(request.param), channels)
@@ -145,7 +145,7 @@ def test_what_a_client_makes_of_each_file(client: Client) -> None:
 @pytest.mark.parametrize("stated", [True, False])
 def test_conda_lock_itself_locks_what_the_page_says(client: Client, stated: bool) -> None:
     program = shutil.which("conda-lock")
-    if program is None or this_platform() != "linux-64":
+    if program is None or this_platform() != "linux-64":  # test_conda_lock_needs_the_driver holds it, by rattler
         pytest.skip("there is no conda-lock on PATH")
     client.write("environment.yml", [FOLLOWS])
     if stated:

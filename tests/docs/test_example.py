@@ -53,6 +53,7 @@ Build = Callable[[str], dict[str, Any]]
 @pytest.fixture(scope="module")
 def build(built: Workspace, roomy: Callable[[str], Path]) -> Build:
     """Builds an example once; gives the document of the command."""
+    # Without these programs, tests/docs/test_blocks.py still holds what the page shows of the recipes.
     if this_platform() not in base.installed_compilers():
         pytest.skip("no g++ on this machine: apt-get install g++")
     made: dict[str, dict[str, Any]] = {}
@@ -136,6 +137,7 @@ def test_an_example_computes_or_says_why_not(
         assert said.startswith(f"toolkit {driver}: ")
         if detected_driver() is None:
             assert "no sum: CUDA driver version is insufficient" in said
+            # The kernels of tests/gpu/test_kernels.py go the same way, NVRTC to cubin.
             pytest.skip("no GPU on this machine: the library was loaded, and computed nothing")
         assert said.endswith("sum 6.5\n")
         return
@@ -147,6 +149,7 @@ def test_an_example_computes_or_says_why_not(
     if detected_driver() is None:
         assert (devices, result) == (0, [10, 20, 30])
         assert "driver" in error
+        # As for the library above; without a GPU all else is asserted before this.
         pytest.skip("no GPU on this machine: the module was imported, and computed nothing")
     if devices:
         assert (result, error) == (DOUBLED[name], "")

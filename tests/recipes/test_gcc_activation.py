@@ -19,6 +19,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
 
 pytest_plugins = ["shell_fixtures"]
+# Where g++ is missing, nothing of this package is made: tests/environments/test_base_channel.py holds that.
 pytestmark = pytest.mark.skipif(
     this_platform() != "linux-64" or "linux-64" not in base.installed_compilers(), reason="no g++ for linux-64 here"
 )
@@ -193,6 +194,7 @@ def test_no_template_is_left(prefix: Path) -> None:
 
 def test_for_another_platform_the_cross_compiler_is_named(project: Workspace, tmp_path: Path) -> None:
     if "linux-aarch64" not in base.installed_compilers():
+        # The same template names this machine's compiler in the tests above.
         pytest.skip("no aarch64-linux-gnu-g++ on this machine: apt-get install g++-aarch64-linux-gnu")
     for package in ("gcc_linux-aarch64", "gxx_linux-aarch64"):
         install(project, tmp_path, package)

@@ -13,7 +13,7 @@ from ctk.channel.index_files import add
 from ctk.check.gpu_code import Known, Subject, subjects
 from ctk.cli.gpu_code import show_subject
 from ctk.cli.installable import survey_as_json, survey_records
-from ctk.cli.options import Base, minors, pythons
+from ctk.cli.options import Base, OtherChannels, VariantConfig, minors, pythons
 from ctk.cli.solve import catalogue
 from ctk.core.checkout import checkout
 from ctk.core.console import Reporter, count
@@ -62,18 +62,8 @@ def build_recipe_command(
             "--output", "-o", help="Folder, made a channel, for the packages; output/recipes/NAME by default."
         ),
     ] = None,
-    variant_config: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="A variant file; may be repeated. By default conda_build_config.yaml here and the recipe's own.",
-            exists=True,
-            dir_okay=False,
-        ),
-    ] = None,
-    channel: Annotated[
-        list[str] | None,
-        typer.Option(help="A folder or URL in place of the built channel, the most important first; may be repeated."),
-    ] = None,
+    variant_config: VariantConfig = None,
+    channel: OtherChannels = None,
     base: Base = "local",
 ) -> None:
     """Build somebody's recipe (recipe.yaml) against the channel, test it, and say where it runs.

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from ctk.cli.options import Base, Platforms, not_both, packages
+from ctk.cli.options import Base, OtherChannels, Platforms, VariantConfig, not_both, packages
 from ctk.cli.solve import catalogue
 from ctk.core.checkout import checkout
 from ctk.core.console import Reporter, count
@@ -49,19 +49,9 @@ def installable_command(
         list[str] | None,
         typer.Option("--pin", help="Say what this spec besides would change, and fail if machines lose; repeatable."),
     ] = None,
-    channel: Annotated[
-        list[str] | None,
-        typer.Option(help="A folder or URL in place of the built channel, the most important first; may be repeated."),
-    ] = None,
+    channel: OtherChannels = None,
     platforms: Platforms = None,
-    variant_config: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="A recipe's variant file; may be repeated. By default conda_build_config.yaml here and its own.",
-            exists=True,
-            dir_okay=False,
-        ),
-    ] = None,
+    variant_config: VariantConfig = None,
     html: Annotated[Path | None, typer.Option(help="Write it as one page, too.", metavar="FILE")] = None,
     as_planned: Annotated[
         bool, typer.Option("--planned", help="Solve against what recipes and release locks say, not what was built.")

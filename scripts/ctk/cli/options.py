@@ -84,6 +84,22 @@ Base = Annotated[
         autocompletion=lambda: ["local", "conda-forge"],
     ),
 ]
+OtherChannels = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--channel",
+        help="A folder or URL in place of the built channel, the most important first; may be repeated.",
+    ),
+]
+VariantConfig = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--variant-config",
+        help="A recipe's variant file; may be repeated. By default conda_build_config.yaml here and its own.",
+        exists=True,
+        dir_okay=False,
+    ),
+]
 Jobs = Annotated[
     int | None, typer.Option("--jobs", "-j", min=1, help="How many at a time; as many as cores by default.")
 ]
