@@ -19,7 +19,6 @@ RULES = ("wcag2a", "wcag2aa", "wcag21aa", "best-practice")
 WIDTHS = {"wide": 1280, "middle": 768, "narrow": 390}
 SCHEMES = ("light", "dark")
 HEIGHT = 844  # of a phone 390 pixels wide
-TALLEST = 8000  # of a picture
 SWITCHES = (
     "--disable-gpu",
     "--no-first-run",
@@ -53,7 +52,7 @@ class Watched:
         path.parent.mkdir(parents=True, exist_ok=True)
         before = self.page.viewport_size or {"width": 0, "height": HEIGHT}
         height = self.page.evaluate("document.documentElement.scrollHeight")
-        self.page.set_viewport_size({"width": before["width"], "height": min(height, TALLEST)})
+        self.page.set_viewport_size({"width": before["width"], "height": height})
         self.page.screenshot(path=path)
         self.page.set_viewport_size(before)
         return path
