@@ -24,10 +24,10 @@ def pages(site: Site) -> Iterator[Page]:
     """The list of the docs, a page for each, and the pictures in them."""
     folder = site.workspace.root / "docs"
     files = {file.relative_to(folder.parent).as_posix(): file for file in sorted(folder.rglob("*.md"))}
-    listed: list[tuple[str, str, str]] = []  # path, title, first sentence
+    listed: dict[str, list[tuple[str, str, str]]] = {}  # group -> path, title and first sentence of each
     for name in sorted(files, key=_order):
         doc = Doc(name, files[name].read_text(encoding="utf-8"), files.keys())
-        listed.append((doc.path, doc.title, doc.about))
+        listed.setdefault(_group(name), []).append((doc.path, doc.title, doc.about))
         values = {"body": Markup(doc.html), "contents": doc.contents}
         yield render(site, doc.path, "doc.html", title=doc.title, description=doc.about, **values)
     for file in sorted(folder.rglob("*")):
@@ -35,6 +35,11 @@ def pages(site: Site) -> Iterator[Page]:
             yield Page(file.relative_to(folder.parent).as_posix(), file.read_bytes())
     described = "How to install from this channel, to build against it, and to keep one of your own."
     yield render(site, "docs.html", title="Documentation", description=described, docs=listed)
+
+
+def _group(name: str) -> str:
+    deeper, place, _ = _order(name)
+    return "Texts for other projects" if deeper else "Start here" if place < len(_FIRST) else "More"
 
 
 def _order(name: str) -> tuple[int, int, str]:
