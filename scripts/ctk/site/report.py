@@ -83,16 +83,16 @@ def _shades(toolkits: Sequence[str]) -> dict[str, str]:
 
 
 def releases(site: Site) -> Iterator[Page]:
-    """The list of CTK releases, newest first, and a page for each: what it brought over the one before it."""
+    """The list of CTK releases, newest first, and a page for each: what changed since the one before it."""
     before = (None, *site.releases)
     facts, support = facts_rows(site.releases), load_support(site.workspace)
     rows = [_release(site, support, *args) for args in zip(site.releases, before, facts, strict=False)]
-    described = "Every release that is locked here: what its binaries say of themselves, and what it brought."
+    described = "Every release that is locked here: what changed, and what was measured from its binaries."
     yield render(site, "releases.html", title="CUDA Toolkit releases", description=described, releases=rows[::-1])
     for row in rows:
         title, described = f"CUDA Toolkit {row['lock'].release}", "The oldest release that is locked here."
         if row["before"]:
-            described = f"What it brought over {row['before'].release}, and what its binaries say of themselves."
+            described = f"What changed since {row['before'].release}, and what was measured from its binaries."
         values: dict[str, Any] = {"platforms": PLATFORMS, "columns": _COLUMNS, "library_columns": LIBRARY_COLUMNS}
         yield render(site, row["path"], "release.html", title=title, description=described, release=row, **values)
 
@@ -119,11 +119,11 @@ def _release(
     if before is None:
         return release
     difference = compare(before, lock, site.platforms or tuple(PLATFORMS))
-    gpus = _gpus_changed(before, lock, site.releases) or "the same GPUs"
+    gpus = _gpus_changed(before, lock, site.releases)
     lines = list(summary(difference, ()))[:-1]  # the last line is about the binaries, which have their own
     return release | {
-        "brief": gpus,
-        "summary": [f"GPUs: {gpus}" if line.startswith("GPU architectures: ") else line for line in lines],
+        "brief": gpus or "the same GPUs",
+        "summary": [f"GPUs: {gpus or 'the same'}" if line.startswith("GPU architectures: ") else line for line in lines],
         "changes": list(tables(difference, {}, _COLUMNS["locks"])),
         "binaries": _binaries(site, difference, before, lock),
     }
