@@ -28,6 +28,7 @@ SMALLEST = 0.003  # share of the picture; what is smaller is shown together
 VEX = "sboms/vex.cdx.json"
 FOLDERS = 12  # at most, in the summary of a package's files
 _LETTER, _LINE = 8.6, 17  # width and height of text in the picture, of its own units
+_LETTERS = 12  # of a name that is cut, at least
 _FIT = re.compile(r"^cuda-version .*\b(native|compat)_\*$")
 _CUDA = re.compile(r"^cuda-version >=(\d+(?:\.\d+)?)\b")
 _ABI = re.compile(r"^python_abi (\d+\.\d+)\S* \*_cp\d+(t?)$")
@@ -249,7 +250,8 @@ def blocks(entries: Mapping[str, Sequence[IndexedPackage]]) -> list[dict[str, An
     shown.sort(key=lambda item: -item[0])
     drawn = []
     for place, (size, link, name, colour) in zip(squarify([size for size, *_ in shown]), shown, strict=True):
-        label = name if place.width >= len(name) * _LETTER + 10 and place.height >= _LINE + 4 else ""
+        room = int((place.width - 10) / _LETTER) if place.height >= _LINE + 4 else 0  # letters
+        label = name if len(name) <= room else f"{name[: room - 1]}…" if room >= _LETTERS else ""
         more = bytes_text(size) if label and place.height >= 2 * _LINE + 6 else ""
         words = f"{name}, {bytes_text(size)}"
         drawn.append({"place": place, "link": link, "label": label, "more": more, "words": words, "class": colour})
