@@ -399,12 +399,12 @@ def audited(site: Site) -> str:
 def test_the_audit_is_shown_once_it_has_read_these_packages(tmp_path: Path) -> None:
     site = small_site(tmp_path)
     before = text(report.audit(site), "audit.html")
-    assert "7 of 7 packages have not been audited" in before
+    assert "7 of 7 package files have not been audited" in before
     for check in CHECKS:
         assert " ".join(check.help.replace("``", "").split()) in before
     after = audited(site)
     assert "have not been audited" not in after and "Nothing was found that would block publishing" in after
-    assert "packages opened 7" in after and "Findings" not in after
+    assert "package files opened 7" in after and "Findings" not in after
 
 
 def test_what_the_audit_found_is_shown_with_how_to_mend_it(tmp_path: Path) -> None:
