@@ -111,7 +111,7 @@
   /** What else the reader of a command should know: words, and what to type. */
   function hint(now) {
     if (now.driver === undefined) {
-      return now.gpu ? ["", ""] : ["If the machine has an NVIDIA driver, you can add this at the end: a driver that is too old is then an error.", "__cuda"];
+      return now.gpu ? ["", ""] : ["On a machine with an NVIDIA driver, add this at the end to get an error if the driver is too old:", "__cuda"];
     }
     const set = [`CONDA_SUBDIR=${now.platform}`, `CONDA_OVERRIDE_CUDA=${now.driver ?? '""'}`];
     if (now.gpu) set.push(`CONDA_OVERRIDE_CUDA_ARCH=${now.gpu}`);
@@ -209,7 +209,7 @@
     at("more-now").textContent = `${now.python ? `Python ${now.python}` : "any Python"}, ${pinWords(now.pin)}`;
     at("gpu-note").classList.toggle("wrong", now.gpu === undefined);
     at("gpu-note").textContent = now.gpu === undefined
-      ? "The list has no GPU of that name. Type its compute capability, such as 9.0: nvidia-smi --query-gpu=compute_cap --format=csv prints it."
+      ? "The list has no GPU of that name."
       : now.gpu ? `Compute capability ${now.gpu}` : "With several GPUs, the oldest one counts.";
     at("package-note").textContent = known ? "" : now.package ? `There is no ${now.package} for ${now.platform}.` : "Name a package.";
   }
@@ -254,7 +254,7 @@
       return [`There is no ${now.package} for ${now.platform}`, "", [step]];
     }
     if (now.gpu === undefined) {
-      return [NOT_SOLVED, "The GPU is not known by that name.", ["Type its compute capability, such as 9.0, or leave the field empty."]];
+      return [NOT_SOLVED, "The GPU is not known by that name.", ["Type its compute capability, such as 9.0. This command prints it: nvidia-smi --query-gpu=compute_cap --format=csv", "Or leave the field empty."]];
     }
     if (!axes.gpus.includes(now.gpu)) return wrong(`No answer was made for compute capability ${now.gpu}.`, axes.gpus);
     if (!axes.pythons.includes(now.python)) return wrong(`No answer was made for Python ${now.python}.`, axes.pythons);
