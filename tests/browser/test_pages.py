@@ -81,7 +81,7 @@ def test_the_command_of_a_package_and_of_the_docs_is_copied_and_builds_are_folde
     for path in ("packages/cuda-core.html", "docs/users.html"):
         page = window(path).page
         button = page.locator(".copy button").first
-        box, frame = button.bounding_box(), page.locator(".copy pre").first.bounding_box()
+        box, frame = button.bounding_box(), page.locator(".copy").first.bounding_box()
         assert frame["x"] < box["x"] and box["x"] + box["width"] < frame["x"] + frame["width"], "in its corner"
         assert frame["y"] < box["y"] < frame["y"] + 20
         button.click()

@@ -6,7 +6,7 @@ import posixpath
 from collections import Counter
 from html.parser import HTMLParser
 
-VOID = {"meta", "link", "input", "br", "img", "hr"}
+VOID = {"meta", "link", "input", "br", "wbr", "img", "hr"}
 ALONE = {"path", "rect", "circle", "polyline"}  # of SVG, which may close themselves
 
 
