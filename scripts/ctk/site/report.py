@@ -123,7 +123,9 @@ def _release(
     lines = list(summary(difference, ()))[:-1]  # the last line is about the binaries, which have their own
     return release | {
         "brief": gpus or "the same GPUs",
-        "summary": [f"GPUs: {gpus or 'the same'}" if line.startswith("GPU architectures: ") else line for line in lines],
+        "summary": [
+            f"GPUs: {gpus or 'the same'}" if line.startswith("GPU architectures: ") else line for line in lines
+        ],
         "changes": list(tables(difference, {}, _COLUMNS["locks"])),
         "binaries": _binaries(site, difference, before, lock),
     }
