@@ -293,7 +293,8 @@ def test_builds_are_folded_by_cuda_and_python_the_newest_first() -> None:
         free = python.endswith("t")
         abi = f"python_abi {python.rstrip('t')}.* *_cp{python.replace('.', '')}" if python else "nothing"
         assert not free or abi.endswith("t")
-        return PackageBuild(entry("x", depends=(f"cuda-version >={cuda},<14.0a0 native_*", abi), version=version))
+        own = f"cuda-version >={cuda},<{int(float(cuda)) + 1}.0a0 native_*"
+        return PackageBuild(entry("x", depends=(own, abi), version=version))
 
     builds = [
         built("12", "3.9"),
@@ -312,6 +313,8 @@ def test_builds_are_folded_by_cuda_and_python_the_newest_first() -> None:
     assert found[2][1] == [builds[1], builds[4]], "the newest version stays first"
     assert packages.fold([built("12.10", ""), built("12.9", "")])[0][0] == "CUDA 12.10"
     assert packages.fold([PackageBuild(entry("plain"))])[0][0] == ""
+    for_all = PackageBuild(entry("x", depends=("cuda-version >=12.0,<14.0a0",)))
+    assert packages.fold([for_all])[0][0] == "", "what is for two CUDA majors is named for none"
 
 
 def test_nobody_is_told_to_install_what_other_packages_bring(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ FOLDERS = 12  # at most, in the summary of a package's files
 _LETTER, _LINE = 8.6, 17  # width and height of text in the picture, of its own units
 _LETTERS = 12  # of a name that is cut, at least
 _FIT = re.compile(r"^cuda-version .*\b(native|compat)_\*$")
-_CUDA = re.compile(r"^cuda-version >=(\d+(?:\.\d+)?)\b")
+_CUDA = re.compile(r"^cuda-version >=((\d+)(?:\.\d+)?)\b(?:,<(\d+))?")
 _ABI = re.compile(r"^python_abi (\d+\.\d+)\S* \*_cp\d+(t?)$")
 _DEVELOPED = re.compile(r".*-(?:dev|static)(?:_.*)?")
 
@@ -80,10 +80,11 @@ class PackageBuild:
 
     @property
     def cuda(self) -> str:
-        """The CUDA major, or the minor where it is for one alone; "" for what has none."""
+        """The CUDA major, or the minor where it is for one alone; "" for what has none, or is for several majors."""
         if self.entry.name == "cuda-version":
             return self.entry.index.version
-        return next((match[1] for spec in self.entry.index.depends if (match := _CUDA.match(spec))), "")
+        match = next(filter(None, map(_CUDA.match, self.entry.index.depends)), None)
+        return match[1] if match and int(match[3] or 0) <= int(match[2]) + 1 else ""
 
     @property
     def python(self) -> str:
