@@ -103,14 +103,25 @@ WITHOUT = ("rattler", "rattler_build", "rich", "filelock", "ctk.lock.lock", "ctk
 """What takes longer to be imported than TAB may take."""
 
 
+def modules_behind(code: str, **variables: str) -> set[str]:
+    """What is imported when a program has run."""
+    program = f"import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); {code}"
+    environment = {**os.environ, "CTK_ROOT": str(ROOT), **variables}
+    command = [sys.executable, "-c", program]
+    return set(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stderr.split())
+
+
 @pytest.mark.parametrize("line", ["ctk ", "ctk build --release ", "ctk solve cuda-co", "ctk release add ", "ctk lint "])
 def test_tab_imports_what_a_command_takes_and_not_what_it_does(line: str) -> None:
-    program = "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); "
-    command = [sys.executable, "-c", f"{program}from ctk.cli import run; run()"]
-    environment = {**os.environ, "CTK_ROOT": str(ROOT), **asked(line)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.split() and "ctk.cli.main" in done.stderr.split()
-    assert not set(WITHOUT) & set(done.stderr.split())
+    found = modules_behind("from ctk.cli import run; run()", **asked(line))
+    assert "ctk.cli.main" in found and not set(WITHOUT) & found
+
+
+def test_a_command_imports_what_it_does_when_it_runs() -> None:
+    """Each command's module, by itself."""
+    modules = sorted(file.stem for file in (ROOT / "scripts" / "ctk" / "cli").glob("[!_]*.py"))
+    found = modules_behind(f"from ctk.cli import {', '.join(modules)}")
+    assert "ctk.cli.build_recipe" in found and not set(WITHOUT) & found
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "powershell"])

@@ -24,6 +24,7 @@ from ctk.fetch.fetch import fetch, laid_out
 from ctk.index.index import Index
 from ctk.lock.lock import release_locks
 from ctk.package.gpu_code import read_wheel
+from ctk.package.package import read_info
 from ctk.solve.machine import detected_driver
 from ctk.solve.solve import Scenario, solve
 from ctk.verify import channels
@@ -122,6 +123,14 @@ def test_the_table_has_the_first_toolkit_of_each_platform() -> None:
         for subdir in PLATFORMS
     }
     assert said == first
+
+
+def test_no_package_brings_a_driver(built: Workspace) -> None:
+    """Nor the stub of libcuda to link against: NVIDIA's wheels have none."""
+    files = (entry for file in (built.channel / this_platform()).glob("*.conda") for entry in read_info(file).paths)
+    names = [Path(entry.path).name for entry in files]
+    assert "libnvrtc.so.13" in names or this_platform() != "linux-64"
+    assert not [name for name in names if name.startswith(("libcuda.so", "libnvidia-", "nvcuda.dll"))]
 
 
 def test_all_packages_for_arm_are_for_sbsa(project: Workspace) -> None:

@@ -19,9 +19,9 @@ from ctk.core.errors import UnknownName
 from ctk.core.platforms import this_platform
 from ctk.plan.recipes import Recipe
 from ctk.site.pages import stand_alone
-from ctk.solve.solve import AlikeCatalogue, Catalogue, Scenario, parse_spec
+from ctk.solve.solve import Catalogue, Scenario
 from ctk.verify.foreseen import foresee, recipe_at, variant_files
-from ctk.verify.installable import Change, Kind, Survey, alike, groups_in_words, pin_records, take_survey, with_pin
+from ctk.verify.installable import Change, Kind, Survey, alike, groups_in_words, pin_records, survey_specs, with_pin
 from ctk.verify.oracle import OracleFacts, version
 from ctk.verify.scenarios import Machine, Matrix, matrix
 
@@ -79,9 +79,7 @@ def folders(where: Workspace) -> list[Path]:
 
 
 def surveyed(folders: list[Path], every: Matrix, *specs: str, pin: str = "") -> Survey:
-    then = with_pin(specs, pin) if pin else specs
-    solver = AlikeCatalogue(folders, SUBDIR, {parse_spec(spec).name for spec in (*specs, *then)})
-    return take_survey(" ".join(specs), every, [(solver, specs), *([(solver, then)] if pin else [])])
+    return survey_specs(specs, [pin] if pin else [], Catalogue(folders, SUBDIR), every)
 
 
 # --- what each machine gets

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ctk.core.errors import RecipeError, UnknownName
+from ctk.core.errors import LockError, RecipeError, UnknownName
 from ctk.lock.lock import UNDECLARED, Artefact, Component, ReleaseLock
 from ctk.plan.plan import LeftOut, Plan, Request, Set, folded, plan
 from ctk.plan.recipes import find_recipes, render_variants, rendered_outputs
@@ -282,6 +282,14 @@ def test_a_recipe_that_does_not_render_is_an_error_with_rattler_builds_words(sma
     file.write_text(file.read_text() + "about: {summary: '${{ no_such_key }}'}\n")
     with pytest.raises(RecipeError, match="no_such_key"):
         plan(small_set, Request(recipes=["toolkit-version"]), TAGS)
+
+
+def test_a_recipe_that_reads_facts_needs_a_measured_release(small_set: Set, tmp_path: Path) -> None:
+    file = tmp_path / "recipes" / "toolkit-version" / "recipe.yaml"
+    file.write_text(file.read_text() + "about: {summary: '${{ ptx_isa }}'}\n")
+    with pytest.raises(LockError, match=r"release 12\.\d has not been measured") as error:
+        plan(small_set, Request(recipes=["toolkit-version"]), TAGS)
+    assert "ctk release measure 12." in error.value.step
 
 
 def test_a_recipe_that_is_written_again_while_a_process_runs_is_read_again(small_set: Set, tmp_path: Path) -> None:

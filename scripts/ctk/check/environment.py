@@ -21,12 +21,12 @@ from rattler.package.build_string import BuildString
 from ctk.check import Finding, checks_of, spec_name
 from ctk.check.doctor import first_line, look_at, missing, ok, problem
 from ctk.core.checkout import Workspace
-from ctk.core.console import count
+from ctk.core.console import count, listing
 from ctk.core.files import LARGEST, read_json
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.lock.lock import ReleaseLock, release_locks
 from ctk.solve.machine import Machine, machine
-from ctk.solve.solve import channel_name, listing, older
+from ctk.solve.solve import channel_name, older
 
 _IDENTITY = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,127} [\w.!+-]{1,64} [\w.+-]{0,127}")
 _WHEEL = re.compile(r"([A-Za-z0-9_.]{1,127})-([\w.!+]{1,64})\.dist-info")

@@ -5,14 +5,11 @@ from __future__ import annotations
 import re
 import shutil
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ctk.channel.index_files import add
-from ctk.check.gpu_code import Known, Subject, subjects
 from ctk.cli.gpu_code import show_subject
-from ctk.cli.installable import survey_as_json, survey_records
 from ctk.cli.options import Base, OtherChannels, VariantConfig, minors, pythons
 from ctk.cli.solve import catalogue
 from ctk.core.checkout import checkout
@@ -20,13 +17,11 @@ from ctk.core.console import Reporter, count
 from ctk.core.errors import BadValue, BuildFailed, Unsolvable
 from ctk.core.files import check_place, held
 from ctk.core.platforms import this_platform
-from ctk.lock.lock import release_locks
-from ctk.lock.support import load_support
-from ctk.solve.machine import driver_version, python_specs
-from ctk.verify.downstream import Made, Tested, Workshop, drivers, order
-from ctk.verify.foreseen import recipe_in, variant_files
-from ctk.verify.installable import Survey
-from ctk.verify.scenarios import facts, matrix
+
+if TYPE_CHECKING:
+    from ctk.check.gpu_code import Subject
+    from ctk.verify.downstream import Made, Tested
+    from ctk.verify.installable import Survey
 
 
 def build_recipe_command(
@@ -74,6 +69,16 @@ def build_recipe_command(
     Examples: ctk build-recipe ./examples/cpp-extension
     ctk build-recipe ./my-recipe --cuda 12 --cuda 13.0 --driver 12.8 --output ./packages
     """
+    from ctk.channel.index_files import add
+    from ctk.check.gpu_code import Known, subjects
+    from ctk.lock.lock import release_locks
+    from ctk.lock.support import load_support
+    from ctk.solve.machine import driver_version, python_specs
+    from ctk.verify.downstream import Workshop, drivers, order
+    from ctk.verify.foreseen import recipe_in, variant_files
+    from ctk.verify.installable import survey_records
+    from ctk.verify.scenarios import facts, matrix
+
     where, report = checkout(), Reporter()
     for text in cuda or ():
         if not re.fullmatch(r"\d\d(\.\d\d?)?", text):
@@ -129,7 +134,7 @@ def build_recipe_command(
         )
         every = matrix(facts(release_locks(where).values()), (), support=load_support(where))
         surveys, _ = survey_records([one.record for one in made], [], channels, every, folder)
-        report.result(surveys=[survey_as_json(survey) for survey in surveys])
+        report.result(surveys=[survey.as_json() for survey in surveys])
         _show_verdict(made, codes, surveys, report)
     report.line(f"packages: {output}")
     report.line(f"log: {log}")

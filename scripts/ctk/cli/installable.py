@@ -4,35 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory, mkdtemp
-from typing import Annotated, Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.text import Text
 
 from ctk.cli.options import Base, OtherChannels, Platforms, VariantConfig, not_both, packages
 from ctk.cli.solve import catalogue
 from ctk.core.checkout import checkout
-from ctk.core.console import Reporter, count
+from ctk.core.console import Reporter, count, listing
 from ctk.core.errors import BadValue, MachinesLost, Unsolvable, check_names
 from ctk.core.files import check_place, make_folder, replace_file
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
-from ctk.lock.lock import release_locks
-from ctk.lock.support import load_support
-from ctk.plan.plan import repodata_of, write_repodata
-from ctk.site.pages import stand_alone
-from ctk.solve.solve import AlikeCatalogue, Catalogue, listing, parse_spec
-from ctk.verify.foreseen import foresee, recipe_at, variant_files
-from ctk.verify.installable import Case, Change, Kind, Records, Survey, alike, pin_records, take_survey, with_pin
-from ctk.verify.scenarios import Matrix, facts, matrix
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from ctk.solve.solve import Catalogue
+    from ctk.verify.installable import Case, Survey
 
 # Kind -> the style of a cell on a terminal, and what its text means.
 _LOOKS = {
-    Kind.NATIVE: ("black on green", "a number is the toolkit, native"),
-    Kind.COMPAT: ("black on cyan", "c: compat"),
-    Kind.CPU: ("black on yellow", "cpu: a CPU build"),
-    Kind.PLAIN: ("", "ok: no CUDA in it"),
-    Kind.REFUSED: ("dim", "-: refused"),
+    "native": ("black on green", "a number is the toolkit, native"),
+    "compat": ("black on cyan", "c: compat"),
+    "CPU build": ("black on yellow", "cpu: a CPU build"),
+    "no CUDA": ("", "ok: no CUDA in it"),
+    "refused": ("dim", "-: refused"),
 }
 
 
@@ -65,12 +62,20 @@ def installable_command(
     Examples: ctk installable cupy --planned --pin "cuda-version >=13.4"
     ctk installable ./recipe.yaml --platform linux-64 --html installable.html
     """
+    from ctk.lock.lock import release_locks
+    from ctk.lock.support import load_support
+    from ctk.solve.solve import Catalogue, parse_spec
+    from ctk.verify.foreseen import foresee, recipe_at, variant_files
+    from ctk.verify.installable import alike, survey_records, survey_specs
+    from ctk.verify.scenarios import facts, matrix
+
     where, report, pins = checkout(), Reporter(), pins or []
     not_both("--channel", "--planned", channel and as_planned)
     recipe = next(filter(None, map(recipe_at, wanted)), None)
     if recipe and len(wanted) > 1:
         raise BadValue("a recipe is asked for alone", "leave out the other words, or give each recipe a run of its own")
-    _check([*([] if recipe else wanted), *pins])
+    for spec in (*([] if recipe else wanted), *pins):
+        parse_spec(spec)
     check_names("platform", platforms or (), PLATFORMS)
     if html:
         check_place(html)
@@ -90,7 +95,7 @@ def installable_command(
                 notes |= dict.fromkeys(f"{subdir}: {note}" for note in (*found.notes, *more))
                 surveys += added
             else:
-                surveys.append(_of_specs(wanted, pins, channels, every))
+                surveys.append(survey_specs(wanted, pins, channels, every))
         report.result(
             request=None if recipe else wanted, recipe=str(recipe.file) if recipe else None, pins=pins, notes=[*notes]
         )
@@ -100,6 +105,8 @@ def installable_command(
             raise Unsolvable(f"nothing of {recipe.file} can be built from these channels", "read what is said above")
         _show(surveys, pins, report)
         if html:
+            from ctk.site.pages import stand_alone
+
             title = f"Where {listing(list(dict.fromkeys(s.asked for s in surveys)))} installs"
             make_folder(html.absolute().parent)
             replace_file(
@@ -108,11 +115,6 @@ def installable_command(
             report.result(html=str(html))
             report.line(f"written: {html}")
         _judge(surveys, pins)
-
-
-def _check(specs: Sequence[str]) -> None:
-    for spec in specs:
-        parse_spec(spec)
 
 
 def _offered(channels: Catalogue) -> list[str]:
@@ -126,44 +128,10 @@ def _offered(channels: Catalogue) -> list[str]:
     return offered or [this_platform()]
 
 
-def _of_specs(specs: Sequence[str], pins: Sequence[str], channels: Catalogue, every: Matrix) -> Survey:
-    then = specs
-    for pin in pins:
-        then = with_pin(then, pin)
-    names = {parse_spec(spec).name for spec in (*specs, *then)}
-    solver = AlikeCatalogue(channels.channels, channels.subdir, names, gateway=channels.gateway, maker=channels.maker)
-    return take_survey(" ".join(specs), every, [(solver, specs), *([(solver, then)] if pins else [])])
-
-
-def survey_records(
-    records: Records, pins: Sequence[str], channels: Catalogue, every: Matrix, folder: Path
-) -> tuple[list[Survey], list[str]]:
-    """A survey of each package of a recipe, and what to know of the pins.
-
-    Its builds are a channel of their own, the most important one.
-    """
-    subdir, names = channels.subdir, list(dict.fromkeys(record["name"] for record in records))
-
-    def catalogue_of(some: Records) -> AlikeCatalogue:
-        files = {f"{r['name']}-{r['version']}-{r['build']}.conda": r for r in some}
-        content = {NOARCH: repodata_of(NOARCH, {}), subdir: repodata_of(subdir, files)}
-        place = write_repodata(content, Path(mkdtemp(dir=folder)))
-        return AlikeCatalogue(
-            [place, *channels.channels], subdir, names, gateway=channels.gateway, maker=channels.maker
-        )
-
-    then, notes = records, []
-    for pin in pins:
-        before, then = then, pin_records(then, pin, catalogue_of)
-        taken = sum(old is not new for old, new in zip(before, then, strict=True))
-        if taken < len(then):
-            notes.append(f"{pin} is put on {taken} of {len(then)} builds: the others do without, or cannot have it")
-    solvers = [catalogue_of(records), *([catalogue_of(then)] if pins else [])]
-    return [take_survey(name, every, [(solver, [name]) for solver in solvers]) for name in names], notes
-
-
 def _judge(surveys: Sequence[Survey], pins: Sequence[str]) -> None:
     """Ends the run with an error where something installs nowhere, or machines lose."""
+    from ctk.verify.installable import Change
+
     for asked in dict.fromkeys(survey.asked for survey in surveys):
         mine = [survey for survey in surveys if survey.asked == asked]
         if not any(survey.today.installs for survey in mine):
@@ -182,7 +150,9 @@ def _judge(surveys: Sequence[Survey], pins: Sequence[str]) -> None:
 
 
 def _show(surveys: Sequence[Survey], pins: Sequence[str], report: Reporter) -> None:
-    report.result(surveys=[survey_as_json(survey) for survey in surveys])
+    from ctk.verify.installable import alike
+
+    report.result(surveys=[survey.as_json() for survey in surveys])
     for group in alike(surveys):
         first = group[0]
         place = listing([survey.subdir for survey in group])
@@ -207,6 +177,10 @@ def _show(surveys: Sequence[Survey], pins: Sequence[str], report: Reporter) -> N
 
 def _map(survey: Survey, case: Case, width: int) -> Iterator[Text]:
     """A heat map, in as many parts below each other as the width makes necessary."""
+    from rich.text import Text
+
+    from ctk.verify.installable import Change
+
     heads = [label.split() if driver else ["none"] for label, driver in survey.columns]
     left = max(len(label) for label, _ in survey.rows)
     wide = 7 if survey.pinned else 6
@@ -225,26 +199,3 @@ def _map(survey: Survey, case: Case, width: int) -> Iterator[Text]:
                 row.append(f"{cell.text:>{wide - 1}}", style)
             yield row
         yield Text()
-
-
-def survey_as_json(survey: Survey) -> dict[str, Any]:
-    """A survey, and what each machine gets."""
-    answers: list[dict[str, Any]] = []
-    for machine, pick in survey.today.picks.items():
-        answers.append({"driver": machine[0], "gpu": machine[1], **_pick_as_json(pick)})
-        if survey.pinned:
-            pinned = _pick_as_json(survey.pinned.picks[machine])
-            answers[-1] |= {"pinned": pinned, "change": survey.change(machine)}
-    return {
-        "asked": survey.asked,
-        "platform": survey.subdir,
-        "machines": len(answers),
-        "kinds": {kind: len(survey.today.of(kind)) for kind in Kind},
-        "changes": {change: len(survey.changed(change)) for change in Change} if survey.pinned else None,
-        "sentences": survey.sentences,
-        "answers": answers,
-    }
-
-
-def _pick_as_json(pick: Any) -> dict[str, Any]:
-    return {"kind": pick.kind, "toolkit": pick.toolkit or None, "builds": pick.builds, "cpu": pick.cpu}

@@ -339,6 +339,11 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+def listing(words: Sequence[str], last: str = "and") -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    return f" {last} ".join([part for part in (", ".join(words[:-1]), words[-1]) if part]) if words else "none"
+
+
 def megabytes(size: float) -> str:
     """Bytes as megabytes with a sensible number of digits."""
     return f"{size / 1e6:.1f}" if size < 1e8 else f"{size / 1e6:.0f}"

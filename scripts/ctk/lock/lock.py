@@ -285,6 +285,13 @@ class ReleaseLock:
         """E.g. ``13``; empty for the base channel."""
         return self.release.split(".")[0] if self.is_ctk else self.release.partition("-")[2]
 
+    def require_facts(self) -> Facts:
+        """The facts; `LockError` where the release is not measured yet."""
+        if self.facts is None:
+            step = f"run `ctk release measure {self.minor} --write`"
+            raise LockError(f"release {self.minor} has not been measured", step)
+        return self.facts
+
     @property
     def artefacts(self) -> tuple[Artefact, ...]:
         """Every artefact of every component, in the order of the file. The manifest is not one of them."""
@@ -297,6 +304,10 @@ class ReleaseLock:
 
 SHAPE = TypeAdapter(ReleaseLock)
 """The schema."""
+
+
+FACT_KEY = re.compile(r"cuda_arch(_set)?|ptx_isa|\w+_gpus(_win_arm64)?")
+"""The keys of `variant_keys` that are there once a release is measured."""
 
 
 def variant_keys(lock: ReleaseLock) -> dict[str, list[str]]:

@@ -24,7 +24,7 @@ from ctk.core.errors import LockError, RecipeError, UnknownName, problems
 from ctk.core.files import replace_file
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.lock.components import SECOND_RING, Classes, Exclusion, classify, load_exclusions
-from ctk.lock.lock import LIBRARY_LOCK, Artefact, ReleaseLock, release_locks
+from ctk.lock.lock import FACT_KEY, LIBRARY_LOCK, Artefact, ReleaseLock, release_locks
 from ctk.plan.recipes import Recipe, Rendered, find_recipes, render
 
 Named = TypeVar("Named")
@@ -274,9 +274,19 @@ def _serves(
     minors = [minor for other in there if (minor := Version(other.minor)) < Version(lock.minor)]
     if not minors:
         return False
-    depends = {spec for output in render(recipe, files, subdir) for spec in output.depends}
+    depends = {spec for output in _render(recipe, lock, files, subdir) for spec in output.depends}
     begins = {Version(match[1]) for spec in depends if (match := re.match(r"cuda-version >=(\d+\.\d+),", spec))}
     return any(begin <= minor for begin in begins for minor in minors)
+
+
+def _render(recipe: Recipe, lock: ReleaseLock, files: tuple[Path, ...], subdir: str) -> list[Rendered]:
+    """`render`; where the recipe reads facts, and the release is not measured, the error says that."""
+    try:
+        return render(recipe, files, subdir)
+    except RecipeError:
+        if lock.is_ctk and any(map(FACT_KEY.fullmatch, recipe.names_used)):
+            lock.require_facts()
+        raise
 
 
 def _keys(lock: ReleaseLock) -> frozenset[str]:
@@ -292,7 +302,7 @@ def _groups(
     recipe: Recipe, lock: ReleaseLock, locks: Sequence[ReleaseLock], files: tuple[Path, ...], subdir: str
 ) -> Iterator[Build | LeftOut]:
     """The builds of one recipe with one lock, one of all there are, on one platform."""
-    rendered = render(recipe, files, subdir)
+    rendered = _render(recipe, lock, files, subdir)
     yield from _skipped(recipe, lock, rendered, subdir)
     older = {(c.variant_key, c.version) for key, c in lock.components.items() if key != c.name}
     several = {key for key, _ in older}

@@ -432,8 +432,3 @@ class AlikeCatalogue(Catalogue):
 def older(left: str, right: str) -> bool:
     """Whether one version is older than another: 9.0 is older than 12.1."""
     return Version(left) < Version(right)
-
-
-def listing(words: Sequence[str], last: str = "and") -> str:
-    """``a``, ``a and b``, ``a, b and c``."""
-    return f" {last} ".join([part for part in (", ".join(words[:-1]), words[-1]) if part]) if words else "none"

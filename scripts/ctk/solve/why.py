@@ -15,7 +15,7 @@ from typing import Any
 
 from rattler import RepoDataRecord, Version, VersionSpec
 
-from ctk.core.console import count
+from ctk.core.console import count, listing
 from ctk.core.errors import Unsolvable, nearest
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.solve.machine import python_specs
@@ -27,7 +27,6 @@ from ctk.solve.solve import (
     ChannelToolkit,
     Pick,
     Scenario,
-    listing,
     older,
     parse_spec,
     solve,

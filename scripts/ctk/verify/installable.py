@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from itertools import groupby
+from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any, NamedTuple
 
 from rattler import RepoDataRecord
 
-from ctk.core.console import count
-from ctk.solve.solve import AlikeCatalogue, Catalogue, Pick, Scenario, listing, older, parse_spec
+from ctk.core.console import count, listing
+from ctk.core.platforms import NOARCH
+from ctk.plan.plan import repodata_of, write_repodata
+from ctk.solve.solve import AlikeCatalogue, Catalogue, Pick, Scenario, older, parse_spec
 from ctk.solve.why import Reason, find_reason, needs_cuda
 from ctk.verify.oracle import version
 from ctk.verify.scenarios import Machine, Matrix
@@ -53,6 +57,9 @@ class MachinePick:
         """``13.4``, ``13.4c`` for compat, ``cpu``, ``ok`` without CUDA, ``-`` where it is refused."""
         other = {Kind.CPU: "cpu", Kind.PLAIN: "ok", Kind.REFUSED: "-"}
         return other.get(self.kind, self.toolkit) + "c" * (self.kind is Kind.COMPAT)
+
+    def as_json(self) -> dict[str, Any]:
+        return {"kind": self.kind, "toolkit": self.toolkit or None, "builds": self.builds, "cpu": self.cpu}
 
 
 class Case(NamedTuple):
@@ -175,6 +182,43 @@ def pin_records(records: Records, pin: str, catalogue_of: Callable[[Records], Ca
     return [new if taken or not any(chosen) else old for (old, new), taken in zip(pairs, chosen, strict=True)]
 
 
+def survey_specs(specs: Sequence[str], pins: Sequence[str], channels: Catalogue, every: Matrix) -> Survey:
+    """A survey of a request; a pin stands in place of what it asks of that package, or besides."""
+    then = specs
+    for pin in pins:
+        then = with_pin(then, pin)
+    names = {parse_spec(spec).name for spec in (*specs, *then)}
+    solver = AlikeCatalogue(channels.channels, channels.subdir, names, gateway=channels.gateway, maker=channels.maker)
+    return take_survey(" ".join(specs), every, [(solver, specs), *([(solver, then)] if pins else [])])
+
+
+def survey_records(
+    records: Records, pins: Sequence[str], channels: Catalogue, every: Matrix, folder: Path
+) -> tuple[list[Survey], list[str]]:
+    """A survey of each package of a recipe, and what to know of the pins.
+
+    Its builds are a channel of their own, the most important one.
+    """
+    subdir, names = channels.subdir, list(dict.fromkeys(record["name"] for record in records))
+
+    def catalogue_of(some: Records) -> AlikeCatalogue:
+        files = {f"{r['name']}-{r['version']}-{r['build']}.conda": r for r in some}
+        content = {NOARCH: repodata_of(NOARCH, {}), subdir: repodata_of(subdir, files)}
+        place = write_repodata(content, Path(mkdtemp(dir=folder)))
+        return AlikeCatalogue(
+            [place, *channels.channels], subdir, names, gateway=channels.gateway, maker=channels.maker
+        )
+
+    then, notes = records, []
+    for pin in pins:
+        before, then = then, pin_records(then, pin, catalogue_of)
+        taken = sum(old is not new for old, new in zip(before, then, strict=True))
+        if taken < len(then):
+            notes.append(f"{pin} is put on {taken} of {len(then)} builds: the others do without, or cannot have it")
+    solvers = [catalogue_of(records), *([catalogue_of(then)] if pins else [])]
+    return [take_survey(name, every, [(solver, [name]) for solver in solvers]) for name in names], notes
+
+
 # --- one request on one platform
 
 
@@ -248,6 +292,25 @@ class Survey:
                 found.setdefault((build, pick.kind), []).append(pick.toolkit)
         known = {key: sorted({*kits} - {""}, key=version) for key, kits in found.items()}
         return [(*key, " to ".join(k[:1] + k[1:][-1:]), len(found[key])) for key, k in known.items()]
+
+    # --- for programs
+
+    def as_json(self) -> dict[str, Any]:
+        """Itself, and what each machine gets."""
+        answers: list[dict[str, Any]] = []
+        for machine, pick in self.today.picks.items():
+            answers.append({"driver": machine[0], "gpu": machine[1], **pick.as_json()})
+            if self.pinned:
+                answers[-1] |= {"pinned": self.pinned.picks[machine].as_json(), "change": self.change(machine)}
+        return {
+            "asked": self.asked,
+            "platform": self.subdir,
+            "machines": len(answers),
+            "kinds": {kind: len(self.today.of(kind)) for kind in Kind},
+            "changes": {change: len(self.changed(change)) for change in Change} if self.pinned else None,
+            "sentences": self.sentences,
+            "answers": answers,
+        }
 
     # --- in words
 

@@ -36,13 +36,10 @@ def facts(locks: Iterable[ReleaseLock]) -> OracleFacts:
             published[component.name] = published.get(component.name, frozenset()) | targets
         if not lock.is_ctk:
             python_sets[lock.major] = published
-        elif lock.facts is None:
-            step = f"run `ctk release measure {lock.minor} --write`"
-            raise LockError(f"release {lock.minor} has not been measured", step)
         else:
             if int(lock.major) >= _WHOLE_COMPILER:
                 published["compiler"] = published.get("nvcc", frozenset())
-            gpus, keys = tuple(_in_order(lock.facts.gpu_architectures)), variant_keys(lock)
+            gpus, keys = tuple(_in_order(lock.require_facts().gpu_architectures)), variant_keys(lock)
             toolkits.append(Toolkit(lock.minor, gpus, published, {name: _code(name, keys) for name in lock.gpu_code}))
     if not toolkits:
         raise LockError("there is no release lock", "run `ctk release add 13.4 --write`, or any other release")
