@@ -133,6 +133,17 @@ def test_clients_are_named_with_their_versions(see: See, tmp_path: Path) -> None
     assert found["mamba"]["state"] == "missing" and "does not say" in found["mamba"]["found"]
 
 
+def test_a_client_that_sees_another_driver_is_a_problem(see: See, tmp_path: Path) -> None:
+    """As mamba does, where a toolkit is in /usr/local/cuda."""
+    says = "echo 2.8.1; echo virtual packages : __unix=0=0; echo __cuda=12.9=0"
+    path = program(tmp_path / "bin", "mamba", says)
+    found = see(PATH=path, CONDA_OVERRIDE_CUDA="13.0")["mamba"]
+    assert found["state"] == "problem" and "CUDA 12.9; it supports 13.0" in found["found"]
+    assert found["step"] == 'set CONDA_OVERRIDE_CUDA="13.0" for it'
+    assert see(PATH=path, CONDA_OVERRIDE_CUDA="")["mamba"]["state"] == "problem"
+    assert see(PATH=path, CONDA_OVERRIDE_CUDA="12.9")["mamba"]["state"] == "ok"
+
+
 def test_a_driver_is_named_as_rattler_sees_it(see: See, tmp_path: Path) -> None:
     path = program(tmp_path / "bin", "nvidia-smi", "echo 580.65.06")
     found = see(PATH=path, CONDA_OVERRIDE_CUDA="13.0", CONDA_OVERRIDE_CUDA_ARCH="9.0")

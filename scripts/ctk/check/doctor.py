@@ -92,14 +92,19 @@ def _look(check: Check[S], subject: S, found: dict[str, Finding]) -> None:
 
 def first_line(*command: str, timeout: float = 8) -> str | None:
     """The first line that a program prints; None where it is not there, or fails."""
+    text = printed(*command, timeout=timeout)
+    return (text.splitlines() or [""])[0] if text is not None else None
+
+
+def printed(*command: str, timeout: float = 8) -> str | None:
+    """What a program prints; None where it is not there, or fails."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=timeout, stdin=subprocess.DEVNULL
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    lines = (done.stdout.strip() or done.stderr.strip()).splitlines()
-    return (lines[0] if lines else "") if done.returncode == 0 else None
+    return done.stdout.strip() or done.stderr.strip() if done.returncode == 0 else None
 
 
 # ---- the checks of `ctk doctor`: this Python, this checkout, and the programs and hardware around them. What is not
@@ -289,11 +294,21 @@ def _client(name: str, help_: str = _CLIENT) -> Check[Where]:
     """The check of a program that installs from the channel, or builds its recipes without ctk."""
 
     def look(where: Where) -> Finding:
+        from ctk.solve.machine import detected_driver
+
         place = shutil.which(name)
         if not place:
             return missing("not on PATH")
         version = re.search(r"\d+(\.\d+)+\S*", first_line(place, "--version") or "")
-        return ok(f"{version[0]}, {place}") if version else missing(f"{place} does not say its version", "repair it")
+        if not version:
+            return missing(f"{place} does not say its version", "repair it")
+        # mamba takes the toolkit in /usr/local/cuda for the driver: libmamba/src/core/virtual_packages.cpp of 2.0.6 on
+        sees, driver = re.search(r"__cuda=(\d+\.\d+)", printed(place, "info") or ""), detected_driver() or ""
+        if sees and sees[1] != driver:
+            truth = f"it supports {driver}" if driver else "there is none"
+            said = f"{place} takes the driver for one for CUDA {sees[1]}; {truth}"
+            return problem(said, f'set CONDA_OVERRIDE_CUDA="{driver}" for it')
+        return ok(f"{version[0]}, {place}")
 
     look.__doc__ = help_
     return look_at(Where, name)(look)

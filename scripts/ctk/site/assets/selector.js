@@ -185,6 +185,7 @@
     if (now.client === "pixi") {
       show("unsolved", asked ? title : "pixi needs to know the driver", "pixi does not look at the driver when it solves a pixi.toml.", [
         'Under "Driver and GPU", take "choose", and paste what nvidia-smi prints; or take "no driver".',
+        "Or let pixi find them, from 0.72.2 on. In your workspace, type: pixi workspace platform add --auto-detect",
       ]);
     } else {
       show("detected", title, asked ? "nvidia-smi shows it as CUDA Version, or CUDA UMD Version. If you do not know it, the client finds it:" : "");
