@@ -35,11 +35,13 @@ _OPTIONS: dict[tuple[str, str], dict[str, int]] = {
     ("conda", "activate"): {},
     ("conda", "config"): {"--set": 2},
     ("conda", "list"): {**_PLACE, "--explicit": 0, "--sha256": 0},
+    ("conda", "update"): {**_SOLVE, "--all": 0},
     ("conda", "clean"): {"--all": 0, "-y": 0, "--yes": 0},
     ("conda", "run"): _PLACE,
     ("conda", "env export"): {**_PLACE, "--no-builds": 0},
     ("conda", "env create"): {**_PLACE, "-f": 1, "--file": 1},
     ("mamba", "create"): _SOLVE,
+    ("mamba", "env export"): {**_PLACE, "--explicit": 0},
     ("pixi", "add"): {},
     ("pixi", "run"): {},
 }

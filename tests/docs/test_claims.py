@@ -91,6 +91,19 @@ def test_libdevice_is_in_the_package_and_the_folder_that_the_page_names(built: W
     assert len(holders) == len({name.rsplit("-", 2)[1] for name in map(str, (f.name for f in files))})
 
 
+@pytest.mark.parametrize(
+    ("specs", "driver"),
+    [(("cuda-version=13.0",), "12.9"), (("cuda-core", "__cuda"), ""), (("cuda-version==13.0=native_100",), "")],
+)
+def test_the_solver_says_what_the_page_quotes(specs: tuple[str, ...], driver: str, planned_solve: Solve) -> None:
+    """Rattler's words; libmamba's are in its source."""
+    table = page("troubleshooting").partition("## The solver refuses")[2].partition("\n## ")[0]
+    quotes = re.findall(r"`([^`]+)`", "".join(re.findall(r"^\| (.+?) \|", table, re.MULTILINE)))
+    with pytest.raises(Unsolvable) as error:
+        planned_solve(scenario(specs, {"CONDA_OVERRIDE_CUDA": driver}))
+    assert [quote for quote in quotes if quote in str(error.value)]
+
+
 # --- names
 
 

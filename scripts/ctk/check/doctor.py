@@ -306,7 +306,7 @@ def _client(name: str, help_: str = _CLIENT) -> Check[Where]:
         sees, driver = re.search(r"__cuda=(\d+\.\d+)", printed(place, "info") or ""), detected_driver() or ""
         if sees and sees[1] != driver:
             truth = f"it supports {driver}" if driver else "there is none"
-            said = f"{place} takes the driver for one for CUDA {sees[1]}; {truth}"
+            said = f"{place} sees a driver for CUDA {sees[1]}; {truth}"
             return problem(said, f'set CONDA_OVERRIDE_CUDA="{driver}" for it')
         return ok(f"{version[0]}, {place}")
 
