@@ -41,6 +41,7 @@ _OPTIONS: dict[tuple[str, str], dict[str, int]] = {
     ("conda", "env export"): {**_PLACE, "--no-builds": 0},
     ("conda", "env create"): {**_PLACE, "-f": 1, "--file": 1},
     ("mamba", "create"): _SOLVE,
+    ("mamba", "info"): {},
     ("mamba", "env export"): {**_PLACE, "--explicit": 0},
     ("pixi", "add"): {},
     ("pixi", "run"): {},
