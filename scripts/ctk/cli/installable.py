@@ -103,15 +103,15 @@ def installable_command(
             report.line(note)
         if recipe and not surveys:
             raise Unsolvable(f"nothing of {recipe.file} can be built from these channels", "read what is said above")
-        _show(surveys, pins, report)
+        report.result(surveys=[survey.as_json() for survey in surveys])
+        groups = alike(surveys)
+        _show(groups, pins, report)
         if html:
             from ctk.site.pages import stand_alone
 
             title = f"Where {listing(list(dict.fromkeys(s.asked for s in surveys)))} installs"
             make_folder(html.absolute().parent)
-            replace_file(
-                html, stand_alone("installable.html", title=title, pins=pins, groups=alike(surveys), notes=notes)
-            )
+            replace_file(html, stand_alone("installable.html", title=title, pins=pins, groups=groups, notes=notes))
             report.result(html=str(html))
             report.line(f"written: {html}")
         _judge(surveys, pins)
@@ -130,15 +130,13 @@ def _offered(channels: Catalogue) -> list[str]:
 
 def _judge(surveys: Sequence[Survey], pins: Sequence[str]) -> None:
     """Ends the run with an error where something installs nowhere, or machines lose."""
-    from ctk.verify.installable import Change
-
     for asked in dict.fromkeys(survey.asked for survey in surveys):
         mine = [survey for survey in surveys if survey.asked == asked]
         if not any(survey.today.installs for survey in mine):
             newest = mine[0].every.drivers[-1], None
             sentence, step = mine[0].today.reason(newest)
             raise Unsolvable(sentence if asked in sentence else f"{asked} installs on no machine: {sentence}", step)
-    lost = [(len(machines), survey) for survey in surveys if (machines := survey.changed(Change.LOST))]
+    lost = [(len(machines), survey) for survey in surveys if (machines := survey.lost)]
     if lost:
         losses = listing([f"{count(number, 'machine')} of {s.subdir} would lose {s.asked}" for number, s in lost])
         raise MachinesLost(
@@ -149,11 +147,8 @@ def _judge(surveys: Sequence[Survey], pins: Sequence[str]) -> None:
 # --- what is shown
 
 
-def _show(surveys: Sequence[Survey], pins: Sequence[str], report: Reporter) -> None:
-    from ctk.verify.installable import alike
-
-    report.result(surveys=[survey.as_json() for survey in surveys])
-    for group in alike(surveys):
+def _show(groups: Sequence[Sequence[Survey]], pins: Sequence[str], report: Reporter) -> None:
+    for group in groups:
         first = group[0]
         place = listing([survey.subdir for survey in group])
         for case in first.cases:
@@ -179,8 +174,6 @@ def _map(survey: Survey, case: Case, width: int) -> Iterator[Text]:
     """A heat map, in as many parts below each other as the width makes necessary."""
     from rich.text import Text
 
-    from ctk.verify.installable import Change
-
     heads = [label.split() if driver else ["none"] for label, driver in survey.columns]
     left = max(len(label) for label, _ in survey.rows)
     wide = 7 if survey.pinned else 6
@@ -195,7 +188,7 @@ def _map(survey: Survey, case: Case, width: int) -> Iterator[Text]:
             row = Text(f"{label:{left}}")
             for cell in [*survey.cells(case, gpu)][here]:
                 row.append(" ")
-                style = "black on red" if cell.change is Change.LOST else _LOOKS[cell.kind][0] if cell.kind else ""
+                style = "black on red" if cell.lost else _LOOKS[cell.kind][0] if cell.kind else ""
                 row.append(f"{cell.text:>{wide - 1}}", style)
             yield row
         yield Text()

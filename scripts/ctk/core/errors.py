@@ -63,7 +63,7 @@ def nearest(name: str, known: Iterable[str], cutoff: float) -> list[str]:
 
 
 class LockError(CtkError, exit_code=4):
-    """A release lock that does not follow its schema, or disagrees with its variant file."""
+    """A release lock that does not follow its schema, disagrees with its variant file, or is not measured yet."""
 
 
 class IndexUnavailable(CtkError, exit_code=5):

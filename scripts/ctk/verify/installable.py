@@ -182,6 +182,9 @@ def pin_records(records: Records, pin: str, catalogue_of: Callable[[Records], Ca
     return [new if taken or not any(chosen) else old for (old, new), taken in zip(pairs, chosen, strict=True)]
 
 
+# --- of a request, and of a recipe
+
+
 def survey_specs(specs: Sequence[str], pins: Sequence[str], channels: Catalogue, every: Matrix) -> Survey:
     """A survey of a request; a pin stands in place of what it asks of that package, or besides."""
     then = specs
@@ -229,6 +232,10 @@ class Cell(NamedTuple):
     kind: Kind | None = None
     change: Change | None = None
 
+    @property
+    def lost(self) -> bool:
+        return self.change is Change.LOST
+
 
 @dataclass(frozen=True)
 class Survey:
@@ -253,6 +260,11 @@ class Survey:
         if before is after:
             return None
         return Change.LOST if after is Kind.REFUSED else Change.GAINED if before is Kind.REFUSED else Change.OTHER
+
+    @property
+    def lost(self) -> list[Machine]:
+        """The machines that could not have it any more."""
+        return self.changed(Change.LOST)
 
     def changed(self, change: Change) -> list[Machine]:
         return [machine for machine in self.today.picks if self.change(machine) is change]
@@ -327,10 +339,8 @@ class Survey:
                 said.append(f"{kind}{of} on {len(machines)}{f': {where}' if kind is not Kind.NATIVE else ''}")
         if not self.pinned:
             return said
-        lost = self.changed(Change.LOST)
-        said.append(
-            f"pinned, lost on {len(lost)}: {self._where(lost, self.pinned)}" if lost else "pinned, none is lost"
-        )
+        where = self._where(self.lost, self.pinned)
+        said.append(f"pinned, lost on {len(self.lost)}: {where}" if self.lost else "pinned, none is lost")
         moves: dict[str, list[Machine]] = {}
         for machine in (*self.changed(Change.OTHER), *self.changed(Change.GAINED)):
             before, after = (case.picks[machine].kind for case in self.cases)
