@@ -1,0 +1,238 @@
+"""Runs whole what README and docs promise, in pieces: `scripts/acceptance`.
+
+The pieces run in a clone of the last commit, as somebody else would have it. What a piece made is removed after it, but
+for the base channel. A piece that passed runs again only after a change of what it depends on, which git knows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+
+from packaging.version import Version
+
+from ctk.core.checkout import Workspace, git, settings, workspace
+from ctk.core.console import count
+from ctk.core.files import read_json, replace_file
+from ctk.core.platforms import PLATFORMS, this_platform
+from ctk.plan.plan import Request, plan, published_set, python_tags
+
+# What decides the outcome of a piece, besides the index and the machine.
+TOOL = ("scripts", "pyproject.toml", "requirements.lock")
+PACKAGES = (*TOOL, "recipes", "base", "variants", "conda_build_config.yaml")
+ALL = (".",)
+CTK = ".venv/bin/ctk"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Commands that all must succeed, one after another, and the parts of the checkout that decide whether they do."""
+
+    name: str
+    commands: Sequence[Sequence[str]]
+    reads: Sequence[str] = PACKAGES
+
+
+def pieces(where: Workspace) -> list[Piece]:
+    """Everything that is promised, cheap pieces first; releases from the newest on."""
+    return [*_quick(where), *_builds(where), *_tests()]
+
+
+def _quick(where: Workspace) -> Iterator[Piece]:
+    yield Piece("lint", [[CTK, "lint"]], ALL)
+    yield Piece("planned", [[CTK, "audit", "--planned"]])
+    yield Piece("tables", [[CTK, "verify", "--check-table"], [CTK, "release", "list", "--check-table"]], ALL)
+    yield Piece("verify", [[CTK, "verify"]])
+    for recipe in sorted(file.parent.name for file in where.recipes.glob("*/recipe.yaml")):
+        yield Piece(f"export:{recipe}", [[CTK, "feedstock", "export", recipe, f"output/exported/{recipe}"]])
+    examples = sorted(file.parent.name for file in (where.root / "examples").glob("*/recipe.yaml"))
+    made = [[CTK, "build-recipe", f"./examples/{name}"] for name in examples]
+    yield Piece("examples", [["./scripts/build"], *made], (*PACKAGES, "examples"))
+
+
+def _builds(where: Workspace) -> Iterator[Piece]:
+    everything = plan(published_set(where), Request(platforms=PLATFORMS), python_tags(where.build_config))
+    made: dict[tuple[str, str], set[str]] = {}
+    for build in everything.builds:
+        found = made.setdefault((build.lock, build.subdir), set())
+        if build.recipe.name == "cuda-toolkit":
+            found |= {output.name for output in build.outputs}
+    for platform in PLATFORMS:
+        yield Piece(f"default:{platform}", [[CTK, "build", "--platform", platform]])
+    minors = {lock.removeprefix("cuda-") for lock, _ in made if lock.startswith("cuda-")}
+    for minor in sorted(minors, key=Version, reverse=True):
+        for platform in PLATFORMS:
+            groups = sorted(made.get((f"cuda-{minor}", platform), ()))
+            if groups:
+                words = [CTK, "build", "--all-components", "--release", minor, "--platform", platform]
+                used = _used(groups, platform, f"cuda-version={minor}")
+                yield Piece(f"components:{minor}:{platform}", [words, *used])
+    here = this_platform()
+    groups = sorted({name for (_, platform), found in made.items() if platform == here for name in found})
+    yield Piece(f"components:{here}", [[CTK, "build", "--all-components"], *_used(groups, here)])
+    ring = settings(where.root).ring2.recipes
+    for platform in PLATFORMS:
+        builds = [build for build in everything.builds if build.recipe.name in ring and build.subdir == platform]
+        used = _used(sorted({output.name for build in builds for output in build.outputs}), platform)
+        yield Piece(f"ring:{platform}", [[CTK, "build", "--ring", "2", "--platform", platform], *used])
+    for platform in PLATFORMS:
+        yield Piece(f"releases:{platform}", [[CTK, "build", "--all-releases", "--platform", platform]])
+
+
+def _used(packages: Sequence[str], platform: str, *beside: str) -> Iterator[list[str]]:
+    """Each package in an environment of its own; for another platform the environment is only solved."""
+    for name in packages:
+        if platform == this_platform():
+            yield [CTK, "env", "create", name, *beside, "--prefix", "output/used"]
+            yield ["rm", "-r", "output/used"]
+        else:
+            yield [CTK, "solve", name, *beside, "--platform", platform]
+
+
+def _tests() -> Iterator[Piece]:
+    clone = ["git", "clone", "--quiet", ".", "output/fresh"]
+    yield Piece("readme", [clone, ["output/fresh/scripts/build"], ["output/fresh/scripts/test"]], ALL)
+    yield Piece("sweeps", [["./scripts/build"], ["./scripts/test", "--all"]], ALL)
+    yield Piece("reproduced", [["./scripts/build"], [CTK, "rebuild", "--all"]])
+    for script in ("test-browser", "test-downstream", "test-faults"):
+        yield Piece(script, [["./scripts/build"], [f"./scripts/{script}"]], ALL)
+
+
+class Run:
+    """Runs pieces in a clone, and keeps what came out.
+
+    Args:
+        where: The checkout.
+        folder: For the clone, a log of each piece, and `results.json`: piece -> what it was run with, and whether it
+            passed. Below the checkout's output by default.
+    """
+
+    def __init__(self, where: Workspace, folder: Path | None = None) -> None:
+        self.where = where
+        self.folder = folder or where.output / "acceptance"
+        self.clone = self.folder / "clone"
+        self.results: dict[str, dict[str, object]] = read_json(self.folder / "results.json") or {}
+        self._kept: set[Path] = set()
+
+    def key(self, piece: Piece) -> str:
+        """What the piece depends on, as git names it: the same words mean the same outcome."""
+        objects = [git(self.where.root, "rev-parse", f"HEAD:{'' if part == '.' else part}") for part in piece.reads]
+        return f"{' '.join(objects)} {json.dumps(piece.commands)}"
+
+    def has_passed(self, piece: Piece) -> bool:
+        """Whether an earlier run of the same piece passed."""
+        return self.results.get(piece.name, {}).get("passed") == self.key(piece)
+
+    def prepare(self) -> None:
+        """Makes the clone, or brings it to the last commit."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        head = git(self.where.root, "rev-parse", "HEAD")
+        if not (self.clone / ".git").is_dir():
+            shutil.rmtree(self.clone, ignore_errors=True)
+            _checked(["git", "clone", "--quiet", str(self.where.root), str(self.clone)])
+        _checked(["git", "-C", str(self.clone), "fetch", "--quiet", "origin", head])
+        _checked(["git", "-C", str(self.clone), "checkout", "--quiet", "--force", "--detach", head])
+        # What a piece that was killed has left.
+        shutil.rmtree(self.clone / "output", ignore_errors=True)
+        shutil.rmtree(self.clone / ".cache", ignore_errors=True)
+        _checked(["./scripts/setup"], cwd=self.clone)
+        # The least that `ctk build` can be asked for makes the base channel too.
+        _checked([CTK, "build", "--recipe", "cuda-arch"], cwd=self.clone)
+        for file in self.clone.glob("output/*channel*"):
+            file.unlink() if file.is_symlink() or file.is_file() else shutil.rmtree(file)
+        self._kept = self._made()
+
+    def run(self, piece: Piece) -> bool:
+        """Runs one piece; one line says what came out. Returns whether all its commands succeeded."""
+        began, log = time.monotonic(), self.folder / f"{piece.name.replace(':', '-')}.log"
+        environment = {name: value for name, value in os.environ.items() if name not in ("CTK_ROOT", "VIRTUAL_ENV")}
+        failed: list[str] = []
+        with log.open("w") as stream:
+            for command in piece.commands:
+                print(f"$ {shlex.join(command)}", file=stream, flush=True)
+                done = subprocess.run(
+                    command, cwd=self.clone, env=environment, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream
+                )
+                if done.returncode:
+                    failed.append(f"exit {done.returncode}: {shlex.join(command)}")
+                    if command is piece.commands[0]:
+                        break  # the others use what it makes
+        seconds = time.monotonic() - began
+        used = self._give_back()
+        self.results[piece.name] = {"passed": None if failed else self.key(piece), "seconds": round(seconds)}
+        replace_file(self.folder / "results.json", json.dumps(self.results, indent=1).encode())
+        print(f"{'failed' if failed else 'passed'} {piece.name} ({seconds:.0f} s, {used / 1e9:.1f} GB)", flush=True)
+        for line in failed:
+            print(f"  {line}; {log}", flush=True)
+        return not failed
+
+    def _give_back(self) -> int:
+        """Removes what a piece made, but for what the base channel is made of; the bytes that this gave back."""
+        before = shutil.disk_usage(self.folder).free
+        for file in self._made() - self._kept:
+            file.unlink()
+            with suppress(OSError):  # it is not empty yet
+                os.removedirs(file.parent)
+        return max(0, shutil.disk_usage(self.folder).free - before)
+
+    def _made(self) -> set[Path]:
+        return {
+            Path(parent, name)
+            for folder in (self.clone / ".cache", self.clone / "output")
+            for parent, folders, files in os.walk(folder)
+            for name in (*files, *(f for f in folders if Path(parent, f).is_symlink()))
+        }
+
+
+def _checked(command: Sequence[str], cwd: Path | None = None) -> None:
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(
+            f"error: {shlex.join(command)}: {done.stderr.strip()}\nnext: mend it, then run scripts/acceptance again"
+        )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the pieces that are chosen; the number of those that failed, at most 1."""
+    parser = argparse.ArgumentParser(prog="scripts/acceptance", description=(__doc__ or "").partition("\n\n")[2])
+    parser.add_argument(
+        "--only", metavar="PATTERN", action="append", help="pieces by name, such as 'components:13.*'; may be repeated"
+    )
+    parser.add_argument("--list", action="store_true", help="name the pieces and what they run, and exit")
+    parser.add_argument("--again", action="store_true", help="run also what has passed before")
+    options = parser.parse_args(arguments)
+    where = workspace()
+    found = [p for p in pieces(where) if not options.only or any(fnmatch(p.name, each) for each in options.only)]
+    if not found:
+        parser.error(f"no piece is called {' or '.join(options.only)}; --list names them")
+    if options.list:
+        for piece in found:
+            others = f", and {count(len(piece.commands) - 1, 'command')}" if piece.commands[1:] else ""
+            print(f"{piece.name}: {shlex.join(piece.commands[0])}{others}")
+        return 0
+    if git(where.root, "status", "--porcelain"):
+        print("note: what is not committed is not tried", file=sys.stderr)
+    run = Run(where)
+    earlier = [] if options.again else [piece for piece in found if run.has_passed(piece)]
+    todo = [piece for piece in found if piece not in earlier]
+    if todo:
+        run.prepare()
+    failed = [piece.name for piece in todo if not run.run(piece)]
+    counts = f"{len(todo) - len(failed)} passed now, {len(earlier)} before, {len(failed)} failed"
+    print(f"acceptance: {counts}{': ' if failed else ''}{', '.join(failed)}")
+    return min(1, len(failed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
