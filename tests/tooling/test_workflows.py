@@ -10,6 +10,7 @@ import re
 import shlex
 import subprocess
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,10 @@ import pytest
 import typer
 from ruamel.yaml import YAML
 
+import acceptance
 from conftest import ROOT
 from ctk.cli.main import app
+from ctk.core.checkout import Workspace
 
 FOLDER = ROOT / ".github" / "workflows"
 FILES = sorted(FOLDER.glob("*.yml"))
@@ -50,10 +53,13 @@ def test_the_workflows_are_there() -> None:
     assert [path.stem for path in FILES] == ["build", "nightly", "publish", "release-check"]
 
 
-def test_what_the_tests_leave_out_runs_every_night() -> None:
+def test_every_piece_of_the_acceptance_runs_every_night(project: Workspace) -> None:
     workflow = load(FOLDER / "nightly.yml")
     assert workflow["on"]["schedule"]
-    assert "./scripts/test --all" in workflow["jobs"]["sweep"]["strategy"]["matrix"]["command"]
+    patterns = " ".join(workflow["jobs"]["acceptance"]["strategy"]["matrix"]["only"]).split()
+    names = [piece.name for piece in acceptance.pieces(project)]
+    assert {name: sum(fnmatch(name, each) for each in patterns) for name in names} == dict.fromkeys(names, 1)
+    assert ["./scripts/test", "--all"] in [words for piece in acceptance.pieces(project) for words in piece.commands]
 
 
 @pytest.mark.parametrize("path", [path for path in FILES if path.stem != "nightly"], ids=lambda p: p.stem)
