@@ -160,7 +160,7 @@ def needed_glibc(artefact: Path) -> str | None:
 
 def unmeasured_code(lock: ReleaseLock) -> tuple[str, ...]:
     """The libraries of a release of which it is not known yet on which GPUs they run."""
-    names = lock.components if lock.is_library_set else [n for n in GPU_LIBRARIES if n in lock.components]
+    names = [n for n in GPU_LIBRARIES if n in lock.components] if lock.is_ctk else lock.components
     return tuple(name for name in names if name not in lock.gpu_code)
 
 

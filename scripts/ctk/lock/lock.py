@@ -271,6 +271,11 @@ class ReleaseLock:
         return self.release.startswith(LIBRARY_LOCK)
 
     @property
+    def is_measured(self) -> bool:
+        """Whether it is of what packages are made: all but the base channel and the downstream tests."""
+        return bool(self.major)
+
+    @property
     def name(self) -> str:
         """Stem of the pair of files."""
         return f"cuda-{self.minor}" if self.is_ctk else self.release
@@ -451,7 +456,7 @@ def _contradictions(
             yield ("since",), "a CTK release says when its minor appeared"
     else:
         for key in ("since", "manifest", "facts", "missing", "measured", "gpu_code"):
-            if data.get(key) and not (key in ("missing", "gpu_code") and lock.is_library_set):
+            if data.get(key) and not (key == "missing" and lock.is_library_set) and not (key == "gpu_code" and lock.major):
                 yield (key,), "only a CTK release has it"
     if lock.facts and lock.measured:
         yield ("measured",), "is only for a release without facts"
