@@ -219,7 +219,7 @@ class Facts:
     Attributes:
         gpu_architectures: Compute capabilities that NVRTC can compile for, lowest first, e.g. ``7.5``.
         ptx_isa: PTX ISA version that NVRTC writes, e.g. ``9.4``.
-        glibc: Subdir -> component -> newest glibc symbol version that its ELF files need.
+        glibc: Subdir -> component -> the oldest glibc that has what its ELF files need.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
