@@ -30,7 +30,7 @@ from ctk.package.gpu_support import bound, present
 
 HERE = Workspace(Path(__file__).resolve().parents[2])
 LOCKS = release_locks(HERE)
-MEASURED = [lock for lock in LOCKS.values() if lock.is_ctk or lock.is_library_set]
+MEASURED = [lock for lock in LOCKS.values() if lock.is_measured]
 SECTIONS = (".nv_fatbin", "__nv_relfatbin")
 
 

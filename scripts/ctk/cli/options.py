@@ -28,10 +28,6 @@ def minors() -> list[str]:
     return [name for name in locked() if name[0].isdigit()]
 
 
-def measurable() -> list[str]:
-    return [name for name in locked() if not name.startswith("python-")]
-
-
 def recipes() -> list[str]:
     return [file.parent.name for file in workspace().recipes.glob("*/recipe.yaml")]
 

@@ -106,7 +106,7 @@ def add_command(
     unmeasured = [
         lock.minor or lock.name
         for lock in made
-        if (lock.is_ctk and lock.facts is None) or ((lock.is_ctk or lock.is_library_set) and unmeasured_code(lock))
+        if (lock.is_ctk and lock.facts is None) or (lock.is_measured and unmeasured_code(lock))
     ]
     if unmeasured:
         report.line(f"not measured: run `ctk release measure {' '.join(unmeasured)} --write`")
@@ -129,7 +129,7 @@ def _newer(index: Index, here: Workspace, report: Reporter) -> list[str]:
 
 def measure_command(
     releases: Annotated[
-        list[str] | None, _names("CTK minors like 13.4, or libraries-13; all without any.", options.measurable)
+        list[str] | None, _names("CTK minors like 13.4, or libraries-13, python-13; all without any.", options.locked)
     ] = None,
     write_: Write = False,
     check: Check = False,
@@ -149,7 +149,7 @@ def measure_command(
 
     here, report = checkout(), Reporter()
     locks = release_locks(here)
-    measurable = {name: lock for name, lock in locks.items() if lock.is_ctk or lock.is_library_set}
+    measurable = {name: lock for name, lock in locks.items() if lock.is_measured}
     chosen = [find_release(measurable, name) for name in releases] if releases else [*measurable.values()]
     known = {} if again else facts.known_needs(locks.values())
     known_code = {} if again else facts.known_code(locks.values())

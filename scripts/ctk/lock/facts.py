@@ -23,7 +23,7 @@ from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.lock.components import GPU_LIBRARIES
 from ctk.lock.lock import Artefact, Facts, ReleaseLock
 from ctk.package import gpu_code
-from ctk.package.binaries import ELF_MAGIC, UnreadableBinary, read_bytes, version_key
+from ctk.package.binaries import ELF_MAGIC, Binary, UnreadableBinary, oldest_glibc, read_bytes, version_key
 from ctk.package.gpu_code import FileCode, read_wheel
 from ctk.package.gpu_support import bound, present
 
@@ -141,8 +141,8 @@ def parse_answer(text: str, library: str) -> tuple[tuple[str, ...], str]:
 
 
 def needed_glibc(artefact: Path) -> str | None:
-    """The newest glibc symbol version that the ELF files of an artefact need; None without any."""
-    newest: str | None = None
+    """The oldest glibc that has what all ELF files of an artefact need; None where they need nothing of it."""
+    found: dict[str, Binary] = {}
     with zipfile.ZipFile(artefact) as archive:
         for item in archive.infolist():
             with archive.open(item) as stream:
@@ -152,15 +152,15 @@ def needed_glibc(artefact: Path) -> str | None:
                 binary = read_bytes(archive.read(item))
             except UnreadableBinary as error:
                 raise MeasureFailed(f"{artefact.name}: {item.filename}: {error}", "look at that file") from error
-            version = binary.versions.get("GLIBC") if binary else None
-            if version and version_key(version) > version_key(newest or "0"):
-                newest = version
-    return newest
+            if binary:
+                found[binary.soname or item.filename] = binary
+    needs = (oldest_glibc(binary, lambda name: filter(None, [found.get(name)])) for binary in found.values())
+    return max(needs, key=version_key, default="") or None
 
 
 def unmeasured_code(lock: ReleaseLock) -> tuple[str, ...]:
     """The libraries of a release of which it is not known yet on which GPUs they run."""
-    names = lock.components if lock.is_library_set else [n for n in GPU_LIBRARIES if n in lock.components]
+    names = [n for n in GPU_LIBRARIES if n in lock.components] if lock.is_ctk else lock.components
     return tuple(name for name in names if name not in lock.gpu_code)
 
 

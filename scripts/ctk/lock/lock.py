@@ -219,7 +219,7 @@ class Facts:
     Attributes:
         gpu_architectures: Compute capabilities that NVRTC can compile for, lowest first, e.g. ``7.5``.
         ptx_isa: PTX ISA version that NVRTC writes, e.g. ``9.4``.
-        glibc: Subdir -> component -> newest glibc symbol version that its ELF files need.
+        glibc: Subdir -> component -> the oldest glibc that has what its ELF files need.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -269,6 +269,11 @@ class ReleaseLock:
     def is_library_set(self) -> bool:
         """Whether it has the libraries beside the toolkit."""
         return self.release.startswith(LIBRARY_LOCK)
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether it is of what packages are made: all but the base channel and the downstream tests."""
+        return bool(self.major)
 
     @property
     def name(self) -> str:
@@ -451,7 +456,7 @@ def _contradictions(
             yield ("since",), "a CTK release says when its minor appeared"
     else:
         for key in ("since", "manifest", "facts", "missing", "measured", "gpu_code"):
-            if data.get(key) and not (key in ("missing", "gpu_code") and lock.is_library_set):
+            if data.get(key) and not (key == "missing" and lock.is_library_set) and not (key == "gpu_code" and lock.major):
                 yield (key,), "only a CTK release has it"
     if lock.facts and lock.measured:
         yield ("measured",), "is only for a release without facts"

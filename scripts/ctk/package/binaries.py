@@ -10,7 +10,7 @@ import io
 import re
 import struct
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -23,6 +23,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
 
 from ctk.core.errors import BuildFailed
+from ctk.package.glibc import MOVED, MOVED_IN
 
 ELF_MAGIC = b"\x7fELF"
 PE_MAGIC = b"MZ"
@@ -37,6 +38,8 @@ _READ = ("DT_NEEDED", "DT_SONAME", "DT_RPATH", "DT_RUNPATH")
 _DT_RPATH = 15
 _START, _END = 32, 8  # pieces of a file, in which linkers and patchelf put its strings
 _SHF_ALLOC = 2
+_SYMBOL = struct.Struct("<IBxH16x")  # of 64 bits: name, binding and type, section
+_SHN_UNDEF, _STB_GLOBAL, _VER_NDX_GLOBAL = 0, 1, 1
 _DROPPED = (".debug", ".symtab", ".strtab", ".comment", ".gnu_debug")
 
 
@@ -76,6 +79,8 @@ class Binary:
     search: tuple[SearchPath, ...] = ()  # RPATH and RUNPATH (ELF only)
     # The highest symbol version needed of each family: ``{"GLIBC": "2.17"}`` (ELF only).
     versions: Mapping[str, str] = field(default_factory=dict)
+    # What it has to find of `ctk.package.glibc.MOVED`, without a version, and does not need the library of (ELF only).
+    moved: tuple[str, ...] = ()
 
 
 def version_key(text: str) -> tuple[int, ...]:
@@ -99,7 +104,8 @@ def read_elf(stream: BinaryIO) -> Binary | None:
         dynamic = next((s for s in elf.iter_segments("PT_DYNAMIC") if isinstance(s, DynamicSegment)), None)
         tags = [(tag.entry.d_tag, tag) for tag in islice(dynamic.iter_tags(), MOST)] if dynamic else []
         needed, said = _said(tags)
-        return Binary("elf", machine, said.soname, needed, (), said.search, _symbol_versions(elf))
+        moved = tuple(sorted(name for name in MOVED.keys() & _unversioned(elf) if MOVED[name] not in needed))
+        return Binary("elf", machine, said.soname, needed, (), said.search, _symbol_versions(elf), moved)
     except Exception as error:  # pyelftools asserts, counts and divides by what the file says
         raise UnreadableBinary(f"not a readable ELF file: {str(error) or type(error).__name__}") from error
 
@@ -182,6 +188,35 @@ def _symbol_versions(elf: ELFFile) -> dict[str, str]:
                 if family and version_key(version) > version_key(highest.get(family, "0")):
                     highest[family] = version
     return dict(sorted(highest.items()))
+
+
+def _unversioned(elf: ELFFile) -> Iterator[str]:
+    """The symbols that must come from another file, whatever their version is there; not the weak ones."""
+    table = next(elf.iter_sections("SHT_DYNSYM"), None)
+    if table is None or elf.elfclass != 64:
+        return
+    versions = next(elf.iter_sections("SHT_GNU_versym"), None)
+    numbers = memoryview(versions.data() if versions else b"").cast("H")
+    names, symbols = elf.get_section(table["sh_link"]).data(), table.data()
+    for number, (name, info, section) in enumerate(_SYMBOL.iter_unpack(symbols[: len(symbols) // 24 * 24])):
+        known = number < len(numbers) and numbers[number] & 0x7FFF > _VER_NDX_GLOBAL
+        if section == _SHN_UNDEF and info >> 4 == _STB_GLOBAL and not known:
+            yield names[name : names.find(b"\0", name)].decode(errors="replace")
+
+
+def oldest_glibc(binary: Binary, named: Callable[[str], Iterable[Binary]]) -> str:
+    """The oldest glibc, ``2.27``, that has what an ELF file needs; "" for a file that needs nothing of it.
+
+    ``named`` gives the libraries of a name that the file is loaded with: what they need is there for it, too.
+    """
+    stated = binary.versions.get("GLIBC", "")
+    lacking = {MOVED[symbol] for symbol in binary.moved}
+    reached, queue = set(binary.needed), list(binary.needed)
+    while queue and not lacking <= reached:
+        more = {name for library in named(queue.pop()) for name in library.needed} - reached
+        reached |= more
+        queue += more
+    return stated if lacking <= reached else max(stated, MOVED_IN, key=version_key)
 
 
 def parse_pe(source: Path | bytes, without: Iterable[str]) -> Any:

@@ -306,7 +306,7 @@ def make(index: Index, name: str, workspace: Workspace, *, partial: bool = False
     if old is None:
         return new
     new = _uploaded_as_before(old, new)
-    return facts.with_known(old, new) if new.is_ctk or new.is_library_set else new
+    return facts.with_known(old, new) if new.is_measured else new
 
 
 def lockable(index: Index, names: Iterable[str], workspace: Workspace) -> list[ReleaseLock]:

@@ -8,7 +8,7 @@ import re
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from itertools import combinations
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from ctk.check.audit.files import at
 from ctk.check.gpu_code import Known, Subject
 from ctk.core.platforms import NOARCH
 from ctk.core.process import run
-from ctk.package.binaries import Binary, version_key
+from ctk.package.binaries import Binary, oldest_glibc, version_key
 from ctk.package.gpu_support import spans
 from ctk.package.package import IndexJson, ScannedFile
 from ctk.package.scan import PackageScan
@@ -412,9 +412,15 @@ def _loader_folders(packages: PackageSet, package: PackageScan, file: ScannedFil
 
 @check(PackageSet, fix="declare the floor that the release's facts measured: __glibc >=X.Y,<3.0.a0")
 def GlibcIsDeclared(packages: PackageSet) -> Iterator[Finding]:
-    """No ELF file needs a glibc above the ``__glibc`` floor that the package, or its other half, depends on."""
+    """No ELF file needs a glibc above the ``__glibc`` floor that the package, or its other half, depends on.
+
+    Symbols say by their versions what they need. Those that libc.so.6 took over in 2.34 need that one where they have
+    no version, and nothing that the file is loaded with needs the library that had them, as of libcufile for ARM.
+    """
     for package in packages.audited:
-        files = [(file.path, binary.versions.get("GLIBC", "")) for file, binary in binaries(package)]
+        reach, _ = packages.closure(package)
+        named = partial(_binaries_named, packages, reach)
+        files = [(file.path, oldest_glibc(binary, named)) for file, binary in binaries(package)]
         file, highest = max(files, key=lambda need: (version_key(need[1]), need[0]), default=("", ""))
         if not highest:
             continue
@@ -423,6 +429,13 @@ def GlibcIsDeclared(packages: PackageSet) -> Iterator[Finding]:
             yield at(package, file, f"needs glibc {highest}; no __glibc floor is declared")
         elif version_key(highest) > version_key(floor):
             yield at(package, file, f"needs glibc {highest}, above the declared floor {floor}")
+
+
+def _binaries_named(packages: PackageSet, reach: Sequence[PackageScan], name: str) -> Iterator[Binary]:
+    """The libraries of a name in some packages."""
+    for package in reach:
+        paths = packages.named(package, name)
+        yield from (binary for file, binary in (binaries(package) if paths else ()) if file.path in paths)
 
 
 def _glibc_floor(packages: PackageSet, package: PackageScan) -> str:
