@@ -25,6 +25,7 @@ from ctk.check import Check, Finding, S, Severity, checks_of
 from ctk.core.checkout import Workspace
 from ctk.core.console import count
 from ctk.core.errors import CtkError, without_credentials
+from ctk.core.files import disk_errors
 
 LIMIT = 10.0  # seconds for all checks together
 
@@ -83,7 +84,8 @@ def look(checks: Sequence[Check[S]], subject: S, limit: float = LIMIT) -> list[t
 
 def _look(check: Check[S], subject: S, found: dict[str, Finding]) -> None:
     try:
-        (found[check.name],) = check(subject)
+        with disk_errors(Path()):
+            (found[check.name],) = check(subject)
     except CtkError as error:
         found[check.name] = check.complete(Finding("", error.cause.splitlines()[0], fix=error.step))
     except Exception as error:  # whatever is broken here is what the check is about

@@ -22,7 +22,7 @@ from ctk.check import Finding, checks_of, spec_name
 from ctk.check.doctor import first_line, look_at, missing, ok, problem
 from ctk.core.checkout import Workspace
 from ctk.core.console import count, listing
-from ctk.core.files import LARGEST, read_json
+from ctk.core.files import LARGEST, check_readable, read_json
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.lock.lock import ReleaseLock, release_locks
 from ctk.solve.machine import STATE_DRIVER, Machine, machine, overstated
@@ -138,9 +138,13 @@ def examined(workspace: Workspace, prefix: Path, driver: str | None = None, arch
     Raises:
         BadValue: A driver or GPU that cannot be read.
         LockError: A release lock is not valid.
+        NoSpace: A record may not be read.
     """
     found, unreadable = [], []
-    for file in sorted((prefix / "conda-meta").glob("*-*.json")):
+    # All that conda and rattler take for a record.
+    files = sorted((prefix / "conda-meta").glob("*.json"))
+    check_readable(prefix / "conda-meta", *files)
+    for file in files:
         package = _package(read_json(file)) if file.is_file() else None
         if package is None:
             unreadable.append(file.name)
@@ -195,6 +199,8 @@ def _text(file: Path) -> str:
             return ""
         with file.open(encoding="utf-8", newline="") as content:
             return content.read(LARGEST)
+    except PermissionError:
+        raise
     except (OSError, ValueError):
         return ""
 
