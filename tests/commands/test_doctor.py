@@ -139,7 +139,7 @@ def test_a_client_that_sees_another_driver_is_a_problem(see: See, tmp_path: Path
     path = program(tmp_path / "bin", "mamba", says)
     found = see(PATH=path, CONDA_OVERRIDE_CUDA="13.0")["mamba"]
     assert found["state"] == "problem" and "CUDA 12.9; it supports 13.0" in found["found"]
-    assert found["step"] == 'set CONDA_OVERRIDE_CUDA="13.0" for it'
+    assert found["step"] == "export CONDA_OVERRIDE_CUDA=13.0"
     assert see(PATH=path, CONDA_OVERRIDE_CUDA="")["mamba"]["state"] == "problem"
     assert see(PATH=path, CONDA_OVERRIDE_CUDA="12.9")["mamba"]["state"] == "ok"
 
@@ -221,3 +221,12 @@ def test_a_root_that_is_no_checkout_is_said_to_be_none_and_stays_as_it_is(words:
     assert done.stderr.startswith(f"error: CTK_ROOT={tmp_path / 'mistyped'} is no checkout")
     assert "next: name a checkout with it, or unset it" in done.stderr
     assert list((tmp_path / "mistyped").iterdir()) == []
+
+
+def test_a_variable_of_a_driver_that_cannot_be_or_be_read_is_named(see: See) -> None:
+    doubted = see(CONDA_OVERRIDE_CUDA="99")["driver"]
+    assert doubted["state"] == "missing" and "CONDA_OVERRIDE_CUDA states a driver for CUDA 99.0" in doubted["found"]
+    assert doubted["step"].startswith("`export CONDA_OVERRIDE_CUDA=13.0`")
+    for name in ("driver", "GPU"):
+        unread = see(CONDA_OVERRIDE_CUDA="no driver")[name]
+        assert unread["found"].startswith("CONDA_OVERRIDE_CUDA: ") and "CONDA_OVERRIDE_CUDA" in unread["step"]

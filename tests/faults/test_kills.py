@@ -72,7 +72,7 @@ def test_an_environment_whose_creation_is_killed_is_completed_by_the_next_run(
     # A note that is half there, and no word yet that all is installed.
     (note,) = (prefix / "conda-meta").glob("cuda-crt-13*.json")
     note.write_bytes(note.read_bytes()[:100])
-    (prefix / "conda-meta" / "ctk.json").unlink()
+    (prefix / "conda-meta" / "ctk").unlink()
     done = ctk(world, *create)
     assert done.returncode == 0, done.stderr
     assert damaged(prefix) == []

@@ -12,11 +12,19 @@ import foreign_channel
 import pytest
 from small_channel import base, channel, write
 
-from conftest import ctk
+from conftest import ROOT, ctk
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, UnknownName
 from ctk.core.platforms import this_platform
-from ctk.solve.machine import compute_capability, detected, driver_version, machine, python_specs
+from ctk.solve.machine import (
+    Machine,
+    compute_capability,
+    detected,
+    driver_version,
+    machine,
+    overstated,
+    python_specs,
+)
 from ctk.solve.solve import Scenario
 
 FOREIGN = "linux-aarch64" if this_platform() != "linux-aarch64" else "linux-64"
@@ -36,7 +44,7 @@ def override(monkeypatch: pytest.MonkeyPatch, driver: str, arch: str = "") -> No
 @pytest.mark.parametrize(
     ("read", "texts", "value"),
     [
-        (driver_version, ("12.4",), "12.4"),
+        (driver_version, ("12.4", " 12.4", "12.4.1", "12.4.0.0", "12.04"), "12.4"),
         (driver_version, ("13", "13.0"), "13.0"),
         (driver_version, ("12.10",), "12.10"),
         (compute_capability, ("9.0", "90", "sm_90", "sm_90a"), "9.0"),
@@ -57,7 +65,7 @@ def test_drivers_gpus_and_pythons_may_be_written_as_their_programs_do(
 @pytest.mark.parametrize(
     ("read", "texts", "said"),
     [
-        (driver_version, ("abc", "", "13.", "12.4.1", "v12", "12,4", "-1"), "12.4 or none"),
+        (driver_version, ("abc", "", "13.", "12.4.x", "v12", "12,4", "-1"), "12.4 or none"),
         (driver_version, ("580", "580.65.06", "535.104"), "own version"),
         (compute_capability, ("12", "9", "H100", "sm_9", "9.0.1", "90b", "", "sm-90"), "9.0, sm_90 or none"),
         (python_specs, ("3", "abc", "cp313", "3.13 t", ">=3.12"), "not a version of Python"),
@@ -80,13 +88,13 @@ def test_this_machine_s_driver_and_gpu_are_the_default(monkeypatch: pytest.Monke
     override(monkeypatch, "13.0", "7.0")
     here = machine()
     assert (here.subdir, here.driver, here.arch) == (this_platform(), "13.0", "7.0")
-    assert here.words == "driver 13.0 detected, GPU 7.0 detected"
+    assert here.words == "driver 13.0 given, GPU 7.0 given"
 
 
 def test_a_gpu_is_never_there_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     override(monkeypatch, "", "9.0")
     assert detected(this_platform()) == (None, None)
-    assert (machine().arch, machine().words) == (None, "no driver detected")
+    assert (machine().arch, machine().words) == (None, "no driver given")
     assert machine(driver="none").arch is None
     with pytest.raises(BadValue, match="without a driver") as error:
         machine(arch="9.0")
@@ -100,7 +108,7 @@ def test_a_driver_given_by_hand_comes_with_the_gpu_given_by_hand(monkeypatch: py
     assert (machine(driver="12.4").arch, machine(driver="12.4").words) == (None, "driver 12.4, GPU not given")
     assert machine(driver="12.4", arch="7.0").words == "driver 12.4, GPU 7.0"
     assert machine(driver="12.4", arch="none").words == "driver 12.4, no GPU"
-    assert machine(arch="sm_70").words == "driver 13.4 detected, GPU 7.0"
+    assert machine(arch="sm_70").words == "driver 13.4 given, GPU 7.0"
     assert machine(driver="none").words == "no driver"
 
 
@@ -113,11 +121,68 @@ def test_on_a_foreign_platform_only_what_is_stated_holds(monkeypatch: pytest.Mon
     assert (machine(FOREIGN).driver, machine(FOREIGN).arch) == ("12.0", "9.0")
 
 
-@pytest.mark.parametrize(("driver", "arch"), [("abc", ""), ("13.0", "sm_90")])
-def test_an_override_that_cannot_be_read_is_an_error(monkeypatch: pytest.MonkeyPatch, driver: str, arch: str) -> None:
+@pytest.mark.parametrize("platform", [None, FOREIGN])
+@pytest.mark.parametrize(
+    ("driver", "arch", "read"),
+    [
+        ("12.9.1", "", ("12.9", None)),
+        (" 12.9 ", " 9.0 ", ("12.9", "9.0")),
+        ("13", "12.1", ("13.0", "12.1")),
+        ("999", "", ("999.0", None)),
+        ("  ", "9.0", (None, None)),
+        ("13.0", " ", ("13.0", None)),
+    ],
+)
+def test_variables_are_read_as_conda_reads_them_on_every_platform(
+    monkeypatch: pytest.MonkeyPatch, platform: str | None, driver: str, arch: str, read: tuple[str | None, str | None]
+) -> None:
+    """conda/plugins/types.py of conda 26.7, and nvidia_virtual_packages/cuda/arch.py of nvidia-virtual-packages 0.2."""
     override(monkeypatch, driver, arch)
-    with pytest.raises(BadValue):
-        machine()
+    assert (machine(platform).driver, machine(platform).arch) == read
+
+
+@pytest.mark.parametrize("platform", [None, FOREIGN])
+@pytest.mark.parametrize(
+    ("driver", "arch", "variable", "example"),
+    [
+        ("abc", "", "CONDA_OVERRIDE_CUDA", "12.9"),
+        ("none", "", "CONDA_OVERRIDE_CUDA", "12.9"),
+        ("580.95.05", "9.0", "CONDA_OVERRIDE_CUDA", "12.9"),
+        ("13.0", "sm_90", "CONDA_OVERRIDE_CUDA_ARCH", "9.0"),
+        ("13.0", "90", "CONDA_OVERRIDE_CUDA_ARCH", "9.0"),
+        ("13.0", "9.0.1", "CONDA_OVERRIDE_CUDA_ARCH", "9.0"),
+    ],
+)
+def test_a_variable_that_cannot_be_read_is_named_with_what_to_set_it_to(
+    monkeypatch: pytest.MonkeyPatch, platform: str | None, driver: str, arch: str, variable: str, example: str
+) -> None:
+    override(monkeypatch, driver, arch)
+    with pytest.raises(BadValue) as error:
+        machine(platform)
+    assert error.value.cause.startswith(f"{variable}: ")
+    assert error.value.step.startswith(f"`export {variable}={example}`, or `export {variable}=` for none")
+    assert f"`unset {variable}`" in error.value.step
+
+
+def test_a_driver_that_no_toolkit_is_for_is_doubted_where_it_is_stated(
+    checkout: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = Workspace(ROOT)
+    for driver, doubted in (("99", True), ("14.0", True), ("13.9", False), ("12.9", False), ("", False)):
+        override(monkeypatch, driver)
+        assert bool(overstated(machine(), where)) is doubted, driver
+    assert overstated(machine(driver="99"), where).startswith("--driver states a driver for CUDA 99.0")
+    # Of one that was detected nothing is said, however new; and nothing where no toolkit is known.
+    assert overstated(Machine(this_platform(), "99.0", None, ""), where) == ""
+    assert overstated(machine(driver="99"), checkout) == ""
+
+
+def test_what_a_doubted_driver_may_refuse_is_the_last_line_of_a_pick(checkout: Workspace, tmp_path: Path) -> None:
+    where = Workspace(tmp_path)
+    (tmp_path / "output").symlink_to(checkout.root / "output")
+    (tmp_path / "variants").symlink_to(ROOT / "variants")
+    last = ctk(where, "solve", "cuda-core", CONDA_OVERRIDE_CUDA="99", check=True).stdout.splitlines()[-1]
+    assert "CONDA_OVERRIDE_CUDA states a driver for CUDA 99.0" in last and "`export CONDA_OVERRIDE_CUDA=13.0`" in last
 
 
 # --- the command
@@ -139,7 +204,7 @@ def test_the_last_line_says_what_the_pick_means_for_the_machine(checkout: Worksp
     assert re.search(r"│ cuda-version +│ 12\.9 +│ native_100 +│ channel +│", printed)
     assert printed.splitlines()[-1] == (
         "toolkit 12.9, native: the driver loads the PTX that it compiles "
-        "(linux-64, driver 13.0 detected, GPU 7.0 detected; 6 packages, 6.0 MB)"
+        "(linux-64, driver 13.0 given, GPU 7.0 given; 6 packages, 6.0 MB)"
     )
 
 

@@ -90,7 +90,7 @@ def test_a_python_that_does_not_run_is_said_and_the_environment_is_there(tmp_pat
     shutil.copytree(tmp_path / "d" / "output" / "channel", tmp_path / "c" / "base")
     done = create(where, tmp_path / "env", "application")
     assert "without bytecode, so that Python starts slower: its Python does not start" in done.stderr
-    assert (tmp_path / "env" / "conda-meta" / "ctk.json").exists()
+    assert (tmp_path / "env" / "conda-meta" / "ctk").exists()
 
 
 def test_packs_have_bytecode_and_what_unpacking_changes_is_compiled_there(where: Workspace, tmp_path: Path) -> None:

@@ -126,6 +126,8 @@ class Folder:
                 raise ValueError("it is no list of names")
         except FileNotFoundError:
             noted = {}
+        except PermissionError:  # of a note that may be whole: nobody should delete it
+            raise
         except (OSError, ValueError, RecursionError) as error:
             raise ChannelBroken(
                 f"{file} cannot be read: {type(error).__name__}: {error}",

@@ -119,6 +119,8 @@ def load(folder: Path, channel: Path, count: Callable[[Path], int]) -> History:
         return known
     except FileNotFoundError:
         pass
+    except PermissionError:  # of a note that may be whole: nobody should delete it
+        raise
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ChannelBroken(
             f"{file} cannot be read: {type(error).__name__}: {error}",

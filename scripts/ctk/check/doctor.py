@@ -25,6 +25,7 @@ from ctk.check import Check, Finding, S, Severity, checks_of
 from ctk.core.checkout import Workspace
 from ctk.core.console import count
 from ctk.core.errors import CtkError, without_credentials
+from ctk.core.files import disk_errors
 
 LIMIT = 10.0  # seconds for all checks together
 
@@ -83,7 +84,10 @@ def look(checks: Sequence[Check[S]], subject: S, limit: float = LIMIT) -> list[t
 
 def _look(check: Check[S], subject: S, found: dict[str, Finding]) -> None:
     try:
-        (found[check.name],) = check(subject)
+        with disk_errors(Path()):
+            (found[check.name],) = check(subject)
+    except CtkError as error:
+        found[check.name] = check.complete(Finding("", error.cause.splitlines()[0], fix=error.step))
     except Exception as error:  # whatever is broken here is what the check is about
         line = f"{type(error).__name__}: {error}".splitlines()[0]
         text = f"cannot be looked at: {without_credentials(line)[:200]}"
@@ -263,10 +267,13 @@ def _built(channel: Path) -> tuple[str, list[str]]:
 @look_at(Where, "driver")
 def _driver(where: Where) -> Finding:
     """The newest CUDA version that the driver supports decides the pick."""
-    from ctk.solve.machine import detected_driver
+    from ctk.solve.machine import STATE_DRIVER, machine, overstated
 
-    supports = detected_driver()
+    on = machine()
+    supports = on.driver
     own = first_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
+    if said := overstated(on, where.workspace):
+        return missing(said, STATE_DRIVER)
     if supports:
         return ok(f"supports CUDA {supports}{f'; nvidia-smi: {own}' if own else ''}")
     if own:
@@ -307,7 +314,7 @@ def _client(name: str, help_: str = _CLIENT) -> Check[Where]:
         if sees and sees[1] != driver:
             truth = f"it supports {driver}" if driver else "there is none"
             said = f"{place} sees a driver for CUDA {sees[1]}; {truth}"
-            return problem(said, f'set CONDA_OVERRIDE_CUDA="{driver}" for it')
+            return problem(said, f"export CONDA_OVERRIDE_CUDA={driver}")
         return ok(f"{version[0]}, {place}")
 
     look.__doc__ = help_

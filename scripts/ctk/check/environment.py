@@ -22,10 +22,10 @@ from ctk.check import Finding, checks_of, spec_name
 from ctk.check.doctor import first_line, look_at, missing, ok, problem
 from ctk.core.checkout import Workspace
 from ctk.core.console import count, listing
-from ctk.core.files import LARGEST, read_json
+from ctk.core.files import LARGEST, check_readable, read_json
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.lock.lock import ReleaseLock, release_locks
-from ctk.solve.machine import Machine, machine
+from ctk.solve.machine import STATE_DRIVER, Machine, machine, overstated
 from ctk.solve.solve import channel_name, older
 
 _IDENTITY = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,127} [\w.!+-]{1,64} [\w.+-]{0,127}")
@@ -74,6 +74,7 @@ class Examined:
     locks: Mapping[str, ReleaseLock]
     machine: Machine
     is_here: bool
+    overstated: str = ""  # of the machine, as `solve.machine` says it
 
     @cached_property
     def by_name(self) -> dict[str, InstalledPackage]:
@@ -137,9 +138,13 @@ def examined(workspace: Workspace, prefix: Path, driver: str | None = None, arch
     Raises:
         BadValue: A driver or GPU that cannot be read.
         LockError: A release lock is not valid.
+        NoSpace: A record may not be read.
     """
     found, unreadable = [], []
-    for file in sorted((prefix / "conda-meta").glob("*-*.json")):
+    # All that conda and rattler take for a record.
+    files = sorted((prefix / "conda-meta").glob("*.json"))
+    check_readable(prefix / "conda-meta", *files)
+    for file in files:
         package = _package(read_json(file)) if file.is_file() else None
         if package is None:
             unreadable.append(file.name)
@@ -147,7 +152,8 @@ def examined(workspace: Workspace, prefix: Path, driver: str | None = None, arch
             found.append(package)
     on = machine(next((p.subdir for p in found if p.subdir in PLATFORMS), None), driver, arch)
     here = on.subdir == this_platform() and driver is None and arch is None
-    return Examined(prefix, tuple(found), tuple(unreadable), release_locks(workspace), on, here)
+    locks, said = release_locks(workspace), overstated(on, workspace)
+    return Examined(prefix, tuple(found), tuple(unreadable), locks, on, here, said)
 
 
 def _package(record: Any) -> InstalledPackage | None:
@@ -193,6 +199,8 @@ def _text(file: Path) -> str:
             return ""
         with file.open(encoding="utf-8", newline="") as content:
             return content.read(LARGEST)
+    except PermissionError:
+        raise
     except (OSError, ValueError):
         return ""
 
@@ -327,6 +335,8 @@ def _driver_fits(on: Examined) -> Finding:
     unmet = [f"{p.name} {p.version} needs {s}" for p, s in specs if not _holds(s, there)]
     if unmet:
         return problem(f"it supports CUDA {driver}, and {_some(unmet)}", on.mend())
+    if on.overstated:
+        return missing(on.overstated, STATE_DRIVER)
     return ok(f"it supports CUDA {driver}")
 
 

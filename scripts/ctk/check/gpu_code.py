@@ -20,7 +20,7 @@ from rattler.package import BuildString
 
 from ctk.check import spec_name
 from ctk.core.errors import AuditFailed, UnknownName
-from ctk.core.files import read_json
+from ctk.core.files import check_readable, read_json
 from ctk.lock.facts import known_gpus
 from ctk.lock.lock import ReleaseLock
 from ctk.package import package
@@ -227,12 +227,16 @@ _WHEEL_TAGS = {
 
 def _folder(path: Path, known: Known) -> Iterator[Subject]:
     records = sorted(path.glob("conda-meta/*.json"))
+    # What may not be read is not found by a pattern.
+    check_readable(path, path / "conda-meta", *records)
+    if not records:
+        check_readable(*(place for place in path.rglob("*") if place.is_dir() and not place.is_symlink()))
     channel = sorted(a for form in ("*.conda", "*.tar.bz2") for a in (*path.glob(form), *path.glob(f"*/{form}")))
     for record in records:
         said = read_json(record)
         try:
             index, names = index_of(said), [str(file) for file in said["files"]]
-        except (TypeError, KeyError):
+        except (TypeError, KeyError, ValueError, AttributeError):
             raise AuditFailed(f"{record} is no record of a package", "make the environment again") from None
         yield Subject(index.identity, "package", read_tree(path, names), index, index.subdir, known=known)
     for archive in channel if not records else ():

@@ -134,6 +134,7 @@ def solve_request(
 def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter) -> None:
     """Prints the pick as a table, and in a line what it means for the machine; sizes of the document are in bytes."""
     from ctk.lock.support import in_words
+    from ctk.solve.machine import STATE_DRIVER, overstated
     from ctk.solve.solve import channel_name
     from ctk.solve.why import choices, native_instead, toolkit_in_words
 
@@ -164,6 +165,8 @@ def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter) ->
         size=size,
     )
     found, notes = _support(pick, on)
+    if said := overstated(on, workspace()):
+        notes = [f"{said}; {STATE_DRIVER}", *notes]
     report.result(support=notes, vulnerabilities=[one._asdict() for one in found])
     columns = ["package", "version", "build", "channel", "MB"]
     sizes = (megabytes(r.size) if r.size else "" for r in pick.records)

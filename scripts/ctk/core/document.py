@@ -143,6 +143,8 @@ def read(path: Path) -> str:
     try:
         with path.open(encoding="utf-8") as file:
             return file.read(LARGEST + 1)  # a longer one is refused for its length
+    except PermissionError:
+        raise
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8 text"
         raise LockError(f"{path.name} cannot be read: {reason}", "write the pair with `ctk release add`") from error

@@ -99,7 +99,7 @@ class Busy(CtkError, exit_code=11):
 
 
 class NoSpace(CtkError, exit_code=12):
-    """The disk is full, or a file could not be written."""
+    """The disk is full, or a file could not be written, or may not be read."""
 
 
 class OutOfDate(CtkError, exit_code=13):

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
 import stat
 import tempfile
@@ -264,6 +265,29 @@ def check_place(place: Path) -> None:
         raise NoSpace(f"cannot write {place}: {why}", "name a place in a folder that takes files")
 
 
+def check_readable(*places: Path) -> None:
+    """Raises NoSpace for a file or folder that this user may not read: it may be whole, so nothing else is said of it."""
+    for place in places:
+        if denied := _denied(place):
+            raise _unreadable(denied)
+
+
+def _denied(place: Path) -> Path | None:
+    """A place that may not be read, or the first folder on the way to it that may not be entered."""
+    for path in (*reversed(place.absolute().parents), place.absolute()):
+        if not path.exists() or not (path == place.absolute() or path.is_dir()):
+            return None
+        wanted = (os.R_OK if path == place.absolute() else 0) | (os.X_OK if path.is_dir() else 0)
+        if not os.access(path, wanted):
+            return path
+    return None
+
+
+def _unreadable(place: Path) -> NoSpace:
+    step = f"as its owner: `chmod a+r{'x' * place.is_dir()} {shlex.quote(str(place))}`"
+    return NoSpace(f"cannot read {place}: {os.strerror(errno.EACCES)}", step)
+
+
 def _number(text: str) -> int | None:
     return next((int(n) for n in _RUST.findall(text) if int(n) in (*FULL, *_CLOSED, *_MANY)), None)
 
@@ -301,6 +325,8 @@ def _disk_error(number: int | None, *places: Path) -> NoSpace | None:
         return NoSpace("no more files can be opened", "raise `ulimit -n`, or use fewer --jobs")
     if number in FULL:
         return NoSpace(f"no space left in {_free_space(*places)}", _STEP)
+    if number in _CLOSED and (denied := _denied(place)):
+        return _unreadable(denied)
     if number in _CLOSED:
         return NoSpace(f"cannot write {place}: {os.strerror(number)}", "make it writable, or mend its owner")
     if number in _NOWHERE and (why := _refusal(place)):

@@ -5,7 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
+import stat
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,13 +23,16 @@ from ctk.core.files import disk_errors, make_folder, read_json, replace_file
 from ctk.core.platforms import this_platform
 from ctk.core.process import run
 from ctk.solve.machine import Machine
-from ctk.solve.solve import Catalogue, Pick, Scenario
+from ctk.solve.solve import Catalogue, Pick, Scenario, lasting
 from ctk.solve.why import solve_or_say_why
 
 PROGRAMS = Path(__file__).parent / "programs"
 """What runs with an environment's own Python or shell, and imports nothing of ctk; packs carry some of it."""
 RUNNER = PROGRAMS / "run-in-environment"
 """Runs a command in the environment that it lies in."""
+NOTE = Path("conda-meta", "ctk")
+"""What `create` made an environment of. Of a name that ends in .json, conda would take it for a package's record."""
+_OLD_NOTE = Path("conda-meta", "ctk.json")
 
 
 @dataclass(frozen=True)
@@ -71,19 +77,20 @@ def create(pick: Pick, prefix: Path, cache: Path, say: Callable[[str], None] = l
     Its files are hard links into the cache of unpacked packages. `say` is told why there is no bytecode.
     """
     wanted = sorted(f"{r.file_name}#{r.sha256.hex() if r.sha256 else ''}" for r in pick.records)
-    note = prefix / "conda-meta" / "ctk.json"
-    if read_json(note) == wanted:
+    note, old = prefix / NOTE, prefix / _OLD_NOTE
+    if read_json(note) == wanted and not old.exists():
         return Environment(prefix, pick, False)
     with disk_errors(prefix.parent):
         note.parent.mkdir(parents=True, exist_ok=True)  # first: it tells what a stopped run left for an environment
-        note.unlink(missing_ok=True)
+        for file in (note, old):
+            file.unlink(missing_ok=True)
         _remove_bytecode(prefix)
     install(pick, prefix, cache)
     if why := compile_modules(pick, prefix):
         say(f"without bytecode, so that Python starts slower: {why}")
     with disk_errors(prefix.parent):
         _write_activation(pick, prefix)
-        # conda's own list of files in conda-meta ignores names it does not know.
+        _write_history(pick, prefix)
         note.write_text(json.dumps(wanted, indent=1))
     return Environment(prefix, pick, True)
 
@@ -108,6 +115,21 @@ def install(pick: Pick, prefix: Path, cache: Path) -> None:
                 show_progress=False,
             )
         )
+        _settle_records(prefix)
+
+
+def _settle_records(prefix: Path) -> None:
+    """Lets everybody whom the umask lets read the records that rattler just wrote, which it makes with mode 0600.
+
+    And they name a channel of ours by the place where it stays: conda clones an environment from there.
+    """
+    for file in (prefix / "conda-meta").glob("*.json"):
+        if stat.S_IMODE(file.stat().st_mode) == stat.S_IRUSR | stat.S_IWUSR:
+            record = json.loads(file.read_text(encoding="utf-8"))
+            record |= {key: lasting(record[key]) for key in ("channel", "url") if record.get(key)}
+            fresh = file.with_suffix(".part")
+            fresh.write_text(json.dumps(record, indent=1), encoding="utf-8")
+            fresh.replace(file)
 
 
 def compile_modules(pick: Pick, prefix: Path) -> str:
@@ -152,6 +174,17 @@ def _write_activation(pick: Pick, prefix: Path) -> None:
         place.unlink(missing_ok=True)
         place.write_bytes(Path(os.fspath(source)).read_bytes())
         place.chmod(0o755)
+
+
+def _write_history(pick: Pick, prefix: Path) -> None:
+    """Notes the request as conda does: from an environment where nobody asked for anything, it removes all with one.
+
+    Format: conda/history.py. What was installed conda adds to it itself, when it changes something.
+    """
+    specs = [spec for spec in pick.scenario.specs if not spec.startswith("__")]
+    with (prefix / "conda-meta" / "history").open("a", encoding="utf-8") as file:
+        file.write(f"==> {time.strftime('%Y-%m-%d %H:%M:%S')} <==\n")
+        file.write(f"# cmd: ctk env create {shlex.join(specs)}\n# update specs: {specs}\n")
 
 
 def _installed(prefix: Path) -> list[dict[str, Any]]:
@@ -206,7 +239,7 @@ def proof_environment(
 def proof_note(request: ProofRequest, environment: Environment, on: Machine, cache: Path) -> Path:
     """Where what a proof found is kept, by all that it depends on. In conda-meta, it would pass for a package."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    packages = (environment.prefix / "conda-meta" / "ctk.json").read_text(encoding="utf-8")
+    packages = (environment.prefix / NOTE).read_text(encoding="utf-8")
     program = (PROGRAMS / request.program[0]).read_text(encoding="utf-8")
     parts = [packages, program, request.program, str(environment.prefix), visible, on.subdir, on.words]
     return cache / "proofs" / f"{hashlib.sha256(json.dumps(parts).encode()).hexdigest()}.json"

@@ -125,6 +125,8 @@ def readable(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise AuditFailed(f"{path} does not exist", "build it first") from None
+    except PermissionError:  # says nothing of the package
+        raise
     except RecursionError as error:
         raise AuditFailed(f"{path.name} has metadata nested too deeply", "build it again") from error
     except (*BROKEN, zstandard.ZstdError) as error:

@@ -97,6 +97,8 @@ def read(workspace: Workspace, channel: Path, *, planned: bool = False) -> Site:
         try:
             content = json.loads(file.read_text(encoding="utf-8"))
             records = [item for kind in ("packages", "packages.conda") for item in content.get(kind, {}).items()]
+        except PermissionError:
+            raise
         except (OSError, ValueError, AttributeError, RecursionError):
             problems.append(_UNREADABLE.format(file.parent.name))
             continue

@@ -14,6 +14,7 @@ from rattler import GenericVirtualPackage, PackageName, Version, VirtualPackageO
 from rattler.exceptions import DetectVirtualPackageError
 from rattler.package.build_string import BuildString
 
+from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, check_names
 from ctk.core.platforms import PLATFORMS, this_platform
 
@@ -24,6 +25,7 @@ _FOREIGN = {
     "win": [("__win", "10.0", "0")],
 }
 _ARCH_STEP = "write it as 9.0, sm_90 or none; nvidia-smi --query-gpu=compute_cap --format=csv shows it"
+_DRIVER, _ARCH = "CONDA_OVERRIDE_CUDA", "CONDA_OVERRIDE_CUDA_ARCH"
 _ARCHSPEC = {"64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
 
 
@@ -35,6 +37,7 @@ class Machine:
     driver: str | None  # the newest CUDA version that it supports (13.0); None without a driver
     arch: str | None  # compute capability of the oldest GPU (9.0); None where it is unknown, or without a driver
     words: str  # driver and GPU for people, with how they are known
+    stated: str = ""  # the option or variable that states the driver; "" for one that was detected
 
 
 def machine(platform: str | None = None, driver: str | None = None, arch: str | None = None) -> Machine:
@@ -53,13 +56,33 @@ def machine(platform: str | None = None, driver: str | None = None, arch: str | 
             f"--arch {arch} describes a GPU on a machine without a driver, and no client sees such a GPU",
             f"add the driver, such as --driver 13.0 --arch {arch}",
         )
-    how = "" if driver is not None else " detected" if known_driver or subdir == this_platform() else " given"
+    here = subdir == this_platform()
+    stated = "--driver" if driver is not None else _DRIVER if _DRIVER in os.environ else ""
+    how = "" if driver is not None else " given" if stated or not here else " detected"
     if not known_driver:
-        return Machine(subdir, None, None, f"no driver{how}")
-    gpu = "no GPU" if arch is not None else "GPU not given" if driver is not None else "no GPU detected"
+        return Machine(subdir, None, None, f"no driver{how}", stated)
+    gpu = "no GPU" if arch is not None else "GPU not given" if driver is not None or not here else "no GPU detected"
     if known_arch:
-        gpu = f"GPU {known_arch}{' detected' if arch is None else ''}"
-    return Machine(subdir, known_driver, known_arch, f"driver {known_driver}{how}, {gpu}")
+        gpu = f"GPU {known_arch}{'' if arch is not None else ' given' if _ARCH in os.environ else ' detected'}"
+    return Machine(subdir, known_driver, known_arch, f"driver {known_driver}{how}, {gpu}", stated)
+
+
+STATE_DRIVER = "`export CONDA_OVERRIDE_CUDA=13.0`, with the oldest driver of the machines that will run it"
+
+
+def overstated(on: Machine, where: Workspace) -> str:
+    """What is wrong with a stated driver that is a CUDA major beyond every locked toolkit; "" for any other.
+
+    ``CONDA_OVERRIDE_CUDA=99`` is a habit to get builds for CUDA where no GPU is. Here the driver chooses the toolkit.
+    """
+    minors = [file.stem.removeprefix("cuda-") for file in where.variants.glob("cuda-*.lock")]
+    newest = max(minors, key=Version, default="")
+    if not (on.stated and on.driver and newest) or Version(on.driver) < Version(f"{int(newest.split('.')[0]) + 1}"):
+        return ""
+    return (
+        f"{on.stated} states a driver for CUDA {on.driver}, and the newest toolkit known here is {newest}: "
+        "a real driver may refuse the PTX that it compiles (error 222)"
+    )
 
 
 def _stated(option: str | None, read: Callable[[str], str], otherwise: str | None) -> str | None:
@@ -69,18 +92,43 @@ def _stated(option: str | None, read: Callable[[str], str], otherwise: str | Non
 
 
 def detected(subdir: str) -> tuple[str | None, str | None]:
-    """The driver and GPU of this machine as rattler detects them, or as the overrides of CEP 30 and 46 state them."""
-    if subdir != this_platform():
-        driver, arch = (os.environ.get(f"CONDA_OVERRIDE_{name}") for name in ("CUDA", "CUDA_ARCH"))
-        return (driver_version(driver), compute_capability(arch) if arch else None) if driver else (None, None)
+    """The driver and GPU that clients see: as CEP 30's and 46's variables state them, or as rattler detects them.
+
+    On another platform than this machine's nothing is detected.
+    """
+    driver, arch = _override(_DRIVER, driver_version, "12.9"), _override(_ARCH, _capability, "9.0")
+    if driver != "" and None in (driver, arch) and subdir == this_platform():
+        try:
+            # Without from_env() rattler does not look at the variables, which it reads more narrowly than conda.
+            packages = [p.into_generic() for p in rattler.VirtualPackage.detect(VirtualPackageOverrides())]
+        except DetectVirtualPackageError as error:
+            cause = f"this machine's driver and GPU cannot be told: {error}"
+            raise BadValue(cause, "describe them, such as --driver 13.0 --arch 9.0") from None
+        found = {p.name.normalized: str(p.version) for p in packages}
+        if driver is None and "__cuda" in found:
+            driver = driver_version(found["__cuda"])
+        if arch is None:
+            arch = found.get("__cuda_arch")
+    return (driver, arch or None) if driver else (None, None)
+
+
+def _override(variable: str, read: Callable[[str], str], example: str) -> str | None:
+    """What a variable states: "" where it is empty, for nothing; None where it is not set."""
+    text = os.environ.get(variable)
+    if text is None or not text.strip():  # conda takes blanks for nothing, too: conda/plugins/types.py
+        return None if text is None else ""
     try:
-        # Without from_env() rattler does not look at the overrides.
-        packages = [p.into_generic() for p in rattler.VirtualPackage.detect(VirtualPackageOverrides.from_env())]
-    except DetectVirtualPackageError as error:
-        raise BadValue(f"this machine's driver and GPU cannot be told: {error}", _ARCH_STEP) from None
-    found = {p.name.normalized: str(p.version) for p in packages}
-    driver, arch = found.get("__cuda"), found.get("__cuda_arch")
-    return (driver_version(driver), arch) if driver else (None, None)
+        return read(text)
+    except BadValue as error:
+        step = f"`export {variable}={example}`, or `export {variable}=` for none; with `unset {variable}` it is detected"
+        raise BadValue(f"{variable}: {error.cause}", step) from None
+
+
+def _capability(text: str) -> str:
+    """A compute capability as CEP 46 has it: clients see no GPU where it is written in another form."""
+    if re.fullmatch(r"\d+\.\d+", text.strip()):
+        return compute_capability(text)
+    raise BadValue(f"{text!r} is not a compute capability as clients read it")
 
 
 def detected_driver() -> str | None:
@@ -89,12 +137,13 @@ def detected_driver() -> str | None:
 
 
 def driver_version(text: str) -> str:
-    """``12.4`` of ``12.4``, ``13.0`` of ``13``, as conda's ``__cuda`` has it."""
-    match = re.fullmatch(r"(\d{1,2})(?:\.(\d{1,2}))?", text.strip())
-    if match:
+    """``12.4`` of ``12.4`` or ``12.4.1``, ``13.0`` of ``13``: no rule of a package is finer than a minor."""
+    match = re.fullmatch(r"(\d{1,3})(?:\.(\d{1,3}))?(?:\.\d+)*", text.strip())
+    is_own = re.match(r"[1-8]\d\d", text.strip())  # such as 580.65.06; 999 is no driver's, and stands for any
+    if match and not is_own:
         return f"{int(match[1])}.{int(match[2] or 0)}"
     cause = f"{text!r} is not the CUDA version of a driver"
-    if re.match(r"\d{3}", text):
+    if is_own:
         cause = f"{text} is a driver's own version; the CUDA version that it supports is wanted"
     raise BadValue(cause, "write it as 12.4 or none; nvidia-smi shows it as CUDA Version")
 

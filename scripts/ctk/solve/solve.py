@@ -196,12 +196,14 @@ def channel_url(channel: Path | str) -> str:
     return channel.resolve().as_uri() if isinstance(channel, Path) else channel
 
 
+def lasting(url: str) -> str:
+    """An address in one of our channels by the channel's link: a later build removes the folder of the state behind it."""
+    return re.sub(r"/\.([^/]+)-states/\d+(?=/|$)", r"/\1", url)
+
+
 def channel_name(url: str) -> str:
-    """The last part of a channel's address; for one of ours, of the link and not of the state behind it."""
-    place = Path(url.rstrip("/"))
-    if place.parent.name.endswith("-states"):
-        return place.parent.name.removeprefix(".").removesuffix("-states")
-    return place.name
+    """The last part of a channel's address."""
+    return Path(lasting(url).rstrip("/")).name
 
 
 # --- machines that are one question

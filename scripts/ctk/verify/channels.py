@@ -72,6 +72,8 @@ def built(folder: Path) -> Repodata:
         try:
             content[file.parent.name] = json.loads(file.read_text(encoding="utf-8"))
             list(_records(content[file.parent.name]))
+        except PermissionError:
+            raise
         except (OSError, ValueError, AttributeError) as error:
             cause = f"{file} cannot be read as repodata: {error}"
             raise ChannelMissing(cause, "run `ctk build` to make the channel anew") from error
