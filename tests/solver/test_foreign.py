@@ -18,6 +18,7 @@ from packaging.version import Version
 from small_channel import write
 from worlds import Record, records
 
+from conftest import program_of
 from ctk.core.checkout import Workspace, settings
 from ctk.core.platforms import NOARCH
 from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags, write_repodata
@@ -241,8 +242,7 @@ def test_the_page_says_what_the_picks_are(project: Workspace) -> None:
 def test_in_the_clients_that_are_here_who_names_the_build_gets_it(
     name: str, project: Workspace, orders: Orders
 ) -> None:
-    if shutil.which(name.removesuffix("-classic")) is None:
-        pytest.skip(f"there is no {name.removesuffix('-classic')} on PATH")
+    program_of(name)
     for request in NAMED:
         asked = MATRIX[f"linux-64 {request}"]
         scenarios = {replace(asked.scenario(driver), arch=None): driver for driver in ("12.6", "13.0")}
