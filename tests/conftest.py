@@ -145,7 +145,7 @@ def ctk(where: Workspace, *arguments: str, check: bool = False, **environment: s
 
 
 def program_of(client: str) -> str:
-    """The program of a client, by its name in `ctk.verify.clients.NAMES`; skips where it, or its solver, is not here."""
+    """The program of a client, by its name in `ctk.verify.clients.NAMES`; skips where it, or its solver, is not."""
     name, _, solver = client.partition("-")
     program = shutil.which(name)
     if program is None:
