@@ -142,3 +142,16 @@ def ctk(where: Workspace, *arguments: str, check: bool = False, **environment: s
             f"ctk {' '.join(arguments)} ended with {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
         )
     return done
+
+
+def program_of(client: str) -> str:
+    """The program of a client, by its name in `ctk.verify.clients.NAMES`; skips where it, or its solver, is not."""
+    name, _, solver = client.partition("-")
+    program = shutil.which(name)
+    if program is None:
+        pytest.skip(f"there is no {name} on PATH")
+    if solver:
+        told = subprocess.run([program, "create", "--help"], capture_output=True, text=True, check=True).stdout
+        if not re.search(rf"--solver \{{(?:.+,)?{solver}[,}}]", told):
+            pytest.skip(f"the {name} on PATH has no solver {solver}")
+    return program

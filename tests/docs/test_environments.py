@@ -1,13 +1,12 @@
 """docs/environments.md: what files and a new driver give, solved by rattler, and by the clients that are on PATH.
 
-The clients make real environments, of the built channel's smallest package that follows the driver. conda 26.7.1 with
-the solver rattler, and conda-lock 4.0.3, gave these answers on 2026-11-24, and micromamba 2.8.1 on 2026-11-25.
+The clients make real environments, of the built channel's smallest package that follows the driver, in their default
+settings: no condarc, each solver that conda has. The page says which versions gave these answers.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -20,7 +19,7 @@ from doc_clients import Solve, scenario
 from doc_pages import Block, blocks
 from ruamel.yaml import YAML
 
-from conftest import NEWEST, ROOT
+from conftest import NEWEST, ROOT, program_of
 from ctk.core.checkout import Workspace
 from ctk.core.errors import Unsolvable
 from ctk.core.platforms import this_platform
@@ -61,23 +60,28 @@ def test_conda_lock_needs_the_driver(planned_solve: Solve) -> None:
 
 # --- the clients themselves
 
+CONDAS = ("conda", "conda-rattler")
+"""By default, and with the solver that is to become the default. classic takes the newest version of what is named."""
+
 
 @dataclass(frozen=True)
 class Client:
-    """A client on PATH, at work in a folder of its own, with an empty configuration."""
+    """A client on PATH, at work in a home of its own, in its default settings."""
 
+    name: str
     program: str
     folder: Path
     channels: tuple[str, ...]
 
     def run(self, *words: str, driver: str = "", program: str = "") -> subprocess.CompletedProcess[str]:
-        (self.folder / "condarc").write_text("channel_priority: strict\n")
-        places = {"CONDARC": "condarc", "CONDA_PKGS_DIRS": "pkgs", "MAMBA_ROOT_PREFIX": "root"}
+        places = {"CONDA_PKGS_DIRS": "pkgs", "MAMBA_ROOT_PREFIX": "root"}
         own = {name: str(self.folder / place) for name, place in places.items()}
-        own |= {name: os.environ[name] for name in ("CONDA_SOLVER",) if name in os.environ}
         variables = clients.environment(self.folder, CONDA_OVERRIDE_CUDA=driver, **own)
         command = [program or self.program, *words]
-        return subprocess.run(command, cwd=self.folder, env=variables, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, cwd=self.folder, env=variables, capture_output=True, text=True, check=False)
+        if done.returncode < 0 and "PyGILState_Release" in done.stderr:  # see `clients.answer`: it had ended its work
+            done.returncode = 1 if "Error: " in done.stdout + done.stderr else 0
+        return done
 
     def made(self, *words: str, driver: str = "") -> str:
         """What a command writes that must succeed."""
@@ -87,14 +91,28 @@ class Client:
 
     @property
     def is_conda(self) -> bool:
-        return Path(self.program).name == "conda"
+        return self.name.startswith("conda")
+
+    @property
+    def solver(self) -> list[str]:
+        return ["--solver", *self.name.split("-")[1:]] if "-" in self.name else []
 
     def solving(self, command: str, prefix: str, *specs: str) -> list[str]:
         channels = [word for channel in self.channels for word in ("-c", channel)]
-        return [command, "-y", "-p", str(self.folder / prefix), "--override-channels", *channels, *specs]
+        where = ["-y", "-p", str(self.folder / prefix), "--override-channels"]
+        return [command, *where, *self.solver, *channels, *specs]
+
+    def from_file(self, prefix: str, file: str, driver: str = "") -> subprocess.CompletedProcess[str]:
+        prefix = str(self.folder / prefix)
+        return self.run("env", "create", "-y", "-p", prefix, *self.solver, "-f", file, driver=driver)
 
     def write(self, name: str, dependencies: list[str]) -> None:
         YAML().dump({"channels": list(self.channels), "dependencies": dependencies}, self.folder / name)
+
+    def exported(self, prefix: str, *options: str) -> dict[str, list[str]]:
+        text = self.made("env", "export", "-p", str(self.folder / prefix), *options, driver="13.0")
+        found: dict[str, list[str]] = YAML(typ="safe").load(text)
+        return found
 
     def toolkit(self, prefix: str) -> tuple[str, str]:
         (record,) = (self.folder / prefix / "conda-meta").glob("cuda-version-*.json")
@@ -102,13 +120,27 @@ class Client:
         return found["version"], found["build"].partition("_")[0]
 
 
-@pytest.fixture(params=["conda", "mamba"])
+@pytest.fixture(params=[*CONDAS, "mamba", "micromamba"])
 def client(request: pytest.FixtureRequest, built: Workspace, roomy: Callable[[str], Path]) -> Client:
-    program = shutil.which(request.param)
-    if program is None:  # test_an_environment_file_follows_the_driver holds the picks, by rattler
-        pytest.skip(f"there is no {request.param} on PATH")
+    program = program_of(request.param)  # test_an_environment_file_follows_the_driver holds the picks, by rattler
     channels = tuple(channel_url(channel) for channel in (built.channel, built.base_channel))
-    return Client(program, roomy(request.param), channels)
+    return Client(request.param, program, roomy(request.param), channels)
+
+
+def test_a_client_follows_the_driver_from_the_file(client: Client) -> None:
+    """Also in the flexible priority that each has by default: nothing else here has these names."""
+    shown = client.made("config", *(["--show"] if client.is_conda else ["list", "--show-defaults"]))
+    assert re.search("channel_priority: flexible", shown)
+    for strict in (False, True):
+        if strict:
+            client.made("config", *(["--set"] if client.is_conda else ["set"]), "channel_priority", "strict")
+        client.write("environment.yml", [FOLLOWS])
+        for driver, found in (("12.6", ("12.6", "native")), ("13.0", ("13.0", "native")), ("", (NEWEST, "compat"))):
+            made = client.from_file(f"{driver}{strict}", "environment.yml", driver)
+            assert made.returncode == 0, made.stderr
+            assert client.toolkit(f"{driver}{strict}") == found
+        client.write("environment.yml", [FOLLOWS, "__cuda"])
+        assert client.from_file("refused", "environment.yml").returncode
 
 
 def test_after_a_new_driver_a_client_does_what_the_page_says(client: Client) -> None:
@@ -128,11 +160,10 @@ def test_after_a_new_driver_a_client_does_what_the_page_says(client: Client) -> 
     none = {} if client.is_conda else {"none": ("13.0", "native")}
     assert updated == found | {"older": ("13.0", "native")} | none
     older = client.run(*client.solving("update", "older", "--all"), driver="12.6")
-    assert (older.returncode != 0) == client.is_conda
+    assert (older.returncode != 0) == (client.name == "conda-rattler")
     assert client.toolkit("older") == ("13.0", "native"), "which that driver cannot run"
-    if not client.is_conda:
-        client.made(*client.solving("install", "older", "cuda-version=12.6"), driver="12.6")
-        assert client.toolkit("older") == ("12.6", "native")
+    client.made(*client.solving("install", "older", "cuda-version=12.6"), driver="12.6")
+    assert client.toolkit("older") == ("12.6", "native")
 
 
 def test_what_a_client_makes_of_each_file(client: Client) -> None:
@@ -144,14 +175,18 @@ def test_what_a_client_makes_of_each_file(client: Client) -> None:
     assert client.toolkit("again") == ("13.0", "native"), "nothing checks the driver of an explicit list"
 
     for name, options in (("versions.yml", ["--no-builds"]), ("exact.yml", [])):
-        exported = client.made("env", "export", *here, *options, driver="13.0")
-        client.write(name, YAML(typ="safe").load(exported)["dependencies"])
-    create = ("env", "create", "-y", "-p")
-    client.made(*create, str(client.folder / "versions"), "-f", "versions.yml")
+        client.write(name, client.exported("made", *options)["dependencies"])
+    assert client.from_file("versions", "versions.yml").returncode == 0
     assert client.toolkit("versions") == ("13.0", "compat")
-    assert client.run(*create, str(client.folder / "refused"), "-f", "exact.yml").returncode
-    client.made(*create, str(client.folder / "exact"), "-f", "exact.yml", driver="13.0")
+    assert client.from_file("refused", "exact.yml").returncode
+    assert client.from_file("exact", "exact.yml", driver="13.0").returncode == 0
     assert client.toolkit("exact") == ("13.0", "native")
+    # Of another major, the driver cannot have it.
+    assert (client.from_file("older", "versions.yml", driver="12.6").returncode != 0) == (
+        client.name == "conda-rattler"
+    )
+    asked = client.exported("made", "--from-history")
+    assert (asked["dependencies"], asked.get("channels", [])) == ([FOLLOWS], [])
 
 
 @pytest.mark.parametrize("stated", [True, False])

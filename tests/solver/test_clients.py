@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import tomllib
 from itertools import product
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from fake_client import CONDA, LIBMAMBA, PIXI, Fake, install, options
 from small_channel import base, channel, write
 
+from conftest import program_of
 from ctk.core.checkout import Workspace
 from ctk.core.errors import SolverFailed, SolverMissing, UnknownName, Unsolvable
 from ctk.solve.solve import Scenario, channel_url, solve
@@ -21,7 +21,11 @@ from ctk.verify import clients
 from ctk.verify.clients import CondaLike, PixiSolver, Ran, answer, manifest
 from ctk.verify.run import SolverAnswer
 
-COMMANDS = {"micromamba": LIBMAMBA, "mamba": LIBMAMBA, "conda": CONDA, "conda-classic": CONDA}
+COMMANDS = {
+    "micromamba": LIBMAMBA,
+    "mamba": LIBMAMBA,
+    **dict.fromkeys(("conda", "conda-classic", "conda-rattler"), CONDA),
+}
 EACH = pytest.mark.parametrize("name", COMMANDS)
 ASKED = Scenario(("cuda-version=12", "cuda-core"), "linux-64", "13.0", "9.0")
 CHANNELS = [Path("/channels/first one"), Path("/channels/second")]
@@ -57,7 +61,8 @@ def refusal(name: str) -> dict[str, Any]:
     if not name.startswith("conda"):
         problems = ["package cuda-core-1.2.0 requires missing, but none of the providers can be installed"]
         return {"out": json.dumps({"solver_problems": problems, "success": False}), "code": 1}
-    error = {"conda": "LibMambaUnsatisfiableError", "conda-classic": "UnsatisfiableError"}[name]
+    kind = {"conda": "LibMamba", "conda-classic": "", "conda-rattler": "Rattler"}[name]
+    error = f"{kind}UnsatisfiableError"
     message = "package cuda-core-1.2.0 requires missing"
     return {"out": json.dumps({"error": f"{error}: {message}", "exception_name": error, "message": message}), "code": 1}
 
@@ -68,8 +73,7 @@ PICKED = ("cuda-version", "13.0", "native_100"), ("cuda-core", "1.2.0", "cuda13_
 @pytest.fixture
 def fake(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
     """The client on PATH: it sees GPUs and picks two packages."""
-    program = name.removesuffix("-classic")
-    made = install(program, COMMANDS[name], tmp_path / "bin", monkeypatch)
+    made = install(name.partition("-")[0], COMMANDS[name], tmp_path / "bin", monkeypatch)
     made.answers(create=transaction(name, *PICKED), info=SEES_GPUS, version={"out": "2.9.0\n"})
     return made
 
@@ -93,7 +97,7 @@ def test_it_is_asked_for_a_dry_run_of_these_specs_from_these_channels_only(
     assert call.words == ["create", *ASKED.specs, "__cuda"]
     assert call.values("-c") == URLS
     assert {"--dry-run", "--json", "--override-channels", "--strict-channel-priority"} <= set(call.arguments)
-    assert call.values("--solver") == (["classic"] if name == "conda-classic" else [])
+    assert call.values("--solver") == name.split("-")[1:]
     assert call.values("--platform") == (["linux-64"] if "mamba" in name else [])
     # Nothing of the user's configuration reaches it, and nothing is left behind.
     assert "/home/user" not in call.environment.values()
@@ -142,6 +146,15 @@ def test_an_unsolvable_request_is_an_answer_with_the_client_s_reason(name: str) 
     assert not found.solved
     assert found.problem.startswith("package cuda-core-1.2.0 requires missing")
     assert not found.records
+
+
+@EACH
+def test_an_answer_counts_though_the_client_crashed_after_it(name: str) -> None:
+    """As conda with conda-rattler-solver may, while Python ends."""
+    wrote = transaction(name, *PICKED)
+    assert answer(ASKED, ran(**wrote, code=-6)).solved
+    with pytest.raises(SolverFailed, match="was ended by SIGABRT and wrote no JSON"):
+        answer(ASKED, ran(wrote["out"][:-9], code=-6))
 
 
 @pytest.mark.parametrize(
@@ -204,8 +217,8 @@ def test_what_a_client_refuses(
     """The fake and, where it is on PATH, the real one: a fake that takes more proves nothing."""
     if which == "the fake":
         install(name, COMMANDS[name], tmp_path / "bin", monkeypatch).answers(create={})
-    elif shutil.which(name) is None:
-        pytest.skip(f"there is no {name} on PATH")
+    else:
+        program_of(name)
     (tmp_path / "rc").touch()
     stated = {key: str(tmp_path / value) for key, value in variables.items()}
     environment = clients.environment(tmp_path, MAMBA_ROOT_PREFIX=str(tmp_path / "root"), **stated)
@@ -218,8 +231,7 @@ def test_what_a_client_refuses(
 
 @pytest.mark.parametrize("name", ["micromamba", "mamba", "conda"])
 def test_every_option_of_a_fake_is_one_of_the_real_program(name: str, tmp_path: Path) -> None:
-    if shutil.which(name) is None:
-        pytest.skip(f"there is no {name} on PATH")
+    program_of(name)
     environment = clients.environment(tmp_path, MAMBA_ROOT_PREFIX=str(tmp_path / "root"))
     for command, text in COMMANDS[name].items():
         words = [*([command] if command else []), "--help"]
@@ -243,9 +255,8 @@ def test_a_client_that_is_not_there_is_an_error_that_says_what_to_install(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SolverMissing) as error:
         clients.solver(name, Workspace(tmp_path))
-    assert error.value.cause == f"there is no {name.removesuffix('-classic')} on PATH"
+    assert error.value.cause == f"there is no {name.partition('-')[0]} on PATH"
     assert "--solver libsolv" in error.value.step
-    assert name not in clients.installed(Workspace(tmp_path))
 
 
 def test_a_solver_that_nobody_has_heard_of_is_an_error_that_names_the_near_ones(tmp_path: Path) -> None:
@@ -367,8 +378,7 @@ def test_the_clients_that_are_here_pick_what_rattler_picks(name: str, tmp_path: 
 
     Where none is, the fakes above hold how each is asked and read, and libsolv is the solver of three of them.
     """
-    if shutil.which(name.removesuffix("-classic")) is None:
-        pytest.skip(f"there is no {name.removesuffix('-classic')} on PATH")
+    program_of(name)
     folders = [write(tmp_path / "channel", channel()), write(tmp_path / "base", base())]
     # classic conda takes the newest version of a requested package first; only cuda-core's is one for all toolkits.
     requests = ("cuda-core",) if name == "conda-classic" else ("cuda-core", "cuda-nvrtc")

@@ -18,6 +18,7 @@ from packaging.version import Version
 from small_channel import write
 from worlds import Record, records
 
+from conftest import program_of
 from ctk.core.checkout import Workspace, settings
 from ctk.core.platforms import NOARCH
 from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags, write_repodata
@@ -238,14 +239,14 @@ def test_the_page_says_what_the_picks_are(project: Workspace) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in clients.NAMES if not name.startswith("libsolv")])
-def test_in_the_clients_that_are_here_who_names_the_build_gets_it(
-    name: str, project: Workspace, orders: Orders
-) -> None:
-    if shutil.which(name.removesuffix("-classic")) is None:
-        pytest.skip(f"there is no {name.removesuffix('-classic')} on PATH")
-    for request in NAMED:
+def test_the_clients_that_are_here_pick_what_the_page_says(name: str, project: Workspace, orders: Orders) -> None:
+    """What is named, and but for classic, which takes the newest version of each, what is not."""
+    program_of(name)
+    solver = "rattler" if name in ("pixi", "conda-rattler") else "libsolv"
+    unnamed = [(order, request) for order in ("ours", "alone") for request in (UNNAMED, "jaxlib cuda-core")]
+    for order, request in [*(("ours", request) for request in NAMED), *(unnamed if name != "conda-classic" else ())]:
         asked = MATRIX[f"linux-64 {request}"]
         scenarios = {replace(asked.scenario(driver), arch=None): driver for driver in ("12.6", "13.0")}
-        for answer in clients.solver(name, project).solve_all(scenarios, orders["ours"]):
+        for answer in clients.solver(name, project).solve_all(scenarios, orders[order]):
             driver = scenarios[answer.scenario]
-            assert word(asked, answer) == picks(str(asked), "ours", "libsolv")[driver], (request, driver)
+            assert word(asked, answer) == picks(str(asked), order, solver)[driver], (order, request, driver)

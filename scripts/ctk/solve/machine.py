@@ -145,7 +145,7 @@ def driver_version(text: str) -> str:
     cause = f"{text!r} is not the CUDA version of a driver"
     if is_own:
         cause = f"{text} is a driver's own version; the CUDA version that it supports is wanted"
-    raise BadValue(cause, "write it as 12.4 or none; nvidia-smi shows it as CUDA Version")
+    raise BadValue(cause, "write it as 12.4 or none; nvidia-smi shows it as CUDA Version or CUDA UMD Version")
 
 
 def compute_capability(text: str) -> str:

@@ -30,11 +30,11 @@ from ruamel.yaml.error import YAMLError
 from ctk.core.checkout import Workspace
 from ctk.core.errors import SolverFailed, SolverMissing, check_names
 from ctk.solve.solve import Alike, Catalogue, Pick, Scenario, channel_url, parse_spec, solve_many
-from ctk.verify.libsolv import Libsolv, library
+from ctk.verify.libsolv import Libsolv
 from ctk.verify.run import Record, Solver, SolverAnswer
 
-NAMES = ("libsolv", "libsolv-2.8.1", "micromamba", "mamba", "conda", "conda-classic", "pixi")
-"""The second solvers, beside rattler."""
+NAMES = ("libsolv", "libsolv-2.8.1", "micromamba", "mamba", "conda", "conda-classic", "conda-rattler", "pixi")
+"""The second solvers, beside rattler; ``conda`` is with its default solver."""
 SAMPLE = {name: 200 for name in NAMES if not name.startswith("libsolv")}
 """Scenarios that `ctk verify --solver` asks by default: libsolv takes a millisecond for one, a client a second."""
 
@@ -49,13 +49,6 @@ def solver(name: str, where: Workspace) -> Solver:
     if name.startswith("libsolv"):
         return Libsolv(where, lock=name == "libsolv")
     return PixiSolver() if name == "pixi" else CondaLike(name)
-
-
-def installed(where: Workspace) -> tuple[str, ...]:
-    """The names of the second solvers that are on this machine."""
-    built = library(where).exists()
-    clients = (name for name in SAMPLE if shutil.which(name.removesuffix("-classic")))
-    return (*(name for name in NAMES if built and name not in SAMPLE), *clients)
 
 
 class RattlerSolver:
@@ -198,10 +191,12 @@ def call(command: Sequence[str], variables: Mapping[str, str], folder: Path, tim
             if not isinstance(error, subprocess.TimeoutExpired):
                 raise
             raise SolverFailed(f"{name} did not answer within {timeout:.0f} s", by_hand) from None
-    ran = Ran(command, child.returncode, out, err)
-    if ran.returncode < 0:
-        raise failure(ran, f"was ended by {signal.Signals(-ran.returncode).name}")
-    return ran
+    return Ran(command, child.returncode, out, err)
+
+
+def _end(ran: Ran) -> str:
+    code = ran.returncode
+    return f"ended with {code}" if code >= 0 else f"was ended by {signal.Signals(-code).name}"
 
 
 def failure(ran: Ran, what: str) -> SolverFailed:
@@ -220,7 +215,8 @@ class Client:
 
     def __init__(self, name: str, *, timeout: float = 300) -> None:
         self.name, self._timeout = name, timeout
-        self._program = find(name.removesuffix("-classic"))
+        program, _, self._solver = name.partition("-")
+        self._program = find(program)
         self._sees_gpus = False
 
     def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[SolverAnswer]:
@@ -249,7 +245,7 @@ class Client:
 
 # --- conda, mamba and micromamba: one create command, as a dry run that answers in JSON
 
-# How the exceptions are called that say "there is no solution": UnsatisfiableError, LibMambaUnsatisfiableError,
+# How the exceptions are called that say "there is no solution": [LibMamba|Rattler]UnsatisfiableError,
 # PackagesNotFoundError, PackagesNotFoundInChannelsError, ResolvePackageNotFound, SpecsConfigurationConflictError.
 _NO_SOLUTION = re.compile(r"Unsatisfiable|NotFound|SpecsConfigurationConflict")
 # Both families have these, --platform is of libmamba's programs, and --solver and _CONDA are conda's.
@@ -258,7 +254,7 @@ _CONDA = ("--no-default-packages", "--repodata-fn", "repodata.json")
 
 
 class CondaLike(Client):
-    """conda, mamba, micromamba, or conda with its classic solver: ``conda-classic``."""
+    """conda, mamba, micromamba, or conda with another solver than its default one: ``conda-classic``."""
 
     def _prepare(self, home: Path) -> bool:
         """Whether the client has ``__cuda_arch`` where CEP 46 says that it must, if it knows it at all."""
@@ -274,12 +270,12 @@ class CondaLike(Client):
         flags: Sequence[str] = _CONDA
         if self._own_cli:
             flags = ("--root-prefix", str(home / "root"), "--platform", scenario.subdir)
-        classic = ("--solver", "classic") if self.name.endswith("-classic") else ()
+        choice = ("--solver", self._solver) if self._solver else ()
         named = [word for channel in channels for word in ("-c", channel_url(channel))]
         # libmamba until 2.8.1, and conda's default solver, may drop a virtual package that nothing asks for, and with
         # it what constraints say of it (mamba#4311, conda#10803).
         driver = ["__cuda"] if scenario.driver else []
-        words = [*_DRY, str(home / "env"), *flags, *classic, *named, *scenario.specs, *driver]
+        words = [*_DRY, str(home / "env"), *flags, *choice, *named, *scenario.specs, *driver]
         return answer(scenario, self._run(home, *words, **overrides(scenario)))
 
     def _variables(self, folder: Path) -> dict[str, str]:
@@ -296,8 +292,12 @@ class CondaLike(Client):
 
 
 def answer(scenario: Scenario, ran: Ran) -> SolverAnswer:
-    """Reads what a dry run of `create` wrote."""
-    ended = f"ended with {ran.returncode} and"
+    """Reads what a dry run of `create` wrote.
+
+    Its answer counts also where it crashed afterwards: py-rattler may do so while Python ends, before Python 3.14
+    ("PyGILState_Release", three of 25 runs of conda 26.7.1 with conda-rattler-solver 0.2.0 on Python 3.11).
+    """
+    ended = f"{_end(ran)} and"
     try:
         document = json.loads(ran.stdout)
     except json.JSONDecodeError:
@@ -309,7 +309,7 @@ def answer(scenario: Scenario, ran: Ran) -> SolverAnswer:
     if _NO_SOLUTION.search(str(document.get("exception_name", ""))):  # conda
         problem = document.get("message") or document.get("error") or document["exception_name"]
         return SolverAnswer(scenario, problem=str(problem))
-    if ran.returncode or not document.get("success"):
+    if ran.returncode > 0 or not document.get("success"):
         raise failure(ran, f"{ended} does not say why there is no solution")
     records = {}
     try:
@@ -357,7 +357,7 @@ class PixiSolver(Client):
                     raise failure(ran, f"wrote a lock that cannot be read ({error!r})") from None
             problem = _DRAWN.sub(" ", ran.stderr).strip()
             if _REFUSED not in problem:
-                raise failure(ran, f"ended with {ran.returncode}")
+                raise failure(ran, _end(ran))
             return SolverAnswer(scenario, problem=problem)
 
     def _variables(self, folder: Path) -> dict[str, str]:
