@@ -207,7 +207,7 @@ def good_set() -> dict[str, Draft]:
         Draft(
             "cuda-bindings",
             "13.4.4",
-            "cuda13_py312h0_0",
+            "cuda13_py312_native_h0_0",
             depends=("python_abi 3.12.* *_cp312", "__glibc >=2.17,<3.0.a0", "libgcc", "libstdcxx"),
             files={
                 f"{SITE}/cuda/bindings/_internal/runtime.cpython-312-x86_64-linux-gnu.so": elf(
@@ -227,7 +227,7 @@ def good_set() -> dict[str, Draft]:
         Draft(
             "cuda-core",
             "1.2.2",
-            "cuda13_py312h0_0",
+            "cuda13_py312_native_h0_0",
             "win-64",
             depends=("python_abi 3.12.* *_cp312", "python", "cuda-nvrtc"),
             files={

@@ -54,7 +54,7 @@ def bindings_for_windows(payload: bytes) -> Break:
             "cuda-bindings": Draft(
                 "cuda-bindings",
                 "13.4.4",
-                "cuda13_py312h0_0",
+                "cuda13_py312_native_h0_0",
                 subdir="win-64",
                 depends=("python_abi 3.12.* *_cp312",),
                 files={file: pe(payload=payload)},

@@ -1,4 +1,4 @@
-"""The host compilers that cuda-nvcc admits are those that crt/host_config.h of the same release admits."""
+"""The host compilers and the glibc that cuda-nvcc admits are those that the headers of the same release take."""
 
 from __future__ import annotations
 
@@ -20,11 +20,20 @@ from ctk.plan.plan import Request, plan, planned_repodata, published_set, python
 
 # Compiler toolset of Visual Studio 2022, the vs2022_<subdir> that cuda-nvcc requires: _MSC_VER 1930 to 1949.
 VS2022 = range(1930, 1950)
+# The functions that math.h got with each glibc, as its NEWS lists them; all are noexcept in C++. A header of CUDA that
+# declares one of them otherwise is an error in every .cu file: seen with the headers of Debian's glibc 2.41 and 2.43.
+NEW_IN_GLIBC = {
+    "2.41": {"acospi", "asinpi", "atan2pi", "atanpi", "cospi", "sinpi", "tanpi"},
+    "2.42": {"compoundn", "pown", "powr", "rootn", "rsqrt"},
+}
+Bounds = dict[tuple[str, str, str], set[str]]
+"""By CTK minor, subdir of the compiler, and package without its subdir."""
+DECLARED = re.compile(r"^extern __DEVICE_FUNCTIONS_DECL__ __device_builtin__ .*?\b(\w+)\([^;]*\)([^();]*);", re.M)
 
 
 @pytest.fixture(scope="module")
 def headers(project: Workspace) -> Mapping[tuple[str, str], str]:
-    """The text of host_config.h, by CTK minor and subdir: from the cache, or that one file from the index."""
+    """The texts of the headers, by CTK minor and subdir: from the cache, or these files from the index."""
     locks = [lock for lock in release_locks(project).values() if lock.is_ctk]
     named = {(lock.minor, s): a for lock in locks for s, a in lock.components["crt"].artefacts.items() if a}
     with Index() as index, ThreadPoolExecutor() as threads:
@@ -33,8 +42,9 @@ def headers(project: Workspace) -> Mapping[tuple[str, str], str]:
 
 def header(artefact: Artefact, project: Workspace, index: Index) -> str:
     def read(wheel: zipfile.ZipFile) -> str:
-        (name,) = (name for name in wheel.namelist() if name.endswith("/crt/host_config.h"))
-        return wheel.read(name).decode().replace("\r\n", "\n")
+        names = [n for n in wheel.namelist() if n.endswith(("/crt/host_config.h", "/crt/math_functions.h"))]
+        assert len(names) == 2
+        return "\n".join(wheel.read(name).decode() for name in names).replace("\r\n", "\n")
 
     if laid_out(artefact, project).exists():
         with zipfile.ZipFile(laid_out(artefact, project)) as wheel:
@@ -47,44 +57,70 @@ def header(artefact: Artefact, project: Workspace, index: Index) -> str:
 
 
 @pytest.fixture(scope="module")
-def bounds(project: Workspace) -> Mapping[tuple[str, str], set[str]]:
-    """What the packages of cuda-nvcc say of host compilers, by CTK minor and subdir of the compiler."""
+def bounds(project: Workspace) -> Bounds:
+    """What the packages of cuda-nvcc say of the compilers and the glibc that are compiled with."""
     request = Request(recipes=["cuda-nvcc"], platforms=list(PLATFORMS))
-    found = defaultdict(set)
+    found: Bounds = defaultdict(set)
     everything = plan(published_set(project), request, python_tags(project.build_config))
     for subdir, index in planned_repodata(everything).items():
         for record in index["packages.conda"].values():
             (minor,) = re.findall(r"^cuda-version >=([\d.]+),<", "\n".join(record["depends"]), re.M)[:1] or [""]
             for spec in record.get("constrains", ()):
                 name, _, bound = spec.partition(" ")
-                if name == "vc":
-                    found[minor, subdir].add(bound)
-                elif name.startswith("gcc_impl_"):
-                    found[minor, name.removeprefix("gcc_impl_")].add(bound)
+                tool = re.fullmatch(r"(vc|(gcc_impl|clangxx|sysroot)_(\S+))", name)
+                if tool:
+                    found[minor, tool[3] or subdir, tool[2] or "vc"].add(bound)
     return found
 
 
 def test_the_newest_gcc_is_the_one_that_the_header_takes(
-    headers: Mapping[tuple[str, str], str], bounds: Mapping[tuple[str, str], set[str]]
+    headers: Mapping[tuple[str, str], str], bounds: Bounds
 ) -> None:
     checked = 0
     for (minor, subdir), text in headers.items():
         (newest,) = map(int, re.findall(r"^#if __GNUC__ > (\d+)$", text, re.M))
         if subdir.startswith("linux-"):
-            assert bounds[minor, subdir] == {f">=6,<{newest + 1}.0a0"}, (minor, subdir)
+            assert bounds[minor, subdir, "gcc_impl"] == {f">=6,<{newest + 1}.0a0"}, (minor, subdir)
             checked += 1
     assert checked > 20
 
 
-def test_visual_studio_is_one_that_the_header_takes(
-    headers: Mapping[tuple[str, str], str], bounds: Mapping[tuple[str, str], set[str]]
+def test_the_newest_clang_is_the_one_that_the_header_takes(
+    headers: Mapping[tuple[str, str], str], bounds: Bounds
 ) -> None:
+    """The last such line is for clang in general; one above it is for another system."""
+    checked = 0
+    for (minor, subdir), text in headers.items():
+        above = re.findall(r"^#if \(__clang_major__ >= (\d+)\) \|\| \(__clang_major__ < 3\)", text, re.M)[-1]
+        if subdir.startswith("linux-") and minor.startswith("13."):
+            assert bounds[minor, subdir, "clangxx"] == {f"<{above}.0a0"}, (minor, subdir)
+            checked += 1
+    assert checked > 10
+
+
+def test_the_glibc_is_older_than_the_first_that_the_header_contradicts(
+    headers: Mapping[tuple[str, str], str], bounds: Bounds
+) -> None:
+    """In fact its headers: those of conda's sysroot, or of the machine where the base channel gives its version."""
+    checked = 0
+    for (minor, subdir), text in headers.items():
+        declared = DECLARED.findall(text)
+        assert {"cospi", "rsqrt", "sin"} <= {name for name, _ in declared}
+        throwing = {name for name, specifier in declared if not specifier.strip()}
+        refused = [version for version, new in NEW_IN_GLIBC.items() if new & throwing]
+        if subdir.startswith("linux-"):
+            assert bounds[minor, subdir, "sysroot"] == {f"<{version}" for version in refused[:1]}, (minor, subdir)
+            checked += 1
+    assert checked > 20
+
+
+def test_visual_studio_is_one_that_the_header_takes(headers: Mapping[tuple[str, str], str], bounds: Bounds) -> None:
     """_MSC_VER 1920 is the compiler of toolset 14.20, which conda's packages call vc 14.2."""
     checked = 0
     for (minor, subdir), text in headers.items():
         ((oldest, above),) = re.findall(r"^#if _MSC_VER < (\d+) \|\| _MSC_VER >= (\d+)$", text, re.M)
         if subdir.startswith("win-") and minor.startswith("13."):
-            assert bounds[minor, subdir] == {f">=14.{int(oldest) // 10 - 190}"}, (minor, subdir)
+            assert bounds[minor, subdir, "vc"] == {f">=14.{int(oldest) // 10 - 190}"}, (minor, subdir)
             assert int(oldest) <= VS2022.start and VS2022.stop <= int(above), (minor, subdir)
             checked += 1
     assert checked > 5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -39,12 +39,17 @@ def fit(record: Record) -> str:
     return next((f for f in FITS for spec in ties(record) if spec.endswith(f" {f}_*")), "")
 
 
+def without_fit(specs: Iterable[str]) -> list[str]:
+    """Specs without the fits and hashes in them."""
+    return [re.sub(r"((native|compat)_)?h[0-9a-f]{7}_\d+$|\b(native|compat)_\*", "*", spec) for spec in specs]
+
+
 def twins(records: list[Record]) -> Iterator[dict[str, Record]]:
     """The builds of one package, by fit: what is alike but for the fit and the hashes."""
     found: dict[str, list[Record]] = defaultdict(list)
     for record in records:
         if fit(record):
-            alike = [re.sub(r"h[0-9a-f]{7}_\d+$|\b(native|compat)_\*", "*", spec) for spec in record["depends"]]
+            alike = without_fit(record["depends"])
             python = next((spec for spec in alike if spec.startswith("python_abi")), "")
             tie = next((spec for spec in alike if spec.startswith("cuda-version")), "")
             found[f"{record['subdir']}/{record['name']} {record['version']} {tie} {python}"].append(record)
@@ -64,6 +69,14 @@ def test_a_tracked_feature_puts_compat_last_and_nothing_else(records: list[Recor
         assert bool(record.get("track_features")) == (fit(record) == "compat"), record["name"]
 
 
+def test_a_build_string_says_what_its_number_means(records: list[Record]) -> None:
+    """`conda search` shows the string: 12110 and 12010 alone told nobody which is native, and of which CUDA major."""
+    for record in records:
+        words, major = record["build"].split("_"), record["build_number"] // 1000
+        assert [word for word in words if word in FITS] == [fit(record)] * bool(fit(record)), record["name"]
+        assert [word for word in words if word.startswith("cuda")] == [f"cuda{major}"] * bool(major), record["name"]
+
+
 def test_twins_differ_in_nothing_but_their_fit(records: list[Record]) -> None:
     for pair in twins(records):
         native, compat = pair["native"], pair["compat"]
@@ -71,11 +84,7 @@ def test_twins_differ_in_nothing_but_their_fit(records: list[Record]) -> None:
         if native["name"] == "cuda-version":
             continue
         for key in ("depends", "constrains"):
-            plain = [
-                [re.sub(r"h[0-9a-f]{7}_\d+$|\b(native|compat)_\*", "*", spec) for spec in record.get(key, ())]
-                for record in (native, compat)
-            ]
-            assert plain[0] == plain[1], native["name"]
+            assert without_fit(native.get(key, ())) == without_fit(compat.get(key, ())), native["name"]
 
 
 def test_an_exact_pin_is_to_the_same_fit(records: list[Record]) -> None:

@@ -82,8 +82,8 @@ QUESTION = Question("cuda-core", "linux-64", "13.0", "9.0")
 RIGHT = Expected("13.0", "native", "cp314")
 RECORDS = {
     "cuda-version": Record("13.0", "native_100"),
-    "cuda-core": Record("1.2.2", "cuda13_py314habc_13110"),
-    "cuda-bindings": Record("13.4.4", "cuda13_py314hdef_13110"),
+    "cuda-core": Record("1.2.2", "cuda13_py314_native_habc_13110"),
+    "cuda-bindings": Record("13.4.4", "cuda13_py314_native_hdef_13110"),
     "cuda-nvrtc": Record("13.0.88", "h1_100"),
     "cuda-nvvm-impl": Record("13.0.88", "h2_100"),
     "libnvjitlink": Record("13.0.88", "h3_100"),
@@ -104,7 +104,7 @@ SIDES = {
 SIDES |= {
     ("cuda-version", "13.4", "compat_0"): TwinBuild("compat", "13"),
     ("cuda-nvrtc", "13.0.88", "h1_0"): TwinBuild("compat", "13"),
-    ("cuda-bindings", "12.9.10", "cuda12_py314hdef_12110"): TwinBuild("native", "12"),
+    ("cuda-bindings", "12.9.10", "cuda12_py314_native_hdef_12110"): TwinBuild("native", "12"),
 }
 
 
@@ -120,7 +120,10 @@ def judged(without: str = "", **changed: Record) -> str:
         ({"cuda__version": Record("13.4", "compat_0")}, "toolkit 13.4 compat, not 13.0 native"),
         ({"cuda__version": Record("13.0", "h123_0")}, "no native or compat build"),
         ({"cuda__nvrtc": Record("13.0.88", "h1_0")}, "cuda-nvrtc 13.0.88 h1_0 is of CUDA 13 compat"),
-        ({"cuda__bindings": Record("12.9.10", "cuda12_py314hdef_12110")}, "is of CUDA 12 native: builds are mixed"),
+        (
+            {"cuda__bindings": Record("12.9.10", "cuda12_py314_native_hdef_12110")},
+            "is of CUDA 12 native: builds are mixed",
+        ),
         ({"cuda__nvrtc": Record("13.4.92", "h9_100")}, "cuda-nvrtc 13.4.92 is not of toolkit 13.0"),
         ({"cuda__nvvm__impl": Record("12.9.86", "h9_100")}, "cuda-nvvm-impl 12.9.86 is not of toolkit 13.0"),
         ({"libnvjitlink": Record("12.9.86", "h9_100")}, "libnvjitlink 12.9.86 is not of toolkit 13.0"),
@@ -128,9 +131,15 @@ def judged(without: str = "", **changed: Record) -> str:
         ({"python": Record("3.13.1", "h4_100_cp313")}, "Python is cp313, not cp314"),
         ({"python": Record("3.14.6", "h4_0_cp314t")}, "Python is cp314t, not cp314"),
         ({"python_abi": Record("3.14", "8_cp314t")}, "python_abi is 8_cp314t"),
-        ({"numba__cuda": Record("0.30", "cuda12_py314habc_0")}, "numba-cuda is cuda12_py314habc_0, not cuda13_py314h"),
-        ({"numba__cuda": Record("0.30", "cuda13_py314thabc_0")}, "numba-cuda is cuda13_py314thabc_0"),
-        ({"cuda__python": Record("12.9", "cuda12_pyhabc_0")}, "cuda-python is cuda12_pyhabc_0, not cuda13_pyh"),
+        (
+            {"numba__cuda": Record("0.30", "cuda12_py314_native_habc_0")},
+            "numba-cuda is cuda12_py314_native_habc_0, not cuda13_py314_native_",
+        ),
+        ({"numba__cuda": Record("0.30", "cuda13_py314t_native_habc_0")}, "numba-cuda is cuda13_py314t_native_habc_0"),
+        (
+            {"cuda__python": Record("12.9", "cuda12_py_native_habc_0")},
+            "cuda-python is cuda12_py_native_habc_0, not cuda13_py_native_",
+        ),
         ({"without": "python"}, "Python is not there, not cp314"),
         *(({"without": name}, f"{name} is not there") for name in RECORDS if name not in ("python", "python_abi")),
     ],
@@ -144,10 +153,10 @@ def test_an_old_python_is_told_by_its_version() -> None:
     records = RECORDS | {
         "python": Record("3.11.9", "h4_100_cpython"),
         "python_abi": Record("3.11", "8_cp311"),
-        "cuda-core": Record("1.2.2", "cuda13_py311habc_13110"),
-        "cuda-bindings": Record("13.4.4", "cuda13_py311hdef_13110"),
+        "cuda-core": Record("1.2.2", "cuda13_py311_native_habc_13110"),
+        "cuda-bindings": Record("13.4.4", "cuda13_py311_native_hdef_13110"),
     }
-    sides = SIDES | {("cuda-core", "1.2.2", "cuda13_py311habc_13110"): TwinBuild("native", "13")}
+    sides = SIDES | {("cuda-core", "1.2.2", "cuda13_py311_native_habc_13110"): TwinBuild("native", "13")}
     assert wrong(question, right, SolverAnswer(scenario(question), records), sides) == ""
 
 
@@ -158,7 +167,7 @@ def test_bindings_for_cuda_12_need_a_newer_nvjitlink_than_toolkit_12_0_has() -> 
         "libnvjitlink-files": Record("12.3.101", "h8_0"),
         "libnvfatbin": Record("12.4.127", "h9_100"),
         "cuda-version": Record("12.0", "native_100"),
-        "cuda-bindings": Record("12.9.10", "cuda12_py314hdef_12110"),
+        "cuda-bindings": Record("12.9.10", "cuda12_py314_native_hdef_12110"),
         "libnvjitlink": Record("12.0.140", "h9_100"),
         "python": RECORDS["python"],
     }

@@ -76,7 +76,7 @@ def test_a_whole_environment_is_in_order(made: Made) -> None:
     files = [f"{SITE}/cuda_bindings-12.9.4.dist-info/{name}" for name in ("INSTALLER", "RECORD")]
     rules = ["cuda-version >=12,<13.0a0 native_*", "cuda-nvrtc >=12,<13.0a0", "python_abi 3.12.* *_cp312"]
     made.toolkit().wheel("cuda_bindings", "12.9.4", installer="conda").package("python_abi", "3.12", "8_cp312")
-    made.package("cuda-bindings", "12.9.4", "cuda12_py312h1_0", depends=rules, files=files)
+    made.package("cuda-bindings", "12.9.4", "cuda12_py312_native_h1_0", depends=rules, files=files)
     made.package("cuda-nvrtc", "12.6.85", depends=["cuda-version >=12.6,<12.7.0a0"])
     found = check(made)
     assert states(found) == {}
@@ -106,7 +106,7 @@ def test_a_project_that_pip_put_in_condas_place_is_found(made: Made, version: st
     info = f"{SITE}/cuda_bindings-12.9.4.dist-info"
     paths = [{"_path": f"{info}/INSTALLER", "sha256": hashlib.sha256(b"conda\n").hexdigest()}]
     made.toolkit()
-    made.package("cuda-bindings", "12.9.4", "cuda12_py312h1_0", paths_data={"paths": paths})
+    made.package("cuda-bindings", "12.9.4", "cuda12_py312_native_h1_0", paths_data={"paths": paths})
     made.wheel("cuda_bindings", version)
     found = check(made)
     assert states(found) == {"wheels of pip": "problem"}
@@ -124,7 +124,7 @@ def test_a_project_that_pip_put_in_condas_place_is_found(made: Made, version: st
 def test_packages_of_two_majors_are_found(
     made: Made, name: str, version: str, build: str, more: dict[str, Any]
 ) -> None:
-    made.toolkit().package("cuda-bindings", "12.9.4", "cuda12_py312h1_0")
+    made.toolkit().package("cuda-bindings", "12.9.4", "cuda12_py312_native_h1_0")
     made.package("cuda-pathfinder", "1.9.0", depends=["cuda-version >=12.0,<14.0a0"])  # for both
     assert "CUDA major" not in states(check(made))
     made.package(name, version, build, **more)

@@ -128,8 +128,8 @@ def _python_faults(right: Expected, records: Mapping[str, Record]) -> Iterator[s
     if right.python and "python_abi" in records and not records["python_abi"].build.endswith(f"_{right.python}"):
         yield f"python_abi is {records['python_abi'].build}, not for {right.python}"
     for name in oracle.PYTHON_REQUESTS:
-        # noarch packages name the major only
-        start = f"cuda{right.major}_py" + ("h" if name == "cuda-python" else f"{right.python[2:]}h")
+        # noarch packages name no Python
+        start = f"cuda{right.major}_py{'' if name == 'cuda-python' else right.python[2:]}_{right.fit}_"
         if name in records and not records[name].build.startswith(start):
             yield f"{name} is {records[name].build}, not {start}..."
 
