@@ -79,10 +79,16 @@ fi
     unhash "$library"
   done
   for library in ${TIDY:-}; do
-    folders=$(patchelf --print-rpath "$library" | tr : '\n' | while read -r folder; do
+    rpath=$(patchelf --print-rpath "$library")
+    [[ -n $rpath ]] || continue
+    folders=$(tr : '\n' <<<"$rpath" | while read -r folder; do
       if [[ -d ${folder/\$ORIGIN/${library%/*}} ]]; then echo "${folder%/}"; fi
     done)
-    patchelf --force-rpath --set-rpath "${folders//$'\n'/:}" "$library"
+    if [[ -n $folders ]]; then
+      patchelf --force-rpath --set-rpath "${folders//$'\n'/:}" "$library"
+    else
+      patchelf --remove-rpath "$library"
+    fi
     unhash "$library"
   done
   for library in ${IN_LIB:-}; do

@@ -25,7 +25,7 @@ from ctk.core.checkout import Workspace
 from ctk.fetch.admission import HEAD, LargeBinary, admit_one
 from ctk.fetch.fetch import laid_out
 from ctk.lock.lock import Artefact
-from ctk.package.binaries import SearchPath
+from ctk.package.binaries import Binary, Dynamic, SearchPath
 from ctk.plan.plan import Build
 
 LONGEST = 1 << 16
@@ -34,11 +34,14 @@ _WORD = re.compile(r"[\w.+-]+")
 _CHUNK = 1 << 20
 _SET_RPATH = ("--force-rpath", "--set-rpath")
 _PATCHELF = """#!/bin/bash
-# A stand-in is the first bytes of its binary, a line with its name, one with its SONAME, and one for each new RPATH.
+# A stand-in is the first bytes of its binary, a line with its name, its SONAME, its RPATH, and each new RPATH.
 file=${{!#}}
-{{ IFS= read -r -n 64 name; read -r soname; }} <"$file" 2>/dev/null
+{{ IFS= read -r -n 64 name; read -r soname; read -r rpath; }} <"$file" 2>/dev/null
 case $name/$# in
-  *{token}.elf*/2) [[ $1 == --print-soname && $soname ]] && echo "$soname" && exit ;;
+  *{token}.elf*/2)
+    [[ $1 == --print-soname && $soname ]] && echo "$soname" && exit
+    [[ $1 == --remove-rpath ]] && echo "{token} " >>"$file" && exit
+    [[ $1 == --print-rpath ]] && {{ echo "{token} $rpath" && grep -a '^{token} ' "$file"; }} | tail -1 | cut -c 18- && exit ;;
   *{token}.elf*/4) [[ "$1 $2" == "{set_rpath}" ]] && echo "{token} $3" >>"$file" && exit ;;
   *{token}*) ;;
   *) exec {patchelf} "$@" ;;
@@ -46,6 +49,25 @@ esac
 echo "a stand-in has no answer to this: $*" | tee -a {unanswered} >&2
 exit 1
 """
+
+
+def write_patchelf(folder: Path, token: str, patchelf: str, unanswered: Path) -> None:
+    """Writes a program that answers for stand-ins and notes in them what to do; for all else it calls the real one.
+
+    What no stand-in can answer is noted in a file.
+    """
+    folder.mkdir(parents=True)
+    program = folder / "patchelf"
+    words = {"patchelf": shlex.quote(patchelf), "unanswered": shlex.quote(str(unanswered))}
+    program.write_text(_PATCHELF.format(token=token, set_rpath=" ".join(_SET_RPATH), **words))
+    program.chmod(0o755)
+
+
+def stand_in(token: str, number: int, head: bytes, elf: Dynamic | Binary | None) -> tuple[bytes, bytes]:
+    """The name of a new stand-in, and its content. The token has 16 characters."""
+    name = f"{token}.{'elf' if elf else 'other'}.{number}"
+    rpath = elf.search[-1].text if elf and elf.search else ""
+    return name.encode(), head + f"{name}\n{elf.soname if elf else ''}\n{rpath}\n".encode()
 
 
 class Changed(Exception):
@@ -71,8 +93,9 @@ class _Member:
     binary: LargeBinary
 
     def has(self, rpath: str) -> bool:
-        """Whether it has this RPATH already: then patchelf writes nothing."""
-        return self.binary.elf is not None and self.binary.elf.search == (SearchPath("RPATH", rpath),)
+        """Whether it has this RPATH already, "" for none: then patchelf writes nothing."""
+        wanted = (SearchPath("RPATH", rpath),) if rpath else ()
+        return self.binary.elf is not None and self.binary.elf.search == wanted
 
 
 Chosen = Mapping[Artefact, Mapping[str, LargeBinary]]
@@ -118,11 +141,7 @@ class StandIns:
             build: A build whose artefacts are laid out.
             large: Of which those that a script names are there themselves.
         """
-        self.programs.mkdir(parents=True)
-        program = self.programs / "patchelf"
-        words = {"patchelf": shlex.quote(str(self._patchelf)), "unanswered": shlex.quote(str(self._unanswered))}
-        program.write_text(_PATCHELF.format(token=self._token, set_rpath=" ".join(_SET_RPATH), **words))
-        program.chmod(0o755)
+        write_patchelf(self.programs, self._token, str(self._patchelf), self._unanswered)
         # As deep as it lies: its sources are beside it by relative paths.
         recipe = self.root / build.recipe.folder.relative_to(_checkout(build).root)
         named: set[str] = set()  # in scripts, which may do anything to these files
@@ -155,10 +174,9 @@ class StandIns:
 
     def _stand_in(self, wheel: Path, item: zipfile.ZipInfo, found: LargeBinary) -> bytes:
         """The content of a new stand-in."""
-        name = f"{self._token}.{'elf' if found.elf else 'other'}.{len(self._members)}"
-        head = found.head + f"{name}\n{found.elf.soname if found.elf else ''}\n".encode()
-        self._members[name.encode()] = _Member(wheel, item.filename, head, found)
-        return head
+        name, content = stand_in(self._token, len(self._members), found.head, found.elf)
+        self._members[name] = _Member(wheel, item.filename, content, found)
+        return content
 
     @contextmanager
     def find(self, content: bytes) -> Iterator[Found | None]:
@@ -183,7 +201,8 @@ class StandIns:
             with self._patched.open("wb") as file:
                 shutil.copyfileobj(stream, file, _CHUNK)
         for rpath in rpaths:
-            command = [str(self._patchelf), *_SET_RPATH, rpath, str(self._patched)]
+            edit = (*_SET_RPATH, rpath) if rpath else ("--remove-rpath",)
+            command = [str(self._patchelf), *edit, str(self._patched)]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
                 raise Changed(f"patchelf fails for {member.name}: {done.stderr}")

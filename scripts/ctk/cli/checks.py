@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from ctk.check import Check
     from ctk.check.audit import AuditReport
     from ctk.check.lint.tree import Tree
-    from ctk.lock.lock import Artefact
 
 
 class LintFormat(StrEnum):
@@ -164,7 +162,7 @@ def audit_command(
     ] = None,
     jobs: Jobs = None,
     planned: Annotated[
-        bool, typer.Option("--planned", help="Look for two packages with one file in all that the locks name, unbuilt.")
+        bool, typer.Option("--planned", help="Hold all packages that the locks and recipes name, unbuilt, to the rules.")
     ] = False,
     list_: Annotated[bool, typer.Option("--list", help="List the checks and exit.")] = False,
 ) -> None:
@@ -190,15 +188,16 @@ def audit_command(
         return
     names = {wanted.name for wanted in chosen(audit.CHECKS, check or ())}
     jobs = jobs or os.cpu_count() or 1
+    skipped = {*(skip or ()), *(known for known in _audit_names() if known not in names)}
     if planned:
-        found = _audit_planned(where, jobs)
+        found = _audit_planned(where, jobs, skipped)
     else:
         found = audit_packages(
             _packages(paths or [where.channel], empty_ok=not paths),
             forbidden_paths=machine_paths(where),
             base=_packages(base if base is not None else [where.base_channel], missing_ok=base is None),
             jobs=jobs,
-            skip={*(skip or ()), *(known for known in _audit_names() if known not in names)},
+            skip=skipped,
             cache=where.cache / "audit",
         )
     report.result(**found.as_json())
@@ -216,26 +215,15 @@ def audit_command(
         )
 
 
-def _audit_planned(where: Workspace, jobs: int) -> AuditReport:
-    """Every release, component and platform as one channel, held to the rule that no file is in two packages."""
-    from ctk.check.audit import AuditReport, planned_scans
-    from ctk.check.audit.packages import FilesHaveOneOwner, PackageSet
-    from ctk.fetch.fetch import locate
-    from ctk.index.index import Index
-    from ctk.index.inside import members
+def _audit_planned(where: Workspace, jobs: int, skip: Collection[str]) -> AuditReport:
+    """Every release, component and platform as one channel."""
+    from ctk.check.audit import audit_planned
+    from ctk.lock import contents
     from ctk.plan.plan import Request, plan, published_set, python_tags
 
-    start = time.monotonic()
     request = Request(platforms=tuple(PLATFORMS))
     everything = plan(published_set(where), request, python_tags(where.build_config))
-    with Index() as index:
-
-        def names(artefact: Artefact) -> list[str]:
-            with index.opened(locate(index, artefact)) as content, members(content, artefact.file) as inside:
-                return [member.name for member in inside]
-
-        scans = planned_scans(everything, where, names, jobs)
-    return AuditReport.by_check(FilesHaveOneOwner(PackageSet(scans)), [FilesHaveOneOwner], len(scans), start)
+    return audit_planned(everything, where, contents.load(where), jobs=jobs, skip=skip)
 
 
 def _packages(places: Sequence[Path], *, missing_ok: bool = False, empty_ok: bool = True) -> list[Path]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:  # what asks an index or reads binaries takes a while to be imported: `ctk release list` does without
     from ctk.diff.scan import Surface
     from ctk.index.index import Index
+    from ctk.release.review import FileChange
 
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 Write = Annotated[bool, typer.Option("--write", help="Write the files; without it only the difference is shown.")]
@@ -77,6 +78,7 @@ def add_command(
     Example: ctk release add 12.9 13.4 --write
     """
     from ctk.index.index import Index
+    from ctk.lock import contents
     from ctk.lock.facts import unmeasured_code
     from ctk.release import release, review
 
@@ -103,10 +105,12 @@ def add_command(
         _show_diff(diff, report)
     review.check_licences(changed, made, accepted or (), accept_all)
     _settle(made, here, report, write_, check)
+    held = contents.load(here)
     unmeasured = [
         lock.minor or lock.name
         for lock in made
-        if (lock.is_ctk and lock.facts is None) or (lock.is_measured and unmeasured_code(lock))
+        if (lock.is_ctk and lock.facts is None)
+        or (lock.is_measured and (unmeasured_code(lock) or contents.unmeasured(held, [lock])))
     ]
     if unmeasured:
         report.line(f"not measured: run `ctk release measure {' '.join(unmeasured)} --write`")
@@ -137,18 +141,20 @@ def measure_command(
 ) -> None:
     """Measure the facts of releases from their artefacts: GPUs that NVRTC targets, PTX ISA, glibc, code for GPUs.
 
-    Only what is not measured yet. Fetches what is not in the cache, 3 to 8 GB for a new release, one file or component
+    And what is inside them, for `ctk audit --planned`. Only what is not measured yet. Fetches what is not in the cache, 3 to 8 GB for a new release, one file or component
     after another, and removes it again. Needs a linux-64 machine, no GPU and no driver.
 
     Example: ctk release measure 13.4 --write
     """
     from ctk.fetch.fetch import borrowed, missing
     from ctk.index.index import Index
-    from ctk.lock import facts
+    from ctk.lock import contents, facts
     from ctk.lock.lock import find_release, release_locks
+    from ctk.release.review import FileChange
 
     here, report = checkout(), Reporter()
     locks = release_locks(here)
+    held = contents.load(here)
     measurable = {name: lock for name, lock in locks.items() if lock.is_measured}
     chosen = [find_release(measurable, name) for name in releases] if releases else [*measurable.values()]
     known = {} if again else facts.known_needs(locks.values())
@@ -157,10 +163,11 @@ def measure_command(
     for old in chosen:
         lock = replace(old, gpu_code={}) if again else old
         needs_facts, names = lock.is_ctk and (again or not lock.facts), facts.unmeasured_code(lock)
-        if not needs_facts and not names:
+        inside = contents.unmeasured(held, [lock])
+        if not needs_facts and not names and not inside:
             report.say(f"{lock.name} is measured; --again measures it anew")
             continue
-        files = (*(facts.to_measure(lock, known) if needs_facts else ()), *facts.code_to_read(lock, known_code))
+        files = (*(facts.to_measure(lock, known) if needs_facts else ()), *facts.code_to_read(lock, known_code), *inside)
         size = sum(a.size for a in missing(files, here))
         with exclusive(here, report.say), report.task(f"fetching for {lock.name}", size, bytes_=True) as task:
             at_hand = partial(borrowed, workspace=here, index=index, progress=partial(_advance, task))
@@ -169,8 +176,12 @@ def measure_command(
             gpus = facts.known_gpus([lock, *locks.values()])
             lock = replace(lock, gpu_code=facts.measure_code(lock, gpus, known_code, at_hand, here.cache / "gpu-code"))
             known_code |= facts.known_code([lock])
+            contents.measure(held, lock, gpus, at_hand, here.cache / "contents")
             measured.append(lock)
-    _settle(measured, here, report, write_, check)
+    held = held.of(artefact.sha256 for artefact in contents.to_read(locks.values()))
+    path = contents.path_of(here)
+    old = path.read_text(encoding="utf-8") if path.exists() else None
+    _settle(measured, here, report, write_, check, [FileChange(path, old, held.dump())] if measured else [])
     _show_facts(measured, report)
     report.result(
         facts={lock.name: asdict(lock.facts) for lock in measured if lock.facts},
@@ -182,8 +193,15 @@ def _advance(task: Task, artefact: Artefact, received: int) -> None:
     task.advance(received)
 
 
-def _settle(locks: Sequence[ReleaseLock], here: Workspace, report: Reporter, write_: bool, check: bool) -> None:
-    """Show what changes, then write it, or fail because of it, or say how to write it."""
+def _settle(
+    locks: Sequence[ReleaseLock],
+    here: Workspace,
+    report: Reporter,
+    write_: bool,
+    check: bool,
+    beside: Sequence[FileChange] = (),
+) -> None:
+    """Show what changes, then write it, or fail because of it, or say how to write it; of files `beside` no text."""
     from ctk.lock.lock import path_of
     from ctk.release import release
     from ctk.release.review import changes, summary, write
@@ -192,6 +210,7 @@ def _settle(locks: Sequence[ReleaseLock], here: Workspace, report: Reporter, wri
     needed = [change for change in proposed if change.is_needed]
     for change in needed:
         _show_diff(change.diff(here.root), report)
+    needed += [change for change in beside if change.is_needed]
     for lock in locks:
         if any(change.path.stem == lock.name for change in needed):
             for line in summary(release.present(here, lock.name), lock):

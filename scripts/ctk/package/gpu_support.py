@@ -126,6 +126,11 @@ def _ranges(text: str) -> list[_Range]:
     return [(version_key(low[2:]), version_key(high[1:]) if high else _NO_END) for low, _, high in parts]
 
 
+def within(gpu: str, spec: str) -> bool:
+    """Whether a spec, as `bound` writes it, admits a GPU."""
+    return any(low <= version_key(gpu) < high for low, high in _ranges(spec))
+
+
 def _text(low: tuple[int, ...], high: tuple[int, ...]) -> str:
     written = ".".join(map(str, low))
     return f">={written}" if high == _NO_END else f">={written},<{'.'.join(map(str, high))}"

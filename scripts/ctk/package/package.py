@@ -70,6 +70,7 @@ class Promise:
 
     files: tuple[str, ...] = ()  # globs of ``build.files``, without those that exclude
     contents: tuple[str, ...] = ()  # globs of the ``package_contents`` tests
+    absent: tuple[str, ...] = ()  # globs of those that say what is not there
 
 
 @dataclass(frozen=True)
@@ -111,6 +112,8 @@ class ScannedFile:
     sightings: tuple[Sighting, ...] = ()  # forbidden paths that it holds, and undeclared placeholder prefixes
     evidence: tuple[str, ...] = ()  # which of the probed strings it holds
     code: FileCode | None = None  # what a binary holds for GPUs, None where it holds nothing
+    gpus: str = ""  # the GPUs that its code runs on, as a spec, where only that is known of it
+    dll_folders: tuple[str, ...] = ()  # of a Python module: the names of folders that it has Windows search for DLLs
 
     @property
     def target(self) -> str:
@@ -245,6 +248,12 @@ def _promise(text: bytes | None) -> Promise | None:
     return Promise(
         files=_globs((recipe.get("build") or {}).get("files")),
         contents=tuple(glob for test in tests for glob in _globs(test.get("files"))),
+        absent=tuple(
+            glob
+            for test in tests
+            if isinstance(test.get("files"), Mapping)
+            for glob in _globs(test["files"].get("not_exists"))
+        ),
     )
 
 

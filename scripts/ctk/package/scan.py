@@ -6,12 +6,14 @@ package is opened once however often the rules run.
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import io
 import json
 import posixpath
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path, PurePath
@@ -19,9 +21,11 @@ from typing import IO
 
 from pydantic import TypeAdapter, ValidationError
 
+from ctk.core.errors import AuditFailed
 from ctk.core.files import disk_errors, file_sha256, make_folder, replace_file
 from ctk.core.platforms import PLATFORMS
 from ctk.package import binaries, gpu_code, package
+from ctk.package.archives import Refused, open_zip
 from ctk.package.binaries import Binary, UnreadableBinary
 from ctk.package.gpu_code import FileCode
 from ctk.package.package import PLACEHOLDER, Kind, PackageInfo, ScannedFile, Sighting
@@ -228,18 +232,20 @@ def _scan_member(file: ScannedFile, stream: IO[bytes] | None, search: Search) ->
     digest, size = hashlib.sha256(), 0
     chunk = stream.read(_CHUNK)
     is_binary = file.part == "pkg" and chunk.startswith((binaries.ELF_MAGIC, binaries.PE_MAGIC))
+    is_module = file.part == "pkg" and file.path.endswith(".py")
     with _keeper(file.size if is_binary else 0) as kept:
         while chunk:
             size += len(chunk)
             digest.update(chunk)
             search.feed(chunk)
-            if is_binary:
+            if is_binary or is_module:
                 kept.write(chunk)
             chunk = stream.read(_CHUNK)
         search.feed(b"", last=True)
         binary, unreadable = _headers(kept) if is_binary else (None, "")
         code = _code_for_gpus(kept) if is_binary else None
-    file = replace(file, size=size, sha256=digest.hexdigest(), binary=binary, unreadable=unreadable, code=code)
+        folders = _dll_folders(kept.getvalue()) if is_module and isinstance(kept, io.BytesIO) else ()
+    file = replace(file, size=size, sha256=digest.hexdigest(), binary=binary, unreadable=unreadable, code=code, dll_folders=folders)
     return replace(file, sightings=search.sightings(), evidence=search.evidence())
 
 
@@ -256,6 +262,35 @@ def _headers(kept: IO[bytes]) -> tuple[Binary | None, str]:
         return binaries.read_binary(Path(kept.name)), ""
     except UnreadableBinary as error:
         return None, str(error)
+
+
+def _dll_folders(source: bytes) -> tuple[str, ...]:
+    """Where a module calls ``os.add_dll_directory``: the names of folders that it makes paths of."""
+    if b"add_dll_directory" not in source:
+        return ()
+    found: set[str] = set()
+    with suppress(SyntaxError, ValueError, RecursionError, MemoryError):  # what Python cannot read, it does not run
+        for node in ast.walk(ast.parse(source)):
+            parts: list[ast.expr] = []
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "join":
+                parts = node.args
+            elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+                parts = [node.right]
+            texts = [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+            found.update(text.rpartition("/")[2] for text in texts)
+    return tuple(sorted(found))
+
+
+def scan_wheel(path: Path) -> Iterator[ScannedFile]:
+    """The members of a wheel as those of a package are seen; AuditFailed when it cannot be read."""
+    try:
+        with path.open("rb") as file, open_zip(file) as archive:
+            for item in archive.infolist():
+                if not item.is_dir():
+                    with archive.open(item) as stream:
+                        yield _scan_member(ScannedFile("pkg", item.filename, "file", item.file_size), stream, Search(()))
+    except Refused as error:
+        raise AuditFailed(f"{path.name} cannot be read: {error}", "fetch it again") from error
 
 
 def _code_for_gpus(kept: IO[bytes]) -> FileCode | None:

@@ -124,6 +124,15 @@ class Source:
     component: str
     version: str
     target: str
+    folder: str = ""  # below the work folder
+
+
+@dataclass(frozen=True)
+class Script:
+    """A script of a rendered recipe: its file, by a path from the recipe's folder, and what it finds in variables."""
+
+    file: str
+    env: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -146,6 +155,9 @@ class Rendered:
     sources: tuple[Source, ...]  # the artefacts that it reads
     files: tuple[str, ...] = ()  # globs of the files that it takes, all if there is none
     left_files: tuple[str, ...] = ()  # globs of those that it leaves
+    scripts: tuple[Script, ...] = ()  # the files that make its files: that of the tree it inherits, then its own
+    contents: tuple[str, ...] = ()  # globs of its package_contents tests
+    absent: tuple[str, ...] = ()  # those that shall match nothing
     may_edit: bool = False  # whether rattler-build may edit binaries, or a script that is in no file
 
     @property
@@ -341,7 +353,9 @@ def _rendered(
     files = build.get("files") or {}
     globs = files if isinstance(files, dict) else {"include": files}
     relocates = (build.get("dynamic_linking") or {}).get("binary_relocation") is not False
-    scripts = [part.get("build", {}).get("script") for part in (recipe, *caches)]
+    scripts = [part.get("build", {}).get("script") for part in (*caches, recipe)]
+    parts = [test["package_contents"].get("files") for test in recipe.get("tests") or () if "package_contents" in test]
+    tests = [part if isinstance(part, dict) else {"exists": part} for part in parts]
     environments = [requirements, *(cache.get("requirements") or {} for cache in caches)]
     return Rendered(
         name=name,
@@ -361,6 +375,11 @@ def _rendered(
         sources=tuple(_sources(s for part in (recipe, *caches) for s in _as_list(part.get("source")))),
         files=tuple(_as_list(globs.get("include"))),
         left_files=tuple(_as_list(globs.get("exclude"))),
+        scripts=tuple(
+            Script(script["file"], dict(script.get("env") or {})) for script in scripts if script and "file" in script
+        ),
+        contents=tuple(glob for test in tests for glob in _as_list(test.get("exists"))),
+        absent=tuple(glob for test in tests for glob in _as_list(test.get("not_exists"))),
         may_edit=any(script and (relocates or "file" not in script) for script in scripts),
     )
 
@@ -415,7 +434,7 @@ def _sources(sources: Iterable[Any]) -> Iterator[Source]:
     for source in sources:
         match = _ARTEFACT.search(str(source.get("path", ""))) if isinstance(source, dict) else None
         if match:
-            yield Source(match["component"], match["version"], match["target"])
+            yield Source(**match.groupdict(), folder=source.get("target_directory") or "")
 
 
 def recipe_digest(recipe: Recipe) -> str:

@@ -156,7 +156,7 @@ def _differences(package: PackageScan, file: ScannedFile, entry: PathEntry) -> I
 
 @check(PackageScan, fix="mend the glob in the recipe, or the script that should have made the file")
 def KeepsItsPromises(package: PackageScan) -> Iterator[Finding]:
-    """Each glob of the recipe's ``build: files`` and of its package_contents tests matches a file.
+    """Each glob of the recipe's ``build: files`` and of its package_contents tests matches a file, or as it says none.
 
     Read from the rendered recipe in the package; a package without one was held to its tests when it was built.
     """
@@ -169,6 +169,11 @@ def KeepsItsPromises(package: PackageScan) -> Iterator[Finding]:
             pattern = glob_pattern(glob)
             if not any(pattern.fullmatch(path) for path in paths):
                 yield at(package, glob, f"promised by {where}, matches no file")
+    for glob in promise.absent:
+        pattern = glob_pattern(glob)
+        for path in filter(pattern.fullmatch, paths):
+            yield at(package, path, f"package_contents says that nothing matches {glob}")
+            break
 
 
 def glob_pattern(glob: str) -> re.Pattern[str]:

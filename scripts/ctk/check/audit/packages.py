@@ -24,7 +24,7 @@ from ctk.check.gpu_code import Known, Subject
 from ctk.core.platforms import NOARCH
 from ctk.core.process import run
 from ctk.package.binaries import Binary, oldest_glibc, version_key
-from ctk.package.gpu_support import spans
+from ctk.package.gpu_support import spans, within
 from ctk.package.package import IndexJson, ScannedFile
 from ctk.package.scan import PackageScan
 
@@ -357,7 +357,8 @@ def NeededIsProvided(packages: PackageSet) -> Iterator[Finding]:
 def NeededIsFound(packages: PackageSet) -> Iterator[Finding]:
     """The loader reaches each needed library: by the binary's own RPATH, or where Python and Windows look anyway.
 
-    A library that relies on the RPATH of the program that loads it works in some programs only. Where it is the
+    On Windows these are also the folders that a module of the package adds with ``os.add_dll_directory``. A library
+    that relies on the RPATH of the program that loads it works in some programs only. Where it is the
     compiler's runtime that is not reached, this is a hint: the loader takes the system's copy.
     """
     for package, file, binary, library in _needs(packages):
@@ -400,9 +401,10 @@ def _places(packages: PackageSet, package: PackageScan, file: ScannedFile, libra
 def _loader_folders(packages: PackageSet, package: PackageScan, file: ScannedFile, binary: Binary) -> set[str]:
     here = posixpath.dirname(file.path)
     if binary.format == "pe":
-        # The wheels' repair tool gives a package a folder for its DLLs and has Python search it.
-        private = {posixpath.dirname(other.path) for other in package.installed() if ".libs/" in other.path}
-        return {here, *private, *_DLL_FOLDERS}
+        # Those that a module of the package makes a path of and adds, as the wheels' repair tool has __init__.py do.
+        added = {name for other in package.installed() for name in other.dll_folders}
+        folders = {posixpath.dirname(other.path) for other in package.installed() if other.path.endswith(".dll")}
+        return {here, *_DLL_FOLDERS, *(folder for folder in folders if posixpath.basename(folder) in added)}
     # $ORIGIN is the folder of the name by which a library was opened, so each link to it adds one.
     names = [file.path, *packages.links_to(package, file.path)] if binary.search else []
     folders = {folder for name in names for folder in search_folders(name, binary)}
@@ -462,5 +464,9 @@ def CodeIsForItsGpus(packages: PackageSet) -> Iterator[Finding]:
     for package in packages.audited:
         files = {file.path: file.code for file in package.installed() if file.code}
         subject = Subject(package.name, "package", files, package.info.index, package.target_subdir, known=known)
-        if gpus := subject.promised_in_vain:
+        gpus = subject.promised_in_vain
+        if not subject.excuse:  # of files that are not at hand only the range is known
+            ranges = [file.gpus for file in package.installed() if file.gpus]
+            gpus += tuple(g for g in subject.promised or () if not all(within(g, range_) for range_ in ranges))
+        if gpus:
             yield at(package, "", f"has no code, or little, for GPUs that it admits: {spans(gpus, known.gpus)}")

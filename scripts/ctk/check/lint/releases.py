@@ -16,6 +16,7 @@ from ctk.core.document import Place
 from ctk.core.errors import LockError
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.lock.components import CTK_COMPONENTS, EXCLUSIONS, needless_exclusions, parse_exclusions
+from ctk.lock.contents import FILE as CONTENTS
 from ctk.lock.lock import ReleaseLock
 from ctk.lock.support import SUPPORT, parse_support
 
@@ -184,15 +185,15 @@ def ZipKeysFit(file: VariantFile) -> Iterator[Finding]:
 
 @check(Tree, fix="remove the file, or write its other half with ctk release add")
 def NothingElseIsLocked(tree: Tree) -> Iterator[Finding]:
-    """The folder of variants holds pairs of lock and variants, the two files kept by hand, and nothing else."""
+    """The folder of variants holds pairs of lock and variants, what is inside all of them, and two files kept by hand."""
     folder = tree.workspace.variants
     names = {lock.path.stem for lock in tree.of_home(tree.locks, "recipes")}
-    by_hand = {EXCLUSIONS, SUPPORT}
-    wanted = {*by_hand, *(f"{name}{half}" for name in names for half in (".lock", ".yaml"))}
+    of_all = {EXCLUSIONS, SUPPORT, CONTENTS}
+    wanted = {*of_all, *(f"{name}{half}" for name in names for half in (".lock", ".yaml"))}
     there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     for name in sorted(there - wanted):
         yield Finding(tree.shown(folder / name), "it is neither a lock nor the half of one", line=1, column=1)
-    for name in sorted(wanted - there - by_hand):
+    for name in sorted(wanted - there - of_all):
         yield Finding(tree.shown(folder / name), "the half of a lock is missing", line=1, column=1)
 
 

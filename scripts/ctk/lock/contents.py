@@ -1,0 +1,226 @@
+"""What is inside the artefacts of the locks: the names of their members, and what binaries say of themselves.
+
+One file for all locks, ``variants/contents.json``: an artefact, a folder, or what one content says, a line. A folder and
+a content are written once and named by a digest, as most are in many artefacts. Left out are the sources of Python in
+folders, but for ``__init__.py``, and headers deeper than two folders from one called ``include``: there are thousands,
+and none lies there without some above it.
+
+Of the wheels of a project for several Pythons one stands for all, as they differ in names and tags of Python.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from ctk.core.checkout import Workspace
+from ctk.core.errors import LockError, MeasureFailed
+from ctk.core.files import make_folder, replace_file
+from ctk.core.platforms import NOARCH, PLATFORMS
+from ctk.lock.facts import AtHand
+from ctk.lock.lock import Artefact, GpuRange, ReleaseLock
+from ctk.package.binaries import Binary
+from ctk.package.gpu_support import bound, present
+from ctk.package.scan import scan_wheel
+
+FILE = "contents.json"
+LEFT_OUT = re.compile(r"(.*/)?include(/[^/]+){4,}|.+/[^/]*(?<!/__init__)\.py[cdix]?")
+"""The names of members that are left out, where their contents say nothing."""
+_OWN_NAME = "="  # stands for a SONAME that is the name of the file
+_SEPARATOR = "|"
+_DIGITS = 6  # of a digest; two that are alike are noticed
+_STEP = "look at that file"
+
+
+@dataclass(frozen=True)
+class Content:
+    """What the content of a member says.
+
+    Attributes:
+        binary: Headers, of an ELF or PE file that a loader reads.
+        gpus: The GPUs that its code runs on, as a spec for ``__cuda_arch``; "" without code.
+        dll_folders: As of `ctk.package.package.ScannedFile`.
+    """
+
+    binary: Binary | None = None
+    gpus: GpuRange | str = ""
+    dll_folders: tuple[str, ...] = ()
+
+
+PLAIN = Content()
+_CONTENT = TypeAdapter(Content)
+Members = Mapping[str, Content]
+"""Name of a member -> what its content says."""
+
+
+@dataclass
+class Contents:
+    """The members of artefacts.
+
+    Attributes:
+        artefacts: sha256 -> its folder.
+        folders: Digest -> its entries: ``name``, ``name/folder`` or ``name@content``.
+        contents: Digest -> what it says, as JSON has it.
+    """
+
+    artefacts: dict[str, str] = field(default_factory=dict)
+    folders: dict[str, str] = field(default_factory=dict)
+    contents: dict[str, Any] = field(default_factory=dict)
+
+    def members(self, sha256: str) -> Members | None:
+        """The members of an artefact; None where it is not measured."""
+        root = self.artefacts.get(sha256)
+        return None if root is None else dict(self._walk(root, ""))
+
+    def _walk(self, digest: str, path: str) -> Iterator[tuple[str, Content]]:
+        for entry in filter(None, self.folders[digest].split(_SEPARATOR)):
+            name, slash, folder = entry.partition("/")
+            if slash:
+                yield from self._walk(folder, f"{path}{name}/")
+            else:
+                name, _, content = entry.partition("@")
+                yield path + name, _content(self.contents[content], name) if content else PLAIN
+
+    def add(self, sha256: str, members: Members) -> None:
+        """Notes the members of an artefact; MeasureFailed for a name that cannot be written."""
+        tree: dict[str, Any] = {}
+        for name, content in members.items():
+            if content == PLAIN and LEFT_OUT.fullmatch(name):
+                continue
+            *folders, last = name.split("/")
+            if any(mark in name for mark in (_SEPARATOR, "@")):
+                raise MeasureFailed(f"a member is called {name!r}", _STEP)
+            inner = tree
+            for folder in folders:
+                inner = inner.setdefault(folder, {})
+            inner[last] = content
+        self.artefacts[sha256] = self._put(tree)
+
+    def _put(self, tree: Mapping[str, Any]) -> str:
+        entries = []
+        for name, inner in sorted(tree.items()):
+            if isinstance(inner, dict):
+                name += f"/{self._put(inner)}"
+            elif inner != PLAIN:
+                name += f"@{self._named(self.contents, _stated(inner, name))}"
+            entries.append(name)
+        return self._named(self.folders, _SEPARATOR.join(entries))
+
+    @staticmethod
+    def _named(known: dict[str, Any], stated: Any) -> str:
+        digest = hashlib.sha256(json.dumps(stated).encode()).hexdigest()[:_DIGITS]
+        if known.setdefault(digest, stated) != stated:
+            raise MeasureFailed(f"two digests are {digest}", "raise their length in ctk/lock/contents.py")
+        return digest
+
+    def of(self, shas: Iterable[str]) -> Contents:
+        """Those of some artefacts, and nothing that only others have."""
+        kept = Contents()
+        for sha256 in sorted(set(shas) & self.artefacts.keys()):
+            kept.add(sha256, self.members(sha256) or {})
+        return kept
+
+    def dump(self) -> str:
+        """The text of the file."""
+        parts = {"artefacts": self.artefacts, "folders": self.folders, "contents": self.contents}
+        blocks = []
+        for key, entries in parts.items():
+            lines = ",\n".join(f'"{k}": {json.dumps(v, separators=(",", ":"))}' for k, v in sorted(entries.items()))
+            blocks.append(f'"{key}": {{\n{lines}\n}}')
+        return "{\n" + ",\n".join(blocks) + "\n}\n"
+
+
+def _stated(content: Content, name: str) -> Any:
+    if content.binary and content.binary.soname == name:
+        content = replace(content, binary=replace(content.binary, soname=_OWN_NAME))
+    return _CONTENT.dump_python(content, mode="json", exclude_defaults=True)
+
+
+def _content(stated: Any, name: str) -> Content:
+    content = _CONTENT.validate_python(stated)
+    if content.binary and content.binary.soname == _OWN_NAME:
+        return replace(content, binary=replace(content.binary, soname=name))
+    return content
+
+
+_FILE = TypeAdapter(Contents)
+_MEMBERS = TypeAdapter(dict[str, Content])
+
+
+def path_of(workspace: Workspace) -> Path:
+    return workspace.variants / FILE
+
+
+def load(workspace: Workspace) -> Contents:
+    """What the checkout says; nothing where it has no such file. LockError where it cannot be read."""
+    path = path_of(workspace)
+    try:
+        return _FILE.validate_json(path.read_bytes()) if path.exists() else Contents()
+    except (ValidationError, OSError) as error:
+        raise LockError(f"{path.name} cannot be read: {error}", "`ctk release measure --write` writes it") from error
+
+
+def to_read(locks: Iterable[ReleaseLock]) -> tuple[Artefact, ...]:
+    """The artefacts that say what those of some locks hold, each file once."""
+    found = {}
+    for lock in locks:
+        for component in lock.components.values():
+            for artefact in representatives(component.artefacts):
+                found[artefact.sha256] = artefact
+    return tuple(found.values())
+
+
+def representatives(artefacts: Mapping[str, Artefact | None]) -> list[Artefact]:
+    """Of the artefacts of a component one for each platform: of several for Pythons, the newest one with the GIL."""
+    chosen = []
+    for subdir in (*PLATFORMS, NOARCH):
+        here = {t: a for t, a in artefacts.items() if a and (t == subdir or t.startswith(f"{subdir}-cp"))}
+        if here:
+            newest = max(here, key=lambda t: (not t.endswith("t"), len(t), t))
+            chosen += [a for a in [here[newest]] if a]
+    return chosen
+
+
+def measure(known: Contents, lock: ReleaseLock, gpus: Sequence[str], at_hand: AtHand, kept: Path) -> None:
+    """Adds what is not known of a lock's artefacts, which are read one after another.
+
+    Args:
+        gpus: Those that some toolkit can compile for.
+        kept: Folder of what was read, so that a run that was ended goes on where it was.
+    """
+    for artefact in unmeasured(known, [lock]):
+        note = kept / f"{artefact.sha256}.json"
+        members: Members | None = None
+        with suppress(OSError, ValidationError):  # not there, or cut short
+            members = _MEMBERS.validate_json(note.read_bytes())
+        if members is None:
+            with at_hand([artefact]) as (path,):
+                members = _read(artefact, path, gpus)
+            make_folder(kept)
+            replace_file(note, _MEMBERS.dump_json(members))
+        known.add(artefact.sha256, members)
+
+
+def unmeasured(known: Contents, locks: Iterable[ReleaseLock]) -> tuple[Artefact, ...]:
+    """The artefacts of some locks of which it is not known what is inside."""
+    return tuple(artefact for artefact in to_read(locks) if artefact.sha256 not in known.artefacts)
+
+
+def _read(artefact: Artefact, path: Path, gpus: Sequence[str]) -> dict[str, Content]:
+    subdir = artefact.target.partition("-cp")[0]
+    there = present(gpus, "" if subdir == NOARCH else subdir)
+    found = {}
+    for file in scan_wheel(path):
+        if file.unreadable:
+            raise MeasureFailed(f"{artefact.file}: {file.path}: {file.unreadable}", _STEP)
+        range_ = bound([file.code], there) if file.code else ""
+        found[file.path] = Content(file.binary, range_, file.dll_folders)
+    return found
