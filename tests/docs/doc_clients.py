@@ -31,7 +31,7 @@ _SOLVE = {
 _OPTIONS: dict[tuple[str, str], dict[str, int]] = {
     # Client and command -> option -> how many values it takes.
     ("conda", "create"): {**_SOLVE, "--file": 1},
-    ("conda", "install"): _SOLVE,
+    ("conda", "install"): {**_SOLVE, "--force-reinstall": 0},
     ("conda", "activate"): {},
     ("conda", "config"): {"--set": 2},
     ("conda", "list"): {**_PLACE, "--explicit": 0, "--sha256": 0},

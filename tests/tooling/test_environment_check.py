@@ -23,6 +23,7 @@ from ctk.lock.lock import release_locks
 
 LOCKS = release_locks(Workspace(ROOT))
 SITE = "lib/python3.12/site-packages"
+CUDA_PLACES = ("LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME")
 NATIVE = {"depends": ["__cuda >=12.6"], "constrains": ["__cuda_arch >=5.0,<=9.0"]}
 
 
@@ -44,8 +45,11 @@ class Made:
     def toolkit(self, version: str = "12.6", build: str = "native_100", **rules: Any) -> Made:
         return self.package("cuda-version", version, build, **(rules or (NATIVE if version == "12.6" else {})))
 
-    def wheel(self, name: str, version: str, record: str = "", installer: str = "pip") -> Made:
-        info = self.prefix / SITE / f"{name}-{version}.dist-info"
+    def wheel(
+        self, name: str, version: str, record: str = "", installer: str = "pip", site: Path | None = None
+    ) -> Made:
+        (self.prefix / SITE).mkdir(parents=True, exist_ok=True)
+        info = (site or self.prefix / SITE) / f"{name}-{version}.dist-info"
         info.mkdir(parents=True)
         (info / "INSTALLER").write_text(f"{installer}\n")
         (info / "RECORD").write_text(record)
@@ -54,7 +58,10 @@ class Made:
 
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
-    """An environment without a package. The release locks are read once for all tests."""
+    """An environment without a package, alone. The release locks are read once for all tests."""
+    for name in ("PYTHONPATH", "PYTHONHOME", "PYTHONNOUSERSITE", "VIRTUAL_ENV", *CUDA_PLACES):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PYTHONUSERBASE", str(tmp_path / "user"))
     monkeypatch.setattr(environment, "release_locks", lambda where: LOCKS)
     return Made(tmp_path / "an environment")
 
@@ -90,7 +97,7 @@ NVRTC = ("nvidia_cuda_nvrtc_cu12", "12.6.77", "nvidia/cuda_nvrtc/lib/libnvrtc.so
 def test_libraries_of_wheels_beside_condas_are_found_and_without_condas_they_are_in_order(made: Made) -> None:
     made.package("numpy").wheel(*NVRTC)
     assert states(check(made)) == {}
-    made.toolkit().wheel("nvidia_ml_py", "13.0", "pynvml.py,sha256=x,1\n")
+    made.toolkit().package("pip").wheel("nvidia_ml_py", "13.0", "pynvml.py,sha256=x,1\n")
     made.wheel("requests", "2.0", "requests/__init__.py,,\n")
     found = check(made)
     assert states(found) == {"wheels of pip": "problem"}
@@ -98,6 +105,8 @@ def test_libraries_of_wheels_beside_condas_are_found_and_without_condas_they_are
     step = found["wheels of pip"]["step"]
     assert shlex.split(step)[:6] == ["ctk", "env", "run", str(made.prefix), "--", "python"]
     assert step.endswith("pip uninstall --yes nvidia-cuda-nvrtc-cu12")
+    (made.prefix / "conda-meta" / "pip-1.0-0.json").unlink()
+    assert check(made)["wheels of pip"]["step"] == f"conda install -p '{made.prefix}' pip && {step}"
 
 
 @pytest.mark.parametrize("version", ["12.9.4", "12.9.3"])
@@ -134,6 +143,90 @@ def test_packages_of_two_majors_are_found(
     assert found["step"] == f"conda install -p '{made.prefix}' cuda-version=12 {name}"
 
 
+WHEEL = ("nvidia_cuda_nvrtc", "13.5.37", "nvidia/cu13/lib/libnvrtc.so.13,sha256=x,1\n")
+
+
+def beside(made: Made, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, str]:
+    """A folder of modules beside an environment, which its Python prefers, and what is typed against it."""
+    user = tmp_path / "user" / SITE
+    if place == "venv":
+        venv = tmp_path / "venv"
+        venv.mkdir()
+        (venv / "pyvenv.cfg").write_text(f"home = {made.prefix}/bin\ninclude-system-site-packages = true\n")
+        monkeypatch.setenv("VIRTUAL_ENV", str(venv))
+        return venv / SITE, "python -m pip uninstall --yes nvidia-cuda-nvrtc"
+    if place == "PYTHONPATH":
+        monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'more'}{os.pathsep}")
+        return tmp_path / "more", "unset PYTHONPATH"
+    if place == "a .pth file":
+        user.mkdir(parents=True)
+        (user / "more.pth").write_text(f"# {tmp_path}/not\nimport sys\n{tmp_path / 'named'}\n")
+        return tmp_path / "named", "export PYTHONNOUSERSITE=1"
+    return user, "export PYTHONNOUSERSITE=1"
+
+
+@pytest.mark.parametrize("place", ["user site", "venv", "PYTHONPATH", "a .pth file"])
+def test_a_wheel_beside_the_environment_that_comes_before_its_own_library_is_found(
+    made: Made, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (made.prefix / SITE).mkdir(parents=True)
+    made.toolkit("13.0", "native_100")
+    library = {"paths": [{"_path": "lib/libnvrtc.so.13"}]}
+    made.package("cuda-nvrtc-files", "13.0.88", paths_data=library)
+    site, step = beside(made, place, tmp_path, monkeypatch)
+    assert states(check(made, "13.0")) == {}
+    made.wheel(*WHEEL, site=site)
+    found = check(made, "13.0")
+    assert states(found) == {"wheels of pip": "problem"}
+    said = found["wheels of pip"]["found"]
+    assert f"nvidia-cuda-nvrtc 13.5.37 in {site}, in place of cuda-nvrtc-files 13.0.88" in said
+    assert "writes PTX 9.5, which a driver for CUDA 13.0 refuses (error 222)" in said
+    assert found["wheels of pip"]["step"] == step
+    assert "error 222" not in check(made, "13.5")["wheels of pip"]["found"]
+
+
+def test_the_users_wheels_may_be_removed_as_well_and_are_not_read_where_python_does_not(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = tmp_path / "user" / SITE
+    made.toolkit("13.0", "native_100").package("pip").wheel(*WHEEL, site=site)
+    assert check(made, "13.0")["wheels of pip"]["step"] == (
+        f"export PYTHONNOUSERSITE=1, or ctk env run '{made.prefix}' -- python -m pip uninstall --yes nvidia-cuda-nvrtc"
+    )
+    venv = tmp_path / "venv"
+    venv.mkdir()
+    (venv / "pyvenv.cfg").write_text(f"home = {made.prefix}/bin\ninclude-system-site-packages = false\n")
+    monkeypatch.setenv("VIRTUAL_ENV", str(venv))
+    assert states(check(made, "13.0")) == {}
+    (venv / "pyvenv.cfg").write_text("home = /usr/bin\n")  # of another Python
+    assert states(check(made, "13.0")) == {"wheels of pip": "problem"}
+    monkeypatch.setenv("PYTHONNOUSERSITE", "1")
+    assert states(check(made, "13.0")) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "state"),
+    [("LD_LIBRARY_PATH", "missing"), ("CUDA_PATH", "missing"), ("CUDA_HOME", "missing"), ("PYTHONHOME", "problem")],
+)
+def test_a_variable_that_leads_out_of_the_environment_is_found(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, state: str
+) -> None:
+    made.toolkit("13.0", "native_100")
+    for folder in (tmp_path / "elsewhere", made.prefix / "lib"):
+        folder.mkdir()
+        (folder / "libnvrtc.so.13").write_text("")
+    if name != "PYTHONHOME":
+        monkeypatch.setenv(name, str(made.prefix / "lib"))
+        assert states(check(made, "13.0")) == {}
+    monkeypatch.setenv(name, str(tmp_path / "elsewhere"))
+    found = check(made, "13.0")
+    assert states(found) == {"variables": state}
+    assert str(tmp_path / "elsewhere") in found["variables"]["found"]
+    assert found["variables"]["step"] == f"unset {name}"
+    (tmp_path / "elsewhere" / "libnvrtc.so.13").unlink()
+    assert ("variables" in states(check(made, "13.0"))) is (name != "LD_LIBRARY_PATH")
+
+
 def test_wheels_of_another_major_are_found(made: Made) -> None:
     made.toolkit().wheel("nvidia_cuda_runtime", "13.0.88", "nvidia/cu13/lib/libcudart.so.13,,\n")
     found = check(made)["CUDA major"]
@@ -162,7 +255,7 @@ def test_packages_that_disagree_are_found_with_their_channels(
     assert found["state"] == "problem"
     assert "cuda-core 1.2 0 of channel needs " in found["found"] and said in found["found"]
     assert "secret" not in json.dumps(found)
-    assert found["step"].startswith(f"conda install -p '{made.prefix}' cuda-core ")
+    assert found["step"].startswith(f"conda install -p '{made.prefix}' -c ") and " cuda-core " in found["step"]
 
 
 def test_a_rule_for_what_is_there_anyway_is_held_and_one_for_what_is_not_there_is_not(made: Made) -> None:
@@ -174,6 +267,28 @@ def test_a_rule_for_what_is_there_anyway_is_held_and_one_for_what_is_not_there_i
     assert states(check(made))["packages agree"] == "problem"
 
 
+@pytest.mark.parametrize(
+    ("record", "channel"),
+    [
+        ({"channel": "https://u:secret@host/t/tk-secret/ch/linux-64"}, "https://host/ch"),
+        ({"channel": "ch", "url": "https://host/t/tk-secret/ch/linux-64/a-1.0-0.conda"}, "https://host/ch"),
+        ({"channel": "file:///somewhere/.channel-states/3/"}, "file:///somewhere/channel"),
+        ({"channel": "conda-forge"}, "conda-forge"),
+    ],
+)
+def test_what_is_to_be_installed_names_the_channel_of_the_toolkit_first(
+    made: Made, record: dict[str, str], channel: str
+) -> None:
+    made.toolkit("13.4", "compat_0", constrains=["__cuda >=12"], **record)
+    for name in ("numpy", "python"):
+        made.package(name, channel="https://conda.anaconda.org/conda-forge/noarch")
+    step = check(made, "13.0")["native toolkit"]["step"]
+    channels = list(dict.fromkeys((channel, "https://conda.anaconda.org/conda-forge")))
+    words = shlex.split(step.partition(", or ")[0])
+    assert words[:4] == ["conda", "install", "-p", str(made.prefix)]
+    assert words[4:-1] == [word for name in channels for word in ("-c", name)]
+
+
 DRIVER, TOOLKIT, GPU = "driver", "native toolkit", "GPU"
 
 
@@ -181,18 +296,51 @@ DRIVER, TOOLKIT, GPU = "driver", "native toolkit", "GPU"
     ("version", "build", "driver", "arch", "name", "state", "step"),
     [
         ("12.6", "native_100", "12.6", "9.0", DRIVER, "ok", ""),
-        ("12.6", "native_100", "12.4", "9.0", DRIVER, "problem", "'cuda-version=12.4=native_*', or update the driver"),
-        ("12.6", "native_100", "11.8", "9.0", DRIVER, "problem", "this one takes no toolkit that knows GPU 9.0"),
-        ("12.6", "native_100", "none", None, DRIVER, "missing", "--driver describes another machine"),
+        (
+            "12.6",
+            "native_100",
+            "12.4",
+            "9.0",
+            DRIVER,
+            "problem",
+            "'cuda-version >=12.0,<=12.4 native_*', or update the driver to",
+        ),
+        ("12.6", "native_100", "11.8", "9.0", DRIVER, "problem", "update the driver to one for CUDA 12.6 or newer"),
+        ("12.6", "native_100", "none", None, DRIVER, "missing", "or for another machine: `ctk env check "),
         ("13.4", "compat_0", "13.4", "9.0", TOOLKIT, "missing", "cuda-version=13.4=native_*"),  # it would be native
-        ("13.4", "compat_0", "13.0", "9.0", TOOLKIT, "problem", "cuda-version=13.0=native_*"),  # error 222
-        ("13.4", "h1_3", "13.0", "9.0", TOOLKIT, "problem", "cuda-version=13.0, or update"),  # conda-forge's
+        (
+            "13.4",
+            "compat_0",
+            "13.0",
+            "9.0",
+            TOOLKIT,
+            "problem",
+            "<=13.0 native_*', or update the driver to one for CUDA 13.4",
+        ),  # error 222
+        ("13.4", "h1_3", "13.0", "9.0", TOOLKIT, "problem", "'cuda-version >=12.0,<=13.0', or update"),  # conda-forge's
         ("13.0", "h1_3", "13.4", "9.0", TOOLKIT, "ok", ""),
         ("13.4", "compat_0", "none", None, TOOLKIT, "ok", ""),
         ("13.0", "native_100", "13.0", "9.0", GPU, "ok", ""),
-        ("13.0", "native_100", "13.0", "7.0", GPU, "problem", "cuda-version=12.9=native_*"),  # too old for it
-        ("12.9", "native_100", "13.0", "11.0", GPU, "problem", "cuda-version=13.0=native_*"),  # in a hole of its list
-        ("12.6", "native_100", "12.6", "12.1", GPU, "missing", "that knows GPU 12.1"),  # none for this driver does
+        (
+            "13.0",
+            "native_100",
+            "13.0",
+            "7.0",
+            GPU,
+            "problem",
+            "'cuda-version >=12.0,<=12.9 native_*'",
+        ),  # too old for it
+        (
+            "12.9",
+            "native_100",
+            "13.0",
+            "11.0",
+            GPU,
+            "problem",
+            "'cuda-version >=13.0,<=13.0 native_*'",
+        ),  # in a hole of its list
+        ("12.6", "native_100", "12.6", "12.1", GPU, "missing", "update the driver to one for CUDA 12.9 or newer"),
+        ("12.6", "native_100", "13.5", "3.5", GPU, "missing", "make another environment"),  # no toolkit knows it
         ("11.8", "native_100", "12.6", "12.1", GPU, "ok", ""),  # of which nothing is known
     ],
 )
@@ -203,6 +351,12 @@ def test_a_toolkit_is_held_to_the_driver_and_to_the_gpu(
     found = check(made.toolkit(version, build, **rules), driver, arch)
     assert states(found) == ({} if state == "ok" else {name: state})
     assert step in found[name]["step"]
+    # What a newer driver is advised for, a newer driver does.
+    if newer := re.search(r"driver to one for CUDA (\S+)", found[name]["step"]):
+        better = check(made, newer[1], arch)
+        assert states(better).get(name) != "problem" or "update the driver" not in better[name]["step"]
+    if version == "13.0" and arch == "7.0":
+        assert "update the driver" not in found[name]["step"], "no driver makes it know an older GPU"
 
 
 SMI = "#!/bin/sh\necho NVIDIA H100, 9.0\n"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -358,7 +359,8 @@ def _extras(where: Where) -> Finding:
     have = {part: _version(name) for part, name in parts.items()}
     text = ", ".join(f"{part} {'(' + parts[part] + f' {v})' if v else 'is missing'}" for part, v in have.items())
     lacking = ",".join(part for part, version in have.items() if not version)
-    return missing(text, f"pip install '.[{lacking}]'") if lacking else ok(text)
+    install = shlex.join([sys.executable, "-m", "pip", "install", f"{where.workspace.root}[{lacking}]"])
+    return missing(text, install) if lacking else ok(text)
 
 
 @look_at(Where, "browser tests")

@@ -7,13 +7,14 @@ import os
 import re
 import shlex
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from rattler import MatchSpec, PackageRecord
 from rattler.package.build_string import BuildString
@@ -26,11 +27,11 @@ from ctk.core.files import LARGEST, check_readable, read_json
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.lock.lock import ReleaseLock, release_locks
 from ctk.solve.machine import STATE_DRIVER, Machine, machine, overstated
-from ctk.solve.solve import channel_name, older
+from ctk.solve.solve import Catalogue, Scenario, channel_name, lasting, older, without_secrets
 
 _IDENTITY = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,127} [\w.!+-]{1,64} [\w.+-]{0,127}")
 _WHEEL = re.compile(r"([A-Za-z0-9_.]{1,127})-([\w.!+]{1,64})\.dist-info")
-_LIBRARY = re.compile(r"^nvidia/[^\n]*(\.so(\.\d+)*|\.dll),", re.M)
+_LIBRARY = re.compile(r"^nvidia/(?:[^\n]*/)?([^/\n]+(?:\.so(?:\.\d+)*|\.dll)),", re.M)
 _LONGEST = 1000  # characters of a spec or a channel
 
 
@@ -43,6 +44,7 @@ class InstalledPackage:
     build: str
     subdir: str
     channel: str
+    source: str  # the channel's address, without a user's name, password or token; "" where it is not noted
     depends: tuple[str, ...]
     constrains: tuple[str, ...]
     files: Mapping[str, str]
@@ -53,15 +55,24 @@ class InstalledPackage:
 
 
 @dataclass(frozen=True)
+class ModuleFolder:
+    """A folder from which the environment's Python imports, and the variable or program that adds it."""
+
+    path: Path
+    by: str = ""  # ``PYTHONPATH``, ``user site``, ``VIRTUAL_ENV``; "" for the environment's own
+
+
+@dataclass(frozen=True)
 class Wheel:
-    """A distribution in site-packages that conda did not install."""
+    """A distribution that the environment's Python imports, and that conda did not install."""
 
     name: str
     version: str
-    has_libraries: bool
+    libraries: tuple[str, ...]  # file names of NVIDIA's
+    folder: ModuleFolder
 
     def __str__(self) -> str:
-        return f"{self.name} {self.version}"
+        return f"{self.name} {self.version}{f' in {self.folder.path}' if self.folder.by else ''}"
 
 
 @dataclass(frozen=True)
@@ -92,44 +103,96 @@ class Examined:
 
     @cached_property
     def nvidia_wheels(self) -> tuple[Wheel, ...]:
-        """What pip installed of what conda's CUDA packages have too: libraries, or NVIDIA's Python projects."""
+        """What pip installed of what conda's CUDA packages have too: libraries, or NVIDIA's Python projects.
+
+        Of the environment, and of each place beside it that its Python prefers.
+        """
         known = {c.distribution for lock in self.locks.values() for c in lock.components.values()}
-        wheels = _pip_wheels(self.prefix, self.packages)
-        return tuple(wheel for wheel in wheels if wheel.has_libraries or wheel.name in known)
+        wheels = chain(*(_pip_wheels(folder, self) for folder in module_folders(self.prefix)))
+        return tuple(wheel for wheel in wheels if wheel.libraries or wheel.name in known)
+
+    @cached_property
+    def files(self) -> dict[str, str]:
+        """The files of its packages, and their sha256 as they were installed."""
+        return {path: sha256 for package in self.packages for path, sha256 in package.files.items()}
+
+    @cached_property
+    def channels(self) -> list[str]:
+        """The channels of its packages: that of its toolkit first, then by how many are from each."""
+        found = Counter(package.source for package in self.packages if package.source)
+        first = self.toolkit.source if self.toolkit else ""
+        return sorted(found, key=lambda source: (source != first, -found[source], source))
 
     def targets(self, minor: str) -> tuple[str, ...]:
         """The GPUs that a toolkit compiles for; none where it is not known."""
         lock = self.locks.get(f"cuda-{minor}")
         return lock.facts.gpu_architectures if lock and lock.facts else ()
 
+    @property
+    def is_native(self) -> str:
+        """The build of a spec for a toolkit; "" for a channel whose cuda-version is of one kind."""
+        return " native_*" if self.fit else ""
+
     @cached_property
-    def best(self) -> str:
-        """The newest known toolkit that is native on the machine; "" for none."""
+    def better(self) -> str:
+        """The spec that gives it a toolkit which is native on the machine; "" where its channel has none that fits.
+
+        A range, since a channel need not have each minor. A channel in a folder is asked whether it has one.
+        """
         driver, arch = self.machine.driver, self.machine.arch
-        minors = [lock.minor for lock in self.locks.values() if lock.is_ctk]  # in order
-        fit = [m for m in minors if driver and not older(driver, m) and (not arch or arch in self.targets(m))]
-        return fit[-1] if fit else ""
+        fit = [m for m in self._for_gpu if driver and not older(driver, m)]
+        if not fit:
+            return ""
+        spec = f"cuda-version >={fit[0]},<={fit[-1]}{self.is_native}"
+        places = [Path(unquote(urlsplit(source).path)) for source in self.channels if source.startswith("file:")]
+        if not places or len(places) < len(self.channels) or not all(place.is_dir() for place in places):
+            return spec
+        keeps = [p.name for p in self.packages if any(spec_name(s) == "cuda-version" for s in p.depends)]
+        request = Scenario((spec, *keeps), self.machine.subdir, driver, arch)
+        return spec if Catalogue(places, self.machine.subdir).pick(request) else ""
+
+    @property
+    def _for_gpu(self) -> list[str]:
+        """The locked toolkits that know the GPU, oldest first."""
+        arch, minors = self.machine.arch, [lock.minor for lock in self.locks.values() if lock.is_ctk]
+        return [m for m in minors if not arch or arch in self.targets(m)]
+
+    @property
+    def newer_driver(self) -> str:
+        """The CUDA version of a newer driver that would do: for its toolkit, else for the first that knows the GPU."""
+        known = [m for m in self._for_gpu if self.machine.driver and older(self.machine.driver, m)]
+        version = self.toolkit.version if self.toolkit else ""
+        return version if version in known else "" if self.better or not known else known[0]
 
     def install(self, *specs: str) -> str:
-        """The command that installs something in it."""
-        return shlex.join(["conda", "install", "-p", str(self.prefix), *specs])
+        """The command that installs something in it, from where its packages are."""
+        channels = [word for source in self.channels for word in ("-c", source)]
+        return shlex.join(["conda", "install", "-p", str(self.prefix), *channels, *specs])
 
-    def uninstall(self, *wheels: str) -> str:
-        """The command that removes wheels from it."""
-        run = ["ctk", "env", "run", str(self.prefix), "--", "python", "-m", "pip", "uninstall", "--yes"]
-        return shlex.join([*run, *wheels])
+    def uninstall(self, wheels: Sequence[Wheel]) -> list[str]:
+        """The commands after which its Python finds some wheels no more."""
+        by = {wheel.folder.by for wheel in wheels}
+        steps = ["unset PYTHONPATH"] if "PYTHONPATH" in by else []
+        # Not removed: another program of the user may need what is there.
+        steps += ["export PYTHONNOUSERSITE=1"] if "user site" in by else []
+        for source in ("", "VIRTUAL_ENV"):
+            if names := [wheel.name for wheel in wheels if wheel.folder.by == source]:
+                pip = ["python", "-m", "pip", "uninstall", "--yes", *dict.fromkeys(names)]
+                if not source and "pip" not in self.by_name:
+                    steps.append(self.install("pip"))
+                steps.append(shlex.join(pip if source else ["ctk", "env", "run", str(self.prefix), "--", *pip]))
+        return steps
 
     def mend(self) -> str:
         """What gives the machine and the environment the same toolkit."""
-        if self.best:
-            spec = f"cuda-version={self.best}{'=native_*' if self.fit else ''}"
-            return f"{self.install(spec)}, or update the driver"
-        knows = f" that knows GPU {self.machine.arch}" if self.machine.arch else ""
-        return f"update the driver: this one takes no toolkit{knows}"
+        steps = [self.install(self.better)] if self.better else []
+        if self.newer_driver:
+            steps.append(f"update the driver to one for CUDA {self.newer_driver} or newer")
+        return ", or ".join(steps) or "make another environment: its channel has no toolkit for this driver and GPU"
 
     def mended(self, text: str) -> Finding:
         """A finding that another toolkit mends; without one, only another driver would."""
-        return problem(text, self.mend()) if self.best else missing(text, self.mend())
+        return problem(text, self.mend()) if self.better else missing(text, self.mend())
 
 
 def examined(workspace: Workspace, prefix: Path, driver: str | None = None, arch: str | None = None) -> Examined:
@@ -168,7 +231,13 @@ def _package(record: Any) -> InstalledPackage | None:
         files = dict.fromkeys(map(str, record.get("files") or ()), "")
         files |= {str(e["_path"]): str(e.get("sha256_in_prefix") or e.get("sha256") or "") for e in entries}
         subdir, known = str(record.get("subdir") or ""), _record(name, version, build)
-        return InstalledPackage(name, version, build, subdir, channel_name(channel), specs[0], specs[1], files, known)
+        # The address has it whole; conda's channel of a package ends with the platform.
+        address = str(record.get("url") or "").rsplit("/", 2)[0] or channel
+        if max(map(len, (address, channel))) > _LONGEST:
+            return None
+        source = lasting(without_secrets(re.sub(rf"/(noarch|{re.escape(subdir)})/?$", "", address)).rstrip("/"))
+        shown = channel_name(source or channel)
+        return InstalledPackage(name, version, build, subdir, shown, source, specs[0], specs[1], files, known)
     except Exception:  # whatever somebody wrote there, or rattler does not take as a version
         return None
 
@@ -177,19 +246,51 @@ def _record(name: str, version: str, build: str = "0") -> PackageRecord:
     return PackageRecord(name, version, BuildString(build), 0, "noarch")
 
 
-def _pip_wheels(prefix: Path, packages: Iterable[InstalledPackage]) -> Iterator[Wheel]:
-    own = {path: sha256 for package in packages for path, sha256 in package.files.items()}
+def module_folders(prefix: Path) -> list[ModuleFolder]:
+    """The folders of modules of an environment's Python, in the order in which it looks into them.
+
+    https://docs.python.org/3/library/site.html; cuda.pathfinder keeps to the same order, but for PYTHONPATH. What a
+    process adds when it runs is not known.
+    """
+    own = [place for place in prefix.glob("lib/python3*/site-packages") if not place.parent.is_symlink()]
+    found = [
+        ModuleFolder(Path(text), "PYTHONPATH") for text in os.environ.get("PYTHONPATH", "").split(os.pathsep) if text
+    ]
+    venv = Path(os.environ.get("VIRTUAL_ENV") or os.devnull)
+    config = dict(re.findall(r"^\s*([\w-]+)\s*=\s*(.*?)\s*$", _text(venv / "pyvenv.cfg").lower(), re.M))
+    if config.get("home") == str(prefix / "bin").lower():
+        found += [ModuleFolder(venv / place.relative_to(prefix), "VIRTUAL_ENV") for place in own]
+        if config.get("include-system-site-packages") != "true":
+            return _with_pth(found)
+    if not os.environ.get("PYTHONNOUSERSITE"):
+        base = Path(os.environ.get("PYTHONUSERBASE") or Path.home() / ".local")
+        found += [ModuleFolder(base / place.relative_to(prefix), "user site") for place in own]
+    return _with_pth([*found, *map(ModuleFolder, (*own, *prefix.glob("Lib/site-packages")))])
+
+
+def _with_pth(folders: Iterable[ModuleFolder]) -> list[ModuleFolder]:
+    """Behind each folder of packages those that its .pth files name."""
+    found = []
+    for folder in folders:
+        found.append(folder)
+        for file in sorted(folder.path.glob("*.pth")) if folder.by != "PYTHONPATH" else ():
+            lines = [line.strip() for line in _text(file).splitlines() if not re.match(r"#|import\s", line)]
+            found += [ModuleFolder(folder.path / line, folder.by) for line in lines if line]
+    return found
+
+
+def _pip_wheels(folder: ModuleFolder, on: Examined) -> Iterator[Wheel]:
+    own = {} if folder.by else on.files
     folders = {path.rpartition("/")[0] for path in own}
-    sites = prefix.glob("lib/python3*/site-packages/*.dist-info"), prefix.glob("Lib/site-packages/*.dist-info")
-    for info in sorted(chain(*sites)):
+    for info in sorted(folder.path.glob("*.dist-info")):
         match = _WHEEL.fullmatch(info.name)
-        place = info.relative_to(prefix).as_posix()
+        place = os.path.relpath(info, on.prefix)
         # pip puts the same version in place of conda's: another file than the one that was installed.
         text, sha256 = _text(info / "INSTALLER"), own.get(f"{place}/INSTALLER", "")
         is_replaced = text and sha256 and hashlib.sha256(text.encode()).hexdigest() != sha256
         if match and (place not in folders or is_replaced):
             name = re.sub(r"[-_.]+", "-", match[1]).lower()
-            yield Wheel(name, match[2], bool(_LIBRARY.search(_text(info / "RECORD"))))
+            yield Wheel(name, match[2], tuple(_LIBRARY.findall(_text(info / "RECORD"))), folder)
 
 
 def _text(file: Path) -> str:
@@ -228,8 +329,8 @@ def _records(on: Examined) -> Finding:
     twice = sorted({name for name in names if names.count(name) > 1})
     if on.unreadable:
         files = [shlex.quote(str(on.prefix / "conda-meta" / name)) for name in on.unreadable]
-        lost = [name.rsplit("-", 2)[0] for name in on.unreadable]
-        step = f"rm {' '.join(files)} && {on.install('--force-reinstall', *lost)}"
+        lost = [name.rsplit("-", 2)[0] for name in on.unreadable if name.count("-") > 1]
+        step = f"rm {' '.join(files)}" + (f" && {on.install('--force-reinstall', *lost)}" if lost else "")
         return problem(f"no records: {_some([ascii(name)[1:-1] for name in on.unreadable])}", step)
     if twice:
         return problem(f"installed twice: {_some(twice)}", on.install("--force-reinstall", *twice))
@@ -237,34 +338,90 @@ def _records(on: Examined) -> Finding:
     return ok(f"{count(len(names), 'package')}{f', of {listing(channels)}' if channels else ''}")
 
 
+def beside(on: Examined) -> str:
+    """What its Python takes before the environment's own, and what to do about it; "" where there is nothing."""
+    found = next(iter(wheels_of_pip(on)))
+    return f"{found.message}; {found.fix}" if found.fix else ""
+
+
 @look_at(Examined, "wheels of pip")
-def _wheels(on: Examined) -> Finding:
+def wheels_of_pip(on: Examined) -> Finding:
     """cuda.pathfinder looks into pip's wheels first: their libraries are loaded in place of conda's."""
     wheels = on.nvidia_wheels
     if not wheels:
         return ok("none of NVIDIA's")
     if not any(name == "cuda-version" or name.startswith("cuda") for name in on.by_name):
         return ok(f"{count(len(wheels), 'wheel')} of NVIDIA's, and no CUDA of conda's beside them")
-    names = [wheel.name for wheel in wheels]
-    step = on.uninstall(*names)
-    if both := [name for name in names if name in on.by_name]:
-        step += f" && {on.install('--force-reinstall', *both)}"
-    return problem(f"beside conda's CUDA: {_some([str(wheel) for wheel in wheels])}", step)
+    steps = on.uninstall(wheels)
+    if {wheel.folder.by for wheel in wheels} == {"user site"} and "pip" in on.by_name:
+        own = [replace(wheel, folder=ModuleFolder(wheel.folder.path)) for wheel in wheels]
+        steps = [f"{steps[0]}, or {on.uninstall(own)[0]}"]  # pip takes what Python finds first
+    if both := [wheel.name for wheel in wheels if wheel.name in on.by_name and not wheel.folder.by]:
+        steps.append(on.install("--force-reinstall", *both))
+    text = f"beside conda's CUDA: {_some([_in_place_of(wheel, on) for wheel in wheels])}"
+    return problem("; ".join([text, *_too_new(wheels, on)]), " && ".join(steps))
+
+
+def _in_place_of(wheel: Wheel, on: Examined) -> str:
+    """A wheel, and the package of conda's whose library it comes before."""
+    names = {path.rpartition("/")[2]: package for package in on.packages for path in package.files}
+    same = next((names[library] for library in wheel.libraries if library in names), on.by_name.get(wheel.name))
+    return f"{wheel}{f', in place of {same.name} {same.version}' if same else ''}"
+
+
+def _too_new(wheels: Iterable[Wheel], on: Examined) -> Iterator[str]:
+    """What the driver refuses of the PTX of compilers in wheels."""
+    for wheel in wheels:
+        minor, driver = ".".join(wheel.version.split(".")[:2]), on.machine.driver
+        if re.search(r"-(nvrtc|nvcc|nvjitlink|nvvm)(-cu\d+)?$", wheel.name) and driver and older(driver, minor):
+            lock = on.locks.get(f"cuda-{minor}")
+            ptx = f"PTX {lock.facts.ptx_isa}" if lock and lock.facts else f"PTX of CUDA {minor}"
+            yield f"{wheel.name} writes {ptx}, which a driver for CUDA {driver} refuses (error 222)"
+
+
+@look_at(Examined, "variables")
+def _variables(on: Examined) -> Finding:
+    """Programs take modules, libraries and headers from where these variables lead, before the environment's own."""
+    found, wrong = [], []
+    if stated := os.environ.get("PYTHONHOME"):
+        wrong.append("PYTHONHOME")
+        found.append(f"PYTHONHOME={stated}: its Python takes another one's modules")
+    for place in filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)):
+        if not is_in(place, on.prefix) and (libraries := sorted(chain(*map(Path(place).glob, _CUDA_LIBRARIES)))):
+            wrong.append("LD_LIBRARY_PATH")
+            found.append(f"LD_LIBRARY_PATH has {place} with {_some([file.name for file in libraries])}")
+    for name in ("CUDA_PATH", "CUDA_HOME"):
+        if (toolkit := os.environ.get(name)) and not is_in(toolkit, on.prefix):
+            wrong.append(name)
+            found.append(f"{name}={toolkit}")
+    text, step = "; ".join(found), f"unset {' '.join(dict.fromkeys(wrong))}"
+    if not found:
+        return ok("none that leads elsewhere")
+    return problem(text, step) if "PYTHONHOME" in wrong else missing(text, step)
+
+
+_CUDA_LIBRARIES = ("libnvrtc.so.*", "libnvJitLink.so.*", "libcudart.so.*", "libnvvm.so.*", "libcublas.so.*")
+
+
+def is_in(place: str, prefix: Path) -> bool:
+    """Whether a place is an environment or in it."""
+    return Path(os.path.realpath(place)).is_relative_to(os.path.realpath(prefix))
 
 
 @look_at(Examined, "CUDA major")
 def _one_major(on: Examined) -> Finding:
     """No program can use libraries of two CUDA majors together: their interfaces differ."""
     packages = [(major, p.name, f"{p.name} {p.version}") for p in on.packages if (major := _major(p))]
-    wheels = [(major, w.name, f"{w} of pip") for w in on.nvidia_wheels if (major := _major_of_wheel(w))]
+    strangers = [(major, w) for w in on.nvidia_wheels if (major := _major_of_wheel(w))]
+    wheels = [(major, w.name, f"{w} of pip") for major, w in strangers]
     found: dict[str, list[str]] = defaultdict(list)
     for major, _, text in (*packages, *wheels):
         found[major].append(text)
     if len(found) < 2:
         return ok(next(iter(found), "none"))
     own = on.toolkit.version.partition(".")[0] if on.toolkit else max(found, key=lambda major: len(found[major]))
-    strange, others = ([name for major, name, _ in rows if major != own] for rows in (wheels, packages))
-    steps = [on.uninstall(*strange)] if strange else []
+    others = [name for major, name, _ in packages if major != own]
+    steps = on.uninstall([wheel for major, wheel in strangers if major != own])
     steps += [on.install(f"cuda-version={own}", *others)] if others else []
     return problem("; ".join(f"{major}: {_some(texts)}" for major, texts in sorted(found.items())), " && ".join(steps))
 
@@ -329,7 +486,9 @@ def _driver_fits(on: Examined) -> Finding:
     specs = [(p, s) for p in on.packages for s in (*p.depends, *p.constrains) if spec_name(s) == "__cuda"]
     if not driver:
         if wanted := [f"{p.name} {p.version} needs {s}" for p, s in specs if s in p.depends]:
-            return missing(f"{on.machine.words}, and {_some(wanted)}", "ctk doctor; --driver describes another machine")
+            other = shlex.join(["ctk", "env", "check", str(on.prefix), "--driver", "13.0"])
+            step = f"`ctk doctor`, or for another machine: `{other}`"
+            return missing(f"{on.machine.words}, and {_some(wanted)}", step)
         return ok(on.machine.words)
     there = _record("__cuda", driver)
     unmet = [f"{p.name} {p.version} needs {s}" for p, s in specs if not _holds(s, there)]

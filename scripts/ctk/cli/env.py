@@ -38,6 +38,7 @@ def create_command(
 
     Example: ctk env create cuda-core --prefix ./my-env
     """
+    from ctk.check.environment import beside, examined
     from ctk.cli.solve import built_catalogue, show_pick, solve_request
     from ctk.env.environment import check as check_prefix
     from ctk.env.environment import create
@@ -53,6 +54,8 @@ def create_command(
     report.result(prefix=str(made.prefix), changed=made.changed)
     report.line(f"{'created' if made.changed else 'unchanged'}: {made.prefix}")
     place = shlex.quote(str(made.prefix))
+    if said := beside(examined(where, made.prefix, driver, arch)):
+        report.say(f"its Python takes other modules: {said}")
     report.line(f"to use it: ctk env run {place} -- COMMAND, or in bash and zsh: . {place}/bin/activate")
 
 

@@ -266,7 +266,7 @@ def check_place(place: Path) -> None:
 
 
 def check_readable(*places: Path) -> None:
-    """Raises NoSpace for a file or folder that this user may not read: it may be whole, so nothing else is said of it."""
+    """Raises NoSpace for a file or folder that this user may not read, of which nothing else can be said."""
     for place in places:
         if denied := _denied(place):
             raise _unreadable(denied)

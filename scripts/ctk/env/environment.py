@@ -62,7 +62,8 @@ def check_is_there(prefix: Path) -> None:
     """Refuses a place without an environment."""
     if not (prefix / "conda-meta").is_dir():
         what = "has no conda-meta" if prefix.is_dir() else "is no folder" if prefix.exists() else "is not there"
-        raise BadValue(f"{prefix} is no environment: it {what}", "name one, or make it: ctk env create")
+        make = shlex.join(["ctk", "env", "create", "cuda-core", "--prefix", f"{prefix}{'-new' * prefix.exists()}"])
+        raise BadValue(f"{prefix} is no environment: it {what}", f"name one, or make one: `{make}`")
 
 
 def command_in(prefix: Path, command: Sequence[str]) -> list[str]:
@@ -90,7 +91,7 @@ def create(pick: Pick, prefix: Path, cache: Path, say: Callable[[str], None] = l
         say(f"without bytecode, so that Python starts slower: {why}")
     with disk_errors(prefix.parent):
         _write_activation(pick, prefix)
-        _write_history(pick, prefix)
+        write_history(pick, prefix, time.localtime())
         note.write_text(json.dumps(wanted, indent=1))
     return Environment(prefix, pick, True)
 
@@ -176,14 +177,14 @@ def _write_activation(pick: Pick, prefix: Path) -> None:
         place.chmod(0o755)
 
 
-def _write_history(pick: Pick, prefix: Path) -> None:
+def write_history(pick: Pick, prefix: Path, now: time.struct_time) -> None:
     """Notes the request as conda does: from an environment where nobody asked for anything, it removes all with one.
 
     Format: conda/history.py. What was installed conda adds to it itself, when it changes something.
     """
     specs = [spec for spec in pick.scenario.specs if not spec.startswith("__")]
     with (prefix / "conda-meta" / "history").open("a", encoding="utf-8") as file:
-        file.write(f"==> {time.strftime('%Y-%m-%d %H:%M:%S')} <==\n")
+        file.write(f"==> {time.strftime('%Y-%m-%d %H:%M:%S', now)} <==\n")
         file.write(f"# cmd: ctk env create {shlex.join(specs)}\n# update specs: {specs}\n")
 
 

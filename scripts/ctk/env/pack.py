@@ -16,12 +16,13 @@ import re
 import shutil
 import stat
 import tarfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 from conda_pack.core import CondaEnv, CondaPackException, Packer
 from rattler import RepoDataRecord
@@ -29,9 +30,9 @@ from rattler import RepoDataRecord
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, PackFailed, UnknownName
 from ctk.core.files import disk_errors, file_sha256, held
-from ctk.env.environment import PROGRAMS, RUNNER, compile_modules, install
+from ctk.env.environment import PROGRAMS, RUNNER, compile_modules, install, write_history
 from ctk.package.binaries import UnreadableBinary, read_binary, version_key
-from ctk.solve.solve import Pick, channel_name
+from ctk.solve.solve import Pick, channel_name, without_secrets
 
 _BLOCK = 4096
 # The oldest glibc that any platform of the channel is made for, where no package and no binary needs a newer one.
@@ -130,9 +131,10 @@ def pack(
         install(pick, prefix, workspace.cache / "packages")
         if why := compile_modules(pick, prefix):
             say(f"bytecode is made where it is unpacked: {why}")
+        newest = max((int(r.timestamp.timestamp()) for r in pick.records if r.timestamp), default=0)
+        write_history(pick, prefix, time.gmtime(newest))
         glibc = _needed_glibc(pick.records, prefix)
         say("packing")
-        newest = max((int(r.timestamp.timestamp()) for r in pick.records if r.timestamp), default=0)
         with disk_errors(order.file.parent):
             writer = PartWriter(done, order.limit)
             with _compressing(writer, order.compression) as target:
@@ -262,15 +264,7 @@ def public_source(record: Mapping[str, Any]) -> dict[str, str]:
     if not urlsplit(address).scheme.startswith("http"):
         name = channel_name(channel)
         return {"channel": name, "url": f"file:///{name}/{record['subdir']}/{record['fn']}"}
-    return {"channel": _without_secrets(channel), "url": _without_secrets(address)}
-
-
-def _without_secrets(address: str) -> str:
-    parts = urlsplit(address)
-    folders = parts.path.split("/")
-    if folders[1:2] == ["t"]:  # conda's form of a token: https://host/t/<token>/channel
-        folders[1:3] = []
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], path="/".join(folders), query=""))
+    return {"channel": without_secrets(channel), "url": without_secrets(address)}
 
 
 def _needed_glibc(records: Iterable[RepoDataRecord], prefix: Path) -> str:

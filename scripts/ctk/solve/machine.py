@@ -120,7 +120,9 @@ def _override(variable: str, read: Callable[[str], str], example: str) -> str | 
     try:
         return read(text)
     except BadValue as error:
-        step = f"`export {variable}={example}`, or `export {variable}=` for none; with `unset {variable}` it is detected"
+        step = (
+            f"`export {variable}={example}`, or `export {variable}=` for none; with `unset {variable}` it is detected"
+        )
         raise BadValue(f"{variable}: {error.cause}", step) from None
 
 
