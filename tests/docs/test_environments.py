@@ -189,6 +189,23 @@ def test_what_a_client_makes_of_each_file(client: Client) -> None:
     assert (asked["dependencies"], asked.get("channels", [])) == ([FOLLOWS], [])
 
 
+@pytest.mark.parametrize("client", [*CONDAS, "conda-classic", "mamba", "micromamba"], indirect=True)
+@pytest.mark.parametrize(
+    ("spec", "driver"), [("cuda-version=13.0", "12.9"), ("__cuda", ""), ("cuda-version==13.0=native_100", "")]
+)
+def test_a_client_says_what_the_page_quotes(client: Client, spec: str, driver: str) -> None:
+    text = (ROOT / "docs" / "troubleshooting.md").read_text()
+    table = text.partition("## The solver refuses")[2].partition("\n## ")[0]
+    quotes = re.findall(r"`([^`]+)`", "".join(re.findall(r"^\| (.+?) \|", table, re.MULTILINE)))
+    done = client.run(*client.solving("create", "said", "--dry-run", FOLLOWS, spec), driver=driver)
+    if client.name == "conda-classic" and driver:
+        assert "cuda-version-13.0-compat" in done.stdout, "as docs/users.md says"
+        return
+    assert done.returncode
+    said = " ".join((done.stdout + done.stderr).split())
+    assert [quote for quote in quotes if quote in said], said
+
+
 @pytest.mark.parametrize("stated", [True, False])
 def test_conda_lock_itself_locks_what_the_page_says(client: Client, stated: bool) -> None:
     program = shutil.which("conda-lock")
