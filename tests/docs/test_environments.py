@@ -76,6 +76,8 @@ class Client:
     def run(self, *words: str, driver: str = "", program: str = "") -> subprocess.CompletedProcess[str]:
         places = {"CONDA_PKGS_DIRS": "pkgs", "MAMBA_ROOT_PREFIX": "root"}
         own = {name: str(self.folder / place) for name, place in places.items()}
+        if solver := self.name.partition("-")[2]:
+            own["CONDA_SOLVER"] = solver
         variables = clients.environment(self.folder, CONDA_OVERRIDE_CUDA=driver, **own)
         command = [program or self.program, *words]
         done = subprocess.run(command, cwd=self.folder, env=variables, capture_output=True, text=True, check=False)
@@ -93,18 +95,12 @@ class Client:
     def is_conda(self) -> bool:
         return self.name.startswith("conda")
 
-    @property
-    def solver(self) -> list[str]:
-        return ["--solver", *self.name.split("-")[1:]] if "-" in self.name else []
-
     def solving(self, command: str, prefix: str, *specs: str) -> list[str]:
         channels = [word for channel in self.channels for word in ("-c", channel)]
-        where = ["-y", "-p", str(self.folder / prefix), "--override-channels"]
-        return [command, *where, *self.solver, *channels, *specs]
+        return [command, "-y", "-p", str(self.folder / prefix), "--override-channels", *channels, *specs]
 
     def from_file(self, prefix: str, file: str, driver: str = "") -> subprocess.CompletedProcess[str]:
-        prefix = str(self.folder / prefix)
-        return self.run("env", "create", "-y", "-p", prefix, *self.solver, "-f", file, driver=driver)
+        return self.run("env", "create", "-y", "-p", str(self.folder / prefix), "-f", file, driver=driver)
 
     def write(self, name: str, dependencies: list[str]) -> None:
         YAML().dump({"channels": list(self.channels), "dependencies": dependencies}, self.folder / name)
