@@ -76,6 +76,8 @@ class Client:
     def run(self, *words: str, driver: str = "", program: str = "") -> subprocess.CompletedProcess[str]:
         places = {"CONDA_PKGS_DIRS": "pkgs", "MAMBA_ROOT_PREFIX": "root"}
         own = {name: str(self.folder / place) for name, place in places.items()}
+        if solver := self.name.partition("-")[2]:
+            own["CONDA_SOLVER"] = solver
         variables = clients.environment(self.folder, CONDA_OVERRIDE_CUDA=driver, **own)
         command = [program or self.program, *words]
         done = subprocess.run(command, cwd=self.folder, env=variables, capture_output=True, text=True, check=False)
@@ -93,18 +95,12 @@ class Client:
     def is_conda(self) -> bool:
         return self.name.startswith("conda")
 
-    @property
-    def solver(self) -> list[str]:
-        return ["--solver", *self.name.split("-")[1:]] if "-" in self.name else []
-
     def solving(self, command: str, prefix: str, *specs: str) -> list[str]:
         channels = [word for channel in self.channels for word in ("-c", channel)]
-        where = ["-y", "-p", str(self.folder / prefix), "--override-channels"]
-        return [command, *where, *self.solver, *channels, *specs]
+        return [command, "-y", "-p", str(self.folder / prefix), "--override-channels", *channels, *specs]
 
     def from_file(self, prefix: str, file: str, driver: str = "") -> subprocess.CompletedProcess[str]:
-        prefix = str(self.folder / prefix)
-        return self.run("env", "create", "-y", "-p", prefix, *self.solver, "-f", file, driver=driver)
+        return self.run("env", "create", "-y", "-p", str(self.folder / prefix), "-f", file, driver=driver)
 
     def write(self, name: str, dependencies: list[str]) -> None:
         YAML().dump({"channels": list(self.channels), "dependencies": dependencies}, self.folder / name)
@@ -187,6 +183,23 @@ def test_what_a_client_makes_of_each_file(client: Client) -> None:
     )
     asked = client.exported("made", "--from-history")
     assert (asked["dependencies"], asked.get("channels", [])) == ([FOLLOWS], [])
+
+
+@pytest.mark.parametrize("client", [*CONDAS, "conda-classic", "mamba", "micromamba"], indirect=True)
+@pytest.mark.parametrize(
+    ("spec", "driver"), [("cuda-version=13.0", "12.9"), ("__cuda", ""), ("cuda-version==13.0=native_100", "")]
+)
+def test_a_client_says_what_the_page_quotes(client: Client, spec: str, driver: str) -> None:
+    text = (ROOT / "docs" / "troubleshooting.md").read_text()
+    table = text.partition("## The solver refuses")[2].partition("\n## ")[0]
+    quotes = re.findall(r"`([^`]+)`", "".join(re.findall(r"^\| (.+?) \|", table, re.MULTILINE)))
+    done = client.run(*client.solving("create", "said", "--dry-run", FOLLOWS, spec), driver=driver)
+    if client.name == "conda-classic" and driver:
+        assert "cuda-version-13.0-compat" in done.stdout, "as docs/users.md says"
+        return
+    assert done.returncode
+    said = " ".join((done.stdout + done.stderr).split())
+    assert [quote for quote in quotes if quote in said], said
 
 
 @pytest.mark.parametrize("stated", [True, False])
