@@ -1,12 +1,11 @@
 """A recipe as a feedstock that stands alone: sources by address and sha256, scripts beside it, variants in one file.
 
-`conda smithy rerender` makes the rest (`.ci_support`, the CI files). In the recipe only the lines that must differ do;
-comments and layout stay the author's. Places are taken from the parsed file.
+`conda smithy rerender` makes the rest (`.ci_support`, the CI files). In the recipe only what must differ does; comments
+and layout stay the author's.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -18,6 +17,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from packaging.version import Version
 from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString as Quoted
 
 from ctk.core.checkout import Workspace
@@ -46,10 +46,9 @@ _ORDER = (
     *("requirements", "tests", "outputs", "about", "extra"),
 )
 _SCRIPT = re.compile(r"\bfile: \.\./common/([^\s,}]+)")
-_FLOW_SOURCE = re.compile(r'^( *)source: \{path: "(.*)"\}$', re.MULTILINE)
 _PATH = re.compile(
-    r"^(?P<indent> *)(?P<dash>- )?path: \S*\.cache/artefacts/(?P<component>[^/]+)/\$\{\{ *(?P<version>[^}]+?) *\}\}/"
-    r"(?P<target>.+)\.zip$"
+    r"^(?P<indent> *)(?P<dash>- )?path: [\"']?\S*\.cache/artefacts/(?P<component>[^/]+)/"
+    r"\$\{\{ *(?P<version>[^}]+?) *\}\}/(?P<target>.+)\.zip[\"']?$"
 )
 _MAJOR = re.compile(r"\$\{\{ *cuda_major *\}\}")  # in the name of a component, as nccl-cu13
 # A wheel is unpacked with Python's zipfile, and patchelf is what the scripts call for Linux. Both have a version, so
@@ -57,6 +56,10 @@ _MAJOR = re.compile(r"\$\{\{ *cuda_major *\}\}")  # in the name of a component, 
 _TOOLS = ("patchelf >=0.17", "python >=3.11")
 # Where nothing but the licence is taken from the wheel.
 _UNPACK = "python -m zipfile -e *.whl ."
+# conda-forge's pinning zips `python` with this key and no other, and conda-build takes no key in two groups: so the tag
+# follows from `python` here, where the recipe has it from a zip of its own.
+_PYTHON_ZIP = "is_python_min"
+_PYTHON_TAG = '${{ "cp3" ~ (python | split("."))[1] ~ ("t" if python is endingwith("t") else "") }}'
 
 Locate = Callable[[Artefact], str]
 """Gives the address of an artefact."""
@@ -64,9 +67,6 @@ Locate = Callable[[Artefact], str]
 
 Offer = tuple[Artefact, str]
 """An artefact and its address."""
-
-_Edit = tuple[int, int, list[str]]
-"""The first line to replace (0-based), the one after the last, and the lines that come there."""
 
 
 def feedstock(
@@ -93,11 +93,10 @@ def feedstock(
     locks = [published.locks[lock][0] for lock in dict.fromkeys(b.lock for b in planned.builds)]
     # What is the same on all platforms is planned, and made, on the first.
     subdirs = [subdir for subdir in PLATFORMS if any(b.subdir == subdir for b in planned.builds)]
-    text = recipe.file.read_text(encoding="utf-8")
     skips = _skips(planned, recipe, locks, tags, subdirs)
     outputs = [o for b in planned.builds for o in b.outputs]
     files = {
-        "recipe/recipe.yaml": _standalone(text, _offers(planned, locate), skips, maintainers),
+        "recipe/recipe.yaml": _standalone(recipe, _offers(planned, locate), skips, maintainers),
         "recipe/conda_build_config.yaml": _variants(workspace, recipe, locks),
         "conda-forge.yml": _smithy(workspace, recipe, subdirs),
         "LICENSE.txt": (workspace.root / "LICENSE").read_text(encoding="utf-8"),
@@ -110,7 +109,7 @@ def feedstock(
         ".gitignore": _GITIGNORE,
         ".gitattributes": _GITATTRIBUTES,
     }
-    for script in _SCRIPT.findall(text):
+    for script in _SCRIPT.findall(recipe.file.read_text(encoding="utf-8")):
         files[f"recipe/{script}"] = _with_unpacking((workspace.recipes / "common" / script).read_text(encoding="utf-8"))
     for own in sorted(recipe.folder.iterdir()):  # its licence, scripts, and what they install
         if own.is_file() and own.name not in ("recipe.yaml", "conda-forge.yml"):
@@ -233,6 +232,10 @@ def _variants(workspace: Workspace, recipe: Recipe, locks: Sequence[ReleaseLock]
     shared: dict[str, Any] = YAML(typ="safe").load(workspace.build_config)
     zips = [group for group in shared.pop("zip_keys", []) if recipe.names_used & set(group)]
     used = recipe.names_used | {key for group in zips for key in group}
+    if "python_tag" in used:
+        shared[_PYTHON_ZIP] = ["false"] * len(shared.pop("python_tag"))
+        zips = [[_PYTHON_ZIP if key == "python_tag" else key for key in group] for group in zips]
+        used |= {_PYTHON_ZIP}
     # The first of a project's versions is the newest, and each GPU is a variant of its own.
     columns = [
         {k: v if k == "cuda_arch" else v[:1] for k, v in variant_keys(lock).items() if k in used} for lock in locks
@@ -247,7 +250,7 @@ def _variants(workspace: Workspace, recipe: Recipe, locks: Sequence[ReleaseLock]
         rows = {key: list(dict.fromkeys(values)) for key, values in rows.items()}
     keys = {key: values for key, values in shared.items() if key in used} | rows
     out: dict[str, Any] = {key: [Quoted(v) for v in values] for key, values in keys.items()}
-    return _yaml(out | ({"zip_keys": zips} if zips else {}))
+    return _dumped(out | ({"zip_keys": zips} if zips else {}))
 
 
 def _smithy(workspace: Workspace, recipe: Recipe, subdirs: Iterable[str]) -> str:
@@ -260,38 +263,70 @@ def _smithy(workspace: Workspace, recipe: Recipe, subdirs: Iterable[str]) -> str
     settings["build_platform"] = {k: v for k, v in settings.get("build_platform", {}).items() if k in names}
     # conda-smithy builds on these unless told otherwise.
     settings["provider"] |= {name: "None" for name in ("win_64", "osx_64") if name not in names}
-    # conda-forge's pinning would make more variants of `python` than there are wheels.
-    settings["exclusive_config_file"] = "recipe/conda_build_config.yaml"
-    return _yaml({key: value for key, value in settings.items() if value})
+    return _dumped({key: value for key, value in settings.items() if value})
 
 
-def _yaml(data: Mapping[str, Any]) -> str:
-    yaml, out = YAML(), StringIO()
+def _yaml() -> YAML:
+    yaml = YAML()
+    yaml.preserve_quotes, yaml.width = True, 4096  # nothing is folded that its author did not fold
     yaml.indent(mapping=2, sequence=4, offset=2)
-    yaml.dump(dict(data), out)
+    return yaml
+
+
+def _dumped(data: Mapping[str, Any]) -> str:
+    out = StringIO()
+    _yaml().dump(data, out)
     return out.getvalue()
 
 
-def _standalone(text: str, offers: Sequence[Offer], skips: Sequence[str], maintainers: Sequence[str]) -> str:
+def _standalone(recipe: Recipe, offers: Sequence[Offer], skips: Sequence[str], maintainers: Sequence[str]) -> str:
     """The text of a recipe with its sources by address, and the variants skipped that have no artefact."""
-    text = _FLOW_SOURCE.sub(r"\1source:\n\1  path: \2", text)
-    lines = text.rstrip("\n").split("\n")
-    recipe = YAML().load(text)
-    edits: list[_Edit] = []
-    for block in (recipe, *recipe.get("outputs", ())):
+    document = _yaml().load(recipe.file)
+    if "python_tag" in recipe.names_used:
+        _section(document, "context").insert(0, "python_tag", _PYTHON_TAG)
+    common = document.get("build") or {}
+    for block in (document, *document.get("outputs", ())):
+        _write_in_lines(block)
+        build = common | (block.get("build") or {})
         if "source" in block:
-            edits.append(_source(block, lines, offers))
-            edits.append(_tools(block, lines))
+            if ".cache/artefacts/" not in str(block["source"]):
+                raise RecipeError(
+                    f"line {block.lc.key('source')[0] + 1}: a source that is no artefact of a lock",
+                    "read it by `path: ../../.cache/artefacts/...`",
+                )
+            requirements = _section(block, "requirements")
+            requirements.insert(0, "build", [*_TOOLS, *(requirements.pop("build", None) or ())])
+            if "script" not in build:
+                _section(block, "build")["script"] = _UNPACK
         if skips and "package" in block:
-            edits.append(_skip(block, lines, skips))
-        if "source" in block and "script" not in block["build"]:
-            start, _, column = _place(block, "build", lines)
-            edits.append((start + 1, start + 1, [f"{' ' * (column + 2)}script: {_UNPACK}"]))
-    for start, end, edited in sorted(edits, reverse=True):
-        lines[start:end] = edited
-    lines = [_SCRIPT.sub(r"file: \1", line) for line in lines]
-    lines += ["", "extra:", "  recipe-maintainers:", *(f"    - {name}" for name in maintainers)]
-    return _in_order(lines)
+            own = build.get("skip") or []
+            _section(block, "build").insert(0, "skip", [*(own if isinstance(own, list) else [own]), *skips])
+    _section(document, "extra")["recipe-maintainers"] = list(maintainers)
+    lines = _with_addresses(_dumped(document).rstrip("\n").split("\n"), offers)
+    return _in_order(_SCRIPT.sub(r"file: \1", line) for line in lines)
+
+
+def _write_in_lines(block: CommentedMap) -> None:
+    """Has a block, its sources and its lists of mappings written over several lines, where they stand in brackets."""
+    block.fa.set_block_style()
+    for name, section in block.items():
+        entries = section if isinstance(section, CommentedSeq) else ()
+        if name == "source":
+            for node in (section, *entries):
+                node.fa.set_block_style()
+        elif any(isinstance(entry, CommentedMap) for entry in entries):
+            section.fa.set_block_style()  # of one with one key the braces would be lost
+
+
+def _section(block: CommentedMap, name: str) -> CommentedMap:
+    """A section of a recipe or an output; made, in its place, where there is none."""
+    if not block.get(name):
+        block.pop(name, None)
+        later = _ORDER[_ORDER.index(name) + 1 :]
+        block.insert(sum(key not in later for key in block), name, CommentedMap())
+    section: CommentedMap = block[name]
+    section.fa.set_block_style()
+    return section
 
 
 def _with_unpacking(script: str) -> str:
@@ -309,42 +344,22 @@ done
 {tail}"""
 
 
-def _place(block: Any, key: str, lines: Sequence[str]) -> tuple[int, int, int]:
-    """First line of a key, the line after its value, and its column."""
-    start, column = block.lc.key(key)
-    end = start + 1
-    while end < len(lines) and (not lines[end].strip() or _column(lines[end]) > column):
-        end += 1
-    while not lines[end - 1].strip():
-        end -= 1
-    return start, end, column
-
-
-def _column(line: str) -> int:
-    return len(line) - len(line.lstrip())
-
-
-def _source(block: Any, lines: Sequence[str], offers: Sequence[Offer]) -> _Edit:
-    start, end, column = _place(block, "source", lines)
-    edited, rest = [lines[start]], list(lines[start + 1 : end])
+def _with_addresses(lines: Iterable[str], offers: Sequence[Offer]) -> Iterator[str]:
+    """The lines of a recipe, each path of an artefact replaced by the addresses that it stands for."""
+    rest = list(lines)
     while rest:
         line = rest.pop(0)
         path = _PATH.match(line)
         if not path:
-            edited.append(line)
+            yield line
             continue
-        inner = len(path["indent"]) + len(path["dash"] or "")
-        siblings = list(takewhile(re.compile(rf" {{{inner}}}[^\s#-]").match, rest))
+        indent = len(path["indent"])
+        siblings = list(takewhile(re.compile(rf" {{{indent + len(path['dash'] or '')}}}[^\s#-]").match, rest))
         del rest[: len(siblings)]
         component = re.compile(_MAJOR.sub("(?P<cuda_major>[0-9]+)", path["component"]))
         mine = [offer for offer in offers if component.fullmatch(offer[0].component)]
-        entries = _entries(component, path["version"], path["target"], mine, [sibling.strip() for sibling in siblings])
-        edited += (f"{' ' * (column + 2)}{entry}" for entry in entries)
-    if not any("url:" in line for line in edited):
-        raise RecipeError(
-            f"line {start + 1}: a source that is no artefact of a lock", "read it by `path: ../../.cache/artefacts/...`"
-        )
-    return start, end, edited
+        for entry in _entries(component, path["version"], path["target"], mine, [s.strip() for s in siblings]):
+            yield " " * indent + entry
 
 
 def _entries(
@@ -373,37 +388,6 @@ def _entries(
         else:
             yield f"- url: {url}"
             yield from (f"  {line}" for line in rest)
-
-
-def _tools(block: Any, lines: Sequence[str]) -> _Edit:
-    """What the script calls, as requirements."""
-    requirements = block.get("requirements") or {}
-    tools = [f"    - {tool}" for tool in _TOOLS]
-    if "build" in requirements:
-        start, _, column = _place(requirements, "build", lines)
-        at, column, added = start + 1, column - 2, tools
-    elif requirements:
-        start, _, column = _place(block, "requirements", lines)
-        at, added = start + 1, ["  build:", *tools]
-    else:
-        _, at, column = _place(block, "build", lines)
-        added = ["requirements:", "  build:", *tools]
-    return at, at, [f"{' ' * column}{line}" for line in added]
-
-
-def _skip(block: Any, lines: Sequence[str], skips: Sequence[str]) -> _Edit:
-    """The conditions, beside those that the output has."""
-    build = block["build"]
-    if "skip" in build:
-        start, end, column = _place(build, "skip", lines)
-        skips = [*(build["skip"] if isinstance(build["skip"], list) else [build["skip"]]), *skips]
-    else:
-        start, _, column = _place(block, "build", lines)
-        if build.fa.flow_style():
-            opened = f"build: {{skip: {json.dumps(list(skips))}, "
-            return start, start + 1, [lines[start].replace("build: {", opened, 1)]
-        start, end, column = start + 1, start + 1, column + 2
-    return start, end, [f"{' ' * column}skip:", *(f"{' ' * column}  - {skip}" for skip in skips)]
 
 
 def _in_order(lines: Iterable[str]) -> str:

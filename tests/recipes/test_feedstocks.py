@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import re
+import shutil
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rattler_build import Stage0Recipe
 from ruamel.yaml import YAML
 
 from conda_build import selector
+from conftest import MINORS, NEWEST
 from ctk.check.lint import CHECKS, lint, tree_of
 from ctk.check.lint.releases import SETTINGS
 from ctk.check.lint.tree import RecipeFile, SourceFile, YamlFile
 from ctk.core.checkout import Workspace
+from ctk.core.errors import BadValue
 from ctk.feedstock import feedstock
-from ctk.lock.lock import Artefact
+from ctk.lock.lock import Artefact, release_locks
 from ctk.plan.plan import Plan, Request, plan, published_set, python_tags
 from ctk.plan.recipes import Recipe, find_recipes, render
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = sorted(find_recipes(ROOT / "recipes"))
-# One of each kind: for any machine, a Python package, a library, several outputs, Linux only. The sweep has all.
-USUAL = ("cuda-arch", "cuda-core", "cuda-cudart", "cuda-nvcc", "libcufile")
-EACH = pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in USUAL else pytest.mark.sweep) for name in NAMES]
-)
+EACH = pytest.mark.parametrize("name", NAMES)
 # What these feedstocks are: NVIDIA's binaries in the layout of conda packages. There is no source to build.
 WHEELS = "SourcesAreNoWheels"
 CHECKED = [c.name for c in CHECKS if c.subject in (SourceFile, RecipeFile, YamlFile)]
@@ -45,8 +45,11 @@ def exported(name: str) -> dict[str, str]:
 @cache
 def plan_of(name: str) -> Plan:
     """What the repository plans of the releases that the feedstock is for."""
-    releases = read(exported(name)["recipe/conda_build_config.yaml"]).get("cuda_version", ())
-    workspace = Workspace(ROOT)
+    return planned_for(name, exported(name), Workspace(ROOT))
+
+
+def planned_for(name: str, files: dict[str, str], workspace: Workspace) -> Plan:
+    releases = read(files["recipe/conda_build_config.yaml"]).get("cuda_version", ())
     request = Request(releases=releases, recipes=(name,))
     planned = plan(published_set(workspace), request, python_tags(workspace.build_config))
     # An older version of a project, which has it in the build's name, is for another branch.
@@ -55,6 +58,11 @@ def plan_of(name: str) -> Plan:
 
 def read(text: str) -> Any:
     return YAML(typ="safe").load(text)
+
+
+def unhashed(text: str) -> str:
+    """Without the hash in build strings: a feedstock's is another where its Pythons are zipped as conda-forge's are."""
+    return re.sub(r"h[0-9a-f]{7}(?=_\d)", "h", text)
 
 
 def found(files: dict[str, str], folder: Path) -> set[str]:
@@ -89,27 +97,79 @@ def test_the_rules_see_that_sources_are_wheels(tmp_path: Path) -> None:
 
 @EACH
 def test_a_feedstock_renders_the_packages_of_the_plan_from_its_artefacts(name: str, tmp_path: Path) -> None:
-    """Down to the hash. What lacks a wheel is rendered too, as the Python API heeds no `skip` beside `outputs`."""
-    text = exported(name)["recipe/recipe.yaml"]
-    sources = {(address(a), a.sha256) for a in plan_of(name).artefacts}
+    """Down to the hash, but for Python's matrix."""
+    renders_the_plan(exported(name), plan_of(name), tmp_path)
+
+
+def renders_the_plan(files: dict[str, str], plan: Plan, folder: Path) -> None:
+    """What lacks a wheel is rendered too, as the Python API heeds no `skip` beside `outputs`."""
+    text = files["recipe/recipe.yaml"]
+    same = unhashed if "python_tag:" in text else str
+    sources = {(address(a), a.sha256) for a in plan.artefacts}
     assert set(re.findall(r"url: (\S+)\n\s+sha256: (\S+)", text)) == sources
     assert ".cache" not in text and "../common" not in text
-    write(exported(name), tmp_path)
-    settings = read(exported(name)["conda-forge.yml"])
+    write(files, folder)
+    settings = read(files["conda-forge.yml"])
     subdirs = ["linux-64", *(p.replace("_", "-") for p in settings.get("build_platform", ()))]
-    planned = {(o.subdir, o.file_name): o for b in plan_of(name).builds for o in b.outputs}
-    recipe = Recipe(name, tmp_path / "recipe")
-    outputs = [o for s in subdirs for o in render(recipe, [tmp_path / "recipe" / "conda_build_config.yaml"], s)]
-    rendered = {(o.subdir, o.file_name): o for o in outputs}
+    planned = {(o.subdir, same(o.file_name)): o for b in plan.builds for o in b.outputs}
+    recipe = Recipe(plan.builds[0].recipe.name, folder / "recipe")
+    outputs = [o for s in subdirs for o in render(recipe, [folder / "recipe" / "conda_build_config.yaml"], s)]
+    rendered = {(o.subdir, same(o.file_name)): o for o in outputs}
     assert planned.keys() <= rendered.keys()
     for key, output in planned.items():
         other = rendered[key]
-        assert (output.depends, output.constrains) == (other.depends, other.constrains)
+        assert (*map(same, output.depends), *output.constrains) == (*map(same, other.depends), *other.constrains)
         assert output.run_exports == other.run_exports
+    matrix = read(Workspace(ROOT).build_config.read_text())
+    tags = dict(zip(matrix["python"], matrix["python_tag"], strict=True))
     skips = re.findall(r'- target_platform == "(.+?)"(?: and (\w+) (?:==|in) (.+))?', text)
     for key in rendered.keys() - planned.keys():
-        variant = rendered[key].variant
+        variant = {"python_tag": tags.get(rendered[key].variant.get("python")), **rendered[key].variant}
         assert any(subdir == key[0] and (not k or f'"{variant[k]}"' in values) for subdir, k, values in skips), key
+
+
+@EACH
+def test_a_recipe_is_exported_for_each_release_that_has_it(name: str) -> None:
+    locks = release_locks(Workspace(ROOT))
+    others = [lock for lock in locks if not lock.startswith("cuda-")]
+    found = []
+    for release in (MINORS[0], NEWEST, f"cuda-{NEWEST}", *others):
+        try:
+            files = feedstock(Workspace(ROOT), name, (release,), ("someone",), address)
+        except BadValue as error:
+            assert error.cause.startswith(name), error.cause
+            continue
+        found.append(release)
+        outputs = Stage0Recipe.from_yaml(files["recipe/recipe.yaml"]).to_dict().get("outputs", [])
+        assert [o["package"]["name"] for o in outputs if "package" in o] in (
+            [],
+            [*find_recipes(ROOT / "recipes")[name].output_names],
+        )
+    assert found
+
+
+@pytest.mark.parametrize("without", ["build", "requirements", "tests", "about", "lines of its own"])
+def test_a_recipe_may_leave_out_any_section_and_stand_in_brackets(without: str, tmp_path: Path) -> None:
+    """Of outputs and of the whole, and the conditions for what has no wheel find their place."""
+    root, name = tmp_path / "checkout", "libcudla"
+    root.mkdir()
+    for entry in ROOT.iterdir():
+        if entry.name != "recipes":
+            (root / entry.name).symlink_to(entry)
+    shutil.copytree(ROOT / "recipes" / name, root / "recipes" / name)
+    (root / "recipes" / "common").symlink_to(ROOT / "recipes" / "common")
+    file = root / "recipes" / name / "recipe.yaml"
+    recipe = read(file.read_text())
+    for block in (recipe, *recipe["outputs"]):
+        block.pop(without, None)
+    yaml = YAML(typ="safe", pure=True)
+    yaml.default_flow_style, yaml.sort_base_mapping_type_on_output = without == "lines of its own", False
+    yaml.dump(recipe, file)
+    files = feedstock(Workspace(root), name, (), ("someone",), address)
+    renders_the_plan(files, planned_for(name, files, Workspace(root)), tmp_path / "feedstock")
+    for output in read(files["recipe/recipe.yaml"])["outputs"]:
+        assert ("package" in output) == (output.get("build", {}).get("skip") == ['target_platform == "linux-64"'])
+        assert ("staging" in output) == ("script" in output.get("build", {}) and "build" in output["requirements"])
 
 
 @pytest.mark.parametrize("name", ["cuda-arch", "cuda-version"])

@@ -33,7 +33,6 @@ SETTINGS: Mapping[str, Set[str]] = {
     "noarch_platforms": _PLATFORMS,
     "test": {"all", "native", "native_and_emulated"},
     "linter": {"lint_noarch_selectors", "hint_os_version", "hint_pip_no_build_backend", "hint_python_min"},
-    "exclusive_config_file": {"recipe/conda_build_config.yaml"},
 }
 
 
