@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
+
 import pytest
 from command_list import ALL, line
 from world import World, ctk
@@ -15,6 +18,7 @@ from ctk.core.errors import (
     UnknownName,
     Unsolvable,
 )
+from next_steps import commands_in
 
 pytest_plugins = ["command_fixtures"]
 
@@ -108,9 +112,41 @@ def test_every_command_is_given_something_that_it_cannot_take() -> None:
     }
 
 
+ELSEWHERE = ("ctk env create ", "ctk build", "ctk plan")
+"""What needs a whole checkout: the tests of real channels build and plan, and make environments."""
+
+
+@pytest.fixture(scope="module")
+def typed() -> set[str]:
+    """What was typed already."""
+    return set()
+
+
+def type_in(world: World, step: str, typed: set[str]) -> None:
+    """Types the commands of a next step, each once; they must work."""
+    for command in commands_in(step):
+        if command in typed or command.startswith(ELSEWHERE):
+            continue
+        typed.add(command)
+        program, *words = shlex.split(command)
+        if program == "ctk":
+            done = ctk(world, *words)
+        else:
+            done = subprocess.run([program, *words], cwd=world.root, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+
+
+def test_what_is_typed_is_not_nothing(world: World, typed: set[str]) -> None:
+    type_in(world, "see `git log -- variants`, or words", typed)
+    type_in(world, "see ctk publish --help", typed)
+    assert typed == {"git log -- variants", "ctk publish --help"}
+    with pytest.raises(AssertionError, match="no such option"):
+        type_in(world, "see ctk publish --no-option", typed)
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_bad_input_ends_with_the_documented_exit_code_and_says_each_thing_once(
-    case: str, world: World, tmp_path_factory: pytest.TempPathFactory
+    case: str, world: World, tmp_path_factory: pytest.TempPathFactory, typed: set[str]
 ) -> None:
     error, said = CASES[case]
     done = ctk(world, *line(world, case, tmp_path_factory.mktemp("bad")))
@@ -118,4 +154,5 @@ def test_bad_input_ends_with_the_documented_exit_code_and_says_each_thing_once(
     assert (done.returncode, told[0][: len(said)]) == (error.exit_code, said), done.stderr
     assert told[-1].startswith("next: ") and len(told[-1]) > len("next: ")
     assert "Traceback" not in done.stderr
+    type_in(world, told[-1].removeprefix("next: "), typed)
     assert max("\n".join(told).count(word) for word in ("no-package", "/no/place", "cuda-crt==", "99.9")) <= 1

@@ -62,8 +62,8 @@ def check_is_there(prefix: Path) -> None:
     """Refuses a place without an environment."""
     if not (prefix / "conda-meta").is_dir():
         what = "has no conda-meta" if prefix.is_dir() else "is no folder" if prefix.exists() else "is not there"
-        make = shlex.join(["ctk", "env", "create", "cuda-core", "--prefix", f"{prefix}{'-new' * prefix.exists()}"])
-        raise BadValue(f"{prefix} is no environment: it {what}", f"name one, or make one: `{make}`")
+        step = "name one, or make one: `ctk env create cuda-core --prefix ./my-env`"
+        raise BadValue(f"{prefix} is no environment: it {what}", step)
 
 
 def command_in(prefix: Path, command: Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PROGRAMS = ("ctk", "conda", "mamba", "pip", "python", "git", "rm", "chmod", "export", "unset", "apt-get", "ulimit")
-_BEGINS = re.compile(rf"(?:(?:run|see|type|name one, or make it:) )?((?:{'|'.join(PROGRAMS)}|\./scripts/\w+) .*)")
+_BEGINS = re.compile(rf"(?:(?:run|see|type) )?((?:{'|'.join(PROGRAMS)}|\./scripts/\w+)(?: .*)?)")
 VALUE = "VALUE"
 """What stands for a value that the code fills in."""
 
@@ -17,10 +17,14 @@ VALUE = "VALUE"
 def commands_in(step: str) -> list[str]:
     """The commands of a step as they are typed; what follows a comma or semicolon is another one, or words about it."""
     quoted = re.findall(r"`([^`]+)`", step)
-    begins = None if quoted else _BEGINS.match(step)
+    begins = None if quoted else _BEGINS.fullmatch(step)
     said = quoted or (re.split(r", |; | which | makes | brings ", begins[1])[:1] if begins else [])
     # The alternatives that `ctk env check` prints are commands as a whole.
-    said += [part for part in step.split(", or ")[1:] if not quoted and part.startswith(PROGRAMS)]
+    said += [
+        part
+        for part in step.split(", or ")[1:]
+        if not quoted and part.startswith(tuple(f"{name} " for name in PROGRAMS))
+    ]
     return [command.strip() for text in said for command in text.split(" && ")]
 
 
