@@ -81,6 +81,7 @@ def for_gpus(*constrains: str, name: str = "libone") -> Break:
 LIBRARY = {f"{TARGET}/libcudart.so.13.4.92": elf(("libc.so.6",), soname="libcudart.so.13", versions=GLIBC)}
 
 # Check -> what breaks its rule -> how, and a word of what it must say.
+APACHE = b"Apache License\n    Version 2.0, January 2004\n"
 BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
     "FileNameSaysIndex": {
         "a renamed file": (change("libcufile", file_name="libcufile-2.0-h0_0.conda"), "libcufile-2.0"),
@@ -108,6 +109,10 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
     "LicenseIsInside": {
         "no licence text": (change("libcufile", licenses={}), "no licence text"),
         "an empty licence text": (change("libcufile", licenses={"LICENSE": b""}), "empty"),
+        "a licence without its text": (
+            change("libcufile", index={"license": "Apache-2.0 WITH LLVM-exception"}, licenses={"LICENSE": APACHE}),
+            "no text of LLVM-exception",
+        ),
         "no licence named": (change("cuda-version", index={"license": ""}), "no licence named"),
     },
     "NoBuildPath": {

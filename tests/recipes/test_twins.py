@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from golden import metadata
 
+from ctk.check.audit.files import LICENCE_WORDS
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.lock import release_locks
@@ -75,6 +76,12 @@ def test_a_build_string_says_what_its_number_means(records: list[Record]) -> Non
         words, major = record["build"].split("_"), record["build_number"] // 1000
         assert [word for word in words if word in FITS] == [fit(record)] * bool(fit(record)), record["name"]
         assert [word for word in words if word.startswith("cuda")] == [f"cuda{major}"] * bool(major), record["name"]
+
+
+def test_the_text_of_each_licence_can_be_told(records: list[Record]) -> None:
+    """`LicenseIsInside` of the audit looks for the text of each that is named: it must know it by some words."""
+    named = {name for record in records for name in re.findall(r"[\w.-]+", record["license"])} - {"AND", "OR", "WITH"}
+    assert {name for name in named if not name.startswith("LicenseRef-")} == LICENCE_WORDS.keys()
 
 
 def test_twins_differ_in_nothing_but_their_fit(records: list[Record]) -> None:

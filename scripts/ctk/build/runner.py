@@ -44,7 +44,7 @@ from ctk.plan.recipes import recipe_commit, variant_values
 if TYPE_CHECKING:
     from ctk.build.sbom import Provenance
 
-REVISION = 8
+REVISION = 9
 """Raise this when the tooling itself changes what ends up in a package."""
 Find = Callable[[bytes], AbstractContextManager[standins.Found | None]]
 """Takes the content of a file; the file that it stands for, None if it stands for none."""

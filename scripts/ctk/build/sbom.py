@@ -4,6 +4,8 @@ There is no convention for the place yet; this is that of PEP 770 for wheels, mo
 names the package, its artefacts with sha256 and licence, and the commit of the recipe: all that `ctk rebuild` needs.
 What CycloneDX has no word for is a property in the namespace ``cuda-feedstocks``.
 
+The package itself has no PURL: that of a conda package must say its channel (CEP 49), and the same bytes may be in any.
+
 What is known of vulnerabilities changes when a bulletin appears, and the bytes of a package must not: it is a document
 of its own, which speaks of the components of these SBOMs (`vex`).
 """
@@ -117,12 +119,13 @@ def write(index: Mapping[str, Any], origin: Provenance) -> bytes:
         origin: Its provenance.
     """
     package = _component(
-        "conda",
+        f"{index['subdir']}/{index['name']}-{index['version']}-{index['build']}",
         index["name"],
         index["version"],
-        {key: index[key] for key in ("build", "subdir")},
         index.get("license", ""),
         {
+            "build": [index["build"]],
+            "subdir": [index["subdir"]],
             "recipe": [origin.recipe],
             "recipe-sha256": [origin.digest],
             "place": [origin.place],
@@ -134,7 +137,7 @@ def write(index: Mapping[str, Any], origin: Provenance) -> bytes:
     inputs = [_input(i.artefact, i.license) for i in origin.inputs]
     tools = [Component(name=n, version=v, type=ComponentType.APPLICATION) for n, v in sorted(origin.tools.items())]
     bom = Bom(
-        serial_number=uuid.uuid5(_SERIAL, f"{package.purl} {origin}"),
+        serial_number=uuid.uuid5(_SERIAL, f"{package.bom_ref.value} {origin}"),
         metadata=BomMetaData(
             component=package,
             timestamp=datetime.fromtimestamp(origin.timestamp, UTC),
@@ -147,21 +150,18 @@ def write(index: Mapping[str, Any], origin: Provenance) -> bytes:
 
 
 def _component(
-    kind: str,
+    ref: str,
     name: str,
     version: str,
-    qualifiers: Mapping[str, str],
     license: str,
     properties: Mapping[str, Iterable[str]],
     **more: Any,
 ) -> Component:
-    purl = PackageURL(kind, name=name, version=version, qualifiers=dict(qualifiers))
     return Component(
         name=name,
         type=ComponentType.LIBRARY,
         version=version,
-        bom_ref=purl.to_string(),
-        purl=purl,
+        bom_ref=ref,
         licenses=[LicenseFactory().make_from_string(license)] if license else [],
         properties=[Property(name=f"{_SPACE}:{key}", value=v) for key, values in properties.items() for v in values],
         **more,
@@ -176,13 +176,14 @@ def _input(artefact: Artefact, license: str) -> Component:
         "size": str(artefact.size),
         "uploaded": time_text(artefact.uploaded),
     }
+    purl = PackageURL("pypi", None, artefact.distribution, artefact.version, {"file_name": artefact.file})
     return _component(
-        "pypi",
+        purl.to_string(),
         artefact.distribution,
         artefact.version,
-        {"file_name": artefact.file},
         license,
         {key: [value] for key, value in properties.items()},
+        purl=purl,
         hashes=[HashType(alg=HashAlgorithm.SHA_256, content=artefact.sha256)],
     )
 
@@ -196,7 +197,6 @@ def read(text: bytes) -> Sbom:
     try:
         bom = Bom.from_json(json.loads(text))  # type: ignore[attr-defined]
         package = bom.metadata.component
-        qualifiers = package.purl.qualifiers
         said = _said(package)
         variant = {k.removeprefix(_VARIANT): tuple(sorted(v)) for k, v in said.items() if k.startswith(_VARIANT)}
         origin = Provenance(
@@ -210,7 +210,7 @@ def read(text: bytes) -> Sbom:
             level=int(said["compression-level"][0]),
             tools={tool.name: tool.version for tool in bom.metadata.tools.components},
         )
-        return Sbom(package.name, package.version, qualifiers["build"], qualifiers["subdir"], origin)
+        return Sbom(package.name, package.version, said["build"][0], said["subdir"][0], origin)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         raise AuditFailed(f"an SBOM of ours cannot be read: {reason}", "build the package again") from error

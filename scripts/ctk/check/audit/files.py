@@ -97,9 +97,20 @@ def TimestampIsHonest(package: PackageScan) -> Iterator[Finding]:
         yield at(package, "info/index.json", f"timestamp {stamp} is no time between 2012 and now")
 
 
-@check(PackageScan, fix="name the artefact's licence file in about: license_file")
+# Words by which the text of a licence or exception is told: of all that recipes name, but LicenseRef-*.
+LICENCE_WORDS = {
+    "Apache-2.0": b"Apache License Version 2.0",
+    "BSD-2-Clause": b"Redistribution and use in source and binary forms",
+    "BSD-3-Clause": b"to endorse or promote products derived from this software",
+    "LLVM-exception": b"LLVM Exceptions to the Apache 2.0 License",
+    "MIT": b"Permission is hereby granted, free of charge, to any person obtaining a copy",
+    "NCSA": b"University of Illinois/NCSA Open Source License",
+}
+
+
+@check(PackageScan, fix="name the artefact's licence files in about: license_file, or a text beside the recipe")
 def LicenseIsInside(package: PackageScan) -> Iterator[Finding]:
-    """The package names its licence and, unless it installs nothing, carries the licence text under info/licenses."""
+    """The package names its licence and, unless it installs nothing, carries its text, or each, under info/licenses."""
     if not package.info.index.license:
         yield at(package, "info/index.json", "no licence named")
     if any(True for _ in package.installed()) and not package.info.licenses:
@@ -107,6 +118,10 @@ def LicenseIsInside(package: PackageScan) -> Iterator[Finding]:
     for name, text in package.info.licenses.items():
         if not text:
             yield at(package, f"info/licenses/{name}", "the licence text is empty")
+    texts = b" ".join(b" ".join(package.info.licenses.values()).lower().split())
+    for name in re.findall(r"[\w.-]+", package.info.index.license if texts else ""):
+        if LICENCE_WORDS.get(name, b"").lower() not in texts:
+            yield at(package, "info/licenses", f"no text of {name}, which its licence names")
 
 
 @check(
