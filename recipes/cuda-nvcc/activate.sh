@@ -1,16 +1,20 @@
-# Puts nvcc's headers and libraries, and the host compiler that it shall call, into the variables of build systems.
+# Puts nvcc's headers and libraries, the host compiler that it shall call, and where this toolkit is, into the variables
+# of build systems.
 # The shell of the user sources it, with whatever options: no command may fail outside a condition, no unset variable be
 # read, and no name be left behind. deactivate.sh takes everything back.
 
-_cuda_nvcc_add() { # <variable> <text>: appends; remembers what the variable was, and whether it was
+_cuda_nvcc_set() { # <variable> <value>: remembers what the variable was, and whether it was
   if eval "[ -n \"\${$1+x}\" ]"; then
     eval "export CUDA_NVCC_OLD_${CUDA_NVCC_LEVEL}_$1=\"x\$$1\""
-    # Not exported: a variable stays as private to the shell as its owner made it.
-    eval "$1=\"\$$1\${$1:+ }\$2\""
+    eval "$1=\"\$2\"" # not exported: a variable stays as private to the shell as its owner made it
   else
     eval "export CUDA_NVCC_OLD_${CUDA_NVCC_LEVEL}_$1="
     eval "export $1=\"\$2\""
   fi
+}
+
+_cuda_nvcc_add() { # <variable> <text> [<separator>]: appends
+  eval "_cuda_nvcc_set \"\$1\" \"\${$1-}\${$1:+${3- }}\$2\""
 }
 
 _cuda_nvcc_activate() {
@@ -20,13 +24,13 @@ _cuda_nvcc_activate() {
   eval "export CUDA_NVCC_PREFIX_$CUDA_NVCC_LEVEL=\"\$1\""
 
   _cuda_nvcc_c="-I$1/@targets@/include -I$1/@targets@/include/cccl"
-  _cuda_nvcc_ld="-L$1/@targets@/lib -L$1/@targets@/lib/stubs"
+  _cuda_nvcc_ld="-L$1/@targets@/lib -L$1/@targets@/lib/stubs" _cuda_nvcc_cmake="$1/@targets@" _cuda_nvcc_flags="@flags@"
   if [ "${CONDA_BUILD:-0}" = 1 ]; then
     # What is built against is in the host environment, which nvcc is not part of.
     _cuda_nvcc_host_c="-I${PREFIX-}/@targets@/include"
     _cuda_nvcc_host_ld="-L${PREFIX-}/@targets@/lib -L${PREFIX-}/@targets@/lib/stubs"
     _cuda_nvcc_c="$_cuda_nvcc_host_c $_cuda_nvcc_host_c/cccl $_cuda_nvcc_c"
-    _cuda_nvcc_ld="$_cuda_nvcc_host_ld $_cuda_nvcc_ld"
+    _cuda_nvcc_ld="$_cuda_nvcc_host_ld $_cuda_nvcc_ld" _cuda_nvcc_cmake="${PREFIX-}/@targets@:$_cuda_nvcc_cmake"
     # Last on the command line, so that a build's own flags come before.
     _cuda_nvcc_add NVCC_APPEND_FLAGS "$_cuda_nvcc_host_c $_cuda_nvcc_host_ld"
     _cuda_nvcc_add CMAKE_ARGS "-DCMAKE_FIND_ROOT_PATH=${PREFIX-};${HOST:+$1/$HOST/sysroot;}${PREFIX-}/@targets@;$1/@targets@"
@@ -37,11 +41,17 @@ _cuda_nvcc_activate() {
     # As conda-forge's compilers have it: programs run with this environment's libraries, whatever LD_LIBRARY_PATH says.
     # CMake takes a folder with -L for one where the loader looks by itself, and writes no path of its own.
     _cuda_nvcc_ld="$_cuda_nvcc_ld -Wl,--disable-new-dtags -Wl,-rpath,$1/lib -Wl,-rpath-link,$1/lib"
+    # nvcc does not read LDFLAGS, and conda-forge's compilers write such a path by themselves. It splits flags at spaces.
+    case $1 in *" "*) ;; *) _cuda_nvcc_flags="-Xlinker=--disable-new-dtags,-rpath=$1/lib,-rpath-link=$1/lib" ;; esac
   fi
   for _cuda_nvcc_name in CFLAGS CPPFLAGS CXXFLAGS; do _cuda_nvcc_add "$_cuda_nvcc_name" "$_cuda_nvcc_c"; done
   _cuda_nvcc_add LDFLAGS "$_cuda_nvcc_ld"
+  # The CMake files of CCCL. After the environment, where conda-forge's cccl has newer ones.
+  _cuda_nvcc_add CMAKE_PREFIX_PATH "$_cuda_nvcc_cmake" :
+  # What looks for a toolkit by itself would take the one in /usr/local/cuda. Both, as some warn where they differ.
+  for _cuda_nvcc_name in CUDA_PATH CUDA_HOME; do _cuda_nvcc_set "$_cuda_nvcc_name" "$1@home@"; done
 
-  _cuda_nvcc_flags="@flags@" _cuda_nvcc_cxx=${CXX-}
+  _cuda_nvcc_cxx=${CXX-}
   if [ -z "$_cuda_nvcc_cxx" ] && command -v @cxx@ >/dev/null 2>&1; then _cuda_nvcc_cxx=@cxx@; fi
   case " ${NVCC_PREPEND_FLAGS-} ${NVCC_APPEND_FLAGS-} ${NVCC_CCBIN:+-ccbin}" in
     *" -ccbin"* | *" --compiler-bindir"*) _cuda_nvcc_cxx=g++ ;; # the user has chosen
@@ -62,5 +72,6 @@ _cuda_nvcc_activate() {
 }
 
 if [ -n "${CONDA_PREFIX:-}" ]; then _cuda_nvcc_activate "$CONDA_PREFIX"; fi
-unset -v _cuda_nvcc_c _cuda_nvcc_ld _cuda_nvcc_host_c _cuda_nvcc_host_ld _cuda_nvcc_name _cuda_nvcc_cxx _cuda_nvcc_flags
-unset -f _cuda_nvcc_add _cuda_nvcc_activate
+unset -v _cuda_nvcc_c _cuda_nvcc_ld _cuda_nvcc_cmake _cuda_nvcc_host_c _cuda_nvcc_host_ld _cuda_nvcc_name \
+  _cuda_nvcc_cxx _cuda_nvcc_flags
+unset -f _cuda_nvcc_set _cuda_nvcc_add _cuda_nvcc_activate

@@ -3,8 +3,8 @@
 _cuda_nvcc_deactivate() {
   # Stacked environments are left in the order in which they were entered.
   if eval "[ \"\${CUDA_NVCC_PREFIX_${CUDA_NVCC_LEVEL:-0}-}\" != \"\$1\" ]"; then return 0; fi
-  for _cuda_nvcc_name in CFLAGS CPPFLAGS CXXFLAGS LDFLAGS CMAKE_ARGS CUDAARCHS NVCC_GENCODE \
-    NVCC_PREPEND_FLAGS NVCC_APPEND_FLAGS NVCC_CCBIN; do
+  for _cuda_nvcc_name in CFLAGS CPPFLAGS CXXFLAGS LDFLAGS CMAKE_ARGS CMAKE_PREFIX_PATH CUDA_PATH CUDA_HOME CUDAARCHS \
+    NVCC_GENCODE NVCC_PREPEND_FLAGS NVCC_APPEND_FLAGS NVCC_CCBIN; do
     _cuda_nvcc_kept=CUDA_NVCC_OLD_${CUDA_NVCC_LEVEL}_$_cuda_nvcc_name
     if eval "[ -n \"\${$_cuda_nvcc_kept:-}\" ]"; then
       eval "$_cuda_nvcc_name=\"\${$_cuda_nvcc_kept#x}\""

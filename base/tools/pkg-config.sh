@@ -1,0 +1,11 @@
+#!/bin/bash
+# Makes bin/pkg-config: the machine's own, which looks in the environment too, as conda-forge's does. What the user set
+# comes first, what the machine has comes last.
+set -euo pipefail
+mkdir -p "$PREFIX/bin"
+cat >"$PREFIX/bin/pkg-config" <<SCRIPT
+#!/bin/sh
+PKG_CONFIG_PATH="\${PKG_CONFIG_PATH:+\$PKG_CONFIG_PATH:}$PREFIX/lib/pkgconfig:$PREFIX/share/pkgconfig" \\
+  exec $(command -v pkg-config) "\$@"
+SCRIPT
+chmod 755 "$PREFIX/bin/pkg-config"
