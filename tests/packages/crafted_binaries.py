@@ -31,6 +31,7 @@ def elf(
     versions: Mapping[str, Sequence[str]] | None = None,
     machine: str = "x86_64",
     exports: Sequence[str] = (),
+    imports: Sequence[str] = (),
     payload: bytes = b"",
 ) -> bytes:
     """A shared library.
@@ -38,6 +39,7 @@ def elf(
     Args:
         versions: Library -> symbol versions needed of it, e.g. ``{"libc.so.6": ["GLIBC_2.17"]}``.
         exports: Defined symbols, ``name`` or ``name@version``; beside them are an imported, a local and a hidden one.
+        imports: Undefined symbols, ``name``, ``?name`` for a weak one, or ``name@2`` with the number of its version.
         payload: Bytes at the end, for what is looked for in files.
     """
     strings = _Strings()
@@ -46,7 +48,7 @@ def elf(
     tags += [(_DT_RUNPATH, strings.add(runpath))] if runpath is not None else []
     tags += [(_DT_RPATH, strings.add(rpath))] if rpath is not None else []
     verneed = _verneed(versions or {}, strings)
-    symbols = _symbols(exports, soname, strings) if exports else (b"", b"", b"", 0)
+    symbols = _symbols(exports, imports, soname, strings) if exports or imports else (b"", b"", b"", 0)
     names = _Strings()
     section_names = [names.add(name) for name in (".dynstr", ".dynamic", ".gnu.version_r", ".shstrtab", ".dynsym")]
     strings.table += bytes(-len(strings.table) % 8)  # patchelf wants the section after it aligned
@@ -72,8 +74,8 @@ def elf(
         (section_names[1], _SHT_DYNAMIC, dynamic, len(dynamic_bytes), 1, 0, 16),
         (section_names[2], _SHT_VERNEED, version_at, len(verneed), 1, len(versions or {}), 0),
         (section_names[3], _SHT_STRTAB, shstrtab, len(names.table), 0, 0, 0),
-        (section_names[4], _SHT_DYNSYM if exports else 0, dynsym_at, len(dynsym), 1, 2, 24),
-        (section_names[4], _SHT_VERSYM if defined else 0, versym_at, len(versym), 5, 0, 2),
+        (section_names[4], _SHT_DYNSYM if dynsym else 0, dynsym_at, len(dynsym), 1, 2, 24),
+        (section_names[4], _SHT_VERSYM if defined or imports else 0, versym_at, len(versym), 5, 0, 2),
         (section_names[4], _SHT_VERDEF if defined else 0, verdef_at, len(verdef), 1, defined, 0),
     ):
         sections += struct.pack("<IIQQQQIIQQ", name, kind, 2, offset, offset, size, link, info, 1, entry)
@@ -81,7 +83,9 @@ def elf(
     return header + segments + strings.table + dynamic_bytes + verneed + names.table + payload + tables + sections
 
 
-def _symbols(exports: Sequence[str], soname: str, strings: _Strings) -> tuple[bytes, bytes, bytes, int]:
+def _symbols(
+    exports: Sequence[str], imports: Sequence[str], soname: str, strings: _Strings
+) -> tuple[bytes, bytes, bytes, int]:
     """The tables .dynsym, .gnu.version and .gnu.version_d, and the number of versions that the library defines.
 
     As linkers make it, a library with versions defines one named like itself, and a symbol for each of them.
@@ -92,6 +96,9 @@ def _symbols(exports: Sequence[str], soname: str, strings: _Strings) -> tuple[by
     for name in exports:
         plain, _, version = name.partition("@")
         entries.append((plain, 0x12, 0, 1, versions.index(version, 1) + 1 if version else 1))
+    for name in imports:
+        plain, _, version = name.removeprefix("?").partition("@")
+        entries.append((plain, 0x22 if name.startswith("?") else 0x12, 0, 0, int(version or 1)))
     entries += [(version, 0x11, 0, _ABSOLUTE, number) for number, version in enumerate(versions, 1) if defined]
     dynsym, versym, verdef = b"", b"", b""
     for name, info, other, section, version in entries:

@@ -138,7 +138,7 @@ SITE = "lib/python3.12/site-packages"
 TARGET = "targets/x86_64-linux/lib"
 INCLUDE = "targets/x86_64-linux/include"
 CTK = "cuda-version >=13.4,<13.5.0a0"
-_SITE_WIN = "Lib/site-packages"
+SITE_WIN = "Lib/site-packages"
 _LIBCUDART = elf(
     ("libstdc++.so.6", "libgcc_s.so.1", "libc.so.6", "ld-linux-x86-64.so.2"),
     soname="libcudart.so.13",
@@ -231,14 +231,20 @@ def good_set() -> dict[str, Draft]:
             "win-64",
             depends=("python_abi 3.12.* *_cp312", "python", "cuda-nvrtc"),
             files={
-                f"{_SITE_WIN}/cuda/core/_device.cp312-win_amd64.pyd": pe(
+                f"{SITE_WIN}/cuda/core/_device.cp312-win_amd64.pyd": pe(
                     ("python312.dll", "VCRUNTIME140.dll", "nvrtc64_130_0.dll", "nvcuda.dll", "msvcp140-0fa7.dll")
                 ),
-                f"{_SITE_WIN}/cuda_core.libs/msvcp140-0fa7.dll": pe(("KERNEL32.dll",)),
+                f"{SITE_WIN}/cuda_core.libs/msvcp140-0fa7.dll": pe(("KERNEL32.dll",)),
+                f"{SITE_WIN}/cuda/core/__init__.py": adds_dlls_of("cuda_core.libs"),
             },
         ),
     ]
     return {draft.name: draft for draft in drafts}
+
+
+def adds_dlls_of(folder: str) -> bytes:
+    """What wheels' repair tools write into a module."""
+    return f"import os\nos.add_dll_directory(os.path.join(os.path.dirname(__file__), os.pardir, {folder!r}))\n".encode()
 
 
 def _rendered(content: str, files: str) -> bytes:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from crafted_binaries import code, elf, fatbin, pe
-from crafted_packages import CTK, GLIBC, SITE, TARGET, Draft, good_set
+from crafted_packages import CTK, GLIBC, SITE, SITE_WIN, TARGET, Draft, adds_dlls_of, good_set
 
 from ctk.check.audit import CHECKS, AuditReport, audit_packages
 from ctk.package.package import PLACEHOLDER
@@ -151,6 +151,15 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
                 info={"recipe/rendered_recipe.yaml": b"recipe: {tests: [{package_contents: {files: [lib/x.so]}}]}"},
             ),
             "package_contents",
+        ),
+        "contents that the tests rule out": (
+            change(
+                "cuda-bindings",
+                info={
+                    "recipe/rendered_recipe.yaml": b"recipe: {tests: [{package_contents: {files: {not_exists: ['**']}}}]}"
+                },
+            ),
+            "nothing matches **",
         ),
     },
     "LinksStayInside": {
@@ -315,6 +324,14 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
             change("cuda-core", files={"Library/bin/x/private.dll": pe(), "Library/bin/x.dll": pe(("PRIVATE.dll",))}),
             "Library/bin/x/private.dll",
         ),
+        "a DLL in a folder that another name is added of": (
+            change("cuda-core", files={f"{SITE_WIN}/cuda/core/__init__.py": adds_dlls_of("other.libs")}),
+            "msvcp140-0fa7.dll",
+        ),
+        "a DLL in a folder that a module only speaks of": (
+            change("cuda-core", files={f"{SITE_WIN}/cuda/core/__init__.py": b"'cuda_core.libs'  # add_dll_directory\n"}),
+            "msvcp140-0fa7.dll",
+        ),
     },
     "CodeIsForItsGpus": {
         "a library dropped a GPU that its toolkit knows": (for_gpus("__cuda_arch >=7.0"), "7.0"),
@@ -327,6 +344,7 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
             binary("cuda-cudart_linux-64", f"{TARGET}/libcudart.so.13.4.92", versions={"libc.so.6": ["GLIBC_2.28"]}),
             "2.28",
         ),
+        "a symbol that libc took over, of a library that is not needed": (library(imports=["shm_open"]), "2.34"),
         "relative relocations": (library(versions={"libc.so.6": ["GLIBC_ABI_DT_RELR"]}), "2.36"),
     },
 }

@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 from crafted_binaries import elf, pe
 
-from ctk.package.binaries import Binary, SearchPath, UnreadableBinary, read_binary, read_bytes, version_key
+from ctk.package.binaries import (
+    Binary,
+    SearchPath,
+    UnreadableBinary,
+    oldest_glibc,
+    read_binary,
+    read_bytes,
+    version_key,
+)
 
 
 def test_an_elf_library_says_its_name_its_needs_its_path_and_its_versions() -> None:
@@ -69,3 +77,32 @@ def test_a_real_executable_is_read() -> None:
 
 def test_versions_are_numbers_not_text() -> None:
     assert version_key("2.9") < version_key("2.17") < version_key("2.17.1")
+
+
+@pytest.mark.parametrize(
+    ("imports", "needed", "moved"),
+    [
+        (["shm_open", "puts"], ["libc.so.6"], ("shm_open",)),
+        (["shm_open"], ["librt.so.1", "libc.so.6"], ()),
+        (["?shm_open"], ["libc.so.6"], ()),
+        (["shm_open@2"], ["libc.so.6"], ()),
+        (["dlopen", "pthread_create"], ["libc.so.6"], ()),
+    ],
+    ids=["without its library", "with it", "weak", "with a version", "what every program has"],
+)
+def test_symbols_that_libc_took_over_are_seen_where_an_older_glibc_lacks_them(
+    imports: list[str], needed: list[str], moved: tuple[str, ...]
+) -> None:
+    binary = read_bytes(elf(needed, imports=imports, versions={"libc.so.6": ["GLIBC_2.17"]}))
+    assert binary
+    assert binary.moved == moved
+    assert oldest_glibc(binary, lambda name: ()) == ("2.34" if moved else "2.17")
+
+
+def test_a_library_that_another_one_brings_is_there() -> None:
+    binary, beside = (read_bytes(elf(n, imports=["shm_open"])) for n in (["libx.so.1"], ["liby.so.1"]))
+    brings = read_bytes(elf(["librt.so.1"]))
+    assert binary and beside and brings
+    named = {"libx.so.1": beside, "liby.so.1": brings}
+    assert oldest_glibc(binary, lambda name: filter(None, [named.get(name)])) == ""
+    assert oldest_glibc(binary, lambda name: [beside] if name == "libx.so.1" else []) == "2.34"

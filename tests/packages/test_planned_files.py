@@ -1,21 +1,27 @@
-"""What `ctk audit --planned` sees: the files of packages that nobody built, and two packages with one of them."""
+"""What `ctk audit --planned` sees: packages that nobody built, held to the rules by what is inside their artefacts."""
 
 from __future__ import annotations
 
+import os
 import shutil
-import zipfile
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from conftest import NEWEST
 from ctk.check import Finding
-from ctk.check.audit import planned_scans
+from ctk.check.audit import AuditReport, audit_planned
 from ctk.check.audit.packages import FilesHaveOneOwner, PackageSet
+from ctk.check.audit.planned import planned_scans
 from ctk.core.checkout import Workspace
-from ctk.core.platforms import this_platform
+from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.fetch.fetch import laid_out
-from ctk.lock.lock import Artefact
+from ctk.lock import contents
+from ctk.lock.contents import LEFT_OUT, PLAIN, Content, Contents, read_contents
+from ctk.lock.facts import known_gpus
+from ctk.lock.lock import release_locks
 from ctk.package.package import read_info
 from ctk.plan.plan import Plan, Request, plan, published_set, python_tags, small
 
@@ -27,18 +33,19 @@ WHEELS = {
 }
 
 
-def names(artefact: Artefact) -> list[str]:
-    return ["x.dist-info/License.txt", *WHEELS[artefact.component, artefact.version.partition(".")[0]]]
-
-
-def planned(workspace: Workspace, *releases: str) -> Plan:
-    recipes = ("cuda-version", "cuda-nvcc", "libnvptxcompiler")
-    request = Request(releases=releases, recipes=recipes, platforms=("linux-64",))
+def planned(workspace: Workspace, recipes: tuple[str, ...], *releases: str, platform: str = "linux-64") -> Plan:
+    request = Request(releases=releases, recipes=recipes, platforms=(platform,))
     return plan(published_set(workspace), request, python_tags(workspace.build_config))
 
 
 def found(workspace: Workspace, *releases: str) -> list[Finding]:
-    scans = planned_scans(planned(workspace, *releases), workspace, names, jobs=2)
+    these = planned(workspace, ("cuda-version", "cuda-nvcc", "libnvptxcompiler"), *releases)
+    inside = Contents()
+    for artefact in these.artefacts:
+        names = WHEELS[artefact.component, artefact.version.partition(".")[0]]
+        inside.add(artefact.sha256, dict.fromkeys(["x.dist-info/License.txt", *names], PLAIN))
+    scans, unseen = planned_scans(these, workspace, inside, jobs=2)
+    assert not unseen
     return list(FilesHaveOneOwner(PackageSet(scans)))
 
 
@@ -68,21 +75,134 @@ def test_files_without_a_tie_are_found_before_anything_is_built(copy: Workspace)
     assert "libnvptxcompiler-dev_linux-64-files-13.0" in finding.message
 
 
+# ---- the repository
+
+
+def errors(report: AuditReport) -> list[str]:
+    return [f"{finding.check} {finding.where} {finding.path}: {finding.message}" for finding in report.errors]
+
+
+def test_every_package_that_locks_and_recipes_name_follows_the_rules(project: Workspace) -> None:
+    """All releases, rings and platforms: what README's `ctk build --all-components --all-releases` would find."""
+    everything = plan(
+        published_set(project), Request(platforms=tuple(PLATFORMS)), python_tags(project.build_config)
+    )
+    report = audit_planned(everything, project, contents.load(project), jobs=os.cpu_count() or 1)
+    assert errors(report) == []
+    assert report.subjects > 2_000
+
+
+def test_what_is_noted_is_canonical_and_of_the_locks(project: Workspace) -> None:
+    text = contents.path_of(project).read_text()
+    held = contents.load(project)
+    assert held.dump() == text
+    assert held.of(a.sha256 for a in contents.to_read(release_locks(project).values())).dump() == text
+
+
+class Changed:
+    """A plan whose artefacts hold what is noted, but for one member."""
+
+    def __init__(self, project: Workspace, recipe: str, *releases: str, platform: str = "linux-64") -> None:
+        self.project = project
+        self.plan = planned(project, ("cuda-version", recipe), *releases, platform=platform)
+        self.held = contents.load(project)
+
+    def audit(self, check: str) -> list[str]:
+        report = audit_planned(self.plan, self.project, self.held, jobs=2)
+        return [finding.message for finding in report.errors if finding.check == check]
+
+    def change(self, ending: str, **changes: object) -> None:
+        """Gives the members whose names end so other contents; none takes them away."""
+        done = 0
+        for artefact in self.plan.artefacts:
+            members = dict(self.held.members(artefact.sha256) or {})
+            for name in [name for name in members if name.endswith(ending)]:
+                done += 1
+                if changes:
+                    members[name] = replace(members[name], **changes)  # type: ignore[arg-type]
+                else:
+                    del members[name]
+            self.held.add(artefact.sha256, members)
+        assert done
+
+
+def test_a_member_that_is_gone_breaks_a_promise(project: Workspace) -> None:
+    world = Changed(project, "libcufile", "cuda-13.1")
+    assert world.audit("KeepsItsPromises") == []
+    world.change("libcufile_rdma.so.1")
+    assert set(world.audit("KeepsItsPromises")) >= {"promised by package_contents, matches no file"}
+
+
+def test_a_library_that_nothing_provides_is_found(project: Workspace) -> None:
+    world = Changed(project, "libcufile", "cuda-13.1")
+    assert world.audit("NeededIsProvided") == []
+    (binary,) = (c.binary for c in members_of(world, "libcufile.so.0"))
+    assert binary
+    world.change("libcufile.so.0", binary=replace(binary, needed=(*binary.needed, "libnowhere.so.1")))
+    assert any("libnowhere.so.1" in message for message in world.audit("NeededIsProvided"))
+
+
+def test_a_symbol_that_an_older_glibc_lacks_is_found(project: Workspace) -> None:
+    world = Changed(project, "libcufile", "cuda-13.1")
+    assert world.audit("GlibcIsDeclared") == []
+    (binary,) = (c.binary for c in members_of(world, "libcufile.so.0"))
+    assert binary
+    world.change("libcufile.so.0", binary=replace(binary, needed=("libc.so.6",), moved=("shm_open",)))
+    assert "needs glibc 2.34, above the declared floor 2.27" in world.audit("GlibcIsDeclared")
+
+
+def test_code_that_begins_with_a_newer_gpu_is_found(project: Workspace) -> None:
+    """As that of cccl-python did, which said nothing of GPUs; the bound of its lock is what its code says."""
+    world = Changed(project, "cccl-python", "cuda-12.9", "python-12")
+    assert world.audit("CodeIsForItsGpus") == []
+    world.change("libcccl.c.parallel.so", gpus=">=8.0")
+    assert set(world.audit("CodeIsForItsGpus")) == {"has no code, or little, for GPUs that it admits: 7.5"}
+
+
+def test_a_dll_beside_its_module_is_found_where_a_module_adds_its_folder(project: Workspace) -> None:
+    world = Changed(project, "cccl-python", "python-13", platform="win-64")
+    assert world.audit("NeededIsFound") == []
+    world.change("cuda/compute/_bindings.py", dll_folders=())
+    assert any("cccl.c.parallel.dll" in message for message in world.audit("NeededIsFound"))
+
+
+def test_what_is_not_measured_is_said_and_not_judged(project: Workspace) -> None:
+    world = Changed(project, "libcufile", "cuda-13.1")
+    (artefact,) = world.plan.artefacts
+    del world.held.artefacts[artefact.sha256]
+    report = audit_planned(world.plan, project, world.held, jobs=2)
+    (hint,) = report.findings
+    assert (hint.severity, hint.where, hint.fix) == ("hint", "cuda-13.1", "ctk release measure 13.1 --write")
+    assert artefact.file in hint.message
+
+
+def members_of(world: Changed, ending: str) -> Iterator[Content]:
+    for artefact in world.plan.artefacts:
+        for name, content in (world.held.members(artefact.sha256) or {}).items():
+            if name.endswith(ending):
+                yield content
+
+
+# ---- held against what was built
+
+
 @pytest.mark.parametrize("releases", [pytest.param((), marks=pytest.mark.sweep), (NEWEST,)], ids=["all", "newest"])
 def test_a_planned_package_has_the_files_of_the_built_one(built: Workspace, releases: tuple[str, ...]) -> None:
-    """All but .pc files, which a recipe names to the script alone, and what an output's own script adds (etc/conda)."""
-
-    def inside(artefact: Artefact) -> list[str]:
-        with zipfile.ZipFile(laid_out(artefact, built)) as wheel:
-            return [name for name in wheel.namelist() if not name.endswith("/")]
-
+    """All but what an output's own script adds (etc/conda), and what is left out of what is noted."""
     request = small(Request(releases, platforms=(this_platform(),)), built)
     everything = plan(published_set(built), request, python_tags(built.build_config))
+    noted, inside = contents.load(built), Contents()
+    gpus = known_gpus(release_locks(built).values())
+    for artefact in everything.artefacts:
+        members = read_contents(artefact, laid_out(artefact, built), gpus)
+        inside.add(artefact.sha256, members)
+        if artefact.sha256 in noted.artefacts:
+            assert noted.members(artefact.sha256) == inside.members(artefact.sha256), artefact.file
     compared = 0
-    for scan in planned_scans(everything, built, inside, jobs=2):
-        package = built.channel.resolve() / scan.file
-        paths = (entry.path for entry in read_info(package).paths)
-        expected = {path for path in paths if not path.endswith(".pc") and not path.startswith("etc/conda/")}
-        assert {file.path for file in scan.installed()} == expected, scan.file
+    scans, _ = planned_scans(everything, built, inside, jobs=2)
+    for scan in scans:
+        paths = (entry.path for entry in read_info(built.channel.resolve() / scan.file).paths)
+        expected = {path for path in paths if not path.startswith("etc/conda/") and not LEFT_OUT.fullmatch(path)}
+        assert {file.path for file in scan.installed() if not LEFT_OUT.fullmatch(file.path)} == expected, scan.file
         compared += len(expected)
     assert compared > 1_000

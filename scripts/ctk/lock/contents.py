@@ -203,7 +203,7 @@ def measure(known: Contents, lock: ReleaseLock, gpus: Sequence[str], at_hand: At
             members = _MEMBERS.validate_json(note.read_bytes())
         if members is None:
             with at_hand([artefact]) as (path,):
-                members = _read(artefact, path, gpus)
+                members = read_contents(artefact, path, gpus)
             make_folder(kept)
             replace_file(note, _MEMBERS.dump_json(members))
         known.add(artefact.sha256, members)
@@ -214,7 +214,7 @@ def unmeasured(known: Contents, locks: Iterable[ReleaseLock]) -> tuple[Artefact,
     return tuple(artefact for artefact in to_read(locks) if artefact.sha256 not in known.artefacts)
 
 
-def _read(artefact: Artefact, path: Path, gpus: Sequence[str]) -> dict[str, Content]:
+def read_contents(artefact: Artefact, path: Path, gpus: Sequence[str]) -> dict[str, Content]:
     subdir = artefact.target.partition("-cp")[0]
     there = present(gpus, "" if subdir == NOARCH else subdir)
     found = {}

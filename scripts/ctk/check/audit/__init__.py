@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from ctk.check import Check, Finding, Report, checks_of, chosen
 from ctk.check.audit import binaries, files, packages
 from ctk.check.audit.packages import PackageSet
-from ctk.check.audit.planned import NEED_BYTES, planned_scans
+from ctk.check.audit.planned import NEED_BYTES, not_measured, planned_scans
 from ctk.core.checkout import Workspace
 from ctk.core.console import count
 from ctk.core.errors import AuditFailed
@@ -99,7 +99,7 @@ def audit_packages(
         beside = [scan for scan in pool.map(_listed, base) if scan is not None]
     scans = sorted((scan for scan in results if isinstance(scan, PackageScan)), key=lambda scan: scan.file)
     findings = [unreadable for unreadable in results if isinstance(unreadable, Finding)]
-    findings += _held(scans, beside, checks)
+    findings += _held(scans, PackageSet(scans, beside), checks)
     report = AuditReport.by_check(findings, checks, len(paths), start)
     if cache and (note := _note(cache, paths, base, asked)):  # the scans have hashed the packages
         with disk_errors(note):
@@ -120,14 +120,22 @@ def audit_planned(
     start = time.monotonic()
     skipped = chosen(CHECKS, skip) if skip else []
     checks = [check for check in CHECKS if check not in skipped and check.name not in NEED_BYTES]
-    scans, findings = planned_scans(plan, workspace, contents, jobs)
-    return AuditReport.by_check([*findings, *_held(scans, (), checks)], checks, len(scans), start)
+    scans, unseen = planned_scans(plan, workspace, contents, jobs)
+    together = PackageSet(scans, unseen)
+    by_name = {scan.file_name: scan for scan in scans}
+    unknown = {scan.file for scan in unseen}
+
+    def is_certain(finding: Finding) -> bool:
+        """Whether no package without its files could have what is missing."""
+        scan = by_name[finding.where]
+        reach = (*together.closure(scan)[0], *together.constrained(scan))
+        return not any(other.file in unknown for other in reach)
+
+    findings = filter(is_certain, _held(scans, together, checks))
+    return AuditReport.by_check([*not_measured(plan, contents), *findings], checks, len(scans), start)
 
 
-def _held(
-    scans: Sequence[PackageScan], beside: Sequence[PackageScan], checks: Sequence[Check[Any]]
-) -> Iterator[Finding]:
-    together = PackageSet(scans, beside)
+def _held(scans: Sequence[PackageScan], together: PackageSet, checks: Sequence[Check[Any]]) -> Iterator[Finding]:
     for check in checks:
         for subject in (*scans, together):
             if isinstance(subject, check.subject):

@@ -37,6 +37,11 @@ def _spec(text: str) -> MatchSpec | None:
         return None
 
 
+def _exact(spec: str) -> tuple[str, ...]:
+    """Name, version and build of a spec that admits one build only; of others, what is no such three."""
+    return tuple(spec.replace("==", "").replace("=", " ").split())
+
+
 def _record(index: IndexJson) -> PackageRecord | None:
     try:
         return PackageRecord(index.name, index.version, BuildString(index.build), index.build_number, index.subdir)
@@ -66,6 +71,8 @@ class PackageSet:
         self._closures: dict[str, tuple[tuple[PackageScan, ...], frozenset[str]]] = {}
         self._places: dict[str, frozenset[str]] = {}
         self._files: dict[str, dict[str, list[str]]] = {}
+        self._sources: dict[str, SparseRepoData] = {}
+        self._matching: dict[tuple[str, str], list[PackageScan]] = {}
 
     def is_audited(self, package: PackageScan) -> bool:
         """Whether the package is under audit, and not only there to depend on."""
@@ -73,13 +80,14 @@ class PackageSet:
 
     def matching(self, spec: str, subdir: str) -> list[PackageScan]:
         """The packages of the set that satisfy a spec in an environment of a subdir ("" for any)."""
-        parsed = _spec(spec)
-        candidates = self._named.get(spec_name(spec), ())
-        return [
-            package
-            for package, record in candidates
-            if parsed is not None and (not subdir or package.subdir in (subdir, NOARCH)) and parsed.matches(record)
-        ]
+        if (spec, subdir) not in self._matching:
+            parsed = _spec(spec)
+            self._matching[spec, subdir] = [
+                package
+                for package, record in self._named.get(spec_name(spec), ())
+                if parsed is not None and (not subdir or package.subdir in (subdir, NOARCH)) and parsed.matches(record)
+            ]
+        return self._matching[spec, subdir]
 
     def owners(self, package: PackageScan) -> list[PackageScan]:
         """The packages without which this one is never installed, and that pin exactly this build.
@@ -103,7 +111,7 @@ class PackageSet:
     def is_exact(spec: str, package: PackageScan) -> bool:
         """Whether a spec admits this one build only."""
         index = package.info.index
-        return spec.replace("==", "").replace("=", " ").split() == [index.name, index.version, index.build]
+        return _exact(spec) == (index.name, index.version, index.build)
 
     def closure(self, package: PackageScan) -> tuple[tuple[PackageScan, ...], frozenset[str]]:
         """The package, its other half and all they depend on; and the names that no package of the set has."""
@@ -136,9 +144,21 @@ class PackageSet:
     def companions(self, package: PackageScan) -> list[PackageScan]:
         """The package's closure, and the closures of those that pin exactly this build."""
         subdir = package.target_subdir
-        pinning = (other for other in self.all if other.subdir in (subdir, NOARCH) and self.pins(other, package))
+        index = package.info.index
+        pinned = self._pinning.get((index.name, index.version, index.build), ())
+        pinning = (other for other in pinned if other.subdir in (subdir, NOARCH))
         found = {other.file: other for start in (package, *pinning) for other in self.closure(start)[0]}
         return list(found.values())
+
+    @cached_property
+    def _pinning(self) -> dict[tuple[str, ...], list[PackageScan]]:
+        """Name, version and build -> the packages that depend on exactly that one."""
+        found: dict[tuple[str, ...], list[PackageScan]] = defaultdict(list)
+        for package in self.all:
+            for spec in package.info.index.depends:
+                if len(parts := _exact(spec)) == 3:
+                    found[parts].append(package)
+        return found
 
     def places(self, package: PackageScan) -> frozenset[str]:
         """The paths of the package's files, and the folders that they are in."""
@@ -169,22 +189,23 @@ class PackageSet:
     def coexist(self, one: PackageScan, other: PackageScan, subdir: str) -> bool:
         """Whether a solver puts both into one environment of the subdir; what the set does not hold counts as there."""
         exact = [f"{i.name} =={i.version} {i.build}" for i in (one.info.index, other.info.index)]
-        with tempfile.TemporaryDirectory(prefix="ctk-audit-") as folder:
-            sources = []
-            for part in (subdir, NOARCH):
-                path = Path(folder) / f"{part}.json"
-                records = {p.file_name: self._in_repodata(p.info.index) for p in self.all if p.subdir == part}
-                index = {"info": {"subdir": part}, "packages": {}, "packages.conda": records}
-                path.write_text(json.dumps(index))
-                sources.append(SparseRepoData(Channel("audit"), part, path))
-            try:
-                run(solve_with_sparse_repodata(exact, sources, virtual_packages=_MACHINE))
-            except SolverError:
-                return False
-            finally:
-                for source in sources:
-                    source.close()
+        sources = [self._repodata(part) for part in (subdir, NOARCH)]
+        try:
+            run(solve_with_sparse_repodata(exact, sources, virtual_packages=_MACHINE))
+        except SolverError:
+            return False
         return True
+
+    def _repodata(self, subdir: str) -> SparseRepoData:
+        """What the index of a subdir would say, read once by the solver and kept."""
+        if subdir not in self._sources:
+            with tempfile.TemporaryDirectory(prefix="ctk-audit-") as folder:
+                path = Path(folder, "repodata.json")
+                records = {p.file_name: self._in_repodata(p.info.index) for p in self.all if p.subdir == subdir}
+                index = {"info": {"subdir": subdir}, "packages": {}, "packages.conda": records}
+                path.write_text(json.dumps(index))
+                self._sources[subdir] = SparseRepoData(Channel("audit"), subdir, path)  # it maps the file
+        return self._sources[subdir]
 
     def _in_repodata(self, index: IndexJson) -> dict[str, object]:
         keys = ("name", "version", "build", "build_number", "subdir", "constrains")

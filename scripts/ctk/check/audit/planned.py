@@ -12,7 +12,8 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ from ctk.build.standins import stand_in, write_patchelf
 from ctk.check import Finding
 from ctk.check.audit.files import glob_pattern
 from ctk.core.checkout import Workspace
+from ctk.core.console import count
 from ctk.core.errors import RecipeError
 from ctk.core.files import file_sha256, make_folder, replace_file
 from ctk.lock.contents import LEFT_OUT, PLAIN, Content, Contents, Members
@@ -55,28 +57,33 @@ _PLACED = TypeAdapter(list[_Placed])
 
 def planned_scans(
     plan: Plan, workspace: Workspace, contents: Contents, jobs: int
-) -> tuple[list[PackageScan], list[Finding]]:
-    """The packages of a plan, and what cannot be seen. One Python stands for the others: that which is measured."""
+) -> tuple[list[PackageScan], list[PackageScan]]:
+    """The packages of a plan; and those, without their files, of which artefacts are not measured.
+
+    One Python stands for the others: that whose wheels are measured.
+    """
     measured = [b for b in plan.builds if all(a.sha256 in contents.artefacts for a in b.artefacts)]
     seen = {_alike(build) for build in measured}
-    unseen = {_alike(build): build for build in plan.builds if _alike(build) not in seen}
-    findings = [
-        Finding(
-            build.id,
-            f"{artefact.file} is not measured",
-            check=NOT_MEASURED,
-            fix=f"ctk release measure {build.lock.removeprefix('cuda-')} --write",
-            severity="error",
-        )
-        for build in unseen.values()
-        for artefact in build.artefacts
-        if artefact.sha256 not in contents.artefacts
-    ]
-    made: dict[tuple[str, str], PackageScan] = {}
+    made: dict[str, PackageScan] = {}
     with ThreadPoolExecutor(jobs) as pool:
         for scans in pool.map(lambda build: _scans(build, workspace, contents), measured):
-            made |= {(scan.subdir, scan.file_name): scan for scan in scans}
-    return list(made.values()), findings
+            made |= {scan.file: scan for scan in scans}
+    unseen = [_scan(output, ()) for b in plan.builds if _alike(b) not in seen for output in b.outputs]
+    return list(made.values()), [scan for scan in unseen if scan.file not in made]
+
+
+def not_measured(plan: Plan, contents: Contents) -> Iterator[Finding]:
+    """A hint for each lock of which artefacts are not measured, so that their packages are not judged."""
+    lacking: dict[str, dict[str, None]] = defaultdict(dict)
+    seen = {_alike(b) for b in plan.builds if all(a.sha256 in contents.artefacts for a in b.artefacts)}
+    for build in plan.builds:
+        if _alike(build) not in seen:
+            names = (a.file for a in build.artefacts if a.sha256 not in contents.artefacts)
+            lacking[build.lock] |= dict.fromkeys(names)
+    for lock, files in lacking.items():
+        step = f"ctk release measure {lock.removeprefix('cuda-')} --write"
+        words = f"{count(len(files), 'artefact')} not measured, and what is made of them not judged: {min(files)}"
+        yield Finding(lock, words, check=NOT_MEASURED, fix=step, severity="hint")
 
 
 def _alike(build: Build) -> tuple[object, ...]:
@@ -132,7 +139,7 @@ def _tree(build: Build, output: Rendered, workspace: Workspace, contents: Conten
         top = f"{tops.pop()}/" if len(tops) == 1 and all("/" in name for name in inside) else ""
         folder = top if not source.folder else folder
         members |= {str(PurePosixPath(source.folder, n.removeprefix(top))): c for n, c in inside.items()}
-    said = [_REVISION, script.file, dict(script.env), build.subdir, sorted((n, repr(c)) for n, c in members.items())]
+    said = [_REVISION, script.file, dict(script.env), build.subdir, sorted((folder + n, repr(c)) for n, c in members.items())]
     code = [file_sha256(file) for file in build.recipe.files() if file != build.recipe.file]
     note = workspace.cache / "laid-out" / f"{hashlib.sha256(json.dumps([said, code]).encode()).hexdigest()[:32]}.json"
     placed: list[_Placed] | None = None

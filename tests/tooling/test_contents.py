@@ -1,0 +1,74 @@
+"""``variants/contents.json``: what is written is read again, once each, and nothing that no lock asks for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ctk.core.checkout import Workspace
+from ctk.core.errors import LockError, MeasureFailed
+from ctk.lock import contents
+from ctk.lock.contents import PLAIN, Content, Contents
+from ctk.package.binaries import Binary
+
+ONE, OTHER = "1" * 64, "2" * 64
+LIBRARY = Content(Binary("elf", "x86_64", "libx.so.1", ("libc.so.6",)), ">=7.5")
+MEMBERS = {
+    "nvidia/x/lib/libx.so.1": LIBRARY,
+    "nvidia/x/lib/liby.so.1": Content(Binary("elf", "x86_64", "liby.so.1", ("libc.so.6",)), ">=7.5"),
+    "nvidia/x/include/x.h": PLAIN,
+    "x/__init__.py": Content(dll_folders=("x.libs",)),
+    "x-1.dist-info/RECORD": PLAIN,
+}
+
+
+def test_what_is_added_is_read_again(tmp_path: Path) -> None:
+    held = Contents()
+    held.add(ONE, MEMBERS)
+    (tmp_path / "variants").mkdir()
+    contents.path_of(Workspace(tmp_path)).write_text(held.dump())
+    again = contents.load(Workspace(tmp_path))
+    assert again.members(ONE) == MEMBERS
+    assert again.dump() == held.dump()
+    assert again.members(OTHER) is None
+
+
+def test_equal_folders_and_contents_are_written_once() -> None:
+    held = Contents()
+    held.add(ONE, MEMBERS)
+    before = len(held.folders), len(held.contents)
+    held.add(OTHER, MEMBERS)
+    assert (len(held.folders), len(held.contents)) == before
+    assert len(held.contents) == 2  # a library that is called as its SONAME is like another one
+
+
+def test_deep_headers_and_sources_are_left_out_unless_they_say_something() -> None:
+    held = Contents()
+    deep = ["n/include/a/b/c/d.h", "x/y.py", "x/y.pyi"]
+    kept = ["n/include/a/b/c.h", "x/__init__.py", "top.py"]
+    held.add(ONE, {**dict.fromkeys([*deep, *kept], PLAIN), "x/z.py": Content(dll_folders=("lib",))})
+    assert set(held.members(ONE) or ()) == {*kept, "x/z.py"}
+
+
+def test_what_no_lock_names_goes() -> None:
+    held = Contents()
+    held.add(ONE, MEMBERS)
+    held.add(OTHER, {"b": LIBRARY, "z/only.txt": PLAIN})
+    alone = Contents()
+    alone.add(ONE, MEMBERS)
+    assert held.of([ONE]).dump() == alone.dump()
+
+
+@pytest.mark.parametrize("name", ["a|b", "a@b"])
+def test_a_name_that_cannot_be_written_is_an_error(name: str) -> None:
+    with pytest.raises(MeasureFailed, match="called"):
+        Contents().add(ONE, {name: PLAIN})
+
+
+def test_a_damaged_file_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "variants").mkdir()
+    contents.path_of(Workspace(tmp_path)).write_text(json.dumps({"artefacts": []}))
+    with pytest.raises(LockError, match=r"contents\.json"):
+        contents.load(Workspace(tmp_path))
