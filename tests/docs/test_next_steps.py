@@ -20,7 +20,6 @@ import pytest
 from doc_clients import Line, read
 from doc_commands import Command, parse_ctk
 from doc_pages import Block
-from next_steps import VALUE, commands_in, literals
 
 from conftest import ROOT
 from ctk.check import environment
@@ -30,6 +29,7 @@ from ctk.core.checkout import Workspace
 from ctk.lock.lock import release_locks
 from ctk.solve.solve import Catalogue, Pick, Scenario, channel_url
 from ctk.verify.channels import Channels
+from next_steps import VALUE, commands_in, literals
 
 pytest_plugins = ["docs_fixtures"]
 

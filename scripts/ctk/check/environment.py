@@ -381,7 +381,7 @@ def _too_new(wheels: Iterable[Wheel], on: Examined) -> Iterator[str]:
 
 @look_at(Examined, "variables")
 def _variables(on: Examined) -> Finding:
-    """Programs take modules, libraries and headers from where these variables lead, before the environment's own."""
+    """cuda.pathfinder looks there last; cuTile, build systems and programs with a shared runtime look there first."""
     found, wrong = [], []
     if stated := os.environ.get("PYTHONHOME"):
         wrong.append("PYTHONHOME")
