@@ -40,7 +40,7 @@ CONDA: Commands = {
     "create": """
         --json -q --quiet -d --dry-run -y --yes -p= --prefix= -n= --name=
         -c= --channel= --override-channels --repodata-fn= --strict-channel-priority --no-channel-priority --no-deps
-        --no-pin --offline --no-default-packages --subdir= --platform= --solver=classic,libmamba
+        --no-pin --offline --no-default-packages --subdir= --platform= --solver=classic,libmamba,rattler
     """,
 }
 # The reference of `pixi lock`.

@@ -21,7 +21,11 @@ from ctk.verify import clients
 from ctk.verify.clients import CondaLike, PixiSolver, Ran, answer, manifest
 from ctk.verify.run import SolverAnswer
 
-COMMANDS = {"micromamba": LIBMAMBA, "mamba": LIBMAMBA, "conda": CONDA, "conda-classic": CONDA}
+COMMANDS = {
+    "micromamba": LIBMAMBA,
+    "mamba": LIBMAMBA,
+    **dict.fromkeys((n for n in clients.NAMES if n.startswith("conda")), CONDA),
+}
 EACH = pytest.mark.parametrize("name", COMMANDS)
 ASKED = Scenario(("cuda-version=12", "cuda-core"), "linux-64", "13.0", "9.0")
 CHANNELS = [Path("/channels/first one"), Path("/channels/second")]
@@ -57,7 +61,9 @@ def refusal(name: str) -> dict[str, Any]:
     if not name.startswith("conda"):
         problems = ["package cuda-core-1.2.0 requires missing, but none of the providers can be installed"]
         return {"out": json.dumps({"solver_problems": problems, "success": False}), "code": 1}
-    error = {"conda": "LibMambaUnsatisfiableError", "conda-classic": "UnsatisfiableError"}[name]
+    # conda_rattler_solver/exceptions.py: RattlerUnsatisfiableError
+    errors = {"classic": "UnsatisfiableError", "rattler": "RattlerUnsatisfiableError"}
+    error = errors.get(name.partition("-")[2], "LibMambaUnsatisfiableError")
     message = "package cuda-core-1.2.0 requires missing"
     return {"out": json.dumps({"error": f"{error}: {message}", "exception_name": error, "message": message}), "code": 1}
 
@@ -68,7 +74,7 @@ PICKED = ("cuda-version", "13.0", "native_100"), ("cuda-core", "1.2.0", "cuda13_
 @pytest.fixture
 def fake(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
     """The client on PATH: it sees GPUs and picks two packages."""
-    program = name.removesuffix("-classic")
+    program = name.partition("-")[0]
     made = install(program, COMMANDS[name], tmp_path / "bin", monkeypatch)
     made.answers(create=transaction(name, *PICKED), info=SEES_GPUS, version={"out": "2.9.0\n"})
     return made
@@ -93,8 +99,8 @@ def test_it_is_asked_for_a_dry_run_of_these_specs_from_these_channels_only(
     assert call.words == ["create", *ASKED.specs, "__cuda"]
     assert call.values("-c") == URLS
     assert {"--dry-run", "--json", "--override-channels", "--strict-channel-priority"} <= set(call.arguments)
-    assert call.values("--solver") == (["classic"] if name == "conda-classic" else [])
-    assert call.values("--platform") == (["linux-64"] if "mamba" in name else [])
+    assert call.values("--solver") == [name.partition("-")[2]] * ("-" in name)
+    assert call.values("--platform") == ([] if name.startswith("conda") else ["linux-64"])
     # Nothing of the user's configuration reaches it, and nothing is left behind.
     assert "/home/user" not in call.environment.values()
     homes = {call.environment[v] for v in ("HOME", "CONDARC", "CONDA_PKGS_DIRS", "XDG_CONFIG_HOME", "TMPDIR")}
@@ -243,7 +249,7 @@ def test_a_client_that_is_not_there_is_an_error_that_says_what_to_install(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SolverMissing) as error:
         clients.solver(name, Workspace(tmp_path))
-    assert error.value.cause == f"there is no {name.removesuffix('-classic')} on PATH"
+    assert error.value.cause == f"there is no {name.partition('-')[0]} on PATH"
     assert "--solver libsolv" in error.value.step
     assert name not in clients.installed(Workspace(tmp_path))
 
@@ -367,8 +373,8 @@ def test_the_clients_that_are_here_pick_what_rattler_picks(name: str, tmp_path: 
 
     Where none is, the fakes above hold how each is asked and read, and libsolv is the solver of three of them.
     """
-    if shutil.which(name.removesuffix("-classic")) is None:
-        pytest.skip(f"there is no {name.removesuffix('-classic')} on PATH")
+    if name not in clients.installed(Workspace(tmp_path)):
+        pytest.skip(f"there is no {name.replace('-', ' with the solver ')} on PATH")
     folders = [write(tmp_path / "channel", channel()), write(tmp_path / "base", base())]
     # classic conda takes the newest version of a requested package first; only cuda-core's is one for all toolkits.
     requests = ("cuda-core",) if name == "conda-classic" else ("cuda-core", "cuda-nvrtc")

@@ -33,8 +33,11 @@ from ctk.solve.solve import Alike, Catalogue, Pick, Scenario, channel_url, parse
 from ctk.verify.libsolv import Libsolv, library
 from ctk.verify.run import Record, Solver, SolverAnswer
 
-NAMES = ("libsolv", "libsolv-2.8.1", "micromamba", "mamba", "conda", "conda-classic", "pixi")
-"""The second solvers, beside rattler."""
+NAMES = (
+    *("libsolv", "libsolv-2.8.1", "micromamba", "mamba"),
+    *("conda", "conda-classic", "conda-libmamba", "conda-rattler", "pixi"),
+)
+"""The second solvers, beside rattler: conda has its default one, and those that are plugins of it."""
 SAMPLE = {name: 200 for name in NAMES if not name.startswith("libsolv")}
 """Scenarios that `ctk verify --solver` asks by default: libsolv takes a millisecond for one, a client a second."""
 
@@ -54,8 +57,16 @@ def solver(name: str, where: Workspace) -> Solver:
 def installed(where: Workspace) -> tuple[str, ...]:
     """The names of the second solvers that are on this machine."""
     built = library(where).exists()
-    clients = (name for name in SAMPLE if shutil.which(name.removesuffix("-classic")))
-    return (*(name for name in NAMES if built and name not in SAMPLE), *clients)
+    return tuple(name for name in NAMES if (_is_here(name) if name in SAMPLE else built))
+
+
+def _is_here(name: str) -> bool:
+    """Whether a client is on PATH and, if it is conda, has the solver that the name says."""
+    client, _, plugin = name.partition("-")
+    if not (program := shutil.which(client)) or not plugin:
+        return bool(program)
+    told = subprocess.run([program, "create", "--help"], capture_output=True, text=True, check=False).stdout
+    return bool(re.search(rf"--solver[ =]\{{?[\w,]*\b{plugin}\b", told))
 
 
 class RattlerSolver:
@@ -220,7 +231,7 @@ class Client:
 
     def __init__(self, name: str, *, timeout: float = 300) -> None:
         self.name, self._timeout = name, timeout
-        self._program = find(name.removesuffix("-classic"))
+        self._program = find(name.partition("-")[0])
         self._sees_gpus = False
 
     def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[SolverAnswer]:
@@ -258,7 +269,7 @@ _CONDA = ("--no-default-packages", "--repodata-fn", "repodata.json")
 
 
 class CondaLike(Client):
-    """conda, mamba, micromamba, or conda with its classic solver: ``conda-classic``."""
+    """conda, mamba, micromamba, or conda with a solver by its name: ``conda-classic``."""
 
     def _prepare(self, home: Path) -> bool:
         """Whether the client has ``__cuda_arch`` where CEP 46 says that it must, if it knows it at all."""
@@ -274,12 +285,13 @@ class CondaLike(Client):
         flags: Sequence[str] = _CONDA
         if self._own_cli:
             flags = ("--root-prefix", str(home / "root"), "--platform", scenario.subdir)
-        classic = ("--solver", "classic") if self.name.endswith("-classic") else ()
+        plugin = self.name.partition("-")[2]
+        solver = ("--solver", plugin) if plugin else ()
         named = [word for channel in channels for word in ("-c", channel_url(channel))]
         # libmamba until 2.8.1, and conda's default solver, may drop a virtual package that nothing asks for, and with
         # it what constraints say of it (mamba#4311, conda#10803).
         driver = ["__cuda"] if scenario.driver else []
-        words = [*_DRY, str(home / "env"), *flags, *classic, *named, *scenario.specs, *driver]
+        words = [*_DRY, str(home / "env"), *flags, *solver, *named, *scenario.specs, *driver]
         return answer(scenario, self._run(home, *words, **overrides(scenario)))
 
     def _variables(self, folder: Path) -> dict[str, str]:
