@@ -102,7 +102,7 @@ class Client:
         return found["version"], found["build"].partition("_")[0]
 
 
-@pytest.fixture(params=["conda", "mamba"])
+@pytest.fixture(params=["conda", "mamba", "micromamba"])
 def client(request: pytest.FixtureRequest, built: Workspace, roomy: Callable[[str], Path]) -> Client:
     program = shutil.which(request.param)
     if program is None:  # test_an_environment_file_follows_the_driver holds the picks, by rattler
