@@ -106,7 +106,7 @@ class Client:
 def client(request: pytest.FixtureRequest, built: Workspace, roomy: Callable[[str], Path]) -> Client:
     program = shutil.which(request.param)
     if program is None:  # test_an_environment_file_follows_the_driver holds the picks, by rattler
-        pytest.skip(f"there is no {request.param} on PATH")
+        pytest.skip(f"there is no {request.param} on PATH, which conda-lock solves with too")
     channels = tuple(channel_url(channel) for channel in (built.channel, built.base_channel))
     return Client(program, roomy(request.param), channels)
 
@@ -158,7 +158,9 @@ def test_what_a_client_makes_of_each_file(client: Client) -> None:
 def test_conda_lock_itself_locks_what_the_page_says(client: Client, stated: bool) -> None:
     program = shutil.which("conda-lock")
     if program is None or this_platform() != "linux-64":  # test_conda_lock_needs_the_driver holds it, by rattler
-        pytest.skip("there is no conda-lock on PATH")
+        pytest.skip(
+            "there is no conda-lock on PATH (requirements-conda-lock.lock installs it in an environment of its own)"
+        )
     client.write("environment.yml", [FOLLOWS])
     if stated:
         (client.folder / "virtual-packages.yml").write_text(file("virtual-packages.yml").text)
