@@ -33,9 +33,14 @@ _README = """# {name}-feedstock
 The recipe of {packages}, {version}, for {platforms}: exported from a repository that makes all of CUDA's packages.
 The sources are NVIDIA's wheels, by address and sha256 of the index that was configured then.
 
-`conda smithy rerender` writes the CI files. `rattler-build build --experimental --allow-symlinks-on-windows --recipe
-recipe --variant-config recipe/conda_build_config.yaml` builds for this machine; `--target-platform` names another. The
-first option is for outputs that share one tree, the second for libraries' links in noarch packages of Linux targets.
+`conda smithy rerender` writes the CI files: minutes, where there is a build for each Python. `rattler-build build
+--experimental --allow-symlinks-on-windows --recipe recipe --variant-config recipe/conda_build_config.yaml` builds for
+this machine; `--target-platform` names another. The first option is for outputs that share one tree, the second for
+libraries' links in noarch packages of Linux targets.
+
+`conda smithy recipe-lint recipe` finds that the sources are wheels, which conda-forge allows in rare cases only: NVIDIA
+publishes nothing else. It may find a version of `python` in `run` (there is no `host` to take it from), and a licence
+that it cannot read before `cuda_version` is known.
 """
 _GITIGNORE = "/build_artifacts/\n/output/\n"
 _GITATTRIBUTES = "* text=auto\n*.sh text eol=lf\n*.patch binary\n"
@@ -56,10 +61,12 @@ _MAJOR = re.compile(r"\$\{\{ *cuda_major *\}\}")  # in the name of a component, 
 _TOOLS = ("patchelf >=0.17", "python >=3.11")
 # Where nothing but the licence is taken from the wheel.
 _UNPACK = "python -m zipfile -e *.whl ."
+# conda-smithy builds for linux-64 whatever its settings are.
+_NOT_LINUX_64 = 'target_platform == "linux-64"'
 # conda-forge's pinning zips `python` with this key and no other, and conda-build takes no key in two groups: so the tag
 # follows from `python` here, where the recipe has it from a zip of its own.
 _PYTHON_ZIP = "is_python_min"
-_PYTHON_TAG = '${{ "cp3" ~ (python | split("."))[1] ~ ("t" if python is endingwith("t") else "") }}'
+_PYTHON_TAG = '${{ "cp3" ~ (python | split("."))[1] ~ ("t" if python[-1:] == "t" else "") }}'
 
 Locate = Callable[[Artefact], str]
 """Gives the address of an artefact."""
@@ -96,7 +103,7 @@ def feedstock(
     skips = _skips(planned, recipe, locks, tags, subdirs)
     outputs = [o for b in planned.builds for o in b.outputs]
     files = {
-        "recipe/recipe.yaml": _standalone(recipe, _offers(planned, locate), skips, maintainers),
+        "recipe/recipe.yaml": _standalone(recipe, outputs[0].version, _offers(planned, locate), skips, maintainers),
         "recipe/conda_build_config.yaml": _variants(workspace, recipe, locks),
         "conda-forge.yml": _smithy(workspace, recipe, subdirs),
         "LICENSE.txt": (workspace.root / "LICENSE").read_text(encoding="utf-8"),
@@ -198,8 +205,7 @@ def _skips(
     # An output may have the name of its recipe.
     left_out = {entry.id for entry in planned.left_out} - set(planned.by_id)
     pythons = list(tags) if "python_tag" in recipe.names_used else [""]
-    # conda-smithy builds for linux-64 whatever its settings are.
-    skips = {} if "linux-64" in subdirs else {'target_platform == "linux-64"': None}
+    skips = {} if "linux-64" in subdirs else {_NOT_LINUX_64: None}
     for subdir in subdirs:
         lost = {lock.name: _lost(left_out, recipe, lock, pythons, subdir) for lock in locks}
         is_same = len({tuple(tags_lost) for tags_lost in lost.values()}) == 1
@@ -279,7 +285,9 @@ def _dumped(data: Mapping[str, Any]) -> str:
     return out.getvalue()
 
 
-def _standalone(recipe: Recipe, offers: Sequence[Offer], skips: Sequence[str], maintainers: Sequence[str]) -> str:
+def _standalone(
+    recipe: Recipe, version: str, offers: Sequence[Offer], skips: Sequence[str], maintainers: Sequence[str]
+) -> str:
     """The text of a recipe with its sources by address, and the variants skipped that have no artefact."""
     document = _yaml().load(recipe.file)
     if "python_tag" in recipe.names_used:
@@ -301,6 +309,9 @@ def _standalone(recipe: Recipe, offers: Sequence[Offer], skips: Sequence[str], m
         if skips and "package" in block:
             own = build.get("skip") or []
             _section(block, "build").insert(0, "skip", [*(own if isinstance(own, list) else [own]), *skips])
+    if _NOT_LINUX_64 in skips and "recipe" in document:
+        # Where all of a platform is skipped, conda-smithy reads the version before it is rendered.
+        document["recipe"]["version"] = Quoted(version)
     _section(document, "extra")["recipe-maintainers"] = list(maintainers)
     lines = _with_addresses(_dumped(document).rstrip("\n").split("\n"), offers)
     return _in_order(_SCRIPT.sub(r"file: \1", line) for line in lines)

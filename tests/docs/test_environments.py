@@ -207,7 +207,9 @@ def test_a_client_says_what_the_page_quotes(client: Client, spec: str, driver: s
 def test_conda_lock_itself_locks_what_the_page_says(client: Client, stated: bool) -> None:
     program = shutil.which("conda-lock")
     if program is None or this_platform() != "linux-64":  # test_conda_lock_needs_the_driver holds it, by rattler
-        pytest.skip("there is no conda-lock on PATH")
+        pytest.skip(
+            "there is no conda-lock on PATH (requirements-conda-lock.lock installs it in an environment of its own)"
+        )
     client.write("environment.yml", [FOLLOWS])
     if stated:
         (client.folder / "virtual-packages.yml").write_text(file("virtual-packages.yml").text)

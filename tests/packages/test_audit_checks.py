@@ -329,7 +329,9 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
             "msvcp140-0fa7.dll",
         ),
         "a DLL in a folder that a module only speaks of": (
-            change("cuda-core", files={f"{SITE_WIN}/cuda/core/__init__.py": b"'cuda_core.libs'  # add_dll_directory\n"}),
+            change(
+                "cuda-core", files={f"{SITE_WIN}/cuda/core/__init__.py": b"'cuda_core.libs'  # add_dll_directory\n"}
+            ),
             "msvcp140-0fa7.dll",
         ),
     },

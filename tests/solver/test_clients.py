@@ -24,7 +24,7 @@ from ctk.verify.run import SolverAnswer
 COMMANDS = {
     "micromamba": LIBMAMBA,
     "mamba": LIBMAMBA,
-    **dict.fromkeys(("conda", "conda-classic", "conda-rattler"), CONDA),
+    **dict.fromkeys((name for name in clients.NAMES if name.startswith("conda")), CONDA),
 }
 EACH = pytest.mark.parametrize("name", COMMANDS)
 ASKED = Scenario(("cuda-version=12", "cuda-core"), "linux-64", "13.0", "9.0")
@@ -61,7 +61,7 @@ def refusal(name: str) -> dict[str, Any]:
     if not name.startswith("conda"):
         problems = ["package cuda-core-1.2.0 requires missing, but none of the providers can be installed"]
         return {"out": json.dumps({"solver_problems": problems, "success": False}), "code": 1}
-    kind = {"conda": "LibMamba", "conda-classic": "", "conda-rattler": "Rattler"}[name]
+    kind = {"classic": "", "rattler": "Rattler"}.get(name.partition("-")[2], "LibMamba")
     error = f"{kind}UnsatisfiableError"
     message = "package cuda-core-1.2.0 requires missing"
     return {"out": json.dumps({"error": f"{error}: {message}", "exception_name": error, "message": message}), "code": 1}
@@ -98,7 +98,7 @@ def test_it_is_asked_for_a_dry_run_of_these_specs_from_these_channels_only(
     assert call.values("-c") == URLS
     assert {"--dry-run", "--json", "--override-channels", "--strict-channel-priority"} <= set(call.arguments)
     assert call.values("--solver") == name.split("-")[1:]
-    assert call.values("--platform") == (["linux-64"] if "mamba" in name else [])
+    assert call.values("--platform") == ([] if name.startswith("conda") else ["linux-64"])
     # Nothing of the user's configuration reaches it, and nothing is left behind.
     assert "/home/user" not in call.environment.values()
     homes = {call.environment[v] for v in ("HOME", "CONDARC", "CONDA_PKGS_DIRS", "XDG_CONFIG_HOME", "TMPDIR")}

@@ -21,11 +21,14 @@ from ruamel.yaml import YAML
 
 import acceptance
 from conftest import ROOT
+from ctk import feedstock
 from ctk.cli.main import app
 from ctk.core.checkout import Workspace
 
 FOLDER = ROOT / ".github" / "workflows"
 FILES = sorted(FOLDER.glob("*.yml"))
+# The clients' own, for a job that builds nothing that anybody gets.
+INSTALLERS = ("conda-incubator/setup-miniconda", "mamba-org/setup-micromamba", "prefix-dev/setup-pixi")
 # What stands for a value that only the service knows.
 VALUE = "13.4"
 
@@ -50,7 +53,26 @@ def commands(path: Path) -> Iterator[list[str]]:
 
 
 def test_the_workflows_are_there() -> None:
-    assert [path.stem for path in FILES] == ["build", "nightly", "publish", "release-check"]
+    assert [path.stem for path in FILES] == ["build", "clients", "nightly", "publish", "release-check"]
+
+
+def test_each_client_and_each_solver_of_conda_runs_the_picks_and_the_docs() -> None:
+    jobs = load(FOLDER / "clients.yml")["jobs"]
+    used = {step["uses"].partition("@")[0] for step in jobs["clients"]["steps"] if "uses" in step}
+    assert used >= set(INSTALLERS)
+    rows = jobs["clients"]["strategy"]["matrix"]["include"]
+    tried = {(name, row["solver"]) for row in rows for name in row["tests"].split()}
+    assert tried >= {("tests/docs/test_environments.py", solver) for solver in ("rattler", "classic")}
+    assert tried >= {("tests/docs", "libmamba"), ("tests/solver/test_clients.py", "libmamba")}
+    scripts = "\n".join(step.get("run", "") for step in jobs["clients"]["steps"])
+    assert "-r requirements-conda-lock.lock" in scripts and "conda-rattler-solver" in scripts
+
+
+def test_the_commands_of_an_exported_readme_are_run_for_every_recipe() -> None:
+    scripts = "\n".join(step.get("run", "") for step in load(FOLDER / "clients.yml")["jobs"]["feedstocks"]["steps"])
+    assert "for recipe in recipes/*/recipe.yaml" in scripts and "ctk feedstock export" in scripts
+    for command in re.findall(r"`(conda smithy [^`]*)`", feedstock._README):
+        assert command in scripts
 
 
 def test_every_piece_of_the_acceptance_runs_every_night(project: Workspace) -> None:
@@ -96,7 +118,8 @@ def test_a_workflow_may_do_no_more_than_it_must(path: Path) -> None:
         assert job["timeout-minutes"] <= 240, name
         for step in job["steps"]:
             used = step.get("uses", "")
-            assert not used or re.fullmatch(r"actions/[\w-]+@[0-9a-f]{40}", used), "the service's own, of one commit"
+            own = r"actions/[\w-]+" + (f"|{'|'.join(INSTALLERS)}" if path.stem == "clients" else "")
+            assert not used or re.fullmatch(rf"({own})@[0-9a-f]{{40}}", used), "the service's own, of one commit"
             if used.startswith("actions/checkout@"):
                 assert step["with"]["persist-credentials"] is False, name
             # What somebody typed, and what a job before handed on, must not become a part of a script.

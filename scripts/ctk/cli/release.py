@@ -167,7 +167,11 @@ def measure_command(
         if not needs_facts and not names and not inside:
             report.say(f"{lock.name} is measured; --again measures it anew")
             continue
-        files = (*(facts.to_measure(lock, known) if needs_facts else ()), *facts.code_to_read(lock, known_code), *inside)
+        files = (
+            *(facts.to_measure(lock, known) if needs_facts else ()),
+            *facts.code_to_read(lock, known_code),
+            *inside,
+        )
         size = sum(a.size for a in missing(files, here))
         with exclusive(here, report.say), report.task(f"fetching for {lock.name}", size, bytes_=True) as task:
             at_hand = partial(borrowed, workspace=here, index=index, progress=partial(_advance, task))

@@ -33,7 +33,10 @@ from ctk.solve.solve import Alike, Catalogue, Pick, Scenario, channel_url, parse
 from ctk.verify.libsolv import Libsolv
 from ctk.verify.run import Record, Solver, SolverAnswer
 
-NAMES = ("libsolv", "libsolv-2.8.1", "micromamba", "mamba", "conda", "conda-classic", "conda-rattler", "pixi")
+NAMES = (
+    *("libsolv", "libsolv-2.8.1", "micromamba", "mamba"),
+    *("conda", "conda-classic", "conda-libmamba", "conda-rattler", "pixi"),
+)
 """The second solvers, beside rattler; ``conda`` is with its default solver."""
 SAMPLE = {name: 200 for name in NAMES if not name.startswith("libsolv")}
 """Scenarios that `ctk verify --solver` asks by default: libsolv takes a millisecond for one, a client a second."""
@@ -254,7 +257,7 @@ _CONDA = ("--no-default-packages", "--repodata-fn", "repodata.json")
 
 
 class CondaLike(Client):
-    """conda, mamba, micromamba, or conda with another solver than its default one: ``conda-classic``."""
+    """conda, mamba, micromamba, or conda with a solver by its name: ``conda-classic``."""
 
     def _prepare(self, home: Path) -> bool:
         """Whether the client has ``__cuda_arch`` where CEP 46 says that it must, if it knows it at all."""
