@@ -51,6 +51,14 @@ SMI_610 = """\
 | NVIDIA-SMI 610.43.02              KMD Version: 610.43.02     CUDA UMD Version: 13.3     |
 |   0  NVIDIA GeForce RTX 5070 ...    Off |   00000000:02:00.0  On |                  N/A |
 """
+# `nvidia-smi -q` has the old words too, with a note.
+QUERY_610 = """\
+Driver Version                   : 610.43.02 [Deprecated; will be removed in CUDA 14.0. Use KMD Version instead]
+CUDA Version                     : 13.3 [Deprecated; will be removed in CUDA 14.0. Use CUDA UMD Version instead]
+KMD Version                      : 610.43.02
+CUDA UMD Version                 : 13.3
+    Product Name                 : NVIDIA H200
+"""
 # Memory that a process uses is not known under WDDM: the row ends as that of a GPU does.
 WINDOWS = """\
 | NVIDIA-SMI 552.22                 Driver Version: 552.22         CUDA Version: 12.4     |
@@ -341,6 +349,7 @@ def printed(name: str) -> str:
     [
         (SMI_580, "13.0", "7.0", "the oldest one counts"),
         (SMI_610, "13.3", "12.0", "supports CUDA 13.3"),
+        (QUERY_610, "13.3", "9.0", "supports CUDA 13.3"),
         (WINDOWS, "12.4", "8.9", "compute capability 8.9"),
         (CUT, "12.0", "8.0", "compute capability 8.0"),
         # What does not say which driver there is leaves that to the client.
