@@ -151,7 +151,8 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
             change(
                 "cuda-bindings",
                 info={
-                    "recipe/rendered_recipe.yaml": b"recipe: {tests: [{package_contents: {files: {not_exists: ['**']}}}]}"
+                    "recipe/rendered_recipe.yaml": b"{recipe: {tests: [{package_contents: "
+                    b"{files: {not_exists: ['**']}}}]}}"
                 },
             ),
             "nothing matches **",
@@ -324,7 +325,9 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
             "msvcp140-0fa7.dll",
         ),
         "a DLL in a folder that a module only speaks of": (
-            change("cuda-core", files={f"{SITE_WIN}/cuda/core/__init__.py": b"'cuda_core.libs'  # add_dll_directory\n"}),
+            change(
+                "cuda-core", files={f"{SITE_WIN}/cuda/core/__init__.py": b"'cuda_core.libs'  # add_dll_directory\n"}
+            ),
             "msvcp140-0fa7.dll",
         ),
     },

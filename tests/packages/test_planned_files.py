@@ -84,9 +84,7 @@ def errors(report: AuditReport) -> list[str]:
 
 def test_every_package_that_locks_and_recipes_name_follows_the_rules(project: Workspace) -> None:
     """All releases, rings and platforms: what README's `ctk build --all-components --all-releases` would find."""
-    everything = plan(
-        published_set(project), Request(platforms=tuple(PLATFORMS)), python_tags(project.build_config)
-    )
+    everything = plan(published_set(project), Request(platforms=tuple(PLATFORMS)), python_tags(project.build_config))
     report = audit_planned(everything, project, contents.load(project), jobs=os.cpu_count() or 1)
     assert errors(report) == []
     assert report.subjects > 2_000

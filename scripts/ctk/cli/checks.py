@@ -162,7 +162,8 @@ def audit_command(
     ] = None,
     jobs: Jobs = None,
     planned: Annotated[
-        bool, typer.Option("--planned", help="Hold all packages that the locks and recipes name, unbuilt, to the rules.")
+        bool,
+        typer.Option("--planned", help="Hold all packages that the locks and recipes name, unbuilt, to the rules."),
     ] = False,
     list_: Annotated[bool, typer.Option("--list", help="List the checks and exit.")] = False,
 ) -> None:

@@ -456,7 +456,11 @@ def _contradictions(
             yield ("since",), "a CTK release says when its minor appeared"
     else:
         for key in ("since", "manifest", "facts", "missing", "measured", "gpu_code"):
-            if data.get(key) and not (key == "missing" and lock.is_library_set) and not (key == "gpu_code" and lock.major):
+            if (
+                data.get(key)
+                and not (key == "missing" and lock.is_library_set)
+                and not (key == "gpu_code" and lock.major)
+            ):
                 yield (key,), "only a CTK release has it"
     if lock.facts and lock.measured:
         yield ("measured",), "is only for a release without facts"

@@ -245,7 +245,9 @@ def _scan_member(file: ScannedFile, stream: IO[bytes] | None, search: Search) ->
         binary, unreadable = _headers(kept) if is_binary else (None, "")
         code = _code_for_gpus(kept) if is_binary else None
         folders = _dll_folders(kept.getvalue()) if is_module and isinstance(kept, io.BytesIO) else ()
-    file = replace(file, size=size, sha256=digest.hexdigest(), binary=binary, unreadable=unreadable, code=code, dll_folders=folders)
+    file = replace(
+        file, size=size, sha256=digest.hexdigest(), binary=binary, unreadable=unreadable, code=code, dll_folders=folders
+    )
     return replace(file, sightings=search.sightings(), evidence=search.evidence())
 
 
@@ -288,7 +290,9 @@ def scan_wheel(path: Path) -> Iterator[ScannedFile]:
             for item in archive.infolist():
                 if not item.is_dir():
                     with archive.open(item) as stream:
-                        yield _scan_member(ScannedFile("pkg", item.filename, "file", item.file_size), stream, Search(()))
+                        yield _scan_member(
+                            ScannedFile("pkg", item.filename, "file", item.file_size), stream, Search(())
+                        )
     except Refused as error:
         raise AuditFailed(f"{path.name} cannot be read: {error}", "fetch it again") from error
 

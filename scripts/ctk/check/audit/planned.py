@@ -139,7 +139,13 @@ def _tree(build: Build, output: Rendered, workspace: Workspace, contents: Conten
         top = f"{tops.pop()}/" if len(tops) == 1 and all("/" in name for name in inside) else ""
         folder = top if not source.folder else folder
         members |= {str(PurePosixPath(source.folder, n.removeprefix(top))): c for n, c in inside.items()}
-    said = [_REVISION, script.file, dict(script.env), build.subdir, sorted((folder + n, repr(c)) for n, c in members.items())]
+    said = [
+        _REVISION,
+        script.file,
+        dict(script.env),
+        build.subdir,
+        sorted((folder + n, repr(c)) for n, c in members.items()),
+    ]
     code = [file_sha256(file) for file in build.recipe.files() if file != build.recipe.file]
     note = workspace.cache / "laid-out" / f"{hashlib.sha256(json.dumps([said, code]).encode()).hexdigest()[:32]}.json"
     placed: list[_Placed] | None = None
