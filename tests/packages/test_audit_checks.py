@@ -156,7 +156,8 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
             change(
                 "cuda-bindings",
                 info={
-                    "recipe/rendered_recipe.yaml": b"recipe: {tests: [{package_contents: {files: {not_exists: ['**']}}}]}"
+                    "recipe/rendered_recipe.yaml": b"{recipe: {tests: [{package_contents: "
+                    b"{files: {not_exists: ['**']}}}]}}"
                 },
             ),
             "nothing matches **",

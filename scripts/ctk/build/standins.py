@@ -41,7 +41,9 @@ case $name/$# in
   *{token}.elf*/2)
     [[ $1 == --print-soname && $soname ]] && echo "$soname" && exit
     [[ $1 == --remove-rpath ]] && echo "{token} " >>"$file" && exit
-    [[ $1 == --print-rpath ]] && {{ echo "{token} $rpath" && grep -a '^{token} ' "$file"; }} | tail -1 | cut -c 18- && exit ;;
+    [[ $1 == --print-rpath ]] &&
+      {{ echo "{token} $rpath" && grep -a '^{token} ' "$file"; }} | tail -1 | cut -c 18- && exit
+    ;;
   *{token}.elf*/4) [[ "$1 $2" == "{set_rpath}" ]] && echo "{token} $3" >>"$file" && exit ;;
   *{token}*) ;;
   *) exec {patchelf} "$@" ;;

@@ -141,8 +141,9 @@ def measure_command(
 ) -> None:
     """Measure the facts of releases from their artefacts: GPUs that NVRTC targets, PTX ISA, glibc, code for GPUs.
 
-    And what is inside them, for `ctk audit --planned`. Only what is not measured yet. Fetches what is not in the cache, 3 to 8 GB for a new release, one file or component
-    after another, and removes it again. Needs a linux-64 machine, no GPU and no driver.
+    And what is inside them, for `ctk audit --planned`. Only what is not measured yet. Fetches what is not in the cache,
+    3 to 8 GB for a new release, one file or component after another, and removes it again. Needs a linux-64 machine, no
+    GPU and no driver.
 
     Example: ctk release measure 13.4 --write
     """
@@ -184,8 +185,8 @@ def measure_command(
             measured.append(lock)
     held = held.of(artefact.sha256 for artefact in contents.to_read(locks.values()))
     path = contents.path_of(here)
-    old = path.read_text(encoding="utf-8") if path.exists() else None
-    _settle(measured, here, report, write_, check, [FileChange(path, old, held.dump())] if measured else [])
+    before = path.read_text(encoding="utf-8") if path.exists() else None
+    _settle(measured, here, report, write_, check, [FileChange(path, before, held.dump())] if measured else [])
     _show_facts(measured, report)
     report.result(
         facts={lock.name: asdict(lock.facts) for lock in measured if lock.facts},

@@ -1,9 +1,9 @@
 """What is inside the artefacts of the locks: the names of their members, and what binaries say of themselves.
 
-One file for all locks, ``variants/contents.json``: an artefact, a folder, or what one content says, a line. A folder and
-a content are written once and named by a digest, as most are in many artefacts. Left out are the sources of Python in
-folders, but for ``__init__.py``, and headers deeper than two folders from one called ``include``: there are thousands,
-and none lies there without some above it.
+One file for all locks, ``variants/contents.json``: an artefact, a folder, or what one content says, a line. A folder
+and a content are written once and named by a digest, as most are in many artefacts. Left out are the sources of Python
+in folders, but for ``__init__.py``, and headers deeper than two folders from one called ``include``: there are
+thousands, and none lies there without some above it.
 
 Of the wheels of a project for several Pythons one stands for all, as they differ in names and tags of Python.
 """
@@ -192,9 +192,8 @@ def representatives(artefacts: Mapping[str, Artefact | None]) -> list[Artefact]:
 def measure(known: Contents, lock: ReleaseLock, gpus: Sequence[str], at_hand: AtHand, kept: Path) -> None:
     """Adds what is not known of a lock's artefacts, which are read one after another.
 
-    Args:
-        gpus: Those that some toolkit can compile for.
-        kept: Folder of what was read, so that a run that was ended goes on where it was.
+    With the GPUs that some toolkit can compile for. What was read is kept in a folder, so that a run that was ended
+    goes on where it was.
     """
     for artefact in unmeasured(known, [lock]):
         note = kept / f"{artefact.sha256}.json"
