@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from ctk.check.audit import AuditReport, audit_packages
 from ctk.core.errors import UnknownName
 from ctk.core.files import file_sha256
 from ctk.package import scan as scanning
-from ctk.package.scan import Scanner, Search, outermost
+from ctk.package.scan import Scanner, Search, outermost, scan_wheel
 
 NEEDLE = b"/srv/here"
 
@@ -131,3 +132,24 @@ def test_an_unknown_check_is_an_error_naming_the_nearest(tmp_path: Path) -> None
     with pytest.raises(UnknownName) as error:
         audit_packages([], forbidden_paths=[], skip=["NoBuildPaths"])
     assert "NoBuildPath" in error.value.step
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("d = os.path.join(here, 'cccl')\nos.add_dll_directory(d)", ("cccl",)),
+        ("if os.path.isdir(d := os.path.abspath(os.path.join(here, 'x.libs'))):\n  os.add_dll_directory(d)", ("x.libs",)),
+        ("for d in (here, os.path.join(here, 'lib')):\n  os.add_dll_directory(d)", ("lib",)),
+        ("os.add_dll_directory(str(Path(here) / 'dlls'))", ("dlls",)),
+        ("headers = os.path.join(here, 'headers')\nos.add_dll_directory(d)", ()),
+        ("d = os.path.join(here, 'cccl')  # for os.add_dll_directory", ()),
+        ("os.add_dll_directory(", ()),
+    ],
+    ids=["a name", "the wheels' repair tool", "a loop", "a path object", "another path", "a comment", "no Python"],
+)
+def test_folders_that_a_module_has_windows_search_are_seen(source: str, names: tuple[str, ...], tmp_path: Path) -> None:
+    wheel = tmp_path / "x-1-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("x/__init__.py", f"import os\n{source}\n")
+    (file,) = scan_wheel(wheel)
+    assert file.dll_folders == names

@@ -113,14 +113,15 @@ class Changed:
         """Gives the members whose names end so other contents; none takes them away."""
         done = 0
         for artefact in self.plan.artefacts:
-            members = dict(self.held.members(artefact.sha256) or {})
+            members = dict(self.held.members(artefact.sha256) or {})  # one Python stands for the others
             for name in [name for name in members if name.endswith(ending)]:
                 done += 1
                 if changes:
                     members[name] = replace(members[name], **changes)  # type: ignore[arg-type]
                 else:
                     del members[name]
-            self.held.add(artefact.sha256, members)
+            if members:
+                self.held.add(artefact.sha256, members)
         assert done
 
 

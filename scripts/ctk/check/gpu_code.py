@@ -31,7 +31,7 @@ from ctk.package.package import IndexJson, index_of
 
 FOR_SOME_GPUS = {
     "cuda-cupti-files": "libnvperf of CUDA 12 begins with 7.0; libcupti has code for the GPUs before",
-    "cuda-sanitizer-api-files": "of libsanitizer of 12.8 and 12.9 only code for 10.0 and newer can be read, before none",
+    "cuda-sanitizer-api-files": "libsanitizer of 12.8 and 12.9 shows only its code for 10.0 and newer, before none",
     "libcufile": "cuda-libraries brings it: a bound would refuse all libraries to a GPU that this one leaves out",
 }
 """Packages that may be installed for a GPU for which some of their files have no code -> why."""

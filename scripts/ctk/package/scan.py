@@ -267,19 +267,23 @@ def _headers(kept: IO[bytes]) -> tuple[Binary | None, str]:
 
 
 def _dll_folders(source: bytes) -> tuple[str, ...]:
-    """Where a module calls ``os.add_dll_directory``: the names of folders that it makes paths of."""
+    """The names of the folders that a module has Windows search: of the paths that it gives `os.add_dll_directory`."""
     if b"add_dll_directory" not in source:
         return ()
     found: set[str] = set()
     with suppress(SyntaxError, ValueError, RecursionError, MemoryError):  # what Python cannot read, it does not run
-        for node in ast.walk(ast.parse(source)):
-            parts: list[ast.expr] = []
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "join":
-                parts = node.args
-            elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-                parts = [node.right]
-            texts = [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
-            found.update(text.rpartition("/")[2] for text in texts)
+        nodes = list(ast.walk(ast.parse(source)))
+        calls = [n for n in nodes if isinstance(n, ast.Call) and getattr(n.func, "attr", "") == "add_dll_directory"]
+        given = [argument for call in calls for argument in call.args]
+        names = {argument.id for argument in given if isinstance(argument, ast.Name)}
+        for node in nodes:  # what these names stand for
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            if any(isinstance(target, ast.Name) and target.id in names for target in targets):
+                given += [part for part in (getattr(node, "value", None), getattr(node, "iter", None)) if part]
+        for node in (inner for path in given for inner in ast.walk(path)):
+            is_joined = isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "join"
+            parts = node.args if is_joined else [node.right] if isinstance(node, ast.BinOp) else []
+            found.update(p.value for p in parts if isinstance(p, ast.Constant) and isinstance(p.value, str))
     return tuple(sorted(found))
 
 

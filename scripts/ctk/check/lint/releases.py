@@ -184,7 +184,7 @@ def ZipKeysFit(file: VariantFile) -> Iterator[Finding]:
 
 @check(Tree, fix="remove the file, or write its other half with ctk release add")
 def NothingElseIsLocked(tree: Tree) -> Iterator[Finding]:
-    """The folder of variants holds pairs of lock and variants, what is inside them all, two files kept by hand, no more."""
+    """The folder of variants holds pairs of lock and variants, what is inside them, two files kept by hand, no more."""
     folder = tree.workspace.variants
     names = {lock.path.stem for lock in tree.of_home(tree.locks, "recipes")}
     of_all = {EXCLUSIONS, SUPPORT, CONTENTS}
