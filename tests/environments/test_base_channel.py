@@ -77,6 +77,8 @@ def test_the_plan_is_for_the_running_python_only(checkout: Workspace) -> None:
     names = {o.name for b in made.builds for o in b.outputs}
     machine = {f"{n}_{t}" for t in base.installed_compilers() for n in ("gcc", "gxx", "gcc_impl", "sysroot")}
     machine |= base.installed_tools().keys()
+    if this_platform() in base.installed_compilers():
+        machine |= {"c-compiler", "cxx-compiler"}
     empty = {"libgcc", "libstdcxx", "libzlib", "rdma-core", "ocl-icd"}
     assert {n.replace("_", "-") for n in names} == {
         n.replace("_", "-") for n in ("python", "python_abi", *empty, *base.PROJECTS, *machine)
@@ -88,14 +90,16 @@ def test_the_machine_s_compilers_and_tools_are_there_by_name_and_version_or_not_
     checkout: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(base, "installed_compilers", lambda: {"linux-64": "12.2.0", "linux-aarch64": "13.1.0"})
-    made = {o.name: o.version for b in base.plan_base(checkout).builds for o in b.outputs if "_linux-" in o.name}
+    made = {o.name: o.version for b in base.plan_base(checkout).builds for o in b.outputs}
     assert {made[f"{name}_linux-64"] for name in ("gcc", "gxx", "gcc_impl")} == {"12.2.0"}
     assert {made[f"{name}_linux-aarch64"] for name in ("gcc", "gxx", "gcc_impl")} == {"13.1.0"}
     assert made["sysroot_linux-64"] == base.glibc()
+    # For programs of this machine, not of another.
+    assert made["c-compiler"] == made["cxx-compiler"] == {"linux-64": "12.2.0", "linux-aarch64": "13.1.0"}[this_platform()]
     monkeypatch.setattr(base, "installed_compilers", dict)
     monkeypatch.setattr(base, "installed_tools", lambda: {"cmake": "3.25.1"})
     made = {o.name: o.version for b in base.plan_base(checkout).builds for o in b.outputs}
-    assert not [name for name in made if "_linux-" in name]
+    assert not [name for name in made if "_linux-" in name or name.endswith("-compiler")]
     assert {name: made.get(name) for name in base.BUILD_TOOLS} == {**dict.fromkeys(base.BUILD_TOOLS), "cmake": "3.25.1"}
     monkeypatch.setattr(base, "installed_tools", dict)
     assert not {o.name for b in base.plan_base(checkout).builds for o in b.outputs} & base.BUILD_TOOLS.keys()
