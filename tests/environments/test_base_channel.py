@@ -25,6 +25,7 @@ from ctk.fetch.fetch import fetch, stored
 from ctk.index.index import Index
 from ctk.lock.lock import load
 from ctk.solve.solve import Scenario, solve
+from ctk.verify.channels import Repodata
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the base channel is made on Linux")
 
@@ -77,6 +78,8 @@ def test_the_plan_is_for_the_running_python_only(checkout: Workspace) -> None:
     names = {o.name for b in made.builds for o in b.outputs}
     machine = {f"{n}_{t}" for t in base.installed_compilers() for n in ("gcc", "gxx", "gcc_impl", "sysroot")}
     machine |= base.installed_tools().keys()
+    if this_platform() in base.installed_compilers():
+        machine |= {"c-compiler", "cxx-compiler"}
     empty = {"libgcc", "libstdcxx", "libzlib", "rdma-core", "ocl-icd"}
     assert {n.replace("_", "-") for n in names} == {
         n.replace("_", "-") for n in ("python", "python_abi", *empty, *base.PROJECTS, *machine)
@@ -88,17 +91,33 @@ def test_the_machine_s_compilers_and_tools_are_there_by_name_and_version_or_not_
     checkout: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(base, "installed_compilers", lambda: {"linux-64": "12.2.0", "linux-aarch64": "13.1.0"})
-    made = {o.name: o.version for b in base.plan_base(checkout).builds for o in b.outputs if "_linux-" in o.name}
+    made = {o.name: o.version for b in base.plan_base(checkout).builds for o in b.outputs}
     assert {made[f"{name}_linux-64"] for name in ("gcc", "gxx", "gcc_impl")} == {"12.2.0"}
     assert {made[f"{name}_linux-aarch64"] for name in ("gcc", "gxx", "gcc_impl")} == {"13.1.0"}
     assert made["sysroot_linux-64"] == base.glibc()
+    # For programs of this machine, not of another.
+    assert (
+        made["c-compiler"] == made["cxx-compiler"] == {"linux-64": "12.2.0", "linux-aarch64": "13.1.0"}[this_platform()]
+    )
     monkeypatch.setattr(base, "installed_compilers", dict)
     monkeypatch.setattr(base, "installed_tools", lambda: {"cmake": "3.25.1"})
     made = {o.name: o.version for b in base.plan_base(checkout).builds for o in b.outputs}
-    assert not [name for name in made if "_linux-" in name]
+    assert not [name for name in made if "_linux-" in name or name.endswith("-compiler")]
     assert {name: made.get(name) for name in base.BUILD_TOOLS} == {**dict.fromkeys(base.BUILD_TOOLS), "cmake": "3.25.1"}
     monkeypatch.setattr(base, "installed_tools", dict)
     assert not {o.name for b in base.plan_base(checkout).builds for o in b.outputs} & base.BUILD_TOOLS.keys()
+
+
+def test_what_our_packages_ask_for_and_we_do_not_make_is_in_the_base_channel(
+    checkout: Workspace, planned: Repodata, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that every one of them, the group cuda-toolkit too, can be installed where the machine has the compilers."""
+    compilers = {"linux-64": "12.2.0", "linux-aarch64": "12.2.0"}
+    monkeypatch.setattr(base, "installed_compilers", lambda: compilers)
+    records = [r for subdir in (this_platform(), NOARCH) for r in planned[subdir]["packages.conda"].values()]
+    wanted = {spec.split()[0] for record in records for spec in record["depends"]}
+    there = {o.name for b in base.plan_base(checkout).builds for o in b.outputs} | {r["name"] for r in records}
+    assert {name for name in wanted - there if not name.startswith("__")} == set()
 
 
 def test_a_python_without_wheels_is_refused_with_the_reason(checkout: Workspace) -> None:

@@ -103,14 +103,30 @@ def test_a_header_that_was_not_found_is_said_to_be_where_it_is(fails: Fails, rec
     assert "-DCUDAToolkit_BIN_DIR" in said
 
 
-@pytest.mark.parametrize(("place", "wrong"), [("/usr/local/cuda/include", True), ("$PREFIX/targets/x/include", False)])
-def test_a_toolkit_of_this_machine_that_cmake_took_is_said_to_be_wrong(
-    built: Workspace, recipe: Recipes, tmp_path: Path, place: str, wrong: bool
+# What build systems print of a toolkit: CMake, meson, a Makefile, PyTorch, setuptools, a linker.
+NAMED = """-- Found CUDAToolkit: {}/targets/x86_64-linux/include (found version "13.0.88")
+Run-time dependency CUDA (modules: cudart) found: YES 13.0 ({})
+{}/bin/nvcc -c x.cu
+No CUDA runtime is found, using CUDA_HOME='{}'
+g++ -DNDEBUG -I{}/include -c x.cpp
+c++ x.o -L{}/lib64 -lcudart -Wl,-rpath,{}/lib64"""
+
+
+def test_a_toolkit_of_this_machine_that_a_build_took_is_said_to_be_wrong(
+    built: Workspace, recipe: Recipes, tmp_path: Path
 ) -> None:
-    folder = recipe(f'mkdir -p "$PREFIX/share"; touch "$PREFIX/share/one"; echo "-- Found CUDAToolkit: {place}"')
+    lines = [line.replace("{}", "$PREFIX") for line in NAMED.splitlines()]  # the build's own
+    others = [tmp_path / "opt" / f"toolkit-{number}" for number, _ in enumerate(NAMED.splitlines())]
+    for line, other in zip(NAMED.splitlines(), others, strict=True):
+        (other / "include").mkdir(parents=True)
+        (other / "include" / "cuda_runtime_api.h").touch()
+        lines += [line.replace("{}", str(other)), line.replace("{}", str(tmp_path / "no toolkit"))]
+    (tmp_path / "log").write_text("\n".join(lines))
+    folder = recipe(f'mkdir -p "$PREFIX/share"; touch "$PREFIX/share/one"; cat "{tmp_path}/log"')
     done = ctk(built, "build-recipe", str(folder), "--output", str(tmp_path / "made"), "--json", "-q", check=True)
     (package,) = json.loads(done.stdout)["packages"]
-    assert [place in note and "-DCUDAToolkit_BIN_DIR" in note for note in package["notes"]] == [True] * wrong
+    assert [note.partition("toolkit in ")[2].partition(",")[0] for note in package["notes"]] == [str(o) for o in others]
+    assert all("-DCUDAToolkit_BIN_DIR" in note and "CUDA_PATH=$PREFIX" in note for note in package["notes"])
 
 
 def test_tests_that_fail_are_an_error_and_the_package_is_there(

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 from elftools.elf.elffile import ELFFile
+from mounts import mounts
 from rattler import Subdir
 from rattler.shell import ActivationVariables, Shell, activate
 
@@ -31,7 +32,7 @@ from ctk.solve.solve import Scenario, solve
 SOURCES = Path(__file__).with_name("nvcc")
 OLDEST = next(minor for minor in MINORS if minor.startswith("13."))
 RECIPES = ("cuda-version", "cuda-nvcc", "cuda-crt", "cuda-nvvm", "cuda-cudart", "cuda-cccl", "libnvptxcompiler")
-SPECS = ("cuda-nvcc", "cuda-cudart-dev")
+SPECS = ("cuda-nvcc", "cuda-cudart-dev", *(["pkg-config"] if shutil.which("pkg-config") else []))
 HALVES = ("cuda-nvcc-dev_linux-aarch64", "cuda-cudart-dev_linux-aarch64")
 ARM = "cuda-nvcc_linux-aarch64"
 CROSS = "aarch64-linux-gnu-g++"
@@ -40,7 +41,9 @@ CMAKES = {"floor": "cmake==3.25.*", "newest": "cmake"}
 SWEPT_CMAKES = ["floor", pytest.param("newest", marks=pytest.mark.sweep)]
 # What docs/recipe-reference.md says to type, and a name for it.
 PAGE = (ROOT / "docs" / "recipe-reference.md").read_text()
-LINES = dict(zip(("static", "LDFLAGS", "Xlinker"), re.findall(r"^nvcc .*\bapp\.cu\b.*$", PAGE, re.M), strict=True))
+LINES = dict(zip(("static", "shared", "Xlinker"), re.findall(r"^nvcc .*\bapp\.cu\b.*$", PAGE, re.M), strict=True))
+# The variables that the page says to unset where CMake compiles for ARM beside the compiler of this machine.
+FOR_THIS_MACHINE = tuple(re.findall(r"-u (\w+)", PAGE))
 # What a package build has set; PREFIX is its host environment.
 BUILD = {"CONDA_BUILD": "1", "HOST": "x86_64-conda-linux-gnu"}
 
@@ -122,16 +125,27 @@ def cross(project: Workspace) -> Environments:
 
 @pytest.fixture(scope="module", params=SWEPT_CMAKES)
 def cmake(request: pytest.FixtureRequest, project: Workspace) -> str:
-    """The folder of cmake and ninja, installed once from the index that pip is configured for."""
-    home = project.cache / f"cmake-{request.param}"
+    """The folder of cmake and ninja."""
+    return installed(project, f"cmake-{request.param}", CMAKES[request.param], "ninja")
+
+
+def installed(project: Workspace, name: str, *projects: str) -> str:
+    """The folder of programs, installed once from the index that pip is configured for."""
+    home = project.cache / name
     programs = home / "bin"
     if not (programs / "ninja").exists():
-        install = ["-m", "pip", "--python", str(programs / "python"), "install", "-q", CMAKES[request.param], "ninja"]
+        install = ["-m", "pip", "--python", str(programs / "python"), "install", "-q", *projects]
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
         done = subprocess.run([sys.executable, *install], capture_output=True, text=True, check=False)
         if done.returncode:
-            pytest.skip(f"cmake cannot be installed with pip: {done.stderr.strip().splitlines()[-1]}")
+            pytest.skip(f"{name} cannot be installed with pip: {done.stderr.strip().splitlines()[-1]}")
     return str(programs)
+
+
+@pytest.fixture(scope="module")
+def meson(project: Workspace) -> str:
+    """The folder of meson and ninja, from the index."""
+    return installed(project, "meson", "meson", "ninja")
 
 
 def needed(program: Path) -> set[str]:
@@ -153,8 +167,9 @@ def test_a_program_with_kernels_is_built_and_runs(compiler: Compiler, tmp_path: 
     assert re.search("^(no device: |sum 64)", said, re.M)
 
 
-SWEPT_LINES = {"Xlinker": LINES["Xlinker"], "g++": "nvcc -c -o app.o app.cu && g++ -o app app.o $LDFLAGS -lcudart"}
-SHOWN = [pytest.param(LINES[name], id=name) for name in ("static", "LDFLAGS")]
+SWEPT_LINES = {"g++": "nvcc -c -o app.o app.cu && g++ -o app app.o $LDFLAGS -lcudart"}
+SWEPT_LINES["Xlinker"] = f"unset NVCC_PREPEND_FLAGS; {LINES['Xlinker']}"
+SHOWN = [pytest.param(LINES[name], id=name) for name in ("static", "shared")]
 SHOWN += [pytest.param(line, id=name, marks=pytest.mark.sweep) for name, line in SWEPT_LINES.items()]
 
 
@@ -171,8 +186,9 @@ def test_a_program_linked_as_the_page_says_takes_its_own_environment_s_runtime(
 def test_with_the_shared_runtime_and_no_rpath_a_program_takes_any(
     compiler: Compiler, other_runtime: dict[str, str], tmp_path: Path
 ) -> None:
-    """Why the page recommends the static one: nvcc does not read LDFLAGS."""
-    compiler.run(tmp_path, "nvcc", "-cudart", "shared", "-o", "shared", SOURCES / "add.cu")
+    """Why activation has nvcc write one, and why the page recommends the static runtime: nvcc does not read LDFLAGS."""
+    line = ["env", "-u", "NVCC_PREPEND_FLAGS", "nvcc", "-cudart", "shared", "-o", "shared", SOURCES / "add.cu"]
+    compiler.run(tmp_path, *line)
     assert f"runtime {compiler.number}\n" not in compiler.run(tmp_path, "./shared", **other_runtime)
 
 
@@ -245,9 +261,8 @@ def test_nvcc_finds_all_its_parts_by_either_name_and_by_any_path(
 
 def test_pkg_config_has_what_a_c_program_needs(compiler: Compiler, tmp_path: Path) -> None:
     if shutil.which("pkg-config") is None:
-        pytest.skip("no pkg-config on this machine")
-    place = f"--with-path={compiler.prefix}/lib/pkgconfig"
-    flags = compiler.run(tmp_path, "pkg-config", place, "--cflags", "--libs", f"cudart-{compiler.release}").split()
+        pytest.skip("no pkg-config on this machine, of which the base channel's is made")
+    flags = compiler.run(tmp_path, "pkg-config", "--cflags", "--libs", f"cudart-{compiler.release}").split()
     rpath = f"-Wl,-rpath,{compiler.prefix}/lib"
     compiler.run(tmp_path, "gcc", SOURCES / "version.c", *flags, rpath, "-o", "version")
     number = compiler.number
@@ -255,14 +270,25 @@ def test_pkg_config_has_what_a_c_program_needs(compiler: Compiler, tmp_path: Pat
 
 
 def configure(
-    compiler: Compiler, cmake: str, work: Path, *arguments: str, target: str = "all", **variables: str
+    compiler: Compiler,
+    cmake: str,
+    work: Path,
+    *arguments: str,
+    target: str = "all",
+    without: tuple[str, ...] = (),
+    **variables: str,
 ) -> dict[str, str]:
-    """Configures the CMake project, and builds a target of it where one is named; returns what it found."""
+    """Configures the CMake project, and builds a target of it where one is named; returns what it found.
+
+    Args:
+        without: Variables of the activation that are unset.
+    """
     ninja = ["-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={cmake}/ninja"]
-    project = [f"{cmake}/cmake", "-S", SOURCES / "cmake", "-B", "build", *ninja, *arguments]
+    unset = ["env", *(word for name in without for word in ("-u", name))]
+    project = [*unset, f"{cmake}/cmake", "-S", SOURCES / "cmake", "-B", "build", *ninja, *arguments]
     said = compiler.run(work, *project, **variables)
     if target:
-        compiler.run(work, f"{cmake}/cmake", "--build", "build", "--target", target, **variables)
+        compiler.run(work, *unset, f"{cmake}/cmake", "--build", "build", "--target", target, **variables)
     return dict(re.findall(r"-- found (\w+)=(.*)", said))
 
 
@@ -301,16 +327,64 @@ def test_cmake_compiles_for_the_gpus_of_a_package_build(
     assert [f"{name}-{kinds[kind]}" for kind, name in (one.split("_") for one in code)] == listed
 
 
-def test_cmake_needs_no_more_than_the_prefix(newest: Compiler, cmake: str, tmp_path: Path) -> None:
-    """Nothing is activated: CMAKE_PREFIX_PATH says where the headers are, CMAKE_CUDA_COMPILER where nvcc is."""
+def by_hand(cmake: str, work: Path, prefix: Path, *arguments: str) -> str:
+    """What CMake prints as it configures the project, with nothing activated."""
     command = [f"{cmake}/cmake", "-S", SOURCES / "cmake", "-B", "build", "-G", "Ninja", "-DCMAKE_CUDA_ARCHITECTURES=75"]
-    command += [f"-DCMAKE_MAKE_PROGRAM={cmake}/ninja", f"-DCMAKE_PREFIX_PATH={newest.prefix}"]
-    command += [f"-DCMAKE_CUDA_COMPILER={newest.prefix}/bin/nvcc"]
-    bare = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
-    done = subprocess.run(command, cwd=tmp_path, env=bare, capture_output=True, text=True, check=False)
+    command += [f"-DCMAKE_MAKE_PROGRAM={cmake}/ninja", f"-DCMAKE_PREFIX_PATH={prefix}", *arguments]
+    bare = {"PATH": "/usr/bin:/bin", "HOME": str(work)}
+    done = subprocess.run(command, cwd=work, env=bare, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"found include={newest.prefix}/targets/x86_64-linux/include" in done.stdout
-    assert "Detecting CUDA compiler ABI info - done" in done.stdout  # by compiling and linking a program
+    assert f"found include={prefix}/targets/x86_64-linux/include" in done.stdout
+    return done.stdout
+
+
+def test_cmake_needs_no_more_than_the_prefix(newest: Compiler, cmake: str, tmp_path: Path) -> None:
+    said = by_hand(cmake, tmp_path, newest.prefix)
+    assert "Detecting CUDA compiler ABI info - done" in said  # by compiling and linking a program
+
+
+def test_cmake_without_nvcc_needs_two_words(built: Workspace, cmake: str, tmp_path: Path) -> None:
+    """With CUDAToolkit_BIN_DIR alone, the newest CMake finds no runtime."""
+    prefix = made(built, built.channel, NEWEST, ("cuda-cudart-dev",)).prefix
+    place = f"-DCUDAToolkit_BIN_DIR={prefix}/targets/x86_64-linux/bin"
+    by_hand(cmake, tmp_path, prefix, place, "-DKERNELS=OFF")
+
+
+def test_cmake_finds_cccl(newest: Compiler, cmake: str, tmp_path: Path) -> None:
+    ninja = ["-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={cmake}/ninja"]
+    said = newest.run(tmp_path, f"{cmake}/cmake", "-S", SOURCES / "cccl", "-B", "build", *ninja)
+    assert f"found cccl={newest.prefix}/targets/x86_64-linux/lib/cmake/cccl\n" in said
+
+
+# A toolkit of the machine that nobody can use, where build systems look by themselves.
+DECOY = """mount -t tmpfs none /usr/local; mkdir -p /usr/local/cuda/bin /usr/local/cuda/lib64
+mkdir -p /usr/local/cuda/targets/x86_64-linux/include /usr/local/cuda/targets/x86_64-linux/lib
+ln -s targets/x86_64-linux/include /usr/local/cuda/include
+printf '#define CUDART_VERSION 13000\\n#error the toolkit of the machine\\n' >/usr/local/cuda/include/cuda_runtime_api.h
+cp /usr/local/cuda/include/cuda_runtime_api.h /usr/local/cuda/include/cuda_runtime.h
+for folder in lib64 targets/x86_64-linux/lib; do
+  echo 'INPUT(-lthe_toolkit_of_the_machine)' >/usr/local/cuda/$folder/libcudart.so
+done"""
+VERSION = {
+    "meson": "PATH=$PATH:{meson}; meson setup build {sources}/meson && meson compile -C build && build/version",
+    "make": "make -f {sources}/Makefile SOURCES={sources} && ./version",
+    "setuptools": "g++ -x c -I$CUDA_HOME/include -c {sources}/version.c && g++ version.o -L$CUDA_PATH/lib64 $LDFLAGS "
+    "-lcudart -o version && $CUDA_HOME/bin/nvcc --version && ./version",
+}
+
+
+@pytest.mark.parametrize(
+    "user", [{}, {"CUDA_HOME": "/usr/local/cuda", "CUDA_PATH": "/usr/local/cuda"}], ids=["", "set"]
+)
+@pytest.mark.parametrize("system", VERSION)
+def test_build_systems_take_the_environment_and_not_the_toolkit_of_the_machine(
+    newest: Compiler, meson: str, tmp_path: Path, system: str, user: dict[str, str]
+) -> None:
+    with mounts(DECOY) as machine:
+        enter = ["nsenter", "--target", machine.pid, "--user", "--mount", "--preserve-credentials", "--wd", tmp_path]
+        line = VERSION[system].format(meson=meson, sources=SOURCES)
+        said = newest.run(tmp_path, *map(str, enter), "bash", "-c", line, **user)
+    assert f"runtime {newest.number}, compiled with {newest.number}\n" in said
 
 
 @pytest.mark.parametrize("way", ["flags", "its own nvcc", pytest.param("alone", marks=pytest.mark.sweep)])
@@ -318,7 +392,8 @@ def test_nvcc_makes_programs_for_arm(cross: Environments, tmp_path: Path, way: s
     """With the halves for ARM beside cuda-nvcc for this machine, by flags or by its own name; or with them alone."""
     compiler = cross(ARM) if way == "alone" else cross(*SPECS, *HALVES)
     own = compiler.prefix / "targets" / "sbsa-linux" / "bin" / "nvcc"
-    words = ["nvcc", "-target-dir", "sbsa-linux", "-ccbin", CROSS] if way == "flags" else [own]
+    words = [own, "-ccbin", CROSS] if way == "its own nvcc" else ["nvcc", "-target-dir", "sbsa-linux", "-ccbin", CROSS]
+    words = [own] if way == "alone" else words
     for nvcc in [words, ["nvcc"]] if way == "alone" else [words]:
         compiler.run(tmp_path, *nvcc, "-cudart=shared", "-o", "add", SOURCES / "add.cu")
         assert machine(tmp_path / "add") == "EM_AARCH64"
@@ -342,6 +417,7 @@ def test_cmake_makes_programs_for_arm(cross: Environments, cmake: str, tmp_path:
         f"-DCMAKE_FIND_ROOT_PATH={target}",
         *([f"-DCMAKE_CUDA_COMPILER={target}/bin/nvcc"] if beside else []),
         "-DCMAKE_CUDA_ARCHITECTURES=75",
+        without=FOR_THIS_MACHINE if beside else (),
     )
     assert {Path(found[name]).resolve().parent for name in ("cudart", "cudart_static")} == {target / "lib"}
     programs = ("add_Shared", "add_Static", "version_cudart", "version_cudart_static", "separate")

@@ -22,8 +22,8 @@ from ctk.lock.lock import Artefact, ReleaseLock, release_locks
 
 pytest_plugins = ["shell_fixtures"]
 HERE = Workspace(Path(__file__).resolve().parents[2])
-VARIABLES = ("CFLAGS", "CPPFLAGS", "CXXFLAGS", "LDFLAGS", "CMAKE_ARGS", "CUDAARCHS", "NVCC_GENCODE")
-VARIABLES += ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN")
+VARIABLES = ("CFLAGS", "CPPFLAGS", "CXXFLAGS", "LDFLAGS", "CMAKE_ARGS", "CMAKE_PREFIX_PATH", "CUDA_PATH", "CUDA_HOME")
+VARIABLES += ("CUDAARCHS", "NVCC_GENCODE", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN")
 BUILD = {"CONDA_BUILD": "1", "PREFIX": "/host env", "BUILD_PREFIX": "/build env", "HOST": "x86_64-conda-linux-gnu"}
 # The targets that an nvcc names in its file, in any order, and what the list of a package build is made of.
 NAMES = b"\0compute_100f\0compute_75\0sm_20\0compute_90\0sm_90a\0compute_90a\0compute_100\0compute_100a\0"
@@ -55,6 +55,7 @@ def install(project: Workspace, prefix: Path, target: str, platform: str = "linu
             **CLEAN,
             "PREFIX": str(prefix),
             "RECIPE_DIR": str(project.recipes / "cuda-nvcc"),
+            "PKG_VERSION": "13.5.37",
             "TARGET": target,
             "target_platform": platform,
         },
@@ -164,8 +165,25 @@ def test_the_variables_are_those_of_conda_forge(scripts: Scripts, shell: str) ->
     assert found["CPPFLAGS"] == found["CXXFLAGS"] == f"-I{target}/include -I{target}/include/cccl"
     rpath = f"-Wl,--disable-new-dtags -Wl,-rpath,{scripts.prefix}/lib -Wl,-rpath-link,{scripts.prefix}/lib"
     assert found["LDFLAGS"] == f"-L{target}/lib -L{target}/lib/stubs {rpath}"
-    assert found["NVCC_PREPEND_FLAGS"] == "-ccbin=x86_64-conda-linux-gnu-c++"
+    rpath = f"-Xlinker=--disable-new-dtags,-rpath={scripts.prefix}/lib,-rpath-link={scripts.prefix}/lib"
+    assert found["NVCC_PREPEND_FLAGS"] == f"{rpath} -ccbin=x86_64-conda-linux-gnu-c++"
     assert not found.keys() & {"CMAKE_ARGS", "CUDAARCHS", "NVCC_GENCODE", "NVCC_APPEND_FLAGS"}
+
+
+def test_the_environment_is_the_toolkit_that_build_systems_find(scripts: Scripts, shell: str) -> None:
+    """Whatever the user, an installer or an image had said; after the environment itself."""
+    other = {"CUDA_PATH": "/usr/local/cuda", "CUDA_HOME": "/opt/cuda", "CMAKE_PREFIX_PATH": str(scripts.prefix)}
+    for user in ({}, other):
+        found = values(shell, scripts, **user)
+        assert found["CUDA_PATH"] == found["CUDA_HOME"] == f"{scripts.prefix}/lib/cuda"
+        before = f"{scripts.prefix}:" if user else ""
+        assert found["CMAKE_PREFIX_PATH"] == f"{before}{scripts.prefix}/targets/x86_64-linux"
+    home = scripts.prefix / "lib" / "cuda"
+    assert (home / "version.txt").read_text() == "CUDA Version 13.5.37\n"
+    leads = {"bin": "bin", "include": "targets/x86_64-linux/include", "targets": "targets", "nvvm": "nvvm"}
+    leads |= dict.fromkeys(("lib", "lib64"), "targets/x86_64-linux/lib")
+    links = [path for path in home.iterdir() if path.is_symlink()]
+    assert {path.name: str(path.resolve().relative_to(scripts.prefix)) for path in links} == leads
 
 
 def test_a_package_build_sees_the_host_environment_first(scripts: Scripts, shell: str) -> None:
@@ -176,6 +194,7 @@ def test_a_package_build_sees_the_host_environment_first(scripts: Scripts, shell
     sysroot = f"{scripts.prefix}/x86_64-conda-linux-gnu/sysroot"
     assert found["CMAKE_ARGS"] == f"-DX=1 -DCMAKE_FIND_ROOT_PATH=/host env;{sysroot};{host};{build}"
     assert found["LDFLAGS"] == f"-L{host}/lib -L{host}/lib/stubs -L{build}/lib -L{build}/lib/stubs"
+    assert (found["CMAKE_PREFIX_PATH"], "NVCC_PREPEND_FLAGS" in found) == (f"{host}:{build}", False)
     assert found["CUDAARCHS"] == ";".join([*(f"{name.rstrip('f')}-real" for name in LISTED), "100-virtual"])
     code = [f"-gencode arch=compute_{name},code=sm_{name}" for name in LISTED]
     assert found["NVCC_GENCODE"] == " ".join([*code, "-gencode arch=compute_100,code=compute_100"])
@@ -219,15 +238,21 @@ def test_the_gpus_of_a_package_build_are_those_that_were_measured(
 )
 def test_a_compiler_that_the_user_chose_for_nvcc_stays(scripts: Scripts, shell: str, own: Mapping[str, str]) -> None:
     found = values(shell, scripts, CXX="c++", **own)
-    assert {name: found.get(name, "") for name in own} == own
-    assert ("NVCC_PREPEND_FLAGS" in found) == ("NVCC_PREPEND_FLAGS" in own)
+    assert all(found[name].startswith(value) for name, value in own.items())
+    assert "-ccbin=c++" not in found["NVCC_PREPEND_FLAGS"]
 
 
 def test_a_path_with_spaces_reaches_nvcc_whole(scripts: Scripts, tmp_path: Path, shell: str) -> None:
     cxx = str(compiler(tmp_path / "my tools") / "g++")
     found = values(shell, scripts, CXX=cxx)
     assert found["NVCC_CCBIN"] == cxx
-    assert "NVCC_PREPEND_FLAGS" not in found
+    assert "-ccbin" not in found["NVCC_PREPEND_FLAGS"]
+
+
+def test_an_environment_whose_path_has_spaces_gives_nvcc_no_flag_that_it_would_split(
+    project: Workspace, tmp_path: Path, shell: str
+) -> None:
+    assert "NVCC_PREPEND_FLAGS" not in values(shell, install(project, tmp_path / "my environment", "linux-64"))
 
 
 @pytest.mark.parametrize(
@@ -256,6 +281,8 @@ def test_for_another_platform_nvcc_is_told_target_and_compiler(project: Workspac
     include = f"-I{made.prefix}/targets/sbsa-linux/include"
     assert found["CFLAGS"] == f"{include} {include}/cccl"
     assert "rpath" not in found["LDFLAGS"]  # a program for another machine runs somewhere else
+    # Where meson looks for targets/sbsa-linux; nothing in the package has the layout for one target.
+    assert found["CUDA_HOME"] == found["CUDA_PATH"] == str(made.prefix) and not (made.prefix / "lib").exists()
     assert not difference(shell, "set -eu", both(made), tmp_path, PATH=path, CONDA_PREFIX=str(made.prefix))
 
 
@@ -269,15 +296,23 @@ def test_what_the_batch_file_sets_the_other_one_takes_back(project: Workspace, t
     assigned, released = [re.findall(r'\bset "(\w+(?:%\w+%\w*)?)=([^"]*)"', text) for text in texts]
     lasting = {name for name, _ in assigned} - {name for name, value in assigned if not value}
     marks = {f"CUDA_NVCC_OWN_%CONDA_SHLVL%_{name}" for name in ("CUDAARCHS", "NVCC_GENCODE")}
-    own = {"INCLUDE", "CUDAARCHS", "NVCC_GENCODE", *marks}
-    assert lasting == {*own, "CUDA_NVCC_ACTIVE_%CONDA_SHLVL%", "CUDA_NVCC_OLD_%CONDA_SHLVL%_INCLUDE"}
+    kept = ("INCLUDE", "CMAKE_PREFIX_PATH", "CUDA_PATH", "CUDA_HOME")
+    own = {*kept, "CUDAARCHS", "NVCC_GENCODE", *marks}
+    assert lasting == {
+        *own,
+        "CUDA_NVCC_ACTIVE_%CONDA_SHLVL%",
+        *(f"CUDA_NVCC_OLD_%CONDA_SHLVL%_{name}" for name in kept),
+    }
     assert {name for name, value in released if not value} == lasting
     for name in ("CUDAARCHS", "NVCC_GENCODE"):  # in a package build alone, and taken back only where it was set here
         mark = f"CUDA_NVCC_OWN_%CONDA_SHLVL%_{name}"
         first = f'@if "%CONDA_BUILD%"=="1" if not defined {name} set "{mark}=1" & set "{name}='
         assert re.search(f"^{re.escape(first)}.*(90a|_100)", texts[0], re.M)
         assert f'\n@if defined {mark} set "{name}="\n' in texts[1]
-    assert ("INCLUDE", "%%CUDA_NVCC_OLD_%CONDA_SHLVL%_INCLUDE%%") in released
+    assert {(name, f"%%CUDA_NVCC_OLD_%CONDA_SHLVL%_{name}%%") for name in kept} <= set(released)
+    assert ("CUDA_PATH", r"%CONDA_PREFIX%\Library") in assigned
+    machine = {"win-64": "x64", "win-arm64": "arm64"}[target]
+    assert ("CMAKE_PREFIX_PATH", rf"%CMAKE_PREFIX_PATH%;%CUDA_NVCC_ROOT%\lib\{machine}\cmake") in assigned
 
 
 @pytest.mark.parametrize("target", ["linux-64", "win-64"])

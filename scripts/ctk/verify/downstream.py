@@ -35,6 +35,9 @@ from ctk.verify.foreseen import specs_of
 
 CUDA_KEYS = ("cuda_version", "cuda_compiler_version")
 """The variant keys that name the toolkit of a build; conda-forge has ``None`` in the second for a CPU build."""
+_FROM_ROOT = re.compile(r"""(?:^|[\s'"`=:,;(]|-[IL])(/[\w.+/-]+)""", re.M)
+_SHARED = (Path("/"), Path("/usr"), Path("/usr/local"))
+_OF_CUDA = re.compile(r"nvcc|libcudart[\w.]*|cuda_runtime(_api)?\.h")
 _TAIL = 25  # lines of a log that an error shows
 
 
@@ -321,9 +324,27 @@ def _hints(lines: Sequence[str], folder: Path) -> Iterator[str]:
         for place in folder.glob(f"bld/*/host_env*/targets/*/include/{header}"):
             include = f"$PREFIX/targets/{place.relative_to(folder).parts[4]}/include"
             yield f'{header} is in {include}: give the compiler -I"{include}", or CMake -DCUDAToolkit_BIN_DIR'
-    # In a log, the environments are called $PREFIX and $BUILD_PREFIX.
-    for place in dict.fromkeys(re.findall(r"^-- Found CUDAToolkit: (/\S+)", text, re.M)):
-        yield f"CMake took the toolkit in {place}, which is this machine's: give it -DCUDAToolkit_BIN_DIR"
+    for place in _machine_toolkits(text):
+        yield (
+            f"the build names the toolkit in {place}, which is this machine's: give CMake -DCUDAToolkit_BIN_DIR, meson "
+            "and what else looks for one CUDA_PATH=$PREFIX"
+        )
+
+
+def _machine_toolkits(text: str) -> Iterator[str]:
+    """The toolkits that a log names and that are in no environment of the build, once each.
+
+    In a log, the environments are called $PREFIX and $BUILD_PREFIX: a path from the root is this machine's.
+    """
+    seen = set()
+    for path in map(Path, dict.fromkeys(_FROM_ROOT.findall(text))):
+        # Debian has its package of the toolkit among all other files of /usr: there, the file itself is looked at.
+        above = (f for f in (path, *path.parents) if f not in _SHARED)
+        folder = next((f for f in above if os.path.isfile(f / "include" / "cuda_runtime_api.h")), None)
+        place = folder or (path if _OF_CUDA.fullmatch(path.name) else None)
+        if place and (real := os.path.realpath(place)) not in seen:
+            seen.add(real)
+            yield str(place)
 
 
 def _debian_package(name: str) -> str:
