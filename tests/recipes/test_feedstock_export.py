@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -96,7 +98,9 @@ build: {{number: 0, script: ["mkdir -p $PREFIX/bin", "cp {program} $PREFIX/bin/"
 def test_rattler_build_makes_the_same_packages_from_the_folder_alone(
     name: str, build: str, fits: str, count: int, pip: FakeIndex, channels: list[str], tmp_path: Path
 ) -> None:
-    ours = {p.name: p for p in packages(_built()) if p.name.startswith(name)}
+    # Of a package for one Python, the hash in the build string differs: test_feedstocks.py says why.
+    plain = partial(re.sub, r"h[0-9a-f]{7}_", "h_") if build else str
+    ours = {plain(p.name): p for p in packages(_built()) if p.name.startswith(name)}
     folder, output = tmp_path / "feedstock", tmp_path / "output"
     ctk(Workspace(ROOT), "feedstock", "export", name, str(folder), "--maintainer", "someone", check=True)
     recipe, variants = (folder / "recipe" / file for file in ("recipe.yaml", "conda_build_config.yaml"))
@@ -111,7 +115,7 @@ def test_rattler_build_makes_the_same_packages_from_the_folder_alone(
     made = list(output.glob("*/*.conda"))
     assert len(made) == count
     for package in made:
-        here, there = read_info(ours[package.name]), read_info(package)
+        here, there = read_info(ours[plain(package.name)]), read_info(package)
         assert [(p.path, p.sha256) for p in here.paths] == [(p.path, p.sha256) for p in there.paths]
 
 
