@@ -152,7 +152,8 @@ def beside(made: Made, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     if place == "venv":
         venv = tmp_path / "venv"
         venv.mkdir()
-        (venv / "pyvenv.cfg").write_text(f"home = {made.prefix}/bin\ninclude-system-site-packages = true\n")
+        (tmp_path / "link").symlink_to(made.prefix)
+        (venv / "pyvenv.cfg").write_text(f"home = {tmp_path}/link/bin\ninclude-system-site-packages = true\n")
         monkeypatch.setenv("VIRTUAL_ENV", str(venv))
         return venv / SITE, "python -m pip uninstall --yes nvidia-cuda-nvrtc"
     if place == "PYTHONPATH":

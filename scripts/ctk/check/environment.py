@@ -257,10 +257,11 @@ def module_folders(prefix: Path) -> list[ModuleFolder]:
         ModuleFolder(Path(text), "PYTHONPATH") for text in os.environ.get("PYTHONPATH", "").split(os.pathsep) if text
     ]
     venv = Path(os.environ.get("VIRTUAL_ENV") or os.devnull)
-    config = dict(re.findall(r"^\s*([\w-]+)\s*=\s*(.*?)\s*$", _text(venv / "pyvenv.cfg").lower(), re.M))
-    if config.get("home") == str(prefix / "bin").lower():
+    lines = re.findall(r"^\s*([\w-]+)\s*=\s*(.*?)\s*$", _text(venv / "pyvenv.cfg"), re.M)
+    config = {key.lower(): value for key, value in lines}
+    if "home" in config and os.path.realpath(config["home"]) == os.path.realpath(prefix / "bin"):
         found += [ModuleFolder(venv / place.relative_to(prefix), "VIRTUAL_ENV") for place in own]
-        if config.get("include-system-site-packages") != "true":
+        if config.get("include-system-site-packages", "").lower() != "true":
             return _with_pth(found)
     if not os.environ.get("PYTHONNOUSERSITE"):
         base = Path(os.environ.get("PYTHONUSERBASE") or Path.home() / ".local")
