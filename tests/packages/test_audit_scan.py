@@ -138,7 +138,10 @@ def test_an_unknown_check_is_an_error_naming_the_nearest(tmp_path: Path) -> None
     ("source", "names"),
     [
         ("d = os.path.join(here, 'cccl')\nos.add_dll_directory(d)", ("cccl",)),
-        ("if os.path.isdir(d := os.path.abspath(os.path.join(here, 'x.libs'))):\n  os.add_dll_directory(d)", ("x.libs",)),
+        (
+            "if os.path.isdir(d := os.path.abspath(os.path.join(here, 'x.libs'))):\n  os.add_dll_directory(d)",
+            ("x.libs",),
+        ),
         ("for d in (here, os.path.join(here, 'lib')):\n  os.add_dll_directory(d)", ("lib",)),
         ("os.add_dll_directory(str(Path(here) / 'dlls'))", ("dlls",)),
         ("headers = os.path.join(here, 'headers')\nos.add_dll_directory(d)", ()),

@@ -19,7 +19,7 @@ from fake_index import FakeIndex
 from ctk.core.checkout import Workspace
 from ctk.core.errors import LockError, UnknownName
 from ctk.core.platforms import PLATFORMS, this_platform
-from ctk.lock import facts
+from ctk.lock import contents, facts
 from ctk.lock.facts import (
     MeasureFailed,
     compiler_facts,
@@ -31,7 +31,7 @@ from ctk.lock.facts import (
     needed_glibc,
     with_known,
 )
-from ctk.lock.lock import Artefact, Component, ReleaseLock, load, variant_keys
+from ctk.lock.lock import Artefact, Component, ReleaseLock, load, release_locks, variant_keys
 from ctk.package.binaries import Binary
 
 pytest_plugins = ["ctk_release_fixtures"]
@@ -142,7 +142,10 @@ def test_the_command_fetches_measures_and_writes(
     assert lock.facts.glibc["linux-aarch64"] == dict.fromkeys(lock.components, "2.17")
     # What was not in the cache before is not there afterwards; that it was looked through is known.
     left = [p for p in here.cache.rglob("*") if p.is_file() and p.parent != here.cache]
-    assert {p.parent.name for p in left} == {"admitted"}
+    assert {p.parent.name for p in left} == {"admitted", "gpu-code", "contents"}
+    held = contents.load(here)
+    assert not contents.unmeasured(held, release_locks(here).values())
+    assert held.dump() == contents.path_of(here).read_text()
     index.requests.clear()
     assert "nothing changes" in run("measure")
     assert index.requests == []

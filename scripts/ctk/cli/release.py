@@ -163,6 +163,8 @@ def measure_command(
     index, measured = partial(Index, pip_settings()), []
     for old in chosen:
         lock = replace(old, gpu_code={}) if again else old
+        for artefact in contents.to_read([lock]) if again else ():
+            held.artefacts.pop(artefact.sha256, None)
         needs_facts, names = lock.is_ctk and (again or not lock.facts), facts.unmeasured_code(lock)
         inside = contents.unmeasured(held, [lock])
         if not needs_facts and not names and not inside:

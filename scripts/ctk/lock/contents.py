@@ -27,6 +27,7 @@ from ctk.core.files import make_folder, replace_file
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.lock.facts import AtHand
 from ctk.lock.lock import Artefact, GpuRange, ReleaseLock
+from ctk.package import binaries, gpu_code, scan
 from ctk.package.binaries import Binary
 from ctk.package.gpu_support import bound, present
 from ctk.package.scan import scan_wheel
@@ -38,6 +39,8 @@ _OWN_NAME = "="  # stands for a SONAME that is the name of the file
 _SEPARATOR = "|"
 _DIGITS = 6  # of a digest; two that are alike are noticed
 _STEP = "look at that file"
+_READERS = (Path(module.__file__) for module in (binaries, gpu_code, scan))
+_READER = hashlib.sha256(b"".join(path.read_bytes() for path in _READERS)).hexdigest()[:8]  # of others it is read anew
 
 
 @dataclass(frozen=True)
@@ -196,7 +199,7 @@ def measure(known: Contents, lock: ReleaseLock, gpus: Sequence[str], at_hand: At
     goes on where it was.
     """
     for artefact in unmeasured(known, [lock]):
-        note = kept / f"{artefact.sha256}.json"
+        note = kept / f"{artefact.sha256}.{_READER}.json"
         members: Members | None = None
         with suppress(OSError, ValidationError):  # not there, or cut short
             members = _MEMBERS.validate_json(note.read_bytes())
