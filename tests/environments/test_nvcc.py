@@ -357,7 +357,9 @@ def test_cmake_finds_cccl(newest: Compiler, cmake: str, tmp_path: Path) -> None:
 
 
 # A toolkit of the machine that nobody can use, where build systems look by themselves.
-DECOY = """mount -t tmpfs none /usr/local; mkdir -p /usr/local/cuda/bin /usr/local/cuda/lib64
+DECOY = """keep=$(mktemp -d); mount --rbind /usr/local "$keep"; mount -t tmpfs none /usr/local
+for entry in "$keep"/*; do case $entry in */cuda*) ;; *) ln -s "$entry" /usr/local/ ;; esac; done
+mkdir -p /usr/local/cuda/bin /usr/local/cuda/lib64
 mkdir -p /usr/local/cuda/targets/x86_64-linux/include /usr/local/cuda/targets/x86_64-linux/lib
 ln -s targets/x86_64-linux/include /usr/local/cuda/include
 printf '#define CUDART_VERSION 13000\\n#error the toolkit of the machine\\n' >/usr/local/cuda/include/cuda_runtime_api.h
@@ -381,7 +383,7 @@ def test_build_systems_take_the_environment_and_not_the_toolkit_of_the_machine(
     newest: Compiler, meson: str, tmp_path: Path, system: str, user: dict[str, str]
 ) -> None:
     with mounts(DECOY) as machine:
-        enter = ["nsenter", "--target", machine.pid, "--user", "--mount", "--preserve-credentials", "--wd", tmp_path]
+        enter = ["nsenter", "--target", machine.pid, "--user", "--mount", "--preserve-credentials", f"--wd={tmp_path}"]
         line = VERSION[system].format(meson=meson, sources=SOURCES)
         said = newest.run(tmp_path, *map(str, enter), "bash", "-c", line, **user)
     assert f"runtime {newest.number}, compiled with {newest.number}\n" in said

@@ -324,9 +324,9 @@ def _hints(lines: Sequence[str], folder: Path) -> Iterator[str]:
         for place in folder.glob(f"bld/*/host_env*/targets/*/include/{header}"):
             include = f"$PREFIX/targets/{place.relative_to(folder).parts[4]}/include"
             yield f'{header} is in {include}: give the compiler -I"{include}", or CMake -DCUDAToolkit_BIN_DIR'
-    for place in _machine_toolkits(text):
+    for toolkit in _machine_toolkits(text):
         yield (
-            f"the build names the toolkit in {place}, which is this machine's: give CMake -DCUDAToolkit_BIN_DIR, meson "
+            f"the build names the toolkit in {toolkit}, which is this machine's: give CMake -DCUDAToolkit_BIN_DIR, meson "
             "and what else looks for one CUDA_PATH=$PREFIX"
         )
 
