@@ -326,8 +326,8 @@ def _hints(lines: Sequence[str], folder: Path) -> Iterator[str]:
             yield f'{header} is in {include}: give the compiler -I"{include}", or CMake -DCUDAToolkit_BIN_DIR'
     for toolkit in _machine_toolkits(text):
         yield (
-            f"the build names the toolkit in {toolkit}, which is this machine's: give CMake -DCUDAToolkit_BIN_DIR, meson "
-            "and what else looks for one CUDA_PATH=$PREFIX"
+            f"the build names the toolkit in {toolkit}, which is this machine's: give CMake -DCUDAToolkit_BIN_DIR, "
+            "meson and what else looks for one CUDA_PATH=$PREFIX"
         )
 
 
