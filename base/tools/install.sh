@@ -1,7 +1,8 @@
 #!/bin/bash
-# Makes bin/pkg-config: the machine's own, which looks in the environment too, as conda-forge's does. What the user set
-# comes first, what the machine has comes last.
+# Makes bin/pkg-config, where that is PROGRAM: the machine's own, which looks in the environment too, as conda-forge's
+# does. What the user set comes first, what the machine has comes last.
 set -euo pipefail
+if [[ $PROGRAM != pkg-config ]]; then exit 0; fi
 mkdir -p "$PREFIX/bin"
 cat >"$PREFIX/bin/pkg-config" <<SCRIPT
 #!/bin/sh
