@@ -39,7 +39,7 @@ _OWN_NAME = "="  # stands for a SONAME that is the name of the file
 _SEPARATOR = "|"
 _DIGITS = 6  # of a digest; two that are alike are noticed
 _STEP = "look at that file"
-_READERS = (Path(module.__file__) for module in (binaries, gpu_code, scan))
+_READERS = (Path(file) for file in (binaries.__file__, gpu_code.__file__, scan.__file__))
 _READER = hashlib.sha256(b"".join(path.read_bytes() for path in _READERS)).hexdigest()[:8]  # of others it is read anew
 
 

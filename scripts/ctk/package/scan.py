@@ -281,8 +281,9 @@ def _dll_folders(source: bytes) -> tuple[str, ...]:
             if any(isinstance(target, ast.Name) and target.id in names for target in targets):
                 given += [part for part in (getattr(node, "value", None), getattr(node, "iter", None)) if part]
         for node in (inner for path in given for inner in ast.walk(path)):
-            is_joined = isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "join"
-            parts = node.args if is_joined else [node.right] if isinstance(node, ast.BinOp) else []
+            parts = [node.right] if isinstance(node, ast.BinOp) else []
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "join":
+                parts = node.args
             found.update(p.value for p in parts if isinstance(p, ast.Constant) and isinstance(p.value, str))
     return tuple(sorted(found))
 
