@@ -154,7 +154,7 @@ def offer(index: FakeIndex, minor: str, pathfinder: str) -> None:
     """A CTK release of two components, and a version of cuda-pathfinder that can be imported."""
     module = {
         "cuda/pathfinder/__init__.py": b"found = True\n",
-        f"cuda_pathfinder-{pathfinder}.dist-info/licenses/LICENSE": b"Apache\n",
+        f"cuda_pathfinder-{pathfinder}.dist-info/licenses/LICENSE": b"Apache License\nVersion 2.0\n",
     }
     index.add_wheel("cuda-pathfinder", pathfinder, files=module, requires_python=">=3.11")
     version = VERSIONS[minor]
