@@ -45,9 +45,7 @@ class Toolkit:
 
     minor: str  # 13.4
     architectures: tuple[str, ...]  # compute capabilities that its NVRTC can target, oldest first; there are gaps
-    published: Mapping[
-        str, frozenset[str]
-    ]  # component -> its subdirs; `compiler`: all of nvcc, `libraries`: old enough
+    published: Mapping[str, frozenset[str]]  # component -> its subdirs; `compiler` is the whole of nvcc
     # Component -> subdir -> the GPUs that it has code for, as ranges: ``>=10.0,<11.0|>=12.0``. Not named: for all.
     code: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
@@ -100,7 +98,7 @@ _NEEDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "cuda-nvrtc": (("nvrtc",), ()),
     "cuda-nvcc": (("compiler", "crt", "cudart", "nvvm"), ()),
     "cuda-runtime": (
-        ("libraries", "nvrtc", "nvjitlink", "nvjpeg", "npp", "cublas", "cufft", "curand", "cusolver", "cusparse"),
+        ("cudart", "nvrtc", "nvjitlink", "nvjpeg", "npp", "cublas", "cufft", "curand", "cusolver", "cusparse"),
         (),
     ),
     "cuda-bindings": (_PTX, ("cuda-bindings",)),

@@ -11,9 +11,9 @@ from typing import Any
 
 from ctk.core.errors import BadValue, LockError, check_names
 from ctk.core.platforms import PLATFORMS
-from ctk.lock.lock import Facts, ReleaseLock, variant_keys
+from ctk.lock.lock import ReleaseLock, variant_keys
 from ctk.lock.support import Support
-from ctk.solve.machine import python_specs, virtual_packages
+from ctk.solve.machine import python_specs
 from ctk.solve.solve import Scenario
 from ctk.verify.oracle import REQUESTS, OracleFacts, Question, Toolkit, version
 
@@ -39,23 +39,11 @@ def facts(locks: Iterable[ReleaseLock]) -> OracleFacts:
         else:
             if int(lock.major) >= _WHOLE_COMPILER:
                 published["compiler"] = published.get("nvcc", frozenset())
-            published["libraries"] = published["cudart"] - _too_new(lock.require_facts())
             gpus, keys = tuple(_in_order(lock.require_facts().gpu_architectures)), variant_keys(lock)
             toolkits.append(Toolkit(lock.minor, gpus, published, {name: _code(name, keys) for name in lock.gpu_code}))
     if not toolkits:
         raise LockError("there is no release lock", "run `ctk release add 13.4 --write`, or any other release")
     return OracleFacts(tuple(toolkits), python_sets)
-
-
-def _too_new(measured: Facts) -> frozenset[str]:
-    """The subdirs where a library needs a newer glibc than the machines that are asked about have."""
-    has = {
-        s: str(p.version)
-        for s in measured.glibc
-        for p in virtual_packages(s, None, None)
-        if p.name.normalized == "__glibc"
-    }
-    return frozenset(s for s, needs in measured.glibc.items() if max(map(version, needs.values())) > version(has[s]))
 
 
 def _code(component: str, keys: Mapping[str, list[str]]) -> dict[str, str]:
