@@ -376,11 +376,15 @@ def _rendered(
         files=tuple(_as_list(globs.get("include"))),
         left_files=tuple(_as_list(globs.get("exclude"))),
         scripts=tuple(
-            Script(script["file"], dict(script.get("env") or {})) for script in scripts if script and "file" in script
+            Script(script["file"], dict(script.get("env") or {}))
+            for script in scripts
+            if isinstance(script, Mapping) and "file" in script  # it may also be lines of a shell
         ),
         contents=tuple(glob for test in tests for glob in _as_list(test.get("exists"))),
         absent=tuple(glob for test in tests for glob in _as_list(test.get("not_exists"))),
-        may_edit=any(script and (relocates or "file" not in script) for script in scripts),
+        may_edit=any(
+            script and (relocates or not isinstance(script, Mapping) or "file" not in script) for script in scripts
+        ),
     )
 
 
