@@ -62,7 +62,10 @@ def offered(line: str) -> list[str]:
         ("ctk build --release ", RELEASES),
         ("ctk build --release 13.5", {"13.5"}),
         ("ctk release add ", {"base", *RELEASES}),
-        ("ctk release measure ", {*MINORS, "libraries-12", "libraries-13"}),
+        (
+            "ctk release measure ",
+            {*MINORS, *(f"{kind}-{major}" for kind in ("libraries", "python") for major in (12, 13))},
+        ),
         ("ctk release diff 13.4 ", RELEASES),
         ("ctk release diff 13.4 13.5 --component ", COMPONENTS),
         ("ctk plan --recipe cuda-nv", {p.name for p in HERE.recipes.glob("cuda-nv*")}),

@@ -84,7 +84,7 @@ def test_every_hook_passes_on_this_checkout(copy: Path) -> None:
         ("conflict-markers", "docs/new.md", "<<<<<<< HEAD\none\n=======\ntwo\n>>>>>>> branch\n"),
         ("case", "readme.MD", "# another\n"),
         ("executables", "scripts/new", "no shebang\n"),
-        ("size", "docs/large.txt", "0123456789abcde\n" * 32_000),
+        ("size", "docs/large.txt", "0123456789abcde\n" * 64_000),
         ("line-ends", "docs/new.md", "no line end"),
         ("trailing-space", "docs/new.md", "a line \n"),
         ("toml", "new.toml", "key = \n"),

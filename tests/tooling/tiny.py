@@ -49,7 +49,9 @@ def tiny_checkout(root: Path) -> Workspace:
     for name, text in {"hello": RECIPE, "follower": FOLLOWER}.items():
         (root / "recipes" / name).mkdir(parents=True)
         (root / "recipes" / name / "recipe.yaml").write_text(text)
-    (root / "recipes" / "follower" / "LICENSE").write_text("Do as you like.\n")
+    (root / "recipes" / "follower" / "LICENSE").write_text(
+        "Permission is hereby granted, free of charge, to any person obtaining a copy\n"
+    )
     (root / "conda_build_config.yaml").write_text("python_tag: [cp312]\n")
     workspace = Workspace(root)
     workspace.variants.mkdir()
@@ -64,7 +66,11 @@ def tiny_checkout(root: Path) -> Workspace:
 def content() -> bytes:
     """The bytes of the artefact."""
     info, metadata = "nvidia_cuda_runtime-13.4.92.dist-info", "Name: nvidia-cuda-runtime\nVersion: 13.4.92\n"
-    files = {"greeting.txt": b"hello\n", "LICENSE": b"Do as you like.\n", f"{info}/METADATA": metadata.encode()}
+    files = {
+        "greeting.txt": b"hello\n",
+        "LICENSE": b"Permission is hereby granted, free of charge, to any person obtaining a copy\n",
+        f"{info}/METADATA": metadata.encode(),
+    }
     files[f"{info}/WHEEL"] = b"Wheel-Version: 1.0\nTag: py3-none-manylinux2014_x86_64\n"
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
