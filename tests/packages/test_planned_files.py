@@ -187,7 +187,7 @@ def members_of(world: Changed, ending: str) -> Iterator[Content]:
 
 @pytest.mark.parametrize("releases", [pytest.param((), marks=pytest.mark.sweep), (NEWEST,)], ids=["all", "newest"])
 def test_a_planned_package_has_the_files_of_the_built_one(built: Workspace, releases: tuple[str, ...]) -> None:
-    """All but what an output's own script adds (etc/conda), and what is left out of what is noted."""
+    """All but what an output's own script adds (etc/conda, lib/cuda), and what is left out of what is noted."""
     request = small(Request(releases, platforms=(this_platform(),)), built)
     everything = plan(published_set(built), request, python_tags(built.build_config))
     noted, inside = contents.load(built), Contents()
@@ -201,7 +201,9 @@ def test_a_planned_package_has_the_files_of_the_built_one(built: Workspace, rele
     scans, _ = planned_scans(everything, built, inside, jobs=2)
     for scan in scans:
         paths = (entry.path for entry in read_info(built.channel.resolve() / scan.file).paths)
-        expected = {path for path in paths if not path.startswith("etc/conda/") and not LEFT_OUT.fullmatch(path)}
+        expected = {
+            path for path in paths if not path.startswith(("etc/conda/", "lib/cuda/")) and not LEFT_OUT.fullmatch(path)
+        }
         assert {file.path for file in scan.installed() if not LEFT_OUT.fullmatch(file.path)} == expected, scan.file
         compared += len(expected)
     assert compared > 1_000

@@ -219,10 +219,10 @@ def _not_too_old(toolkit: Toolkit, question: Question) -> bool:
 
 
 def _has_code(toolkit: Toolkit, question: Question) -> bool:
-    """Whether all components of the request run on the GPU, by what was read from their binaries."""
+    """Whether all components and projects of the request run on the GPU, by what was read from their binaries."""
     if question.arch is None:
         return True
-    bounds = [toolkit.code.get(c, {}).get(question.subdir, "") for c in _NEEDS[question.request][0]]
+    bounds = [toolkit.code.get(c, {}).get(question.subdir, "") for kind in _NEEDS[question.request] for c in kind]
     return all(not bound or _within(bound, version(question.arch)) for bound in bounds)
 
 

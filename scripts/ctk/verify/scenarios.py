@@ -29,6 +29,8 @@ _WHOLE_COMPILER = 13
 def facts(locks: Iterable[ReleaseLock]) -> OracleFacts:
     """The oracle's facts, read from the release locks; `LockError` for none, and for one that was not measured."""
     toolkits, python_sets = [], {}
+    locks = list(locks)
+    projects = {lock.major: _codes(lock) for lock in locks if not (lock.is_ctk or lock.is_library_set)}
     for lock in (lock for lock in locks if not lock.is_library_set):
         published: dict[str, frozenset[str]] = {}
         for component in lock.components.values():  # of a project in several versions, the targets of all of them
@@ -39,11 +41,16 @@ def facts(locks: Iterable[ReleaseLock]) -> OracleFacts:
         else:
             if int(lock.major) >= _WHOLE_COMPILER:
                 published["compiler"] = published.get("nvcc", frozenset())
-            gpus, keys = tuple(_in_order(lock.require_facts().gpu_architectures)), variant_keys(lock)
-            toolkits.append(Toolkit(lock.minor, gpus, published, {name: _code(name, keys) for name in lock.gpu_code}))
+            gpus = tuple(_in_order(lock.require_facts().gpu_architectures))
+            toolkits.append(Toolkit(lock.minor, gpus, published, projects.get(lock.major, {}) | _codes(lock)))
     if not toolkits:
         raise LockError("there is no release lock", "run `ctk release add 13.4 --write`, or any other release")
     return OracleFacts(tuple(toolkits), python_sets)
+
+
+def _codes(lock: ReleaseLock) -> dict[str, dict[str, str]]:
+    keys = variant_keys(lock)
+    return {name: _code(name, keys) for name in lock.gpu_code}
 
 
 def _code(component: str, keys: Mapping[str, list[str]]) -> dict[str, str]:
