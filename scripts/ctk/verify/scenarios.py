@@ -55,6 +55,7 @@ def _codes(lock: ReleaseLock) -> dict[str, dict[str, str]]:
 
 def _code(component: str, keys: Mapping[str, list[str]]) -> dict[str, str]:
     """The GPUs that a component has code for, by subdir; Windows on ARM has its own, where others go together."""
+    component = component.replace("-", "_")  # as variant keys have it
     own = {subdir: f"{component}_gpus_{subdir.replace('-', '_')}" for subdir in PLATFORMS}
     found = {subdir: keys.get(key, keys.get(f"{component}_gpus", [""])) for subdir, key in own.items()}
     return {subdir: gpus for subdir, (gpus,) in found.items() if gpus}
