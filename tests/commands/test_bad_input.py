@@ -84,7 +84,7 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
     "release diff 13.4 13.5 --component no-part": (UnknownName, "error: unknown component 'no-part'"),
     "release list --write-table --check-table": (BadValue, "error: --write-table and --check-table exclude"),
     "release measure 99.9": (UnknownName, "error: unknown release '99.9'"),
-    "release measure python-13": (UnknownName, "error: unknown release 'python-13'"),
+    "release measure python-1": (UnknownName, "error: unknown release 'python-1'"),
     "site build /proc/site": (NoSpace, "error: cannot write /proc/site"),
     "site build {folder}/site --package no-package --base {base}": (UnknownName, "error: unknown package 'no-package'"),
     "site build {folder}/site --package cuda-crt --base /no/place": (ChannelMissing, CHANNEL),

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import world
+from crafted_binaries import elf, pe
 from fake_ctk import WHEELS_13
 from fake_index import FakeIndex
 from world import World
@@ -54,7 +55,8 @@ def make(root: Path, index: FakeIndex, compiler: str) -> World:
         done = world.ctk(made, *words)
         assert done.returncode == 0, done.stderr
     (root / "nvrtc.c").write_text(_NVRTC)
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", root / "libnvrtc.so", root / "nvrtc.c"], check=True)
+    options = ["-shared", "-fPIC", "-Wl,-soname,libnvrtc.so.13", "-o", root / "libnvrtc.so"]
+    subprocess.run([compiler, *options, root / "nvrtc.c"], check=True)
     return made
 
 
@@ -66,8 +68,17 @@ def offer(made: World, minor: str) -> None:
         world.offer(made.index, minor, "1.9.1")
     finally:
         del world.HEADERS[NEW_COMPONENT]
-    library = {"nvidia/cu13/lib/libnvrtc.so.13": (made.root / "libnvrtc.so").read_bytes()}
-    made.index.add_wheel(NVRTC["nvrtc"][0], version, f"py3-none-{WHEELS_13[0]}", files=library)
+    for tag in WHEELS_13:
+        machine = "aarch64" if tag.endswith(("aarch64", "arm64")) else "x86_64"
+        sonames = ("libnvrtc.so.13", f"libnvrtc-builtins.so.{minor}")
+        files = {f"nvidia/cu13/lib/{name}": elf(soname=name, machine=machine) for name in sonames}
+        if tag == WHEELS_13[0]:  # the one that is asked
+            files[f"nvidia/cu13/lib/{sonames[0]}"] = (made.root / "libnvrtc.so").read_bytes()
+        elif "win" in tag:
+            dlls = ("nvrtc64_130_0.dll", f"nvrtc-builtins64_{minor.replace('.', '')}.dll")
+            files = {f"nvidia/cu13/bin/x86_64/{name}": pe(machine=machine) for name in dlls}
+        files["nvidia/cu13/include/nvrtc.h"] = b"// A header.\n"
+        made.index.add_wheel(NVRTC["nvrtc"][0], version, f"py3-none-{tag}", files=files)
 
 
 def git(root: Path, *words: str) -> str:
