@@ -81,6 +81,10 @@ linux() { # <folder below targets/>
     if [[ $soname != "$full" ]]; then ln -sf "$full" "${file%/*}/$soname"; fi
     if [[ $soname == *.so.* ]]; then ln -sf "$soname" "${file%/*}/${soname%%.so.*}.so"; fi
     chmod 755 "${file%/*}/$full"
+    # It calls shm_open, and does not need librt, which has that before glibc 2.34.
+    if [[ $1/$soname == sbsa-linux/libcufile.so.0 && $CUDA_VERSION < 13.1 ]]; then
+      patchelf --add-needed librt.so.1 "${file%/*}/$full"
+    fi
     # Patching libNVVM corrupts it, and it needs nothing but glibc.
     if [[ $full != libnvvm.so.* ]]; then rpath "${file%/*}/$full" "\$ORIGIN"; fi
   done

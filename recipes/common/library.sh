@@ -40,6 +40,8 @@ linux() {
     ln -s "$full" "$PREFIX/lib/$soname"
     ln -s "$soname" "$PREFIX/lib/${soname%%.so.*}.so"
     chmod 755 "$PREFIX/lib/$full"
+    # It calls shm_open, and does not need librt, which has that before glibc 2.34.
+    if [[ $soname == libcutensorMg.so.2 ]]; then patchelf --add-needed librt.so.1 "$PREFIX/lib/$full"; fi
     # Some have their builder's folders, or none of their own.
     patchelf --force-rpath --set-rpath "\$ORIGIN" "$PREFIX/lib/$full"
   done

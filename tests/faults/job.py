@@ -195,8 +195,9 @@ class Run:
 
     def wait(self) -> int:
         """Its exit code; orphans may live on."""
-        code = self.process.wait(120)
-        self._reader.join(1)  # orphans hold the pipe open
+        code = self.process.wait(900)
+        while self._reader.is_alive() and not group_of(self.process.pid):  # orphans hold the pipe open
+            self._reader.join(0.05)
         self._world.index.faults.remove(self._SLOW)
         return code
 

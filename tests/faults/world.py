@@ -90,7 +90,7 @@ def ctk(
     *arguments: str,
     prefix: Sequence[str] = (),
     mounts: int | None = None,
-    timeout: float = 120,
+    timeout: float = 900,
     **environment: str,
 ) -> subprocess.CompletedProcess[str]:
     """Runs a command to its end: behind the words of ``prefix``, or with the mounts of a process."""

@@ -10,9 +10,9 @@ import hashlib
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from threading import Semaphore
+from threading import Condition, local
 
 import crafted_wheels  # noqa: F401 - first: it knows where the other layers' helpers are
 import pytest
@@ -41,20 +41,24 @@ def server() -> Iterator[FakeIndex]:
         yield index
 
 
-@dataclass
 class Clock:
-    """Five seconds later at each look, and then a server that drips sends its next piece."""
+    """Five seconds later at each look, and then a server that drips sends its next piece: one for a look, or fewer."""
 
-    now: float = 0.0
-    drops: Semaphore = field(default_factory=lambda: Semaphore(0))
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._looked = Condition()
+        self._sending = local()  # answers that nobody reads any more take nothing from the others
 
     def __call__(self) -> float:
-        self.now += 5
-        self.drops.release()
-        return self.now
+        with self._looked:
+            self.now += 5
+            self._looked.notify_all()
+            return self.now
 
     def wait(self) -> None:
-        self.drops.acquire(timeout=0.2)  # the answer before this one, which nobody reads, may have taken the drop
+        with self._looked:
+            self._looked.wait_for(lambda: self.now > getattr(self._sending, "at", 0))
+            self._sending.at = self.now
 
 
 def client(server: FakeIndex, clock: Clock | None = None, **settings: object) -> Index:

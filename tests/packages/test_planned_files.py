@@ -150,6 +150,12 @@ def test_a_symbol_that_an_older_glibc_lacks_is_found(project: Workspace) -> None
     assert "needs glibc 2.34, above the declared floor 2.27" in world.audit("GlibcIsDeclared")
 
 
+@pytest.mark.parametrize(("recipe", "locks"), [("libcufile", "cuda-12.6"), ("cutensor", "cuda-12.9 libraries-12")])
+def test_a_library_that_a_recipe_adds_has_the_symbols(project: Workspace, recipe: str, locks: str) -> None:
+    world = Changed(project, recipe, *locks.split(), platform="linux-aarch64")
+    assert world.audit("GlibcIsDeclared") == []
+
+
 def test_code_that_begins_with_a_newer_gpu_is_found(project: Workspace) -> None:
     """As that of cccl-python did, which said nothing of GPUs; the bound of its lock is what its code says."""
     world = Changed(project, "cccl-python", "cuda-12.9", "python-12")

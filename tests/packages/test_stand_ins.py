@@ -118,6 +118,7 @@ def test_both_ways_give_the_same_bytes(tmp_path: Path, case: str) -> None:
 CHANGED = {
     "something is added to a library": (thing(), "echo more >>$PREFIX/lib/libthing*", "LICENSE"),
     "patchelf is asked something else": (thing(), "patchelf --print-needed lib/* >$PREFIX/needed", "LICENSE"),
+    "a library is needed that was not": (thing(), "patchelf --add-needed librt.so.1 $PREFIX/lib/libthing*", "LICENSE"),
     "patchelf fails": (thing(), "patchelf --set-interpreter /x lib/libthing.* || echo no >$PREFIX/failed", "LICENSE"),
     "patchelf is called for another file": (
         {"lib/libthing.a": b"!<arch>\n" + LARGE},

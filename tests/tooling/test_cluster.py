@@ -127,7 +127,7 @@ def test_the_build_of_a_worker_that_is_killed_is_made_by_another(tmp_path: Path,
         doomed.kill()
         doomed.wait()
         go.touch()
-        report = done.result(120)
+        report = done.result(900)
     assert {b.id for b in report.built} == {HELLO, FOLLOWER}
     first, _ = begun.read_text().split()
     left = Path(f"/proc/{first}/stat")
@@ -148,7 +148,7 @@ def test_a_build_whose_workers_die_again_is_a_failure_with_its_name(tmp_path: Pa
             begun.unlink()
             doomed.kill()
             doomed = cluster.worker()
-        report = done.result(120)
+        report = done.result(900)
     go.touch()
     failed = report.failed
     assert failed[HELLO].startswith(f"{HELLO}: ") and failed[HELLO].endswith("is memory short there?")
@@ -184,7 +184,7 @@ def test_a_scheduler_that_is_lost_ends_the_run_and_keeps_what_is_finished(tmp_pa
         wait_for(begun)
         cluster.scheduler.kill()
         with pytest.raises(ClusterFailed, match=f"the scheduler at {cluster.address} was lost"):
-            done.result(60)
+            done.result(900)
         (tmp_path / "go").touch()
     assert build.cached(hello(workspace), workspace, 3)
 

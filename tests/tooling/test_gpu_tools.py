@@ -21,7 +21,7 @@ def remote(): pass
 def test_process():
     child = multiprocessing.get_context("spawn").Process(target=remote)
     child.start()
-    child.join(60)
+    child.join(600)
     assert child.exitcode == 0
     assert __name__ == "made_up.tests.test_outcomes"
 

@@ -34,7 +34,8 @@ _WORD = re.compile(r"[\w.+-]+")
 _CHUNK = 1 << 20
 _SET_RPATH = ("--force-rpath", "--set-rpath")
 _PATCHELF = """#!/bin/bash
-# A stand-in is the first bytes of its binary, a line with its name, its SONAME, its RPATH, and each new RPATH.
+# A stand-in is the first bytes of its binary, a line with its name, its SONAME, its RPATH, and each new RPATH, or a
+# library that it needs from now on.
 file=${{!#}}
 {{ IFS= read -r -n 64 name; read -r soname; read -r rpath; }} <"$file" 2>/dev/null
 case $name/$# in
@@ -44,6 +45,7 @@ case $name/$# in
     [[ $1 == --print-rpath ]] &&
       {{ echo "{token} $rpath" && grep -a '^{token} ' "$file"; }} | tail -1 | cut -c 18- && exit
     ;;
+  *{token}.elf*/3) [[ $1 == --add-needed ]] && echo "{token}+$2" >>"$file" && exit ;;
   *{token}.elf*/4) [[ "$1 $2" == "{set_rpath}" ]] && echo "{token} $3" >>"$file" && exit ;;
   *{token}*) ;;
   *) exec {patchelf} "$@" ;;

@@ -127,9 +127,10 @@ def _python_faults(right: Expected, records: Mapping[str, Record]) -> Iterator[s
         yield f"Python is {tag or 'not there'}, not {right.python or 'there'}"
     if right.python and "python_abi" in records and not records["python_abi"].build.endswith(f"_{right.python}"):
         yield f"python_abi is {records['python_abi'].build}, not for {right.python}"
+    fit = {"compat": "with_compat"}.get(right.fit, right.fit)  # as build strings say it
     for name in oracle.PYTHON_REQUESTS:
         # noarch packages name no Python
-        start = f"cuda{right.major}_py{'' if name == 'cuda-python' else right.python[2:]}_{right.fit}_"
+        start = f"cuda{right.major}_py{'' if name == 'cuda-python' else right.python[2:]}_{fit}_"
         if name in records and not records[name].build.startswith(start):
             yield f"{name} is {records[name].build}, not {start}..."
 

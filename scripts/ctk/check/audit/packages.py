@@ -433,12 +433,6 @@ def _loader_folders(packages: PackageSet, package: PackageScan, file: ScannedFil
     return folders | ({"lib"} if "site-packages/" in file.path else set())
 
 
-LACK_A_LIBRARY = {
-    ("libcufile", "linux-aarch64"): "lacks librt before 13.1; a floor of 2.34 would refuse cuda-bindings for CUDA 12",
-}
-"""Packages whose symbols without a version are not counted, though an older glibc does not find them -> why."""
-
-
 @check(PackageSet, fix="declare the floor that the release's facts measured: __glibc >=X.Y,<3.0.a0")
 def GlibcIsDeclared(packages: PackageSet) -> Iterator[Finding]:
     """No ELF file needs a glibc above the ``__glibc`` floor that the package, or its other half, depends on.
@@ -449,11 +443,7 @@ def GlibcIsDeclared(packages: PackageSet) -> Iterator[Finding]:
     for package in packages.audited:
         reach, _ = packages.closure(package)
         named = partial(_binaries_named, packages, reach)
-        is_counted = (package.info.index.name, package.info.index.subdir) not in LACK_A_LIBRARY
-        files = [
-            (file.path, oldest_glibc(binary, named) if is_counted else binary.versions.get("GLIBC", ""))
-            for file, binary in binaries(package)
-        ]
+        files = [(file.path, oldest_glibc(binary, named)) for file, binary in binaries(package)]
         file, highest = max(files, key=lambda need: (version_key(need[1]), need[0]), default=("", ""))
         if not highest:
             continue

@@ -30,6 +30,7 @@ from ctk.core.errors import RecipeError
 from ctk.core.files import file_sha256, make_folder, replace_file
 from ctk.lock.contents import LEFT_OUT, PLAIN, Content, Contents, Members
 from ctk.package.binaries import ELF_MAGIC, SearchPath
+from ctk.package.glibc import MOVED
 from ctk.package.package import IndexJson, PackageInfo, Promise, ScannedFile
 from ctk.package.scan import PackageScan
 from ctk.plan.plan import Build, Plan
@@ -39,7 +40,7 @@ NOT_MEASURED = "ArtefactsAreMeasured"
 NEED_BYTES = frozenset({"ArchiveMatchesPaths", "CudartIsInside", "LicenseIsInside"})
 """Checks that only a built package can be held to."""
 _TOKEN = "ctk-planned-file"
-_REVISION = 1  # raise it when stand-ins or what is read of them changes: what is kept is made anew
+_REVISION = 2  # raise it when stand-ins or what is read of them changes: what is kept is made anew
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class _Placed:
     link: str = ""
     member: str = ""
     rpath: str | None = None
+    needed: tuple[str, ...] = ()  # libraries that the script added
 
 
 _PLACED = TypeAdapter(list[_Placed])
@@ -162,6 +164,9 @@ def _file(placed: _Placed, content: Content) -> ScannedFile:
     binary = content.binary
     if binary and placed.rpath is not None:
         binary = replace(binary, search=(SearchPath("RPATH", placed.rpath),) if placed.rpath else ())
+    if binary and placed.needed:
+        moved = tuple(name for name in binary.moved if MOVED[name] not in placed.needed)
+        binary = replace(binary, needed=(*binary.needed, *placed.needed), moved=moved)
     kind = "link" if placed.link else "file"
     return ScannedFile(
         "pkg",
@@ -227,4 +232,5 @@ def _read(prefix: Path, names: Sequence[str]) -> Iterable[_Placed]:
                 yield _Placed(where)
                 continue
             rpaths = [line.removeprefix(f"{_TOKEN} ") for line in lines[3:] if line.startswith(f"{_TOKEN} ")]
-            yield _Placed(where, "", names[int(lines[0].rpartition(".")[2])], rpaths[-1] if rpaths else None)
+            added = tuple(line.removeprefix(f"{_TOKEN}+") for line in lines[3:] if line.startswith(f"{_TOKEN}+"))
+            yield _Placed(where, "", names[int(lines[0].rpartition(".")[2])], rpaths[-1] if rpaths else None, added)
