@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from inspect import getdoc
 from types import ModuleType
 from typing import Any, Generic, Literal, Self, TypeVar
@@ -121,6 +122,7 @@ def chosen(checks: Sequence[Check[Any]], names: Iterable[str]) -> list[Check[Any
     return [known[name] for name in wanted] or list(checks)
 
 
+@cache
 def spec_name(spec: str) -> str:
     """The package that a spec is about."""
     return re.split(r"[\s=<>!~\[;]", spec.strip().rpartition("::")[2], maxsplit=1)[0].lower()

@@ -10,7 +10,7 @@ import re
 import tarfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +184,7 @@ class Subject:
         }
 
 
+@cache
 def _admits(spec: str, version: str) -> bool:
     """Whether a spec, whatever build it asks for, goes with a version."""
     name = spec_name(spec)

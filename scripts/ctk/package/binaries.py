@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
@@ -83,6 +84,7 @@ class Binary:
     moved: tuple[str, ...] = ()
 
 
+@cache
 def version_key(text: str) -> tuple[int, ...]:
     """A key that orders dotted numbers: ``2.17`` before ``2.27``."""
     return tuple(int(part) for part in text.split(".") if part.isdigit())

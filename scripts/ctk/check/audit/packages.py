@@ -188,6 +188,13 @@ class PackageSet:
 
     def coexist(self, one: PackageScan, other: PackageScan, subdir: str) -> bool:
         """Whether a solver puts both into one environment of the subdir; what the set does not hold counts as there."""
+        wanted: dict[str, set[str]] = {}
+        for spec in (*one.info.index.depends, *other.info.index.depends):
+            if (name := spec_name(spec)) in self._named and _spec(spec) is not None:
+                found = {package.file for package in self.matching(spec, subdir)}
+                wanted[name] = wanted.get(name, found) & found
+                if not wanted[name]:
+                    return False  # as of two toolkits: no solver is asked
         exact = [f"{i.name} =={i.version} {i.build}" for i in (one.info.index, other.info.index)]
         sources = [self._repodata(part) for part in (subdir, NOARCH)]
         try:
