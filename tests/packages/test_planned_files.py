@@ -12,7 +12,7 @@ import pytest
 
 from conftest import NEWEST
 from ctk.check import Finding
-from ctk.check.audit import AuditReport, audit_planned
+from ctk.check.audit import audit_planned
 from ctk.check.audit.packages import FilesHaveOneOwner, PackageSet
 from ctk.check.audit.planned import planned_scans
 from ctk.core.checkout import Workspace
@@ -78,15 +78,11 @@ def test_files_without_a_tie_are_found_before_anything_is_built(copy: Workspace)
 # ---- the repository
 
 
-def errors(report: AuditReport) -> list[str]:
-    return [f"{finding.check} {finding.where} {finding.path}: {finding.message}" for finding in report.errors]
-
-
 def test_every_package_that_locks_and_recipes_name_follows_the_rules(project: Workspace) -> None:
     """All releases, rings and platforms: what README's `ctk build --all-components --all-releases` would find."""
     everything = plan(published_set(project), Request(platforms=tuple(PLATFORMS)), python_tags(project.build_config))
     report = audit_planned(everything, project, contents.load(project), jobs=os.cpu_count() or 1)
-    assert errors(report) == []
+    assert [f"{f.check} {f.where} {f.path}: {f.message}" for f in report.findings] == []
     assert report.subjects > 2_000
 
 
