@@ -38,6 +38,11 @@ def checkout(root: Path, *packages: Draft, subdir: str = "linux-64") -> Workspac
     return Workspace(root)
 
 
+def create(where: Workspace, prefix: Path, *specs: str) -> subprocess.CompletedProcess[str]:
+    words = ("env", "create", *specs, "--prefix", str(prefix), "--base", str(where.root / "base"))
+    return ctk(where, *words, check=True)
+
+
 def pack(where: Workspace, *arguments: str) -> subprocess.CompletedProcess[str]:
     return ctk(where, "env", "pack", "--base", str(where.root / "base"), *arguments)
 

@@ -12,7 +12,7 @@ from ast import literal_eval
 from pathlib import Path
 
 import pytest
-from packs import checkout, pack, unpack
+from packs import checkout, create, pack, unpack
 from tiny_packages import application, pure, tiny
 
 from conftest import ctk
@@ -32,11 +32,6 @@ OLD_NOTE = "conda-meta/ctk.json"
 @pytest.fixture(scope="module")
 def where(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     return checkout(tmp_path_factory.mktemp("c"), application(), pure(), tiny("other", files={"share/other": b"x"}))
-
-
-def create(where: Workspace, prefix: Path, *specs: str) -> subprocess.CompletedProcess[str]:
-    words = ("env", "create", *specs, "--prefix", str(prefix), "--base", str(where.root / "base"))
-    return ctk(where, *words, check=True)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from packs import CLEAN, checkout, pack, pretend, refused, unpack
+from packs import CLEAN, checkout, create, pack, pretend, refused, unpack
 from tiny_packages import PLACEHOLDER, application, pure, tiny
 
 from conftest import ROOT, ctk
@@ -39,11 +39,6 @@ def where(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
         placeholders={f"{SITE}/placed.py": PLACEHOLDER},
     )
     return checkout(tmp_path_factory.mktemp("a checkout"), application(), pure(), folder, placed)
-
-
-def create(where: Workspace, prefix: Path, *specs: str) -> subprocess.CompletedProcess[str]:
-    words = ("env", "create", *specs, "--prefix", str(prefix), "--base", str(where.root / "base"))
-    return ctk(where, *words, check=True)
 
 
 @pytest.fixture(scope="module")
