@@ -55,7 +55,7 @@ def _quick(where: Workspace) -> Iterator[Piece]:
     yield Piece("tables", [[CTK, "verify", "--check-table"], [CTK, "release", "list", "--check-table"]], ALL)
     yield Piece("verify", [[CTK, "verify"]])
     for recipe in sorted(file.parent.name for file in where.recipes.glob("*/recipe.yaml")):
-        yield Piece(f"export:{recipe}", [[CTK, "feedstock", "export", recipe, f"output/exported/{recipe}"]])
+        yield Piece(f"export:{recipe}", [[CTK, "feedstock", "export", recipe, f"output/feedstocks/{recipe}"]])
     examples = sorted(file.parent.name for file in (where.root / "examples").glob("*/recipe.yaml"))
     made = [[CTK, "build-recipe", f"./examples/{name}"] for name in examples]
     yield Piece("examples", [["./scripts/build"], *made], (*PACKAGES, "examples"))

@@ -11,6 +11,7 @@ import pytest
 
 import acceptance
 from acceptance import Piece, Run
+from ctk import feedstock
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.plan.plan import Request, plan, published_set, python_tags
@@ -69,6 +70,15 @@ def test_every_release_component_ring_platform_and_export_is_a_piece(project: Wo
     assert names >= {f"components:{minor}:{subdir}" for minor, subdir in toolkits if subdir in PLATFORMS}
     assert names >= {f"{kind}:{platform}" for kind in ("default", "releases", "ring") for platform in PLATFORMS}
     assert names >= {f"export:{file.parent.name}" for file in project.recipes.glob("*/recipe.yaml")}
+
+
+def test_an_export_goes_to_a_folder_that_the_command_takes(project: Workspace, checkout: Workspace) -> None:
+    """Below the checkout that is output/feedstocks only: the addresses of an index are in it."""
+    exports = [piece for piece in acceptance.pieces(project) if piece.name.startswith("export:")]
+    for piece in exports:
+        (command,) = piece.commands
+        feedstock.write({"recipe.yaml": "{}\n"}, checkout.root / command[-1], checkout)
+    assert len(list((checkout.output / "feedstocks").iterdir())) == len(exports) > 50
 
 
 def test_a_group_that_is_built_is_installed_too(project: Workspace) -> None:
