@@ -1,0 +1,42 @@
+"""A channel of one release with all components: each group of packages in it can be installed.
+
+`ctk build --all-components --release 12.2` made a cuda-libraries-dev that nothing could install: it needs cuda-cccl,
+which is that of 12.3 there, and did not come along.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ctk.core.checkout import Workspace
+from ctk.core.platforms import PLATFORMS
+from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags, write_repodata
+from ctk.solve.solve import Scenario
+from ctk.verify.channels import universe
+from ctk.verify.clients import RattlerSolver
+
+GROUPS = "cuda-toolkit"
+"""The recipe of the packages that only bring others."""
+NEWER_GLIBC = re.compile(r"__glibc >=2\.3\d")
+"""Programs of 13.5 for ARM are made for a newer one than machines are taken to have."""
+MINORS = sorted(
+    file.stem.removeprefix("cuda-") for file in (Path(__file__).parents[2] / "variants").glob("cuda-*.lock")
+)
+
+
+@pytest.mark.parametrize("minor", MINORS)
+def test_every_group_of_one_release_can_be_installed(project: Workspace, tmp_path: Path, minor: str) -> None:
+    found = plan(published_set(project), Request([minor], (), PLATFORMS), python_tags(project.build_config))
+    channels = [
+        write_repodata(planned_repodata(found), tmp_path / "channel"),
+        write_repodata(universe(), tmp_path / "base"),
+    ]
+    groups = {(o.name, b.subdir) for b in found.builds if b.recipe.name == GROUPS for o in b.outputs}
+    asked = [Scenario((name, f"cuda-version={minor}"), subdir, minor) for name, subdir in sorted(groups)]
+    answers = RattlerSolver().solve_all(asked, channels)
+    refused = {f"{a.scenario}": a.problem for a in answers if a.problem and not NEWER_GLIBC.search(a.problem)}
+    assert refused == {}
+    assert len(asked) >= 4
