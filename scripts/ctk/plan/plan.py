@@ -199,7 +199,6 @@ def plan(what: Set, request: Request, python_tags: Sequence[str]) -> Plan:
     builds: dict[str, Build] = {}
     packages: set[str] = set()
     left_out: dict[str, LeftOut] = {}
-    has: set[tuple[str, str, str]] = set()  # recipe, platform and minor for which there is a build
     for name, (lock, variant_file) in what.locks.items():
         files = (*what.build_config, variant_file)
         if name in locks:
@@ -207,19 +206,13 @@ def plan(what: Set, request: Request, python_tags: Sequence[str]) -> Plan:
         # A lock feeds the recipes of which it has every lock key; one that needs none is the same for all of them.
         fed = [recipe for recipe in recipes.values() if recipe.names_needed & known <= keys[name]]
         for recipe, subdir in product(fed, subdirs):
-            served = {lock.minor}
-            if name not in locks:
-                # A lock that is named by itself is a part of more: another part has what serves it.
-                lacking = {minor for minor in request.releases if (recipe.name, subdir, minor) not in has}
-                served = _served(recipe, lock, files, subdir, chosen, lacking)
-            if not served:
+            if name not in locks and not _serves(recipe, lock, files, subdir, chosen):
                 continue
             for group in _groups(recipe, lock, every, files, subdir):
                 if isinstance(group, LeftOut):
                     left_out.setdefault(group.id, group)
                     continue
                 made = {f"{o.subdir}/{o.file_name}" for o in group.outputs}
-                has |= {(recipe.name, subdir, minor) for minor in served}
                 # A noarch package is the same from every platform and, for some, from every release.
                 if group.python in pythons and not made <= packages:
                     builds[group.id] = group
@@ -268,36 +261,22 @@ def _python_name(name: str) -> str:
     return f"3.{short[1]}" if short else name
 
 
-def _served(
-    recipe: Recipe,
-    lock: ReleaseLock,
-    files: tuple[Path, ...],
-    subdir: str,
-    chosen: Iterable[ReleaseLock],
-    lacking: Collection[str],
-) -> set[str]:
-    """The chosen older minors for which what a recipe makes of a newer release is as well: it comes along with them.
+def _serves(
+    recipe: Recipe, lock: ReleaseLock, files: tuple[Path, ...], subdir: str, chosen: Iterable[ReleaseLock]
+) -> bool:
+    """Whether what a recipe makes of a release is for a chosen older one as well, which has none or none usable.
 
-    Its packages say so by their tie. One that begins at an older minor, as 12.3's at ``>=12.0``, is for all from there
-    on. Where each begins at the major, as ``>=12``, one is enough for those that lack it: the newest that is chosen, or
-    else the oldest that there is.
+    It then comes along with that one. Its packages say so: their tie begins at an older minor, as 12.3's at ``>=12.0``.
     """
     if not lock.is_ctk or "oldest" not in recipe.names_used:
-        return set()
-    own = Version(lock.minor)
-    there = [Version(o.minor) for o in chosen if o.is_ctk and any(a.target == subdir for a in o.artefacts)]
-    older = [minor for minor in there if minor < own]
-    is_newest = not any(minor > own and minor.major == own.major for minor in there)
-    if not older:
-        return set()
+        return False
+    there = (o for o in chosen if o.is_ctk and any(a.target == subdir for a in o.artefacts))
+    minors = [minor for other in there if (minor := Version(other.minor)) < Version(lock.minor)]
+    if not minors:
+        return False
     depends = {spec for output in _render(recipe, lock, files, subdir) for spec in output.depends}
-    begins = {match[1] for spec in depends if (match := re.match(r"cuda-version >=(\d+(?:\.\d+)?),", spec))}
-    return {
-        str(minor)
-        for minor in older
-        for begin in begins
-        if Version(begin) <= minor and ("." in begin or (is_newest and str(minor) in lacking))
-    }
+    begins = {Version(match[1]) for spec in depends if (match := re.match(r"cuda-version >=(\d+\.\d+),", spec))}
+    return any(begin <= minor for begin in begins for minor in minors)
 
 
 def _render(recipe: Recipe, lock: ReleaseLock, files: tuple[Path, ...], subdir: str) -> list[Rendered]:
