@@ -139,3 +139,13 @@ def test_the_clone_is_the_last_commit_without_what_a_killed_run_left(checkout: W
     started(checkout)
     assert (clone / "docs" / "page.md").read_text() == "two\n"
     assert not (clone / "output" / "left").exists()
+
+
+def test_a_second_run_does_not_touch_the_clone_of_the_first(checkout: Workspace) -> None:
+    first = started(checkout)
+    assert first.run(piece(0))
+    with pytest.raises(SystemExit, match=r"runs in this checkout already\nnext: wait for it, or end it"):
+        started(checkout)
+    assert ran(checkout) == ["build 0"]
+    del first
+    started(checkout)
