@@ -194,7 +194,10 @@ def test_a_client_says_what_the_page_quotes(client: Client, spec: str, driver: s
     text = (ROOT / "docs" / "troubleshooting.md").read_text()
     table = text.partition("## The solver refuses")[2].partition("\n## ")[0]
     quotes = re.findall(r"`([^`]+)`", "".join(re.findall(r"^\| (.+?) \|", table, re.MULTILINE)))
-    done = client.run(*client.solving("create", "said", "--dry-run", FOLLOWS, spec), driver=driver)
+    asked = client.solving("create", "said", "--dry-run", FOLLOWS, spec)
+    if driver:
+        asked.append("__cuda")
+    done = client.run(*asked, driver=driver)
     if client.name == "conda-classic" and driver:
         assert "cuda-version-13.0-compat" in done.stdout, "as docs/users.md says"
         return
