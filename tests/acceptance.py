@@ -1,8 +1,7 @@
 """Runs whole what README and docs promise, in pieces: `scripts/acceptance`.
 
 The pieces run in a clone of the last commit, as somebody else would have it. What a piece made is removed after it, but
-for the base channel and what the next one begins with. A piece that passed runs again only after a change of what it
-depends on, which git knows.
+for the base channel. A piece that passed runs again only after a change of what it depends on, which git knows.
 """
 
 from __future__ import annotations
@@ -160,11 +159,8 @@ class Run:
             file.unlink() if file.is_symlink() or file.is_file() else shutil.rmtree(file)
         self._kept = self._made()
 
-    def run(self, piece: Piece, following: Piece | None = None) -> bool:
-        """Runs one piece; one line says what came out. Returns whether all its commands succeeded.
-
-        What it made stays if the piece that follows begins with the same command, which then has little to do.
-        """
+    def run(self, piece: Piece) -> bool:
+        """Runs one piece; one line says what came out. Returns whether all its commands succeeded."""
         began, log = time.monotonic(), self.folder / f"{piece.name.replace(':', '-')}.log"
         environment = {name: value for name, value in os.environ.items() if name not in ("CTK_ROOT", "VIRTUAL_ENV")}
         failed: list[str] = []
@@ -179,7 +175,7 @@ class Run:
                     if command is piece.commands[0]:
                         break  # the others use what it makes
         seconds = time.monotonic() - began
-        used = 0 if following and following.commands[0] == piece.commands[0] else self._give_back()
+        used = self._give_back()
         self.results[piece.name] = {"passed": None if failed else self.key(piece), "seconds": round(seconds)}
         replace_file(self.folder / "results.json", json.dumps(self.results, indent=1).encode())
         print(f"{'failed' if failed else 'passed'} {piece.name} ({seconds:.0f} s, {used / 1e9:.1f} GB)", flush=True)
@@ -236,7 +232,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     todo = [piece for piece in found if piece not in earlier]
     if todo:
         run.prepare()
-    failed = [piece.name for piece, after in zip(todo, [*todo[1:], None], strict=True) if not run.run(piece, after)]
+    failed = [piece.name for piece in todo if not run.run(piece)]
     counts = f"{len(todo) - len(failed)} passed now, {len(earlier)} before, {len(failed)} failed"
     print(f"acceptance: {counts}{': ' if failed else ''}{', '.join(failed)}")
     return min(1, len(failed))

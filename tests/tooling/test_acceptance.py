@@ -129,15 +129,6 @@ def test_a_piece_leaves_the_base_channel_only(checkout: Workspace) -> None:
     assert left == [".cache/sha256", ".cache/sha256/base", "output/base", "output/base/base"]
 
 
-def test_what_the_next_piece_begins_with_stays(checkout: Workspace) -> None:
-    run = started(checkout)
-    made = checkout.output / "acceptance" / "clone" / "output" / "channel" / "made"
-    assert run.run(piece(0), piece(0, 1))
-    assert made.exists()
-    assert run.run(piece(0), piece(1))
-    assert not made.exists()
-
-
 def test_the_clone_is_the_last_commit_without_what_a_killed_run_left(checkout: Workspace) -> None:
     started(checkout)
     clone = checkout.output / "acceptance" / "clone"
