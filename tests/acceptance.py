@@ -168,6 +168,7 @@ class Run:
         A package that another platform is too old for, as it says itself, is a line of its own and no failure.
         """
         began, log = time.monotonic(), self.folder / f"{piece.name.replace(':', '-')}.log"
+        key = self.key(piece)  # now: somebody may commit while it runs
         environment = {name: value for name, value in os.environ.items() if name not in ("CTK_ROOT", "VIRTUAL_ENV")}
         failed: list[str] = []
         limits: list[str] = []
@@ -186,7 +187,7 @@ class Run:
                         break  # the others use what it makes
         seconds = time.monotonic() - began
         used = self._give_back()
-        self.results[piece.name] = {"passed": None if failed else self.key(piece), "seconds": round(seconds)}
+        self.results[piece.name] = {"passed": None if failed else key, "seconds": round(seconds)}
         replace_file(self.folder / "results.json", json.dumps(self.results, indent=1).encode())
         print(f"{'failed' if failed else 'passed'} {piece.name} ({seconds:.0f} s, {used / 1e9:.1f} GB)", flush=True)
         for line in failed:

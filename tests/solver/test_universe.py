@@ -14,7 +14,7 @@ from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.plan.plan import python_tags, write_repodata
 from ctk.solve.machine import python_specs
 from ctk.solve.solve import Scenario
-from ctk.verify.channels import UNIVERSE, pythons, universe
+from ctk.verify.channels import UNIVERSE, Repodata, pythons, universe
 from ctk.verify.clients import RattlerSolver
 from ctk.verify.run import SolverAnswer
 
@@ -55,6 +55,25 @@ def test_nothing_depends_on_what_is_not_there(records: list[Record]) -> None:
             if need.name and not need.name.normalized.startswith("__"):
                 reachable = [p for subdir, p in there if record["subdir"] in (subdir, NOARCH) or subdir == NOARCH]
                 assert any(need.matches(p) for p in reachable), f"{record['name']} needs {need}"
+
+
+def test_it_has_what_packages_of_the_channel_need(planned: Repodata) -> None:
+    """Those of recipes that are built only when they are asked for, too, on each platform."""
+    beside = universe()
+
+    def of(subdir: str) -> list[Record]:
+        found = (channel[part]["packages.conda"] for channel in (planned, beside) for part in (subdir, NOARCH))
+        return [record for packages in found for record in packages.values()]
+
+    lost = {
+        f"{subdir}: {record['name']} needs {need}"
+        for subdir in PLATFORMS
+        for there in ({record["name"] for record in of(subdir)},)
+        for record in planned[subdir]["packages.conda"].values()
+        for need in record["depends"]
+        if not need.startswith("__") and need.split()[0] not in there
+    }
+    assert lost == set()
 
 
 def test_no_record_takes_the_place_of_another(records: list[Record]) -> None:

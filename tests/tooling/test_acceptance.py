@@ -112,6 +112,14 @@ def test_what_fails_is_said_with_its_command_and_runs_again(
     assert not Run(checkout).has_passed(piece(0, 3, 0))
 
 
+def test_a_commit_while_a_piece_runs_is_not_what_passed(checkout: Workspace) -> None:
+    who = "git -C ../../.. -c user.name=x -c user.email=x@example.org"
+    commit = ["sh", "-c", f"echo two >../../../scripts/two; {who} add scripts; {who} commit -qm two"]
+    meanwhile = Piece("some:piece", [commit], ("scripts",))
+    assert started(checkout).run(meanwhile)
+    assert not Run(checkout).has_passed(meanwhile)
+
+
 def test_what_another_platform_is_too_old_for_is_said_and_is_no_failure(
     checkout: Workspace, capfd: pytest.CaptureFixture[str]
 ) -> None:
