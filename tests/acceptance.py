@@ -179,7 +179,8 @@ class Run:
                 done = subprocess.run(
                     command, cwd=self.clone, env=environment, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream
                 )
-                if found := STATED_LIMIT.findall(log.read_bytes()[start:].decode()) if done.returncode else ():
+                is_refusal = done.returncode and "solve" in command  # of another platform: `_used`
+                if found := STATED_LIMIT.findall(log.read_bytes()[start:].decode()) if is_refusal else ():
                     limits += found
                 elif done.returncode:
                     failed.append(f"exit {done.returncode}: {shlex.join(command)}")

@@ -59,20 +59,13 @@ def test_nothing_depends_on_what_is_not_there(records: list[Record]) -> None:
 
 def test_it_has_what_packages_of_the_channel_need(planned: Repodata) -> None:
     """Those of recipes that are built only when they are asked for, too, on each platform."""
-    beside = universe()
-
-    def of(subdir: str) -> list[Record]:
-        found = (channel[part]["packages.conda"] for channel in (planned, beside) for part in (subdir, NOARCH))
-        return [record for packages in found for record in packages.values()]
-
-    lost = {
-        f"{subdir}: {record['name']} needs {need}"
-        for subdir in PLATFORMS
-        for there in ({record["name"] for record in of(subdir)},)
-        for record in planned[subdir]["packages.conda"].values()
-        for need in record["depends"]
-        if not need.startswith("__") and need.split()[0] not in there
-    }
+    channels, lost = (planned, universe()), set()
+    for subdir in PLATFORMS:
+        places = [channel[part]["packages.conda"] for channel in channels for part in (subdir, NOARCH)]
+        there = {record["name"] for packages in places for record in packages.values()}
+        for record in planned[subdir]["packages.conda"].values():
+            needs = {need.split()[0] for need in record["depends"] if not need.startswith("__")}
+            lost |= {f"{subdir}: {record['name']} needs {name}" for name in needs - there}
     assert lost == set()
 
 

@@ -124,10 +124,13 @@ def test_what_another_platform_is_too_old_for_is_said_and_is_no_failure(
     checkout: Workspace, capfd: pytest.CaptureFixture[str]
 ) -> None:
     said = "error: cuda needs __glibc >=2.34,<3.0.a0, and this machine has 2.28"
-    limit, other = (["sh", "-c", f"echo '{text}' >&2; exit 10"] for text in (said, "error: cuda needs __cuda >=13"))
+    limit, other = (
+        ["sh", "-c", f"echo '{text}' >&2; exit 10", "solve"] for text in (said, "error: cuda needs __cuda >=13")
+    )
     assert started(checkout).run(Piece("some:piece", [["echo", "├─" * 99], limit], ("scripts",)))
     assert "  as it says: cuda needs __glibc >=2.34\n" in capfd.readouterr().out
     assert not started(checkout).run(Piece("some:piece", [["true"], limit, other], ("scripts",)))
+    assert not started(checkout).run(Piece("some:piece", [["true"], limit[:-1]], ("scripts",)))  # this machine's own
 
 
 def test_nothing_uses_what_could_not_be_built(checkout: Workspace) -> None:
