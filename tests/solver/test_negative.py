@@ -178,7 +178,12 @@ def twins(request: pytest.FixtureRequest, channel: Worlds, with_a_gap: Worlds, w
         subdirs |= dict.fromkeys(here, "linux-64" if subdir == NOARCH else subdir)
     if not request.param:
         foreign = tuple(f"_{subdir}" for subdir in PLATFORMS if subdir != "linux-64")
-        names = sorted(name for name in subdirs.keys() - set(USUAL) if not name.endswith(("-files", *foreign)))
+        # Libraries beside the toolkit span a CUDA major: of one toolkit alone they have no build.
+        minors = {toolkit.minor for toolkit in with_the_next.facts.toolkits}
+        states = with_the_next.states.values()
+        of_toolkits = {r["name"] for r in states if minors.intersection(toolkits_of([r], r["name"]))}
+        names = sorted(of_toolkits & subdirs.keys() | {*PYTHON_REQUESTS})
+        names = [name for name in names if name not in USUAL and not name.endswith(("-files", *foreign))]
         assert len(names) > 70
     return (_twin(name, subdirs[name], channel, with_a_gap, with_the_next) for name in names)
 
