@@ -20,7 +20,7 @@ from ctk.channel.folder import NAMES
 from ctk.channel.states import STATES
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
-from ctk.env.environment import NOTE
+from ctk.env.prefix import NOTE
 from ctk.solve.solve import channel_url
 from ctk.verify import clients
 

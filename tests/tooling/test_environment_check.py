@@ -118,7 +118,8 @@ def test_a_project_that_pip_put_in_condas_place_is_found(made: Made, version: st
     made.package("cuda-bindings", "12.9.4", "cuda12_py312_native_h1_0", paths_data={"paths": paths})
     made.wheel("cuda_bindings", version)
     found = check(made)
-    assert states(found) == {"wheels of pip": "problem"}
+    assert states(found) == {"wheels of pip": "problem", "files": "missing"}
+    assert found["files"]["found"] == "pip replaced those of cuda-bindings"
     assert found["wheels of pip"]["step"].endswith("--force-reinstall cuda-bindings")
 
 
@@ -172,6 +173,7 @@ def test_a_wheel_beside_the_environment_that_comes_before_its_own_library_is_fou
 ) -> None:
     (made.prefix / SITE).mkdir(parents=True)
     made.toolkit("13.0", "native_100")
+    (made.prefix / "lib" / "libnvrtc.so.13").touch()
     library = {"paths": [{"_path": "lib/libnvrtc.so.13"}]}
     made.package("cuda-nvrtc-files", "13.0.88", paths_data=library)
     site, step = beside(made, place, tmp_path, monkeypatch)

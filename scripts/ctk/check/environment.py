@@ -23,8 +23,9 @@ from ctk.check import Finding, checks_of, spec_name
 from ctk.check.doctor import first_line, look_at, missing, ok, problem
 from ctk.core.checkout import Workspace
 from ctk.core.console import count, listing
-from ctk.core.files import LARGEST, check_readable, read_json
+from ctk.core.files import LARGEST
 from ctk.core.platforms import PLATFORMS, this_platform
+from ctk.env.prefix import Installed, Note
 from ctk.lock.lock import ReleaseLock, release_locks
 from ctk.solve.machine import STATE_DRIVER, Machine, machine, overstated
 from ctk.solve.solve import Catalogue, Scenario, channel_name, lasting, older, without_secrets
@@ -79,13 +80,21 @@ class Wheel:
 class Examined:
     """An environment, its records, and the machine, which is this one or described by options."""
 
-    prefix: Path
+    has: Installed
     packages: tuple[InstalledPackage, ...]
-    unreadable: tuple[str, ...]
     locks: Mapping[str, ReleaseLock]
     machine: Machine
     is_here: bool
     overstated: str = ""  # of the machine, as `solve.machine` says it
+
+    @property
+    def prefix(self) -> Path:
+        return self.has.prefix
+
+    @property
+    def unreadable(self) -> list[str]:
+        """Names of what clients take for a record, and that is none."""
+        return [file.name for file in self.has.broken]
 
     @cached_property
     def by_name(self) -> dict[str, InstalledPackage]:
@@ -203,20 +212,16 @@ def examined(workspace: Workspace, prefix: Path, driver: str | None = None, arch
         LockError: A release lock is not valid.
         NoSpace: A record may not be read.
     """
-    found, unreadable = [], []
+    has = Installed.read(prefix)
+    packages = {file: _package(record) for file, record in has.records.items()}
+    found = {file: package for file, package in packages.items() if package}
     # All that conda and rattler take for a record.
-    files = sorted((prefix / "conda-meta").glob("*.json"))
-    check_readable(prefix / "conda-meta", *files)
-    for file in files:
-        package = _package(read_json(file)) if file.is_file() else None
-        if package is None:
-            unreadable.append(file.name)
-        else:
-            found.append(package)
-    on = machine(next((p.subdir for p in found if p.subdir in PLATFORMS), None), driver, arch)
+    others = [file for file in (prefix / "conda-meta").glob("*.json") if file not in found]
+    has = Installed(prefix, {file: has.records[file] for file in found}, tuple(sorted(others)))
+    on = machine(next((p.subdir for p in found.values() if p.subdir in PLATFORMS), None), driver, arch)
     here = on.subdir == this_platform() and driver is None and arch is None
     locks, said = release_locks(workspace), overstated(on, workspace)
-    return Examined(prefix, tuple(found), tuple(unreadable), locks, on, here, said)
+    return Examined(has, tuple(found.values()), locks, on, here, said)
 
 
 def _package(record: Any) -> InstalledPackage | None:
@@ -337,6 +342,36 @@ def _records(on: Examined) -> Finding:
         return problem(f"installed twice: {_some(twice)}", on.install("--force-reinstall", *twice))
     channels = sorted({package.channel or "an unknown channel" for package in on.packages})
     return ok(f"{count(len(names), 'package')}{f', of {listing(channels)}' if channels else ''}")
+
+
+@look_at(Examined, "last run")
+def _last_run(on: Examined) -> Finding:
+    """A run of `ctk env create` that was stopped leaves packages half there, or of two requests."""
+    note = Note.read(on.prefix)
+    if note is None:
+        return ok("not of `ctk env create`")
+    if note.stamp or not note.asked:
+        return ok("`ctk env create` came to its end")
+    return problem("`ctk env create` was stopped here, or is at work now", note.again(on.prefix))
+
+
+@look_at(Examined, "files")
+def _files(on: Examined) -> Finding:
+    """What is missing or was changed since it was installed is found by programs when they need it."""
+    has, note = on.has, Note.read(on.prefix)
+    if note and note.stamp and note.stamp == has.stamp:
+        return ok(f"of {count(len(has.records), 'package')}, as they were installed")
+    altered = has.altered()
+    own = (wheel for folder in module_folders(on.prefix) if not folder.by for wheel in _pip_wheels(folder, on))
+    by_pip = [wheel.name for wheel in own if altered.pop(wheel.name, None)]
+    if altered:
+        found = [f"{name}: {_some(files)}" for name, files in altered.items()]
+        is_ours = note and note.asked and set(has.packages) <= set(note.packages)
+        step = note.again(on.prefix) if note and is_ours else on.install("--force-reinstall", *altered)
+        return problem(f"missing, or not as they were installed: {_some(found)}", step)
+    if by_pip:
+        return missing(f"pip replaced those of {_some(by_pip)}", on.install("--force-reinstall", *by_pip))
+    return ok(f"of {count(len(has.records), 'package')}, as they were installed")
 
 
 def beside(on: Examined) -> str:

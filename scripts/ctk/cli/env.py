@@ -31,10 +31,13 @@ def create_command(
     arch: Arch = None,
     python: Python = None,
     base: Base = "local",
+    force: Annotated[
+        bool, typer.Option("--force", help="Let packages go that this command did not put there.")
+    ] = False,
 ) -> None:
-    """Create an environment from the channel, or bring one up to date.
+    """Create an environment from the channel, or make one of this command hold what is asked for now.
 
-    A folder that holds something else is refused.
+    It says what it removes. A folder that holds something else is refused, and so are packages of other tools.
 
     Example: ctk env create cuda-core --prefix ./my-env
     """
@@ -49,9 +52,11 @@ def create_command(
     check_prefix(prefix)
     channels = built_catalogue(where, base, on.subdir)
     pick = solve_request(specs, python, on, channels)
-    made = create(pick, prefix, where.cache / "packages", report.say)
+    options = {"--driver": driver, "--arch": arch, "--python": python, "--base": base if base != "local" else None}
+    asked = [*specs, *(word for option, value in options.items() if value is not None for word in (option, value))]
+    made = create(pick, prefix, where.cache / "packages", report.say, asked, force)
     show_pick(pick, on, channels, report)
-    report.result(prefix=str(made.prefix), changed=made.changed)
+    report.result(prefix=str(made.prefix), changed=made.changed, removed=list(made.removed))
     report.line(f"{'created' if made.changed else 'unchanged'}: {made.prefix}")
     place = shlex.quote(str(made.prefix))
     if said := beside(examined(where, made.prefix, driver, arch)):
@@ -102,7 +107,7 @@ def check_command(prefix: Prefix, driver: Driver = None, arch: Arch = None) -> N
     report = Reporter()
     check_is_there(prefix)
     found = examined(workspace(), prefix.absolute(), driver, arch)
-    seen, on = look(ENVIRONMENT_CHECKS, found), found.machine
+    seen, on = look(ENVIRONMENT_CHECKS, found, limit=300), found.machine  # it may read some GB of files
     problems = [check.name for check, one in seen if one.severity == "error"]
     report.result(
         ok=not problems,

@@ -355,19 +355,20 @@ def _refusal(place: Path) -> str:
 @contextmanager
 def exclusive(workspace: Workspace, say: Callable[[str], None], wait: float = 3600) -> Iterator[None]:
     """Holds the checkout's lock: tells `say` when another run has it, and raises Busy after so many seconds."""
-    with _lock(workspace.cache / "run.lock", "in this checkout", say, wait):
+    with alone(workspace.cache / "run.lock", "in this checkout", say, wait):
         yield
 
 
 @contextmanager
 def publishing(channel: Path, say: Callable[[str], None], wait: float = 3600) -> Iterator[None]:
     """As `exclusive`, at a channel, from reading its state to replacing it: other checkouts may publish there, too."""
-    with _lock(channel.with_name(f".{channel.name}.lock"), f"at {channel}", say, wait):
+    with alone(channel.with_name(f".{channel.name}.lock"), f"at {channel}", say, wait):
         yield
 
 
 @contextmanager
-def _lock(file: Path, where: str, say: Callable[[str], None], wait: float) -> Iterator[None]:
+def alone(file: Path, where: str, say: Callable[[str], None], wait: float = 3600) -> Iterator[None]:
+    """As `exclusive`, with a lock of that file; `where` says what it is for."""
     from filelock import FileLock, Timeout
 
     lock = FileLock(file)

@@ -5,23 +5,27 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shlex
+import shutil
 import stat
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import rattler
 from rattler import Subdir
 
 from ctk.core.checkout import Workspace
+from ctk.core.console import count
 from ctk.core.errors import BadValue, ProofFailed
-from ctk.core.files import disk_errors, make_folder, read_json, replace_file
+from ctk.core.files import alone, disk_errors, make_folder, replace_file
 from ctk.core.platforms import this_platform
 from ctk.core.process import run
+from ctk.env.prefix import LOCK, NOTE, Installed, Note, package_key, titles
 from ctk.solve.machine import Machine
 from ctk.solve.solve import Catalogue, Pick, Scenario, lasting
 from ctk.solve.why import solve_or_say_why
@@ -30,9 +34,6 @@ PROGRAMS = Path(__file__).parent / "programs"
 """What runs with an environment's own Python or shell, and imports nothing of ctk; packs carry some of it."""
 RUNNER = PROGRAMS / "run-in-environment"
 """Runs a command in the environment that it lies in."""
-NOTE = Path("conda-meta", "ctk")
-"""What `create` made an environment of. Of a name that ends in .json, conda would take it for a package's record."""
-_OLD_NOTE = Path("conda-meta", "ctk.json")
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class Environment:
     prefix: Path
     pick: Pick
     changed: bool
+    removed: tuple[str, ...] = ()  # names of packages that were there before
 
     @property
     def python(self) -> Path:
@@ -72,39 +74,111 @@ def command_in(prefix: Path, command: Sequence[str]) -> list[str]:
     return ["sh", "-c", RUNNER.read_text(encoding="utf-8"), str(prefix / "bin" / RUNNER.name), *command]
 
 
-def create(pick: Pick, prefix: Path, cache: Path, say: Callable[[str], None] = lambda text: None) -> Environment:
+def create(
+    pick: Pick,
+    prefix: Path,
+    cache: Path,
+    say: Callable[[str], None] = lambda text: None,
+    asked: Sequence[str] = (),
+    force: bool = False,
+) -> Environment:
     """Makes an environment hold exactly the packages of a pick, with bytecode, and lets shells activate it.
 
-    Its files are hard links into the cache of unpacked packages. `say` is told why there is no bytecode.
+    Its files are hard links into the cache of unpacked packages. `say` is told what is removed, and why there is no
+    bytecode; `asked` are the words that were typed. Runs at one prefix wait for each other.
+
+    Raises:
+        BadValue: Packages would go that `create` did not put there, and it is not forced.
+        Busy: Another run has been at work there for an hour.
+        NoSpace: The place takes no files.
     """
-    wanted = sorted(f"{r.file_name}#{r.sha256.hex() if r.sha256 else ''}" for r in pick.records)
-    note, old = prefix / NOTE, prefix / _OLD_NOTE
-    if read_json(note) == wanted and not old.exists():
+    wanted = {
+        package_key(r.file_name, r.sha256.hex() if r.sha256 else ""): str(r.name.normalized) for r in pick.records
+    }
+    if _is_made(prefix, wanted):
         return Environment(prefix, pick, False)
-    with disk_errors(prefix.parent):
-        note.parent.mkdir(parents=True, exist_ok=True)  # first: it tells what a stopped run left for an environment
-        for file in (note, old):
-            file.unlink(missing_ok=True)
-        _remove_bytecode(prefix)
-    install(pick, prefix, cache)
-    if why := compile_modules(pick, prefix):
-        say(f"without bytecode, so that Python starts slower: {why}")
-    with disk_errors(prefix.parent):
+    check_going(prefix, wanted, force)
+    with disk_errors(prefix.parent), alone(prefix / LOCK, f"at {prefix}", say):
+        check_going(prefix, wanted, force)  # again: another run may just have ended
+        note, has = Note.read(prefix), Installed.read(prefix)
+        altered = has.altered()
+        if (
+            note
+            and note.stamp
+            and note.packages == tuple(sorted(wanted)) == tuple(sorted(has.packages))
+            and not altered
+        ):
+            replace(note, stamp=has.stamp).write(prefix)
+            return Environment(prefix, pick, False)
+        going = {key: title for key, title in has.packages.items() if title.split()[0] not in wanted.values()}
+        if going:
+            say(f"removes {titles(going.values())}")
+        # First: it tells what a stopped run left for an environment of ours.
+        Note(tuple(sorted({*wanted, *has.packages})), tuple(asked)).write(prefix)
+        _remove_bytecode(has)
+        for file in (*has.broken, *filter(_is_foreign, has.records)):
+            file.unlink()
+        for path in map(prefix.joinpath, chain(*altered.values())):
+            if path.is_symlink() or path.is_file():
+                path.unlink()
+        install(pick, prefix, cache, altered)
+        if why := compile_modules(pick, prefix):
+            say(f"without bytecode, so that Python starts slower: {why}")
         _write_activation(pick, prefix)
         write_history(pick, prefix, time.localtime())
-        note.write_text(json.dumps(wanted, indent=1))
-    return Environment(prefix, pick, True)
+        Note(tuple(sorted(wanted)), tuple(asked), Installed.read(prefix).stamp).write(prefix)
+    return Environment(prefix, pick, True, tuple(sorted(title.split()[0] for title in going.values())))
 
 
-def install(pick: Pick, prefix: Path, cache: Path) -> None:
-    """Installs the packages of a pick, and removes others that are there. No package's own programs are run."""
+def _is_made(prefix: Path, wanted: Iterable[str]) -> bool:
+    """Whether an environment has these packages, and no file of theirs was touched since `create` came to its end."""
+    note = Note.read(prefix)
+    if note is None or not note.stamp or note.packages != tuple(sorted(wanted)):
+        return False
+    has = Installed.read(prefix)
+    return not has.broken and sorted(has.packages) == sorted(wanted) and has.stamp == note.stamp
+
+
+def _is_foreign(record: Path) -> bool:
+    """Whether rattler does not take what conda might; then it installs nothing beside it."""
+    try:
+        rattler.PrefixRecord.from_path(record)
+    except Exception:  # its own, of many kinds
+        return True
+    return False
+
+
+def check_going(prefix: Path, wanted: Iterable[str], force: bool) -> None:
+    """Refuses an environment from which packages would go that `create` did not put there."""
+    if force or not (prefix / "conda-meta").is_dir():
+        return
+    has, note = Installed.read(prefix), Note.read(prefix)
+    ours = {*wanted, *(note.packages if note else ())}
+    others = [title for key, title in has.packages.items() if key not in ours]
+    others += [file.name for file in has.broken if note is None]
+    if others:
+        raise BadValue(
+            f"{prefix} has {count(len(others), 'package')} that `ctk env create` did not put there, and would lose: "
+            f"{titles(others)}",
+            "name a new or empty folder, or let them go with --force",
+        )
+
+
+def install(pick: Pick, prefix: Path, cache: Path, altered: Iterable[str] = ()) -> None:
+    """Installs the packages of a pick, those with altered files again, and removes others that are there.
+
+    No package's own programs are run.
+    """
     # Local rebuilds keep their file name: what is installed with other content is installed again.
     wanted = {r.file_name: (r.name.normalized, r.sha256.hex()) for r in pick.records if r.sha256}
     with disk_errors(prefix.parent):
-        altered = {
+        for record in pick.records:
+            _forget_if_altered(cache / re.sub(r"(\.conda|\.tar\.bz2)$", "", record.file_name))
+        again = {
             wanted[file][0]
-            for record in _installed(prefix)
-            if (file := str(record.get("fn"))) in wanted and record.get("sha256") != wanted[file][1]
+            for record in Installed.read(prefix).records.values()
+            if (file := str(record.get("fn"))) in wanted
+            and (record.get("sha256") != wanted[file][1] or wanted[file][0] in altered)
         }
         run(
             rattler.install(
@@ -112,11 +186,22 @@ def install(pick: Pick, prefix: Path, cache: Path) -> None:
                 target_prefix=prefix,
                 cache_dir=cache,
                 platform=Subdir(pick.scenario.subdir),
-                reinstall_packages=altered or None,
+                reinstall_packages=again or None,
                 show_progress=False,
             )
         )
         _settle_records(prefix)
+
+
+def _forget_if_altered(unpacked: Path) -> None:
+    """Removes a package from the cache to which something was written, as through the hard link of an environment.
+
+    rattler does not look. Files have the times that they have in the archive, older than the folder.
+    """
+    if unpacked.is_dir():
+        last = unpacked.stat().st_mtime + 1
+        if any(path.lstat().st_mtime > last for path in unpacked.rglob("*") if not path.is_dir()):
+            shutil.rmtree(unpacked)
 
 
 def _settle_records(prefix: Path) -> None:
@@ -152,9 +237,10 @@ def _python(prefix: Path, pick: Pick) -> Path:
     return prefix / ("python.exe" if pick.scenario.subdir.startswith("win-") else "bin/python")
 
 
-def _remove_bytecode(prefix: Path) -> None:
+def _remove_bytecode(has: Installed) -> None:
     """Removes what an earlier run compiled: of a package that goes it would stay, and its folders with it."""
-    own = {path for record in _installed(prefix) for path in map(str, record.get("files") or ())}
+    prefix = has.prefix
+    own = {path for record in has.records.values() for path in map(str, record.get("files") or ())}
     for folder in [*prefix.glob("lib/python3*/**/__pycache__"), *prefix.glob("Lib/**/__pycache__")]:
         for file in folder.glob("*.pyc"):
             if file.relative_to(prefix).as_posix() not in own:
@@ -186,18 +272,6 @@ def write_history(pick: Pick, prefix: Path, now: time.struct_time) -> None:
     with (prefix / "conda-meta" / "history").open("a", encoding="utf-8") as file:
         file.write(f"==> {time.strftime('%Y-%m-%d %H:%M:%S', now)} <==\n")
         file.write(f"# cmd: ctk env create {shlex.join(specs)}\n# update specs: {specs}\n")
-
-
-def _installed(prefix: Path) -> list[dict[str, Any]]:
-    """The records of a prefix. Half a record, of a run that broke off, is removed: the package is installed again."""
-    records = []
-    for file in (prefix / "conda-meta").glob("*-*.json"):
-        record = read_json(file)
-        if isinstance(record, dict):
-            records.append(record)
-        else:
-            file.unlink()
-    return records
 
 
 # `ctk prove`: two requests are solved, their environments created and used.

@@ -1,0 +1,149 @@
+"""What a prefix has: conda's records, whether its files are as installed, and the note of what `ctk` put there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+import stat
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ctk.core.files import check_readable, read_json
+
+NOTE = Path("conda-meta", "ctk")
+"""Of a name that ends in .json, conda would take it for a package's record."""
+OLD_NOTE = Path("conda-meta", "ctk.json")
+LOCK = Path("conda-meta", "ctk.lock")
+
+
+@dataclass(frozen=True)
+class Note:
+    """What `ctk env create` put into a prefix, or was about to: without a stamp, it did not come to its end."""
+
+    packages: tuple[str, ...]  # as `Installed.packages` has them
+    asked: tuple[str, ...] = ()  # the request as it was typed, without the prefix
+    stamp: str = ""  # `Installed.stamp` at the end
+
+    @classmethod
+    def read(cls, prefix: Path) -> Note | None:
+        """The note of a prefix, of this or an older form; None where there is none, or a damaged one."""
+        found = read_json(prefix / NOTE) or read_json(prefix / OLD_NOTE)
+        old = {"packages": found} if isinstance(found, list) else found
+        try:
+            note = cls(**old)
+            stamp = "" if (prefix / OLD_NOTE).exists() else str(note.stamp)
+            return cls(tuple(map(str, note.packages)), tuple(map(str, note.asked)), stamp)
+        except TypeError:
+            return None
+
+    def write(self, prefix: Path) -> None:
+        fresh = (prefix / NOTE).with_suffix(".part")  # with the mode that the umask gives, as all files there
+        fresh.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
+        fresh.replace(prefix / NOTE)
+        (prefix / OLD_NOTE).unlink(missing_ok=True)
+
+    def again(self, prefix: Path) -> str:
+        """The command that makes the environment hold what was asked for."""
+        return shlex.join(["ctk", "env", "create", *self.asked, "--prefix", str(prefix)])
+
+
+@dataclass(frozen=True)
+class Installed:
+    """The packages of a prefix, by conda's records."""
+
+    prefix: Path
+    records: Mapping[Path, Mapping[str, Any]]
+    broken: tuple[Path, ...]  # records that cannot be read, as a run that broke off leaves them
+
+    @classmethod
+    def read(cls, prefix: Path) -> Installed:
+        """Raises NoSpace where a record may not be read."""
+        files = [file for file in sorted((prefix / "conda-meta").glob("*.json")) if file != prefix / OLD_NOTE]
+        check_readable(prefix / "conda-meta", *files)
+        found = {file: read_json(file) if file.is_file() else None for file in files}  # a pipe would wait
+        right = {file: record for file, record in found.items() if isinstance(record, dict) and record.get("name")}
+        return cls(prefix, right, tuple(file for file in files if file not in right))
+
+    @cached_property
+    def packages(self) -> dict[str, str]:
+        """File name and sha256 of each package -> its name and version."""
+        return {
+            package_key(r.get("fn"), r.get("sha256")): f"{r['name']} {r.get('version', '')}"
+            for r in self.records.values()
+        }
+
+    @cached_property
+    def stamp(self) -> str:
+        """Changes when a file of a package does: made of inodes, sizes and times, without reading any."""
+        digest = hashlib.sha256()
+        for path in sorted(file.path for record in self.records.values() for file in _files(record)):
+            try:
+                status = (self.prefix / path).lstat()
+                digest.update(f"{path} {status.st_ino} {status.st_size} {status.st_mtime_ns}\n".encode())
+            except OSError:
+                return ""
+        return digest.hexdigest()
+
+    def altered(self) -> dict[str, list[str]]:
+        """Package -> its files that are missing, or that are not as they were installed. Reads them all.
+
+        Bytecode is left out: Python writes it again when it thinks so.
+        """
+        files = [(str(record["name"]), file) for record in self.records.values() for file in _files(record)]
+        found: dict[str, list[str]] = defaultdict(list)
+        with ThreadPoolExecutor() as pool:
+            states = pool.map(lambda each: _is_as_installed(self.prefix / each[1].path, each[1]), files)
+            for (name, file), is_right in zip(files, states, strict=True):
+                if not is_right:
+                    found[name].append(file.path)
+        return dict(found)
+
+
+def package_key(file: Any, sha256: Any) -> str:
+    """How a note names a package: builds of one file name differ in content."""
+    return f"{file or ''}#{sha256 or ''}"
+
+
+def titles(packages: Iterable[str]) -> str:
+    """Names and versions of some packages, the first of many."""
+    found, most = sorted(packages), 20
+    return ", ".join(found[:most]) + (f" and {len(found) - most} more" if len(found) > most else "")
+
+
+class _File(NamedTuple):
+    path: str
+    sha256: str  # as installed; "" for a link, and where it is not noted
+    size: int | None
+
+
+def _files(record: Mapping[str, Any]) -> Iterator[_File]:
+    """The files of a package that stay as installed."""
+    entries = (record.get("paths_data") or {}).get("paths") or [{"_path": path} for path in record.get("files") or ()]
+    for entry in entries:
+        path, kind = str(entry["_path"]), entry.get("path_type")
+        if path.endswith(".pyc") or kind == "directory":
+            continue
+        changes = entry.get("prefix_placeholder") or kind == "softlink"  # the sha256 of a link is its target's
+        sha256 = "" if kind == "softlink" else entry.get("sha256_in_prefix") or ("" if changes else entry.get("sha256"))
+        yield _File(path, str(sha256 or ""), None if changes else entry.get("size_in_bytes"))
+
+
+def _is_as_installed(place: Path, file: _File) -> bool:
+    try:
+        status = place.lstat()
+        if not file.sha256:
+            return True
+        if not stat.S_ISREG(status.st_mode):
+            return stat.S_ISLNK(status.st_mode) and place.exists()
+        if file.size not in (None, status.st_size):
+            return False
+        with place.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest() == file.sha256
+    except OSError:
+        return False
