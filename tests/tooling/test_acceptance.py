@@ -123,7 +123,7 @@ def test_a_commit_while_a_piece_runs_is_not_what_passed(checkout: Workspace) -> 
 def test_what_another_platform_is_too_old_for_is_said_and_is_no_failure(
     checkout: Workspace, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    said = "error: cuda needs __glibc >=2.34,<3.0.a0, and this machine has 2.28"
+    said = "error: cuda needs __glibc >=2.34,<3.0.a0, and a linux-aarch64 machine is taken to have 2.28"
     limit, other = (
         ["sh", "-c", f"echo '{text}' >&2; exit 10", "solve"] for text in (said, "error: cuda needs __cuda >=13")
     )

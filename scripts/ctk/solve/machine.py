@@ -26,6 +26,7 @@ _FOREIGN = {
 }
 _ARCH_STEP = "write it as 9.0, sm_90 or none; nvidia-smi --query-gpu=compute_cap --format=csv shows it"
 _DRIVER, _ARCH = "CONDA_OVERRIDE_CUDA", "CONDA_OVERRIDE_CUDA_ARCH"
+GLIBC = "CONDA_OVERRIDE_GLIBC"
 _ARCHSPEC = {"64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
 
 
@@ -120,9 +121,8 @@ def _override(variable: str, read: Callable[[str], str], example: str) -> str | 
     try:
         return read(text)
     except BadValue as error:
-        step = (
-            f"`export {variable}={example}`, or `export {variable}=` for none; with `unset {variable}` it is detected"
-        )
+        none = "" if variable == GLIBC else f", or `export {variable}=` for none"
+        step = f"`export {variable}={example}`{none}; with `unset {variable}` it is detected"
         raise BadValue(f"{variable}: {error.cause}", step) from None
 
 
@@ -131,6 +131,12 @@ def _capability(text: str) -> str:
     if re.fullmatch(r"\d+\.\d+", text.strip()):
         return compute_capability(text)
     raise BadValue(f"{text!r} is not a compute capability as clients read it")
+
+
+def _glibc(text: str) -> str:
+    if re.fullmatch(r"\d+(\.\d+)+", text.strip()):
+        return text.strip()
+    raise BadValue(f"{text!r} is not a version of glibc")
 
 
 def detected_driver() -> str | None:
@@ -172,13 +178,20 @@ def python_specs(text: str) -> tuple[str, ...]:
     return (*specs, f"python_abi={minor}=*_cp{minor.replace('.', '')}t") if free_threaded else specs
 
 
-@lru_cache(maxsize=4096)
 def virtual_packages(subdir: str, driver: str | None, arch: str | None) -> list[GenericVirtualPackage]:
     """The virtual packages that a client would detect on such a machine."""
+    return _virtual_packages(subdir, driver, arch, os.environ.get(GLIBC))
+
+
+@lru_cache(maxsize=4096)
+def _virtual_packages(
+    subdir: str, driver: str | None, arch: str | None, glibc: str | None
+) -> list[GenericVirtualPackage]:
     system, architecture = subdir.split("-")
     base = list(_FOREIGN[system])
-    if subdir == this_platform() and system == "linux":
-        base[-1] = ("__glibc", host.libc_ver()[1] or "2.17", "0")
+    if system == "linux":
+        here = host.libc_ver()[1] or "2.17" if subdir == this_platform() else base[-1][1]
+        base[-1] = ("__glibc", _override(GLIBC, _glibc, "2.34") or here, "0")
     base.append(("__archspec", "1", _ARCHSPEC[architecture]))
     if driver:
         base.append(("__cuda", driver, "0"))

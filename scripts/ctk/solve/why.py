@@ -7,6 +7,7 @@ fault itself; any other one fails for the driver, the GPU or both.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -17,8 +18,8 @@ from rattler import RepoDataRecord, Version, VersionSpec
 
 from ctk.core.console import count, listing
 from ctk.core.errors import Unsolvable, nearest
-from ctk.core.platforms import NOARCH, PLATFORMS
-from ctk.solve.machine import python_specs
+from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
+from ctk.solve.machine import GLIBC, python_specs
 from ctk.solve.solve import (
     ANY_DRIVER,
     PYTHON,
@@ -376,6 +377,9 @@ def _missing_dependency(package: Asked, ideal: Scenario, catalogue: Catalogue) -
     need = parse_spec(chain[-1])
     if need.name.startswith("__"):
         have = listing([str(p.version) for p in ideal.virtual_packages if p.name.normalized == need.name])
+        if need.name == "__glibc" and ideal.subdir != this_platform() and GLIBC not in os.environ:
+            taken = f"{package.text} needs {need.text}, and a {ideal.subdir} machine is taken to have {have}"
+            return taken, f"ask for an older version, or say what it has: `export {GLIBC}=2.39`"
         return f"{package.text} needs {need.text}, and this machine has {have}", "ask for an older version"
     step = f"name a base channel that has {need.name}, such as --base conda-forge"
     if versions := catalogue.versions(need.name):
