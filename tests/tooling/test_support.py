@@ -52,7 +52,8 @@ SAID = parse_support(TEXT)
         (PAGE, "docs/maintainers.md", "is no public page"),
         (PAGE, "https://localhost/page.html", "is no public page"),
         (", read: 2026-11-24", "", "line 2: sources.page.read: missing"),
-        ("2026-11-24", "9999-01-01", "line 2: sources.page.read: 9999-01-01 is in the future"),
+        ("2026-11-24", "2026-11-25", "line 2: sources.page.read: 2026-11-25 is in the future"),
+        ("2026-11-24", "2026-11-24, dated: 2026-12-01", "line 2: sources.page.dated: 2026-12-01 is in the future"),
         ("2026-11-24", "last week", "line 2: sources.page.read: 'last week' is no day; write it as 2026-11-24"),
         ("2026-11-24", "2026", "line 2: sources.page.read: 2026 is no day"),
         ("title: A page, ", "", "line 2: sources.page.title: missing"),
@@ -71,9 +72,13 @@ def test_an_entry_without_a_source_a_date_or_its_form_is_refused_with_its_line(
 ) -> None:
     assert old in TEXT
     with pytest.raises(LockError) as error:
-        parse_support(TEXT.replace(old, new, 1))
+        parse_support(TEXT.replace(old, new, 1), date(2026, 11, 24))
     assert error.value.cause.startswith("support.yaml: ") and problem in error.value.cause
     assert error.value.step.startswith("name the page that says it in variants/support.yaml")
+
+
+def test_a_slow_clock_stops_nobody_who_reads_the_file() -> None:
+    assert parse_support(TEXT.replace("2026-11-24", "9999-01-01")).drivers == SAID.drivers
 
 
 def test_a_checkout_without_the_file_says_nothing(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
+from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import pairwise
 
@@ -250,10 +251,10 @@ def ExclusionsAreTrue(tree: Tree) -> Iterator[Finding]:
 
 @check(Tree, fix="name the page that says it, or take the entry out: nothing in variants/support.yaml is guessed")
 def SupportHasSources(tree: Tree) -> Iterator[Finding]:
-    """What is said of driver branches, GPUs and vulnerabilities can be read, and names the pages that say so, dated."""
+    """What is said of driver branches, GPUs and vulnerabilities can be read, and names pages, none of the future."""
     for file in tree.support:
         try:
-            parse_support(file.text)
+            parse_support(file.text, datetime.now(UTC).date())
         except LockError as error:
             yield from file.at_lines([line.removeprefix("  - ") for line in error.cause.splitlines()[1:]])
 
