@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -104,6 +105,11 @@ def test_a_server_that_does_not_say_what_it_has_is_an_error(tmp_path: Path) -> N
     assert "password" not in str(error.value)
 
 
+def test_a_server_that_does_not_answer_is_an_error_after_a_while() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(PublishFailed, match="no answer in 1 s"):
+        on_server(f"http://127.0.0.1:{silent.getsockname()[1]}/cuda", patience=1)
+
+
 @pytest.fixture
 def checkout(two_states: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     """Its channel has digit1 and hello, and a server's key is at hand."""
@@ -153,11 +159,11 @@ def test_a_server_that_does_not_say_what_it_has_is_sent_nothing_unless_it_is_sai
     with upload_server(tmp_path / "server", index=status) as server:
         refused = run_ctk("publish", "--server", server.url, "--channel", "cuda").exception
         assert server.files == []
-        done = run_ctk("publish", "--server", server.url, "--channel", "cuda", "--new")
+        done = run_ctk("publish", "--server", server.url, "--channel", "cuda", "--new", "--wait", "0")
     assert isinstance(refused, PublishFailed)
     assert "does not say which names it has" in refused.cause
     assert "`ctk publish --new`" in refused.step
-    assert done.exception is None
+    assert (done.exception is None) == (status == 404)  # who may not read it cannot say that all is there
     assert sorted(server.files) == ["digit1-1.0-h0_0.conda", "hello-1.0-h0_0.conda"]
 
 
@@ -171,3 +177,53 @@ def test_a_folder_and_a_server_exclude_each_other_but_for_a_server_of_the_enviro
     assert "--to and --server exclude each other" in refused.cause
     monkeypatch.setenv("CTK_SERVER", "https://conda.example.org")
     assert "state 1 of" in run_ctk("publish", "--to", www).stdout
+
+
+HTML = {"digit1": 200, "hello": 200}
+HELD = {"digit1": 409, "hello": 409}
+
+
+@pytest.mark.usefixtures("checkout")
+@pytest.mark.parametrize(
+    ("published", "status", "wait", "said"),
+    [
+        ((), {}, 0, "2 packages are in the channel cuda, listed with their sha256"),
+        ((), {"later": 9}, 600, "2 packages are in the channel cuda, listed with their sha256"),
+        ((digit(1), Draft("hello")), HELD, 0, "2 packages are in the channel cuda, listed with their sha256"),
+        (
+            (),
+            {"later": 999},
+            0,
+            "cuda lists 0 of the 2 packages that it was sent; missing: linux-64/hello-1.0-h0_0.con",
+        ),
+        ((), HTML, 0, "cuda lists 0 of the 2 packages that it was sent"),
+        ((digit(1),), HELD, 0, "cuda lists 1 of the 2 packages that it was sent; missing: linux-64/hel"),
+    ],
+    ids=["taken", "listed later", "there already", "not listed yet", "a page of HTML", "held back"],
+)
+def test_a_server_is_asked_afterwards_what_it_lists(
+    run_ctk: Callable[..., Result],
+    tmp_path: Path,
+    published: tuple[Draft, ...],
+    status: dict[str, int],
+    wait: int,
+    said: str,
+) -> None:
+    if published:
+        Folder(tmp_path / "server" / "published" / "cuda", tmp_path).publish(build(tmp_path / "theirs", *published))
+    with upload_server(tmp_path / "server", **status) as server:
+        done = run_ctk("publish", "--server", server.url, "--channel", "cuda", "--new", "--wait", str(wait))
+    failed = "lists" in said
+    assert isinstance(done.exception, PublishFailed) if failed else done.exception is None
+    assert said in (done.exception.cause if failed else done.stdout)
+
+
+@pytest.mark.usefixtures("checkout", "theirs")
+def test_a_server_that_holds_a_name_with_other_content_is_an_error_that_names_it(
+    run_ctk: Callable[..., Result], tmp_path: Path
+) -> None:
+    with upload_server(tmp_path / "server", hello=409) as server:
+        done = run_ctk("publish", "--server", server.url, "--channel", "cuda", "--new")
+    assert isinstance(done.exception, NameReused)
+    assert "linux-64/hello-1.0-h0_0.conda" in done.exception.cause and "digit1" not in done.exception.cause
+    assert "raise the first term of `build: number` in recipes/hello/recipe.yaml" in done.exception.step

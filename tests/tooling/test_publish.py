@@ -102,7 +102,7 @@ def test_a_refusal_or_no_answer_stops_before_what_needs_the_package_and_the_next
     with upload_server(tmp_path / "server", **{"b-1": status}) as server:
         with pytest.raises(PublishFailed, match=rf"does not take b-1-0\.conda for the channel cuda.*{said}") as error:
             publish(files, Target(server.url, "cuda"), patience=120 if status else 15)
-        assert error.value.step == "1 packages are there; run the command again to go on"
+        assert error.value.step == "1 packages were sent before it; run the command again to go on"
         assert list(dict.fromkeys(server.files)) == ["c-1-0.conda", "b-1-0.conda"]  # rattler asks again at some answers
     with upload_server(tmp_path / "mended") as mended:
         publish(files, Target(mended.url, "cuda"))

@@ -1,4 +1,4 @@
-"""A channel on a server: the names that are taken in it, and the upload of packages.
+"""A channel on a server: the names that are taken in it, the upload of packages, and whether they are listed then.
 
 A server takes packages one by one, so a reader may see a part of a new set. What a package needs is uploaded before
 it: whoever finds a package finds what it depends on.
@@ -6,8 +6,10 @@ it: whoever finds a package finds what it depends on.
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from multiprocessing import TimeoutError as TooLate
 from multiprocessing import get_context
@@ -17,6 +19,7 @@ import rattler_build
 from rattler import Gateway, SourceConfig, Subdir
 from rattler.exceptions import GatewayError
 
+from ctk.channel.folder import clashes, refuse
 from ctk.core.errors import PublishFailed, without_credentials
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.core.process import end_with, run, starting
@@ -38,13 +41,13 @@ class Target:
     attest: bool = False
 
 
-def on_server(url: str) -> dict[str, str]:
+def on_server(url: str, patience: float = 120.0) -> dict[str, str]:
     """The names that a channel on a server has taken: ``subdir/file`` -> sha256.
 
     Read as rattler reads any channel, with the key that it has for the server, and past its cache.
 
     Raises:
-        PublishFailed: The server does not answer, so nobody knows which names are taken.
+        PublishFailed: The server does not answer in `patience` seconds, so nobody knows which names are taken.
     """
 
     async def ask() -> dict[str, str]:
@@ -55,12 +58,49 @@ def on_server(url: str) -> dict[str, str]:
         return {f"{r.subdir}/{r.file_name}": r.sha256.hex() for part in found for r in part if r.sha256}
 
     try:
-        return run(ask())
-    except GatewayError as error:
+        return run(asyncio.wait_for(ask(), patience))
+    except (GatewayError, TimeoutError) as error:
+        why = without_credentials(str(error)) or f"no answer in {patience:.0f} s"
         raise PublishFailed(
-            f"{without_credentials(url)} does not say which names it has: {without_credentials(str(error))}",
+            f"{without_credentials(url)} does not say which names it has: {why}",
             "check the URL of the channel; a channel without an index needs `ctk publish --new`; nothing was sent",
         ) from None
+
+
+def confirm(sent: Mapping[str, str], url: str, recipes: Path, wait: float) -> None:
+    """Reads back what a server lists of the packages that it was sent, again and again for `wait` seconds.
+
+    An answer without an error does not say that a package is in the channel: a server refuses a name that it has
+    without a look at the content, what answers may be no such server, and some list a package only minutes later.
+
+    Args:
+        sent: ``subdir/file`` -> sha256.
+        url: Of the channel.
+        recipes: The feedstocks, for messages.
+        wait: Seconds.
+
+    Raises:
+        NameReused: The server has other content under one of the names.
+        PublishFailed: It does not list all of them.
+    """
+    place, end, pause = without_credentials(url), time.monotonic() + wait, 1.0
+    while True:
+        try:
+            listed, why = on_server(url), ""
+        except PublishFailed as error:
+            listed, why = {}, f"; {error.cause}"
+        refuse(clashes(sent, listed), place, recipes)
+        if not (missing := sorted(sent.keys() - listed.keys())):
+            return
+        if (left := end - time.monotonic()) <= 0:
+            break
+        time.sleep(min(pause, left))
+        pause = min(2 * pause, 30.0)
+    named = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
+    raise PublishFailed(
+        f"{place} lists {len(sent) - len(missing)} of the {len(sent)} packages that it was sent; missing: {named}{why}",
+        "run the command again with a longer --wait; if it still lists too few, check --server, --channel and --url",
+    )
 
 
 def publish(
@@ -98,7 +138,7 @@ def publish(
             if problem:
                 raise PublishFailed(
                     f"{target.server} does not take {file.name} for the channel {target.channel}: {problem}",
-                    f"{number} packages are there; run the command again to go on",
+                    f"{number} packages were sent before it; run the command again to go on",
                 )
             progress(file)
     finally:

@@ -194,6 +194,9 @@ def publish_command(
     new: Annotated[
         bool, typer.Option("--new", help="With --server: the channel has no index yet, so no name is taken in it.")
     ] = False,
+    wait: Annotated[
+        int, typer.Option(min=0, help="With --server: seconds in which it must list what it was sent.")
+    ] = 60,
     exact: Annotated[
         bool, typer.Option("--exact", help="With --to: what FOLDER lacks leaves the index; its files stay for a while.")
     ] = False,
@@ -224,7 +227,7 @@ def publish_command(
     """
     from ctk.channel.folder import Folder, Keep, Sigstore, clashes, refuse
     from ctk.channel.index_files import in_order, read_index
-    from ctk.channel.server import Target, on_server, publish
+    from ctk.channel.server import Target, confirm, on_server, publish
 
     source = context.get_parameter_source("server")
     # CTK_SERVER in the environment may name a server for other runs.
@@ -270,16 +273,18 @@ def publish_command(
     if not server or not channel:
         raise BadValue("there is no place to publish to", "name a folder with --to, or --server and --channel")
     address = url or f"{server.rstrip('/')}/{channel}"
-    found = [] if new else clashes(read_index(built).names(), on_server(address))
+    ours = read_index(built).names()
+    found = [] if new else clashes(ours, on_server(address))
     if not skip_taken:
         refuse(found, address, where.recipes)
     taken = {clash.file for clash in found}
     files = [file for file in files if f"{file.parent.name}/{file.name}" not in taken]
     with report.task("upload", len(files)) as task:
         publish(files, Target(server, channel, attest), lambda file: task.advance(1))
+    confirm({name: ours[name] for name in _names(files)}, address, where.recipes, wait)
     left = f"; {len(taken)} were left out, their names being taken" if taken else ""
     report.result(server=without_credentials(server), channel=channel, packages=_names(files), left_out=sorted(taken))
-    report.line(f"{count(len(files), 'package')} are in the channel {channel}{left}")
+    report.line(f"{count(len(files), 'package')} are in the channel {channel}, listed with their sha256{left}")
 
 
 def _names(files: Sequence[Path]) -> list[str]:
