@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,8 +31,8 @@ from typing import TYPE_CHECKING
 from filelock import FileLock, Timeout
 
 from ctk.channel.index_files import FILES, ChannelIndex, in_order, put_in_place, read_index, shows, write_index
-from ctk.channel.states import STATES, History, State, load, numbered, save
-from ctk.core.errors import Busy, ChannelBroken, CtkError, NameReused, PublishFailed, UnknownName
+from ctk.channel.states import STATES, History, State, is_built, load, numbered, save
+from ctk.core.errors import BadValue, Busy, ChannelBroken, CtkError, NameReused, PublishFailed, UnknownName
 from ctk.core.files import copy_file, disk_errors, file_sha256, make_folder, read_json, replace_file, temporaries
 from ctk.plan.recipes import find_recipes, maker_of
 
@@ -166,9 +167,15 @@ class Folder:
 
         What the channel lacks leaves the index only if `exact`. A package whose name is taken by other content is an
         error (`NameReused`), or left out if `skip_taken`.
+
+        Raises:
+            BadValue: The folder is a built channel, or in one.
         """
         order = [f"{path.parent.name}/{path.name}" for path in in_order(channel)]
-        ours = read_index(channel)
+        ours, place = read_index(channel), Path(os.path.realpath(self.path))
+        if is_built(place) or channel.resolve() in (place, *place.parents):
+            step = "name another folder, which is for readers only"
+            raise BadValue(f"{self.path} is a built channel, or in one; nothing can be published into it", step)
         with self._held():
             history, names = self._adopted(self.history()), self.names()
             before = self._dated(history.shown) if history.shown else ChannelIndex()

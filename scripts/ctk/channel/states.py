@@ -250,6 +250,11 @@ def rollback(channel: Path, number: int | None = None) -> State:
     return state
 
 
+def is_built(place: Path) -> bool:
+    """Whether a real path is a state of a built channel, the folder of its states, or anything in them."""
+    return any(re.fullmatch(r"\..+-states", folder.name) for folder in (place, *place.parents))
+
+
 def packages(channel: Path) -> list[Path]:
     """Every package of a channel, as files of its current state."""
     return sorted(channel.resolve().glob("*/*.conda"))
