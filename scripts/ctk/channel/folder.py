@@ -33,7 +33,7 @@ from filelock import FileLock, Timeout
 from ctk.channel.index_files import FILES, ChannelIndex, in_order, put_in_place, read_index, shows, write_index
 from ctk.channel.states import STATES, History, State, is_built, load, numbered, save
 from ctk.core.errors import BadValue, Busy, ChannelBroken, CtkError, NameReused, PublishFailed, UnknownName
-from ctk.core.files import copy_file, disk_errors, file_sha256, make_folder, read_json, replace_file, temporaries
+from ctk.core.files import copy_file, disk_errors, file_sha256, holds, make_folder, read_json, replace_file, temporaries
 from ctk.plan.recipes import find_recipes, maker_of
 
 if TYPE_CHECKING:  # an extra
@@ -67,6 +67,7 @@ class Published:
     left: tuple[str, ...]  # the index
     deleted: tuple[str, ...]  # since they were unused for long enough
     skipped: tuple[str, ...]  # since their names are taken by other content
+    mended: tuple[str, ...] = ()  # that were damaged in the folder
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,8 @@ class Folder:
         """Publishes a built channel, which does not change meanwhile; after an error, readers see what they saw before.
 
         What the channel lacks leaves the index only if `exact`. A package whose name is taken by other content is an
-        error (`NameReused`), or left out if `skip_taken`.
+        error (`NameReused`), or left out if `skip_taken`. A package that is damaged in the folder is put there
+        anew.
 
         Raises:
             BadValue: The folder is a built channel, or in one.
@@ -184,10 +186,13 @@ class Folder:
                 refuse(taken, str(self.path), self.recipes)
             skipped = tuple(clash.file for clash in taken)
             fresh = ours.without(skipped)
-            sha256, added = fresh.names(), []
+            sha256 = fresh.names()
+            added: list[str] = []
+            mended: list[str] = []
             for name in order:
+                changed = mended if (self.path / name).exists() else added
                 if name in sha256 and self._put(channel / name, sha256[name]):
-                    added.append(name)
+                    changed.append(name)
                 progress(name)
             times = {**dict.fromkeys(sha256, self.now().isoformat(timespec="milliseconds")), **self.times()}
             wanted = before | fresh.dated(times)
@@ -202,14 +207,15 @@ class Folder:
             write_notes(self.notes / TIMES, times)
             deleted = self._clean(history, set(wanted.names()))
             left = tuple(sorted(before.names().keys() - wanted.names().keys()))
-            return Published(history.current or 0, len(wanted), tuple(added), left, deleted, skipped)
+            done = history.current or 0, len(wanted), tuple(added), left, deleted, skipped, tuple(mended)
+            return Published(*done)
 
     def rollback(self, number: int | None = None) -> State:
         """Lets readers see an older state again, by default the one before; the newer ones can be returned to as well.
 
         Raises:
             UnknownName: It is not kept.
-            ChannelBroken: A package that it names is not there; nothing was changed.
+            ChannelBroken: A package that it names is not there, or damaged; nothing was changed.
         """
         if not self.notes.is_dir():
             raise UnknownName(f"nothing was published into {self.path}, so there is no state to return to", "")
@@ -217,10 +223,12 @@ class Folder:
             history = self.history()
             state = history.target(number)
             index = self._dated(state)
-            if gone := [name for name in index.names() if not (self.path / name).is_file()]:
+            if gone := [name for name, sha256 in index.names().items() if not holds(self.path / name, sha256)]:
+                named = ", ".join(f"{name} (damaged)" if (self.path / name).exists() else name for name in gone)
                 raise ChannelBroken(
-                    f"state {state.number} of {self.path} lacks {', '.join(gone)}",
-                    "return to another state, or publish again",
+                    f"state {state.number} of {self.path} lacks {named}",
+                    f"return to another state, or put them there again: `ctk publish --to {self.path}`, where the "
+                    "channel has them",
                 )
             self._show(index, replace(history, current=state.number))
             return state
@@ -261,10 +269,12 @@ class Folder:
         return history.with_state(int(folder.name), len(index))
 
     def _put(self, source: Path, sha256: str) -> bool:
-        """Puts a package into the folder unless it is there; whether it was put."""
+        """Puts a package into the folder unless it is there, undamaged; whether it was put."""
         target = self.path / source.parent.name / source.name
-        if target.exists():
+        if holds(target, sha256):
             return False
+        if target.is_dir():
+            raise PublishFailed(f"{target} is a folder, and should be a package", "move it away, then publish again")
         make_folder(target.parent)
         if not source.is_file() or not copy_file(source, target, sha256):
             step = "run `ctk build` again, then publish again"

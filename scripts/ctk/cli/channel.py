@@ -92,7 +92,7 @@ def check_command(
     if found.findings:
         raise ChannelBroken(
             f"{count(len(found.findings), 'problem')} in {without_credentials(name)}",
-            "do not publish it; build the packages again, or `ctk channel rollback` a published folder",
+            "build the packages again; publishing again mends a published folder, or `ctk channel rollback` it",
         )
 
 
@@ -256,6 +256,7 @@ def publish_command(
                 progress=lambda name: task.advance(1),
             )
         changes = [f"{len(done.added)} new"]
+        changes += [f"{len(done.mended)} damaged and written again"] if done.mended else []
         changes += [f"{len(done.left)} no longer in the index"] if done.left else []
         changes += [f"{len(done.skipped)} left out, their names being taken"] if done.skipped else []
         changes += [f"{len(done.deleted)} deleted after {keep_days} days without use"] if done.deleted else []
@@ -264,6 +265,7 @@ def publish_command(
             state=done.state,
             packages=done.packages,
             added=done.added,
+            mended=done.mended,
             left=done.left,
             left_out=done.skipped,
             deleted=done.deleted,
