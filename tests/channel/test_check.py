@@ -190,7 +190,7 @@ def test_an_entry_without_a_file_and_a_file_without_an_entry_are_named(www: Path
 
 
 def test_what_a_killed_run_left_is_named(www: Path) -> None:
-    for name in (".digit9-1.0-h0_0.conda.123.part", "notes.txt", "digit9-1.0-h0_0.conda.sigs"):
+    for name in (".digit1-1.0-h0_0.conda.123.part", ".digit9-1.0-h0_0.conda.123.part", "digit9-1.0-h0_0.conda.sigs"):
         (www / "noarch" / name).write_bytes(b"")
     assert {what for _, check, what in found(www) if check == "orphan"} == {
         "a killed run left it; the next one removes it",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -12,10 +13,11 @@ import pytest
 from small_channels import build, digit, sound
 from typer.testing import Result
 
-from ctk.channel.folder import Folder, Keep
+from ctk.channel.folder import HISTORY, TIMES, UNUSED, Folder, Keep
+from ctk.channel.index_files import read_index
 from ctk.check.channel import check_channel
 from ctk.core.checkout import Workspace
-from ctk.core.errors import BadValue, ChannelBroken
+from ctk.core.errors import BadValue, ChannelBroken, NotReady
 
 pytest_plugins = ["channel_fixtures"]
 
@@ -25,7 +27,7 @@ TWO = "linux-64/digit2-1.0-h0_0.conda"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Folder:
-    return Folder(tmp_path / "www", tmp_path / "recipes", Keep(states=2))
+    return Folder(tmp_path / "www", tmp_path / "recipes", Keep(states=2, unused=timedelta(days=7)))
 
 
 def at(folder: Folder, moment: datetime | int) -> Folder:
@@ -40,6 +42,110 @@ def channel(place: Path, *digits: int) -> Path:
 
 def files(place: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
+
+
+def test_a_folder_stays_sound_and_small_through_ten_publishes_in_twenty_days(folder: Folder, tmp_path: Path) -> None:
+    deleted: list[str] = []
+    for number in range(2, 12):
+        done = at(folder, 2 * number).publish(channel(tmp_path, 1, 2 * number), exact=True)
+        deleted += done.deleted
+        assert check_channel(folder.path).findings == ()
+    assert len(deleted) > 3
+    assert not read_index(folder.path).run_exports.keys() & {*deleted}
+    assert folder.names().keys() >= {*deleted}
+
+
+def test_run_exports_of_packages_that_are_gone_are_forgotten_by_the_next_publish(
+    folder: Folder, tmp_path: Path
+) -> None:
+    built = channel(tmp_path, 1)
+    folder.publish(built)
+    place = folder.path / "noarch" / "run_exports.json"
+    exports = json.loads(place.read_bytes())
+    exports["packages.conda"]["gone-1.0-h0_0.conda"] = {"run_exports": {}}
+    place.write_text(json.dumps(exports))
+    assert check_channel(folder.path).findings
+    folder.publish(built)
+    assert check_channel(folder.path).findings == ()
+
+
+@pytest.mark.parametrize("year", [1990, 2023, 2040])
+def test_with_a_clock_that_is_clearly_wrong_nothing_is_published(folder: Folder, tmp_path: Path, year: int) -> None:
+    """The packages were made in November 2023, and the channel was built now."""
+    built = channel(tmp_path, 1)
+    with pytest.raises(NotReady, match=rf"the clock of this machine says {year}-01-01") as error:
+        at(folder, datetime(year, 1, 1, tzinfo=UTC)).publish(built)
+    assert error.value.step.startswith("set it; `date -u` shows it")
+    assert not folder.path.exists()
+    at(folder, 0).publish(built)
+    before = files(folder.path)
+    with pytest.raises(NotReady):
+        at(folder, datetime(year, 1, 1, tzinfo=UTC)).publish(built)
+    assert files(folder.path) == before
+
+
+def test_files_without_a_time_of_their_own_say_nothing_against_the_clock(folder: Folder, tmp_path: Path) -> None:
+    built = channel(tmp_path, 1)
+    for file in built.glob("*/repodata.json"):
+        os.utime(file, (0, 0))  # as an archive of bytes that can be made again unpacks them
+    assert at(folder, datetime(2024, 6, 1, tzinfo=UTC)).publish(built).packages == 1
+
+
+@pytest.mark.parametrize("year", [1990, 2040])
+def test_what_was_published_with_a_wrong_clock_is_dated_anew_by_the_next_publish(
+    folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, year: int
+) -> None:
+    wrong, built = at(folder, datetime(year, 1, 1, tzinfo=UTC)), channel(tmp_path, 1)
+    with monkeypatch.context() as patch:  # as ctk did once
+        patch.setattr(Folder, "_check_clock", lambda *_: None)
+        wrong.publish(channel(tmp_path, 1, 2))
+        wrong.publish(built, exact=True)
+        replace(wrong, keep=Keep(1)).publish(built, exact=True)
+    at(folder, 3).publish(built)
+    assert check_channel(folder.path).findings == ()
+    now = (START + timedelta(days=3)).isoformat(timespec="milliseconds")
+    assert set(read_index(folder.path).times().values()) == {now}
+    assert {*json.loads((folder.path / HISTORY / UNUSED).read_bytes()).values()} == {now}
+    assert all(datetime.fromisoformat(state.made) <= START + timedelta(days=3) for state in folder.history().states)
+    assert at(folder, 9).publish(built).deleted == ()
+    assert at(folder, 10).publish(built).deleted == (TWO,)
+
+
+def test_files_of_others_stay(folder: Folder, tmp_path: Path) -> None:
+    www = at(folder, 0)
+    www.publish(channel(tmp_path, 1, 2))
+    others = [folder.path / name for name in ("other/a-1-0.conda", "other/.a.1.part", "linux-64/a-1-0.conda")]
+    others += [folder.path / "linux-64" / name for name in (".a-1-0.conda.7.part", ".rsync.part", f".{Path(TWO).name}")]
+    for file in others:
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(b"theirs")
+    # A note of what they have, as ctk left it once.
+    (folder.path / HISTORY / UNUSED).write_text(json.dumps({"linux-64/a-1-0.conda": START.isoformat()}))
+    for day in (30, 60):
+        assert at(folder, day).publish(channel(tmp_path, 1, 2)).deleted == ()
+    assert {file.read_bytes() for file in others} == {b"theirs"}
+    said = {f.message for f in check_channel(folder.path).findings if f.where.startswith("linux-64/")}
+    assert said == {"the index does not name it"}
+
+
+def test_what_a_killed_publish_left_is_known_as_ours_and_leaves(
+    folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at(folder, 0).publish(channel(tmp_path, 1))
+
+    def killed(*_: object) -> None:
+        half = folder.path / "linux-64" / f".{Path(TWO).name}.77.part"
+        half.write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Folder, "_new_state", killed)
+        at(folder, 1).publish(channel(tmp_path, 1, 2, 4))
+    assert "a killed run left it; the next one removes it" in {f.message for f in check_channel(folder.path).findings}
+    at(folder, 2).publish(channel(tmp_path, 1, 2))
+    assert check_channel(folder.path).findings == ()
+    assert not list(folder.path.rglob("*.part"))
+    assert at(folder, 9).publish(channel(tmp_path, 1, 2)).deleted == ("linux-64/digit4-1.0-h0_0.conda",)
 
 
 def cut(file: Path) -> None:
@@ -100,3 +206,10 @@ def test_a_published_folder_is_not_published_into_itself(folder: Folder, tmp_pat
     for place in (folder.path, folder.path / "sub"):
         with pytest.raises(BadValue):
             replace(folder, path=place).publish(folder.path)
+
+
+def test_times_that_can_be_stay(folder: Folder, tmp_path: Path) -> None:
+    at(folder, 0).publish(channel(tmp_path, 1))
+    noted = (folder.path / HISTORY / TIMES).read_bytes()
+    at(folder, 5).publish(channel(tmp_path, 1))
+    assert (folder.path / HISTORY / TIMES).read_bytes() == noted

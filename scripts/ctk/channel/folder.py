@@ -11,8 +11,9 @@ rename. What a reader may rely on at any moment, whichever run was killed when:
 - A record says when its package came into this index first (CEP 47), and never another time.
 
 What the folder needs for that is in ``.history``: the index files of its states, the names that were ever used with
-their sha256, when each was first in the index, and since when a package is not used. A killed run leaves the state
-before it in place, or a mixture as above; the next run finishes the work.
+their sha256, when each was first in the index, since when a package is not used, and what a run is about to put. A
+killed run leaves the state before it in place, or a mixture as above; the next run finishes the work. Only what these
+notes name is ever deleted: a folder may have files of others.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -30,10 +31,22 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
-from ctk.channel.index_files import FILES, ChannelIndex, in_order, put_in_place, read_index, shows, write_index
+from ctk.channel.index_files import (
+    FILES,
+    REPODATA,
+    ChannelIndex,
+    in_order,
+    made_at,
+    milliseconds,
+    put_in_place,
+    read_index,
+    shows,
+    write_index,
+)
 from ctk.channel.states import STATES, History, State, is_built, load, numbered, save
-from ctk.core.errors import BadValue, Busy, ChannelBroken, CtkError, NameReused, PublishFailed, UnknownName
+from ctk.core.errors import BadValue, Busy, ChannelBroken, CtkError, NameReused, NotReady, PublishFailed, UnknownName
 from ctk.core.files import copy_file, disk_errors, file_sha256, holds, make_folder, read_json, replace_file, temporaries
+from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.plan.recipes import find_recipes, maker_of
 
 if TYPE_CHECKING:  # an extra
@@ -43,7 +56,9 @@ HISTORY = ".history"
 PREDICATE = "https://schemas.conda.org/attestations/publish/v1"
 FIELD = "attestations_sha256"  # in repodata: the sha256 of the sidecar
 SIDECAR = ".sigs"
-NAMES, TIMES, UNUSED = "names.json", "published.json", "unused.json"
+NAMES, TIMES, UNUSED, INCOMING = "names.json", "published.json", "unused.json", "incoming.json"
+_SUBDIRS = (*PLATFORMS, NOARCH)
+_STALE = timedelta(days=365)  # nobody publishes a channel that long after it was built, but a clock that is fast
 
 Attester = Callable[[str, str], str]
 """Signs: gives a Sigstore bundle, as JSON, which says that a package of this name and sha256 was published."""
@@ -116,7 +131,7 @@ class Folder:
         return index
 
     def names(self) -> dict[str, str]:
-        """Every name that was ever used -> sha256; what a killed run left without noting it is read.
+        """Every name that was ever used -> sha256; what a killed run or somebody else left is read.
 
         Raises:
             ChannelBroken: The note is damaged. Without it a name may get other content.
@@ -137,8 +152,9 @@ class Folder:
                 "folder are noted anew, and those of deleted ones may be used again",
             ) from None
         indexed = self._visible().names()
-        unknown = self._packages() - noted.keys() - indexed.keys()
-        return {**{name: file_sha256(self.path / name) for name in sorted(unknown)}, **indexed, **noted}
+        # Of files of others it counts what they are now.
+        unknown = self._packages() - indexed.keys() - (noted.keys() & self._ours())
+        return {**indexed, **noted, **{name: file_sha256(self.path / name) for name in sorted(unknown)}}
 
     def times(self) -> dict[str, str]:
         """``subdir/file`` -> when it came into the index first.
@@ -168,25 +184,30 @@ class Folder:
 
         What the channel lacks leaves the index only if `exact`. A package whose name is taken by other content is an
         error (`NameReused`), or left out if `skip_taken`. A package that is damaged in the folder is put there
-        anew.
+        anew. A time of publication that cannot be, since the clock of a run was wrong, becomes the time of this run.
 
         Raises:
             BadValue: The folder is a built channel, or in one.
+            NotReady: The clock of this machine is wrong.
         """
         order = [f"{path.parent.name}/{path.name}" for path in in_order(channel)]
         ours, place = read_index(channel), Path(os.path.realpath(self.path))
         if is_built(place) or channel.resolve() in (place, *place.parents):
             step = "name another folder, which is for readers only"
             raise BadValue(f"{self.path} is a built channel, or in one; nothing can be published into it", step)
+        self._check_clock(channel, ours)
         with self._held():
-            history, names = self._adopted(self.history()), self.names()
+            now = self.now().isoformat(timespec="milliseconds")
+            history, names = self._adopted(self.history().until(now)), self.names()
             before = self._dated(history.shown) if history.shown else ChannelIndex()
             taken = clashes(ours.names(), names)
             if not skip_taken:
                 refuse(taken, str(self.path), self.recipes)
             skipped = tuple(clash.file for clash in taken)
             fresh = ours.without(skipped)
-            sha256 = fresh.names()
+            sha256, times = fresh.names(), self.times()
+            incoming = {**dict.fromkeys(sha256.keys() - times.keys(), now), **moments(self.notes / INCOMING)}
+            write_notes(self.notes / INCOMING, incoming)
             added: list[str] = []
             mended: list[str] = []
             for name in order:
@@ -194,18 +215,21 @@ class Folder:
                 if name in sha256 and self._put(channel / name, sha256[name]):
                     changed.append(name)
                 progress(name)
-            times = {**dict.fromkeys(sha256, self.now().isoformat(timespec="milliseconds")), **self.times()}
-            wanted = before | fresh.dated(times)
+            wanted = before | fresh
+            times = possible({**dict.fromkeys(sha256, now), **times}, wanted, now)
+            wanted = wanted.dated(times)
             if exact:
                 wanted = wanted.without(wanted.names().keys() - ours.names().keys())
             if attester:
                 wanted = self._attested(wanted, [name for name in order if name in sha256], attester)
             write_notes(self.notes / NAMES, {**names, **sha256})
-            if (wanted.records, wanted.subdirs) != (before.records, before.subdirs):
-                history = self._new_state(history, wanted)
+            if (wanted.undated(), wanted.subdirs) != (before.undated(), before.subdirs):
+                history = self._new_state(history, self._present(wanted))
             self._show(wanted, history)
             write_notes(self.notes / TIMES, times)
-            deleted = self._clean(history, set(wanted.names()))
+            deleted = self._clean(history, wanted, times)
+            incoming = {n: t for n, t in incoming.items() if n not in times and (self.path / n).exists()}
+            write_notes(self.notes / INCOMING, incoming)
             left = tuple(sorted(before.names().keys() - wanted.names().keys()))
             done = history.current or 0, len(wanted), tuple(added), left, deleted, skipped, tuple(mended)
             return Published(*done)
@@ -243,18 +267,45 @@ class Folder:
                 step = "run the command again when it has ended"
                 raise Busy(f"another run publishes into {self.path}", step) from None
             with lock:
-                for folder in (self.notes, *self.path.glob("*/")):
-                    for leftover in temporaries(folder):
-                        leftover.unlink()
+                for leftover in self.leftovers():
+                    leftover.unlink()
                 yield
+
+    def leftovers(self) -> Iterator[Path]:
+        """Half written files that killed runs left: of notes, of index files, and of packages that the notes name."""
+        yield from temporaries(self.notes)
+        ours = self._ours()
+        for file in (file for subdir in _SUBDIRS for file in temporaries(self.path / subdir)):
+            name, _, process = file.stem[1:].rpartition(".")
+            package = f"{file.parent.name}/{name.partition(SIDECAR)[0]}"
+            if process.isdigit() and (name in FILES or package in ours):
+                yield file
+
+    def _ours(self) -> set[str]:
+        """The packages that were ever in the index, and those that a run was about to put there."""
+        return {*moments(self.notes / TIMES), *moments(self.notes / INCOMING)}
+
+    def _check_clock(self, channel: Path, ours: ChannelIndex) -> None:
+        """Raises NotReady before what is there was made, or long after the channel was built: dates stay for good."""
+        now = self.now()
+        made, name = max((made_at(r), n) for n, r in (self._visible() | ours).records.items())
+        file = max(channel.glob(f"*/{REPODATA}"), key=lambda file: file.stat().st_mtime)
+        newest = datetime.fromtimestamp(made / 1000, UTC)
+        built = max(newest, datetime.fromtimestamp(file.stat().st_mtime, UTC))  # of an unpacked archive it may be 1980
+        says, step = f"the clock of this machine says {now:%Y-%m-%d %H:%M} UTC", "set it; `date -u` shows it"
+        if now < newest:
+            raise NotReady(f"{says}, and {name} was made at {newest:%Y-%m-%d %H:%M}", step)
+        if now - built > _STALE:
+            step += f"; if it is right, `touch {file}`"
+            raise NotReady(f"{says}, more than a year after the channel was built ({built:%Y-%m-%d %H:%M})", step)
 
     def _dated(self, state: State) -> ChannelIndex:
         return self.state_index(state).dated(self.times())
 
     def _packages(self) -> set[str]:
         """Those that lie in the folder, named by an index or not."""
-        files = self.path.glob("*/*.conda")
-        return {f"{file.parent.name}/{file.name}" for file in files if not file.name.startswith(".")}
+        files = (file for subdir in _SUBDIRS for file in (self.path / subdir).glob("[!.]*.conda") if file.is_file())
+        return {f"{file.parent.name}/{file.name}" for file in files}
 
     def _adopted(self, history: History) -> History:
         """The history of a folder that had an index before anything was published into it: that is its first state."""
@@ -266,7 +317,7 @@ class Folder:
         shutil.rmtree(folder, ignore_errors=True)  # of a killed run
         for subdir in sorted(index.subdirs):
             write_index(index, folder, subdir, FILES)
-        return history.with_state(int(folder.name), len(index))
+        return history.with_state(int(folder.name), len(index), self.now())
 
     def _put(self, source: Path, sha256: str) -> bool:
         """Puts a package into the folder unless it is there, undamaged; whether it was put."""
@@ -301,15 +352,22 @@ class Folder:
             records[name] = {**records[name], FIELD: digest}
         return replace(index, records=records)
 
-    def _show(self, index: ChannelIndex, history: History) -> None:
-        """Lets readers see an index, and notes the history of which it is the current one."""
-        old = self._visible()
-        exports = {n: entry for n, entry in (index | old).run_exports.items() if (self.path / n).exists()}
+    def _show(self, index: ChannelIndex, history: History, gone: Collection[str] = ()) -> None:
+        """Lets readers see an index, and notes the history of which it is the current one.
+
+        Entries of run_exports.json stay as long as their packages, but for those that will be `gone`.
+        """
+        old, new = self._present(self._visible(), gone), self._present(index, gone)
         # A subdir that the index does not have any more is shown empty.
-        index = ChannelIndex(index.records, exports, old.subdirs | index.subdirs)
-        if not shows(self.path, index):
-            put_in_place(old, index, self.path)
+        new = replace(new | old, records=index.records)
+        if not shows(self.path, new):
+            put_in_place(old, new, self.path)
         save(history, self.notes)
+
+    def _present(self, index: ChannelIndex, gone: Collection[str] = ()) -> ChannelIndex:
+        """An index whose run exports are those of packages that are in the folder."""
+        there = {n: e for n, e in index.run_exports.items() if n not in gone and (self.path / n).exists()}
+        return replace(index, run_exports=there)
 
     def _visible(self) -> ChannelIndex:
         """What index files in place name; a damaged one names nothing, and is replaced."""
@@ -318,21 +376,27 @@ class Folder:
         except PublishFailed:
             return ChannelIndex()
 
-    def _clean(self, history: History, used: set[str]) -> tuple[str, ...]:
+    def _clean(self, history: History, index: ChannelIndex, times: Mapping[str, str]) -> tuple[str, ...]:
         """Drops states that are too old, and packages that have been unused for long enough; returns these."""
-        kept, now = history.kept(self.keep.states), self.now()
+        kept, now, used = history.kept(self.keep.states), self.now(), {*index.records}
+        stamp = now.isoformat(timespec="milliseconds")
         save(kept, self.notes)
         for place in numbered(self.notes):
             if int(place.name) not in {state.number for state in kept.states}:
                 shutil.rmtree(place)
         for state in kept.states:
             used |= self.state_index(state).names().keys()
-        noted = moments(self.notes / UNUSED)
-        unused = {name: noted.get(name, now.isoformat()) for name in sorted(self._packages() - used)}
-        old = tuple(n for n, since in unused.items() if now - datetime.fromisoformat(since) >= self.keep.unused)
-        for name in old:
-            package = self.path / name
-            for file in (package, *package.parent.glob(f"{package.name}{SIDECAR}*")):
+        unused = dict.fromkeys((self._packages() & self._ours()) - used, stamp)
+        for name, since in moments(self.notes / UNUSED).items():
+            # Unless it says what a wrong clock said: before the package came, or in the future.
+            if name in unused and milliseconds(times.get(name, since)) <= milliseconds(since) <= milliseconds(stamp):
+                unused[name] = since
+        old = tuple(sorted(n for n, t in unused.items() if now - datetime.fromisoformat(t) >= self.keep.unused))
+        if old:
+            self._show(index, kept, gone=old)
+        for package in (self.path / name for name in old):
+            # The package last: a run that is killed here leaves nothing that the next one does not know.
+            for file in (*package.parent.glob(f"{package.name}{SIDECAR}*"), package):
                 file.unlink(missing_ok=True)
         write_notes(self.notes / UNUSED, {name: since for name, since in unused.items() if name not in old})
         return old
@@ -373,6 +437,13 @@ def moments(file: Path) -> dict[str, str]:
     """Notes that say a moment of packages, ``subdir/file`` -> ISO 8601; those that cannot be read are left out."""
     notes = read_json(file)
     return {name: text for name, text in notes.items() if _is_moment(text)} if isinstance(notes, dict) else {}
+
+
+def possible(times: Mapping[str, str], index: ChannelIndex, now: str) -> dict[str, str]:
+    """Times of publication; one after `now`, or before the package of the index was made, is `now`."""
+    latest, records = milliseconds(now), index.records
+    known = {name: (text, milliseconds(text), made_at(records.get(name, {}))) for name, text in times.items()}
+    return {name: text if made <= time <= latest else now for name, (text, time, made) in known.items()}
 
 
 def _is_moment(text: object) -> bool:

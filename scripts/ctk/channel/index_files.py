@@ -20,6 +20,7 @@ REPODATA, COMPRESSED, RUN_EXPORTS = "repodata.json", "repodata.json.zst", "run_e
 FILES = (RUN_EXPORTS, COMPRESSED, REPODATA)
 TIME = "indexed_timestamp"
 """In a record: when the package came into the index of its channel first, in milliseconds since 1970 (CEP 47)."""
+FIRST = 1_325_376_000_000  # 2012, the year of conda, in milliseconds: no package is older
 _LATEST = 1 << 42  # milliseconds, in the year 2109
 Records = Mapping[str, Any]
 
@@ -67,6 +68,12 @@ class ChannelIndex:
 def milliseconds(text: str) -> int:
     """A moment of ISO 8601 as records state it."""
     return round(datetime.fromisoformat(text).timestamp() * 1000)
+
+
+def made_at(record: Mapping[str, Any]) -> int:
+    """The time of a package's newest artefact in milliseconds since 1970; `FIRST` if its record does not say it."""
+    time = record.get("timestamp")
+    return time if type(time) is int and FIRST < time < _LATEST else FIRST
 
 
 def read_index(channel: Path) -> ChannelIndex:

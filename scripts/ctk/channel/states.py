@@ -68,10 +68,16 @@ class History:
     def next_number(self) -> int:
         return 1 + max((s.number for s in self.states), default=0)
 
-    def with_state(self, number: int, packages: int) -> History:
+    def with_state(self, number: int, packages: int, now: datetime | None = None) -> History:
         """With one more state, which readers see from now on."""
-        state = State(number, self.current, datetime.now(UTC).isoformat(timespec="seconds"), packages)
+        made = (now or datetime.now(UTC)).isoformat(timespec="seconds")
+        state = State(number, self.current, made, packages)
         return replace(self, states=(*(s for s in self.states if s.number != number), state), current=number)
+
+    def until(self, now: str) -> History:
+        """With no state of the future: what a clock that was wrong said was made `now`."""
+        states = (replace(s, made=min(s.made, now, key=datetime.fromisoformat)) for s in self.states)
+        return replace(self, states=tuple(states))
 
     def kept(self, count: int) -> History:
         """With the newest states and the current one only; one that followed a dropped state follows none."""

@@ -147,7 +147,7 @@ class PackFailed(CtkError, exit_code=23):
 
 
 class PublishFailed(CtkError, exit_code=24):
-    """A server that does not take a package, or nothing to upload."""
+    """A server that does not take a package, or does not list it afterwards, or nothing to upload."""
 
 
 class NameReused(CtkError, exit_code=25):
@@ -171,7 +171,7 @@ class ArtefactRefused(CtkError, exit_code=29):
 
 
 class NotReady(CtkError, exit_code=30):
-    """A machine or checkout that lacks what the main job needs, or an environment with which something is wrong."""
+    """A machine or checkout that lacks what a job needs, or has a wrong clock; an environment with a fault."""
 
 
 class LintFailed(CtkError, exit_code=31):

@@ -11,6 +11,7 @@ from pathlib import PurePath
 from rattler import MatchSpec, Version
 from rattler.exceptions import InvalidMatchSpecError, InvalidVersionError
 
+from ctk.channel.index_files import FIRST
 from ctk.check import Finding, Severity, check, spec_name
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.package.package import PLACEHOLDER, PathEntry, ScannedFile
@@ -23,7 +24,6 @@ def at(package: PackageScan, file: ScannedFile | str, message: str, severity: Se
 
 
 _MACHINES = {"64": "x86_64", "aarch64": "aarch64", "arm64": "arm64"}
-_FIRST = 1_325_376_000_000  # 2012, the year of conda, in milliseconds
 _DAY = 86_400_000
 
 
@@ -93,7 +93,7 @@ def _spec_problem(spec: str) -> str:
 def TimestampIsHonest(package: PackageScan) -> Iterator[Finding]:
     """The timestamp is in milliseconds and not in the future: solvers break ties by it, so a false one picks builds."""
     stamp = package.info.index.timestamp
-    if stamp and not _FIRST <= stamp <= time.time() * 1000 + _DAY:
+    if stamp and not FIRST <= stamp <= time.time() * 1000 + _DAY:
         yield at(package, "info/index.json", f"timestamp {stamp} is no time between 2012 and now")
 
 

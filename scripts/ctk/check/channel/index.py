@@ -139,6 +139,7 @@ def _history(index: IndexFiles) -> Iterator[Finding]:
 def Orphans(index: IndexFiles) -> Iterator[Finding]:
     """The index explains each file, and each entry of run_exports.json has a package."""
     channel, waiting = index.channel, _waiting(index.channel)
+    leftovers = {*Folder(channel, channel).leftovers()}
     for name in sorted(index.run_exports.keys() - index.records.keys()):
         if not (channel / name).is_file():
             yield Finding(name, f"{RUN_EXPORTS} names it, and there is no such package")
@@ -147,7 +148,7 @@ def Orphans(index: IndexFiles) -> Iterator[Finding]:
             yield Finding(path.name, "no channel of ours has it")
     for path in (path for folder in index.subdirs for path in sorted(folder.iterdir())):
         name, sidecar = f"{path.parent.name}/{path.name}", _SIDECAR.fullmatch(path.name)
-        if path.name.startswith("."):
+        if path in leftovers:
             yield Finding(name, "a killed run left it; the next one removes it")
         elif sidecar:
             if not (path.parent / sidecar[1]).is_file():
