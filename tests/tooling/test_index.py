@@ -13,7 +13,7 @@ from fake_index import FakeIndex, Fault, configure_pip, serve
 from ctk.core.errors import HashMismatch, IndexUnavailable, NotPublished
 from ctk.fetch.fetch import locate
 from ctk.index import IndexSettings, Interrupted, parse_settings, pip_settings
-from ctk.index.client import Retry
+from ctk.index.client import Retry, connection
 from ctk.index.index import Index
 from ctk.lock.lock import Artefact
 
@@ -164,6 +164,64 @@ def test_a_lasting_fault_names_the_distribution(server: FakeIndex) -> None:
     assert len(server.requests) == QUICK.attempts
 
 
+UNUSABLE = {
+    "PIP_CERT": ["{}/missing.pem", "{}", "{}/text.pem", "{}/pipe", "~/missing.pem"],
+    "PIP_CLIENT_CERT": ["{}/missing.pem", "{}", "{}/text.pem", "{}/pipe"],
+    "PIP_PROXY": ["ftp://u:secret@h:1", "socks5://u:secret@h", "http://u:secret@[h", "http://u:secret@h:port", "http://"],
+    "PIP_EXTRA_INDEX_URL": ["ftp://u:secret@h/simple", "https://u:secret@h:99999/simple"],
+    "PIP_FIND_LINKS": ["http://u:secret@[h/"],
+    "PIP_TRUSTED_HOST": ["[", "h:port", "::1"],
+    "HTTPS_PROXY": ["socks4://u:secret@h"],
+    "ALL_PROXY": ["u:secret@h:port"],
+    "SSL_CERT_FILE": ["{}/missing.pem", "{}/text.pem"],
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name in UNUSABLE for value in UNUSABLE[name]])
+def test_a_setting_that_cannot_be_used_is_named_and_shows_no_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    (tmp_path / "text.pem").write_text("no certificate")
+    os.mkfifo(tmp_path / "pipe")
+    value = value.format(tmp_path)
+    listing = ""
+    if name.startswith("PIP_"):
+        listing = f":env:.{name.removeprefix('PIP_').lower().replace('_', '-')}={value!r}"
+    else:
+        monkeypatch.setenv(name, value)
+    with pytest.raises(IndexUnavailable, match=f"^{name} .* cannot be used") as error:
+        Index(parse_settings(listing), QUICK)
+    assert "secret" not in error.value.cause + error.value.step
+    assert error.value.step
+
+
+def test_a_setting_of_a_file_of_pip_s_is_named_with_its_section() -> None:
+    with pytest.raises(IndexUnavailable, match=r"^pip's option install\.proxy has"):
+        Index(parse_settings("global.proxy='http://h'\ninstall.proxy='ftp://h'"), QUICK)
+
+
+def test_a_proxy_without_a_scheme_and_a_folder_of_certificates_are_taken_as_pip_takes_them(tmp_path: Path) -> None:
+    (tmp_path / "0a1b2c3d.0").write_text("")  # OpenSSL looks for a certificate by such a name, when it needs it
+    made_with = connection(IndexSettings(proxy="u:secret@h:8080", cert=str(tmp_path)))
+    assert made_with["proxy"] == "http://u:secret@h:8080"
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 407, 451])
+def test_an_answer_that_is_no_page_is_not_taken_for_a_page_without_files(server: FakeIndex, status: int) -> None:
+    server.faults.append(Fault(match="/simple/", status=status))
+    with client(server) as index, pytest.raises(IndexUnavailable, match=f"answered {status} .* for tool$"):
+        index.files("tool")
+
+
+def test_what_one_index_refuses_another_may_have(server: FakeIndex) -> None:
+    with serve() as other:
+        other.faults.append(Fault(status=403))
+        with client(server, extra_index_urls=(other.url,)) as index:
+            assert index.files("tool")
+            with pytest.raises(IndexUnavailable, match="answered 403"):  # and may have this file
+                locate(index, artefact(server, file="tool-9.0.whl"))
+
+
 def test_one_index_being_down_is_not_hidden_by_another(server: FakeIndex) -> None:
     with serve() as other:
         other.faults.append(Fault(status=502))
@@ -173,7 +231,7 @@ def test_one_index_being_down_is_not_hidden_by_another(server: FakeIndex) -> Non
 
 def test_wrong_credentials_are_an_error_that_shows_none(server: FakeIndex) -> None:
     server.password = "yes"
-    with client(server) as index, pytest.raises(IndexUnavailable, match="answered 401 for tool"):
+    with client(server) as index, pytest.raises(IndexUnavailable, match="answered 401 Unauthorized for tool"):
         index.files("tool")
     url = server.url.replace("//", "//user:secret@")
     with Index(IndexSettings(index_url=url), QUICK) as index:

@@ -103,7 +103,8 @@ def locate(index: Index, artefact: Artefact) -> IndexFile:
     """The file of an artefact by its exact name; HashMismatch when the index has other content under it."""
     offers = [f for f in index.files(artefact.distribution) if f.file == artefact.file]
     if not offers:
-        raise NotPublished(
+        raise index.lacking(
+            artefact.distribution,
             f"the package index has no {artefact.file} of {artefact.distribution} {artefact.version}",
             "a mirror may have to fetch it first; else lock the release anew with `ctk release add`",
         )

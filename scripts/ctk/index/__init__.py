@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ctk.core.errors import IndexUnavailable
@@ -24,7 +25,8 @@ _MOST_STATED = {"timeout": 86400.0, "retries": 1000}
 class IndexSettings:
     """Where packages come from. URLs may hold credentials, so they are left out of what is printed.
 
-    Without an `index_url` it is the client library's; `timeout` is in seconds without a byte.
+    Without an `index_url` it is the client library's; `timeout` is in seconds without a byte. `origins` says where each
+    of pip's options comes from.
     """
 
     index_url: str | None = field(default=None, repr=False)
@@ -37,6 +39,11 @@ class IndexSettings:
     proxy: str | None = field(default=None, repr=False)
     timeout: float = 15.0
     retries: int = 5
+    origins: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def called(self, option: str) -> str:
+        """How messages name one of pip's options: ``PIP_CERT``, ``pip's option global.cert``."""
+        return self.origins.get(option, f"pip's option {option}")
 
     @property
     def index_urls(self) -> tuple[str, ...]:
@@ -61,13 +68,16 @@ def pip_settings(python: str = sys.executable) -> IndexSettings:
 
 def parse_settings(listing: str) -> IndexSettings:
     """The settings in what ``pip config list`` prints, ``global.index-url='...'``; IndexUnavailable if one is wrong."""
-    sections: dict[str, dict[str, str]] = {section: {} for section in _SECTIONS}
+    sections: dict[str, dict[str, tuple[str, str]]] = {section: {} for section in _SECTIONS}
     for line in listing.splitlines():
         name, _, value = line.partition("=")
         section, _, key = name.partition(".")
         if section in sections and value:
-            sections[section][key.replace("default-timeout", "timeout")] = _text(name, value)
-    merged = {key: value for values in sections.values() for key, value in values.items()}
+            called = f"PIP_{key.upper().replace('-', '_')}" if section == ":env:" else f"pip's option {name}"
+            sections[section][key.replace("default-timeout", "timeout")] = _text(called, value), called
+    stated = {key: pair for values in sections.values() for key, pair in values.items()}
+    merged = {key: value for key, (value, _) in stated.items()}
+    origins = {key: called for key, (_, called) in stated.items()}
 
     def words(key: str) -> tuple[str, ...]:
         return tuple(merged.get(key, "").split())
@@ -81,29 +91,30 @@ def parse_settings(listing: str) -> IndexSettings:
         cert=merged.get("cert") or None,
         client_cert=merged.get("client-cert") or None,
         proxy=merged.get("proxy") or None,
-        timeout=_number("timeout", merged.get("timeout"), IndexSettings.timeout),
-        retries=int(_number("retries", merged.get("retries"), IndexSettings.retries)),
+        timeout=_number("timeout", *stated.get("timeout", ("", "")), IndexSettings.timeout),
+        retries=int(_number("retries", *stated.get("retries", ("", "")), IndexSettings.retries)),
+        origins=origins,
     )
 
 
-def _text(name: str, value: str) -> str:
+def _text(called: str, value: str) -> str:
     try:
         return str(ast.literal_eval(value))
     except (ValueError, SyntaxError, MemoryError, RecursionError):
-        raise _unread(name) from None
+        raise _unread(called) from None
 
 
-def _number(key: str, text: str | None, default: float) -> float:
+def _number(key: str, text: str, called: str, default: float) -> float:
     """What an option says; a day or a thousand tries are as good as more."""
     try:
         number = float(text) if text else default
     except ValueError:
-        raise _unread(key) from None
+        raise _unread(called) from None
     if not number >= 0:  # NaN is neither
-        raise _unread(key)
+        raise _unread(called)
     return min(number, _MOST_STATED[key])
 
 
-def _unread(name: str) -> IndexUnavailable:
+def _unread(called: str) -> IndexUnavailable:
     # The value is not shown: an index URL holds credentials.
-    return IndexUnavailable(f"pip's option {name} has a value that cannot be read", "see `pip config list`")
+    return IndexUnavailable(f"{called} has a value that cannot be read", "`pip config debug` shows where it is set")

@@ -8,10 +8,12 @@ The longest page that the limits were held against is of 47,000 files: 21 MB, an
 from __future__ import annotations
 
 import codecs
+import errno
 import gzip
 import io
 import logging
 import math
+import os
 import ssl
 import time
 import zlib
@@ -20,8 +22,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import httpcore2
 import httpx2
@@ -53,7 +58,12 @@ _MARKS = b"<>{}[],:"
 _RUN = 1 << 20  # bytes of a tag of HTML, or of the text between two
 _CHARSETS = ("ascii", "iso8859-1", "utf-8", "utf-16", "utf-16-be", "utf-16-le")  # others take hours, or are no text
 _ASK_THEM = "ask whoever runs the index"
+_HOST = "write it as HOST or HOST:PORT, and IPv6 as [::1]"
+_ADDRESS = _HOST.replace("HOST", "http://HOST") + ", or with https"
+_WHERE = "`pip config debug` shows where pip has it from"
 _OF_THE_WIRE = ("content-encoding", "content-length", "transfer-encoding")  # what does not hold for a content once read
+
+T = TypeVar("T")
 
 # One of several indexes lacks most projects: no reason for a warning each.
 logging.getLogger("unearth.collector").setLevel(logging.ERROR)
@@ -115,15 +125,9 @@ class _CountedStream(httpcore2.NetworkStream):
 
 def open_client(settings: IndexSettings, clock: Callable[[], float]) -> PyPIClient:
     """A client that reaches what pip reaches; safe to use from several threads. The clock tells who is too slow."""
-    verify: ssl.SSLContext | bool = True
-    if settings.cert or settings.client_cert:
-        verify = ssl.create_default_context(cafile=settings.cert)
-        if settings.client_cert:
-            verify.load_cert_chain(settings.client_cert)
     client = _Client(
         trusted_hosts=settings.trusted_hosts,
-        verify=verify,
-        proxy=settings.proxy,
+        **connection(settings),
         timeout=settings.timeout,
         follow_redirects=True,
         auth=MultiDomainBasicAuth(prompting=False, index_urls=settings.index_urls),
@@ -134,6 +138,64 @@ def open_client(settings: IndexSettings, clock: Callable[[], float]) -> PyPIClie
             # httpcore2's pool takes a backend; httpx2 makes the pool and hands none on.
             transport._pool._network_backend = _Backend(clock)
     return client
+
+
+def connection(settings: IndexSettings) -> dict[str, Any]:
+    """What httpx2's clients are made with: certificates and proxy, those of the environment where pip states none.
+
+    Raises:
+        IndexUnavailable: One cannot be used, or another address, which is not shown: it may hold a password.
+    """
+    web = ["http", "https"]
+    proxies = {settings.called("proxy"): settings.proxy}
+    if not settings.proxy and (stated := getproxies()).get("no") != "*":
+        proxies = {f"{scheme.upper()}_PROXY": stated.get(scheme) for scheme in (*web, "all")}
+    named = {called: _with_scheme(url) for called, url in proxies.items() if url}
+    addresses = [(called, url, web, _ADDRESS) for called, url in named.items()]
+    addresses += [(settings.called("trusted-host"), f"http://{host}", web, _HOST) for host in settings.trusted_hosts]
+    places = {"index-url": [settings.index_url or ""], "extra-index-url": settings.extra_index_urls}
+    for option, urls in {**places, "find-links": settings.find_links}.items():
+        addresses += [(settings.called(option), url, [*web, "file"], _ADDRESS) for url in urls if "://" in url]
+    for called, url, schemes, form in addresses:
+        with suppress(ValueError, httpx2.InvalidURL):
+            scheme, parts = httpx2.URL(url).scheme, urlsplit(url)
+            if scheme in schemes and (scheme == "file" or parts.hostname) and parts.port != 0:
+                continue
+        raise IndexUnavailable(f"{called} has an address that cannot be used", f"{form}; {_WHERE}")
+
+    context: ssl.SSLContext | None = None
+    if authorities := settings.cert or os.environ.get("SSL_CERT_FILE", ""):
+        called = settings.called("cert") if settings.cert else "SSL_CERT_FILE"
+        context = _read_pem(called, authorities, "certificates", _trust)
+    if settings.client_cert:
+        context = context or ssl.create_default_context()
+        load = partial(context.load_cert_chain, password="")  # without one, OpenSSL asks the terminal
+        called = settings.called("client-cert")
+        _read_pem(called, settings.client_cert, "a certificate and its key without a passphrase", load)
+    return {"verify": context or True, "proxy": named.get(settings.called("proxy"))}
+
+
+def _with_scheme(proxy: str) -> str:
+    return proxy if "://" in proxy else f"http://{proxy}"  # as pip
+
+
+def _trust(place: str) -> ssl.SSLContext:
+    if any(Path(place).glob("*.0")):  # as `openssl rehash` makes them
+        return ssl.create_default_context(capath=place)
+    return ssl.create_default_context(cafile=place)
+
+
+def _read_pem(called: str, place: str, what: str, read: Callable[[str], T]) -> T:
+    path = os.path.expanduser(place)  # as pip
+    try:
+        if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+            raise OSError(errno.EINVAL, "it is no file")  # a pipe waits for whoever writes into it
+        return read(path)
+    except (OSError, ValueError) as error:
+        why = f"it does not hold {what}" if isinstance(error, ssl.SSLError) else getattr(error, "strerror", str(error))
+        raise IndexUnavailable(
+            f"{called} names {place!r}, which cannot be used: {why}", f"name a file in PEM form with {what}; {_WHERE}"
+        ) from error
 
 
 class LinkSource(PackageFinder):
@@ -166,6 +228,19 @@ class _Links(Evaluator):
         return package
 
 
+ABSENT = (404, 410)
+"""What a server answers that does not have a page or a file; any other answer says nothing of what it has."""
+
+
+def refused(answer: httpx2.Response, what: str) -> IndexUnavailable:
+    """The error for an answer that is neither what was asked for nor one of `ABSENT`."""
+    step = f"if it should give you that, {_ASK_THEM}, or the proxy before it"
+    if answer.status_code in (401, 407):
+        step = "give pip the right credentials (index URL, proxy, netrc or keyring), then run the same command again"
+    meaning = httpx2.codes.get_reason_phrase(answer.status_code)
+    return IndexUnavailable(f"{answer.url.host} answered {answer.status_code} {meaning}".strip() + f" for {what}", step)
+
+
 class Pages:
     """What unearth reads pages with: our client and retries.
 
@@ -174,6 +249,7 @@ class Pages:
 
     def __init__(self, client: PyPIClient, retry: Retry, name: str) -> None:
         self._client, self._retry, self._name = client, retry, name
+        self.refusals: list[IndexUnavailable] = []
 
     def get(self, url: str, *, headers: Mapping[str, str] | None = None) -> httpx2.Response:
         return self._send("GET", url, headers)
@@ -187,10 +263,9 @@ class Pages:
     def _send(self, method: str, url: str, headers: Mapping[str, str] | None) -> httpx2.Response:
         answer = self._retry.send(self._name, lambda: self._whole(method, url, headers))
         if answer.status_code in (401, 407):
-            raise IndexUnavailable(
-                f"{answer.url.host} answered {answer.status_code} for {self._name}: it wants other credentials",
-                "give pip the right ones (index URL, netrc or keyring), then run the same command again",
-            )
+            raise refused(answer, self._name)
+        if method == "GET" and not answer.is_success and answer.status_code not in ABSENT:  # another index may have it
+            self.refusals.append(refused(answer, self._name))
         return answer
 
     def _whole(self, method: str, url: str, headers: Mapping[str, str] | None) -> httpx2.Response:
@@ -246,7 +321,6 @@ class Pages:
             )
 
 
-T = TypeVar("T")
 _NO_WAY = (httpx2.InvalidURL, httpx2.UnsupportedProtocol, httpx2.TooManyRedirects, OSError, ValueError)
 _LONGEST_WAIT = 60.0  # seconds; a server may ask for more, a person waits for less
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from ctk.core.errors import HashMismatch, IndexUnavailable, NotPublished, describe
+from ctk.core.errors import CtkError, HashMismatch, IndexUnavailable, NotPublished, describe
 from ctk.index import STEP, IndexSettings, Interrupted, inside, pip_settings
 from ctk.index.inside import upload_seconds
 from ctk.package.archives import LONGEST
@@ -35,6 +35,7 @@ _WHOLE = 2_000_000  # bytes up to which reading a wheel whole, and checking it, 
 _MOST = 2 << 30  # bytes that are ever held in memory: a wheel, from a server that gives no parts of it
 _LARGEST = 1 << 40  # bytes of a file, as locks have it
 _DIGITS = 18  # of a length
+_CHECK = "check which indexes `pip config list` names"
 _ASK = "run the same command again; if it stays, ask whoever runs the index"
 _NO_SUCH_RANGE = 416  # with the size of the file in Content-Range
 _IDENTITY = {"Accept-Encoding": "identity"}  # lengths and offsets are those of the file
@@ -106,6 +107,7 @@ class Index:
         self.retry = retry if retry is not None else Retry(attempts=self.settings.retries + 1)
         self._client = open_client(self.settings, self.retry.clock)
         self._files: dict[str, tuple[IndexFile, ...]] = {}
+        self._refusals: dict[str, list[IndexUnavailable]] = {}
         self._sizes: dict[str, int] = {}
 
     def __enter__(self) -> Index:
@@ -125,10 +127,13 @@ class Index:
             return self._files[name]
         files = _each_once(self._listed(name))
         if not files:
-            raise NotPublished(
-                f"the package index holds no file of {name}", "check which indexes `pip config list` names"
-            )
+            raise self.lacking(name, f"the package index holds no file of {name}", _CHECK)
         return self._files.setdefault(name, files)
+
+    def lacking(self, distribution: str, cause: str, step: str) -> CtkError:
+        """NotPublished for what no page has; what an index answered in place of its page, where one did."""
+        refusals = self._refusals.get(canonicalize_name(distribution))
+        return refusals[0] if refusals else NotPublished(cause, step)
 
     def size(self, file: IndexFile) -> int:
         """Bytes of a file, without reading it; asked once."""
@@ -236,6 +241,7 @@ class Index:
             # Its answers are httpx2's own, as those of unearth's client are: neither fits unearth's protocol.
             sources = [LinkSource(pages, **place) for place in places]  # type: ignore[arg-type]
             packages = [p for source in sources for p in source.find_all_packages(name, allow_yanked=True)]
+            self._refusals[name] = pages.refusals
             packages.sort(key=lambda p: (not p.link.is_yanked, Version(p.version or "0")), reverse=True)
             return [_offered(name, p) for p in packages]
         except _NO_PAGE as error:
@@ -253,17 +259,17 @@ class Index:
 
     @contextmanager
     def _open(self, file: IndexFile, url: str, headers: Mapping[str, str]) -> Iterator[httpx2.Response]:
+        from ctk.index.client import ABSENT, refused
+
         def send() -> httpx2.Response:
             return self._client.send(self._client.build_request("GET", url, headers=headers), stream=True)
 
         answer = self.retry.send(f"{file.distribution} ({file.file})", send)
         try:
-            if answer.status_code in (404, 410):
+            if answer.status_code in ABSENT:
                 raise NotPublished(f"{file.distribution}: the index lists {file.file} but does not have it", _ASK)
             if answer.status_code not in (200, 206, *((_NO_SUCH_RANGE,) if "Range" in headers else ())):
-                raise IndexUnavailable(
-                    f"{answer.url.host} answered {answer.status_code} for {file.distribution} ({file.file})", STEP
-                )
+                raise refused(answer, f"{file.distribution} ({file.file})")
             yield answer
         finally:
             answer.close()

@@ -24,6 +24,8 @@ from ctk.check.channel.package import ChannelPackage, PackageFile
 from ctk.core.errors import ChannelBroken, ChannelMissing, PublishFailed, describe, without_credentials
 from ctk.core.files import disk_errors, held
 from ctk.core.platforms import NOARCH, PLATFORMS
+from ctk.index import IndexSettings
+from ctk.index.client import connection
 
 
 @dataclass(frozen=True)
@@ -111,12 +113,13 @@ def mirrored(url: str, beside: Path, jobs: int = 4) -> Iterator[Path]:
 
     Raises:
         PublishFailed: The server does not answer.
+        IndexUnavailable: The proxy or the certificates of the environment cannot be used.
         NoSpace: The disk is full.
     """
     with (
         disk_errors(beside),
         held(beside / "check") as folder,
-        httpx2.Client(follow_redirects=True, timeout=60) as client,
+        httpx2.Client(**connection(IndexSettings()), follow_redirects=True, timeout=60) as client,
         ThreadPoolExecutor(max(1, jobs)) as pool,
     ):
 
