@@ -18,7 +18,7 @@ from ctk.index.index import Index
 from ctk.lock.lock import Artefact
 
 WAITS: list[float] = []
-QUICK = Retry(attempts=3, delay=1, sleep=WAITS.append)
+QUICK = Retry(attempts=3, delay=1, sleep=WAITS.append, clock=lambda: 0.0)
 WHEEL = "tool-1.0-py3-none-any.whl"
 
 
@@ -167,7 +167,13 @@ def test_a_lasting_fault_names_the_distribution(server: FakeIndex) -> None:
 UNUSABLE = {
     "PIP_CERT": ["{}/missing.pem", "{}", "{}/text.pem", "{}/pipe", "~/missing.pem"],
     "PIP_CLIENT_CERT": ["{}/missing.pem", "{}", "{}/text.pem", "{}/pipe"],
-    "PIP_PROXY": ["ftp://u:secret@h:1", "socks5://u:secret@h", "http://u:secret@[h", "http://u:secret@h:port", "http://"],
+    "PIP_PROXY": [
+        "ftp://u:secret@h:1",
+        "socks5://u:secret@h",
+        "http://u:secret@[h",
+        "http://u:secret@h:port",
+        "http://",
+    ],
     "PIP_EXTRA_INDEX_URL": ["ftp://u:secret@h/simple", "https://u:secret@h:99999/simple"],
     "PIP_FIND_LINKS": ["http://u:secret@[h/"],
     "PIP_TRUSTED_HOST": ["[", "h:port", "::1"],
@@ -269,6 +275,14 @@ def test_a_small_file_that_breaks_off_is_read_again(server: FakeIndex) -> None:
         with pytest.raises(Interrupted):
             index.content(file)
         assert hashlib.sha256(index.content(file)).hexdigest() == file.sha256
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_a_hash_that_the_index_does_not_state_is_gone_on_with(server: FakeIndex, ranges: bool) -> None:
+    server.hashes, server.ranges = False, ranges
+    server.faults.append(Fault(match="/files/", truncate=500, times=None if ranges else 2))
+    with client(server) as index:
+        assert index.sha256(index.files("tool")[0]) == artefact(server).sha256
 
 
 def test_other_content_under_the_name_is_refused(server: FakeIndex) -> None:

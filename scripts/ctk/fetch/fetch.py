@@ -150,13 +150,20 @@ def borrowed(
 def _download(artefact: Artefact, workspace: Workspace, index: Index, file: IndexFile, progress: Progress) -> None:
     """Downloads and looks through: while others are on their way, the latter costs nothing."""
     part = workspace.store / "partial" / artefact.sha256
+
+    def kept() -> int:
+        return part.stat().st_size if part.exists() else 0
+
+    def download() -> tuple[str, int, bool]:
+        return index.retry.run(lambda: _continue(part, artefact, index, file, progress), kept)
+
     with disk_errors(workspace.store):
         part.parent.mkdir(parents=True, exist_ok=True)
-        digest, size, continued = index.retry.run(lambda: _continue(part, artefact, index, file, progress))
+        digest, size, continued = download()
         if continued and digest != artefact.sha256:
             # What was there may be of another file, which the index served before: all of it is fetched anew, once.
             part.unlink()
-            digest, size, _ = index.retry.run(lambda: _continue(part, artefact, index, file, progress))
+            digest, size, _ = download()
         if digest != artefact.sha256 or size != artefact.size:
             aside = workspace.cache / "refused" / f"{artefact.file}.{digest[:16]}"
             aside.parent.mkdir(parents=True, exist_ok=True)

@@ -364,16 +364,23 @@ class Retry:
         tries = f"{self.attempts} tries" if self.attempts > 1 else "one try"
         raise IndexUnavailable(f"the package index does not give {what}, after {tries}: {reason}", STEP)
 
-    def run(self, job: Callable[[], T]) -> T:
-        """The result of a job that reads a response to its end, started again after Interrupted but for the last."""
-        for attempt in range(self.attempts):
+    def run(self, job: Callable[[], T], kept: Callable[[], int] = lambda: 0) -> T:
+        """The result of a job that reads a response to its end, started again after Interrupted.
+
+        `kept` says how many bytes there are for the next try to go on from. A try that adds to the most there were counts
+        as no failure, if it brings them as fast as `LEAST` in `WHILE`, its wait included: drops do not go on for ever.
+        """
+        failures, most = 0, kept()
+        while True:
+            began = self.clock()
             try:
                 return job()
             except Interrupted:
-                if attempt + 1 == self.attempts:
+                came, most = kept() - most, max(most, kept())
+                failures = 0 if came * WHILE >= LEAST * (self.clock() - began + self.delay) else failures + 1
+                if failures == self.attempts:
                     raise
-                self._wait(attempt)
-        raise AssertionError("there is at least one attempt")
+                self._wait(max(failures - 1, 0))
 
     def _wait(self, attempt: int, asked: float = 0.0) -> None:
         if attempt + 1 < self.attempts:

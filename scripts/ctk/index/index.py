@@ -144,18 +144,26 @@ class Index:
     def sha256(self, file: IndexFile) -> str:
         """The hash that the index states, HashMismatch if that is none; without one, that of the content."""
         if file.sha256 is None:
-            return self.retry.run(lambda: self._digest(file))
+            return self._digest(file)
         if not re.fullmatch("[0-9a-f]{64}", file.sha256):
             cause = f"{file.distribution}: the index states no sha256 of {file.file}, but {file.sha256!r}"
             raise HashMismatch(cause, _ASK)
         return file.sha256
 
     def _digest(self, file: IndexFile) -> str:
-        digest = hashlib.sha256()
-        with self.stream(file) as (_, _, chunks):
-            for chunk in chunks:
-                digest.update(chunk)
-        return digest.hexdigest()
+        digest, size = hashlib.sha256(), 0
+
+        def read() -> str:
+            nonlocal digest, size
+            with self.stream(file, size) as (is_partial, _, chunks):
+                if not is_partial:
+                    digest, size = hashlib.sha256(), 0
+                for chunk in chunks:
+                    digest.update(chunk)
+                    size += len(chunk)
+            return digest.hexdigest()
+
+        return self.retry.run(read, lambda: size)
 
     def metadata(self, file: IndexFile) -> Message:
         """The METADATA of a wheel: the index's copy if it has one, else read out of the wheel."""
