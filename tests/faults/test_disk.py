@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from collections.abc import Sequence
@@ -94,6 +95,36 @@ def test_a_folder_that_cannot_be_written_is_named_and_readers_are_not_disturbed(
         shown = ctk(world, "solve", "cuda-crt", "--base", str(world.base), mounts=there.pid)
         assert shown.returncode == 0, shown.stderr
     assert state(world.workspace.channel) == right.before
+
+
+def test_a_checkout_that_may_only_be_read_is_enough_for_what_only_reads(job: Job, tmp_path: Path) -> None:
+    world, own = job.world, job.world.workspace.own_cache
+    base, prefix = ("--base", str(world.base)), str(tmp_path / "env")
+    create = ("env", "create", "cuda-crt", "--prefix", prefix, *base)
+    home = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    pack = ("env", "pack", "cuda-crt", "python", "-o", str(tmp_path / "x.run"), *base)
+    with mounts(read_only("root"), root=world.root) as there:
+        for words in (create, pack, ("audit", *base)):
+            done = ctk(world, *words, mounts=there.pid, XDG_CACHE_HOME=os.devnull)
+            refused(done, f"cannot write {os.devnull}", f"{own} cannot be written either: set XDG_CACHE_HOME")
+        assert not Path(prefix).exists()
+        for words in (("solve", "cuda-crt", *base), create, ("env", "check", prefix), pack, ("audit", *base)):
+            done = ctk(world, *words, mounts=there.pid, **home)
+            assert done.returncode == 0, done.stderr
+        inside = (*create[:4], str(world.workspace.output / "env"), *base)
+        for words in (world.build(OLD), ["fetch", *world.plan(NEW)], inside):
+            refused(ctk(world, *words, mounts=there.pid, **home), f"the checkout {world.root} may only be read")
+
+
+def test_a_cache_of_packages_that_is_somebody_else_s_is_named_and_no_environment_is_begun(
+    job: Job, tmp_path: Path
+) -> None:
+    cache, prefix = job.world.workspace.cache / "packages", tmp_path / "env"
+    with mounts(f'mkdir "$cache"; {read_only("cache")}', cache=cache) as there:
+        for words in (("create", "--prefix", str(prefix)), ("pack", "python", "-o", str(tmp_path / "x.run"))):
+            done = ctk(job.world, "env", *words, "cuda-crt", "--base", str(job.world.base), mounts=there.pid)
+            refused(done, f"cannot write {cache}: ")
+    assert not prefix.exists()
 
 
 def limited(bytes_: int) -> Sequence[str]:

@@ -36,7 +36,7 @@ from rattler_build.cli_api import build_recipes
 from ctk.build import standins
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BuildFailed, NotReady
-from ctk.core.files import HashNotes, checkout_name, disk_errors, full_disk, held, listed_packages, read_json
+from ctk.core.files import HashNotes, disk_errors, full_disk, held, listed_packages, read_json
 from ctk.package.package import BUFFER, count_tests, index_record
 from ctk.plan.plan import Build
 from ctk.plan.recipes import recipe_commit, variant_values
@@ -546,7 +546,7 @@ def machine_paths(workspace: Workspace) -> list[str]:
 
 
 def _in_memory(workspace: Workspace) -> Path:
-    return MEMORY / checkout_name(workspace)
+    return MEMORY / workspace.name
 
 
 def _is_roomy(need: int, jobs: int) -> bool:

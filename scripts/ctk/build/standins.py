@@ -120,7 +120,7 @@ def choose(build: Build) -> Chosen:
 def _checkout(build: Build) -> Workspace:
     """Where the recipe of a build finds its artefacts: two folders up, or three, as those of the downstream tests."""
     places = [Workspace(folder) for folder in build.recipe.folder.parents]
-    return next((place for place in places if place.cache.is_dir()), places[1])
+    return next((place for place in places if place.own_cache.is_dir()), places[1])
 
 
 class StandIns:

@@ -26,7 +26,7 @@ from ctk.check import Check, Finding, S, Severity, checks_of
 from ctk.core.checkout import Workspace
 from ctk.core.console import count
 from ctk.core.errors import CtkError, without_credentials
-from ctk.core.files import disk_errors
+from ctk.core.files import disk_errors, step_to_write
 
 LIMIT = 10.0  # seconds for all checks together
 
@@ -198,13 +198,13 @@ def _locks(where: Where) -> Finding:
 @look_at(Where, "cache", needed=True)
 def _cache(where: Where) -> Finding:
     """Downloads and finished builds; it can be deleted at any time."""
-    place = where.workspace.cache
+    place = where.workspace.own_cache
     try:
         place.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=place):
             pass
     except OSError as error:
-        return problem(f"{place} cannot be written: {error.strerror}", "make it writable, or mend its owner")
+        return problem(f"{place} cannot be written: {error.strerror}", step_to_write(place))
     size, whole = _size(place)
     return ok(f"{size / 1e9:.1f} GB{'' if whole else ' or more'} in {place}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
@@ -30,7 +31,7 @@ class Workspace:
 
     Attributes:
         root: The checkout.
-        cache: Everything that can be made again: artefacts, builds, package caches.
+        own_cache: Everything that can be made again: artefacts, builds, package caches.
         store: Fetched files, named by their sha256.
         artefacts: What recipes read: ``<component>/<version>/<target>.zip``, hard links into the store.
         admitted: What was found in the artefacts, which were looked through once.
@@ -43,7 +44,7 @@ class Workspace:
     base_recipes = Below("base")
     variants = Below("variants")
     build_config = Below("conda_build_config.yaml")
-    cache = Below(".cache")
+    own_cache = Below(".cache")
     store = Below(".cache", "sha256")
     artefacts = Below(".cache", "artefacts")
     admitted = Below(".cache", "admitted")
@@ -52,6 +53,24 @@ class Workspace:
     channel = Below("output", "channel")
     base_channel = Below("output", "base")
     environments = Below("output", "envs")
+
+    @property
+    def name(self) -> str:
+        """The name of its folder in a place that several checkouts share."""
+        return f"ctk-{hashlib.sha256(str(self.root).encode()).hexdigest()[:12]}"
+
+    @property
+    def cache(self) -> Path:
+        """Where to keep what is no build: `own_cache`, or the user's own cache where that may only be read."""
+        if takes_files(self.own_cache):
+            return self.own_cache
+        places = (os.environ.get("XDG_CACHE_HOME", ""), os.path.expanduser("~/.cache"))
+        return next((Path(place, self.name) for place in places if os.path.isabs(place)), self.own_cache)
+
+
+def takes_files(place: Path) -> bool:
+    """Whether this user may write into a folder, or make it."""
+    return os.access(next(p for p in (place, *place.absolute().parents) if os.path.lexists(p)), os.W_OK)
 
 
 _given: dict[str, str] = {}

@@ -21,7 +21,7 @@ from io import BufferedReader
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from ctk.core.checkout import Workspace
+from ctk.core.checkout import Workspace, takes_files, workspace
 from ctk.core.errors import Busy, CtkError, NoSpace
 
 if TYPE_CHECKING:
@@ -230,19 +230,19 @@ _STEP = "free some space and run the command again; everything finished so far i
 
 
 @contextmanager
-def disk_errors(folder: Path) -> Iterator[None]:
-    """Turns errors of a full or read-only disk into NoSpace; `folder` is for those that do not name their file."""
+def disk_errors(*folders: Path) -> Iterator[None]:
+    """Turns errors of a full or read-only disk into NoSpace; `folders` are for those that do not name their file."""
     try:
         yield
     except CtkError:
         raise
     except OSError as error:
         named = error.filename2 or error.filename  # what was being copied names both
-        if (found := _disk_error(error.errno, Path(os.fsdecode(named)) if named else folder)) is not None:
+        if (found := _disk_error(error.errno, *([Path(os.fsdecode(named))] if named else folders))) is not None:
             raise found from error
         raise
     except Exception as error:
-        if (found := _disk_error(_number(str(error)), folder, _temporary())) is not None:
+        if (found := _disk_error(_number(str(error)), *folders, _temporary())) is not None:
             raise found from error
         raise
 
@@ -328,10 +328,23 @@ def _disk_error(number: int | None, *places: Path) -> NoSpace | None:
     if number in _CLOSED and (denied := _denied(place)):
         return _unreadable(denied)
     if number in _CLOSED:
-        return NoSpace(f"cannot write {place}: {os.strerror(number)}", "make it writable, or mend its owner")
+        place = next(filter(_refusal, places), place)
+        return NoSpace(f"cannot write {place}: {os.strerror(number)}", step_to_write(place))
     if number in _NOWHERE and (why := _refusal(place)):
-        return NoSpace(f"cannot write {place}: {why}", "name a place in a folder that takes files")
+        return NoSpace(
+            f"cannot write {place}: {why}", step_to_write(place, "name a place in a folder that takes files")
+        )
     return None
+
+
+def step_to_write(place: Path, otherwise: str = "make it writable, or mend its owner") -> str:
+    """What to do for a place that cannot be written, such as one of a checkout that may only be read."""
+    here = workspace()
+    if here.cache != here.own_cache and (place.is_relative_to(here.cache) or here.cache.is_relative_to(place)):
+        return f"{here.own_cache} cannot be written either: set XDG_CACHE_HOME to a folder that you can write"
+    if place.is_relative_to(here.root) and not takes_files(here.root):
+        return f"the checkout {here.root} may only be read: name a place outside it, or run the command in a clone"
+    return otherwise
 
 
 def _refusal(place: Path) -> str:
@@ -355,7 +368,7 @@ def _refusal(place: Path) -> str:
 @contextmanager
 def exclusive(workspace: Workspace, say: Callable[[str], None], wait: float = 3600) -> Iterator[None]:
     """Holds the checkout's lock: tells `say` when another run has it, and raises Busy after so many seconds."""
-    with alone(workspace.cache / "run.lock", "in this checkout", say, wait):
+    with alone(workspace.own_cache / "run.lock", "in this checkout", say, wait):
         yield
 
 
@@ -395,11 +408,6 @@ def alone(file: Path, where: str, say: Callable[[str], None], wait: float = 3600
 _held: dict[Path, FileLock] = {}
 
 
-def checkout_name(workspace: Workspace) -> str:
-    """The name of a checkout's folder in a place that several checkouts share."""
-    return f"ctk-{hashlib.sha256(str(workspace.root).encode()).hexdigest()[:12]}"
-
-
 def use_temporary_folder(workspace: Workspace) -> None:
     """Makes temporary files lie below the cache, or below TMPDIR where that is set, until this process ends.
 
@@ -410,7 +418,7 @@ def use_temporary_folder(workspace: Workspace) -> None:
         return
     home = workspace.cache / "tmp"
     if stated:
-        home = Path(stated).absolute() / f"{checkout_name(workspace)}-{os.getuid()}"
+        home = Path(stated).absolute() / f"{workspace.name}-{os.getuid()}"
     with suppress(OSError):
         folder = hold_folder(home)
         atexit.register(release_folders)

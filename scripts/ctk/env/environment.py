@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -19,7 +20,7 @@ from pathlib import Path
 import rattler
 from rattler import Subdir
 
-from ctk.core.checkout import Workspace
+from ctk.core.checkout import Workspace, takes_files
 from ctk.core.console import count
 from ctk.core.errors import BadValue, ProofFailed
 from ctk.core.files import alone, disk_errors, make_folder, replace_file
@@ -92,12 +93,11 @@ def create(
         Busy: Another run has been at work there for an hour.
         NoSpace: The place takes no files.
     """
-    wanted = {
-        package_key(r.file_name, r.sha256.hex() if r.sha256 else ""): str(r.name.normalized) for r in pick.records
-    }
+    wanted = {package_key(r.file_name, r.sha256 and r.sha256.hex()): str(r.name.normalized) for r in pick.records}
     if _is_made(prefix, wanted):
         return Environment(prefix, pick, False)
     check_going(prefix, wanted, force)
+    _check_cache(cache)  # before anything is made
     with disk_errors(prefix.parent), alone(prefix / LOCK, f"at {prefix}", say):
         check_going(prefix, wanted, force)  # again: another run may just have ended
         note, has = Note.read(prefix), Installed.read(prefix)
@@ -164,14 +164,23 @@ def check_going(prefix: Path, wanted: Iterable[str], force: bool) -> None:
         )
 
 
+def _check_cache(cache: Path) -> None:
+    """Makes the cache of packages; NoSpace where it takes none, of which rattler says little."""
+    with disk_errors(cache):
+        make_folder(cache)
+        if not takes_files(cache):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(cache))
+
+
 def install(pick: Pick, prefix: Path, cache: Path, altered: Iterable[str] = ()) -> None:
     """Installs the packages of a pick, those with altered files again, and removes others that are there.
 
     No package's own programs are run.
     """
+    _check_cache(cache)
     # Local rebuilds keep their file name: what is installed with other content is installed again.
     wanted = {r.file_name: (r.name.normalized, r.sha256.hex()) for r in pick.records if r.sha256}
-    with disk_errors(prefix.parent):
+    with disk_errors(prefix.parent, cache):
         for record in pick.records:
             _forget_if_altered(cache / re.sub(r"(\.conda|\.tar\.bz2)$", "", record.file_name))
         again = {
