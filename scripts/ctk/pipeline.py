@@ -23,6 +23,7 @@ from ctk.build.cluster import Cluster
 from ctk.build.runner import Built, check_machine, machine_paths, temporary_files
 from ctk.channel import states
 from ctk.check.audit import AuditReport, audit_packages
+from ctk.clean import trim
 from ctk.core.checkout import Workspace
 from ctk.core.console import Reporter, megabytes
 from ctk.core.errors import AuditFailed, BuildFailed, Unsolvable
@@ -138,6 +139,7 @@ class Pipeline:
             tested = self._test(made, [staged.path, base_channel])
             self._commit(staged, made)
             self._lap("publish", f"{megabytes(staged.size)} MB in {target}{unchanged}")
+        trim(self.workspace, {b.key for b in made.built})
         return Result(staged, made, audited, tested, self.stages, [*dropped])
 
     def fetch(self, plan: Plan) -> Sequence[Artefact]:

@@ -24,6 +24,7 @@ CASES = {
     "channel check": "",
     "channel history": "",
     "channel rollback": "{folder}/channel",
+    "clean": "--dry-run",
     "doctor": "--offline",
     "env check": "{folder}/env",
     "env create": "cuda-crt --prefix {folder}/env --base {base}",

@@ -99,6 +99,20 @@ def test_a_package_of_another_build_that_the_channel_has_spoilt_is_said(job: Job
     assert problems(channel, world.base) == []
 
 
+def test_a_run_keeps_the_cache_bounded_and_nothing_that_goes_with_clean_is_missed(job: Job, right: Undisturbed) -> None:
+    world, old = job.world, job.world.workspace.cache / "rendered" / "old.json"
+    old.touch()
+    os.utime(old, (0, 0))
+    assert ctk(world, *world.build(OLD, NEW)).returncode == 0
+    assert not old.exists()
+    for command in (["clean"], world.build(OLD, NEW)):
+        done = ctk(world, *command)
+        assert done.returncode == 0, done.stderr
+        assert state(world.workspace.channel) == right.after
+        assert problems(world.workspace.channel, world.base) == []
+    assert " 0 built," in done.stderr
+
+
 def _pipe(package: Path) -> None:
     package.unlink()
     os.mkfifo(package)

@@ -75,6 +75,14 @@ def test_of_a_package_that_goes_no_bytecode_and_no_folder_stays(where: Workspace
     assert compiled(tmp_path / "env").keys() == {"pure"}
 
 
+def test_unpacked_packages_that_no_environment_has_go_in_time(where: Workspace, tmp_path: Path) -> None:
+    old = where.cache / "packages" / "old-1-0"
+    old.mkdir(parents=True)
+    create(where, tmp_path / "env", "application")
+    assert not old.exists()
+    assert list(old.parent.glob("application-*/"))
+
+
 def test_a_python_that_does_not_run_is_said_and_the_environment_is_there(tmp_path: Path) -> None:
     where = checkout(tmp_path / "c", application(), pure())
     shutil.rmtree(tmp_path / "c" / "base")

@@ -12,13 +12,13 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 
 from ctk.build.cluster import Cluster
-from ctk.build.runner import Built, build_key, cached, clear_build_folders, make
+from ctk.build.runner import Built, at_work, build_key, cached, make
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BuildFailed
 from ctk.core.files import disk_errors
@@ -77,7 +77,8 @@ def run(
         progress(build_id, "unchanged")
     # Large ones first, so that no core is left with one at the end.
     todo = sorted((b for b in plan.builds if b.id not in done), key=lambda b: -sum(a.size for a in b.artefacts))
-    with disk_errors(workspace.builds), _started(todo, workspace, level, jobs, cluster) as running:
+    working = at_work(workspace) if todo else nullcontext()
+    with disk_errors(workspace.builds), working, _started(todo, workspace, level, jobs, cluster) as running:
         for future in as_completed(running):
             build_id = running[future]
             try:
@@ -103,7 +104,6 @@ def _started(
     if not todo:
         yield {}
         return
-    clear_build_folders(workspace)
     pool: Executor
     if cluster:
         pool = ThreadPoolExecutor(min(_ON_CLUSTER, len(todo)))
@@ -124,7 +124,6 @@ def _started(
         raise
     finally:
         pool.shutdown()
-        clear_build_folders(workspace)
 
 
 def _begin(log: Path, parent: int) -> None:

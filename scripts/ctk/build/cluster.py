@@ -31,7 +31,18 @@ from typing import TYPE_CHECKING, Any
 
 import rattler_build
 
-from ctk.build.runner import Built, build_key, cached, clear_build_folders, keep, log_file, make, read_note, write_log
+from ctk.build.runner import (
+    Built,
+    at_work,
+    build_key,
+    cached,
+    clear_build_folders,
+    keep,
+    log_file,
+    make,
+    read_note,
+    write_log,
+)
 from ctk.core.checkout import Workspace
 from ctk.core.errors import (
     BadValue,
@@ -260,14 +271,13 @@ def fulfil(order: WorkOrder) -> WorkResult:
         raise ClusterFailed(f"the worker {_name()} has {engine()}, and this machine has {order.engine}", _SAME)
     workspace = Workspace(_home() / uuid.uuid4().hex)
     try:
-        with disk_errors(workspace.root):
+        with disk_errors(workspace.root), at_work(workspace):
             return _make(order, workspace, Store(order.store))
     except ClusterFailed:
         raise
     except CtkError as error:
         return WorkResult(error=f"on {_name()}: {error.cause}")
     finally:
-        clear_build_folders(workspace)
         shutil.rmtree(workspace.root, ignore_errors=True)
 
 

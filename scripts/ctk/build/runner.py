@@ -21,7 +21,7 @@ import time
 import warnings
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -36,7 +36,16 @@ from rattler_build.cli_api import build_recipes
 from ctk.build import standins
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BuildFailed, NotReady
-from ctk.core.files import HashNotes, disk_errors, full_disk, held, listed_packages, read_json
+from ctk.core.files import (
+    HashNotes,
+    disk_errors,
+    full_disk,
+    held,
+    hold_folder,
+    listed_packages,
+    read_json,
+    release_folder,
+)
 from ctk.package.package import BUFFER, count_tests, index_record
 from ctk.plan.plan import Build
 from ctk.plan.recipes import recipe_commit, variant_values
@@ -530,6 +539,19 @@ def temporary_files(workspace: Workspace, need: int, jobs: int) -> Iterator[Path
         return
     with held(_in_memory(workspace).with_suffix(".tests")) as folder, _environment(TMPDIR=str(folder)):
         yield folder
+
+
+@contextmanager
+def at_work(workspace: Workspace) -> Iterator[None]:
+    """Removes what builds left, before and after, and lets other checkouts know that builds are at work in memory."""
+    clear_build_folders(workspace)
+    with ExitStack() as stack:
+        if _is_roomy(0, 1):
+            stack.callback(release_folder, hold_folder(_in_memory(workspace)))
+        try:
+            yield
+        finally:
+            clear_build_folders(workspace)
 
 
 def clear_build_folders(workspace: Workspace) -> None:

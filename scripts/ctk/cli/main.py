@@ -63,6 +63,7 @@ COMMANDS: Table = {
             "pack": "env:pack_command",
         },
     ),
+    "clean": "clean:clean_command",
     "site": ("The channel's site.", {"build": "channel:site_command"}),
     "feedstock": ("Recipes as feedstocks of their own.", {"export": "build:export_command"}),
     "release": (

@@ -431,23 +431,31 @@ def hold_folder(home: Path, leave: Callable[[Path], None] = lambda folder: None)
     Raises:
         OSError: It cannot be made, or somebody else made it.
     """
-    from filelock import FileLock, Timeout
+    from filelock import FileLock
 
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     if home.lstat().st_uid != os.getuid():
         raise PermissionError(errno.EPERM, "it is somebody else's", str(home))
-    for file in home.glob("*.lock"):
-        with suppress(Timeout), FileLock(file, timeout=0):
-            leave(file.with_suffix(""))
-            for place in (file.with_suffix(""), file.with_suffix(".done")):
-                shutil.rmtree(place, ignore_errors=True)
-            file.unlink(missing_ok=True)
+    for killed in left(home):
+        leave(killed)
+        for place in (killed, killed.with_suffix(".done")):
+            shutil.rmtree(place, ignore_errors=True)
+        killed.with_suffix(".lock").unlink(missing_ok=True)
     folder = home / uuid.uuid4().hex
     lock = FileLock(folder.with_suffix(".lock"))
     lock.acquire()
     folder.mkdir()
     _held[folder] = lock
     return folder
+
+
+def left(home: Path) -> Iterator[Path]:
+    """The folders of killed processes below `home`, each while nobody else can have it."""
+    from filelock import FileLock, Timeout
+
+    for file in home.glob("*.lock"):
+        with suppress(Timeout), FileLock(file, timeout=0):
+            yield file.with_suffix("")
 
 
 def release_folder(folder: Path) -> None:

@@ -20,6 +20,7 @@ from pathlib import Path
 import rattler
 from rattler import Subdir
 
+from ctk.clean import trim_packages
 from ctk.core.checkout import Workspace, takes_files
 from ctk.core.console import count
 from ctk.core.errors import BadValue, ProofFailed
@@ -200,6 +201,7 @@ def install(pick: Pick, prefix: Path, cache: Path, altered: Iterable[str] = ()) 
             )
         )
         _settle_records(prefix)
+    trim_packages(cache)
 
 
 def _forget_if_altered(unpacked: Path) -> None:
