@@ -139,8 +139,8 @@ def _old_notes(cache: Path) -> list[Path]:
 
 def _left(workspace: Workspace) -> Iterator[Path]:
     """What killed runs left; in memory that of other checkouts, too, where nothing has been at work for a day."""
-    yield from workspace.own_cache.glob("rebuild")
-    yield from workspace.builds.glob(".tmp-*")
+    if workspace.cache == workspace.own_cache:  # else it is its owner's, who may be at work
+        yield from (*workspace.own_cache.glob("rebuild"), *workspace.builds.glob(".tmp-*"))
     for name in _TEMPORARY:
         for folder in left(workspace.cache / name):
             yield from (p for p in map(folder.with_suffix, ("", ".done", ".lock")) if p.exists())

@@ -103,12 +103,14 @@ def test_a_checkout_that_may_only_be_read_is_enough_for_what_only_reads(job: Job
     create = ("env", "create", "cuda-crt", "--prefix", prefix, *base)
     home = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     pack = ("env", "pack", "cuda-crt", "python", "-o", str(tmp_path / "x.run"), *base)
+    (own / "rebuild" / "a").mkdir(parents=True)  # its owner is at work, or was
     with mounts(read_only("root"), root=world.root) as there:
         for words in (create, pack, ("audit", *base)):
             done = ctk(world, *words, mounts=there.pid, XDG_CACHE_HOME=os.devnull)
             refused(done, f"cannot write {os.devnull}", f"{own} cannot be written either: set XDG_CACHE_HOME")
         assert not Path(prefix).exists()
-        for words in (("solve", "cuda-crt", *base), create, ("env", "check", prefix), pack, ("audit", *base)):
+        check = ("env", "check", prefix)
+        for words in (("solve", "cuda-crt", *base), create, check, pack, ("audit", *base), ("clean",)):
             done = ctk(world, *words, mounts=there.pid, **home)
             assert done.returncode == 0, done.stderr
         inside = (*create[:4], str(world.workspace.output / "env"), *base)
