@@ -69,6 +69,7 @@ class World:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("PIP_", "CTK_"))}
         pip = {"CONFIG_FILE": os.devnull, "INDEX_URL": self.index.url, "RETRIES": "1", "TIMEOUT": "2"}
         own = {"CTK_ROOT": str(self.root), "COLUMNS": "160", "NO_PROXY": "127.0.0.1"}
+        own["XDG_CACHE_HOME"] = f"{self.root}-cache"  # where the checkout may only be read
         return {**kept, **own, **{f"PIP_{name}": value for name, value in pip.items()}, **more}
 
     def build(self, *releases: str) -> list[str]:
