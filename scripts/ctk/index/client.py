@@ -367,8 +367,8 @@ class Retry:
     def run(self, job: Callable[[], T], kept: Callable[[], int] = lambda: 0) -> T:
         """The result of a job that reads a response to its end, started again after Interrupted.
 
-        `kept` says how many bytes there are for the next try to go on from. A try that adds to the most there were counts
-        as no failure, if it brings them as fast as `LEAST` in `WHILE`, its wait included: drops do not go on for ever.
+        `kept` says how many bytes there are for the next try to go on from. A try that adds to the most there were is
+        no failure, if it brings them as fast as `LEAST` in `WHILE`, its wait included: drops do not go on for ever.
         """
         failures, most = 0, kept()
         while True:
