@@ -33,6 +33,7 @@ from filelock import FileLock, Timeout
 
 from ctk.channel.index_files import (
     FILES,
+    FIRST,
     REPODATA,
     ChannelIndex,
     in_order,
@@ -288,7 +289,8 @@ class Folder:
     def _check_clock(self, channel: Path, ours: ChannelIndex) -> None:
         """Raises NotReady before what is there was made, or long after the channel was built: dates stay for good."""
         now = self.now()
-        made, name = max((made_at(r), n) for n, r in (self._visible() | ours).records.items())
+        records = (self._visible() | ours).records
+        made, name = max(((made_at(r), n) for n, r in records.items()), default=(FIRST, ""))
         file = max(channel.glob(f"*/{REPODATA}"), key=lambda file: file.stat().st_mtime)
         newest = datetime.fromtimestamp(made / 1000, UTC)
         built = max(newest, datetime.fromtimestamp(file.stat().st_mtime, UTC))  # of an unpacked archive it may be 1980
