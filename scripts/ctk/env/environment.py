@@ -55,6 +55,8 @@ class Environment:
 def check(prefix: Path) -> None:
     """Refuses a place where an environment would overwrite the user's own files."""
     step = "name a new or empty folder, or an environment"
+    if text := unusable(prefix):
+        raise BadValue(text, "name a folder without")
     there = next(place for place in (prefix, *prefix.parents) if place.exists())
     if not there.is_dir():
         raise BadValue(f"{there} is a file: no environment can be at {prefix}", step)
@@ -62,8 +64,22 @@ def check(prefix: Path) -> None:
         raise BadValue(f"{prefix} holds files and is no environment: it has no conda-meta", step)
 
 
+def unusable(prefix: Path) -> str:
+    """Why no environment can be used at a place, as unpack.sh has it too; "" where it can.
+
+    The path is written into Python files and shell scripts as it is, and into PATH, where a colon ends it: another
+    Python would run.
+    """
+    if not re.search(r"""['"\\`$:\n\r]""", str(prefix)):
+        return ""
+    what = "a quote, a backslash, a dollar sign, a colon or a new line"
+    return f"{str(prefix)!r} has {what} in it, and would break files of packages"
+
+
 def check_is_there(prefix: Path) -> None:
-    """Refuses a place without an environment."""
+    """Refuses a place without an environment, and one where none can be used."""
+    if text := unusable(prefix.absolute()):
+        raise BadValue(text, "make it again in a folder without")
     if not (prefix / "conda-meta").is_dir():
         what = "has no conda-meta" if prefix.is_dir() else "is no folder" if prefix.exists() else "is not there"
         step = "name one, or make one: `ctk env create cuda-core --prefix ./my-env`"
