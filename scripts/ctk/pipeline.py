@@ -24,6 +24,7 @@ from ctk.build.runner import Built, check_machine, machine_paths, temporary_file
 from ctk.channel import states
 from ctk.check.audit import AuditReport, audit_packages
 from ctk.clean import trim
+from ctk.core.address import open_gateway
 from ctk.core.checkout import Workspace
 from ctk.core.console import Reporter, megabytes
 from ctk.core.errors import AuditFailed, BuildFailed, Unsolvable
@@ -280,7 +281,7 @@ def run_tests(
     Raises:
         NoSpace: A disk is full: that of the packages, or where temporary files are.
     """
-    gateway = Gateway()
+    gateway = open_gateway()
     here = (this_platform(), NOARCH)
     tested = [(build, name) for build in built for name in build.tests if name.split("/")[0] in here]
 

@@ -10,16 +10,17 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import TimeoutError as TooLate
 from multiprocessing import get_context
 from pathlib import Path
 
 import rattler_build
-from rattler import Gateway, SourceConfig, Subdir
+from rattler import SourceConfig, Subdir
 from rattler.exceptions import GatewayError
 
 from ctk.channel.folder import clashes, refuse
+from ctk.core.address import open_gateway, real
 from ctk.core.errors import PublishFailed, without_credentials
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.core.process import end_with, run, starting
@@ -51,7 +52,7 @@ def on_server(url: str, patience: float = 120.0) -> dict[str, str]:
     """
 
     async def ask() -> dict[str, str]:
-        gateway = Gateway(default_config=SourceConfig(cache_action="no-cache"))
+        gateway = open_gateway(default_config=SourceConfig(cache_action="no-cache"))
         platforms = [Subdir(name) for name in (*PLATFORMS, NOARCH)]
         names = [name.normalized for name in await gateway.names([url], platforms)]
         found = await gateway.query([url], platforms, names, recursive=False, channel_relations="disabled")
@@ -127,12 +128,13 @@ def publish(
     # its own, which can be ended. Not in a forked one: it starts threads, which do not survive a fork.
     with starting():
         pool = get_context("spawn").Pool(1, initializer=end_with, initargs=(os.getpid(),))
+    whole = replace(target, server=real(target.server))
     try:
         pool.apply(int)  # the time in which the process starts is not the server's
         for number, file in enumerate(files):
             limit = patience + file.stat().st_size / SLOWEST
             try:
-                problem = pool.apply_async(_upload, (str(file), target)).get(limit)
+                problem = pool.apply_async(_upload, (str(file), whole)).get(limit)
             except TooLate:
                 problem = f"no answer in {limit:.0f} s"
             if problem:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from ctk.core.errors import CtkError, NoSpace, ReaderGone, printable
+from ctk.core.errors import CtkError, NoSpace, ReaderGone, printable, without_credentials
 
 if TYPE_CHECKING:  # TAB is answered without: it takes longer to be imported than the answer to be found
     from rich.console import Console, RenderableType
@@ -100,7 +100,7 @@ class StandardStream:
     def write(self, text: str) -> int:
         if self._lost is not None:  # half of a result is none
             raise self._lost
-        self._try(lambda: self._stream.write(text))
+        self._try(lambda: self._stream.write(without_credentials(text)))
         return len(text)
 
     def flush(self) -> None:

@@ -21,9 +21,8 @@ class CtkError(Exception):
             cls.exit_code = exit_code
 
     def __init__(self, cause: str, step: str = "") -> None:
-        super().__init__(cause)
-        self.cause = cause
-        self.step = step
+        self.cause, self.step = without_credentials(cause), without_credentials(step)
+        super().__init__(self.cause)
 
 
 class BadValue(CtkError, exit_code=2):
@@ -217,8 +216,8 @@ def printable(text: str) -> str:
 
 
 def without_credentials(text: str) -> str:
-    """A text without the user and password that a URL in it may hold."""
-    return re.sub(r"//[^/@\s]+@", "//***@", text)
+    """A text without the user, password or token that a URL in it may hold."""
+    return re.sub(r"(//[^/\s]+)/t/[^/\s]+", r"\1/t/***", re.sub(r"//[^/\s]+@", "//***@", text))
 
 
 def describe(error: BaseException) -> str:

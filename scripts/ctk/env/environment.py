@@ -21,6 +21,7 @@ import rattler
 from rattler import Subdir
 
 from ctk.clean import trim_packages
+from ctk.core.address import client
 from ctk.core.checkout import Workspace, takes_files
 from ctk.core.console import count
 from ctk.core.errors import BadValue, ProofFailed
@@ -214,6 +215,7 @@ def install(pick: Pick, prefix: Path, cache: Path, altered: Iterable[str] = ()) 
                 platform=Subdir(pick.scenario.subdir),
                 reinstall_packages=again or None,
                 show_progress=False,
+                client=client(),
             )
         )
         _settle_records(prefix)

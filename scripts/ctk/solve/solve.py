@@ -18,6 +18,7 @@ import rattler
 from rattler import Gateway, GenericVirtualPackage, MatchSpec, RepoDataRecord, Subdir, Version, VersionSpec
 from rattler.exceptions import GatewayError, InvalidMatchSpecError, InvalidVersionSpecError, SolverError
 
+from ctk.core.address import open_gateway
 from ctk.core.errors import BadValue, ChannelMissing, UnknownName, Unsolvable
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.core.process import run
@@ -125,7 +126,7 @@ def solve(scenario: Scenario, channels: Sequence[Path | str], gateway: Gateway |
         raise UnknownName.of("platform", scenario.subdir, PLATFORMS)
     try:
         with reading(channels):
-            return run(_solve(scenario, [channel_url(c) for c in channels], gateway or Gateway()))
+            return run(_solve(scenario, [channel_url(c) for c in channels], gateway or open_gateway()))
     except SolverError as error:
         driver = f"with a driver for CUDA {scenario.driver}" if scenario.driver else "without a driver"
         cause = f"no set of packages satisfies {' '.join(scenario.specs)} on {scenario.subdir} {driver}:\n{error}"
@@ -330,7 +331,7 @@ class Catalogue:
         maker: Callable[[str], Maker | None] = lambda name: None,
     ) -> None:
         self.channels, self.subdir, self.maker = tuple(channels), subdir, maker
-        self.gateway = gateway or Gateway()
+        self.gateway = gateway or open_gateway()
         self._picks: dict[Scenario, Pick | None] = {}
         self._records: dict[str, list[RepoDataRecord]] = {}
         self._names: dict[tuple[tuple[str, ...], tuple[Path | str, ...]], set[str]] = {}

@@ -27,6 +27,7 @@ from rattler import Gateway
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from ctk.core.address import open_gateway
 from ctk.core.checkout import Workspace
 from ctk.core.errors import SolverFailed, SolverMissing, check_names
 from ctk.solve.solve import Alike, Catalogue, Pick, Scenario, channel_url, parse_spec, solve_many
@@ -67,7 +68,7 @@ class RattlerSolver:
         self._jobs, self._is_alike = jobs or 8 * (os.cpu_count() or 1), alike
 
     def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[SolverAnswer]:
-        gateway = Gateway()
+        gateway = open_gateway()
         classes = iter(self._classes(list(scenarios), channels, gateway))
         # Enough at a time to keep the cores busy, few enough to show progress.
         while batch := list(islice(classes, 512)):

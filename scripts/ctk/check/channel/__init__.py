@@ -21,6 +21,7 @@ from ctk.check import Check, Finding, Report
 from ctk.check.channel.attestations import Policy, Verifier
 from ctk.check.channel.index import IndexFiles, IndexIsConsistent, Orphans
 from ctk.check.channel.package import ChannelPackage, PackageFile
+from ctk.core.address import real
 from ctk.core.errors import ChannelBroken, ChannelMissing, PublishFailed, describe, without_credentials
 from ctk.core.files import disk_errors, held
 from ctk.core.platforms import NOARCH, PLATFORMS
@@ -155,7 +156,7 @@ def _named(repodata: Path) -> Iterator[tuple[str, int]]:
 def _download(client: Any, url: str, name: str, folder: Path, most: int) -> None:
     path, left = folder / name, most + 1
     try:
-        with client.stream("GET", f"{url}/{name}") as answer:
+        with client.stream("GET", f"{real(url)}/{name}") as answer:
             if answer.status_code in (403, 404):  # object stores say 403 for what they do not have
                 return
             answer.raise_for_status()
