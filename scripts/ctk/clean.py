@@ -138,7 +138,10 @@ def _old_notes(cache: Path) -> list[Path]:
 
 
 def _left(workspace: Workspace) -> Iterator[Path]:
-    """What killed runs left; in memory that of other checkouts, too, where nothing has been at work for a day."""
+    """What killed runs left; in memory that of other checkouts, too, where nothing has been at work for a day.
+
+    There only what has locks, none of them held: by a clock that is wrong, what is at work looks old.
+    """
     if workspace.cache == workspace.own_cache:  # else it is its owner's, who may be at work
         yield from (*workspace.own_cache.glob("rebuild"), *workspace.builds.glob(".tmp-*"))
     for name in _TEMPORARY:
@@ -147,9 +150,10 @@ def _left(workspace: Workspace) -> Iterator[Path]:
     for place in runner.MEMORY.glob("ctk-*"):
         with suppress(OSError):  # it has just gone
             is_ours = place.lstat().st_uid == os.getuid() and re.fullmatch(r"ctk-[0-9a-f]{12}(\.tests)?", place.name)
-            if is_ours and len(list(place.glob("*.lock"))) == len(list(left(place))):
+            locks = len(list(place.glob("*.lock")))
+            if is_ours and locks == len(list(left(place))):
                 changed = max(path.lstat().st_mtime for path in (place, *place.iterdir()))
-                if place.name == workspace.name or changed < time.time() - _DAY:
+                if place.name == workspace.name or (locks and changed < time.time() - _DAY):
                     yield place
 
 

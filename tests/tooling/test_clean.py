@@ -50,9 +50,11 @@ def goes(here: Workspace) -> dict[str, list[Path]]:
     made(shm / "ctk-0123456789ab" / ".tmp-new-1" / "a")
     for name in ("ctk-workers", "ctk-another", "other"):
         os.utime(made(shm / name / "a", used=0).parent, (0, 0))
+    unlocked = made(shm / "ctk-aa9876543210" / ".tmp-old-1" / "a").parent  # by a clock that is wrong all is old
     old = made(shm / "ctk-ba9876543210" / ".tmp-old-1" / "a").parent
-    for folder in (old, old.parent):
-        os.utime(folder, (0, 0))
+    lock = made(old.parent / "dead.lock")
+    for path in (unlocked, unlocked.parent, old, lock, old.parent):
+        os.utime(path, (0, 0))
     made(here.builds / ".tmp-key" / "a")  # of a `ctk clean` that was killed
     return {
         "builds": [made(here.builds / "key" / "build.json").parent],
