@@ -60,19 +60,6 @@ def test_an_environment_is_not_made_among_other_files(tmp_path: Path) -> None:
     assert program.read_text() == "somebody's own"
 
 
-@pytest.mark.parametrize("name", ["a'b", 'a"b', "a:b", "a$b", "a`b", "a\\b", "a\nb"])
-def test_a_place_whose_name_would_break_files_is_refused_as_packs_do(name: str, tmp_path: Path) -> None:
-    """With a colon another Python ran, silently."""
-    words = "has a quote, a backslash, a dollar sign, a colon or a new line in it, and would break files of packages"
-    done = ctk(Workspace(tmp_path), "env", "create", "cuda-core", "--prefix", str(tmp_path / name))
-    assert done.returncode == errors.BadValue.exit_code and words in done.stderr
-    (tmp_path / name / "conda-meta").mkdir(parents=True)
-    for command in (["run", "--", "true"], ["check"]):
-        done = ctk(Workspace(tmp_path), "env", command[0], str(tmp_path / name), *command[1:])
-        assert done.returncode == errors.BadValue.exit_code and words in done.stderr
-    assert words in (Path(environment.PROGRAMS) / "unpack.sh").read_text()
-
-
 def test_an_environment_may_be_new_or_what_an_earlier_run_left(tmp_path: Path) -> None:
     environment.check(tmp_path / "new" / "env")
     environment.check(tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, as_completed
 from functools import partial
@@ -129,16 +130,18 @@ def test_no_package_names_a_folder_of_the_build_machine(checkout: Workspace) -> 
                 assert word.encode() not in text, name
 
 
-@pytest.mark.parametrize("name", ["a ${{ x }}", "a $(touch here)", "a `b`", 'a "b'])
-def test_a_path_that_a_shell_would_not_read_as_text_is_refused(name: str, tmp_path: Path) -> None:
-    """rattler-build writes it into a script between double quotes."""
-    workspace = tiny_checkout(tmp_path / name)
-    with pytest.raises(NotReady, match=r"path has .* in it"):
-        check_machine(workspace)
+@pytest.mark.parametrize("name", ["a ${{ x }}", "a $(touch here)", "a `b`", 'a "b', "it's", "a:b", "a\nb", "a\rb"])
+def test_a_path_that_would_break_a_build_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """rattler-build writes it into a script between double quotes, and others into Python files, #! lines and PATH."""
+    with pytest.raises(NotReady, match="would break files of packages"):
+        check_machine(tiny_checkout(tmp_path / name))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / name))  # where packages are tested
+    with pytest.raises(NotReady, match="would break files of packages"):
+        check_machine(tiny_checkout(tmp_path / "good"))
 
 
 def test_a_path_with_other_signs_builds(tmp_path: Path) -> None:
-    workspace = fetched(tmp_path / "a 'b' {c} ü; & #")
+    workspace = fetched(tmp_path / "a (b) {c} ü; & #")
     assert not build.run(tiny_plan(workspace), workspace).failed
 
 

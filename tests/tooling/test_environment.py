@@ -198,6 +198,24 @@ def test_what_is_no_environment_is_said(where: Workspace, tmp_path: Path, name: 
         assert words in done.stderr and "\nnext: " in done.stderr
 
 
+@pytest.mark.parametrize(
+    "name", ["it's", 'a"b', "a`id`", "a$HOME", "a\\b", "a:b", "a\nb", "a\tb", "a\rb", "a\n", "a\udcffb"]
+)
+def test_a_path_that_would_break_the_environment_is_refused(
+    where: Workspace, environment: Path, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / name)
+    base = str(where.root / "base")
+    for prefix in (str(tmp_path / name), str(tmp_path / "link")):
+        done = ctk(where, "env", "create", "application", "--base", base, "--prefix", prefix)
+        assert done.returncode == 2 and "would break files of packages" in done.stderr
+    assert not os.path.lexists(tmp_path / name)
+    shutil.copytree(environment, tmp_path / name, symlinks=True)  # another program made it
+    for command in (("run", str(tmp_path / name), "--", "true"), ("check", str(tmp_path / name))):
+        done = ctk(where, "env", *command)
+        assert done.returncode == 2 and "would break files of packages" in done.stderr
+
+
 def test_a_command_that_is_not_there_is_said(where: Workspace, environment: Path) -> None:
     done = ctk(where, "env", "run", str(environment), "--", "no-such-command")
     assert done.returncode == 127

@@ -122,7 +122,7 @@ def test_a_folder_with_something_in_it_a_file_and_a_lost_parent_are_refused(made
     assert left_in(tmp_path / "full") == {".hidden"}
 
 
-@pytest.mark.parametrize("name", ["it's", "a\\b", "a`id`", "a$HOME", "a:b", "a\nb"])
+@pytest.mark.parametrize("name", ["it's", "a\\b", "a`id`", "a$HOME", "a:b", "a\nb", "a\tb", "a\n"])
 def test_a_path_that_would_break_files_of_packages_is_refused(made: Made, tmp_path: Path, name: str) -> None:
     """Python's own _sysconfigdata has the path between single quotes."""
     done = unpack(made.whole, tmp_path / name)

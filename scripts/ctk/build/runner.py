@@ -38,6 +38,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import BuildFailed, NotReady
 from ctk.core.files import (
     HashNotes,
+    check_path,
     disk_errors,
     full_disk,
     held,
@@ -446,9 +447,8 @@ def _environment(**values: str) -> Iterator[None]:
 
 def check_machine(workspace: Workspace) -> None:
     """Refuses a machine or checkout of which rattler-build would say that the recipe is at fault."""
-    # rattler-build writes the path between double quotes into a script.
-    if found := re.search(r'[$`"\\\n]', str(workspace.root)):
-        raise NotReady(f"the checkout's path has {found[0]!r} in it, which a shell does not read as text", "move it")
+    check_path(workspace.root, "move the checkout", NotReady)
+    check_path(Path(tempfile.gettempdir()), "name another folder in TMPDIR", NotReady)  # packages are tested there
     if not shutil.which("bash"):
         raise NotReady("there is no bash on PATH, which runs the scripts of recipes", "mend PATH, or install bash")
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]

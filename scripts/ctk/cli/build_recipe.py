@@ -15,7 +15,7 @@ from ctk.cli.solve import catalogue
 from ctk.core.checkout import checkout
 from ctk.core.console import Reporter, count
 from ctk.core.errors import BadValue, BuildFailed, Unsolvable
-from ctk.core.files import check_place, held
+from ctk.core.files import check_path, check_place, held
 from ctk.core.platforms import this_platform
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ def build_recipe_command(
     Examples: ctk build-recipe ./examples/cpp-extension
     ctk build-recipe ./my-recipe --cuda 12 --cuda 13.0 --driver 12.8 --output ./packages
     """
+    from ctk.build.runner import check_machine
     from ctk.channel.index_files import add
     from ctk.check.gpu_code import Known, subjects
     from ctk.lock.lock import release_locks
@@ -90,6 +91,8 @@ def build_recipe_command(
     own = output is None
     output = (output or where.output / "recipes" / found.name).absolute()
     check_place(output)
+    check_path(found.folder, "move the recipe")  # scripts name it
+    check_machine(where)
     log = where.cache / "logs" / f"recipe-{found.name}.log"
     channels = catalogue(where, base, this_platform(), others=channel or ())
     if "cuda-version" not in channels.names([this_platform(), "noarch"]):

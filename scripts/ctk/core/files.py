@@ -22,7 +22,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from ctk.core.checkout import Workspace, takes_files, workspace
-from ctk.core.errors import Busy, CtkError, NoSpace
+from ctk.core.errors import BadValue, Busy, CtkError, NoSpace
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -257,6 +257,22 @@ def full_disk(log: str, folder: Path) -> NoSpace | None:
     if said is None and (_NUMBERLESS in log or min(map(_free, (folder, _temporary()))) < _NO_ROOM):
         return NoSpace(f"a file could not be written in {_free_space(folder, _temporary())}", _STEP)
     return _disk_error(said, folder, _temporary()) if said in FULL else None
+
+
+BREAKING = "'\"\\`$:"
+"""What no path of an environment or a build may have, beside control characters and what is no UTF-8.
+
+Packages write the path as it is into Python files, shell scripts, #! lines and .pc files, and into PATH: programs
+break, or the machine's are run in place of the environment's. Other ASCII characters, spaces too, letters of other
+languages and paths of 500 bytes were seen to work.
+"""
+
+
+def check_path(place: Path, step: str, error: type[CtkError] = BadValue) -> None:
+    """Refuses a place whose absolute path, without links, would break packages that are installed or built there."""
+    path = os.path.realpath(place)
+    if found := re.search(rf"[{re.escape(BREAKING)}\x00-\x1f\x7f\ud800-\udfff]", path):
+        raise error(f"{path} has {found[0]!r} in it, and would break files of packages", step)
 
 
 def check_place(place: Path) -> None:

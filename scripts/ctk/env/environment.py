@@ -25,7 +25,7 @@ from ctk.core.address import client
 from ctk.core.checkout import Workspace, takes_files
 from ctk.core.console import count
 from ctk.core.errors import BadValue, ProofFailed
-from ctk.core.files import alone, disk_errors, make_folder, replace_file
+from ctk.core.files import alone, check_path, disk_errors, make_folder, replace_file
 from ctk.core.platforms import this_platform
 from ctk.core.process import run
 from ctk.env.prefix import LOCK, NOTE, Installed, Note, package_key, titles
@@ -37,6 +37,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 """What runs with an environment's own Python or shell, and imports nothing of ctk; packs carry some of it."""
 RUNNER = PROGRAMS / "run-in-environment"
 """Runs a command in the environment that it lies in."""
+_RENAME = "name another folder: letters, digits, spaces and most signs work"
 
 
 @dataclass(frozen=True)
@@ -55,9 +56,8 @@ class Environment:
 
 def check(prefix: Path) -> None:
     """Refuses a place where an environment would overwrite the user's own files."""
+    check_path(prefix, _RENAME)
     step = "name a new or empty folder, or an environment"
-    if text := unusable(prefix):
-        raise BadValue(text, "name a folder without")
     there = next(place for place in (prefix, *prefix.parents) if place.exists())
     if not there.is_dir():
         raise BadValue(f"{there} is a file: no environment can be at {prefix}", step)
@@ -65,22 +65,9 @@ def check(prefix: Path) -> None:
         raise BadValue(f"{prefix} holds files and is no environment: it has no conda-meta", step)
 
 
-def unusable(prefix: Path) -> str:
-    """Why no environment can be used at a place, as unpack.sh has it too; "" where it can.
-
-    The path is written into Python files and shell scripts as it is, and into PATH, where a colon ends it: another
-    Python would run.
-    """
-    if not re.search(r"""['"\\`$:\n\r]""", str(prefix)):
-        return ""
-    what = "a quote, a backslash, a dollar sign, a colon or a new line"
-    return f"{str(prefix)!r} has {what} in it, and would break files of packages"
-
-
 def check_is_there(prefix: Path) -> None:
-    """Refuses a place without an environment, and one where none can be used."""
-    if text := unusable(prefix.absolute()):
-        raise BadValue(text, "make it again in a folder without")
+    """Refuses a place without an environment, and one where none works."""
+    check_path(prefix, _RENAME)
     if not (prefix / "conda-meta").is_dir():
         what = "has no conda-meta" if prefix.is_dir() else "is no folder" if prefix.exists() else "is not there"
         step = "name one, or make one: `ctk env create cuda-core --prefix ./my-env`"

@@ -29,7 +29,7 @@ from rattler import RepoDataRecord
 
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, PackFailed, UnknownName
-from ctk.core.files import disk_errors, file_sha256, held
+from ctk.core.files import BREAKING, disk_errors, file_sha256, held
 from ctk.env.environment import PROGRAMS, RUNNER, compile_modules, install, write_history
 from ctk.package.binaries import UnreadableBinary, read_binary, version_key
 from ctk.solve.solve import Pick, channel_name, without_secrets
@@ -383,6 +383,7 @@ def program_text(contents: Contents, parts: Sequence[str], split: bool) -> bytes
         "parts": str(len(parts) if split else 0),
         "skip": "0" * _DIGITS,
         "about": "\n".join(contents.about),
+        "breaking": "".join(f"\\{sign}" for sign in BREAKING),
         "tool": contents.compression,
         "decompress": _DECOMPRESS[contents.compression],
         "hashes": "\n".join(f"{number:03} {sha256}" for number, sha256 in enumerate(parts)),

@@ -107,10 +107,10 @@ find_place() {
     prefix=${parent%/}/$(basename "$place")
   fi
   # The path is written into Python files and shell scripts as it is, and into PATH.
-  case $prefix in
-    *[\'\"\\\`\$:]* | *"
-"*) fail "$prefix has a quote, a backslash, a dollar sign, a colon or a new line in it, and would break files of packages" \
-      "name a folder without" ;;
+  case $prefix$place in
+    *[@breaking@[:cntrl:]]*)
+      fail "$prefix has a quote, a backslash, a dollar sign, a colon or a control character in it, and would break files \
+of packages" "name a folder without" ;;
   esac
   [ -w "${parent:-/}" ] || fail "${parent:-/} cannot be written" "name a folder in one that can"
 }
