@@ -158,14 +158,15 @@ def check_going(prefix: Path, wanted: Iterable[str], force: bool) -> None:
     if force or not (prefix / "conda-meta").is_dir():
         return
     has, note = Installed.read(prefix), Note.read(prefix)
-    ours = {*wanted, *(note.packages if note else ())}
+    ours = {*wanted, *note.packages} if note else set()
     others = [title for key, title in has.packages.items() if key not in ours]
     others += [file.name for file in has.broken if note is None]
     if others:
+        lost = [title for key, title in has.packages.items() if key not in {*ours, *wanted}]
+        what = f"and would lose {titles(lost)}" if lost else "and is of another tool"
         raise BadValue(
-            f"{prefix} has {count(len(others), 'package')} that `ctk env create` did not put there, and would lose: "
-            f"{titles(others)}",
-            "name a new or empty folder, or let them go with --force",
+            f"{prefix} has {count(len(others), 'package')} that `ctk env create` did not put there, {what}",
+            "name a new or empty folder, or let it have only what you ask for with --force",
         )
 
 
