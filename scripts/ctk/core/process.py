@@ -10,9 +10,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import Context
-from pathlib import Path
 from typing import Any, TypeVar, TypeVarTuple
 
 T = TypeVar("T")
@@ -29,59 +28,6 @@ def end_with(parent: int) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:  # it was killed before that
             os._exit(1)
-
-
-@contextmanager
-def waiting_for_nobody() -> Iterator[None]:
-    """Inside, a process of a pool does not wait for what a script that it ran has left behind.
-
-    rattler-build reads a script's output to its end, which comes when nobody can write there any more: with a server of
-    a compiler, never. It holds the GIL of its process, so this one looks, and kills what still has the output of a
-    script that has ended.
-    """
-    over = threading.Event()
-
-    def look() -> None:
-        before: set[int] = set()
-        while not over.wait(0.5):
-            found = _processes()
-            workers = {pid for pid, (_, parent) in found.items() if parent == os.getpid()}
-            ended = {pid: parent for pid, (state, parent) in found.items() if state == "Z" and parent in workers}
-            for script in ended.keys() & before:  # its end is not looked at, as its output is still read
-                read = _pipes(ended[script]) - _pipes(os.getpid())
-                for process in found.keys() - {os.getpid(), ended[script]}:
-                    if _pipes(process, "1", "2") & read:
-                        with suppress(OSError):
-                            os.kill(process, signal.SIGKILL)
-            before = set(ended)
-
-    thread = threading.Thread(target=look, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-
-
-def _processes() -> dict[int, tuple[str, int]]:
-    """Every process, its state and its parent; empty where there is no /proc."""
-    found = {}
-    for file in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            state, parent = file.read_text(errors="replace").rpartition(")")[2].split()[:2]
-            found[int(file.parent.name)] = state, int(parent)
-    return found
-
-
-def _pipes(process: int, *which: str) -> set[str]:
-    """The pipes that a process has open, as these descriptors or any."""
-    folder, found = f"/proc/{process}/fd", set[str]()
-    with suppress(OSError):
-        for descriptor in which or os.listdir(folder):
-            with suppress(OSError):
-                found.add(os.readlink(f"{folder}/{descriptor}"))
-    return {place for place in found if place.startswith("pipe:")}
 
 
 @contextmanager

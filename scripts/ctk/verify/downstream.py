@@ -26,7 +26,7 @@ from ctk.core.console import listing
 from ctk.core.errors import BuildFailed, RecipeError, UnknownName, Unsolvable
 from ctk.core.files import disk_errors, full_disk, read_json
 from ctk.core.platforms import NOARCH, this_platform
-from ctk.core.process import end_with, starting, waiting_for_nobody
+from ctk.core.process import end_with, starting
 from ctk.package.package import IndexJson, read_info
 from ctk.plan.recipes import Recipe, render_variants
 from ctk.solve.solve import Catalogue, Scenario, channel_url, older, parse_spec
@@ -238,7 +238,6 @@ class Workshop:
         context = get_context("spawn")  # rattler-build starts threads, which do not survive a fork
         with (
             disk_errors(self.folder),
-            waiting_for_nobody(),
             ProcessPoolExecutor(1, context, _begin, (self.log, self._cache, os.getpid())) as pool,
         ):
             try:
