@@ -14,10 +14,10 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import NoReturn
 
 from ctk.core import console
+from ctk.core.children import end_children
 from ctk.core.errors import Stopped
 from ctk.core.files import release_folders
 
@@ -86,7 +86,7 @@ def _watch(reader: int) -> None:
 
     try:
         with contextlib.suppress(Exception):
-            _end_children()
+            end_children()
         if _hearing:
             _settled.wait(GRACE)
         # Folders last: the main thread still works, and may make them anew.
@@ -95,28 +95,3 @@ def _watch(reader: int) -> None:
                 step()
     finally:
         os._exit(Stopped.exit_code)
-
-
-def _end_children() -> None:
-    """Kills every process that this one started, and theirs: first stopped, so that none starts another meanwhile."""
-    found: set[int] = set()
-    while new := set(_descendants(os.getpid())) - found:
-        _send(new, signal.SIGSTOP)
-        found |= new
-    _send(found, signal.SIGKILL)
-
-
-def _send(processes: set[int], number: signal.Signals) -> None:
-    for process in processes:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(process, number)
-
-
-def _descendants(parent: int) -> Iterator[int]:
-    """Those that Linux lists; elsewhere nothing is built. multiprocessing's tracker of resources ends by itself."""
-    for threads in Path(f"/proc/{parent}/task").glob("*/children"):
-        with contextlib.suppress(OSError):
-            for child in threads.read_text().split():
-                if b"resource_tracker" not in Path(f"/proc/{child}/cmdline").read_bytes():
-                    yield int(child)
-                    yield from _descendants(int(child))
