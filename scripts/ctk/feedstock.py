@@ -13,7 +13,6 @@ from io import StringIO
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 from packaging.version import Version
 from ruamel.yaml import YAML
@@ -23,7 +22,6 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString as Quoted
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, NoSpace, NotPublished, RecipeError, UnknownName, problems
 from ctk.core.platforms import PLATFORMS
-from ctk.index.index import IndexFile
 from ctk.lock.lock import Artefact, ReleaseLock, variant_keys
 from ctk.plan.plan import Build, Plan, Request, Set, plan, published_set, python_tags
 from ctk.plan.recipes import Recipe
@@ -122,12 +120,6 @@ def feedstock(
         if own.is_file() and own.name not in ("recipe.yaml", "conda-forge.yml"):
             files[f"recipe/{own.name}"] = own.read_text(encoding="utf-8")
     return files
-
-
-def public_url(file: IndexFile) -> str:
-    """The address of a file, without the name and password that the index may be reached with."""
-    parts = urlsplit(file.url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
 def write(files: Mapping[str, str], folder: Path, workspace: Workspace, *, force: bool = False) -> None:

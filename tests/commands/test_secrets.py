@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import http.server
+import json
+import os
 import re
 import threading
 from collections.abc import Iterator
@@ -12,15 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.core
 import typer.main
 from packs import checkout
 from tiny_packages import application, pure, tiny
 
 from conftest import ctk
-from ctk.cli import options
-from ctk.cli.main import app
+from ctk.cli.main import VERBATIM, app
+from ctk.core.address import real, take
 from ctk.core.checkout import Workspace
-from ctk.core.errors import CtkError, without_credentials
+from ctk.core.errors import BadValue, CtkError, without_credentials
 from ctk.core.platforms import this_platform
 
 pytestmark = pytest.mark.skipif(this_platform() != "linux-64", reason="the tiny packages are for linux-64")
@@ -104,23 +107,78 @@ def test_no_command_shows_or_writes_them(
     assert shown(where.cache) == []
 
 
-def _options(command: Any, names: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    for name, below in getattr(command, "commands", {}).items():
-        yield from _options(below, (*names, name))
-    for parameter in command.params:
-        yield " ".join((*names, parameter.name)), parameter
+def _commands(command: Any) -> Iterator[Any]:
+    for name in getattr(command, "commands", {}):
+        yield from _commands(command.commands[name])
+    if not hasattr(command, "commands"):
+        yield command
 
 
-def test_every_option_that_takes_an_address_takes_its_secrets_off() -> None:
-    found = dict(_options(typer.main.get_command(app)))
-    takes = {name for name, p in found.items() if re.search("URL|address", getattr(p, "help", None) or "")}
-    takes -= {"channel check identity", "channel check issuer"}  # who signed: a name, though it looks like one
-    takes -= {"build store"}  # of fsspec, which workers are given whole: `ctk.build.cluster` has a type for it
-    assert {"solve base", "channel check channel", "publish server", "site build url", "installable channel"} <= takes
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ctk.core.address._known", {})
+    monkeypatch.setattr("ctk.core.address._logins", {})
+    monkeypatch.setenv("RATTLER_AUTH_FILE", "/nonexistent")
+
+
+@pytest.mark.usefixtures("alone")
+def test_every_command_gets_its_words_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     typed = FORMS["token"].format(host="example.org", path="channel")
-    for name in takes:
-        assert found[name].callback, f"{name} has no callback: `options.address`"
-    assert options.address(typed) == "http://example.org/channel" == options.address([typed])[0]
+    words: dict[str, Any] = {}
+    monkeypatch.setattr(typer.core.TyperCommand, "parse_args", lambda self, ctx, args: ctx.params.update(words) or [])
+    for command in _commands(typer.main.get_command(app)):
+        own = [p for p in command.params if p.metavar != VERBATIM]
+        words = {p.name: [typed] if p.nargs == -1 or getattr(p, "multiple", False) else typed for p in own}
+        command.parse_args(context := command.context_class(command, info_name="x"), [])
+        assert context.params.keys() == words.keys() and TOKEN not in str(context.params), command.name
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "https://u:ses/ame@h/ch",
+        "https://u:p@ses/ame@h/ch",
+        "https://u:p#sesame@h/ch",
+        "https://u:p sesame@h/ch",
+        "u:sesame@h/ch",
+        "//u:sesame@h/ch",
+        "https:/u:sesame@h/ch",
+        "https://u:sesame@h/t/tk/ch",
+        "https://h/x/t/tk/ch",
+        "https://u:sesame@known/ch",
+    ],
+)
+def test_an_address_with_a_secret_that_rattler_cannot_have_is_refused(typed: str) -> None:
+    take("https://u:other@known/ch")
+    with pytest.raises(BadValue) as refused:
+        take(typed)
+    assert not re.search("ses|tk|other/|other@", refused.value.cause) and refused.value.step
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize(
+    ("typed", "shown", "login"),
+    [
+        ("https://u:p%40w@h:81/ch", "https://h:81/ch", {"h": {"BasicHTTP": {"username": "u", "password": "p@w"}}}),
+        (
+            "http://u:p@w@[::1]:81/c",
+            "http://[::1]:81/c",
+            {"[::1]": {"BasicHTTP": {"username": "u", "password": "p@w"}}},
+        ),
+        ("https://H/t/tk/ch/?a=b", "https://H/ch/", {"h": {"CondaToken": "tk"}}),
+        ("https://h/ch?token=tk", "https://h/ch", None),
+        ("https://h:81/a/x@y", "https://h:81/a/x@y", None),
+        ("https://h/o/r/x.yml@refs/heads/main", "https://h/o/r/x.yml@refs/heads/main", None),
+        ("file:///a/t/x/u:v@w?y", "file:///a/t/x/u:v@w?y", None),
+        ("conda-forge", "conda-forge", None),
+    ],
+)
+def test_what_is_shown_and_what_rattler_gets(typed: str, shown: str, login: dict[str, Any] | None) -> None:
+    assert take(typed) == shown
+    if login:
+        assert json.loads(Path(os.environ["RATTLER_AUTH_FILE"]).read_bytes()) == login
+        assert real(shown) == typed.partition("?")[0]
 
 
 @pytest.mark.parametrize("form", FORMS)

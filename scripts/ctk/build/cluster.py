@@ -43,6 +43,7 @@ from ctk.build.runner import (
     read_note,
     write_log,
 )
+from ctk.core.address import real
 from ctk.core.checkout import Workspace
 from ctk.core.errors import (
     BadValue,
@@ -421,8 +422,8 @@ class Cluster:
 
     def __init__(self, address: str, url: str) -> None:
         self._address = address
-        self._store = Store(url)
-        self._client = _connect(address)
+        self._store = Store(real(url))
+        self._client = _connect(real(address))
         self._uploading = Semaphore(_UPLOADS)
         try:
             self._wait_for_a_worker(

@@ -21,6 +21,7 @@ from rattler.package.build_string import BuildString
 
 from ctk.check import Finding, checks_of, spec_name
 from ctk.check.doctor import first_line, look_at, missing, ok, problem
+from ctk.core.address import public
 from ctk.core.checkout import Workspace
 from ctk.core.console import count, listing
 from ctk.core.files import LARGEST
@@ -28,7 +29,7 @@ from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.env.prefix import Installed, Note
 from ctk.lock.lock import ReleaseLock, release_locks
 from ctk.solve.machine import STATE_DRIVER, Machine, machine, overstated
-from ctk.solve.solve import Catalogue, Scenario, channel_name, lasting, older, without_secrets
+from ctk.solve.solve import Catalogue, Scenario, channel_name, lasting, older
 
 _IDENTITY = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,127} [\w.!+-]{1,64} [\w.+-]{0,127}")
 _WHEEL = re.compile(r"([A-Za-z0-9_.]{1,127})-([\w.!+]{1,64})\.dist-info")
@@ -240,7 +241,7 @@ def _package(record: Any) -> InstalledPackage | None:
         address = str(record.get("url") or "").rsplit("/", 2)[0] or channel
         if max(map(len, (address, channel))) > _LONGEST:
             return None
-        source = lasting(without_secrets(re.sub(rf"/(noarch|{re.escape(subdir)})/?$", "", address)).rstrip("/"))
+        source = lasting(public(re.sub(rf"/(noarch|{re.escape(subdir)})/?$", "", address)).rstrip("/"))
         shown = channel_name(source or channel)
         return InstalledPackage(name, version, build, subdir, shown, source, specs[0], specs[1], files, known)
     except Exception:  # whatever somebody wrote there, or rattler does not take as a version

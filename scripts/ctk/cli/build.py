@@ -317,14 +317,15 @@ def export_command(
 
     Example: ctk feedstock export cuda-core ../cuda-core
     """
-    from ctk.feedstock import feedstock, public_url, write
+    from ctk.core.address import public
+    from ctk.feedstock import feedstock, write
     from ctk.fetch.fetch import locate
     from ctk.index.index import Index
 
     where, report = checkout(), Reporter()
     names = maintainers or settings(where.root).feedstock.maintainers
     with Index() as index:
-        files = feedstock(where, recipe, releases or (), names, lambda artefact: public_url(locate(index, artefact)))
+        files = feedstock(where, recipe, releases or (), names, lambda artefact: public(locate(index, artefact).url))
     write(files, folder, where, force=force)
     report.result(folder=str(folder), files=sorted(map(str, files)))
     report.line(f"{folder}: {count(len(files), 'file')}; `conda smithy rerender` there makes the rest")

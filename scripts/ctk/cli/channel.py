@@ -42,21 +42,12 @@ Channel = Annotated[
 
 def check_command(
     channel: Annotated[
-        str | None,
-        typer.Argument(
-            help="A folder or a URL; output/channel by default.", metavar="CHANNEL", callback=options.address
-        ),
+        str | None, typer.Argument(help="A folder or a URL; output/channel by default.", metavar="CHANNEL")
     ] = None,
     published: Annotated[
-        str | None,
-        typer.Option(
-            help="URL or folder: no name that is taken there may have other content here.", callback=options.address
-        ),
+        str | None, typer.Option(help="URL or folder: no name that is taken there may have other content here.")
     ] = None,
-    url: Annotated[
-        str | None,
-        typer.Option(help="URL of the channel, for which its attestations must be.", callback=options.address),
-    ] = None,
+    url: Annotated[str | None, typer.Option(help="URL of the channel, for which its attestations must be.")] = None,
     identity: Annotated[
         str | None, typer.Option(help="Who must have signed the attestations, such as a workflow's URL.")
     ] = None,
@@ -192,19 +183,13 @@ def publish_command(
     ] = None,
     to: Annotated[Path | None, typer.Option(help="A folder that a web server hands out; made if need be.")] = None,
     server: Annotated[
-        str | None,
-        typer.Option(envvar="CTK_SERVER", help="URL of a server with prefix.dev's protocol.", callback=options.address),
+        str | None, typer.Option(envvar="CTK_SERVER", help="URL of a server with prefix.dev's protocol.")
     ] = None,
     channel: Annotated[
         str | None, typer.Option(envvar="CTK_CHANNEL", help="Name of the channel on the server.")
     ] = None,
     url: Annotated[
-        str | None,
-        typer.Option(
-            envvar="CTK_CHANNEL_URL",
-            help="URL of the channel; that of the server by default.",
-            callback=options.address,
-        ),
+        str | None, typer.Option(envvar="CTK_CHANNEL_URL", help="URL of the channel; that of the server by default.")
     ] = None,
     new: Annotated[
         bool, typer.Option("--new", help="With --server: the channel has no index yet, so no name is taken in it.")
@@ -323,9 +308,7 @@ def site_command(
     url: Annotated[
         str | None,
         typer.Option(
-            "--url",
-            help="The channel's published address, for the commands on the page; its folder by default.",
-            callback=options.address,
+            "--url", help="The channel's published address, for the commands on the page; its folder by default."
         ),
     ] = None,
     as_planned: Annotated[

@@ -25,6 +25,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from ctk.cli import interrupt
 from ctk.core import console
+from ctk.core.address import take
 from ctk.core.checkout import remember_environment, workspace
 from ctk.core.errors import BadValue, CtkError, ReaderGone
 from ctk.core.files import disk_errors, use_temporary_folder
@@ -132,6 +133,8 @@ class Command(TyperCommand):
         except typer.TyperException as error:
             raise usage_error(error, ctx) from None
         if not ctx.resilient_parsing:
+            verbatim = {param.name for param in self.params if param.metavar == VERBATIM}
+            ctx.params = {name: value if name in verbatim else _public(value) for name, value in ctx.params.items()}
             given, _, _ = self.make_parser(ctx).parse_args(args=words)
             for param in self.get_params(ctx):
                 if param.metavar != VERBATIM and _is_empty(given.get(param.name)):
@@ -145,6 +148,13 @@ class Command(TyperCommand):
         with formatter.section("Examples" if len(self.examples) > 1 else "Example"):
             for line in self.examples:
                 formatter.write(f"  {line}\n")
+
+
+def _public(value: Any) -> Any:
+    """What was typed, without secrets, whatever it is for: no option that takes an address can be forgotten."""
+    if isinstance(value, list | tuple):
+        return type(value)(map(_public, value))
+    return take(value) if type(value) is str else value
 
 
 def _is_empty(value: Any) -> bool:

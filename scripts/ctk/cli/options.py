@@ -72,24 +72,10 @@ Platforms = Annotated[
 Pythons = Annotated[
     list[str] | None, typer.Option("--python", help="Such as 3.12 or 3.14t; may be repeated.", autocompletion=pythons)
 ]
-
-
-def address(value: Any) -> Any:
-    """What was typed, without secrets, which rattler is told: the callback of every option that takes an address."""
-    if isinstance(value, list):
-        return [address(each) for each in value]
-    if not isinstance(value, str) or "://" not in value:
-        return value
-    from ctk.core.address import public
-
-    return public(value)
-
-
 Base = Annotated[
     str,
     typer.Option(
         "--base",
-        callback=address,
         help="Channel with python, numpy and so on: a name like conda-forge, a URL, a folder, or 'local' to make one.",
         autocompletion=lambda: ["local", "conda-forge"],
     ),
@@ -98,7 +84,6 @@ OtherChannels = Annotated[
     list[str] | None,
     typer.Option(
         "--channel",
-        callback=address,
         help="A folder or URL in place of the built channel, the most important first; may be repeated.",
     ),
 ]

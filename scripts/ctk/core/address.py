@@ -2,6 +2,7 @@
 
 A channel's address may have a user and a password, conda's form of a token (``/t/TOKEN/``), or a query. What is left
 names the channel; rattler takes the secrets from the file of its own that ``RATTLER_AUTH_FILE`` names, by host.
+`ctk.cli.main` calls `take` with every word of a command line, so that no option can be forgotten.
 """
 
 from __future__ import annotations
@@ -9,34 +10,59 @@ from __future__ import annotations
 import json
 import os
 import re
-import tempfile
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from rattler import Gateway
-from rattler.networking import Client
+from ctk.core.errors import USER, BadValue
 
-from ctk.core.files import read_json
+if TYPE_CHECKING:  # it takes longer to be imported than the help to be shown
+    from rattler import Gateway
+    from rattler.networking import Client
 
-_ADDRESS = re.compile(r"(\w[\w+.-]*://)(?:([^/]*)@)?([^/?#@]*)(?:/t/([^/?#]+))?([^?#]*)(?s:.*)")
+_ADDRESS = re.compile(rf"(\w[\w+.-]*://)(?:({USER})@)?([^/?#@]*)([^?#]*)((?s:.*))")
+_TOKEN = re.compile(r"/t/([^/]+)")
+_UNCLEAR = re.compile(
+    r"""(?s)\w[\w+.-]*://[^/@]*:(?!\d*[/?#]).*[/?#\s"<>].*@|(?:\w[\w+.-]*:/(?!/)|//)?[^\s/:@]*:[^\s/]*@"""
+)
+_FORMS = "put USER:PASSWORD@ before the host, with %2F for / and the like, or /t/TOKEN behind it"
 _AUTH = "RATTLER_AUTH_FILE"
 _known: dict[str, str] = {}
 """An address's scheme and host -> what was typed for these, with its user or token."""
+_logins: dict[str, Any] = {}
+"""Host -> its secret, in rattler's form."""
 
 
 def public(text: str) -> str:
-    """An address without its secrets, which rattler is given; a name or a folder as it is."""
+    """An address without its secrets; a name or a folder as it is."""
     match = _ADDRESS.fullmatch(text)
     if not match:
         return text
-    scheme, user, host, token, path = match.groups()
+    scheme, _, host, path, query = match.groups()
+    return scheme + host + (_TOKEN.sub("", path) if scheme.lower().startswith("http") else path + query)
+
+
+def take(text: str) -> str:
+    """What was typed, without the secrets, which rattler is given.
+
+    Raises:
+        BadValue: Where they are in it is not clear, rattler cannot have them, or it has others for that host.
+    """
+    if _UNCLEAR.match(text):
+        raise BadValue("an address has a password in a form that cannot be read", _FORMS)
+    if not (match := _ADDRESS.fullmatch(text)):
+        return text
+    scheme, user, host, path, _ = match.groups()
+    token, *more = (scheme.lower().startswith("http") and _TOKEN.findall(path)) or [""]
+    if token and (user or more or not path.startswith("/t/")):
+        raise BadValue(f"{public(text)} has a token that is not at the start of its path, or a user as well", _FORMS)
     if user or token:
-        _known[scheme + host] = scheme + (f"{user}@" if user else "") + host + (f"/t/{token}" if token else "")
         name, _, password = (user or "").partition(":")
-        basic = {"BasicHTTP": {"username": unquote(name), "password": unquote(password)}}
-        _tell_rattler(host.partition(":")[0], {"CondaToken": token} if token else basic)
-    return scheme + host + path
+        login = {"BasicHTTP": {"username": unquote(name), "password": unquote(password)}}
+        _tell_rattler(re.sub(r":\d*$", "", host).lower(), {"CondaToken": token} if token else login)
+        _known[scheme + host] = scheme + (f"{user}@" if user else "") + host + (f"/t/{token}" if token else "")
+    return public(text)
 
 
 def real(address: str) -> str:
@@ -48,17 +74,24 @@ def real(address: str) -> str:
 
 def client() -> Client | None:
     """What has the secrets, for rattler; None without one, where rattler makes its own."""
+    from rattler.networking import Client
+
     return Client.default_client() if _known else None
 
 
 def open_gateway(**options: Any) -> Gateway:
+    from rattler import Gateway
+
     return Gateway(client=client(), **options)
 
 
 def _tell_rattler(host: str, secret: dict[str, Any]) -> None:
-    file = os.environ.get(_AUTH)
-    noted = (read_json(Path(file)) if file else None) or {}
-    if file is None or not Path(file).is_relative_to(tempfile.gettempdir()):  # the user's own stays as it is
-        handle, os.environ[_AUTH] = tempfile.mkstemp(suffix=".json")  # for this user only
-        os.close(handle)
-    Path(os.environ[_AUTH]).write_text(json.dumps({**noted, host: secret}))
+    """Writes them, with those of the user's own file, where no disk gets them and no kill leaves them."""
+    if _logins.setdefault(host, secret) != secret:
+        raise BadValue(f"there are two passwords or tokens for {host}", "give one that may read both")
+    noted: dict[str, Any] = {}
+    with suppress(KeyError, OSError, ValueError):  # rattler passes over such a file, too
+        noted = json.loads(Path(os.environ[_AUTH]).read_bytes())
+    file = os.memfd_create("ctk-auth")
+    os.write(file, json.dumps({**noted, **_logins}).encode())
+    os.environ[_AUTH] = f"/proc/{os.getpid()}/fd/{file}"

@@ -239,7 +239,7 @@ def fitting(
     from rich.console import Group
     from rich.padding import Padding
 
-    cells = [["\n".join(map(str.strip, str(cell).splitlines())) for cell in row] for row in rows]
+    cells = [["\n".join(map(str.strip, without_credentials(str(cell)).splitlines())) for cell in row] for row in rows]
     for size in range(len(columns), min(3, len(columns)) - 1, -1):
         if table := _narrow_enough(columns[:size], [row[:size] for row in cells], right, console):
             if size == len(columns):
@@ -331,6 +331,7 @@ def _console(terminal: bool, *, quiet: bool, stderr: bool = False) -> Console:
 
 def _write(console: Console, text: str | Text, style: str | None = None) -> None:
     """A line or several: folded between words on a terminal, and elsewhere as they are."""
+    text = without_credentials(text) if isinstance(text, str) else text  # before it is folded
     console.print(text, style=style, markup=False, soft_wrap=not console.file.isatty())
 
 

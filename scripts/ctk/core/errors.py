@@ -215,9 +215,21 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
 
 
+USER = r"""(?:[^/:?#@\s"<>\[]*:(?!\d*(?:[/?#\s"<>]|$))[^\s"<>]*|[^/?#\s"<>]*)(?=@)"""
+"""What a URL has before its ``@``: with ``/`` and ``@`` where somebody did not code them, and no port with a path."""
+_SECRETS = {
+    rf"(?<=//){USER}": "***",
+    r"""(?<=\w:/)(?!/)[^/:\s"<>]*:[^\s"<>]*(?=@)""": "***",  # `Path` leaves one slash of two
+    r"""(?i)(https?:/{1,2}[^/\s"'<>]+(?:/[^\s"'<>]*?)?/t/)[^/\s"'<>]+""": r"\1***",  # conda's form of a token
+    r"""(?i)([?&][\w.-]*(?:token|key|secret|passw|pwd|auth|sig|cred)[\w.-]*=)[^&#\s"'<>]+""": r"\1***",
+}
+
+
 def without_credentials(text: str) -> str:
-    """A text without the user, password or token that a URL in it may hold."""
-    return re.sub(r"(//[^/\s]+)/t/[^/\s]+", r"\1/t/***", re.sub(r"//[^/\s]+@", "//***@", text))
+    """A text without the users, passwords and tokens that URLs in it hold."""
+    for pattern, rest in _SECRETS.items():
+        text = re.sub(pattern, rest, text)
+    return text
 
 
 def describe(error: BaseException) -> str:

@@ -27,12 +27,13 @@ from urllib.parse import urlsplit
 from conda_pack.core import CondaEnv, CondaPackException, Packer
 from rattler import RepoDataRecord
 
+from ctk.core.address import public
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, PackFailed, UnknownName
 from ctk.core.files import BREAKING, disk_errors, file_sha256, held
 from ctk.env.environment import PROGRAMS, RUNNER, compile_modules, install, write_history
 from ctk.package.binaries import UnreadableBinary, read_binary, version_key
-from ctk.solve.solve import Pick, channel_name, without_secrets
+from ctk.solve.solve import Pick, channel_name
 
 _BLOCK = 4096
 # The oldest glibc that any platform of the channel is made for, where no package and no binary needs a newer one.
@@ -264,7 +265,7 @@ def public_source(record: Mapping[str, Any]) -> dict[str, str]:
     if not urlsplit(address).scheme.startswith("http"):
         name = channel_name(channel)
         return {"channel": name, "url": f"file:///{name}/{record['subdir']}/{record['fn']}"}
-    return {"channel": without_secrets(channel), "url": without_secrets(address)}
+    return {"channel": public(channel), "url": public(address)}
 
 
 def _needed_glibc(records: Iterable[RepoDataRecord], prefix: Path) -> str:

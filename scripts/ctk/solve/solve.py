@@ -12,7 +12,6 @@ from functools import cache, cached_property, lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit, urlunsplit
 
 import rattler
 from rattler import Gateway, GenericVirtualPackage, MatchSpec, RepoDataRecord, Subdir, Version, VersionSpec
@@ -201,15 +200,6 @@ def channel_url(channel: Path | str) -> str:
 def lasting(url: str) -> str:
     """An address in one of our channels by the channel's link: a later build removes the state behind it."""
     return re.sub(r"/\.([^/]+)-states/\d+(?=/|$)", r"/\1", url)
-
-
-def without_secrets(address: str) -> str:
-    """The address of a channel without a user's name, password and token."""
-    parts = urlsplit(address)
-    folders = parts.path.split("/")
-    if folders[1:2] == ["t"]:  # conda's form of a token: https://host/t/<token>/channel
-        folders[1:3] = []
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], path="/".join(folders), query=""))
 
 
 def channel_name(url: str) -> str:
