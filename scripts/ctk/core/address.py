@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # it takes longer to be imported than the help to be shown
     from rattler.networking import Client
 
 _ADDRESS = re.compile(rf"(\w[\w+.-]*://)(?:({USER})@)?([^/?#@]*)([^?#]*)((?s:.*))")
+_SCHEME = re.compile(r"\w[\w+.-]*://")
 _TOKEN = re.compile(r"/t/([^/]+)")
 _UNCLEAR = re.compile(
     r"""(?s)\w[\w+.-]*://[^/@]*:(?!\d*[/?#]).*[/?#\s"<>].*@|(?:\w[\w+.-]*:/(?!/)|//)?[^\s/:@]*:[^\s/]*@"""
@@ -51,6 +52,8 @@ def take(text: str) -> str:
     """
     if _UNCLEAR.match(text):
         raise BadValue("an address has a password in a form that cannot be read", _FORMS)
+    if (inner := _SCHEME.search(text)) and inner.start():  # of a spec: NAME[channel=URL]
+        return text[: inner.start()] + take(text[inner.start() :])
     if not (match := _ADDRESS.fullmatch(text)):
         return text
     scheme, user, host, path, _ = match.groups()
@@ -73,10 +76,10 @@ def real(address: str) -> str:
 
 
 def client() -> Client | None:
-    """What has the secrets, for rattler; None without one, where rattler makes its own."""
+    """What has the secrets, for rattler, in a worker too; None where there are none, and rattler makes its own."""
     from rattler.networking import Client
 
-    return Client.default_client() if _known else None
+    return Client.default_client() if _AUTH in os.environ else None
 
 
 def open_gateway(**options: Any) -> Gateway:
