@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import http.server
+import io
 import json
 import os
 import re
+import shutil
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -17,10 +19,13 @@ import pytest
 import typer.core
 import typer.main
 from packs import checkout
+from rattler.package_streaming import extract
+from rich.console import Console
 from tiny_packages import application, pure, tiny
 
-from conftest import ctk
+from conftest import ROOT, ctk
 from ctk.cli.main import VERBATIM, app
+from ctk.core import console
 from ctk.core.address import real, take
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, CtkError, without_credentials
@@ -57,7 +62,15 @@ class Closed(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def where(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    return checkout(tmp_path_factory.mktemp("c"), application(), pure(), tiny("other", files={"share/other": b"x"}))
+    more = (tiny("other", files={"share/other": b"x"}), tiny("cuda-version", version="13.4"))
+    made = checkout(tmp_path_factory.mktemp("c"), application(), pure(), *more)
+    shutil.copytree(ROOT / "variants", made.variants, dirs_exist_ok=True)
+    for name in ("conda_build_config.yaml", "pyproject.toml"):
+        shutil.copy(ROOT / name, made.root / name)
+    recipe = {"package": {"name": "one", "version": "1"}, "build": {"noarch": "generic", "script": ["env"]}}
+    (made.root / "one").mkdir()
+    (made.root / "one/recipe.yaml").write_text(json.dumps({**recipe, "requirements": {"run": ["pure"]}}))
+    return made
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +82,10 @@ def host(where: Workspace) -> Iterator[str]:
 
 
 def shown(folder: Path, *texts: str) -> list[str]:
-    """Where a secret is, of what was printed and of all files below a folder."""
+    """Where a secret is, of what was printed and of all files below a folder, packages unpacked."""
+    for package in folder.rglob("*.conda"):
+        if not (unpacked := package.with_suffix(".unpacked")).exists():
+            extract(package, unpacked)
     files = {str(p): p.read_bytes() for p in folder.rglob("*") if p.is_file() and not p.is_symlink()}
     contents = {**files, **{f"output {i}": text.encode() for i, text in enumerate(texts)}}
     return [f"{place}: {secret!r}" for place, content in contents.items() for secret in SECRETS if secret in content]
@@ -84,6 +100,11 @@ def shown(folder: Path, *texts: str) -> list[str]:
         (("solve", "no-such-package", "--base", "BASE"), False),
         (("env", "create", "application", "--prefix", "ENV", "--base", "BASE"), True),
         (("env", "pack", "application", "-o", "PACK", "--base", "BASE"), True),
+        (("env", "create", "other[channel=CHANNEL]", "--prefix", "ENV", "--base", "BASE"), False),
+        (("build-recipe", "RECIPE", "--base", "BASE", "--channel", "CHANNEL", "--output", "OUT"), True),
+        (("installable", "other", "--base", "BASE"), True),
+        (("site", "build", "OUT", "--base", "BASE", "--url", "CHANNEL", "--package", "other"), True),
+        (("lint", "CHANNEL"), False),
         (("channel", "check", "CHANNEL"), None),
         (("channel", "check", "--published", "CHANNEL", "--url", "CHANNEL"), None),
         (("publish", "--server", "SERVER", "--channel", "output/channel"), False),
@@ -98,9 +119,11 @@ def test_no_command_shows_or_writes_them(
         return FORMS[form].format(host=host, path=path)
 
     places = {"BASE": address("base"), "CHANNEL": address("output/channel"), "SERVER": address("").rstrip("/")}
-    places |= {"ENV": str(tmp_path / "env"), "PACK": str(tmp_path / "p.run")}
-    done = ctk(where, *(places.get(word, word) for word in words), *(["--json"] if json else []))
-    assert "Traceback" not in done.stderr
+    places |= {"ENV": str(tmp_path / "env"), "PACK": str(tmp_path / "p.run"), "OUT": str(tmp_path / "out")}
+    places["RECIPE"] = str(where.root / "one")
+    typed = [re.sub("[A-Z]{3,}", lambda name: places[name[0]], word) for word in words]
+    done = ctk(where, *typed, "--json" if json else "--debug")
+    assert json is False or "Traceback" not in done.stderr
     if works is not None:
         assert (done.returncode == 0) is works, done.stderr
     assert shown(tmp_path, done.stdout, done.stderr) == []
@@ -161,11 +184,8 @@ def test_an_address_with_a_secret_that_rattler_cannot_have_is_refused(typed: str
     ("typed", "shown", "login"),
     [
         ("https://u:p%40w@h:81/ch", "https://h:81/ch", {"h": {"BasicHTTP": {"username": "u", "password": "p@w"}}}),
-        (
-            "http://u:p@w@[::1]:81/c",
-            "http://[::1]:81/c",
-            {"[::1]": {"BasicHTTP": {"username": "u", "password": "p@w"}}},
-        ),
+        ("http://u:@w@[::1]:8/c", "http://[::1]:8/c", {"[::1]": {"BasicHTTP": {"username": "u", "password": "@w"}}}),
+        ("x[channel=https://h/t/tk/c]", "x[channel=https://h/c]", {"h": {"CondaToken": "tk"}}),
         ("https://H/t/tk/ch/?a=b", "https://H/ch/", {"h": {"CondaToken": "tk"}}),
         ("https://h/ch?token=tk", "https://h/ch", None),
         ("https://h:81/a/x@y", "https://h:81/a/x@y", None),
@@ -178,7 +198,7 @@ def test_what_is_shown_and_what_rattler_gets(typed: str, shown: str, login: dict
     assert take(typed) == shown
     if login:
         assert json.loads(Path(os.environ["RATTLER_AUTH_FILE"]).read_bytes()) == login
-        assert real(shown) == typed.partition("?")[0]
+        assert real(shown[shown.index("http") :]) == typed[typed.index("http") :].partition("?")[0]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -187,3 +207,13 @@ def test_a_message_of_another_program_is_shown_without(form: str) -> None:
     error = CtkError(text, text)
     for said in (without_credentials(text), error.cause, error.step, str(error)):
         assert shown(Path("/nonexistent"), said) == [] and "example.org" in said
+
+
+def test_a_terminal_folds_what_has_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = f"of http://{USER}:{PASSWORD}@example.org/{'x' * 30}"
+    shown_on = io.StringIO()
+    terminal = Console(file=shown_on, width=24, force_terminal=True)
+    monkeypatch.setattr(shown_on, "isatty", lambda: True)
+    console._write(terminal, text)
+    terminal.print(console.fitting(["a"], [[text]], [], terminal))
+    assert not re.search("pass|word@", shown_on.getvalue())
