@@ -350,10 +350,10 @@ def _last_run(on: Examined) -> Finding:
     """A run of `ctk env create` that was stopped leaves packages half there, or of two requests."""
     note = Note.read(on.prefix)
     if note is None:
-        return ok("not of ctk env create")
+        return ok("made by another tool")
     if note.stamp or not note.asked:
-        return ok("ctk env create came to its end")
-    return problem("ctk env create was stopped here, or is at work now", note.again(on.prefix))
+        return ok("it came to its end")
+    return problem("the run that made this environment was stopped, or is at work now", note.again(on.prefix))
 
 
 @look_at(Examined, "files")

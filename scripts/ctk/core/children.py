@@ -20,19 +20,22 @@ _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 
 
 @contextlib.contextmanager
-def adopting() -> Iterator[None]:
-    """Inside, this process becomes the parent of those below it whose own parent ends, in place of init."""
+def adopting() -> Iterator[frozenset[int]]:
+    """Inside, this process becomes the parent of those below it whose own parent ends, in place of init.
+
+    Gives the children that it has before.
+    """
     import ctypes  # every command imports this module
 
     prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else lambda option, value: 0
     prctl(_PR_SET_CHILD_SUBREAPER, 1)
     try:
-        yield
+        yield frozenset(_children(os.getpid()))
     finally:
         prctl(_PR_SET_CHILD_SUBREAPER, 0)
 
 
-def leave_nothing_behind(future: Future[T]) -> T:
+def leave_nothing_behind(future: Future[T], others: frozenset[int] = frozenset()) -> T:
     """The result of the only job of a pool, which runs programs one after the other, inside of `adopting`.
 
     When a program has ended, what it left behind is ended: a compiler's server may hold its output open, to whose end
@@ -47,7 +50,7 @@ def leave_nothing_behind(future: Future[T]) -> T:
         workers = {process.pid for process in active_children() if process.pid}
         looks = 0 if any(_is_alive(child) for worker in workers for child in _children(worker)) else looks + 1
         if done or looks > 1:
-            for process in end_children(but=workers):
+            for process in end_children(but=workers | others):
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(process, 0)
         if done:

@@ -165,7 +165,7 @@ def check_going(prefix: Path, wanted: Iterable[str], force: bool) -> None:
         lost = [title for key, title in has.packages.items() if key not in {*ours, *wanted}]
         what = f"and would lose {titles(lost)}" if lost else "and is of another tool"
         raise BadValue(
-            f"{prefix} has {count(len(others), 'package')} that ctk env create did not put there, {what}",
+            f"{prefix} has {count(len(others), 'package')} that this command did not put there, {what}",
             "name a new or empty folder, or let it have only what you ask for with --force",
         )
 

@@ -239,7 +239,7 @@ class Workshop:
         context = get_context("spawn")  # rattler-build starts threads, which do not survive a fork
         with (
             disk_errors(self.folder),
-            adopting(),
+            adopting() as self._others,
             ProcessPoolExecutor(1, context, _begin, (self.log, self._cache, os.getpid())) as pool,
         ):
             try:
@@ -262,7 +262,7 @@ class Workshop:
             for variant in self.order.variants:
                 with starting():
                     made = pool.submit(_build, self.order, variant, urls, self.folder)
-                file, seconds, lines = leave_nothing_behind(made)
+                file, seconds, lines = leave_nothing_behind(made, self._others)
                 if not file:
                     progress(variant, "FAILED")
                     if full := full_disk("\n".join(lines), self.folder):
@@ -288,7 +288,7 @@ class Workshop:
                         continue
                     with starting():
                         tried = pool.submit(_test, package.file, driver, urls)
-                    state, lines = leave_nothing_behind(tried)
+                    state, lines = leave_nothing_behind(tried, self._others)
                     if state == "failed" and (full := full_disk("\n".join(lines), self.folder)):
                         raise full
                     detail = "\n".join(_end(lines)) if state == "failed" else ""
