@@ -32,7 +32,9 @@ def _output(script: str) -> str:
 )
 def test_what_a_program_leaves_behind_is_ended_after_it(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     monkeypatch.setattr(children, "LOOK", 0.05)
-    with children.adopting(), ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        left = int(children.leave_nothing_behind(pool.submit(_output, f"set -e; {script}")))
+    with children.adopting() as others, ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        left = int(children.leave_nothing_behind(pool.submit(_output, f"set -e; {script}"), others))
         assert not Path(f"/proc/{left}").exists()
-        assert children.leave_nothing_behind(pool.submit(_output, "echo on")) == "on\n"  # the pool's process goes on
+        assert (
+            children.leave_nothing_behind(pool.submit(_output, "echo on"), others) == "on\n"
+        )  # the pool's process goes on
