@@ -135,6 +135,10 @@ def test_a_path_that_would_break_a_build_is_refused(name: str, tmp_path: Path, m
     """rattler-build writes it into a script between double quotes, and others into Python files, #! lines and PATH."""
     with pytest.raises(NotReady, match="would break files of packages"):
         check_machine(tiny_checkout(tmp_path / name))
+    linked = tiny_checkout(tmp_path / "linked")
+    linked.own_cache.symlink_to(linked.own_cache.rename(tmp_path / name / "cache"))  # where rattler-build works
+    with pytest.raises(NotReady, match="would break files of packages"):
+        check_machine(linked)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / name))  # where packages are tested
     with pytest.raises(NotReady, match="would break files of packages"):
         check_machine(tiny_checkout(tmp_path / "good"))

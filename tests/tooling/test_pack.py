@@ -91,6 +91,12 @@ def test_the_program_is_whole_and_knows_where_it_ends(tmp_path: Path, split: boo
     assert about[0] in unpack(tmp_path / "p", "--help").stdout
 
 
+@pytest.mark.parametrize("name", ["it's", "a\nb"])
+def test_nothing_is_packed_where_the_path_would_break_packages(tmp_path: Path, name: str) -> None:
+    done = pack(checkout(tmp_path / name, application(), pure()), "application", "-o", str(tmp_path / "x.run"))
+    assert done.returncode == 2 and "would break files of packages" in done.stderr
+
+
 def test_every_file_is_in_the_list_of_hashes_and_none_is_larger_than_asked(made: Made) -> None:
     for file, count in ((made.whole, 2), (made.split, 2 + len(made.parts))):
         listing = f"{file.name}.sha256"

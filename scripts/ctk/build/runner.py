@@ -447,7 +447,8 @@ def _environment(**values: str) -> Iterator[None]:
 
 def check_machine(workspace: Workspace) -> None:
     """Refuses a machine or checkout of which rattler-build would say that the recipe is at fault."""
-    check_path(workspace.root, "move the checkout", NotReady)
+    for place in (workspace.root, workspace.cache):  # recipes are in one, their builds in the other
+        check_path(place, "move it", NotReady)
     check_path(Path(tempfile.gettempdir()), "name another folder in TMPDIR", NotReady)  # packages are tested there
     if not shutil.which("bash"):
         raise NotReady("there is no bash on PATH, which runs the scripts of recipes", "mend PATH, or install bash")

@@ -183,6 +183,7 @@ def install(pick: Pick, prefix: Path, cache: Path, altered: Iterable[str] = ()) 
 
     No package's own programs are run.
     """
+    check_path(prefix, "have the checkout and its cache in other folders")  # what nobody named is there
     _check_cache(cache)
     # Local rebuilds keep their file name: what is installed with other content is installed again.
     wanted = {r.file_name: (r.name.normalized, r.sha256.hex()) for r in pick.records if r.sha256}
