@@ -17,7 +17,7 @@ from pathlib import Path
 
 import rattler_build
 from rattler import SourceConfig, Subdir
-from rattler.exceptions import GatewayError
+from rattler.exceptions import GatewayError, InvalidChannelError
 
 from ctk.channel.folder import clashes, refuse
 from ctk.core.address import open_gateway, real
@@ -60,7 +60,7 @@ def on_server(url: str, patience: float = 120.0) -> dict[str, str]:
 
     try:
         return run(asyncio.wait_for(ask(), patience))
-    except (GatewayError, TimeoutError) as error:
+    except (GatewayError, InvalidChannelError, TimeoutError) as error:
         why = without_credentials(str(error)) or f"no answer in {patience:.0f} s"
         raise PublishFailed(
             f"{without_credentials(url)} does not say which names it has: {why}",

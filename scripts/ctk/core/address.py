@@ -25,7 +25,7 @@ _ADDRESS = re.compile(rf"(\w[\w+.-]*://)(?:({USER})@)?([^/?#@]*)([^?#]*)((?s:.*)
 _SCHEME = re.compile(r"\w[\w+.-]*://")
 _TOKEN = re.compile(r"/t/([^/]+)")
 _UNCLEAR = re.compile(
-    r"""(?s)\w[\w+.-]*://[^/@]*:(?!\d*[/?#]).*[/?#\s"<>].*@|(?:\w[\w+.-]*:/(?!/)|//)?[^\s/:@]*:[^\s/]*@"""
+    r"""(?s)\w[\w+.-]*://[^/@]*:(?!\d*[/?#]).*[/?#\s"<>].*@|(?:\w[\w+.-]*:/(?!/)|(?:https?:/+)?//)?[^\s/:@]*:[^\s/]*@"""
 )
 _FORMS = "put USER:PASSWORD@ before the host, with %2F for / and the like, or /t/TOKEN behind it"
 _AUTH = "RATTLER_AUTH_FILE"

@@ -15,7 +15,13 @@ from typing import Any, NamedTuple
 
 import rattler
 from rattler import Gateway, GenericVirtualPackage, MatchSpec, RepoDataRecord, Subdir, Version, VersionSpec
-from rattler.exceptions import GatewayError, InvalidMatchSpecError, InvalidVersionSpecError, SolverError
+from rattler.exceptions import (
+    GatewayError,
+    InvalidChannelError,
+    InvalidMatchSpecError,
+    InvalidVersionSpecError,
+    SolverError,
+)
 
 from ctk.core.address import open_gateway
 from ctk.core.errors import BadValue, ChannelMissing, UnknownName, Unsolvable
@@ -185,7 +191,7 @@ def reading(channels: Sequence[Path | str]) -> Iterator[None]:
             raise ChannelMissing.of(channel)
     try:
         yield
-    except GatewayError as error:
+    except (GatewayError, InvalidChannelError) as error:
         first, *rest = str(error).splitlines()
         why = f" ({rest[-1].removeprefix('Caused by: ')})" if rest else ""
         step = "check the channel's address, and whether it can be reached from here"
