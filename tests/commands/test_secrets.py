@@ -107,6 +107,8 @@ def shown(folder: Path, *texts: str) -> list[str]:
         (("solve", "other", "--base", "<BASE>"), False),
         (("channel", "check", "--published", "<CHANNEL>"), False),
         (("lint", "CHANNEL"), False),
+        (("doctor",), None),
+        (("feedstock", "export", "cuda-nvrtc", "OUT"), None),
         (("channel", "check", "CHANNEL"), None),
         (("channel", "check", "--published", "CHANNEL", "--url", "CHANNEL"), None),
         (("publish", "--server", "SERVER", "--channel", "output/channel"), False),
@@ -124,7 +126,8 @@ def test_no_command_shows_or_writes_them(
     places |= {"ENV": str(tmp_path / "env"), "PACK": str(tmp_path / "p.run"), "OUT": str(tmp_path / "out")}
     places["RECIPE"] = str(where.root / "one")
     typed = [re.sub("[A-Z]{3,}", lambda name: places[name[0]], word) for word in words]
-    done = ctk(where, *typed, "--json" if json else "--debug")
+    around = dict.fromkeys(("PIP_EXTRA_INDEX_URL", "PIP_PROXY", "https_proxy"), f"http://{USER}:{PASSWORD}@127.0.0.1:9")
+    done = ctk(where, *typed, "--json" if json else "--debug", **around)
     assert json is False or "Traceback" not in done.stderr
     if works is not None:
         assert (done.returncode == 0) is works, done.stderr

@@ -35,7 +35,7 @@ from rattler_build.cli_api import build_recipes
 
 from ctk.build import standins
 from ctk.core.checkout import Workspace
-from ctk.core.errors import BuildFailed, NotReady
+from ctk.core.errors import BuildFailed, NotReady, without_credentials
 from ctk.core.files import (
     HashNotes,
     check_path,
@@ -458,10 +458,10 @@ def check_machine(workspace: Workspace) -> None:
 
 
 def write_log(build_id: str, text: str, workspace: Workspace) -> Path:
-    """Writes the whole log of a failed build; returns its file."""
+    """Writes the whole log of a failed build, without the secrets of proxies; returns its file."""
     file = log_file(build_id, workspace)
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text, encoding="utf-8")
+    file.write_text(without_credentials(text), encoding="utf-8")
     return file
 
 

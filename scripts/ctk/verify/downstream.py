@@ -24,7 +24,7 @@ import rattler_build
 from ctk.base.base import BUILD_TOOLS
 from ctk.core.children import adopting, leave_nothing_behind
 from ctk.core.console import listing
-from ctk.core.errors import BuildFailed, RecipeError, UnknownName, Unsolvable
+from ctk.core.errors import BuildFailed, RecipeError, UnknownName, Unsolvable, without_credentials
 from ctk.core.files import disk_errors, full_disk, read_json
 from ctk.core.platforms import NOARCH, this_platform
 from ctk.core.process import end_with, starting
@@ -379,8 +379,9 @@ class _Log:
         self.lines: list[str] = []
 
     def on_log(self, event: Any) -> None:
-        self.lines += event.message.splitlines()
-        print(event.message, flush=True)
+        message = without_credentials(event.message)  # a script gets the proxies
+        self.lines += message.splitlines()
+        print(message, flush=True)
 
     def ignore(self, event: Any) -> None:
         pass
