@@ -12,7 +12,10 @@ import pytest
 
 from ctk.core import children
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux lists a process's children")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux",
+    reason="it looks into Linux's /proc, and only on Linux packages are built",
+)
 
 
 def _output(script: str) -> str:
@@ -35,6 +38,5 @@ def test_what_a_program_leaves_behind_is_ended_after_it(monkeypatch: pytest.Monk
     with children.adopting() as others, ProcessPoolExecutor(1, get_context("spawn")) as pool:
         left = int(children.leave_nothing_behind(pool.submit(_output, f"set -e; {script}"), others))
         assert not Path(f"/proc/{left}").exists()
-        assert (
-            children.leave_nothing_behind(pool.submit(_output, "echo on"), others) == "on\n"
-        )  # the pool's process goes on
+        # The pool's process goes on.
+        assert children.leave_nothing_behind(pool.submit(_output, "echo on"), others) == "on\n"

@@ -91,6 +91,36 @@ def test_a_whole_environment_is_in_order(made: Made) -> None:
     assert found["native toolkit"]["found"] == "toolkit 12.6 native"
 
 
+@pytest.mark.parametrize("damage", ["missing", "of another size", "of other bytes", "a folder", "a link to nowhere"])
+def test_a_file_that_is_not_as_it_was_installed_is_found(made: Made, damage: str) -> None:
+    (made.prefix / "share").mkdir()
+    file = made.prefix / "share" / "file"
+    file.write_bytes(b"right")
+    entry = {"_path": "share/file", "sha256": hashlib.sha256(b"right").hexdigest(), "size_in_bytes": 5}
+    made.toolkit().package("other", paths_data={"paths": [entry]})
+    assert states(check(made)) == {}
+    file.unlink()
+    if damage.startswith("of"):
+        file.write_bytes(b"wrong" if "bytes" in damage else b"righ")
+    elif damage == "a folder":
+        file.mkdir()
+    elif damage == "a link to nowhere":
+        file.symlink_to("nowhere")
+    found = check(made)
+    assert states(found) == {"files": "problem"} and "other: share/file" in found["files"]["found"]
+    assert found["files"]["step"].endswith("--force-reinstall other")
+
+
+def test_a_run_that_was_stopped_is_found_with_the_command_to_type_again(made: Made) -> None:
+    note = {"packages": [], "asked": ["cuda-core", "--driver", "13.0"], "stamp": ""}
+    (made.toolkit().prefix / "conda-meta" / "ctk").write_text(json.dumps(note))
+    found = check(made)
+    assert states(found) == {"last run": "problem"}
+    assert shlex.split(found["last run"]["step"])[:6] == ["ctk", "env", "create", "cuda-core", "--driver", "13.0"]
+    (made.prefix / "conda-meta" / "ctk").write_text(json.dumps({**note, "stamp": "1"}))
+    assert states(check(made)) == {}
+
+
 NVRTC = ("nvidia_cuda_nvrtc_cu12", "12.6.77", "nvidia/cuda_nvrtc/lib/libnvrtc.so.12,sha256=x,1\n")
 
 

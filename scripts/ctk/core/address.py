@@ -25,7 +25,7 @@ _ADDRESS = re.compile(rf"(\w[\w+.-]*://)(?:({USER})@)?([^/?#@]*)([^?#]*)((?s:.*)
 _SCHEME = re.compile(r"\w[\w+.-]*://")
 _TOKEN = re.compile(r"/t/([^/]+)")
 _UNCLEAR = re.compile(
-    r"""(?s)\w[\w+.-]*://[^/@]*:(?!\d*[/?#]).*[/?#\s"<>].*@|(?:\w[\w+.-]*:/(?!/)|(?:https?:/+)?//)?[^\s/:@]*:[^\s/]*@"""
+    r"""(?s)\w[\w+.-]*://(?!\[)[^/@]*:(?!\d*[/?#]).*[/?#\s"<>].*@|(?:\w[\w+.-]*:/(?!/)|(?:https?:/+)?//)?[^\s/:@]*:[^\s/]*@"""
 )
 _FORMS = "put USER:PASSWORD@ before the host, with %2F for / and the like, or /t/TOKEN behind it"
 _AUTH = "RATTLER_AUTH_FILE"
@@ -50,10 +50,12 @@ def take(text: str) -> str:
     Raises:
         BadValue: Where they are in it is not clear, rattler cannot have them, or it has others for that host.
     """
-    if _UNCLEAR.match(text):
+    start = found.start() if (found := _SCHEME.search(text)) else 0
+    if _UNCLEAR.match(text) or _UNCLEAR.match(text, start):
         raise BadValue("an address has a password in a form that cannot be read", _FORMS)
-    if (inner := _SCHEME.search(text)) and inner.start():  # of a spec: NAME[channel=URL]
-        return text[: inner.start()] + take(text[inner.start() :])
+    if start:  # of a spec: NAME[channel=URL]
+        address = re.split(r"""[]\s,'"]""", text[start:], maxsplit=1)[0]
+        return text[:start] + take(address) + text[start + len(address) :]
     if not (match := _ADDRESS.fullmatch(text)):
         return text
     scheme, user, host, path, _ = match.groups()
@@ -83,6 +85,7 @@ def client() -> Client | None:
 
 
 def open_gateway(**options: Any) -> Gateway:
+    """rattler's gateway to channels, with the secrets."""
     from rattler import Gateway
 
     return Gateway(client=client(), **options)

@@ -221,7 +221,7 @@ _SECRETS = {
     rf"(?<=//){USER}": "***",
     r"""(?<=\w:/)(?!/)[^/:\s"<>]*:[^\s"<>]*(?=@)""": "***",  # `Path` leaves one slash of two
     r"""(?i)(https?:/{1,2}[^/\s"'<>]+(?:/[^\s"'<>]*?)?/t/)[^/\s"'<>]+""": r"\1***",  # conda's form of a token
-    r"""(?i)([?&][\w.-]*(?:token|key|secret|passw|pwd|auth|sig|cred)[\w.-]*=)[^&#\s"'<>]+""": r"\1***",
+    r"""(?i)([?&;#][\w.-]*(?:token|key|secret|passw|pwd|auth|sig|cred)[\w.-]*=)[^&#\s"'<>]+""": r"\1***",
 }
 
 

@@ -101,18 +101,13 @@ def create(
     wanted = {package_key(r.file_name, r.sha256 and r.sha256.hex()): str(r.name.normalized) for r in pick.records}
     if _is_made(prefix, wanted):
         return Environment(prefix, pick, False)
-    check_going(prefix, wanted, force)
+    _check_going(prefix, wanted, force)
     _check_cache(cache)  # before anything is made
     with disk_errors(prefix.parent), alone(prefix / LOCK, f"at {prefix}", say):
-        check_going(prefix, wanted, force)  # again: another run may just have ended
+        _check_going(prefix, wanted, force)  # again: another run may just have ended
         note, has = Note.read(prefix), Installed.read(prefix)
         altered = has.altered()
-        if (
-            note
-            and note.stamp
-            and note.packages == tuple(sorted(wanted)) == tuple(sorted(has.packages))
-            and not altered
-        ):
+        if note and _is_whole(note, has, wanted) and not altered:
             replace(note, stamp=has.stamp).write(prefix)
             return Environment(prefix, pick, False)
         going = {key: title for key, title in has.packages.items() if title.split()[0] not in wanted.values()}
@@ -138,10 +133,15 @@ def create(
 def _is_made(prefix: Path, wanted: Iterable[str]) -> bool:
     """Whether an environment has these packages, and no file of theirs was touched since `create` came to its end."""
     note = Note.read(prefix)
-    if note is None or not note.stamp or note.packages != tuple(sorted(wanted)):
+    if note is None:
         return False
     has = Installed.read(prefix)
-    return not has.broken and sorted(has.packages) == sorted(wanted) and has.stamp == note.stamp
+    return _is_whole(note, has, wanted) and has.stamp == note.stamp
+
+
+def _is_whole(note: Note, has: Installed, wanted: Iterable[str]) -> bool:
+    """Whether `create` came to its end with these packages, and they are all that is there."""
+    return bool(note.stamp) and not has.broken and set(wanted) == set(note.packages) == has.packages.keys()
 
 
 def _is_foreign(record: Path) -> bool:
@@ -153,8 +153,8 @@ def _is_foreign(record: Path) -> bool:
     return False
 
 
-def check_going(prefix: Path, wanted: Iterable[str], force: bool) -> None:
-    """Refuses an environment from which packages would go that `create` did not put there."""
+def _check_going(prefix: Path, wanted: Iterable[str], force: bool) -> None:
+    """Refuses an environment with packages that `create` did not put there, and names those that would go."""
     if force or not (prefix / "conda-meta").is_dir():
         return
     has, note = Installed.read(prefix), Note.read(prefix)

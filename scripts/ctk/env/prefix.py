@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shlex
 import stat
 from collections import defaultdict
@@ -136,12 +137,10 @@ def _files(record: Mapping[str, Any]) -> Iterator[_File]:
 
 def _is_as_installed(place: Path, file: _File) -> bool:
     try:
-        status = place.lstat()
         if not file.sha256:
-            return True
-        if not stat.S_ISREG(status.st_mode):
-            return stat.S_ISLNK(status.st_mode) and place.exists()
-        if file.size not in (None, status.st_size):
+            return os.path.lexists(place)
+        status = place.stat()  # some clients link where they cannot copy
+        if not stat.S_ISREG(status.st_mode) or file.size not in (None, status.st_size):
             return False
         with place.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest() == file.sha256
