@@ -140,7 +140,7 @@ def _old_notes(cache: Path) -> list[Path]:
 def _left(workspace: Workspace) -> Iterator[Path]:
     """What killed runs left; in memory that of other checkouts, too, where nothing has been at work for a day.
 
-    There only what has locks, none of them held: by a clock that is wrong, what is at work looks old.
+    There only what has locks, none of them held, or nothing: by a clock that is wrong, what is at work looks old.
     """
     if workspace.cache == workspace.own_cache:  # else it is its owner's, who may be at work
         yield from (*workspace.own_cache.glob("rebuild"), *workspace.builds.glob(".tmp-*"))
@@ -150,10 +150,10 @@ def _left(workspace: Workspace) -> Iterator[Path]:
     for place in runner.MEMORY.glob("ctk-*"):
         with suppress(OSError):  # it has just gone
             is_ours = place.lstat().st_uid == os.getuid() and re.fullmatch(r"ctk-[0-9a-f]{12}(\.tests)?", place.name)
-            locks = len(list(place.glob("*.lock")))
+            inside, locks = list(place.iterdir()), len(list(place.glob("*.lock")))
             if is_ours and locks == len(list(left(place))):
-                changed = max(path.lstat().st_mtime for path in (place, *place.iterdir()))
-                if place.name == workspace.name or (locks and changed < time.time() - _DAY):
+                changed = max(path.lstat().st_mtime for path in (place, *inside))
+                if place.name == workspace.name or ((locks or not inside) and changed < time.time() - _DAY):
                     yield place
 
 

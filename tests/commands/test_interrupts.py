@@ -232,6 +232,32 @@ while True:
     assert list((tmp_path / ".cache").iterdir()) == []
 
 
+def test_no_process_is_started_while_the_command_ends() -> None:
+    """It would be told nothing, and answer with a traceback."""
+    run = start_code("""
+import time
+from ctk.cli import interrupt
+from ctk.core import children
+from ctk.core.children import starting
+interrupt.install()
+interrupt.release_folders = lambda: time.sleep(1)
+with starting():
+    print("begun", flush=True)
+    while not interrupt.came():
+        time.sleep(0.01)
+    print("the one under way", flush=True)
+while not children._starts.locked():
+    time.sleep(0.01)
+with starting():
+    print("another", flush=True)
+""")
+    run.send_signal(signal.SIGINT)
+    out, err = run.communicate(timeout=PATIENCE)
+    assert (run.returncode, out, err) == (
+        Stopped.exit_code, "the one under way\n", "\nstopped; what was finished is kept\n"
+    )  # fmt: skip
+
+
 def test_what_a_started_process_has_started_ends_as_well() -> None:
     run = start_code("""
 import subprocess, sys

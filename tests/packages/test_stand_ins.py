@@ -7,8 +7,9 @@ import io
 import os
 import time
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from crafted_binaries import elf, pe
@@ -40,6 +41,14 @@ build:
   dynamic_linking: {{binary_relocation: false}}
 about: {{license: MIT, license_file: {license}}}
 """
+
+
+@pytest.fixture(autouse=True)
+def memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Builds here work in a folder of memory that goes with the test: only a whole run removes the checkout's own."""
+    with TemporaryDirectory(prefix="ctk-test-", dir=runner.MEMORY) as folder:
+        monkeypatch.setattr(runner, "MEMORY", Path(folder))
+        yield
 
 
 def thing(**of: str) -> Mapping[str, bytes]:

@@ -129,7 +129,7 @@ def renders_the_plan(files: dict[str, str], plan: Plan, folder: Path) -> None:
 
 
 @EACH
-def test_a_recipe_is_exported_for_each_release_that_has_it(name: str) -> None:
+def test_a_recipe_is_exported_for_each_release_that_has_it(name: str, tmp_path: Path) -> None:
     locks = release_locks(Workspace(ROOT))
     others = [lock for lock in locks if not lock.startswith("cuda-")]
     found = []
@@ -140,7 +140,7 @@ def test_a_recipe_is_exported_for_each_release_that_has_it(name: str) -> None:
             assert error.cause.startswith(name), error.cause
             continue
         found.append(release)
-        outputs = Stage0Recipe.from_yaml(files["recipe/recipe.yaml"]).to_dict().get("outputs", [])
+        outputs = Stage0Recipe.from_yaml(files["recipe/recipe.yaml"], recipe_dir=tmp_path).to_dict().get("outputs", [])
         assert [o["package"]["name"] for o in outputs if "package" in o] in (
             [],
             [*find_recipes(ROOT / "recipes")[name].output_names],

@@ -51,9 +51,10 @@ def goes(here: Workspace) -> dict[str, list[Path]]:
     for name in ("ctk-workers", "ctk-another", "other"):
         os.utime(made(shm / name / "a", used=0).parent, (0, 0))
     unlocked = made(shm / "ctk-aa9876543210" / ".tmp-old-1" / "a").parent  # by a clock that is wrong all is old
+    (empty := shm / "ctk-ca9876543210").mkdir()
     old = made(shm / "ctk-ba9876543210" / ".tmp-old-1" / "a").parent
     lock = made(old.parent / "dead.lock")
-    for path in (unlocked, unlocked.parent, old, lock, old.parent):
+    for path in (unlocked, unlocked.parent, old, lock, old.parent, empty):
         os.utime(path, (0, 0))
     made(here.builds / ".tmp-key" / "a")  # of a `ctk clean` that was killed
     return {
@@ -74,6 +75,7 @@ def goes(here: Workspace) -> dict[str, list[Path]]:
             made(cache / "rebuild" / "a").parent,
             made(cache / "tmp" / "dead.lock"),
             old.parent,
+            empty,
         ],
     }
 
@@ -98,7 +100,7 @@ def test_what_nothing_needs_goes_and_all_else_stays(here: Workspace, goes: dict[
 
 
 def test_what_a_running_command_uses_stays(here: Workspace, goes: dict[str, list[Path]]) -> None:
-    pkgs, dead = here.cache / "packages", goes["temporary"][-2]
+    pkgs, dead = here.cache / "packages", next(path for path in goes["temporary"] if path.suffix == ".lock")
     with runner.at_work(here), FileLock(pkgs / ".cache.lock"), FileLock(dead), ExitStack() as locks:
         assert clean.unused_packages(pkgs, locks) == []
         for folder in (memory := runner.MEMORY / here.name).glob("**/"):

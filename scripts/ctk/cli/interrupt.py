@@ -17,12 +17,12 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from ctk.core import console
-from ctk.core.children import end_children
+from ctk.core.children import end_children, start_no_more
 from ctk.core.errors import Stopped
 from ctk.core.files import release_folders
 
 GRACE = 0.5
-"""Seconds in which a command inside of `heard` may print the results so far."""
+"""Seconds in which a command inside of `heard` may print the results so far, and a process may be started."""
 _seen = threading.Event()
 _settled = threading.Event()
 _hearing = False
@@ -85,6 +85,7 @@ def _watch(reader: int) -> None:
         sys.stdout.flush()
 
     try:
+        start_no_more(GRACE)
         with contextlib.suppress(Exception):
             end_children()
         if _hearing:

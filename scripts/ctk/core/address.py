@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # it takes longer to be imported than the help to be shown
 
 _ADDRESS = re.compile(rf"(\w[\w+.-]*://)(?:({USER})@)?([^/?#@]*)([^?#]*)((?s:.*))")
 _SCHEME = re.compile(r"\w[\w+.-]*://")
-_TOKEN = re.compile(r"/t/([^/]+)")
+_TOKEN = re.compile(r"/t/+([^/]+)")
 _UNCLEAR = re.compile(
     r"""(?s)\w[\w+.-]*://(?!\[)[^/@]*:(?!\d*[/?#]).*[/?#\s"<>].*@|(?:\w[\w+.-]*:/(?!/)|(?:https?:/+)?//)?[^\s/:@]*:[^\s/]*@"""
 )
@@ -41,7 +41,8 @@ def public(text: str) -> str:
     if not match:
         return text
     scheme, _, host, path, query = match.groups()
-    return scheme + host + (_TOKEN.sub("", path) if scheme.lower().startswith("http") else path + query)
+    is_file, is_http = scheme.lower() == "file://", scheme.lower().startswith("http")
+    return scheme + host + (_TOKEN.sub("", path) if is_http else path) + (query if is_file else "")
 
 
 def take(text: str) -> str:

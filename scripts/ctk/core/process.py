@@ -30,23 +30,6 @@ def end_with(parent: int) -> None:
             os._exit(1)
 
 
-@contextmanager
-def starting() -> Iterator[None]:
-    """Processes that are started inside leave Ctrl-C to this one, which ends them.
-
-    A terminal sends the signal to each of them, and one that is still importing its modules would answer with a
-    traceback. Blocked, unlike ignored, the signal is not lost for this process.
-    """
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 class HandoverLoop(asyncio.SelectorEventLoop):
     """An event loop that knows whether another thread is still handing over a result."""
 

@@ -26,10 +26,11 @@ from typing import Any, NamedTuple, TypeVar
 from rattler import RepoDataRecord
 from ruamel.yaml import YAML
 
+from ctk.core.children import starting
 from ctk.core.errors import SolverFailed, check_names
 from ctk.core.files import replace_file
 from ctk.core.platforms import NOARCH
-from ctk.core.process import end_with, one_loop, starting
+from ctk.core.process import end_with, one_loop
 from ctk.lock.lock import ReleaseLock
 from ctk.lock.support import Support
 from ctk.solve.machine import python_specs

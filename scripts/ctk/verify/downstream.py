@@ -22,12 +22,12 @@ from typing import Any
 import rattler_build
 
 from ctk.base.base import BUILD_TOOLS
-from ctk.core.children import adopting, leave_nothing_behind
+from ctk.core.children import adopting, leave_nothing_behind, starting
 from ctk.core.console import listing
 from ctk.core.errors import BuildFailed, RecipeError, UnknownName, Unsolvable, without_credentials
 from ctk.core.files import disk_errors, full_disk, read_json
 from ctk.core.platforms import NOARCH, this_platform
-from ctk.core.process import end_with, starting
+from ctk.core.process import end_with
 from ctk.package.package import IndexJson, read_info
 from ctk.plan.recipes import Recipe, render_variants
 from ctk.solve.solve import Catalogue, Scenario, channel_url, older, parse_spec
