@@ -145,12 +145,11 @@ def records(variants: Path) -> Iterator[Record]:
     for minor in MINORS:
         also = [f"__cuda >={minor.split('.')[0]}", f"cudatoolkit {minor}|{minor}.*"]
         yield _later(record("cuda-version", minor, "h0_3", "noarch", constrains=also), minor)
-        for tied in FORGE.toolkit:
-            for subdir in tied.only:
-                yield _later(_tied(tied, minor, versions, subdir), minor)
+        yield from (_later(_tied(tied, minor, versions, on), minor) for tied in FORGE.toolkit for on in tied.only)
     for feedstock in FORGE.feedstocks:
         for name, output in feedstock.outputs.items():
-            for subdir in ("linux-64",) if output.noarch else SUBDIRS:
+            subdirs = ("linux-64",) if output.noarch else SUBDIRS
+            for subdir in subdirs:
                 for kind in feedstock.kinds(subdir, output):
                     yield from _builds(feedstock, name, output, kind, subdir, versions)
 

@@ -1,13 +1,16 @@
 """This channel beside conda-forge's GPU packages, whose builds and the toolkit hang together: who gets what.
 
 ``foreign_picks.txt`` has the answers, for nine machines. What they show, and why no metadata of ours mends it, is told
-in docs/how-the-right-build-is-picked.md and held by the tests below.
+in docs/how-the-right-build-is-picked.md and held by the tests below. This file, run as a program, writes it anew from
+what the solvers answer; a new request is a line in it with nothing below.
 """
 
 from __future__ import annotations
 
 import copy
 import shutil
+import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +22,7 @@ from small_channel import write
 from worlds import Record, records
 
 from conftest import program_of
-from ctk.core.checkout import Workspace, settings
+from ctk.core.checkout import Workspace, settings, workspace
 from ctk.core.platforms import NOARCH
 from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags, write_repodata
 from ctk.solve.solve import Scenario
@@ -34,6 +37,9 @@ RELEASES = ("12.0", "12.2", "12.6", "12.8", "12.9", "13.0", "13.2", "13.3", "13.
 DRIVERS = (None, "12.0", "12.2", "12.6", "12.8", "12.9", "13.0", "13.3", "13.5")
 PICKS = Path(__file__).with_name("foreign_picks.txt")
 SOLVERS = ("rattler", "libsolv", "libsolv-2.8.1")
+# Order of the channels -> the one that it is compared with. rattler knows no flexible priority.
+ORDERS = {"alone": "", "second": "alone", "ours": "", "flexible": "ours", "candidate": "ours"}
+ASKED = [(order, solver) for order in ORDERS for solver in SOLVERS if (order, solver) != ("flexible", "rattler")]
 # Those whose CPU build the candidate of a constraint keeps out.
 HELD = ("pytorch", "jaxlib", "tensorflow")
 # What users are told to type; it means the same in every client.
@@ -53,10 +59,10 @@ class Asked:
 
     def right(self, order: str, solver: str) -> list[str]:
         """What a solver answers; an order without a line is as the one that it is compared with."""
-        for line in (order, f"{order}/{solver.partition('-')[0]}"):
+        for line in (order, f"{order}/{solver}", f"{order}/{solver.partition('-')[0]}"):
             if line in self.lines:
                 return self.lines[line]
-        return self.right({"second": "alone", "candidate": "ours"}[order], solver)
+        return self.right(ORDERS[order], solver)
 
     def scenario(self, driver: str | None) -> Scenario:
         return Scenario(tuple(self.request.split()), self.subdir, driver, "9.0" if driver else None)
@@ -76,6 +82,22 @@ def read(text: str) -> Iterator[Asked]:
             asked = Asked(subdir, request, {})
     assert asked
     yield asked
+
+
+def written(asked: Asked, answers: dict[tuple[str, str], list[str]]) -> Iterator[str]:
+    """The block of a request, with what order and solver answer; as short as `Asked.right` reads it."""
+    yield str(asked)
+    for order, other in ORDERS.items():
+        by = {solver: tuple(answers[order, solver]) for solver in SOLVERS if (order, solver) in answers}
+        if other and all(by[solver] == tuple(answers[other, solver]) for solver in by):
+            continue
+        lines = {f"/{solver}": found for solver, found in by.items()}
+        if len(set(by.values())) == 1:
+            lines = {"": next(iter(by.values()))}
+        elif by["libsolv"] == by["libsolv-2.8.1"]:
+            del lines["/libsolv-2.8.1"]
+        for who, found in lines.items():
+            yield f"  {order + who:<17} {' '.join(f'{answer:<9}' for answer in found)}".rstrip()
 
 
 MATRIX = {str(asked): asked for asked in read(PICKS.read_text())}
@@ -105,7 +127,7 @@ class Orders:
             return [self._foreign, self._base]
         if order == "second":
             return [self._foreign, self.first("ours")[0], self._base]
-        return self.first(order, constrain) if order == "candidate" else self.first(order)
+        return self.first(order, constrain) if order == "candidate" else self.first("ours")
 
     def first(self, name: str, change: Callable[[Record], None] = lambda record: None, *also: str) -> list[Path]:
         """Ours first: the default set of more releases than by default, with changed records or more recipes."""
@@ -140,20 +162,29 @@ def orders(project: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Iter
     shutil.rmtree(folder)
 
 
-@pytest.fixture
-def ask(request: pytest.FixtureRequest, project: Workspace) -> Callable[..., list[SolverAnswer]]:
-    """Asks one of `SOLVERS`."""
-    name = request.getfixturevalue("solver")
-    if name != "rattler" and not library(project).exists():
-        pytest.skip("libsolv is not built here: scripts/setup-libsolv builds it where there is a C compiler")
-    by = RattlerSolver() if name == "rattler" else Libsolv(project, lock=name == "libsolv")
+Ask = Callable[..., list[SolverAnswer]]
 
-    def answers(asked: Asked, channels: Sequence[Path], drivers: Iterable[str | None] = DRIVERS) -> list[SolverAnswer]:
+
+def asking(name: str, project: Workspace) -> Ask:
+    """Asks one of `SOLVERS`."""
+
+    def answers(
+        asked: Asked, channels: Sequence[Path], drivers: Iterable[str | None] = DRIVERS, strict: bool = True
+    ) -> list[SolverAnswer]:
+        by = RattlerSolver() if name == "rattler" else Libsolv(project, lock=name == "libsolv", strict=strict)
         scenarios = [asked.scenario(driver) for driver in drivers]
         found = {answer.scenario: answer for answer in by.solve_all(scenarios, channels)}
         return [found[scenario] for scenario in scenarios]
 
     return answers
+
+
+@pytest.fixture
+def ask(request: pytest.FixtureRequest, project: Workspace) -> Ask:
+    name = request.getfixturevalue("solver")
+    if name != "rattler" and not library(project).exists():
+        pytest.skip("libsolv is not built here: scripts/setup-libsolv builds it where there is a C compiler")
+    return asking(name, project)
 
 
 def word(asked: Asked, answer: SolverAnswer) -> str:
@@ -167,13 +198,28 @@ def word(asked: Asked, answer: SolverAnswer) -> str:
     return f"{kind}{toolkit.version if toolkit else ''}{fit}"
 
 
-@pytest.mark.parametrize("order", ["alone", "second", "ours", "candidate"])
-@pytest.mark.parametrize("solver", SOLVERS)
-def test_the_picks_are_those_that_are_written_down(
-    solver: str, order: str, ask: Callable[..., list[SolverAnswer]], orders: Orders
-) -> None:
-    found = {name: [word(asked, answer) for answer in ask(asked, orders[order])] for name, asked in MATRIX.items()}
+def words(asked: Asked, order: str, ask: Ask, orders: Orders) -> list[str]:
+    return [word(asked, answer) for answer in ask(asked, orders[order], strict=order != "flexible")]
+
+
+@pytest.mark.parametrize(("order", "solver"), ASKED)
+def test_the_picks_are_those_that_are_written_down(solver: str, order: str, ask: Ask, orders: Orders) -> None:
+    found = {name: words(asked, order, ask, orders) for name, asked in MATRIX.items()}
     assert found == {name: asked.right(order, solver) for name, asked in MATRIX.items()}
+
+
+def main() -> None:
+    """Writes ``foreign_picks.txt``, which needs libsolv."""
+    project = workspace()
+    head = [line for line in PICKS.read_text().splitlines() if line.startswith("#")]
+    with tempfile.TemporaryDirectory() as folder:
+        orders, ask = Orders(project, Path(folder)), {solver: asking(solver, project) for solver in SOLVERS}
+        blocks = [
+            written(asked, {(order, by): words(asked, order, ask[by], orders) for order, by in ASKED})
+            for asked in MATRIX.values()
+        ]
+        lines = [*head, *(line for block in blocks for line in block)]
+    PICKS.write_text("\n".join(lines) + "\n")
 
 
 # --- what the picks show
@@ -197,9 +243,7 @@ CPU, UNNAMED = "pytorch=*=cpu* cuda-core", "pytorch cuda-core"
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_no_other_metadata_of_ours_serves_everybody(
-    solver: str, ask: Callable[..., list[SolverAnswer]], orders: Orders
-) -> None:
+def test_no_other_metadata_of_ours_serves_everybody(solver: str, ask: Ask, orders: Orders) -> None:
     def found(request: str, channels: list[Path], *drivers: str) -> list[str]:
         asked = MATRIX[f"linux-64 {request}"]
         return [word(asked, answer) for answer in ask(asked, channels, drivers)]
@@ -250,3 +294,7 @@ def test_the_clients_that_are_here_pick_what_the_page_says(name: str, project: W
         for answer in clients.solver(name, project).solve_all(scenarios, orders[order]):
             driver = scenarios[answer.scenario]
             assert word(asked, answer) == picks(str(asked), order, solver)[driver], (order, request, driver)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
