@@ -113,6 +113,7 @@ class Feedstock:
     outputs: dict[str, Output]
     cuda: dict[Subdir, tuple[str, ...]] = field(default_factory=dict)
     assumed: dict[str, str] = field(default_factory=dict)
+    seen: str = ""
     cpu: tuple[Subdir, ...] = ()
     words: dict[str, dict[str, str]] = field(default_factory=dict)
 

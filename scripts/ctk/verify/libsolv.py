@@ -76,9 +76,7 @@ class Libsolv:
     libsolv, which all clients ship, or as in libsolv's own. Channel priority is strict, or flexible.
     """
 
-    def __init__(
-        self, where: Workspace, *, lock: bool = True, conda_forge: bool = True, strict: bool = True
-    ) -> None:
+    def __init__(self, where: Workspace, *, lock: bool = True, conda_forge: bool = True, strict: bool = True) -> None:
         self.name = "libsolv" if lock else "libsolv-2.8.1"
         self._lock, self._conda_forge, self._strict = lock, conda_forge, strict
         self._solver = _load(library(where))
@@ -121,7 +119,8 @@ class Libsolv:
     def _solve(self, scenario: Scenario, pool: int, records: Located) -> SolverAnswer:
         machine = [f"{p.name.normalized} {p.version} {p.build_string}" for p in scenario.virtual_packages]
         jobs = sorted(map(_job, scenario.specs))
-        text = self._solver.ctk_solve(pool, "\n".join(machine).encode(), "\n".join(jobs).encode(), self._lock, self._strict)
+        said = ("\n".join(lines).encode() for lines in (machine, jobs))
+        text = self._solver.ctk_solve(pool, *said, self._lock, self._strict)
         verdict, *lines = text.decode().splitlines()
         if verdict != "ok":
             return SolverAnswer(scenario, problem="\n".join(lines) or "libsolv gives no reason")
