@@ -81,7 +81,7 @@ def channel() -> Iterator[Record]:
         major, minor = version.split(".")
         on = f">={version},<{major}.{int(minor) + 1}"
         for subdir in ("linux-64", "linux-aarch64", "win-64"):
-            yield from pair("cuda-nvrtc", f"{version}.10", "h1", subdir, on)
+            yield from pair("cuda-nvrtc", f"{version}.99", "h1", subdir, on)
             # As on the index: the whole compiler is published for CUDA 13 only, for Windows from 13.4.
             if major == "13" and (subdir != "win-64" or version == "13.4"):
                 yield from pair("cuda-nvcc", f"{version}.20", "h2", subdir, on)
