@@ -5,7 +5,7 @@ rename. What a reader may rely on at any moment, whichever run was killed when:
 
 - An index file is whole, and every package that it names is there with the size and sha256 that it states.
 - An index of one subdir and an older one of another make a set that was published together (`put_in_place`).
-- A package stays for days after the last index that names it is gone, for readers who hold that index.
+- A package or a shard stays for days after the last index that names it is gone, for readers who hold that index.
 - A package file name that was in the folder once is never given to other content: clients, mirrors and lock files
   keep what they saw. Packages are reproducible, so another sha256 means a change that needs another build number.
 - A record says when its package came into this index first (CEP 47), and never another time.
@@ -13,7 +13,7 @@ rename. What a reader may rely on at any moment, whichever run was killed when:
 What the folder needs for that is in ``.history``: the index files of its states, the names that were ever used with
 their sha256, when each was first in the index, since when a package is not used, and what a run is about to put. A
 killed run leaves the state before it in place, or a mixture as above; the next run finishes the work. Only what these
-notes name is ever deleted: a folder may have files of others.
+notes name is ever deleted: a folder may have files of others. What has the name of a shard, among shards, is ours.
 """
 
 from __future__ import annotations
@@ -35,6 +35,9 @@ from ctk.channel.index_files import (
     FILES,
     FIRST,
     REPODATA,
+    SHARD,
+    SHARDS,
+    STATED,
     ChannelIndex,
     in_order,
     made_at,
@@ -42,6 +45,7 @@ from ctk.channel.index_files import (
     put_in_place,
     read_index,
     shows,
+    unnamed_shards,
     write_index,
 )
 from ctk.channel.states import STATES, History, State, is_built, load, numbered, save
@@ -276,10 +280,11 @@ class Folder:
         """Half written files that killed runs left: of notes, of index files, and of packages that the notes name."""
         yield from temporaries(self.notes)
         ours = self._ours()
-        for file in (file for subdir in _SUBDIRS for file in temporaries(self.path / subdir)):
+        places = [self.path / subdir / part for subdir in _SUBDIRS for part in ("", SHARDS)]
+        for file in (file for place in places for file in temporaries(place)):
             name, _, process = file.stem[1:].rpartition(".")
             package = f"{file.parent.name}/{name.partition(SIDECAR)[0]}"
-            if process.isdigit() and (name in FILES or package in ours):
+            if process.isdigit() and (name in FILES or SHARD.fullmatch(name) or package in ours):
                 yield file
 
     def _ours(self) -> set[str]:
@@ -318,7 +323,7 @@ class Folder:
         folder = self.notes / str(history.next_number)
         shutil.rmtree(folder, ignore_errors=True)  # of a killed run
         for subdir in sorted(index.subdirs):
-            write_index(index, folder, subdir, FILES)
+            write_index(index, folder, subdir, STATED)
         return history.with_state(int(folder.name), len(index), self.now())
 
     def _put(self, source: Path, sha256: str) -> bool:
@@ -363,8 +368,18 @@ class Folder:
         # A subdir that the index does not have any more is shown empty.
         new = replace(new | old, records=index.records)
         if not shows(self.path, new):
+            self._note_shards()  # those that a rollback named again, and this takes away, are not old ones
             put_in_place(old, new, self.path)
+        self._note_shards()
         save(history, self.notes)
+
+    def _note_shards(self) -> None:
+        """Notes since when the shards that no index in place names are not named."""
+        old, noted = unnamed_shards(self.path), moments(self.notes / UNUSED)
+        since = dict.fromkeys(old, self.now().isoformat(timespec="milliseconds"))
+        since |= {name: text for name, text in noted.items() if name in old or not SHARD.fullmatch(Path(name).name)}
+        if since != noted:
+            write_notes(self.notes / UNUSED, since)
 
     def _present(self, index: ChannelIndex, gone: Collection[str] = ()) -> ChannelIndex:
         """An index whose run exports are those of packages that are in the folder."""
@@ -379,7 +394,10 @@ class Folder:
             return ChannelIndex()
 
     def _clean(self, history: History, index: ChannelIndex, times: Mapping[str, str]) -> tuple[str, ...]:
-        """Drops states that are too old, and packages that have been unused for long enough; returns these."""
+        """Drops states that are too old, and packages and shards that have been unused for long enough.
+
+        Returns the packages that it deleted.
+        """
         kept, now, used = history.kept(self.keep.states), self.now(), {*index.records}
         stamp = now.isoformat(timespec="milliseconds")
         save(kept, self.notes)
@@ -388,7 +406,7 @@ class Folder:
                 shutil.rmtree(place)
         for state in kept.states:
             used |= self.state_index(state).names().keys()
-        unused = dict.fromkeys((self._packages() & self._ours()) - used, stamp)
+        unused = dict.fromkeys((self._packages() & self._ours()) - used | unnamed_shards(self.path), stamp)
         for name, since in moments(self.notes / UNUSED).items():
             # Unless it says what a wrong clock said: before the package came, or in the future.
             if name in unused and milliseconds(times.get(name, since)) <= milliseconds(since) <= milliseconds(stamp):
@@ -401,7 +419,7 @@ class Folder:
             for file in (*package.parent.glob(f"{package.name}{SIDECAR}*"), package):
                 file.unlink(missing_ok=True)
         write_notes(self.notes / UNUSED, {name: since for name, since in unused.items() if name not in old})
-        return old
+        return tuple(name for name in old if not SHARD.fullmatch(Path(name).name))
 
 
 @dataclass(frozen=True)

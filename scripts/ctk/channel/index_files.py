@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 import shutil
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -10,18 +12,26 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import zstandard
 
 from ctk.core.errors import ChannelMissing, PublishFailed
 from ctk.core.files import disk_errors, make_folder, replace_file
-from ctk.core.platforms import NOARCH
+from ctk.core.platforms import NOARCH, PLATFORMS
 
 REPODATA, COMPRESSED, RUN_EXPORTS = "repodata.json", "repodata.json.zst", "run_exports.json"
-FILES = (RUN_EXPORTS, COMPRESSED, REPODATA)
+SHARDED, SHARDS = "repodata_shards.msgpack.zst", "shards"
+"""The sharded index of a subdir (CEP 16), and the folder beside it with a shard for each name of packages."""
+SHARD = re.compile(r"[0-9a-f]{64}\.msgpack\.zst")
+FILES = (RUN_EXPORTS, SHARDED, COMPRESSED, REPODATA)
+STATED = (RUN_EXPORTS, REPODATA)
+"""Those that say everything: a state in a history has no others."""
 TIME = "indexed_timestamp"
 """In a record: when the package came into the index of its channel first, in milliseconds since 1970 (CEP 47)."""
 FIRST = 1_325_376_000_000  # 2012, the year of conda, in milliseconds: no package is older
 _LATEST = 1 << 42  # milliseconds, in the year 2109
+_DIGESTS = ("md5", "sha256")  # bytes in a shard, and hexadecimal in repodata
+_LARGEST = 16 << 20  # bytes that a file of a sharded index unpacks to; conda-forge's have a tenth of that
 Records = Mapping[str, Any]
 
 
@@ -98,30 +108,115 @@ def _packages(file: Path) -> dict[str, Any]:
         found = {**content.get("packages", {}), **content.get("packages.conda", {})}
         if file.name == REPODATA:
             for record in found.values():
-                if not isinstance(record["sha256"], str):
-                    raise TypeError("a sha256 that is no text")
+                if not record["sha256"] or not isinstance(record["name"], str):
+                    raise TypeError("a package without a sha256 or a name")
+                bytes.fromhex(record["sha256"] + record.get("md5", ""))
+                msgpack.packb(record)  # it has numbers that JSON alone can say
         return {f"{file.parent.name}/{name}": entry for name, entry in found.items()}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise PublishFailed(
             f"{file} is no index of a channel: {type(error).__name__}: {error}", "run `ctk build` first"
         ) from None
 
 
 def write_index(index: ChannelIndex, channel: Path, subdir: str, files: Iterable[str], *, built: bool = False) -> None:
-    """Puts index files of one subdir in place, in the order given, each by one rename; `built` ones as rattler does."""
-    make_folder(channel / subdir)
+    """Puts index files of one subdir in place, in the order given, each by one rename; `built` ones as rattler does.
+
+    Shards come before the sharded index. One that is there already is left as it is: its name says its content.
+    """
     for name in files:
-        replace_file(channel / subdir / name, _content(index, subdir, name, built))
+        for file, content in _contents(index, subdir, name, built).items():
+            path = channel / subdir / file
+            if not SHARD.fullmatch(path.name) or not _has(path, content):
+                make_folder(path.parent)
+                replace_file(path, content)
 
 
-def shows(channel: Path, index: ChannelIndex) -> bool:
-    """Whether the index files of a channel are those of an index, byte for byte."""
+def shows(channel: Path, index: ChannelIndex, *, built: bool = False) -> bool:
+    """Whether the index files of a channel, shards included, are those of an index, byte for byte."""
+    files = ((subdir, name) for subdir in index.subdirs for name in FILES)
+    return all(_has(channel / s / f, c) for s, name in files for f, c in _contents(index, s, name, built).items())
+
+
+def _has(file: Path, content: bytes) -> bool:
+    return file.is_file() and file.read_bytes() == content
+
+
+def _contents(index: ChannelIndex, subdir: str, name: str, built: bool) -> dict[str, bytes]:
+    """An index file, after those that it names and that are of no use without it; by path below the subdir."""
+    return _sharded(index, subdir) if name == SHARDED else {name: _content(index, subdir, name, built)}
+
+
+def _sharded(index: ChannelIndex, subdir: str) -> dict[str, bytes]:
+    # rattler's own writer reads the packages again, and writes the time of day into records and index.
+    shards: dict[str, dict[str, Any]] = {}
+    for file, record in sorted(_of_subdir(index.records, subdir).items()):
+        shard = shards.setdefault(record["name"], {"packages": {}, "packages.conda": {}, "removed": []})
+        shard["packages.conda" if file.endswith(".conda") else "packages"][file] = _in_shard(record)
+    contents = {name: _packed(shard) for name, shard in sorted(shards.items())}
+    digests = {name: hashlib.sha256(content) for name, content in contents.items()}
+    files = {f"{SHARDS}/{digest.hexdigest()}.msgpack.zst": contents[name] for name, digest in digests.items()}
+    content = {**about(subdir), "shards": {name: digest.digest() for name, digest in digests.items()}}
+    return {**files, SHARDED: _packed(content)}
+
+
+def about(subdir: str) -> dict[str, Any]:
+    """What a sharded index says beside its shards; it has no time (`created_at`), which no client needs."""
+    # rattler and conda demand both addresses; those of packages are relative to the subdir.
+    return {"version": 1, "info": {"base_url": "", "shards_base_url": f"./{SHARDS}/", "subdir": subdir}}
+
+
+def _in_shard(record: Mapping[str, Any]) -> dict[str, Any]:
+    ordered = json.loads(json.dumps(record, sort_keys=True))
+    return {key: bytes.fromhex(value) if key in _DIGESTS else value for key, value in ordered.items()}
+
+
+def as_in_repodata(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The record of a shard with its digests as repodata has them."""
+    return {k: v.hex() if k in _DIGESTS and isinstance(v, bytes) else v for k, v in record.items()}
+
+
+def _packed(content: Mapping[str, Any]) -> bytes:
+    return zstandard.ZstdCompressor(level=19).compress(msgpack.packb(content))
+
+
+def unpacked(file: Path) -> Any:
+    """What a shard or a sharded index says.
+
+    Raises:
+        ValueError: It is none, or larger than any is, or says something in another way than is usual: a key twice.
+        OSError: It cannot be read.
+    """
     try:
-        return all(
-            (channel / s / name).read_bytes() == _content(index, s, name) for s in index.subdirs for name in FILES
-        )
-    except FileNotFoundError:
-        return False
+        with file.open("rb") as stream:
+            text = zstandard.ZstdDecompressor().stream_reader(stream).read(_LARGEST + 1)
+    except zstandard.ZstdError as error:
+        raise ValueError(str(error)) from None
+    if len(text) > _LARGEST:
+        raise ValueError(f"it unpacks to more than {_LARGEST} bytes")
+    content = msgpack.unpackb(text)
+    if msgpack.packb(content) != text:
+        raise ValueError("it has a key twice, or an unusual form")
+    return content
+
+
+def named_shards(folder: Path) -> dict[str, str]:
+    """Name of packages -> its shard, as a path below the folder of a subdir; nothing where no index can be read."""
+    try:
+        digests = unpacked(folder / SHARDED)["shards"].items()
+        named = {name: f"{digest.hex()}.msgpack.zst" for name, digest in digests if isinstance(name, str)}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+    return {name: f"{SHARDS}/{file}" for name, file in named.items() if SHARD.fullmatch(file)}
+
+
+def unnamed_shards(channel: Path) -> set[str]:
+    """The shards in a channel folder that its sharded indexes do not name, as ``subdir/shards/file``."""
+    found: set[str] = set()
+    for folder in (channel / subdir for subdir in (*PLATFORMS, NOARCH)):
+        files = {f"{SHARDS}/{f.name}" for f in (folder / SHARDS).glob("*") if SHARD.fullmatch(f.name) and f.is_file()}
+        found |= {f"{folder.name}/{file}" for file in files.difference(named_shards(folder).values())}
+    return found
 
 
 def _content(index: ChannelIndex, subdir: str, name: str, built: bool = False) -> bytes:
@@ -148,8 +243,8 @@ def put_in_place(old: ChannelIndex, new: ChannelIndex, channel: Path) -> None:
     another. So when something leaves the index there are two steps: to the union of both, and from there to the new
     one. Any mixture then has all of the old index or all of the new one, and names only packages that are there.
     Entries of run_exports.json leave with a later step only: a build that took the old index asks for them afterwards.
-    ``noarch`` comes first, and within a subdir run_exports.json before the repodata that need it; repodata.json, which
-    every client can read, is last.
+    ``noarch`` comes first, and within a subdir run_exports.json before the repodata that need it, and shards before the
+    index that names them; repodata.json, which every client can read, is last. Old shards stay.
 
     All packages of both are in the folder, and the run exports of `new` have those of `old`.
     """
@@ -159,7 +254,7 @@ def put_in_place(old: ChannelIndex, new: ChannelIndex, channel: Path) -> None:
         write_index(union, channel, subdir, FILES)
     for subdir in subdirs:
         if _of_subdir(union.records, subdir) != _of_subdir(new.records, subdir):
-            write_index(new, channel, subdir, (COMPRESSED, REPODATA))
+            write_index(new, channel, subdir, (SHARDED, COMPRESSED, REPODATA))
 
 
 def add(source: Path, channel: Path) -> None:
@@ -173,6 +268,8 @@ def add(source: Path, channel: Path) -> None:
         old = read_index(channel)
         new = replace(found, run_exports=exports)
         put_in_place(old, new | old, channel)
+        for name in unnamed_shards(channel):
+            (channel / name).unlink()
 
 
 def in_order(channel: Path) -> list[Path]:

@@ -25,9 +25,10 @@ from pathlib import Path
 from typing import Any
 
 from ctk.build.runner import Built
-from ctk.channel.index_files import FILES, REPODATA, ChannelIndex, Records, read_index, write_index
+from ctk.channel.index_files import FILES, REPODATA, ChannelIndex, Records, read_index, shows, write_index
 from ctk.core.errors import ChannelBroken, PublishFailed, UnknownName
 from ctk.core.files import disk_errors, holds, listed_packages, make_folder, read_json, replace_file, share
+from ctk.core.platforms import NOARCH
 
 KEPT = 3  # states, the current one included: they share the files of packages that are in several
 STATES = "history.json"
@@ -200,12 +201,14 @@ def stage(
             f"{channel} has other content than was built under {', '.join(lost)}",
             "build that again, with the options of before, or return to a state that `ctk channel history` lists",
         )
-    is_shown = wanted == before and not damaged and all(indexed.get(n) == records[n] for n in files)
-    changed = not (is_shown and (channel / "noarch" / REPODATA).exists())
+    exports = {name: {"run_exports": records[name].get("run_exports", {})} for name in files}
+    subdirs = frozenset({NOARCH, *(name.partition("/")[0] for name in files)})
+    index = ChannelIndex({name: records[name] for name in files}, exports, subdirs)
+    changed = wanted != before or bool(damaged) or not shows(current, index, built=True)
     path = current
     if changed:
         with disk_errors(channel.parent):
-            path = _assemble(channel, wanted, files, records)
+            path = _assemble(channel, wanted, files, index)
     counts = dict(sorted(Counter(name.partition("/")[0] for name in files).items()))
     earlier = {Path(n).name: i for i, note in wanted.items() for n in note["packages"] if n not in fresh}
     return Staged(channel, path, counts, sum(f.stat().st_size for f in files.values()), changed, earlier)
@@ -297,7 +300,7 @@ def _indexed(state: Path) -> Records:
         return {}
 
 
-def _assemble(channel: Path, builds: Mapping[str, Any], files: Mapping[str, Path], records: Records) -> Path:
+def _assemble(channel: Path, builds: Mapping[str, Any], files: Mapping[str, Path], index: ChannelIndex) -> Path:
     """The folder of a new state, with its index and the note of its builds; removes states that are too old."""
     states, known = _states(channel), history(channel)
     make_folder(states)
@@ -309,7 +312,7 @@ def _assemble(channel: Path, builds: Mapping[str, Any], files: Mapping[str, Path
             shutil.rmtree(place, ignore_errors=True)
             place.with_suffix(".json").unlink(missing_ok=True)
     state = states / str(number)
-    (state / "noarch").mkdir(parents=True)
+    state.mkdir()
     for name, file in sorted(files.items()):
         target = state / name
         target.parent.mkdir(exist_ok=True)
@@ -317,10 +320,7 @@ def _assemble(channel: Path, builds: Mapping[str, Any], files: Mapping[str, Path
             os.link(file, target)
         except OSError:
             shutil.copyfile(file, target)
-    exports = {name: {"run_exports": records[name].get("run_exports", {})} for name in files}
-    subdirs = frozenset(folder.name for folder in state.iterdir())
-    index = ChannelIndex({name: records[name] for name in files}, exports, subdirs)
-    for subdir in subdirs:
+    for subdir in index.subdirs:
         write_index(index, state, subdir, FILES, built=True)
     for path in (state, *state.rglob("*")):
         share(path)

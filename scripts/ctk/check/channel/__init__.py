@@ -15,7 +15,7 @@ from typing import Any
 import httpx2
 
 from ctk.channel.folder import FIELD, HISTORY, SIDECAR, TIMES, Folder, clashes
-from ctk.channel.index_files import FILES, REPODATA
+from ctk.channel.index_files import FILES, REPODATA, STATED, named_shards
 from ctk.channel.states import STATES
 from ctk.check import Check, Finding, Report
 from ctk.check.channel.attestations import Policy, Verifier
@@ -97,11 +97,11 @@ def check_channel(
 
 
 _INDEX = 1 << 28  # bytes; an index is smaller
-_SIDECAR = 8 << 20
+_SIDECAR = 8 << 20  # bytes of one, and of a shard
 # That another form of the index is there is enough to know: clients that look for it would not see ours.
 _OTHER_FORMS = (
-    *("repodata_shards.msgpack.zst", "repodata_from_packages.json", "current_repodata.json", "repodata.json.bz2"),
-    *("repodata.json.gz", "repodata.jlap", "repodata_from_packages.json.zst", "current_repodata.json.zst"),
+    *("repodata_from_packages.json", "current_repodata.json", "repodata.json.bz2", "repodata.json.gz"),
+    *("repodata.jlap", "repodata_from_packages.json.zst", "current_repodata.json.zst"),
 )
 
 
@@ -127,13 +127,16 @@ def mirrored(url: str, beside: Path, jobs: int = 4) -> Iterator[Path]:
         def get(wanted: Iterable[tuple[str, int]]) -> None:
             list(pool.map(lambda one: _download(client, url.rstrip("/"), one[0], folder, one[1]), wanted))
 
-        index = [f"{subdir}/{name}" for subdir in (NOARCH, *PLATFORMS) for name in FILES]
+        subdirs = (NOARCH, *PLATFORMS)
+        index = [f"{subdir}/{name}" for subdir in subdirs for name in FILES]
         get((name, _INDEX) for name in (*index, f"{HISTORY}/{STATES}", f"{HISTORY}/{TIMES}"))
-        others = [f"{subdir}/{name}" for subdir in (NOARCH, *PLATFORMS) for name in _OTHER_FORMS]
+        get((f"{subdir}/{file}", _SIDECAR) for subdir in subdirs for file in named_shards(folder / subdir).values())
+        others = [f"{subdir}/{name}" for subdir in subdirs for name in _OTHER_FORMS]
         get((name, 0) for name in (*others, "channeldata.json", "notices.json"))
         with suppress(ChannelBroken):
             if state := Folder(folder, folder).history().shown:
-                get((f"{HISTORY}/{state.number}/{name}", _INDEX) for name in index)
+                kept = [f"{HISTORY}/{state.number}/{subdir}/{name}" for subdir in subdirs for name in STATED]
+                get((name, _INDEX) for name in kept)
         get([wanted for file in folder.glob(f"[!.]*/{REPODATA}") for wanted in _named(file)])
         yield folder
 

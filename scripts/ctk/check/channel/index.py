@@ -12,11 +12,26 @@ from typing import Any
 import zstandard
 
 from ctk.channel.folder import HISTORY, SIDECAR, TIMES, UNUSED, Folder, moments
-from ctk.channel.index_files import COMPRESSED, FILES, REPODATA, RUN_EXPORTS, TIME, ChannelIndex, milliseconds
+from ctk.channel.index_files import (
+    COMPRESSED,
+    FILES,
+    REPODATA,
+    RUN_EXPORTS,
+    SHARDED,
+    SHARDS,
+    TIME,
+    ChannelIndex,
+    about,
+    as_in_repodata,
+    milliseconds,
+    named_shards,
+    unpacked,
+)
 from ctk.channel.states import STATES
 from ctk.check import Finding, check
 from ctk.check.channel.package import differences, is_one_frame, loads
 from ctk.core.errors import ChannelBroken
+from ctk.core.files import file_sha256
 from ctk.core.platforms import NOARCH
 
 _LARGEST = 1 << 30  # bytes; no index is as large
@@ -72,6 +87,8 @@ def IndexIsConsistent(index: IndexFiles) -> Iterator[Finding]:
     for folder in index.subdirs:
         if message := _compressed(folder):
             yield Finding(f"{folder.name}/{COMPRESSED}", message)
+        for file, message in _sharded(folder, index.records):
+            yield Finding(f"{folder.name}/{file}", f"{message}; publish or build the channel again")
     if not any(folder.name == NOARCH for folder in index.subdirs):
         yield Finding(f"{NOARCH}/{REPODATA}", "is not there; clients refuse a channel without it")
     yield from _times(index)
@@ -96,6 +113,65 @@ def _compressed(folder: Path) -> str:
     if found != wanted:
         return f"does not unpack to {REPODATA}"
     return "" if whole else "is something else than one frame of zstd"
+
+
+def _sharded(folder: Path, records: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Files of the sharded index of a subdir, and in what they are not what repodata.json says."""
+    if not (folder / REPODATA).is_file():
+        return
+    wanted: dict[str, dict[str, Any]] = {}
+    for name, record in records.items():
+        subdir, _, file = name.partition("/")
+        if subdir == folder.name:
+            wanted.setdefault(str(record.get("name")), {})[file] = record
+    content, message = _unpacked(folder / SHARDED)
+    content.pop("shards", None)
+    yield from ((SHARDED, text) for text in ([message] if message else _differing(content, about(folder.name))))
+    shards = named_shards(folder)
+    for name in sorted(shards.keys() ^ wanted.keys()):
+        has, lacks = (SHARDED, REPODATA) if name in shards else (REPODATA, SHARDED)
+        yield SHARDED, f"is not about the same packages: {has} has {name}, {lacks} has not"
+    for name in sorted(shards.keys() & wanted.keys()):
+        for message in _shard(folder / shards[name], wanted[name]):
+            yield shards[name], f"{message} ({SHARDED} names it for {name})"
+
+
+def _shard(file: Path, records: Mapping[str, Any]) -> Iterator[str]:
+    content, message = _unpacked(file)
+    if message:
+        yield message
+        return
+    if file_sha256(file) != file.name.partition(".")[0]:
+        yield "has another sha256 than its name says"
+    said = content.pop(_SECTION, None)
+    yield from _differing(content, {"packages": {}, "removed": []})
+    try:
+        found = {name: as_in_repodata(record) for name, record in said.items()}
+        for name, _, _ in differences(found, records):
+            yield f"does not say of {name} what {REPODATA} says"
+    except (TypeError, AttributeError) as error:
+        yield f"cannot be read: {error}"
+
+
+def _differing(said: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    try:
+        return [f"has {ours} as {key}, and should have {other}" for key, ours, other in differences(said, wanted)]
+    except TypeError as error:  # what JSON cannot say
+        return [f"cannot be read: {error}"]
+
+
+def _unpacked(file: Path) -> tuple[dict[str, Any], str]:
+    """What a file of a sharded index says, and why it cannot be read, "" where it can."""
+    try:
+        content = unpacked(file)
+        with file.open("rb") as stream:
+            whole = is_one_frame(stream, 0, file.stat().st_size)
+    except FileNotFoundError:
+        return {}, "is not there"
+    except (ValueError, TypeError, OSError) as error:
+        return {}, f"cannot be read: {error}"
+    good = isinstance(content, dict) and whole
+    return (content, "") if good else ({}, "is something else than one frame of zstd with a mapping")
 
 
 def _times(index: IndexFiles) -> Iterator[Finding]:
@@ -146,14 +222,17 @@ def Orphans(index: IndexFiles) -> Iterator[Finding]:
     for path in sorted(channel.iterdir()):
         if not path.is_dir() or (path.name.startswith(".") and path.name != HISTORY):
             yield Finding(path.name, "no channel of ours has it")
-    for path in (path for folder in index.subdirs for path in sorted(folder.iterdir())):
-        name, sidecar = f"{path.parent.name}/{path.name}", _SIDECAR.fullmatch(path.name)
+    known = {*index.records, *waiting, *(f"{f.name}/{name}" for f in index.subdirs for name in (*FILES, SHARDS))}
+    known |= {f"{folder.name}/{name}" for folder in index.subdirs for name in named_shards(folder).values()}
+    places = [place for folder in index.subdirs for place in (folder, folder / SHARDS) if place.is_dir()]
+    for path in (path for place in places for path in sorted(place.iterdir())):
+        name, sidecar = path.relative_to(channel).as_posix(), _SIDECAR.fullmatch(path.name)
         if path in leftovers:
             yield Finding(name, "a killed run left it; the next one removes it")
         elif sidecar:
             if not (path.parent / sidecar[1]).is_file():
                 yield Finding(name, "the package that it attests is not there")
-        elif path.name not in FILES and name not in index.records and name not in waiting:
+        elif name not in known:
             yield Finding(name, "the index does not name it")
 
 
