@@ -9,18 +9,23 @@ import shutil
 import tarfile
 import zipfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import zstandard
 from small_channels import digit, sound
 
 from ctk.channel.folder import HISTORY
+from ctk.channel.index_files import read_index, unpacked, write_index
+from ctk.core.errors import PublishFailed
 
 ONE, TWO = "noarch/digit1-1.0-h0_0.conda", "linux-64/digit2-1.0-h0_0.conda"
 STEM = "digit2-1.0-h0_0"
 PKG, INFO = f"pkg-{STEM}.tar.zst", f"info-{STEM}.tar.zst"
 REPODATA, EXPORTS = "linux-64/repodata.json", "linux-64/run_exports.json"
+SHARDED = "linux-64/repodata_shards.msgpack.zst"
 BLOCK = tarfile.BLOCKSIZE
 TIME = 1_700_000_000  # of the crafted packages
 
@@ -38,10 +43,45 @@ def edit(www: Path, name: str, change: Callable[[dict[str, Any]], object]) -> No
 
 
 def put(path: Path, content: bytes) -> None:
-    """Writes an index file in all of its forms."""
+    """Writes an index file in all of its forms; no shards of what is no index."""
     path.write_bytes(content)
     if path.name == "repodata.json":
         path.with_name("repodata.json.zst").write_bytes(zstandard.ZstdCompressor().compress(content))
+        with suppress(PublishFailed):
+            index = read_index(path.parents[1])
+            shutil.rmtree(path.with_name("shards"), ignore_errors=True)
+            write_index(index, path.parents[1], path.parent.name, ["repodata_shards.msgpack.zst"])
+
+
+def packed(content: object) -> bytes:
+    """What a file of a sharded index has."""
+    return zstandard.ZstdCompressor().compress(msgpack.packb(content))
+
+
+def sharded(**keys: object) -> Attack:
+    """What a sharded index says in addition, or instead, of itself."""
+
+    def attack(www: Path) -> None:
+        content = unpacked(www / SHARDED)
+        (www / SHARDED).write_bytes(packed({**content, "info": {**content["info"], **keys}}))
+
+    return attack
+
+
+def in_shard(change: Callable[[dict[str, Any]], object]) -> Attack:
+    """Another shard of the package, under its right name."""
+
+    def attack(www: Path) -> None:
+        index = unpacked(www / SHARDED)
+        old = www / "linux-64" / "shards" / f"{index['shards']['digit2'].hex()}.msgpack.zst"
+        change(shard := unpacked(old))
+        content = packed(shard)
+        index["shards"]["digit2"] = hashlib.sha256(content).digest()
+        old.unlink()
+        old.with_name(f"{hashlib.sha256(content).hexdigest()}.msgpack.zst").write_bytes(content)
+        (www / SHARDED).write_bytes(packed(index))
+
+    return attack
 
 
 def rewritten(change: Callable[[bytes], bytes]) -> Attack:
@@ -315,7 +355,10 @@ OF_INDEX: Mapping[str, tuple[Attack, str]] = {
     "another encoding": (text_of(REPODATA, lambda text: text.decode().encode("utf-16")), REPODATA),
     "run exports with a key more": (text_of(EXPORTS, replaced(b'"packages": ', b'"x": {}, "packages": ')), EXPORTS),
     "a frame after the compressed index": (compressed(lambda text: text + EMPTY_FRAME), f"{REPODATA}.zst"),
-    "an index in shards": (extra("linux-64/repodata_shards.msgpack.zst"), "linux-64/repodata_shards.msgpack.zst"),
+    "a sharded index that is none": (extra(SHARDED), SHARDED),
+    "a sharded index with packages elsewhere": (sharded(base_url="https://example.org/"), SHARDED),
+    "a sharded index with shards elsewhere": (sharded(shards_base_url="https://example.org/"), SHARDED),
+    "a sharded index of another channel": (sharded(channel_relations={"base": "https://example.org/"}), SHARDED),
     "words to all users": (extra("notices.json"), "notices.json"),
     "an old index": (old_index, REPODATA),
     "an old index of a history that is lost": (without_history, f"{HISTORY}/history.json"),

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgpack
+import zstandard
 from crafted_packages import Draft
 
 from ctk.build import sbom
@@ -19,7 +21,7 @@ from ctk.channel import states
 from ctk.lock.lock import Artefact
 from ctk.package.package import index_record, members
 
-__all__ = ["Draft", "build", "digit", "serve", "sound"]
+__all__ = ["Draft", "build", "digit", "serve", "sharded_records", "sound"]
 
 
 def build(folder: Path, *drafts: Draft) -> Path:
@@ -42,6 +44,24 @@ def record(package: Path) -> dict[str, Any]:
     texts = {member.path: stream.read() for member, stream in members(package, "info") if stream}
     md5, sha256 = hashlib.md5(content).hexdigest(), hashlib.sha256(content).hexdigest()
     return index_record(texts, {"size": len(content), "md5": md5, "sha256": sha256})
+
+
+def sharded_records(folder: Path) -> dict[str, dict[str, Any]]:
+    """File name of a package -> its record, as a client reads it from the shards of a subdir alone (CEP 16)."""
+
+    def read(file: Path) -> dict[str, Any]:
+        content: dict[str, Any] = msgpack.unpackb(zstandard.ZstdDecompressor().decompress(file.read_bytes()))
+        return content
+
+    records: dict[str, dict[str, Any]] = {}
+    index = read(folder / "repodata_shards.msgpack.zst")
+    for name, digest in index["shards"].items():
+        file = folder / index["info"]["shards_base_url"] / f"{digest.hex()}.msgpack.zst"
+        assert hashlib.sha256(file.read_bytes()).digest() == digest
+        for package, record in read(file)["packages.conda"].items():
+            assert record["name"] == name
+            records[package] = {**record, **{k: record[k].hex() for k in ("md5", "sha256")}}
+    return records
 
 
 def digit(number: int, content: str = "", **more: object) -> Draft:

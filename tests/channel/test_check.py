@@ -11,14 +11,32 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgpack
 import pytest
 import zstandard
-from attacks import EXPORTS, OF_INDEX, OF_PACKAGE, ONE, REPODATA, TWO, Attack, drafted, edit, recorded, rewritten
+from attacks import (
+    EXPORTS,
+    OF_INDEX,
+    OF_PACKAGE,
+    ONE,
+    REPODATA,
+    SHARDED,
+    TWO,
+    Attack,
+    drafted,
+    edit,
+    in_shard,
+    packed,
+    recorded,
+    rewritten,
+    sharded,
+)
 from small_channels import Draft, build, digit, serve, sound
 from typer.testing import Result
 
 from ctk.build import sbom
 from ctk.channel.folder import HISTORY, Folder
+from ctk.channel.index_files import unpacked
 from ctk.channel.server import on_server
 from ctk.check.channel import check_channel, mirrored
 from ctk.core.errors import ChannelBroken, ChannelMissing, NameReused, PublishFailed
@@ -221,6 +239,85 @@ def test_a_compressed_index_that_says_something_else_is_a_line(www: Path) -> Non
         assert kinds(www) == [("linux-64/repodata.json.zst", "index")]
     packed.unlink()
     assert found(www) == {("linux-64/repodata.json.zst", "index", "is not there")}
+
+
+def rewrite(name: str, change: Callable[[bytes], bytes]) -> Attack:
+    """Another content of the first file of that name."""
+
+    def attack(www: Path) -> None:
+        file = min(www.glob(f"linux-64/{name}"))
+        file.write_bytes(change(file.read_bytes()))
+
+    return attack
+
+
+def named(change: Callable[[dict[str, bytes]], object]) -> Attack:
+    """Another choice of shards in the index."""
+
+    def attack(www: Path) -> None:
+        content = unpacked(www / SHARDED)
+        change(content["shards"])
+        (www / SHARDED).write_bytes(packed(content))
+
+    return attack
+
+
+def repacked(content: bytes) -> bytes:
+    return zstandard.ZstdCompressor(level=1).compress(zstandard.ZstdDecompressor().decompress(content))
+
+
+def twice(content: bytes) -> bytes:
+    plain = zstandard.ZstdDecompressor().decompress(content)
+    return zstandard.ZstdCompressor().compress(bytes([plain[0] + 1]) + plain[1:] + msgpack.packb("version") + b"\x01")
+
+
+STEM, SHARD = Path(TWO).name, "shards/*"
+BY_SHARDS: Mapping[str, tuple[Attack, str]] = {
+    "no index": (lambda www: (www / SHARDED).unlink(), "is not there"),
+    "an index cut short": (rewrite(Path(SHARDED).name, lambda content: content[:-1]), "cannot be read: "),
+    "an index with more after it": (rewrite(Path(SHARDED).name, lambda c: c + c), "is something else than one frame"),
+    "an index with a key twice": (rewrite(Path(SHARDED).name, twice), "cannot be read: it has a key twice"),
+    "an index of another subdir": (sharded(subdir="win-64"), "has base_url: '', shards_base_url: './shards/', subdir"),
+    "a name more": (named(lambda shards: shards.update(x=bytes(32))), f"is not about the same packages: {SHARDED[9:]}"),
+    "a name less": (named(lambda shards: shards.clear()), "is not about the same packages: repodata.json has digit2"),
+    "a name that is no path": (named(lambda shards: shards.update(digit2=b"/.")), "is not about the same packages"),
+    "no shard": (lambda www: min(www.glob(f"linux-64/{SHARD}")).unlink(), "is not there (repodata_shards.msgpack.zst"),
+    "a shard that is none": (rewrite(SHARD, lambda content: b"none"), "cannot be read: "),
+    "a shard with another sha256": (rewrite(SHARD, repacked), "has another sha256 than its name says"),
+    "another record": (
+        in_shard(lambda shard: shard["packages.conda"][STEM].update(build_number=False)),
+        f"does not say of {STEM} what repodata.json says",
+    ),
+    "a record more": (in_shard(lambda shard: shard["packages.conda"].update(x={})), "does not say of x what"),
+    "a record less": (in_shard(lambda shard: shard["packages.conda"].clear()), f"does not say of {STEM} what"),
+    "what JSON cannot say": (in_shard(lambda shard: shard["packages.conda"][STEM].update(x=b"")), "cannot be read: "),
+    "no records": (in_shard(lambda shard: shard.update({"packages.conda": 7})), "cannot be read: "),
+    "a removed package": (in_shard(lambda shard: shard.update(removed=[STEM])), "has [digit2-1.0-h0_0.conda] as remov"),
+}
+
+
+@pytest.mark.parametrize(("attack", "what"), BY_SHARDS.values(), ids=BY_SHARDS)
+def test_what_a_reader_of_shards_alone_would_get_is_a_line_and_the_next_publish_mends_it(
+    original: Path, url: str, tmp_path: Path, attack: Attack, what: str
+) -> None:
+    www = Path(shutil.copytree(original, original.parent / tmp_path.name))
+    attack(www)
+    lines = {line for line in found(www) if line[1] != "orphan"}
+    assert any(name.startswith(("linux-64/shards/", SHARDED)) and text.startswith(what) for name, _, text in lines)
+    assert all(text.endswith("; publish or build the channel again") for _, _, text in lines)
+    with mirrored(f"{url}/{www.name}", tmp_path) as seen:
+        assert found(seen) == lines
+    Folder(www, tmp_path).publish(build(tmp_path / "channel", sound(digit(1)), sound(digit(2, depends=("digit1",)))))
+    assert found(www) == set()
+
+
+def test_a_file_among_shards_that_no_index_names_is_a_line(www: Path) -> None:
+    names = ("x", "repodata.json", f"{'0' * 64}.msgpack.zst", f".{'0' * 64}.msgpack.zst.7.part")
+    for name in names:
+        (www / "linux-64" / "shards" / name).write_bytes(b"")
+    said = dict.fromkeys(names, "the index does not name it")
+    said[names[-1]] = "a killed run left it; the next one removes it"
+    assert found(www) == {(f"linux-64/shards/{name}", "orphan", text) for name, text in said.items()}
 
 
 def test_entries_that_point_elsewhere_are_not_followed(www: Path, tmp_path: Path) -> None:

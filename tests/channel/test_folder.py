@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import stat
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,9 +16,9 @@ from typing import Any
 import pytest
 import zstandard
 from filelock import FileLock
-from rattler import solve
+from rattler import Gateway, solve
 from rattler.exceptions import SolverError
-from small_channels import Draft, build, digit
+from small_channels import Draft, build, digit, serve, sharded_records
 
 from ctk.channel.folder import HISTORY, TIMES, Folder, Keep, Published
 from ctk.channel.index_files import FILES, read_index, write_index
@@ -37,6 +38,7 @@ def indexed(place: Path) -> set[str]:
         plain = repodata.read_bytes()
         assert zstandard.ZstdDecompressor().decompress(repodata.with_name("repodata.json.zst").read_bytes()) == plain
         records = json.loads(plain)["packages.conda"]
+        assert sharded_records(repodata.parent) == records
         exports = json.loads(repodata.with_name("run_exports.json").read_bytes())["packages.conda"]
         assert records.keys() <= exports.keys()
         for file, record in records.items():
@@ -54,7 +56,7 @@ def test_what_is_published_is_what_was_built(folder: Folder, tmp_path: Path) -> 
     assert indexed(folder.path) == {"digit1", "digit2"}
     assert read_index(folder.path) == read_index(built).dated(folder.times())
     files = {p.relative_to(folder.path).as_posix() for p in folder.path.rglob("*") if p.is_file()}
-    visible = {f for f in files if not f.startswith(HISTORY)}
+    visible = {f for f in files if not f.startswith(HISTORY) and "/shards/" not in f}
     assert visible == {*done.added, *(f"{subdir}/{file}" for subdir in ("linux-64", "noarch") for file in FILES)}
     assert not any(p.is_symlink() for p in folder.path.rglob("*"))
 
@@ -149,6 +151,45 @@ def test_a_package_is_deleted_days_after_the_last_kept_state_that_names_it(folde
     assert indexed(folder.path) == {"digit1", "digit6"}
     # Its name is remembered all the same: mirrors may have it.
     assert gone in folder.names()
+
+
+def test_an_old_shard_is_deleted_days_after_the_last_index_that_names_it(folder: Folder, tmp_path: Path) -> None:
+    one, two = (build(tmp_path / v, Draft("tool", version=v), digit(1)) for v in ("1.0", "2.0"))
+    on(folder, 0).publish(one)
+    (old,) = (folder.path / "linux-64" / "shards").iterdir()
+    theirs = old.with_name("theirs.msgpack.zst")
+    theirs.write_bytes(b"")
+    on(folder, 1).publish(two)
+    on(folder, 2).rollback()
+    assert sharded_records(folder.path / "linux-64").keys() == {"tool-1.0-h0_0.conda"}
+    for day in (4, 9, 10):  # from the first of these days on nothing names it
+        assert on(folder, day).publish(two).deleted == ()
+        assert old.is_file()
+    assert on(folder, 11).publish(two).deleted == ()
+    assert not old.exists()
+    assert theirs.is_file()
+    assert indexed(folder.path) == {"tool", "digit1"}
+    assert on(folder, 12).rollback().packages == 2
+    assert old.is_file()
+
+
+def test_a_reader_by_shards_alone_gets_what_a_reader_of_repodata_gets(folder: Folder, tmp_path: Path) -> None:
+    more = {"track_features": "late", "constrains": ["digit1 >=1"], "license": "MIT"}
+    built = build(tmp_path / "channel", digit(1), digit(2, index=more), digit(2, version="2.0", depends=("digit1",)))
+    folder.publish(built)
+    asked: dict[str, list[str]] = {}
+    for form in ("repodata.json*", "repodata_shards*"):
+        place = Path(shutil.copytree(folder.path, tmp_path / form.strip("*")))
+        for file in place.glob(f"*/{form}"):
+            file.unlink()
+        gateway = Gateway(cache_dir=tmp_path / f"cache-{place.name}")
+        with serve(place) as url:
+            found = run(gateway.query([url], ["linux-64", "noarch"], ["digit2"]))
+        texts = (record.to_json().replace(url, "") for part in found for record in part)
+        asked[form] = sorted(texts)
+    shards, repodata = asked.values()
+    assert shards == repodata
+    assert len(shards) == 3
 
 
 def test_a_package_that_is_named_again_is_not_deleted(folder: Folder, tmp_path: Path) -> None:
@@ -251,6 +292,10 @@ def test_a_run_that_dies_before_or_after_any_rename_leaves_whole_indexes_and_the
                     assert hashlib.sha256((file.parent / name).read_bytes()).hexdigest() == record["sha256"]
                     assert name in exports
                     shown.add(record["name"])
+        for file in folder.path.glob("*/repodata_shards.msgpack.zst"):
+            for name, record in sharded_records(file.parent).items():
+                assert hashlib.sha256((file.parent / name).read_bytes()).hexdigest() == record["sha256"]
+                shown.add(record["name"])
         assert shown >= old or shown >= new
         seen.add(frozenset(shown))
         if ended:

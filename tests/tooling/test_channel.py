@@ -51,7 +51,7 @@ def test_the_index_has_every_form_that_clients_ask_for(made: tuple[build.Built, 
     states.commit(states.stage(made, tmp_path / "channel"))
     for subdir in ("linux-64", "noarch"):
         found = {p.name for p in (tmp_path / "channel" / subdir).iterdir() if not p.name.endswith(".conda")}
-        assert found == {"repodata.json", "repodata.json.zst", "run_exports.json"}
+        assert found == {"repodata.json", "repodata.json.zst", "repodata_shards.msgpack.zst", "run_exports.json"}
     exports = json.loads((tmp_path / "channel" / "linux-64" / "run_exports.json").read_text())
     assert exports["packages.conda"][made[0].packages[0].name] == {"run_exports": {"weak": ["hello >=13"]}}
 

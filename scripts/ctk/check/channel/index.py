@@ -224,7 +224,9 @@ def Orphans(index: IndexFiles) -> Iterator[Finding]:
             yield Finding(path.name, "no channel of ours has it")
     known = {*index.records, *waiting, *(f"{f.name}/{name}" for f in index.subdirs for name in (*FILES, SHARDS))}
     known |= {f"{folder.name}/{name}" for folder in index.subdirs for name in named_shards(folder).values()}
-    places = [place for folder in index.subdirs for place in (folder, folder / SHARDS) if place.is_dir()]
+    # Of what an unreadable index names, each would be a line: that it cannot be read is one already.
+    readable = [folder / SHARDS for folder in index.subdirs if not _unpacked(folder / SHARDED)[1]]
+    places = [place for place in (*index.subdirs, *readable) if place.is_dir()]
     for path in (path for place in places for path in sorted(place.iterdir())):
         name, sidecar = path.relative_to(channel).as_posix(), _SIDECAR.fullmatch(path.name)
         if path in leftovers:
