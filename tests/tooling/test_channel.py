@@ -13,6 +13,7 @@ from tiny import tiny_checkout, tiny_plan
 
 from ctk.build import build
 from ctk.channel import states
+from ctk.channel.index_files import FILES, SHARDED, SHARDS
 from ctk.core.checkout import Workspace
 from ctk.core.errors import ChannelBroken
 from ctk.fetch import fetch
@@ -51,7 +52,7 @@ def test_the_index_has_every_form_that_clients_ask_for(made: tuple[build.Built, 
     states.commit(states.stage(made, tmp_path / "channel"))
     for subdir in ("linux-64", "noarch"):
         found = {p.name for p in (tmp_path / "channel" / subdir).iterdir() if not p.name.endswith(".conda")}
-        assert found == {"repodata.json", "repodata.json.zst", "repodata_shards.msgpack.zst", "run_exports.json"}
+        assert found == {*FILES, SHARDS}
     exports = json.loads((tmp_path / "channel" / "linux-64" / "run_exports.json").read_text())
     assert exports["packages.conda"][made[0].packages[0].name] == {"run_exports": {"weak": ["hello >=13"]}}
 
@@ -60,9 +61,22 @@ def test_the_same_packages_give_the_same_index(made: tuple[build.Built, ...], tm
     one, two = (tmp_path / place / "channel" for place in ("one", "two"))
     for place in (one, two):
         states.commit(states.stage(made, place))
-    files = [p.relative_to(one.resolve()) for p in one.resolve().glob("*/*.json*")]
-    assert len(files) == 6
+    files = [p.relative_to(one.resolve()) for p in one.resolve().rglob("*") if p.is_file() and p.suffix != ".conda"]
+    assert len(files) == 2 * (len(FILES) + 1)  # and a shard
     assert all((one / file).read_bytes() == (two / file).read_bytes() for file in files)
+
+
+@pytest.mark.parametrize("file", [SHARDED, f"{SHARDS}/*", "repodata.json.zst"])
+def test_an_index_file_that_is_lost_is_written_again_by_the_next_build(
+    made: tuple[build.Built, ...], tmp_path: Path, file: str
+) -> None:
+    place = tmp_path / "channel"
+    states.commit(states.stage(made, place))
+    assert not states.stage(made, place).changed
+    (lost,) = place.glob(f"noarch/{file}")
+    lost.unlink()
+    states.commit(states.stage(made, place))
+    assert (place / "noarch" / lost.relative_to(lost.parents[len(Path(file).parts) - 1])).is_file()
 
 
 @pytest.mark.parametrize("damage", ["repodata.json", "a record"])

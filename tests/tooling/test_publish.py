@@ -31,7 +31,7 @@ def channel(folder: Path, depends: Mapping[str, Sequence[str]]) -> list[Path]:
     """The packages of a channel with these dependencies, in the order of upload; the files hold nothing."""
     (folder / "noarch").mkdir(parents=True, exist_ok=True)
     records = {
-        f"{name}-1-0.conda": {"name": name, "depends": list(needs), "sha256": "0"} for name, needs in depends.items()
+        f"{name}-1-0.conda": {"name": name, "depends": list(needs), "sha256": "00"} for name, needs in depends.items()
     }
     for file in records:
         (folder / "noarch" / file).write_bytes(b"package")
