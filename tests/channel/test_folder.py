@@ -8,6 +8,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,7 +22,7 @@ from rattler.exceptions import SolverError
 from small_channels import Draft, build, digit, serve, sharded_records
 
 from ctk.channel.folder import HISTORY, TIMES, Folder, Keep, Published
-from ctk.channel.index_files import FILES, read_index, write_index
+from ctk.channel.index_files import FILES, put_in_place, read_index, write_index
 from ctk.core.errors import Busy, NoSpace, PublishFailed
 from ctk.core.process import run
 
@@ -153,14 +154,25 @@ def test_a_package_is_deleted_days_after_the_last_kept_state_that_names_it(folde
     assert gone in folder.names()
 
 
-def test_an_old_shard_is_deleted_days_after_the_last_index_that_names_it(folder: Folder, tmp_path: Path) -> None:
+@pytest.mark.parametrize("killed", [False, True])
+def test_an_old_shard_is_deleted_days_after_the_last_index_that_names_it(
+    folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: bool
+) -> None:
     one, two = (build(tmp_path / v, Draft("tool", version=v), digit(1)) for v in ("1.0", "2.0"))
     on(folder, 0).publish(one)
     (old,) = (folder.path / "linux-64" / "shards").iterdir()
     theirs = old.with_name("theirs.msgpack.zst")
     theirs.write_bytes(b"")
     on(folder, 1).publish(two)
-    on(folder, 2).rollback()
+
+    def dying(*indexes: Any) -> None:
+        put_in_place(*indexes)
+        raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed) if killed else nullcontext():
+        if killed:
+            patch.setattr("ctk.channel.folder.put_in_place", dying)
+        on(folder, 2).rollback()
     assert sharded_records(folder.path / "linux-64").keys() == {"tool-1.0-h0_0.conda"}
     for day in (4, 9, 10):  # from the first of these days on nothing names it
         assert on(folder, day).publish(two).deleted == ()
