@@ -43,7 +43,8 @@ from ctk.site.answers import (
     plan_work,
     solved,
 )
-from ctk.site.pages import Selector, create_line, front_page, pixi_line, safe_json, shards
+from ctk.site.pages import Selector, create_line, front_page, safe_json, shards
+from ctk.solve.fleet import pixi_lines
 from ctk.solve.machine import python_specs
 from ctk.solve.solve import AlikeCatalogue, Catalogue, Scenario
 from ctk.verify.scenarios import facts, matrix
@@ -295,7 +296,7 @@ def test_every_listed_gpu_was_solved(asked: Axes) -> None:
 @pytest.mark.parametrize("python", ["3.13", "3.14t"])
 def test_pixi_is_asked_for_what_conda_is(pin: str, python: str) -> None:
     for spec in (*pin_specs(pin), *python_specs(python)):
-        line = pixi_line(spec)
+        (line,) = pixi_lines([spec])
         name, _, value = line.partition(" = ")
         match = re.fullmatch(r'"(.*)"|\{ version = "(.*)", build = "(.*)" \}', value)
         assert match

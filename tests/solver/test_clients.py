@@ -341,7 +341,7 @@ def test_a_workspace_says_no_more_than_the_scenario(rich: bool, subdir: str, dri
     workspace = tomllib.loads(text)
     assert workspace["dependencies"] == {
         "python_abi": {"version": "==3.14", "build": "*_cp314t"},
-        "python": {"version": ">=3.12,<3.15"},
+        "python": ">=3.12,<3.15",
     }
     where = workspace["workspace"]["platforms"][0] if rich else workspace["system-requirements"]
     assert where.get("cuda") == driver

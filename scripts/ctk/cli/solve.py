@@ -13,12 +13,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ctk.cli import interrupt
-from ctk.cli.options import Arch, Base, Driver, Platform, Platforms, Python, Specs, base_channel, not_both, show_written
+from ctk.cli.fleet import show_fleet, stated_machines
+from ctk.cli.options import (
+    Arch,
+    Base,
+    Driver,
+    OtherChannels,
+    Platform,
+    Platforms,
+    Python,
+    Specs,
+    base_channel,
+    not_both,
+    show_written,
+)
 from ctk.core import console
 from ctk.core.checkout import Workspace, checkout, settings, workspace
 from ctk.core.console import Reporter, count, megabytes
 from ctk.core.errors import BadValue, CtkError, UnknownName, Unsolvable, VerifyFailed
-from ctk.core.files import read_json
+from ctk.core.files import check_place, read_json
 from ctk.core.platforms import this_platform
 
 if TYPE_CHECKING:
@@ -44,17 +57,54 @@ def solve_command(
     as_planned: Annotated[
         bool, typer.Option("--planned", help="Solve against what recipes and release locks say, not what was built.")
     ] = False,
+    drivers: Annotated[
+        str | None,
+        typer.Option(help="The drivers of a fleet, such as 12.4,13.0, each with each of --archs: how few serve all?"),
+    ] = None,
+    archs: Annotated[str | None, typer.Option(help="The GPUs of a fleet, such as 7.0,9.0.")] = None,
+    machines: Annotated[
+        Path | None,
+        typer.Option(help="The machines of a fleet, one a line: NAME DRIVER GPU.", metavar="FILE"),
+    ] = None,
+    write: Annotated[
+        Path | None,
+        typer.Option(help="Write environment.yml, pixi.toml and conda-lock's virtual packages there.", metavar="DIR"),
+    ] = None,
+    channel: OtherChannels = None,
     base: Base = "local",
 ) -> None:
     """Show which packages a solver picks from the channel, on this machine or on another one.
 
-    Example: ctk solve cuda-version=12.6 numba-cuda --driver 12.9 --arch 7.0 --explain
+    Of a fleet, show the fewest environments that serve all of its machines, and what to type for each.
+
+    Examples: ctk solve cuda-version=12.6 numba-cuda --driver 12.9 --arch 7.0 --explain
+    ctk solve cuda-core --drivers 12.4,13.0 --archs 7.0,9.0 --write ./files
     """
+    from ctk.solve.fleet import find_fleet
     from ctk.solve.machine import machine
+    from ctk.solve.solve import channel_url, lasting
     from ctk.solve.why import explain
 
-    report, on = Reporter(), machine(platform, driver, arch)
-    channels = catalogue(workspace(), base, on.subdir, report, as_planned)
+    where, report = workspace(), Reporter()
+    is_fleet = any(option is not None for option in (drivers, archs, machines))
+    not_both("--drivers and --archs", "--machines", machines and (drivers is not None or archs is not None))
+    not_both("--driver and --arch", "--drivers, --archs and --machines", is_fleet and (driver or arch))
+    not_both("--explain", "--drivers, --archs, --machines and --write", why and (is_fleet or write))
+    not_both("--channel", "--planned", channel and as_planned)
+    if is_fleet or write:
+        wanted = _wanted(specs, python)
+        kinds, notes = stated_machines(where, drivers, archs, machines, platform) if is_fleet else ({}, [])
+        kinds = kinds or {machine(platform, driver, arch): []}
+        if write:
+            check_place(write / "pixi.toml")
+        channels = catalogue(where, base, next(iter(kinds)).subdir, report, as_planned, channel or ())
+        # Of what is planned, the address that it will have; packages are not there yet.
+        places = [base_channel(name, where) for name in channel or ()] or [where.channel]
+        addresses = [lasting(channel_url(place)) for place in (*places, base_channel(base, where))]
+        show_fleet(find_fleet(wanted, kinds, channels), kinds, notes, addresses, write, report)
+        return
+    on = machine(platform, driver, arch)
+    channels = catalogue(where, base, on.subdir, report, as_planned, channel or ())
     pick = solve_request(specs, python, on, channels, None if why else _REASON_LINES)
     show_pick(pick, on, channels, report)
     reasons = list(explain(pick, channels)) if why else []
@@ -121,14 +171,21 @@ def solve_request(
     specs: list[str], python: str | None, on: Machine, channels: Catalogue, lines: int | None = _REASON_LINES
 ) -> Pick:
     """Solves a request for a machine; without a solution the error has so many lines of the solver's text."""
-    from ctk.solve.machine import python_specs
-    from ctk.solve.solve import Scenario, parse_spec
+    from ctk.solve.solve import Scenario
     from ctk.solve.why import solve_or_say_why
 
+    return solve_or_say_why(Scenario(_wanted(specs, python), on.subdir, on.driver, on.arch), channels, lines)
+
+
+def _wanted(specs: list[str], python: str | None) -> tuple[str, ...]:
+    """The whole request; what cannot be read is said before anything of a channel."""
+    from ctk.solve.machine import python_specs
+    from ctk.solve.solve import parse_spec
+
     wanted = (*specs, *(python_specs(python) if python else ()))
-    for spec in wanted:  # what cannot be read is said before anything of a channel
+    for spec in wanted:
         parse_spec(spec)
-    return solve_or_say_why(Scenario(wanted, on.subdir, on.driver, on.arch), channels, lines)
+    return wanted
 
 
 def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter) -> None:

@@ -24,6 +24,7 @@ from ctk.core.errors import BadValue
 from ctk.core.files import check_place, disk_errors, held
 from ctk.site.answers import Axes, gpu_names, pin_specs
 from ctk.site.content import Site
+from ctk.solve.fleet import pixi_lines
 from ctk.solve.machine import python_specs
 
 MARKER = ".ctk-site"
@@ -229,14 +230,4 @@ def _offered(site: Site, selector: Selector) -> dict[str, Any]:
 
 
 def _request(specs: Sequence[str]) -> dict[str, list[str]]:
-    return {"specs": list(specs), "lines": [pixi_line(spec) for spec in specs]}
-
-
-def pixi_line(spec: str) -> str:
-    """A conda spec, ``name``, ``name=version`` or ``name=version=build``, as a line of a ``pixi.toml``."""
-    name, _, rest = spec.partition("=")
-    version, _, build = rest.partition("=")
-    if not build:
-        return f"{name} = {json.dumps(f'{version}.*' if version else '*')}"
-    # Before a build, conda takes a version as it is.
-    return f"{name} = {{ version = {json.dumps(f'=={version}')}, build = {json.dumps(build)} }}"
+    return {"specs": list(specs), "lines": pixi_lines(specs)}

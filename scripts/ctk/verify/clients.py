@@ -30,6 +30,7 @@ from ruamel.yaml.error import YAMLError
 from ctk.core.address import open_gateway
 from ctk.core.checkout import Workspace
 from ctk.core.errors import SolverFailed, SolverMissing, check_names
+from ctk.solve.fleet import pixi_lines, toml
 from ctk.solve.solve import Alike, Catalogue, Pick, Scenario, channel_url, parse_spec, solve_many
 from ctk.verify.libsolv import Libsolv
 from ctk.verify.run import Record, Solver, SolverAnswer
@@ -379,26 +380,18 @@ def manifest(scenario: Scenario, channels: Sequence[Path], *, rich: bool) -> str
     lines = [
         "[workspace]",
         'name = "scenario"',
-        f"channels = {_toml([channel_url(channel) for channel in channels])}",
+        f"channels = {toml([channel_url(channel) for channel in channels])}",
         'channel-priority = "strict"',
-        f"platforms = [{_toml(platform)}]",
+        f"platforms = [{toml(platform)}]",
         "",
         "[dependencies]",
+        *pixi_lines(scenario.specs),
     ]
-    for spec in map(parse_spec, scenario.specs):
-        lines.append(f"{_toml(spec.name)} = {_toml({'version': spec.version or '*', 'build': spec.build})}")
     if not rich:
         libc = {"family": "glibc", "version": system["glibc"]} if "glibc" in system else None
         older = {"linux": libc and system["linux"], "libc": libc, "cuda": scenario.driver}
-        lines += ["", "[system-requirements]", *(f"{key} = {_toml(value)}" for key, value in older.items() if value)]
+        lines += ["", "[system-requirements]", *(f"{key} = {toml(value)}" for key, value in older.items() if value)]
     return "\n".join(lines) + "\n"
-
-
-def _toml(value: Any) -> str:
-    """A string, a list of strings, or an inline table without its empty values: but for tables, as JSON has it."""
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key} = {_toml(one)}" for key, one in value.items() if one) + " }"
-    return json.dumps(value, ensure_ascii=False)
 
 
 def locked(path: Path) -> dict[str, Record]:

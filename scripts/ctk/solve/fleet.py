@@ -1,0 +1,392 @@
+"""Which environments run on a fleet: the fewest that serve each kind of machine, and the files that make them.
+
+An environment serves a machine if every rule that its packages have about virtual packages holds there (driver, GPU,
+glibc ...), if it is native wherever a native one exists, and if no package is a CPU build there that the machine, asked
+alone, would have as a CUDA build.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from itertools import combinations, product
+from pathlib import Path
+from typing import Any
+
+from rattler import GenericVirtualPackage, Version, VersionSpec
+from ruamel.yaml import YAML
+
+from ctk.core.errors import BadValue, problems
+from ctk.solve.machine import GLIBC, Machine, machine
+from ctk.solve.solve import AlikeCatalogue, Asked, Catalogue, Pick, Scenario, older, parse_spec
+from ctk.solve.why import cpu_instead
+
+Kinds = dict[Machine, list[str]]
+"""Kinds of machines, each with the names of its machines; without names where options state drivers and GPUs."""
+Group = frozenset[Machine]
+_FORM = "write one machine a line: NAME DRIVER GPU, such as `node1 13.0 9.0`; without the GPU where it is not known"
+
+
+# --- the machines
+
+
+def pairs(drivers: str, archs: str | None, platform: str | None) -> Kinds:
+    """Every driver with every GPU, of lists such as ``12.4,13.0``; ``none`` among the drivers is without a GPU.
+
+    Raises:
+        BadValue: One of them cannot be read, or there is none.
+    """
+    listed = [re.findall(r"[^\s,]+", text) for text in (drivers, archs or "")]
+    if not listed[0] or (archs is not None and not listed[1]):
+        raise BadValue("there are no machines", "list them, such as --drivers 12.4,13.0 --archs 7.0,9.0")
+    found = product(listed[0], listed[1] or [None])
+    return {machine(platform, d, None if d.lower() == "none" else a): [] for d, a in found}
+
+
+def read_machines(file: Path, platform: str | None) -> Kinds:
+    """The machines of a file: name, driver and GPU in each line, with blanks or commas between, ``#`` for comments.
+
+    Raises:
+        BadValue: It is no such file; every line that cannot be read is named.
+    """
+    try:
+        lines = file.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "not UTF-8 text"
+        raise BadValue(f"{file} cannot be read: {why}", "name a file with a machine a line") from None
+    kinds: Kinds = {}
+    wrong = []
+    for number, line in enumerate(lines, start=1):
+        words = re.findall(r"[^\s,]+", line.partition("#")[0])
+        if not words:
+            continue
+        try:
+            if not 2 <= len(words) <= 3:
+                raise BadValue("a line has a name, a driver and a GPU")
+            kinds.setdefault(machine(platform, *words[1:]), []).append(words[0])
+        except BadValue as error:
+            wrong.append(f"line {number}: {error.cause}")
+    if wrong:
+        raise problems(BadValue, str(file), wrong, _FORM)
+    if not kinds:
+        raise BadValue(f"there are no machines in {file}", _FORM)
+    return kinds
+
+
+# --- which environments serve them
+
+
+@dataclass(frozen=True)
+class Environment:
+    """One environment of a fleet.
+
+    Attributes:
+        name: ``cuda-12.9``, ``cuda-13.5-compat``.
+        pick: Its packages; the scenario is what gives them: specs, and the driver and GPU that are stated.
+        machines: Those that are to have it.
+        blind: Whether a client that knows no GPU picks the same.
+    """
+
+    name: str
+    pick: Pick
+    machines: tuple[Machine, ...]
+    blind: bool
+
+    @property
+    def specs(self) -> tuple[str, ...]:
+        """What to ask for: with ``__cuda`` where all machines have a driver, since some clients ignore it otherwise."""
+        asked = self.pick.scenario.specs
+        driver = bool(self.pick.scenario.driver) and all(on.driver for on in self.machines)
+        return (*asked, "__cuda") if driver and "__cuda" not in asked else asked
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variables that make any client solve it on any host."""
+        stated = self.pick.scenario
+        found = {"CONDA_OVERRIDE_CUDA": stated.driver or ""}
+        if stated.arch:
+            found["CONDA_OVERRIDE_CUDA_ARCH"] = stated.arch
+        if os.environ.get(GLIBC):
+            found[GLIBC] = os.environ[GLIBC]
+        return found
+
+    def typed(self, command: str) -> str:
+        """A command with these variables before it, for a shell."""
+        return " ".join([*(f"{name}={value or shlex.quote('')}" for name, value in self.variables.items()), command])
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """What each kind of machine would get alone (None: nothing), and the environments that serve them together."""
+
+    request: tuple[str, ...]
+    alone: Mapping[Machine, Pick | None]
+    environments: tuple[Environment, ...]
+    catalogue: Catalogue
+
+    def environment(self, on: Machine) -> Environment | None:
+        return next((e for e in self.environments if on in e.machines), None)
+
+    @property
+    def compat_for_all(self) -> Pick | None:
+        """The newest compat environment that installs on all machines, where only several environments are native."""
+        if len(self.environments) < 2:
+            return None
+        oldest = min((on.driver for on in self.alone if on.driver), key=Version, default=None)
+        asked = Scenario(self.request, self.catalogue.subdir, oldest)
+        for toolkit in self.catalogue.toolkits:
+            pick = self.catalogue.pick(asked.also(f"cuda-version={toolkit.version}=compat_*"))
+            if pick and all(installs(pick, on) and _same_kind(pick, own) for on, own in self.alone.items() if own):
+                return pick
+        return None
+
+
+def installs(pick: Pick, on: Machine) -> bool:
+    """Whether every rule of a pick's packages about virtual packages holds on a machine."""
+    return not _refused(pick, on)
+
+
+def _refused(pick: Pick, on: Machine) -> set[str]:
+    """The packages of a pick that a machine refuses: what they depend on is not there, or not as they constrain it."""
+    has = {p.name.normalized: p for p in Scenario((), on.subdir, on.driver, on.arch).virtual_packages}
+    names = set()
+    for record in pick.records:
+        needs = [parse_spec(rule) for rule in record.depends if rule.startswith("__")]
+        bounds = [parse_spec(rule) for rule in record.constrains if rule.startswith("__")]
+        bounds = [rule for rule in bounds if rule.name in has]
+        if not all(rule.name in has and _fits(rule, has[rule.name]) for rule in (*needs, *bounds)):
+            names.add(record.name.normalized)
+    return names
+
+
+def _fits(rule: Asked, package: GenericVirtualPackage) -> bool:
+    version_fits = VersionSpec(rule.version or "*").matches(package.version)
+    return version_fits and fnmatchcase(str(package.build_string), rule.build or "*")
+
+
+def serves(pick: Pick, on: Machine, alone: Pick) -> bool:
+    """Whether a pick is as good on a machine as what it would get alone, but for the toolkit's minor."""
+    return (pick.fit == "native" or alone.fit != "native") and installs(pick, on) and _same_kind(pick, alone)
+
+
+def _same_kind(pick: Pick, alone: Pick) -> bool:
+    """Whether nothing is a CPU build that is a CUDA build alone; compat cuda-version needs no driver, and is none."""
+    return not set(cpu_instead(alone, pick)) - {"cuda-version"}
+
+
+def find_fleet(specs: Sequence[str], kinds: Iterable[Machine], channels: Catalogue) -> Fleet:
+    """The fewest environments that serve all machines, with the newest toolkits of all ways to have so few.
+
+    It is exact among what a solver picks for any of the drivers, those of the channel's toolkits too, with any of the
+    GPUs or none. Machines that nothing can be installed on are in no environment.
+    """
+    kinds, specs = tuple(kinds), tuple(specs)
+    names = {parse_spec(spec).name for spec in (*specs, "cuda-version")}
+    catalogue = AlikeCatalogue(
+        channels.channels, channels.subdir, names, gateway=channels.gateway, maker=channels.maker
+    )
+    scenarios = {on: Scenario(specs, on.subdir, on.driver, on.arch) for on in kinds}
+    candidates = _candidates(specs, kinds, catalogue)
+    catalogue.ask([*scenarios.values(), *candidates])
+    alone = {on: catalogue.pick(scenario) for on, scenario in scenarios.items()}
+    groups: dict[Group, Pick] = {}
+    rank = {toolkit.version: -place for place, toolkit in enumerate(catalogue.toolkits, start=1)}
+
+    def newness(pick: Pick) -> int:
+        return rank.get(pick.toolkit, -len(rank) - 1)
+
+    for pick in filter(None, map(catalogue.pick, candidates)):
+        group = frozenset(on for on, own in alone.items() if own and serves(pick, on, own))
+        if group and (group not in groups or newness(groups[group]) < newness(pick)):
+            groups[group] = pick
+    cover = _cover(frozenset(on for on, own in alone.items() if own), groups, newness)
+    shares: dict[Group, list[Machine]] = {group: [] for group in cover}
+    for on in kinds:
+        if alone[on]:
+            shares[max((g for g in cover if on in g), key=lambda g: newness(groups[g]))].append(on)
+    found: list[Environment] = []
+    for group, share in shares.items():
+        if share:
+            found.append(_environment(groups[group], tuple(share), catalogue, [e.name for e in found]))
+    return Fleet(specs, alone, tuple(found), catalogue)
+
+
+def _candidates(specs: tuple[str, ...], kinds: Sequence[Machine], catalogue: Catalogue) -> list[Scenario]:
+    """What may be stated to a solver: without a GPU first, which every client can be told, and the oldest drivers."""
+    stated = {on.driver for on in kinds if on.driver}
+    newest = max(stated, key=Version, default="0")
+    stated |= {t.driver for t in catalogue.toolkits if t.driver and not older(newest, t.driver)} if stated else set()
+    drivers = [*([None] if any(not on.driver for on in kinds) else []), *sorted(stated, key=Version)]
+    archs = [None, *sorted({on.arch for on in kinds if on.arch}, key=Version)]
+    return [
+        Scenario(specs, catalogue.subdir, driver, arch) for arch in archs for driver in drivers if driver or not arch
+    ]
+
+
+def _cover(every: Group, groups: Mapping[Group, Pick], newness: Callable[[Pick], int]) -> list[Group]:
+    """The fewest groups that have all machines; of several such ways the one with the newest toolkits."""
+    best: tuple[int, list[Group]] | None = None
+    for size in range(1, len(every) + 1):
+        for some in combinations(groups, size):
+            if frozenset().union(*some) == every:
+                value = sum(max(newness(groups[g]) for g in some if on in g) for on in every)
+                if best is None or value > best[0]:
+                    best = value, list(some)
+        if best:
+            return sorted(best[1], key=lambda g: newness(groups[g]))
+    return []
+
+
+def _environment(pick: Pick, share: tuple[Machine, ...], catalogue: Catalogue, taken: Sequence[str]) -> Environment:
+    """Names an environment and says its oldest GPU to clients that would see another one."""
+    name = f"cuda-{pick.toolkit}" if pick.toolkit else "environment"
+    name += "-compat" if pick.fit == "compat" else ""
+    while name in taken:
+        name += "-2"
+    blind = True
+    if pick.scenario.arch:
+        told = _told(pick, share[0], catalogue)
+        pick, blind = told or pick, told is not None
+    if archs := [on.arch for on in share if on.arch]:
+        seen = catalogue.pick(replace(pick.scenario, arch=min(archs, key=Version)))
+        pick = seen if seen and _files(seen) == _files(pick) else pick
+    return Environment(name, pick, share, blind)
+
+
+def _told(pick: Pick, on: Machine, catalogue: Catalogue) -> Pick | None:
+    """The same pick of a client that knows no GPU: with a pin of each package that it must not choose by itself."""
+    scenario = replace(pick.scenario, arch=None)
+    while (found := catalogue.pick(scenario)) and _files(found) != _files(pick):
+        right = [record for name in sorted(_refused(found, on)) if (record := pick.record(name))]
+        pins = [f"{r.name.normalized}={r.version}={r.build}" for r in right]
+        if not pins:
+            return None
+        scenario = replace(scenario, specs=(*scenario.specs, *pins))
+    return found
+
+
+def _files(pick: Pick) -> set[str]:
+    return {record.file_name for record in pick.records}
+
+
+# --- the files that make them
+
+
+def files(fleet: Fleet, channels: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Path and text of each file: environment.yml and virtual-packages.yml of each environment, one pixi.toml."""
+    for environment in fleet.environments:
+        here = f"{environment.name}/"
+        made = f"# {describe(environment)}\n"
+        strict = "#   conda config --set channel_priority strict\n"
+        create = f"#   {environment.typed('conda env create -f environment.yml')}\n"
+        content: Any = {"name": environment.name, "channels": list(channels), "dependencies": list(environment.specs)}
+        yield f"{here}environment.yml", f"{made}{strict}{create}{_yaml(content)}"
+        stated = environment.pick.scenario
+        virtual = stated.virtual_packages
+        packages = {p.name.normalized: f"{p.version} {p.build_string}".removesuffix(" 0") for p in virtual}
+        lock = f"conda-lock lock -f environment.yml -p {stated.subdir} --virtual-package-spec virtual-packages.yml"
+        content = {"subdirs": {stated.subdir: {"packages": packages}}}
+        yield f"{here}virtual-packages.yml", f"{made}#   {lock}\n{_yaml(content)}"
+    yield "pixi.toml", _workspace(fleet, channels)
+
+
+def describe(environment: Environment) -> str:
+    """``toolkit 12.9 native, for driver 13.0 with GPU 7.0``."""
+    pick = environment.pick
+    toolkit = f"toolkit {pick.toolkit} {pick.fit}".rstrip() if pick.toolkit else "no CUDA toolkit"
+    return f"{toolkit}, for {'; '.join(on.words for on in environment.machines)}"
+
+
+def _yaml(content: Mapping[str, Any]) -> str:
+    yaml, text = YAML(), io.StringIO()
+    yaml.width = 4096
+    yaml.dump(content, text)
+    return text.getvalue()
+
+
+def _workspace(fleet: Fleet, channels: Sequence[str]) -> str:
+    """A workspace of pixi, in which each machine gets an environment that serves it."""
+    platforms = []
+    for driver, arch, environment in pixi_platforms(fleet):
+        name = environment.name.replace(".", "-") + (f"-gpu-{arch.replace('.', '-')}" if arch else "")
+        cuda = {"driver": driver, "arch": arch} if arch else driver
+        stated = {"name": name, "platform": fleet.catalogue.subdir, "cuda": cuda, "glibc": os.environ.get(GLIBC)}
+        platforms.append(f"  {toml(stated)},  # {describe(environment)}")
+    lines = [
+        "# A machine gets the first of the platforms whose driver and GPU it has, or a newer one: pixi 0.71 and newer.",
+        "[workspace]",
+        'name = "fleet"',
+        f"channels = {toml(list(channels))}",
+        "platforms = [",
+        *platforms,
+        "]",
+        "",
+        "[dependencies]",
+        *pixi_lines(spec for spec in fleet.request if not spec.startswith("__")),  # pixi looks at the driver anyway
+    ]
+    return "\n".join(lines) + "\n"
+
+
+Platform = tuple[str | None, str | None, Environment]
+"""Driver and GPU that a platform of pixi states, and the environment that they give."""
+
+
+def pixi_platforms(fleet: Fleet) -> list[Platform]:
+    """The platforms of a workspace, in its order: pixi gives a machine the first whose driver and GPU it has.
+
+    Where drivers alone do not tell the machines apart, there is a platform for each GPU that an environment is for.
+    The newest GPUs come first, and of one GPU the newest drivers: what comes before a machine's own platform and fits
+    it as well was solved for its GPU, and for a driver that it has.
+    """
+
+    def in_order(platforms: Iterable[Platform]) -> list[Platform]:
+        return sorted(platforms, key=lambda p: (Version(p[1] or "0"), Version(p[0] or "0")), reverse=True)
+
+    by_driver = in_order((e.pick.scenario.driver, None, e) for e in fleet.environments)
+    told = all(e.blind and e.pick.scenario.specs == fleet.request for e in fleet.environments)
+    if told and all(own is None or _is_right(by_driver, on, own) for on, own in fleet.alone.items()):
+        return by_driver
+    by_gpu: dict[tuple[str | None, str | None], Environment] = {}
+    for environment in fleet.environments:
+        for on in environment.machines:
+            stated = [driver for driver in (environment.pick.scenario.driver, on.driver) if driver]
+            by_gpu[min(stated, key=Version, default=None), on.arch] = environment
+    return in_order((*stated, environment) for stated, environment in by_gpu.items())
+
+
+def _is_right(platforms: Iterable[Platform], on: Machine, alone: Pick) -> bool:
+    """Whether the first platform whose driver a machine has serves it."""
+    fitting = (e for driver, _, e in platforms if not driver or (on.driver and not older(on.driver, driver)))
+    first = next(fitting, None)
+    return first is not None and serves(first.pick, on, alone)
+
+
+def pixi_lines(specs: Iterable[str]) -> list[str]:
+    """Specs as the lines of ``[dependencies]`` in a pixi.toml, one for each package."""
+    asked: dict[str, dict[str, str]] = {}
+    for spec in map(parse_spec, specs):
+        one = asked.setdefault(spec.name, {"version": "*"})
+        if spec.version:
+            one["version"] = spec.version if one["version"] == "*" else f"{one['version']},{spec.version}"
+        if spec.build:
+            one["build"] = spec.build
+        if spec.match.channel:
+            one["channel"] = spec.match.channel.name or spec.match.channel.base_url
+    lines = []
+    for name, one in asked.items():
+        key = name if re.fullmatch(r"[\w-]+", name) else toml(name)
+        lines.append(f"{key} = {toml(one if len(one) > 1 else one['version'])}")
+    return lines
+
+
+def toml(value: Any) -> str:
+    """A string, a list of strings, or an inline table without its empty values: but for tables, as JSON has it."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{key} = {toml(one)}" for key, one in value.items() if one) + " }"
+    return json.dumps(value, ensure_ascii=False)
