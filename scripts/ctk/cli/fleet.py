@@ -39,7 +39,8 @@ def stated_machines(
     if len(impossible) == len(kinds):
         raise BadValue(next(iter(impossible.values())), "list the pairs that you have in a file: --machines FILE")
     left = {on: names for on, names in kinds.items() if on not in impossible}
-    return left, [f"left out: {why}" for why in impossible.values()]
+    listed = "; ".join(on.words for on in impossible)
+    return left, [f"left out, since no such driver runs the GPU: {listed}"] if impossible else []
 
 
 def show_fleet(
@@ -54,18 +55,19 @@ def show_fleet(
     from ctk.solve.solve import Scenario
     from ctk.solve.why import find_reason
 
-    refused, number = [on for on in kinds if fleet.alone[on] is None], len(fleet.environments)
-    served = len(kinds) - len(refused)
-    machines = f"{served} kinds of machines" if served != 1 else "1 kind of machine"
-    report.line(f"{count(number, 'environment')} serve{'s' if number == 1 else ''} {machines}", "bold")
-    _show_machines(fleet, kinds, report)
+    refused = [on for on in kinds if fleet.alone[on] is None]
+    if served := len(kinds) - len(refused):
+        number = len(fleet.environments)
+        machines = f"{served} kinds of machines" if served > 1 else "1 kind of machine"
+        report.line(f"{count(number, 'environment')} serve{'s' if number == 1 else ''} {machines}", "bold")
+        _show_machines(fleet, kinds, report)
+    for environment in fleet.environments:
+        _show_environment(environment, addresses, report)
     notes = [*notes, *_notes(fleet)]
     for line in notes:
         report.line(line)
-    for environment in fleet.environments:
-        _show_environment(environment, addresses, report)
     written = []
-    for path, text in files(fleet, addresses) if write else ():
+    for path, text in files(fleet, addresses) if write and served else ():
         place = (write or Path()) / path
         make_folder(place.absolute().parent)
         replace_file(place, text.encode())
@@ -95,9 +97,11 @@ def _notes(fleet: Fleet) -> list[str]:
 
     lines = []
     for environment in fleet.environments:
+        limits: dict[str, list[str]] = {}
         for on in environment.machines if environment.pick.fit == "compat" else ():
             there = replace(environment.pick, scenario=Scenario((), on.subdir, on.driver, on.arch))
-            lines.append(f"{on.words}: {toolkit_in_words(there, fleet.catalogue)}")
+            limits.setdefault(toolkit_in_words(there, fleet.catalogue), []).append(on.words)
+        lines += [f"{'; '.join(machines)}: {words}" for words, machines in limits.items()]
         lines += [f"{environment.name}: {line}" for line, _ in choices(environment.pick, fleet.catalogue)]
     if for_all := fleet.compat_for_all:
         lines.append(
@@ -107,8 +111,8 @@ def _notes(fleet: Fleet) -> list[str]:
         )
     if any("CONDA_OVERRIDE_CUDA_ARCH" in environment.variables for environment in fleet.environments):
         lines.append(
-            "CONDA_OVERRIDE_CUDA_ARCH is for clients that detect a GPU, where you type this on a machine with another "
-            "one: pixi, and conda with its plugin. mamba does not read it"
+            "CONDA_OVERRIDE_CUDA_ARCH matters on a machine with another GPU, to clients that detect it: pixi, and conda "
+            "with its plugin. mamba does not read it"
         )
     return lines
 
@@ -130,10 +134,8 @@ def _show_environment(environment: Environment, addresses: Sequence[str], report
     """What it is, and the line that makes it on any machine."""
     pick = environment.pick
     size = f", {megabytes(pick.size)} MB" if pick.size else ""
-    toolkit = f"toolkit {pick.toolkit} {pick.fit}".rstrip() if pick.toolkit else "no CUDA toolkit"
-    report.line(
-        f"{environment.name} ({toolkit}; {count(len(pick.records), 'package')}{size}), made on any machine with:"
-    )
+    packages = count(len(pick.records), "package")
+    report.line(f"{environment.name} ({environment.toolkit}; {packages}{size}), made on any machine with:")
     channels = [word for address in addresses for word in ("-c", address)]
     words = ["conda", "create", "-n", environment.name, *channels, "--strict-channel-priority", *environment.specs]
     report.line(f"  {environment.typed(shlex.join(words))}")

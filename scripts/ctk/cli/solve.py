@@ -87,9 +87,9 @@ def solve_command(
 
     where, report = workspace(), Reporter()
     is_fleet = any(option is not None for option in (drivers, archs, machines))
-    not_both("--drivers and --archs", "--machines", machines and (drivers is not None or archs is not None))
-    not_both("--driver and --arch", "--drivers, --archs and --machines", is_fleet and (driver or arch))
-    not_both("--explain", "--drivers, --archs, --machines and --write", why and (is_fleet or write))
+    not_both("--drivers or --archs", "--machines", machines and (drivers is not None or archs is not None))
+    not_both("--driver or --arch", "--drivers, --archs or --machines", is_fleet and (driver or arch))
+    not_both("--explain", "--drivers, --archs, --machines or --write", why and (is_fleet or write))
     not_both("--channel", "--planned", channel and as_planned)
     if is_fleet or write:
         wanted = _wanted(specs, python)

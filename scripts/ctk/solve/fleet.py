@@ -106,6 +106,11 @@ class Environment:
         return (*asked, "__cuda") if driver and "__cuda" not in asked else asked
 
     @property
+    def toolkit(self) -> str:
+        """``toolkit 12.9 native``."""
+        return f"toolkit {self.pick.toolkit} {self.pick.fit}".rstrip() if self.pick.toolkit else "no CUDA toolkit"
+
+    @property
     def variables(self) -> dict[str, str]:
         """The variables that make any client solve it on any host."""
         stated = self.pick.scenario
@@ -218,15 +223,13 @@ def find_fleet(specs: Sequence[str], kinds: Iterable[Machine], channels: Catalog
 
 
 def _candidates(specs: tuple[str, ...], kinds: Sequence[Machine], catalogue: Catalogue) -> list[Scenario]:
-    """What may be stated to a solver: without a GPU first, which every client can be told, and the oldest drivers."""
-    stated = {on.driver for on in kinds if on.driver}
-    newest = max(stated, key=Version, default="0")
-    stated |= {t.driver for t in catalogue.toolkits if t.driver and not older(newest, t.driver)} if stated else set()
-    drivers = [*([None] if any(not on.driver for on in kinds) else []), *sorted(stated, key=Version)]
+    """What may be stated to a solver. Of those with one pick the first is taken: without a GPU, an old driver."""
+    stated = sorted({on.driver for on in kinds if on.driver}, key=Version)
+    toolkits = [t.driver for t in catalogue.toolkits if t.driver and stated and not older(stated[-1], t.driver)]
+    drivers = [*([None] if any(not on.driver for on in kinds) else []), *stated, *toolkits]
     archs = [None, *sorted({on.arch for on in kinds if on.arch}, key=Version)]
-    return [
-        Scenario(specs, catalogue.subdir, driver, arch) for arch in archs for driver in drivers if driver or not arch
-    ]
+    stated_pairs = product(archs, drivers)
+    return [Scenario(specs, catalogue.subdir, driver, arch) for arch, driver in stated_pairs if driver or not arch]
 
 
 def _cover(every: Group, groups: Mapping[Group, Pick], newness: Callable[[Pick], int]) -> list[Group]:
@@ -282,7 +285,7 @@ def files(fleet: Fleet, channels: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Path and text of each file: environment.yml and virtual-packages.yml of each environment, one pixi.toml."""
     for environment in fleet.environments:
         here = f"{environment.name}/"
-        made = f"# {describe(environment)}\n"
+        made = f"# {environment.toolkit}, for {'; '.join(on.words for on in environment.machines)}\n"
         strict = "#   conda config --set channel_priority strict\n"
         create = f"#   {environment.typed('conda env create -f environment.yml')}\n"
         content: Any = {"name": environment.name, "channels": list(channels), "dependencies": list(environment.specs)}
@@ -294,13 +297,6 @@ def files(fleet: Fleet, channels: Sequence[str]) -> Iterator[tuple[str, str]]:
         content = {"subdirs": {stated.subdir: {"packages": packages}}}
         yield f"{here}virtual-packages.yml", f"{made}#   {lock}\n{_yaml(content)}"
     yield "pixi.toml", _workspace(fleet, channels)
-
-
-def describe(environment: Environment) -> str:
-    """``toolkit 12.9 native, for driver 13.0 with GPU 7.0``."""
-    pick = environment.pick
-    toolkit = f"toolkit {pick.toolkit} {pick.fit}".rstrip() if pick.toolkit else "no CUDA toolkit"
-    return f"{toolkit}, for {'; '.join(on.words for on in environment.machines)}"
 
 
 def _yaml(content: Mapping[str, Any]) -> str:
@@ -317,7 +313,7 @@ def _workspace(fleet: Fleet, channels: Sequence[str]) -> str:
         name = environment.name.replace(".", "-") + (f"-gpu-{arch.replace('.', '-')}" if arch else "")
         cuda = {"driver": driver, "arch": arch} if arch else driver
         stated = {"name": name, "platform": fleet.catalogue.subdir, "cuda": cuda, "glibc": os.environ.get(GLIBC)}
-        platforms.append(f"  {toml(stated)},  # {describe(environment)}")
+        platforms.append(f"  {toml(stated)},  # {environment.toolkit}")
     lines = [
         "# A machine gets the first of the platforms whose driver and GPU it has, or a newer one: pixi 0.71 and newer.",
         "[workspace]",
