@@ -111,8 +111,8 @@ def _notes(fleet: Fleet) -> list[str]:
         )
     if any("CONDA_OVERRIDE_CUDA_ARCH" in environment.variables for environment in fleet.environments):
         lines.append(
-            "CONDA_OVERRIDE_CUDA_ARCH matters on a machine with another GPU, to clients that detect it: pixi, and conda "
-            "with its plugin. mamba does not read it"
+            "CONDA_OVERRIDE_CUDA_ARCH matters on a machine with another GPU, to clients that detect it: pixi, and "
+            "conda with its plugin. mamba does not read it"
         )
     return lines
 
@@ -139,7 +139,7 @@ def _show_environment(environment: Environment, addresses: Sequence[str], report
     channels = [word for address in addresses for word in ("-c", address)]
     words = ["conda", "create", "-n", environment.name, *channels, "--strict-channel-priority", *environment.specs]
     report.line(f"  {environment.typed(shlex.join(words))}")
-    if not environment.blind:
+    if not environment.every_client:
         report.line("  only a client that knows the GPU picks this: pixi, and conda with its plugin; mamba does not")
 
 
@@ -166,6 +166,6 @@ def _environment_as_json(environment: Environment, addresses: Sequence[str]) -> 
         "variables": environment.variables,
         "specs": environment.specs,
         "channels": addresses,
-        "blind": environment.blind,
+        "every_client": environment.every_client,
         "files": sorted(record.file_name for record in environment.pick.records),
     }

@@ -90,13 +90,13 @@ class Environment:
         name: ``cuda-12.9``, ``cuda-13.5-compat``.
         pick: Its packages; the scenario is what gives them: specs, and the driver and GPU that are stated.
         machines: Those that are to have it.
-        blind: Whether a client that knows no GPU picks the same.
+        every_client: Whether clients that know no GPU pick the same, too.
     """
 
     name: str
     pick: Pick
     machines: tuple[Machine, ...]
-    blind: bool
+    every_client: bool
 
     @property
     def specs(self) -> tuple[str, ...]:
@@ -252,18 +252,18 @@ def _environment(pick: Pick, share: tuple[Machine, ...], catalogue: Catalogue, t
     name += "-compat" if pick.fit == "compat" else ""
     while name in taken:
         name += "-2"
-    blind = True
+    told: Pick | None = pick
     if pick.scenario.arch:
         told = _told(pick, share[0], catalogue)
-        pick, blind = told or pick, told is not None
+        pick = told or pick
     if archs := [on.arch for on in share if on.arch]:
         seen = catalogue.pick(replace(pick.scenario, arch=min(archs, key=Version)))
         pick = seen if seen and _files(seen) == _files(pick) else pick
-    return Environment(name, pick, share, blind)
+    return Environment(name, pick, share, told is not None)
 
 
 def _told(pick: Pick, on: Machine, catalogue: Catalogue) -> Pick | None:
-    """The same pick of a client that knows no GPU: with a pin of each package that it must not choose by itself."""
+    """The same pick without the GPU: with a pin of each package that would be refused there; None where that fails."""
     scenario = replace(pick.scenario, arch=None)
     while (found := catalogue.pick(scenario)) and _files(found) != _files(pick):
         right = [record for name in sorted(_refused(found, on)) if (record := pick.record(name))]
@@ -345,15 +345,11 @@ def pixi_platforms(fleet: Fleet) -> list[Platform]:
         return sorted(platforms, key=lambda p: (Version(p[1] or "0"), Version(p[0] or "0")), reverse=True)
 
     by_driver = in_order((e.pick.scenario.driver, None, e) for e in fleet.environments)
-    told = all(e.blind and e.pick.scenario.specs == fleet.request for e in fleet.environments)
+    told = all(e.every_client and e.pick.scenario.specs == fleet.request for e in fleet.environments)
     if told and all(own is None or _is_right(by_driver, on, own) for on, own in fleet.alone.items()):
         return by_driver
-    by_gpu: dict[tuple[str | None, str | None], Environment] = {}
-    for environment in fleet.environments:
-        for on in environment.machines:
-            stated = [driver for driver in (environment.pick.scenario.driver, on.driver) if driver]
-            by_gpu[min(stated, key=Version, default=None), on.arch] = environment
-    return in_order((*stated, environment) for stated, environment in by_gpu.items())
+    by_gpu = {(e.name, on.arch): e for e in fleet.environments for on in e.machines}
+    return in_order((e.pick.scenario.driver, arch, e) for (_, arch), e in by_gpu.items())
 
 
 def _is_right(platforms: Iterable[Platform], on: Machine, alone: Pick) -> bool:
