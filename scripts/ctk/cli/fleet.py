@@ -111,8 +111,8 @@ def _notes(fleet: Fleet) -> list[str]:
         )
     if any("CONDA_OVERRIDE_CUDA_ARCH" in environment.variables for environment in fleet.environments):
         lines.append(
-            "CONDA_OVERRIDE_CUDA_ARCH matters on a machine with another GPU, to clients that detect it: pixi, and "
-            "conda with its plugin. mamba does not read it"
+            "CONDA_OVERRIDE_CUDA_ARCH matters where you type this on a machine with another GPU, to a client that "
+            "detects it, such as conda with its plugin; mamba does not read it"
         )
     return lines
 

@@ -308,12 +308,15 @@ def _yaml(content: Mapping[str, Any]) -> str:
 
 def _workspace(fleet: Fleet, channels: Sequence[str]) -> str:
     """A workspace of pixi, in which each machine gets an environment that serves it."""
-    platforms = []
+    platforms, pinned = [], []
     for driver, arch, environment in pixi_platforms(fleet):
-        name = environment.name.replace(".", "-") + (f"-gpu-{arch.replace('.', '-')}" if arch else "")
+        name = environment.name + (f"-gpu-{arch}" if arch else "" if driver else "-no-driver")
+        name = name.replace(".", "-")
         cuda = {"driver": driver, "arch": arch} if arch else driver
         stated = {"name": name, "platform": fleet.catalogue.subdir, "cuda": cuda, "glibc": os.environ.get(GLIBC)}
         platforms.append(f"  {toml(stated)},  # {environment.toolkit}")
+        if pins := environment.pick.scenario.specs[len(fleet.request) :]:
+            pinned += ["", f"[target.{name}.dependencies]", *pixi_lines(pins)]
     lines = [
         "# A machine gets the first of the platforms whose driver and GPU it has, or a newer one: pixi 0.71 and newer.",
         "[workspace]",
@@ -325,6 +328,7 @@ def _workspace(fleet: Fleet, channels: Sequence[str]) -> str:
         "",
         "[dependencies]",
         *pixi_lines(spec for spec in fleet.request if not spec.startswith("__")),  # pixi looks at the driver anyway
+        *pinned,
     ]
     return "\n".join(lines) + "\n"
 
@@ -345,11 +349,11 @@ def pixi_platforms(fleet: Fleet) -> list[Platform]:
         return sorted(platforms, key=lambda p: (Version(p[1] or "0"), Version(p[0] or "0")), reverse=True)
 
     by_driver = in_order((e.pick.scenario.driver, None, e) for e in fleet.environments)
-    told = all(e.every_client and e.pick.scenario.specs == fleet.request for e in fleet.environments)
+    told = all(e.every_client for e in fleet.environments)
     if told and all(own is None or _is_right(by_driver, on, own) for on, own in fleet.alone.items()):
         return by_driver
-    by_gpu = {(e.name, on.arch): e for e in fleet.environments for on in e.machines}
-    return in_order((e.pick.scenario.driver, arch, e) for (_, arch), e in by_gpu.items())
+    by_gpu = {(e.name, on.arch, bool(on.driver)): e for e in fleet.environments for on in e.machines}
+    return in_order((e.pick.scenario.driver if driver else None, arch, e) for (_, arch, driver), e in by_gpu.items())
 
 
 def _is_right(platforms: Iterable[Platform], on: Machine, alone: Pick) -> bool:
