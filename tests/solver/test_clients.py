@@ -308,7 +308,7 @@ def test_pixi_locks_a_workspace_of_its_own_for_each_scenario(pixi: Fake) -> None
     workspace = tomllib.loads(text)
     assert workspace["workspace"]["channels"] == URLS
     assert workspace["workspace"]["channel-priority"] == "strict"
-    assert workspace["dependencies"] == {"cuda-version": {"version": "12.*"}, "cuda-core": {"version": "*"}}
+    assert workspace["dependencies"] == {"cuda-version": "12.*", "cuda-core": "*"}
     (machine,) = workspace["workspace"]["platforms"]
     assert machine["platform"] == "linux-64"
     assert machine["cuda"] == {"driver": "13.0", "arch": "9.0"}
