@@ -58,7 +58,7 @@ def rendered(workspace: Workspace) -> dict[str, Golden]:
             recipe = output.recipe.to_dict()
             name = _file_name(recipe["package"]["name"], build.subdir)
             made.add(name)
-            fit = dict(output.variant).get("cuda_fit", "")
+            fit = next((value for key, value in dict(output.variant).items() if key.endswith("_fit")), "")
             variant = f"{label} {fit}".strip()
             record = dict(_record(recipe, _names(build, recipe) | ({f"{fit}_*": "FIT_*"} if fit else {})))
             twin = f"{label} {'compat' if fit == 'native' else 'native'}"
@@ -145,7 +145,7 @@ def metadata(package: Path, name: str) -> Any:
 
 
 def _shape(package: Path, variant: str) -> list[str]:
-    release, subdir, *python = variant.removesuffix(" native").removesuffix(" compat").split()
+    release, subdir, *python = re.sub(r" (native|compat|newer)$", "", variant).split()
     files = metadata(package, "paths.json")["paths"]
     stand_in = Build("", None, (), f"cuda-{release}", subdir, "".join(python), (), ())  # type: ignore[arg-type]
     names = _names(stand_in, {"package": {"version": metadata(package, "index.json")["version"]}})

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 from golden import metadata
 
 from ctk.check.audit.files import LICENCE_WORDS
-from ctk.core.checkout import Workspace
+from ctk.core.checkout import Workspace, settings
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.lock import release_locks
-from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags, small
+from ctk.plan.plan import Request, lacking, plan, planned_repodata, published_set, python_tags, small
 
 Record = Mapping[str, Any]
 FITS = ("native", "compat")
 # Files in a recipe of their own, which more builds share than the twins of one CUDA major and Python.
-SHARED_FILES = ("numba-cuda-mlir-files", "jaxlib-files", "jax-cuda-pjrt-files")
+SHARED_FILES = ("libnvjitlink-files", "numba-cuda-mlir-files", "jaxlib-files", "jax-cuda-pjrt-files")
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +39,14 @@ def fit(record: Record) -> str:
     """``native`` or ``compat``; "" for a package that has no twin."""
     if record["name"] == "cuda-version":
         return record["build"].partition("_")[0]
+    if is_newer(record):
+        return ""
     return next((f for f in FITS for spec in ties(record) if spec.endswith(f" {f}_*")), "")
+
+
+def is_newer(record: Record) -> bool:
+    """Whether it is the third build of libnvjitlink, for a native toolkit that is older."""
+    return bool(record["build"].startswith("newer_"))
 
 
 def without_fit(specs: Iterable[str]) -> list[str]:
@@ -61,13 +70,30 @@ def twins(records: list[Record]) -> Iterator[dict[str, Record]]:
 
 def test_whatever_depends_on_cuda_version_has_a_twin(records: list[Record]) -> None:
     single = {r["name"] for r in records if ties(r) and not fit(r) and not r["name"].endswith("-files")}
-    assert single == {"cuda-pathfinder"}  # it goes with both majors, and decides nothing
+    assert single == {"cuda-pathfinder", "libnvjitlink"}  # one goes with both majors, and decides nothing
     assert len(list(twins(records))) > 300
 
 
 def test_a_tracked_feature_puts_compat_last_and_nothing_else(records: list[Record]) -> None:
     for record in records:
-        assert bool(record.get("track_features")) == (fit(record) == "compat"), record["name"]
+        assert bool(record.get("track_features")) == (fit(record) == "compat" or is_newer(record)), record["name"]
+
+
+def test_a_newer_nvjitlink_is_taken_last_but_for_compat_and_only_beside_an_older_native_toolkit(
+    records: list[Record],
+) -> None:
+    found = [record for record in records if is_newer(record)]
+    assert {record["name"] for record in found} == {"libnvjitlink"} and len(found) > 30
+    for record in found:
+        major, minor = record["version"].split(".")[:2]
+        assert ties(record) == [f"cuda-version >={major},<{major}.{minor} native_*"]
+        alike = [
+            r
+            for r in records
+            if [r[k] for k in ("name", "version", "subdir")] == [record[k] for k in ("name", "version", "subdir")]
+        ]
+        numbers = {fit(r) or "newer": r["build_number"] for r in alike}
+        assert numbers["compat"] < numbers["newer"] < numbers["native"]
 
 
 def test_a_build_string_says_what_its_number_means(records: list[Record]) -> None:
@@ -109,7 +135,7 @@ def test_an_exact_pin_is_to_the_same_fit(records: list[Record]) -> None:
 
 def test_only_the_native_cuda_version_depends_on_a_virtual_cuda_package(records: list[Record]) -> None:
     asking = {(r["name"], fit(r)) for r in records if any(spec.startswith("__cuda") for spec in r["depends"])}
-    assert asking == {("cuda-version", "native")}
+    assert asking == {("cuda-version", "native"), ("cuda-gpu", "native"), ("cuda-gpu", "compat")}
     limiting = {r["name"]: s for r in records for s in r.get("constrains", ()) if s.startswith("__cuda")}
     # Of other packages those with code for GPUs, which say for which.
     others = {name: spec for name, spec in limiting.items() if name not in ("cuda-version", "cuda-arch")}
@@ -191,7 +217,7 @@ def test_built_twins_hold_the_same_files(built: Workspace) -> None:
     for package in sorted(built.channel.resolve().rglob("*.conda")):
         index = metadata(package, "index.json")
         tie = next((spec.rpartition(" ")[0] for spec in index["depends"] if spec.startswith("cuda-version")), "")
-        if tie and index["name"] != "cuda-pathfinder" and not index["name"].endswith("-files"):
+        if tie and index["name"] != "cuda-pathfinder" and not is_newer(index) and not index["name"].endswith("-files"):
             python = next((spec for spec in index["depends"] if spec.startswith("python_abi")), "")
             paths = metadata(package, "paths.json")["paths"]
             contents[f"{index['subdir']}/{index['name']} {index['version']} {tie} {python}"].append(paths)
@@ -199,6 +225,20 @@ def test_built_twins_hold_the_same_files(built: Workspace) -> None:
     for name, pair in contents.items():
         assert len(pair) == 2, name
         assert pair[0] == pair[1], name
+
+
+def test_the_default_set_has_what_conda_forge_compiles_with_and_a_channel_without_is_told(
+    project: Workspace, tmp_path: Path
+) -> None:
+    minors = settings(project.root).conda_forge.minors
+    assert set(minors) <= set(small(Request(), project).releases)
+    index = tmp_path / "noarch" / "repodata.json"
+    assert lacking(project, tmp_path) == []  # there is no channel
+    index.parent.mkdir()
+    for has, lacks in (([], []), (["13.0"], minors), ([minors[0], "13.0"], minors[1:]), (minors, [])):
+        records = {minor: {"name": "cuda-version", "version": minor} for minor in has}
+        index.write_text(json.dumps({"packages.conda": {"other": {"name": "other", "version": "1"}, **records}}))
+        assert lacking(project, tmp_path) == lacks
 
 
 def test_the_default_set_has_what_its_oldest_toolkit_needs_of_newer_ones(project: Workspace) -> None:

@@ -53,12 +53,12 @@ def ask(
 
 
 def number(changes: Mapping[str, int]) -> Change:
-    """Adds to the build number of builds that a regular expression finds."""
+    """Adds to the build number of builds that a regular expression finds; none falls below zero."""
 
     def changing(record: Record) -> None:
         for pattern, change in changes.items():
             if re.search(pattern, f"{record['name']} {record['build']} {fit(record)}"):
-                record["build_number"] += change
+                record["build_number"] = max(0, record["build_number"] + change)
 
     return changing
 
@@ -172,7 +172,7 @@ CASES = [
         "within one version, native has the higher build number, where features are not heeded",
         (NO_FEATURES, NO_NATIVE_NUMBERS),
         (
-            (ask("cuda-core", "13.4", "9.0", pin="13.0"), "toolkit 13.0 compat, not 13.0 native"),
+            (ask("cuda-nvrtc", "13.4", "9.0", pin="13.0"), "toolkit 13.0 compat, not 13.0 native"),
             (ask("cuda-nvrtc", "13.4", "9.0"), "toolkit 13.4 compat, not 13.4 native"),
             (ask("cuda-nvcc", "13.4", "9.0", pin="13.4"), "toolkit 13.4 compat, not 13.4 native"),
         ),
@@ -215,6 +215,16 @@ CASES = [
             (ask("cuda-bindings", "12.2", "9.0"), "libnvjitlink 12.9 is not of toolkit 12.3"),
             (ask("libnvjitlink", None, None, "libnvjitlink=13.4", "cuda-version=13.0", refused=True), MUST_REFUSE),
         ),
+    ),
+    Case(
+        "a newer libnvjitlink is taken only where it is asked for",
+        (take_out("libnvjitlink", "track_features"),),
+        ((ask("cuda-core", "13.0", "9.0"), "libnvjitlink 13.4 is not of toolkit 13.0"),),
+    ),
+    Case(
+        "a newer libnvjitlink goes with an older native toolkit",
+        (take_out("libnvjitlink", "depends", r"^(cuda-version >=\d+),<(13\.\d+)( native_\*)$", r"\1,<13.0\3"),),
+        ((ask("cuda-core libnvjitlink>=13.4", "13.0", "9.0"), "toolkit 13.4 compat, not 13.0 native"),),
     ),
     Case(
         "libnvfatbin is not newer than the toolkit",

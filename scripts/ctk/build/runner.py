@@ -472,15 +472,15 @@ def log_file(build_id: str, workspace: Workspace) -> Path:
 def _run_rattler_build(build: Build, workspace: Workspace, folder: Path) -> list[Path]:
     """Makes the packages of a build; those that inherit a staged tree share one.
 
-    rattler-build resolves an exact pin to whichever variant of that name it rendered last, so the native and the compat
-    packages are not rendered together. What is the same for both is made with each, and kept once.
+    rattler-build resolves an exact pin to whichever variant of that name it rendered last, so native, compat and other
+    packages are not rendered together. What is the same for all is made with each, and kept once.
     """
     values = variant_values(build.recipe, build.variant_files, build.subdir, build.outputs)
-    fits = {o.variant.get("cuda_fit", "") for o in build.outputs}
+    fits = {(key, value) for o in build.outputs for key, value in o.variant.items() if key.endswith("_fit")}
     try:
-        for fit in sorted(fits - {""}) or [""]:
+        for fit in [{key: [value]} for key, value in sorted(fits)] or [{}]:
             variants = folder / "variants.yaml"
-            variants.write_text(json.dumps({**values, **({"cuda_fit": [fit]} if fit else {})}))
+            variants.write_text(json.dumps({**values, **fit}))
             # What is to replace it names each output's tree after the output, and stages it anew.
             with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
                 build_recipes(

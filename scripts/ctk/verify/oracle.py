@@ -11,7 +11,8 @@ newest native toolkit, and where there is none, the newest compatible one.
 A library also has to have code for the GPU: a toolkit of which one that is asked for has none is no candidate.
 
 A driver refuses PTX that is newer than it, whoever wrote it. So all that writes PTX is of the picked toolkit's minor.
-Where a toolkit has none that Python can use, it is of the nearest newer minor that has.
+Where a toolkit has none that Python can use, it is of the nearest newer minor that has. Who asks for a newer nvJitLink
+gets it beside a native toolkit of its major, and beside a compatible one that is as new as it.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class OracleFacts:
 class Question:
     """A machine and what is asked of it."""
 
-    request: str  # a package, e.g. cuda-core
+    request: str  # a package, e.g. cuda-core, and the nvJitLink that it has at least: libnvjitlink>=13.4
     subdir: str
     driver: str | None = None  # the newest CUDA version that it supports; None without a driver
     arch: str | None = None  # compute capability of the GPU; None where none is detected, or without a driver
@@ -82,6 +83,7 @@ class Expected:
     toolkit: str = ""  # the CTK minor; "" when it must be refused
     fit: str = ""  # native, compat or ""
     python: str = ""  # tag of the Python in the environment, e.g. cp314t; "" without one
+    nvjitlink: tuple[str, ...] = ()  # the minors that it may be of, where it has to be newer than the toolkit's own
     cause: Cause | None = None
 
     @property
@@ -107,6 +109,9 @@ _NEEDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "numba-cuda": ((*_PTX, "cudart"), (*_CORE, "numba-cuda")),
     "numba-cuda-mlir": ((*_PTX, "cudart"), (*_CORE, "numba-cuda-mlir")),
     "cccl-python": ((*_PTX, "cudart"), (*_CORE, "numba-cuda-mlir", "cuda-cccl")),
+    # As packages of RAPIDS ask: for nvJitLink of the toolkit that they were compiled with, or newer.
+    "cuda-core libnvjitlink>=12.9": (_PTX, _CORE),
+    "cuda-core libnvjitlink>=13.4": (_PTX, _CORE),
 }
 REQUESTS = tuple(_NEEDS)
 PYTHON_REQUESTS = tuple(request for request, (_, projects) in _NEEDS.items() if projects)
@@ -137,6 +142,7 @@ def expected(facts: OracleFacts, question: Question) -> Expected:
     with_code = [t for t in candidates if _has_code(t, question)]
     native = [t for t in with_code if _driver_loads(t, question) and _knows_gpu(t, question)]
     compatible = [t for t in with_code if _driver_has_major(t, question) and _not_too_old(t, question)]
+    compatible = [t for t in compatible if not _newer_nvjitlink(facts, question, t)]
     if native or compatible:
         return _pick(facts, question, native, compatible)
     if cause is None:
@@ -149,7 +155,9 @@ def expected_ignoring(facts: OracleFacts, question: Question) -> Expected:
     candidates, cause = _candidates(facts, question)
     if not candidates:
         return Expected(cause=cause)
-    return _pick(facts, question, [t for t in candidates if _driver_loads(t, question)], candidates)
+    native = [t for t in candidates if _driver_loads(t, question)]
+    own = [t for t in candidates if not _newer_nvjitlink(facts, question, t)]
+    return _pick(facts, question, native, own) if native or own else Expected(cause=Cause.PIN)
 
 
 def loss(facts: OracleFacts, question: Question) -> Loss | None:
@@ -166,6 +174,9 @@ def loss(facts: OracleFacts, question: Question) -> Loss | None:
 def _candidates(facts: OracleFacts, question: Question) -> tuple[list[Toolkit], Cause | None]:
     """The toolkits that could be meant, whatever the machine's driver and GPU; or why there is none."""
     pinned = [t for t in facts.toolkits if question.pin in (None, t.minor, t.major)]
+    if floor := _floor(question):
+        newest = {t.major: version(t.minor) for t in sorted(facts.toolkits, key=lambda t: version(t.minor))}
+        pinned = [t for t in pinned if newest[t.major] >= floor]
     if not pinned:
         return [], Cause.PIN
     components, projects = _NEEDS[question.request]
@@ -182,7 +193,21 @@ def _pick(facts: OracleFacts, question: Question, native: list[Toolkit], compati
     python = tag(question.python)
     if question.request in PYTHON_REQUESTS:
         python = _python(facts, question, best.major)
-    return Expected(best.minor, "native" if native else "compat", python)
+    return Expected(best.minor, "native" if native else "compat", python, _newer_nvjitlink(facts, question, best))
+
+
+def _floor(question: Question) -> tuple[int, ...]:
+    """The minor that nvJitLink has at least; empty where the request says nothing of it."""
+    least = question.request.partition(" libnvjitlink>=")[2]
+    return version(least) if least else ()
+
+
+def _newer_nvjitlink(facts: OracleFacts, question: Question, toolkit: Toolkit) -> tuple[str, ...]:
+    """The minors that are as new as the request asks, where the one that the toolkit has for Python is not."""
+    (own,), floor = minors_of("libnvjitlink", toolkit.minor, for_python=True), _floor(question)
+    if version(own) >= floor:
+        return ()
+    return tuple(t.minor for t in facts.toolkits if t.major == toolkit.major and version(t.minor) >= floor)
 
 
 def _python(facts: OracleFacts, question: Question, major: str) -> str:

@@ -93,7 +93,7 @@ def wrong(question: Question, right: Expected, answer: SolverAnswer, twins: Twin
 
 
 def _faults(question: Question, right: Expected, records: Mapping[str, Record], twins: Twins) -> Iterator[str]:
-    for name in ("cuda-version", question.request):
+    for name in ("cuda-version", question.request.split()[0]):
         if name not in records:
             yield f"{name} is not there"
             return
@@ -109,12 +109,13 @@ def _faults(question: Question, right: Expected, records: Mapping[str, Record], 
     minors: dict[str, tuple[str, ...]] = dict.fromkeys(_OF_THE_MINOR, (right.toolkit,))
     for writer in oracle.PTX_WRITERS:
         allowed = oracle.minors_of(writer, right.toolkit, for_python="cuda-bindings" in records)
+        allowed = right.nvjitlink if writer == "libnvjitlink" and right.nvjitlink else allowed
         minors |= dict.fromkeys((writer, f"{writer}-files", f"{writer}-dev"), allowed)
     for name, allowed in minors.items():
         if name in records and ".".join(records[name].version.split(".")[:2]) not in allowed:
             yield f"{name} {records[name].version} is not of toolkit {' or '.join(allowed)}"
     yield from _python_faults(right, records)
-    yield from (f"{name} is not there" for name in _NEEDED.get(question.request, ()) if name not in records)
+    yield from (f"{name} is not there" for name in _NEEDED.get(question.request.split()[0], ()) if name not in records)
 
 
 def _python_faults(right: Expected, records: Mapping[str, Record]) -> Iterator[str]:

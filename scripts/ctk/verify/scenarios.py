@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, product, starmap
@@ -177,12 +178,13 @@ def scenario(question: Question) -> Scenario:
     """A question as a solver is asked it."""
     pin = (f"cuda-version={question.pin}",) if question.pin else ()
     python = python_specs(question.python) if question.python else ()
-    return Scenario((*pin, question.request, *python), question.subdir, question.driver, question.arch)
+    return Scenario((*pin, *question.request.split(), *python), question.subdir, question.driver, question.arch)
 
 
 def command(question: Question) -> str:
     """A question as a command line, to be tried by hand."""
-    words = ["ctk solve", *([f"cuda-version={question.pin}"] if question.pin else []), question.request]
+    asked = map(shlex.quote, question.request.split())
+    words = ["ctk solve", *([f"cuda-version={question.pin}"] if question.pin else []), *asked]
     words += [f"--python {question.python}"] if question.python else []
     words += [f"--platform {question.subdir} --driver {question.driver or 'none'}"]
     return " ".join(words + ([f"--arch {question.arch}"] if question.arch else []))
