@@ -296,13 +296,13 @@ def test_the_commands_ask_for_what_was_solved(front: Watched, offered: dict[str,
         take(front.page, "client", client)
         command = shown(front.page)["command"]
         assert command.startswith(f"{client} create --name cuda \\\n  --channel ")
-        assert command.endswith(f"--strict-channel-priority \\\n  cuda-core {' '.join(asked)} __cuda")
+        assert command.endswith(f"--strict-channel-priority \\\n  cuda-gpu cuda-core {' '.join(asked)}")
         assert [word for word in command.split() if "://" in word or word == "conda-forge"] == offered["channels"]
     take(front.page, "client", "pixi")
     seen = shown(front.page)
     expect(front.page.locator("#manifest-box")).to_contain_text("pixi install")
     expect(front.page.locator("#command")).to_be_hidden()
-    assert "__cuda" not in seen["manifest"]
+    assert "cuda-gpu" not in seen["manifest"]
     manifest = tomllib.loads(seen["manifest"])
     assert manifest["workspace"]["channels"] == offered["channels"]
     assert manifest["workspace"]["platforms"] == [{"platform": "linux-64", "cuda": {"driver": "13.0", "arch": "9.0"}}]
@@ -371,7 +371,7 @@ def test_pasted_output_of_nvidia_smi_chooses(front: Watched, pasted: str, driver
     assert machine(front.page) == (("none", "", "") if none else ("choose", driver, gpu))
     assert shown(front.page)["state"] in (("solved", "refused") if driver else ("detected",))
     # A GPU that is listed proves that there is a driver.
-    assert none or "__cuda" in front.page.locator("#command").text_content()
+    assert none or "cuda-gpu" in front.page.locator("#command").text_content()
 
 
 def test_a_paste_says_everything_and_what_the_one_before_set_is_gone(front: Watched) -> None:

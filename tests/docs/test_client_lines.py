@@ -40,7 +40,9 @@ def test_a_line_gives_the_toolkit_that_its_comment_says(command: Command, planne
     assert problem(line, planned_solve(line.scenario), NEWEST) == ""
     assert line.channels in ((), OURS_FIRST)
     asked = bool(line.scenario.driver) and command.program != "pixi"
-    assert ("__cuda" in line.scenario.specs) == asked, "conda and mamba are asked for the driver, where there is one"
+    assert (line.scenario.specs[0] == "cuda-gpu") == asked, (
+        "conda and mamba are asked for the driver, where there is one"
+    )
 
 
 def test_lines_of_each_kind_are_there() -> None:
@@ -70,7 +72,7 @@ def test_what_the_page_says_of_exports(planned_solve: Solve) -> None:
 def test_what_the_page_says_of_a_driver_that_is_asked_for(planned_solve: Solve) -> None:
     for driver in ("11.8", ""):
         with pytest.raises(Unsolvable):
-            planned_solve(scenario(("cuda-core", "__cuda"), {"CONDA_OVERRIDE_CUDA": driver}))
+            planned_solve(scenario(("cuda-gpu", "cuda-core"), {"CONDA_OVERRIDE_CUDA": driver}))
 
 
 def test_a_pin_that_a_machine_cannot_run_is_an_error_as_the_page_says(planned_solve: Solve) -> None:
@@ -128,7 +130,7 @@ def test_a_dockerfile_is_one_and_its_commands_give_an_environment(
             if line.scenario:
                 found.append(line)
                 assert line.channels == ("$CHANNEL", "conda-forge")
-                assert "--override-channels" in command.words and "__cuda" in line.scenario.specs
+                assert "--override-channels" in command.words and line.scenario.specs[0] == "cuda-gpu"
                 # What the comment above says: the toolkit of that driver.
                 assert planned_solve(line.scenario).toolkit == arguments["CONDA_OVERRIDE_CUDA"]
                 prefix = command.words[command.words.index("--prefix") + 1]
@@ -148,7 +150,7 @@ def test_a_workflow_follows_the_schema_and_its_commands_give_an_environment(
         assert words[0] == "$CONDA/bin/conda"
         lines.append(read(Command(block, ("conda", *words[1:]), job["env"])))
     (made,) = [line for line in lines if line.scenario]
-    assert made.scenario and "__cuda" in made.scenario.specs
+    assert made.scenario and made.scenario.specs[0] == "cuda-gpu"
     assert planned_solve(made.scenario).toolkit == job["env"]["CONDA_OVERRIDE_CUDA"]
 
 

@@ -41,7 +41,7 @@ def make(root: Path, index: FakeIndex, compiler: str) -> World:
         if recipe.name not in (*world.RECIPES, "cuda-nvrtc", "common"):
             shutil.rmtree(recipe)
     project = root / "pyproject.toml"
-    text = project.read_text().replace('["oldest", "12.6", "newest"]', '["oldest", "newest"]')
+    text = project.read_text().replace('["oldest", "12.6", "newest", "conda-forge"]', '["oldest", "newest"]')
     listed = json.dumps(world.RECIPES)
     project.write_text(re.sub(r"^recipes = \[.*?\]", f"recipes = {listed}", text, flags=re.MULTILINE | re.DOTALL))
     (root / "variants" / "exclusions.yaml").write_text("excluded: []\n")

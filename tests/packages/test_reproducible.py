@@ -66,7 +66,7 @@ def test_every_package_says_what_it_is_made_of(built: Workspace, channel: Path) 
             if origin.inputs:
                 assert origin.timestamp == max(i.artefact.uploaded for i in origin.inputs)
             else:
-                assert origin.recipe in ("cuda-arch", "cuda-version"), "nothing else is metadata alone"
+                assert origin.recipe in ("cuda-arch", "cuda-gpu", "cuda-version"), "nothing else is metadata alone"
     assert {this_platform(), "noarch"} <= shown <= seen
 
 

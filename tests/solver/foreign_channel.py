@@ -130,7 +130,6 @@ class CondaForge:
     __pydantic_config__ = ConfigDict(extra="forbid")
 
     known: Pins
-    compiled: Pins
     toolkit: tuple[Tied, ...]
     feedstocks: tuple[Feedstock, ...]
 

@@ -7,7 +7,7 @@ what the solvers answer; a new request is a line in it with nothing below.
 
 from __future__ import annotations
 
-import copy
+import json
 import shutil
 import sys
 import tempfile
@@ -19,31 +19,33 @@ import foreign_channel
 import pytest
 from packaging.version import Version
 from small_channel import write
-from worlds import Record, records
+from worlds import Record
 
 from conftest import program_of
 from ctk.core.checkout import Workspace, settings, workspace
 from ctk.core.platforms import NOARCH
-from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags, write_repodata
+from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags, repodata_of, write_repodata
+from ctk.release.review import compiled_with
 from ctk.solve.solve import Scenario
 from ctk.verify import clients
-from ctk.verify.channels import Repodata, universe
+from ctk.verify.channels import universe
 from ctk.verify.clients import RattlerSolver
 from ctk.verify.libsolv import Libsolv, library
 from ctk.verify.run import SolverAnswer
 
 PAGE = "docs/how-the-right-build-is-picked.md"
-RELEASES = ("12.0", "12.2", "12.6", "12.8", "12.9", "13.0", "13.2", "13.3", "13.5")
+RELEASES = ("12.0", "12.2", "12.6", "12.8", "12.9", "13.0", "13.2", "13.3", "13.4", "13.5")
 DRIVERS = (None, "12.0", "12.2", "12.6", "12.8", "12.9", "13.0", "13.3", "13.5")
 PICKS = Path(__file__).with_name("foreign_picks.txt")
 SOLVERS = ("rattler", "libsolv", "libsolv-2.8.1")
 # Order of the channels -> the one that it is compared with. rattler knows no flexible priority.
-ORDERS = {"alone": "", "second": "alone", "ours": "", "flexible": "ours", "candidate": "ours"}
+ORDERS = {"alone": "", "second": "alone", "ours": "", "flexible": "ours"}
 ASKED = [(order, solver) for order in ORDERS for solver in SOLVERS if (order, solver) != ("flexible", "rattler")]
-# Those whose CPU build the candidate of a constraint keeps out.
-HELD = ("pytorch", "jaxlib", "tensorflow")
+# The metapackage that asks for CUDA builds.
+GPU = "cuda-gpu"
+CUDA, CPU, UNNAMED = f"{GPU} pytorch cuda-core", "pytorch=*=cpu* cuda-core", "pytorch cuda-core"
 # What users are told to type; it means the same in every client.
-NAMED = ("pytorch=*=cuda* cuda-core", "pytorch=*=cpu* cuda-core", "pytorch-gpu cuda-core", "jaxlib=*=cuda* cuda-core")
+NAMED = (CUDA, CPU, "pytorch-gpu cuda-core", f"{GPU} jaxlib cuda-core", f"{GPU} cudf cuda-core")
 
 
 @dataclass(frozen=True)
@@ -103,17 +105,6 @@ def written(asked: Asked, answers: dict[tuple[str, str], list[str]]) -> Iterator
 MATRIX = {str(asked): asked for asked in read(PICKS.read_text())}
 
 
-def constrain(record: Record) -> None:
-    """The candidate of a constraint: a native cuda-version that goes with CUDA builds only."""
-    if record["name"] == "cuda-version" and record["build"].startswith("native"):
-        record["constrains"] += [f"{package} * cuda*" for package in HELD]
-
-
-def constrain_older(record: Record) -> None:
-    if Version(record["version"]) < Version("12.9"):
-        constrain(record)
-
-
 class Orders:
     """The channels in their orders, written once each."""
 
@@ -127,32 +118,27 @@ class Orders:
             return [self._foreign, self._base]
         if order == "second":
             return [self._foreign, self.first("ours")[0], self._base]
-        return self.first(order, constrain) if order == "candidate" else self.first("ours")
+        return self.first("ours")
 
-    def first(self, name: str, change: Callable[[Record], None] = lambda record: None, *also: str) -> list[Path]:
-        """Ours first: the default set of more releases than by default, with changed records or more recipes."""
+    def first(
+        self,
+        name: str,
+        keep: Callable[[Record], bool] = lambda record: True,
+        releases: Sequence[str] = RELEASES,
+        also: Sequence[str] = (),
+    ) -> list[Path]:
+        """Ours first: the default set of more releases than by default, with some records only or more recipes."""
         folder = self._folder / name
         if not folder.exists():
             recipes = (*(settings(self._project.root).default.recipes or ()), *also)
-            request = Request(RELEASES, recipes, foreign_channel.SUBDIRS)
+            request = Request(releases, recipes, foreign_channel.SUBDIRS)
             tags = python_tags(self._project.build_config)
             content = planned_repodata(plan(published_set(self._project), request, tags))
-            for record in records(content):
-                change(record)
-            if name == "spared":
-                twice(content)
+            for subdir in content.values():
+                found = subdir["packages.conda"].items()
+                subdir["packages.conda"] = {file: record for file, record in found if keep(record)}
             write_repodata(content, folder)
         return [folder, self._foreign, self._base]
-
-
-def twice(content: Repodata) -> None:
-    """Has both builds of cuda-version twice: constrained, and after these unconstrained."""
-    packages = content[NOARCH]["packages.conda"]
-    for record in [r for r in packages.values() if r["name"] == "cuda-version"]:
-        fit, features = record["build"].partition("_")[0], {"native": "a b", "compat": "a b c"}
-        free = {**record, "build": f"{fit}_free_0", "build_number": 0, "track_features": features[fit]}
-        packages[f"cuda-version-{record['version']}-{free['build']}.conda"] = copy.deepcopy(free)
-        record["constrains"] += [f"{package} * cuda*" for package in HELD]
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +178,7 @@ def word(asked: Asked, answer: SolverAnswer) -> str:
     if not answer.solved or answer.removed:
         return "none"
     toolkit = answer.records.get("cuda-version")
-    package = asked.request.split()[0].partition("=")[0]
+    package = next(spec for spec in asked.request.split() if spec != GPU).partition("=")[0]
     kind = next((kind for kind in ("cuda", "cpu") if kind in answer.records[package].build), "")
     fit = toolkit.build[0] if toolkit and toolkit.build[0] in "nc" else ""
     return f"{kind}{toolkit.version if toolkit else ''}{fit}"
@@ -225,15 +211,23 @@ def main() -> None:
 # --- the data
 
 
-def test_what_stands_in_for_conda_forge_is_dated_and_says_what_is_assumed() -> None:
-    forge = foreign_channel.FORGE
-    pinned = max(map(Version, forge.compiled.minors))
+def test_what_stands_in_for_conda_forge_is_dated_and_says_what_is_assumed(project: Workspace) -> None:
+    forge, compiled = foreign_channel.FORGE, settings(project.root).conda_forge
+    pinned = max(map(Version, compiled.minors))
     for feedstock in forge.feedstocks:
         toolkits = {Version(toolkit) for found in feedstock.cuda.values() for toolkit in found}
         assert {Version(toolkit) for toolkit in feedstock.assumed} <= {pinned} & toolkits, feedstock.source
         assert all(Version(before) < pinned for before in feedstock.assumed.values()), feedstock.source
-        if pinned in toolkits and feedstock.read < forge.compiled.read:
+        if pinned in toolkits and str(feedstock.read) < compiled.read:
             assert feedstock.assumed, feedstock.source
+
+
+def test_release_check_sees_what_conda_forge_compiles_with(project: Workspace, orders: Orders, tmp_path: Path) -> None:
+    foreign = orders["alone"][0]
+    assert compiled_with(foreign) == settings(project.root).conda_forge.minors
+    text = (foreign / "linux-64" / "repodata.json").read_text().replace("cuda-version >=13.4,", "cuda-version >=13.6,")
+    moved = write_repodata({"linux-64": json.loads(text), NOARCH: repodata_of(NOARCH, {})}, tmp_path)
+    assert compiled_with(moved) == ["12.9", "13.6"]
 
 
 def test_no_package_of_the_stand_in_needs_what_nobody_has(project: Workspace) -> None:
@@ -251,37 +245,51 @@ def picks(name: str, order: str, solver: str) -> dict[str | None, str]:
     return dict(zip(DRIVERS, MATRIX[name].right(order, solver), strict=True))
 
 
-def test_who_names_the_build_gets_it_in_every_client_with_the_best_toolkit_for_it() -> None:
+def test_who_asks_for_cuda_builds_gets_them_in_every_solver_with_the_best_toolkit_for_them() -> None:
+    for name, asked in MATRIX.items():
+        if asked.request.startswith(GPU):
+            assert asked.lines["ours"][0] == "none", f"{name}: without a driver there is nothing to ask for"
+            has_cuda = {"linux-aarch64 tensorflow", "win-64 lightgbm"}.isdisjoint({name.replace(f"{GPU} ", "")[:-10]})
+            assert all(("cuda" in answer) is has_cuda for answer in asked.lines["ours"][1:]), name
     for request in NAMED:
         assert "ours" in MATRIX[f"linux-64 {request}"].lines  # one line for all solvers
-    cuda, cpu = (picks(f"linux-64 {request}", "ours", "libsolv") for request in NAMED[:2])
-    assert (cuda["12.6"], cuda["12.9"], cuda["13.0"]) == ("cuda12.9c", "cuda12.9n", "cuda12.9n")
-    assert (cpu["12.6"], cpu["12.9"], cpu["13.0"]) == ("cpu12.6n", "cpu12.9n", "cpu13.0n")
-    assert picks("linux-64 pytorch-gpu cuda-core", "ours", "libsolv") == cuda
-
-
-CPU, UNNAMED = "pytorch=*=cpu* cuda-core", "pytorch cuda-core"
+    cuda, cpu = (picks(f"linux-64 {request}", "ours", "libsolv") for request in (CUDA, CPU))
+    assert [cuda[driver] for driver in DRIVERS[1:]] == ["cuda12.9c"] * 4 + ["cuda12.9n"] * 3 + ["cuda13.4n"]
+    assert [cpu[driver] for driver in ("12.6", "12.9", "13.0", "13.5")] == [
+        "cpu12.6n",
+        "cpu12.9n",
+        "cpu13.0n",
+        "cpu13.5n",
+    ]
+    # Named last it asks the same, and pixi's solver, which decides in the order of the request, takes a newer toolkit.
+    last = MATRIX[f"linux-64 {UNNAMED} {GPU}"]
+    assert last.right("ours", "libsolv") == [*cuda.values()]
+    assert last.right("ours", "rattler")[6:8] == ["cuda13.4c"] * 2
+    assert picks(f"linux-64 {GPU} cuda-core", "ours", "rattler")["13.0"] == "cuda13.0n"
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_no_other_metadata_of_ours_serves_everybody(solver: str, ask: Ask, orders: Orders) -> None:
+def test_each_of_the_three_is_needed(solver: str, ask: Ask, orders: Orders) -> None:
+    """conda-forge's minors, the metapackage, and nvJitLink for an older native toolkit."""
+
     def found(request: str, channels: list[Path], *drivers: str) -> list[str]:
         asked = MATRIX[f"linux-64 {request}"]
         return [word(asked, answer) for answer in ask(asked, channels, drivers)]
 
-    # 12.9 needs no constraint for pytorch; 12.0 to 12.8 are where it does its harm.
-    older = orders.first("older", constrain_older)
-    assert found(CPU, older, "12.0", "12.8", "12.9", "13.0") == ["cpu12.9c", "cpu12.9c", "cpu12.9n", "cpu13.0n"]
-    # A second native build after compat spares who wants a CPU build, but conda and mamba decide on a native cuda-core
-    # first, and go on from there.
-    spared = orders.first("spared")
-    assert found(CPU, spared, "12.6", "13.0") == ["cpu12.6n", "cpu13.0n"]
-    first = ["cuda12.9c", "cuda12.9n"] if solver == "rattler" else ["cpu12.6n", "cpu13.0n"]
-    assert found(UNNAMED, spared, "12.6", "13.0") == first
+    without = orders.first("without 13.4", releases=[minor for minor in RELEASES if minor != "13.4"])
+    assert found(CUDA, without, "13.0", "13.5") == ["cuda12.9n", "cuda12.9n"]
+    first = ["cuda12.9n", "cuda12.9n"] if solver == "rattler" else ["cpu13.0n", "cpu13.5n"]
+    assert found(UNNAMED, without, "13.0", "13.5") == first
+    if solver != "rattler":
+        assert found(UNNAMED, orders["ours"], "12.6", "13.0", "13.3") == ["cpu12.6n", "cpu13.0n", "cpu13.3n"]
+    cudf = f"{GPU} cudf cuda-core"
+    tied = orders.first("tied", lambda r: r["name"] != "libnvjitlink" or not r["build"].startswith("newer"))
+    assert found(cudf, orders["ours"], "12.6", "13.0", "13.3") == ["cuda12.6n", "cuda13.0n", "cuda13.3n"]
+    assert found(cudf, tied, "12.6", "13.0") == ["cuda12.9c", "cuda12.9n"]
     # A package that the channel has for some minors hides conda-forge's for all: triton needs cuda-cuobjdump, which
-    # NVIDIA's wheels have from 13.2 on. The default set leaves it out. (There is no 13.4 in `RELEASES`.)
-    hiding = orders.first("hiding", lambda record: None, "cuda-cuobjdump", "cuda-nvdisasm")
-    assert found("pytorch=*=cuda* cuda-core", hiding, "12.6", "12.9", "13.3") == ["none", "none", "none"]
+    # NVIDIA's wheels have from 13.2 on. The default set leaves it out.
+    hiding = orders.first("hiding", also=("cuda-cuobjdump", "cuda-nvdisasm"))
+    assert found(CUDA, hiding, "12.6", "12.9", "13.5") == ["none", "none", "cuda13.4n"]
 
 
 # --- the page

@@ -287,7 +287,7 @@ def test_every_package_of_one_cuda_major_says_which_of_the_two_builds_it_is(
             ranges = [need for need in record["depends"] if need.startswith("cuda-version ")]
             known = (record["name"], record["version"], record["build"]) in solved.twins
             # One build for both majors, or for both fits.
-            once = record["name"] == "cuda-pathfinder" or record["name"].endswith("-files")
+            once = record["name"] in ("cuda-pathfinder", "cuda-gpu") or record["name"].endswith("-files")
             assert known == (record["name"] == "cuda-version" or (bool(ranges) and not once)), record["name"]
 
 

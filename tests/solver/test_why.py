@@ -17,7 +17,7 @@ from ctk.core.errors import BadValue, ChannelMissing, Unsolvable
 from ctk.core.platforms import this_platform
 from ctk.solve.machine import python_specs
 from ctk.solve.solve import Catalogue, Maker, Pick, Scenario
-from ctk.solve.why import choices, explain, fit_in_words, native_instead, solve_or_say_why
+from ctk.solve.why import choices, explain, fit_in_words, native_instead, newer_nvjitlink, solve_or_say_why
 
 NO_NVCC = "NVIDIA publishes no nvcc for CUDA 12 as a wheel, only ptxas, libNVVM and headers"
 PTX_NOT = "cubin and nvJitLink work, PTX JIT does not"
@@ -287,6 +287,48 @@ def test_for_other_programs_both_ways_have_their_spec_and_toolkit(beside: Catalo
         "cuda": {"spec": "pytorch=*=cuda*", "toolkit": "12.9", "fit": "compat"},
         "cpu": {"spec": "pytorch=*=cpu*", "toolkit": "12.0", "fit": "native"},
     }
+
+
+def test_the_package_that_asks_for_cuda_builds_is_what_to_type_for_those_it_knows(
+    beside: Catalogue, tmp_path: Path
+) -> None:
+    _, foreign, base_channel = beside.channels
+    known = ["pytorch * cuda*", "jaxlib * cuda*"]
+    asks = pair("cuda-gpu", "1", "h_", "linux-64", "*", ("__cuda",))
+    ours = write(tmp_path / "asks", iter([*channel(), *({**r, "constrains": known} for r in asks)]))
+    asking = Catalogue([ours, foreign, base_channel], "linux-64")
+    (line,) = said(asking, "pytorch cuda-core", "12.6")
+    assert f"cuda-gpu, named first, gives CUDA with toolkit 12.9, compat: {PTX_NOT};" in line
+    ((_, document),) = choices(pick(asking, "pytorch cuda-core", "12.6"), asking)
+    assert document["cuda"]["spec"] == "cuda-gpu"
+    assert said(asking, "cuda-gpu pytorch cuda-core", "12.6") == []
+    (line,) = said(asking, "cuda-gpu onnxruntime cuda-core", "12.6")  # which it does not know
+    assert '"onnxruntime=*=*cuda*" gives' in line
+
+
+def test_a_toolkit_that_the_channel_lacks_is_named_where_a_cuda_build_needs_it(
+    beside: Catalogue, tmp_path: Path
+) -> None:
+    _, foreign, base_channel = beside.channels
+    small = write(tmp_path / "small", iter([*toolkit("12.0"), *toolkit("13.0")]))
+    only = Catalogue([small, foreign, base_channel], "linux-64")
+    picked = pick(only, "pytorch=*=cpu* cuda-version", "13.0")
+    picked = replace(picked, scenario=replace(picked.scenario, specs=("pytorch", "cuda-version")))
+    assert [line for line, _ in choices(picked, only)] == [
+        "pytorch is the CPU build here: its CUDA builds do not go with this channel, which lacks toolkit 12.9 and 13.4"
+    ]
+
+
+def test_a_newer_nvjitlink_is_said_with_what_it_costs(beside: Catalogue, tmp_path: Path) -> None:
+    _, _, base_channel = beside.channels
+    newer = record("libnvjitlink", "13.4.92", "newer_h0_50", "linux-64", depends=["cuda-version >=13,<13.4 native_*"])
+    ours = write(tmp_path / "newer", iter([*channel(), newer]))
+    found = pick(Catalogue([ours, base_channel], "linux-64"), "libnvjitlink=13.4.92", "13.0")
+    assert list(newer_nvjitlink(found)) == [
+        "nvJitLink is of toolkit 13.4, as asked for: machine code that it links runs, and PTX that it writes needs a "
+        "driver for CUDA 13.4"
+    ]
+    assert list(newer_nvjitlink(pick(beside, "cuda-core", "13.0"))) == []
 
 
 def test_a_package_tied_to_a_minor_may_bring_compat_where_native_could_be_had(beside: Catalogue) -> None:

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from ctk.check import Check, Finding, S, Severity, checks_of
 from ctk.core.checkout import Workspace
-from ctk.core.console import count
+from ctk.core.console import count, listing
 from ctk.core.errors import CtkError, without_credentials
 from ctk.core.files import disk_errors, step_to_write
 
@@ -245,6 +245,8 @@ def _base_channel(where: Where) -> Finding:
 @look_at(Where, "channel")
 def _channel(where: Where) -> Finding:
     """What `ctk build` made last."""
+    from ctk.plan.plan import lacking  # which needs what `_packages` looks for
+
     age, packages = _built(where.workspace.channel)
     if not packages:
         return missing("not built yet", "./scripts/build makes it")
@@ -252,6 +254,9 @@ def _channel(where: Where) -> Finding:
     newest = max(locked, key=lambda text: [int(part) for part in text.split(".") if part.isdigit()], default="")
     if newest and not any(name.startswith(f"cuda-version-{newest}-") for name in packages):
         return missing(f"{age}, without {newest}, the newest locked release", "ctk build brings it up to date")
+    if lacks := lacking(where.workspace, where.workspace.channel):
+        step = f"ctk build {' '.join(f'--release {minor}' for minor in lacks)}"
+        return missing(f"{age}, without {listing(lacks)}, which CUDA builds of conda-forge's need", step)
     return ok(age)
 
 

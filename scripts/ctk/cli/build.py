@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shlex
 import sys
 from collections import Counter
 from contextlib import nullcontext
@@ -18,7 +19,7 @@ from ctk.cli import options
 from ctk.cli.options import Base, Jobs, Releases, Selection, base_channel, not_both, selecting
 from ctk.core import console
 from ctk.core.checkout import Workspace, checkout, settings, workspace
-from ctk.core.console import Reporter, count, megabytes
+from ctk.core.console import Reporter, count, listing, megabytes
 from ctk.core.errors import BadValue, ChannelMissing, NotReproduced, UnknownName
 from ctk.core.files import exclusive
 from ctk.core.platforms import PLATFORMS, this_platform
@@ -196,6 +197,7 @@ def build_command(
 def _summary(result: Result, planned: Plan, report: Reporter) -> None:
     report.result(**result.as_json(planned))
     from ctk.pipeline import verdict
+    from ctk.plan.plan import lacking
 
     for line in verdict(result.tests):
         report.line(line)
@@ -217,6 +219,14 @@ def _summary(result: Result, planned: Plan, report: Reporter) -> None:
         )
     where = ", ".join(f"{subdir} {count}" for subdir, count in result.staged.packages.items())
     report.line(f"channel: {result.staged.channel} ({where}; {megabytes(result.staged.size)} MB)")
+    if lacks := lacking(workspace(), result.staged.channel):
+        channel = result.staged.channel
+        more = " ".join(f"--release {minor}" for minor in lacks)
+        more += f" --channel {shlex.quote(str(channel))}" if channel != workspace().channel else ""
+        report.line(
+            f"before conda-forge it hides toolkit {listing(lacks)}, which conda-forge compiles with: CUDA builds of "
+            f"pytorch and others need it; `ctk build {more}` adds it"
+        )
 
 
 def rebuild_command(

@@ -15,8 +15,8 @@ import typer
 from ctk.cli import options
 from ctk.cli.options import Platforms, not_both, show_written
 from ctk.core import console
-from ctk.core.checkout import Workspace, checkout
-from ctk.core.console import Reporter, Task
+from ctk.core.checkout import Workspace, checkout, settings
+from ctk.core.console import Reporter, Task, listing
 from ctk.core.errors import BadValue, Incompatible, NoSpace, OutOfDate, check_names, printable, problems
 from ctk.core.files import disk_errors, exclusive
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
@@ -256,6 +256,9 @@ def check_command(
     partial: Annotated[
         bool, typer.Option("--partial", help="Do not fail when the index lacks something of a release.")
     ] = False,
+    base: Annotated[
+        str | None, typer.Option(help="Look also what packages of a channel such as conda-forge are compiled with.")
+    ] = None,
 ) -> None:
     """Say what the package index has that is newer than the locks, and how complete each CTK release is there.
 
@@ -282,7 +285,10 @@ def check_command(
         # Also of an older minor that is named and not locked.
         wanted = sorted({*newer, *(row.release for row in shown if named and not row.locked)})
         changed = review.licence_changes(locks, release.lockable(index, wanted, here))
+    known = settings(here.root).conda_forge.minors
+    compiled = review.compiled_with(options.base_channel(base, here)) if base else known
     report.result(
+        compiled_with=compiled if base else None,
         rows=[asdict(row) for row in shown],
         releases=[
             {
@@ -318,9 +324,14 @@ def check_command(
             report.line(f"- {alike}")
         names = dict.fromkeys(alike.changes[0].release.removeprefix("cuda-") for alike in changed)
         report.line(f"to see what changed in them: ctk release add {' '.join(names)} --show-licences")
+    if compiled != known:
+        there = f"[tool.ctk.conda_forge] of pyproject.toml has {listing(known)}"
+        report.line(f"{base} compiles with {listing(compiled)}, and {there}: change it; `ctk build` then makes these")
     lacking = {s.minor: s.published for s in states if s.published and s.published.missing}
     if lacking and not partial:
         raise release.incomplete(lacking)
+    if exit_code and compiled != known and not newer:
+        raise OutOfDate(f"{base} compiles with {listing(compiled)}", "change [tool.ctk.conda_forge] of pyproject.toml")
     if newer:
         command = f"ctk release add {' '.join(name.removeprefix('cuda-') for name in newer)} --write"
         if exit_code:

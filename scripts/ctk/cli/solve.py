@@ -29,8 +29,8 @@ from ctk.cli.options import (
 )
 from ctk.core import console
 from ctk.core.checkout import Workspace, checkout, settings, workspace
-from ctk.core.console import Reporter, count, megabytes
-from ctk.core.errors import BadValue, CtkError, UnknownName, Unsolvable, VerifyFailed
+from ctk.core.console import Reporter, count, listing, megabytes
+from ctk.core.errors import BadValue, CtkError, CudaLost, UnknownName, Unsolvable, VerifyFailed
 from ctk.core.files import check_place, read_json
 from ctk.core.platforms import this_platform
 
@@ -53,6 +53,10 @@ def solve_command(
     python: Python = None,
     why: Annotated[
         bool, typer.Option("--explain", help="Say why this toolkit was picked and not a newer one.")
+    ] = False,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Fail where a client may take a CPU build although CUDA builds are there."),
     ] = False,
     as_planned: Annotated[
         bool, typer.Option("--planned", help="Solve against what recipes and release locks say, not what was built.")
@@ -91,6 +95,7 @@ def solve_command(
     not_both("--driver or --arch", "--drivers, --archs or --machines", is_fleet and (driver or arch))
     not_both("--explain", "--drivers, --archs, --machines or --write", why and (is_fleet or write))
     not_both("--channel", "--planned", channel and as_planned)
+    not_both("--strict", "--drivers, --archs, --machines or --write", strict and (is_fleet or write))
     if is_fleet or write:
         wanted = _wanted(specs, python)
         kinds, notes = stated_machines(where, drivers, archs, machines, platform) if is_fleet else ({}, [])
@@ -106,11 +111,13 @@ def solve_command(
     on = machine(platform, driver, arch)
     channels = catalogue(where, base, on.subdir, report, as_planned, channel or ())
     pick = solve_request(specs, python, on, channels, None if why else _REASON_LINES)
-    show_pick(pick, on, channels, report)
+    lost = show_pick(pick, on, channels, report)
     reasons = list(explain(pick, channels)) if why else []
     report.result(explain=reasons)
     for line in reasons:
         report.line(f"- {line}")
+    if strict and lost:
+        raise CudaLost(f"not every client gets CUDA builds of {listing(lost)}", "name what the lines above say")
 
 
 def prove_command(
@@ -188,12 +195,15 @@ def _wanted(specs: list[str], python: str | None) -> tuple[str, ...]:
     return wanted
 
 
-def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter) -> None:
-    """Prints the pick as a table, and in a line what it means for the machine; sizes of the document are in bytes."""
+def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter) -> list[str]:
+    """Prints the pick as a table, and in a line what it means for the machine; sizes of the document are in bytes.
+
+    Returns the packages of which the request should name a build.
+    """
     from ctk.lock.support import in_words
     from ctk.solve.machine import STATE_DRIVER, overstated
     from ctk.solve.solve import channel_name
-    from ctk.solve.why import choices, native_instead, toolkit_in_words
+    from ctk.solve.why import choices, native_instead, newer_nvjitlink, toolkit_in_words
 
     named = list(choices(pick, channels))
     native = native_instead(pick, channels)
@@ -231,12 +241,13 @@ def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter) ->
     report.table("pick", columns, rows, right=["MB"])
     length = count(len(rows), "package") + (f", {megabytes(size)} MB" if size is not None else "")
     report.line(f"{toolkit_in_words(pick, channels)} ({on.subdir}, {on.words}; {length})")
-    for line, _ in named:
+    for line in (*(line for line, _ in named), *newer_nvjitlink(pick)):
         report.line(line)
     if native:
         report.line(f"toolkit {native} native can be had too: add cuda-version={native}")
     for line in filter(None, [*notes, in_words(found)]):
         report.line(line)
+    return [document["package"] for _, document in named]
 
 
 def _support(pick: Pick, on: Machine) -> tuple[list[Unfixed], list[str]]:

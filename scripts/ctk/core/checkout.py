@@ -141,7 +141,8 @@ _STRICT = {"extra": "forbid", "strict": True}
 class Default:
     """What is built when a command names no release or no recipe: None means all of them.
 
-    A release is a CTK minor, or the word ``oldest`` or ``newest``: those of each CUDA major.
+    A release is a CTK minor, or a word: ``oldest`` and ``newest`` are those of each CUDA major, ``conda-forge`` those
+    that conda-forge compiles with.
     """
 
     __pydantic_config__: ClassVar = _STRICT
@@ -159,6 +160,16 @@ class Ring:
 
 
 @dataclass(frozen=True)
+class CondaForge:
+    """What is known of conda-forge: the CTK minors that its packages are compiled with, where and when it was read."""
+
+    __pydantic_config__: ClassVar = _STRICT
+    minors: list[str] = field(default_factory=list)
+    source: str = ""
+    read: str = ""
+
+
+@dataclass(frozen=True)
 class FeedstockSettings:
     """What exported feedstocks say; maintainers are GitHub names or teams."""
 
@@ -173,6 +184,7 @@ class Settings:
     __pydantic_config__: ClassVar = _STRICT
     default: Default = Default()
     ring2: Ring = field(default_factory=Ring)
+    conda_forge: CondaForge = field(default_factory=CondaForge)
     feedstock: FeedstockSettings = field(default_factory=FeedstockSettings)
     runners: Mapping[str, str] = field(default_factory=dict)
 

@@ -189,6 +189,10 @@ class ChannelMissing(CtkError, exit_code=33):
         return cls(f"there is no channel in {place}", "make one with `ctk build`, or name one that is there")
 
 
+class CudaLost(CtkError, exit_code=34):
+    """A package is a CPU build although it has CUDA builds, here or in another client."""
+
+
 class Stopped(CtkError, exit_code=130):  # as shells have it: 128 and the number of the signal
     """Somebody pressed Ctrl-C."""
 

@@ -196,6 +196,7 @@ def plan(what: Set, request: Request, python_tags: Sequence[str]) -> Plan:
     # A checkout may have no lock of the libraries; their recipes are fed by no other one.
     known = frozenset(name.replace("-", "_") for name in SECOND_RING).union(*keys.values())
     chosen = [what.locks[name][0] for name in locks]
+    published = {subdir for subdir in subdirs if any(_is_published(lock, subdir) for lock in every)}
     builds: dict[str, Build] = {}
     packages: set[str] = set()
     left_out: dict[str, LeftOut] = {}
@@ -206,6 +207,8 @@ def plan(what: Set, request: Request, python_tags: Sequence[str]) -> Plan:
         # A lock feeds the recipes of which it has every lock key; one that needs none is the same for all of them.
         fed = [recipe for recipe in recipes.values() if recipe.names_needed & known <= keys[name]]
         for recipe, subdir in product(fed, subdirs):
+            if subdir in published and not recipe.names_needed & known and not _is_published(lock, subdir):
+                continue
             if name not in locks and not _serves(recipe, lock, files, subdir, chosen):
                 continue
             for group in _groups(recipe, lock, every, files, subdir):
@@ -261,6 +264,11 @@ def _python_name(name: str) -> str:
     return f"3.{short[1]}" if short else name
 
 
+def _is_published(lock: ReleaseLock, subdir: str) -> bool:
+    """Whether a lock is a CTK release that has anything for a platform: what no lock feeds comes with these."""
+    return lock.is_ctk and any(artefact.target == subdir for artefact in lock.artefacts)
+
+
 def _serves(
     recipe: Recipe, lock: ReleaseLock, files: tuple[Path, ...], subdir: str, chosen: Iterable[ReleaseLock]
 ) -> bool:
@@ -270,7 +278,7 @@ def _serves(
     """
     if not lock.is_ctk or "oldest" not in recipe.names_used:
         return False
-    there = (o for o in chosen if o.is_ctk and any(a.target == subdir for a in o.artefacts))
+    there = (other for other in chosen if _is_published(other, subdir))
     minors = [minor for other in there if (minor := Version(other.minor)) < Version(lock.minor)]
     if not minors:
         return False
@@ -312,7 +320,8 @@ def _groups(
         groups[output.variant.get("python_tag", ""), output.variant.get("cuda_arch", ""), versions].append(output)
     for (python, arch, versions), outputs in groups.items():
         missing, artefacts = _artefacts(recipe, lock, outputs)
-        newest = max((a.uploaded for a in artefacts), default=0) or _appeared(arch, lock, locks)
+        label = arch or _lock_label(lock, outputs)
+        newest = max((a.uploaded for a in artefacts), default=0) or _appeared(arch, label, lock, locks)
         build = Build(
             id="",
             recipe=recipe,
@@ -333,7 +342,6 @@ def _groups(
         )
         # One GPU architecture is the same in every release that knows it.
         old = sorted(version for _, version in versions & older)
-        label = arch or _lock_label(lock, outputs)
         parts = [recipe.name, *old, label, python.replace("cp", "py", 1), build.place]
         build_id = "-".join(p for p in parts if p)
         if missing:
@@ -343,19 +351,20 @@ def _groups(
             yield replace(build, id=build_id)
 
 
-def _appeared(arch: str, lock: ReleaseLock, locks: Iterable[ReleaseLock]) -> int:
-    """The time of packages made of nothing: of their release, or of the first one that knows their GPU.
+def _appeared(arch: str, label: str, lock: ReleaseLock, locks: Iterable[ReleaseLock]) -> int:
+    """The time of packages made of nothing: of their release, or of the first one, if any, that knows their GPU.
 
-    What is locked and fetched for other packages does not change them, so it must not change their time either.
+    Without a label they are the same in every release. What is locked and fetched for other packages does not change
+    them, so it must not change their time either.
     """
-    knowing = [other.since for other in locks if other.facts and arch in other.facts.gpu_architectures]
-    return min(knowing) if arch else lock.since
+    known = (o for o in locks if o.is_ctk and (not arch or (o.facts and arch in o.facts.gpu_architectures)))
+    return lock.since if label and not arch else min((other.since for other in known), default=lock.since)
 
 
 def _lock_label(lock: ReleaseLock, outputs: Sequence[Rendered]) -> str:
     """``cuda13.4`` or ``cuda13``; nothing for what is the same in every release."""
     if lock.is_ctk:
-        return f"cuda{lock.minor}"
+        return f"cuda{lock.minor}" if any(_keys(lock) & o.variant.keys() for o in outputs) else ""
     return f"cuda{lock.major}" if any("cuda_major" in o.variant for o in outputs) else ""
 
 
@@ -396,6 +405,19 @@ def published_set(workspace: Workspace) -> Set:
     locks = {name: (lock, workspace.variants / f"{name}.yaml") for name, lock in release_locks(workspace).items()}
     excluded = load_exclusions(workspace).excluded
     return Set(find_recipes(workspace.recipes), locks, (workspace.build_config,), excluded)
+
+
+def lacking(workspace: Workspace, channel: Path) -> list[str]:
+    """The CTK minors that conda-forge compiles with and a channel's folder lacks, oldest first.
+
+    Before conda-forge, such a channel hides what these minors need. One without any toolkit hides nothing.
+    """
+    try:
+        index = json.loads((channel / NOARCH / "repodata.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return []
+    has = {r["version"] for r in index["packages.conda"].values() if r.get("name") == "cuda-version"}
+    return sorted(set(settings(workspace.root).conda_forge.minors) - has, key=Version) if has else []
 
 
 def classified(workspace: Workspace, what: Set | None = None) -> dict[str, Classes]:
@@ -451,7 +473,8 @@ def small(
     stated = settings(workspace.root)
     default, ring = stated.default, stated.ring2
     if default.releases is not None and not request.releases and not all_releases:
-        request = replace(request, releases=_releases(default.releases, release_locks(workspace).values()))
+        locks = release_locks(workspace).values()
+        request = replace(request, releases=_releases(default.releases, locks, stated.conda_forge.minors))
     if default.recipes is not None and not request.recipes:
         recipes = [*default.recipes, *((*ring.recipes, *ring.toolkit) if ring2 else ())]
         if all_components:
@@ -461,13 +484,17 @@ def small(
     return request
 
 
-def _releases(words: Sequence[str], locks: Iterable[ReleaseLock]) -> tuple[str, ...]:
-    """CTK minors, oldest first; the words ``oldest`` and ``newest`` are those of each CUDA major."""
+def _releases(words: Sequence[str], locks: Iterable[ReleaseLock], compiled: Sequence[str]) -> tuple[str, ...]:
+    """CTK minors, oldest first; the words ``oldest`` and ``newest`` are those of each CUDA major.
+
+    ``conda-forge`` are those that its packages are `compiled` with: without them its CUDA builds cannot be installed.
+    """
     majors: dict[str, list[str]] = {}
     for minor in sorted((lock.minor for lock in locks if lock.is_ctk), key=Version):
         majors.setdefault(minor.partition(".")[0], []).append(minor)
-    ends = {"oldest": [m[0] for m in majors.values()], "newest": [m[-1] for m in majors.values()]}
-    return tuple(sorted({minor for word in words for minor in ends.get(word, [word])}, key=Version))
+    named = {"oldest": [m[0] for m in majors.values()], "newest": [m[-1] for m in majors.values()]}
+    named["conda-forge"] = [*compiled]
+    return tuple(sorted({minor for word in words for minor in named.get(word, [word])}, key=Version))
 
 
 # Planned repodata: what the channel's index will say once a plan is built, without a build or a download. Everything a

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -28,6 +29,29 @@ from ctk.release import python_set, ring
 from ctk.release.release import PublishedRelease, manifest_of, pins, published, published_minors
 
 _STEP = "nothing was written; look at those files on the index, and ask whoever runs it"
+
+
+# ---- what conda-forge compiles with
+
+# Widely used, rebuilt soon after conda-forge's compiler moves, and with a run-export of it.
+_COMPILED = ("libtorch", "onnxruntime", "llama.cpp")
+
+
+def compiled_with(channel: str | Path) -> list[str]:
+    """The newest CTK minor of each CUDA major that packages of a channel such as conda-forge are compiled with.
+
+    It is what the newest version of some packages for linux-64 asks of cuda-version at least.
+
+    Raises:
+        ChannelMissing, IndexUnavailable: The channel cannot be read.
+    """
+    from ctk.solve.solve import Catalogue
+
+    catalogue, found = Catalogue([channel], "linux-64"), set()
+    for records in map(catalogue.records, _COMPILED):
+        needs = {need for r in records if r.version == records[0].version for need in r.depends}
+        found |= {Version(m[1]) for need in needs if (m := re.match(r"cuda-version >=(\d+\.\d+)", need))}
+    return [str(minor) for minor in sorted({v.major: v for v in sorted(found)}.values())]
 
 
 # ---- the locks against the index

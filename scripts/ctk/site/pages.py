@@ -26,6 +26,7 @@ from ctk.site.answers import Axes, gpu_names, pin_specs
 from ctk.site.content import Site
 from ctk.solve.fleet import pixi_lines
 from ctk.solve.machine import python_specs
+from ctk.solve.solve import ASKS
 
 MARKER = ".ctk-site"
 """A file that only our sites have: a folder without it is never replaced."""
@@ -223,6 +224,7 @@ def _offered(site: Site, selector: Selector) -> dict[str, Any]:
         "pythons": {python: _request(specs) for python, specs in pythons.items()},
         "channels": list(site.channels),
         "create": {client: create_line("", site.channels, client) for client in ("conda", "mamba")},
+        "asks": ASKS if ASKS in packages else "__cuda",
         "first": [name for name in _FIRST if name in packages] or sorted(packages)[:3],
         "planned": site.planned,
         "base": selector.base,

@@ -24,7 +24,7 @@ from ruamel.yaml import YAML
 
 from ctk.core.errors import BadValue, problems
 from ctk.solve.machine import GLIBC, Machine, machine
-from ctk.solve.solve import AlikeCatalogue, Asked, Catalogue, Pick, Scenario, older, parse_spec
+from ctk.solve.solve import ASKS, AlikeCatalogue, Asked, Catalogue, Pick, Scenario, older, parse_spec
 from ctk.solve.why import cpu_instead
 
 Kinds = dict[Machine, list[str]]
@@ -103,7 +103,7 @@ class Environment:
         """What to ask for: with ``__cuda`` where all machines have a driver, since some clients ignore it otherwise."""
         asked = self.pick.scenario.specs
         driver = bool(self.pick.scenario.driver) and all(on.driver for on in self.machines)
-        return (*asked, "__cuda") if driver and "__cuda" not in asked else asked
+        return (*asked, "__cuda") if driver and not {"__cuda", ASKS} & {*asked} else asked
 
     @property
     def toolkit(self) -> str:
@@ -191,7 +191,8 @@ def find_fleet(specs: Sequence[str], kinds: Iterable[Machine], channels: Catalog
     It is exact among what a solver picks for any of the drivers, those of the channel's toolkits too, with any of the
     GPUs or none. Machines that nothing can be installed on are in no environment.
     """
-    kinds, specs = tuple(kinds), tuple(specs)
+    kinds = tuple(kinds)
+    specs = _asking(tuple(specs), kinds, channels)
     names = {parse_spec(spec).name for spec in (*specs, "cuda-version")}
     catalogue = AlikeCatalogue(
         channels.channels, channels.subdir, names, gateway=channels.gateway, maker=channels.maker
@@ -220,6 +221,16 @@ def find_fleet(specs: Sequence[str], kinds: Iterable[Machine], channels: Catalog
         if share:
             found.append(_environment(groups[group], tuple(share), catalogue, [e.name for e in found]))
     return Fleet(specs, alone, tuple(found), catalogue)
+
+
+def _asking(specs: tuple[str, ...], kinds: Sequence[Machine], channels: Catalogue) -> tuple[str, ...]:
+    """The request with `ASKS` first, where all machines have a driver and no machine is refused for that alone."""
+    asking = (ASKS, *specs)
+    if any(parse_spec(spec).name == ASKS for spec in specs) or not channels.records(ASKS):
+        return specs
+    bare = [Scenario(specs, on.subdir, on.driver, on.arch) for on in kinds]
+    is_free = all(s.driver and (channels.solves(s, specs=asking) or not channels.solves(s)) for s in bare)
+    return asking if is_free else specs
 
 
 def _candidates(specs: tuple[str, ...], kinds: Sequence[Machine], catalogue: Catalogue) -> list[Scenario]:

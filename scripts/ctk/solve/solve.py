@@ -32,6 +32,8 @@ from ctk.solve.machine import driver_version, virtual_packages
 _AT_ONCE = 16  # solves, which keep all cores busy
 ANY_DRIVER = "99.0"  # newer than any: a machine with it refuses nothing for its driver
 PYTHON = ("python", "python_abi")
+ASKS = "cuda-gpu"
+"""The package that asks for CUDA builds of others, and for a driver; named first it decides before they do."""
 
 
 @dataclass(frozen=True)

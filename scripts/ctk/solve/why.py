@@ -22,6 +22,7 @@ from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
 from ctk.solve.machine import GLIBC, python_specs
 from ctk.solve.solve import (
     ANY_DRIVER,
+    ASKS,
     PYTHON,
     Asked,
     Catalogue,
@@ -495,13 +496,15 @@ def _subject(at_fault: Sequence[Asked], scenario: Scenario, catalogue: Catalogue
 def choices(pick: Pick, catalogue: Catalogue) -> Iterator[tuple[str, dict[str, Any]]]:
     """The packages of a pick that a request should name a build of: a line for people, and the same as JSON.
 
-    Solvers weigh CUDA and CPU builds differently, and nothing but the build says the same in every client. Without a
-    driver there is nothing to choose, and who names a build has chosen.
+    Solvers weigh CUDA and CPU builds differently, and nothing says the same in every client but the build, or `ASKS`
+    for the packages that it knows. Without a driver there is nothing to choose, and who names one of them has chosen.
     """
     scenario = pick.scenario
     if not scenario.driver:
         return
-    chosen = {a.name for a in map(parse_spec, scenario.specs) if a.build}
+    request = [parse_spec(text) for text in scenario.specs]
+    asked_for = {spec.split()[0] for record in catalogue.records(ASKS) for spec in record.constrains}
+    chosen = {a.name for a in request if a.build} | (asked_for if any(a.name == ASKS for a in request) else set())
     both = [(record, specs) for record in pick.records if (specs := _both_builds(record, catalogue))]
     brought = {need.split()[0] for record, _ in both for need in record.depends}
     for record, (cuda, cpu) in both:
@@ -509,16 +512,20 @@ def choices(pick: Pick, catalogue: Catalogue) -> Iterator[tuple[str, dict[str, A
         if name in brought | chosen:
             continue
         with_cuda, with_cpu = (catalogue.pick(scenario.also(spec)) for spec in (cuda, cpu))
+        if name in asked_for and (by_asking := catalogue.pick(replace(scenario, specs=(ASKS, *scenario.specs)))):
+            cuda, with_cuda = ASKS, by_asking
         line = f"{name} is the CPU build here"
         if with_cuda is None:
             others = [a for a in conflict(scenario.also(cuda), catalogue) if a.text != cuda]
             asking = [r for other in others if (r := pick.record(other.name))]
             if any(need.split()[0] == name for r in asking for need in r.depends):
                 continue  # pytorch-cpu asks for the CPU build
-            why = f"your {listing([a.text for a in others])}" if others else "these channels on this machine"
-            line += f": its CUDA builds do not go with {why}"
+            why = f"go with your {listing([a.text for a in others])}" if others else ""
+            why = why or _lacking(record, catalogue) or "go with these channels on this machine"
+            line += f": its CUDA builds do not {why}"
         else:
-            gives = f'"{cuda}" gives CUDA with {toolkit_in_words(with_cuda, catalogue)}'
+            how = f"{ASKS}, named first," if cuda == ASKS else f'"{cuda}"'
+            gives = f"{how} gives CUDA with {toolkit_in_words(with_cuda, catalogue)}"
             line += f"; {gives}"
             if is_cuda:
                 if not with_cpu or not _better(with_cpu, with_cuda):
@@ -532,8 +539,27 @@ def choices(pick: Pick, catalogue: Catalogue) -> Iterator[tuple[str, dict[str, A
         yield line, {**document, **ways}
 
 
+def _lacking(record: RepoDataRecord, catalogue: Catalogue) -> str:
+    """Which toolkits the CUDA builds of a package were compiled with, if the channel lacks all of them."""
+    builds = [r for r in catalogue.records(record.name.normalized) if r.version == record.version]
+    needs = {m[1] for r in builds for need in r.depends if (m := re.match(r"cuda-version >=(\d+\.\d+)", need))}
+    lacking = sorted(needs - {toolkit.version for toolkit in catalogue.toolkits}, key=Version)
+    return f"go with this channel, which lacks toolkit {listing(lacking)}" if lacking else ""
+
+
 def _way(spec: str, pick: Pick | None) -> dict[str, str | None] | None:
     return {"spec": spec, "toolkit": pick.toolkit or None, "fit": pick.fit or None} if pick else None
+
+
+def newer_nvjitlink(pick: Pick) -> Iterator[str]:
+    """What it means that nvJitLink is newer than the native toolkit, as something in the pick asked for."""
+    record = pick.record("libnvjitlink")
+    if record and str(record.build).startswith("newer"):
+        minor = ".".join(str(record.version).split(".")[:2])
+        yield (
+            f"nvJitLink is of toolkit {minor}, as asked for: machine code that it links runs, and PTX that it writes "
+            f"needs a driver for CUDA {minor}"
+        )
 
 
 def native_instead(pick: Pick, catalogue: Catalogue) -> str:

@@ -73,8 +73,9 @@
 
   function createCommand(now) {
     // The driver is asked for, too: conda and mamba could drop it otherwise, and install what it cannot run. A GPU that
-    // was named has one.
-    const specs = [...request(now), ...(now.driver || now.gpu ? ["__cuda"] : [])].map(quoted);
+    // was named has one. What asks for CUDA builds as well decides first.
+    const asks = (now.driver || now.gpu) && now.package !== offered.asks ? [offered.asks] : [];
+    const specs = [...asks, ...request(now)].map(quoted);
     const command = offered.create[now.client] + specs.join(" ");
     // PowerShell and cmd each break lines with a sign of their own, and the other one does not know it.
     return onWindows(now) ? command.replaceAll(" \\\n  ", " ") : command;
@@ -111,7 +112,7 @@
   /** What else the reader of a command should know: words, and what to type. */
   function hint(now) {
     if (now.driver === undefined) {
-      return now.gpu ? ["", ""] : ["On a machine with an NVIDIA driver, add this at the end to get an error if the driver is too old:", "__cuda"];
+      return now.gpu ? ["", ""] : ["On a machine with an NVIDIA driver, add this to get CUDA builds, and an error if the driver is too old:", offered.asks];
     }
     const set = [`CONDA_SUBDIR=${now.platform}`, `CONDA_OVERRIDE_CUDA=${now.driver ?? '""'}`];
     if (now.gpu) set.push(`CONDA_OVERRIDE_CUDA_ARCH=${now.gpu}`);
