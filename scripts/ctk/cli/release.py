@@ -17,7 +17,17 @@ from ctk.cli.options import Platforms, not_both, show_written
 from ctk.core import console
 from ctk.core.checkout import Workspace, checkout, settings
 from ctk.core.console import Reporter, Task, listing
-from ctk.core.errors import BadValue, Incompatible, NoSpace, OutOfDate, check_names, printable, problems
+from ctk.core.errors import (
+    BadValue,
+    ChannelMissing,
+    Incompatible,
+    IndexUnavailable,
+    NoSpace,
+    OutOfDate,
+    check_names,
+    printable,
+    problems,
+)
 from ctk.core.files import disk_errors, exclusive
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
 from ctk.diff import FORMS
@@ -286,7 +296,11 @@ def check_command(
         wanted = sorted({*newer, *(row.release for row in shown if named and not row.locked)})
         changed = review.licence_changes(locks, release.lockable(index, wanted, here))
     known = settings(here.root).conda_forge.minors
-    compiled = review.compiled_with(options.base_channel(base, here)) if base else known
+    compiled = known
+    try:
+        compiled = review.compiled_with(options.base_channel(base, here)) if base else known
+    except (ChannelMissing, IndexUnavailable) as error:  # what else there is to say is no less true
+        report.line(f"what {base} compiles with is not known: {error.cause}")
     report.result(
         compiled_with=compiled if base else None,
         rows=[asdict(row) for row in shown],
