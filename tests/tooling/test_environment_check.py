@@ -89,6 +89,12 @@ def test_a_whole_environment_is_in_order(made: Made) -> None:
     assert states(found) == {}
     assert found["CUDA major"]["found"] == "12"
     assert found["native toolkit"]["found"] == "toolkit 12.6 native"
+    made.package("libnvjitlink", "12.9.86", "newer_h1_51", depends=["cuda-version >=12,<12.9 native_*"])
+    found = check(made)
+    assert states(found) == {}
+    assert found["native toolkit"]["found"].startswith(
+        "toolkit 12.6 native; nvJitLink is of toolkit 12.9, as asked for"
+    )
 
 
 @pytest.mark.parametrize("damage", ["missing", "of another size", "of other bytes", "a folder", "a link to nowhere"])

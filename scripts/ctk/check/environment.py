@@ -30,6 +30,7 @@ from ctk.env.prefix import Installed, Note
 from ctk.lock.lock import ReleaseLock, release_locks
 from ctk.solve.machine import STATE_DRIVER, Machine, machine, overstated
 from ctk.solve.solve import Catalogue, Scenario, channel_name, lasting, older
+from ctk.solve.why import newer_nvjitlink
 
 _IDENTITY = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,127} [\w.!+-]{1,64} [\w.+-]{0,127}")
 _WHEEL = re.compile(r"([A-Za-z0-9_.]{1,127})-([\w.!+]{1,64})\.dist-info")
@@ -544,7 +545,7 @@ def _native_toolkit(on: Examined) -> Finding:
         return ok("no CUDA toolkit in it")
     text = f"toolkit {toolkit.version}{' ' if on.fit else ''}{on.fit}"
     if not driver or on.fit == "native":
-        return ok(text)
+        return ok("; ".join([text, *newer_nvjitlink(package.record for package in on.packages)]))
     if older(driver, toolkit.version):
         return on.mended(f"{text} is newer than the driver, which supports CUDA {driver}")
     if on.fit == "compat" and (not arch or arch in on.targets(toolkit.version)):

@@ -225,7 +225,7 @@ def _summary(result: Result, planned: Plan, report: Reporter) -> None:
         more += f" --channel {shlex.quote(str(channel))}" if channel != workspace().channel else ""
         report.line(
             f"before conda-forge it hides toolkit {listing(lacks)}, which conda-forge compiles with: CUDA builds of "
-            f"pytorch and others need it; `ctk build {more}` adds it"
+            f"pytorch and others need that; `ctk build {more}` adds it"
         )
 
 

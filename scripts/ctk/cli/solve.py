@@ -241,7 +241,7 @@ def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter) ->
     report.table("pick", columns, rows, right=["MB"])
     length = count(len(rows), "package") + (f", {megabytes(size)} MB" if size is not None else "")
     report.line(f"{toolkit_in_words(pick, channels)} ({on.subdir}, {on.words}; {length})")
-    for line in (*(line for line, _ in named), *newer_nvjitlink(pick)):
+    for line in (*(line for line, _ in named), *newer_nvjitlink(pick.records)):
         report.line(line)
     if native:
         report.line(f"toolkit {native} native can be had too: add cuda-version={native}")

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-from rattler import RepoDataRecord, Version, VersionSpec
+from rattler import PackageRecord, RepoDataRecord, Version, VersionSpec
 
 from ctk.core.console import count, listing
 from ctk.core.errors import Unsolvable, nearest
@@ -540,7 +540,7 @@ def choices(pick: Pick, catalogue: Catalogue) -> Iterator[tuple[str, dict[str, A
 
 
 def _lacking(record: RepoDataRecord, catalogue: Catalogue) -> str:
-    """Which toolkits the CUDA builds of a package were compiled with, if the channel lacks all of them."""
+    """Which toolkits the CUDA builds of a package were compiled with, and the channel lacks."""
     builds = [r for r in catalogue.records(record.name.normalized) if r.version == record.version]
     needs = {m[1] for r in builds for need in r.depends if (m := re.match(r"cuda-version >=(\d+\.\d+)", need))}
     lacking = sorted(needs - {toolkit.version for toolkit in catalogue.toolkits}, key=Version)
@@ -551,15 +551,15 @@ def _way(spec: str, pick: Pick | None) -> dict[str, str | None] | None:
     return {"spec": spec, "toolkit": pick.toolkit or None, "fit": pick.fit or None} if pick else None
 
 
-def newer_nvjitlink(pick: Pick) -> Iterator[str]:
-    """What it means that nvJitLink is newer than the native toolkit, as something in the pick asked for."""
-    record = pick.record("libnvjitlink")
-    if record and str(record.build).startswith("newer"):
-        minor = ".".join(str(record.version).split(".")[:2])
-        yield (
-            f"nvJitLink is of toolkit {minor}, as asked for: machine code that it links runs, and PTX that it writes "
-            f"needs a driver for CUDA {minor}"
-        )
+def newer_nvjitlink(records: Iterable[PackageRecord]) -> Iterator[str]:
+    """What it means that nvJitLink is newer than the native toolkit, as something in the environment asked for."""
+    for record in records:
+        if record.name.normalized == "libnvjitlink" and str(record.build).startswith("newer"):
+            minor = ".".join(str(record.version).split(".")[:2])
+            yield (
+                f"nvJitLink is of toolkit {minor}, as asked for: machine code that it links runs, and PTX that it "
+                f"writes needs a driver for CUDA {minor}"
+            )
 
 
 def native_instead(pick: Pick, catalogue: Catalogue) -> str:
