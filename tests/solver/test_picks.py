@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from rattler import Gateway
@@ -12,8 +13,10 @@ from rattler import Gateway
 from conftest import NEWEST
 from ctk.core.checkout import Workspace
 from ctk.core.errors import Unsolvable
-from ctk.core.platforms import this_platform
+from ctk.core.platforms import NOARCH, this_platform
 from ctk.lock.lock import release_locks
+from ctk.plan.plan import write_repodata
+from ctk.release.python_set import COOLDOWN
 from ctk.solve.solve import Pick, Scenario, solve
 from ctk.verify.channels import Channels
 
@@ -60,6 +63,25 @@ def test_a_machine_gets_the_newest_toolkit_whose_ptx_its_driver_loads_and_that_k
 ) -> None:
     """One of each kind: tests/packages holds both channels to the same index, and test_verify all of the planned."""
     check(pick(built, gateway, specs, driver, arch), toolkit)
+
+
+def test_a_client_that_takes_nothing_younger_than_two_weeks_installs_the_python_packages(
+    built: Workspace, tmp_path: Path
+) -> None:
+    """Also on the day of the youngest wheel in the locks, the worst one; base channels have many versions of all."""
+    projects = [lock for lock in release_locks(built).values() if lock.name.startswith("python-")]
+    youngest = max(artefact.uploaded for lock in projects for artefact in lock.artefacts)
+    until = (youngest - COOLDOWN.total_seconds()) * 1000
+    content = {s: json.loads((built.channel / s / "repodata.json").read_text()) for s in (NOARCH, this_platform())}
+    taken = 0
+    for index in content.values():
+        packages = index["packages.conda"]
+        index["packages.conda"] = {file: record for file, record in packages.items() if record["timestamp"] <= until}
+        taken += len(packages) - len(index["packages.conda"])
+    channel = write_repodata(content, tmp_path)
+    assert taken  # else this day tries nothing
+    for specs in ("cuda-core", "numba-cuda", "cuda-python", "cuda-gpu cuda-core cuda-pathfinder"):
+        check(solve(Scenario(tuple(specs.split()), this_platform(), "13.0"), [channel, built.base_channel]), "13.0 native")
 
 
 @pytest.mark.parametrize("specs", ["cuda-version=12 cuda-bindings=13", "cuda-core=1.2.2=cuda12_* cuda-bindings=13"])

@@ -366,6 +366,38 @@ def test_an_older_version_that_has_to_be_beside_the_newest_is_newer_than_a_lock_
     assert rows["cuda-bindings"]["is_newer"] and list(rows["cuda-bindings"]["older"]) == ["13.4.3"]
 
 
+@pytest.mark.parametrize(
+    ("came", "beside"),
+    [
+        # Both younger than two weeks when the newest came: the one before them.
+        ({"0.30.5": "2026-05-09T00:00:00Z", "0.30.6": "2026-05-10T00:00:00Z"}, "0.30.4"),
+        ({"0.30.5": "2026-04-26T00:00:00Z", "0.30.6": "2026-05-10T00:00:00Z"}, "0.30.5"),
+        ({"0.30.5": "2026-04-26T00:00:01Z", "0.30.6": "2026-05-10T00:00:00Z"}, "0.30.4"),
+        # All wheels of a version count: the last one was late.
+        ({"0.30.5": "2026-04-01T00:00:00Z", "0.30.6": "2026-05-10T00:00:00Z", "late": "0.30.5"}, "0.30.4"),
+        ({"0.30.5": "2026-04-01T00:00:00Z", "0.30.6": None}, None),  # an index that does not say when
+    ],
+)
+def test_a_client_that_takes_nothing_younger_than_two_weeks_finds_a_version(
+    run: Run, index: FakeIndex, have: Have, came: dict[str, str | None], beside: str | None
+) -> None:
+    have("13.4")
+    index.html, index.upload_time = False, None if None in came.values() else "2026-01-01T00:00:00Z"
+    late = came.pop("late", None)
+    for version, moment in came.items():
+        add_extension(index, "numba-cuda", version, ["cuda-core<2,>=0.5.1", "cuda-pathfinder<1.9.5"])
+        files = [file for file in index.projects["numba-cuda"] if file.startswith(f"numba_cuda-{version}-")]
+        if moment:
+            index.uploaded |= dict.fromkeys(files, moment)
+        if version == late:
+            index.uploaded[files[-1]] = "2026-05-01T00:00:00Z"
+    rows = {row["what"]: row for row in json.loads(run("check", "python-13", "--json"))["rows"]}
+    reason = "it is for clients that take nothing younger than 14 days"
+    assert rows["numba-cuda"]["older"] == ({beside: [reason]} if beside else {})
+    # What is old enough already has its newest version only, or what the others go with.
+    assert not [row["what"] for row in rows.values() if row["what"] != "numba-cuda" and reason in str(row["older"])]
+
+
 def test_check_of_a_release_that_left_the_index_says_so(run: Run, index: FakeIndex, have: Have) -> None:
     have("12.9", "13.4")
     del index.projects["cuda-toolkit"]["cuda_toolkit-12.9.2.0-py2.py3-none-any.whl"]

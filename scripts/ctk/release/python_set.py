@@ -1,9 +1,12 @@
-"""The lock of the Python projects of a CUDA major: the newest of each, and the older ones that the others require."""
+"""The lock of the Python projects of a CUDA major: the newest of each, and the older ones that others need beside them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cache
 
 from packaging.requirements import Requirement
@@ -20,6 +23,8 @@ from ctk.lock.lock import ReleaseLock
 
 VERSIONED_BY_CUDA = ("cuda-python", "cuda-bindings")
 """Projects whose major is CUDA's."""
+COOLDOWN = timedelta(days=14)
+"""A client that takes nothing younger (``exclude-newer`` of pixi) finds a version of each project in what is locked."""
 _STEP = "look at what the newest versions require; a mirror may have to fetch more of them"
 
 
@@ -45,7 +50,8 @@ def choose(index: Index, major: str, tags: tuple[str, ...]) -> dict[str, ChosenP
 
     Of each the newest that runs on every Python of these tags, and for which the index has what it requires. What
     another project requires does not hold it back: the version that this one goes with is chosen beside the newest.
-    So is the newest set in which all accept each other: ``cuda-python`` first, then in the order of `PYTHON_PROJECTS`.
+    So is the newest set in which all accept each other: ``cuda-python`` first, then in the order of `PYTHON_PROJECTS`;
+    and that set as it was `COOLDOWN` before the youngest wheel of all these, where the index says when each came.
 
     Raises:
         UnknownName: When no ``cuda-python`` of that major exists.
@@ -57,6 +63,8 @@ def choose(index: Index, major: str, tags: tuple[str, ...]) -> dict[str, ChosenP
     choice = _VersionChoice(index, major, tags)
     alone = {name: choice.alone(name) for name in PYTHON_PROJECTS}
     sets = [choice.together(PYTHON_PROJECTS), *(versions for versions, _ in alone.values())]
+    with suppress(NotPublished):  # a project that is as young as that
+        sets.append(choice.before(sets).together(PYTHON_PROJECTS))
     return {name: choice.of(name, sets, held_back) for name, (_, held_back) in alone.items()}
 
 
@@ -71,12 +79,20 @@ def python_release(index: Index, major: str, tags: tuple[str, ...]) -> ReleaseLo
 
 
 class _VersionChoice:
-    """The versions for one CUDA major and the Pythons of these tags; what each of them requires is read once."""
+    """The versions for one CUDA major and the Pythons of these tags; what each of them requires is read once.
 
-    def __init__(self, index: Index, major: str, tags: tuple[str, ...]) -> None:
-        self._index, self._major, self._tags = index, major, tags
+    With a time (seconds since 1970), those versions of which all wheels were uploaded by then.
+    """
+
+    def __init__(self, index: Index, major: str, tags: tuple[str, ...], until: float = math.inf) -> None:
+        self._index, self._major, self._tags, self._until = index, major, tags, until
         self._reasons: dict[tuple[str, Version], str] = {}
         self._requirements = cache(self._read_requirements)
+
+    def before(self, sets: Iterable[Mapping[str, Version]]) -> _VersionChoice:
+        """The choice as it was `COOLDOWN` before the youngest wheel of these versions."""
+        youngest = max(self._uploaded(*project) for versions in sets for project in versions.items())
+        return _VersionChoice(self._index, self._major, self._tags, youngest - COOLDOWN.total_seconds())
 
     def alone(self, name: str) -> tuple[dict[str, Version], str]:
         """The newest version of a project that can be used, with what it requires; and why no newer one can."""
@@ -113,7 +129,9 @@ class _VersionChoice:
         }
         listed = self._index.files(name)
         files = {version: wheels.files_of(listed, version) for version in (newest, *older)}
-        return ChosenProject(files, {v: tuple(s) for v, s in why.items()}, self._versions(name)[0], held_back)
+        cooldown = f"it is for clients that take nothing younger than {COOLDOWN.days} days"
+        reasons = {v: tuple(sentences) or (cooldown,) for v, sentences in why.items()}
+        return ChosenProject(files, reasons, self._versions(name)[0], held_back)
 
     def _against(self, name: str, version: Version, chosen: Mapping[str, Version]) -> Iterator[str]:
         """What in a set speaks against a version of one of its projects."""
@@ -138,9 +156,16 @@ class _VersionChoice:
         """Every final version, newest first."""
         of_major = SpecifierSet(f"=={self._major}.*") if name in VERSIONED_BY_CUDA else None
         versions = wheels.final_versions(self._index.files(name), of_major)
+        if self._until < math.inf:
+            versions = [v for v in versions if self._uploaded(name, v) <= self._until]
         if not versions:
             raise NotPublished(f"the package index has no {name} for CUDA {self._major}", _STEP)
         return versions
+
+    def _uploaded(self, name: str, version: Version) -> float:
+        """When the last wheel of a version was uploaded, in seconds since 1970; as old as can be where none says."""
+        stated = [f.uploaded for f in wheels.files_of(self._index.files(name), version) if f.uploaded is not None]
+        return max(stated, default=-math.inf)
 
     def _unusable(self, name: str, version: Version) -> str:
         """Why a version cannot be used, whatever else is; empty when it can."""
