@@ -81,7 +81,9 @@ def test_a_client_that_takes_nothing_younger_than_two_weeks_installs_the_python_
     channel = write_repodata(content, tmp_path)
     assert taken  # else this day tries nothing
     for specs in ("cuda-core", "numba-cuda", "cuda-python", "cuda-gpu cuda-core cuda-pathfinder"):
-        check(solve(Scenario(tuple(specs.split()), this_platform(), "13.0"), [channel, built.base_channel]), "13.0 native")
+        check(
+            solve(Scenario(tuple(specs.split()), this_platform(), "13.0"), [channel, built.base_channel]), "13.0 native"
+        )
 
 
 @pytest.mark.parametrize("specs", ["cuda-version=12 cuda-bindings=13", "cuda-core=1.2.2=cuda12_* cuda-bindings=13"])

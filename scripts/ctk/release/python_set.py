@@ -1,4 +1,4 @@
-"""The lock of the Python projects of a CUDA major: the newest of each, and the older ones that others need beside them."""
+"""The lock of the Python projects of a CUDA major: the newest of each, and older ones that others need beside them."""
 
 from __future__ import annotations
 
