@@ -221,7 +221,8 @@ def test_what_a_client_refuses(
         program_of(name)
     (tmp_path / "rc").touch()
     stated = {key: str(tmp_path / value) for key, value in variables.items()}
-    environment = clients.environment(tmp_path, MAMBA_ROOT_PREFIX=str(tmp_path / "root"), **stated)
+    empty = {"MAMBA_ROOT_PREFIX": str(tmp_path / "root"), "CONDA_PKGS_DIRS": str(tmp_path / "pkgs")}
+    environment = clients.environment(tmp_path, **empty, **stated)
     here = channel_url(write(tmp_path / "channel", channel()))
     command = ["create", "--dry-run", "--yes", *(here if a == "CHANNEL" else a for a in arguments), "cuda-version"]
     ran = clients.call([clients.find(name), *command], environment, tmp_path, 60)

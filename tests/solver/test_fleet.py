@@ -207,6 +207,13 @@ def test_the_answer_comes_first_then_each_machine_and_what_to_type(where: Worksp
     assert "driver 12.0, GPU 10.0" in printed and "cubin and nvJitLink work, PTX JIT does not" in printed
 
 
+def test_a_newer_nvjitlink_is_said_of_its_environment(built: Workspace) -> None:
+    printed = ctk(built, "solve", "cuda-core", "libnvjitlink>=13.4", "--drivers", "13.0,13.5", check=True).stdout
+    assert (
+        "\ncuda-13.0: nvJitLink is of toolkit 13.5, as asked for: machine code that it links runs, and PTX" in printed
+    )
+
+
 @PRINTED
 def test_machines_that_cannot_exist_or_get_nothing_are_said(
     project: Workspace, where: Workspace, tmp_path: Path

@@ -8,6 +8,7 @@ what the solvers answer; a new request is a line in it with nothing below.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 import tempfile
@@ -33,7 +34,6 @@ from ctk.verify.clients import RattlerSolver
 from ctk.verify.libsolv import Libsolv, library
 from ctk.verify.run import SolverAnswer
 
-PAGE = "docs/how-the-right-build-is-picked.md"
 RELEASES = ("12.0", "12.2", "12.6", "12.8", "12.9", "13.0", "13.2", "13.3", "13.4", "13.5")
 DRIVERS = (None, "12.0", "12.2", "12.6", "12.8", "12.9", "13.0", "13.3", "13.5")
 PICKS = Path(__file__).with_name("foreign_picks.txt")
@@ -268,6 +268,26 @@ def test_who_asks_for_cuda_builds_gets_them_in_every_solver_with_the_best_toolki
     assert picks(f"linux-64 {GPU} cuda-core", "ours", "rattler")["13.0"] == "cuda13.0n"
 
 
+@pytest.mark.parametrize(("order", "solver"), [asked for asked in ASKED if asked[0] != "alone"])
+def test_what_is_worse_than_conda_forge_alone_has_one_reason_and_one_line_to_type(order: str, solver: str) -> None:
+    worse = [
+        (asked, driver, alone, here)
+        for name, asked in MATRIX.items()
+        for driver, alone, here in zip(
+            DRIVERS, asked.right("alone", solver), picks(name, order, solver).values(), strict=True
+        )
+        if (alone.startswith("cuda") and not here.startswith("cuda")) or (alone != "none" and here == "none")
+    ]
+    assert bool(worse) is (order != "second" and solver != "rattler")
+    for asked, driver, alone, here in worse:
+        # cuda-core is decided first, for the driver's own toolkit; the CUDA builds need a newer one.
+        assert driver and here == f"cpu{driver}n" and Version(alone.removeprefix("cuda")) > Version(driver), asked
+        mended = [
+            picks(f"{asked.subdir} {GPU} {asked.request}", order, by)[driver] for by in SOLVERS[order != "ours" :]
+        ]
+        assert all(answer.startswith("cuda") for answer in mended), asked
+
+
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_each_of_the_three_is_needed(solver: str, ask: Ask, orders: Orders) -> None:
     """conda-forge's minors, the metapackage, and nvJitLink for an older native toolkit."""
@@ -295,17 +315,30 @@ def test_each_of_the_three_is_needed(solver: str, ask: Ask, orders: Orders) -> N
 # --- the page
 
 
-def test_the_page_says_what_the_picks_are(project: Workspace) -> None:
-    text = (project.root / PAGE).read_text()
-    table = text[text.index("<!-- beside") : text.index("<!-- end of beside")]
+TABLE = re.compile(r"<!-- beside, (\w+): .*? -->\n(.*?)<!-- end of beside -->", re.S)
+TABLES = [
+    (page, *found.groups())
+    for page in sorted((workspace().root / "docs").rglob("*.md"))
+    for found in TABLE.finditer(page.read_text())
+]
+
+
+@pytest.mark.parametrize(
+    ("order", "table"), [pytest.param(*rest, id=f"{page.stem}-{rest[0]}") for page, *rest in TABLES]
+)
+def test_the_pages_say_what_the_picks_are(order: str, table: str) -> None:
     lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if "`" in line[:4]]
-    assert len(lines) > 8
+    assert len(lines) > 3
     for request, driver, libsolv, rattler in lines:
+        name = f"linux-64 {request.strip('`')}"
         for solver, said in (("libsolv", libsolv), ("rattler", rattler)):
-            kind, _, toolkit = said.rpartition(", ")
-            version, fit = toolkit.split()
-            name = f"linux-64 {request.strip('`')}"
-            assert picks(name, "ours", solver)[driver] == f"{kind.lower()}{version}{fit[0]}", name
+            kind, _, toolkit = said.replace("*", "").rpartition(", ")
+            version, _, fit = toolkit.partition(" ")
+            assert picks(name, order, solver)[driver] == f"{kind.lower()}{version}{fit[:1]}", name
+
+
+def test_each_page_that_shows_picks_is_held() -> None:
+    assert {page.name for page, *_ in TABLES} == {"how-the-right-build-is-picked.md", "cpu-builds.md"}
 
 
 # --- the clients themselves

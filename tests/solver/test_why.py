@@ -306,6 +306,19 @@ def test_the_package_that_asks_for_cuda_builds_is_what_to_type_for_those_it_know
     assert '"onnxruntime=*=*cuda*" gives' in line
 
 
+def test_without_a_driver_the_package_that_asks_for_cuda_builds_may_be_left_out(
+    catalogue: Catalogue, tmp_path: Path
+) -> None:
+    asks = pair("cuda-gpu", "1", "h_", "linux-64", "*", ("__cuda",))
+    asking = Catalogue([write(tmp_path / "asks", iter([*channel(), *asks])), *catalogue.channels[1:]], "linux-64")
+    state = "state the driver of the machine, as in --driver 12.0"
+    assert (
+        problem(asking, "cuda-gpu cuda-core", None)[1]
+        == f"{state}, or leave out cuda-gpu, which gives toolkit 13.4 compat"
+    )
+    assert problem(asking, "cuda-gpu", None)[1] == state
+
+
 def test_a_toolkit_that_the_channel_lacks_is_named_where_a_cuda_build_needs_it(
     beside: Catalogue, tmp_path: Path
 ) -> None:

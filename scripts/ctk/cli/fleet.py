@@ -93,7 +93,7 @@ def show_fleet(
 def _notes(fleet: Fleet) -> list[str]:
     """What is less than native, and on which machines; what other clients may take instead."""
     from ctk.solve.solve import Scenario
-    from ctk.solve.why import choices, toolkit_in_words
+    from ctk.solve.why import choices, newer_nvjitlink, toolkit_in_words
 
     lines = []
     for environment in fleet.environments:
@@ -102,7 +102,11 @@ def _notes(fleet: Fleet) -> list[str]:
             there = replace(environment.pick, scenario=Scenario((), on.subdir, on.driver, on.arch))
             limits.setdefault(toolkit_in_words(there, fleet.catalogue), []).append(on.words)
         lines += [f"{'; '.join(machines)}: {words}" for words, machines in limits.items()]
-        lines += [f"{environment.name}: {line}" for line, _ in choices(environment.pick, fleet.catalogue)]
+        said = (
+            *(line for line, _ in choices(environment.pick, fleet.catalogue)),
+            *newer_nvjitlink(environment.pick.records),
+        )
+        lines += [f"{environment.name}: {line}" for line in said]
     if for_all := fleet.compat_for_all:
         lines.append(
             f"one environment for all is possible as compat only: add cuda-version={for_all.toolkit}=compat_*. Machine "

@@ -246,12 +246,19 @@ def conflict(scenario: Scenario, catalogue: Catalogue) -> list[Asked]:
 
 
 def _droppable_pins(scenario: Scenario, at_fault: Sequence[Asked], catalogue: Catalogue) -> str:
-    """Which pin can be dropped, one at a time, and what that gives on this machine; "" when none helps."""
+    """Which pin, or `ASKS`, can be dropped, one at a time, and what that gives on this machine; "" when none helps."""
     ways = []
-    for pin in at_fault:
-        if pin.pinned and (pick := catalogue.pick(_without_pin(scenario, pin))):
+    for spec in at_fault:
+        left = tuple(text for text in scenario.specs if text != spec.text)
+        if spec.pinned:
+            how, without = f"drop the pin {spec.text}", _without_pin(scenario, spec)
+        elif spec.name == ASKS and left:
+            how, without = f"leave out {ASKS}", replace(scenario, specs=left)
+        else:
+            continue
+        if pick := catalogue.pick(without):
             gives = f", which gives toolkit {f'{pick.toolkit} {pick.fit}'.strip()}" if pick.toolkit else ""
-            ways.append(f"drop the pin {pin.text}{gives}")
+            ways.append(how + gives)
     return ", or ".join(ways)
 
 
@@ -448,7 +455,7 @@ def _driver_reason(scenario: Scenario, at_fault: Sequence[Asked], catalogue: Cat
     subject, plural = _subject(at_fault, scenario, catalogue)
     needs = f"{subject} need{'' if plural else 's'} a driver for CUDA {need} or newer"
     if not scenario.driver:
-        return f"{needs}; there is none", "ask for it with --driver"
+        return f"{needs}; there is none", f"state the driver of the machine, as in --driver {need}"
     step = f"update the driver to one for CUDA {need} or newer"
     if not catalogue.solves(scenario, specs=("cuda-version",)):
         oldest = f"the oldest toolkit in the channel needs {least('cuda-version')}"
