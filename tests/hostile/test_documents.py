@@ -1,4 +1,4 @@
-"""Locks, lists and pages that lie: the error names file, line and reason, and costs little to find."""
+"""Documents and packages that lie: the error names file, line and reason, and costs little to find."""
 
 from __future__ import annotations
 
@@ -7,41 +7,26 @@ import json
 import struct
 import tarfile
 import zipfile
-from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import crafted_wheels  # first: it knows where the other layers' helpers are
 import pytest
 import targets
 import zstandard
 from crafted_packages import Draft
-from fake_index import FakeIndex, configure_pip, serve
 
-from conftest import ctk
 from ctk.channel.index_files import in_order
-from ctk.core.checkout import Workspace
 from ctk.core.document import DEEPEST, ENTRIES, LARGEST, Document
 from ctk.core.errors import (
     AuditFailed,
-    CtkError,
-    IndexUnavailable,
     LockError,
-    MeasureFailed,
     PublishFailed,
     printable,
     problems,
 )
 from ctk.core.files import listed_packages, read_json
-from ctk.index import client as index_client
-from ctk.index import inside, parse_settings, pip_settings
-from ctk.index.client import Retry
-from ctk.index.index import Index
-from ctk.lock.lock import dump, variant_config
 from ctk.package import binaries, package
 from ctk.plan.plan import python_tags
-from ctk.release import review
 
 LAUGHS = "a: &a [x, x]\n" + "".join(f"b{n}: &b{n} [*{'a' if not n else f'b{n - 1}'}, y]\n" for n in range(30))
 
@@ -76,23 +61,6 @@ def test_a_byte_order_mark_at_the_start_is_no_lie() -> None:
     assert Document("\ufeffa: 1\n").data == {"a": 1}
 
 
-@pytest.mark.parametrize("file", ["cuda-13.4.lock", "cuda-13.4.yaml", "exclusions.yaml"])
-def test_the_command_line_names_the_file_that_lies(tmp_path: Path, file: str) -> None:
-    """The whole tree of a checkout, with one bomb in it."""
-    workspace = Workspace(tmp_path)
-    workspace.variants.mkdir()
-    (tmp_path / "recipes").mkdir()
-    (tmp_path / "conda_build_config.yaml").write_text("python_tag: [cp313]\n")
-    whole = targets.a_lock()
-    (workspace.variants / "cuda-13.4.lock").write_text(dump(whole))
-    (workspace.variants / "cuda-13.4.yaml").write_text(variant_config(whole))
-    (workspace.variants / file).write_text(LAUGHS)
-    done = ctk(workspace, "plan")
-    assert done.returncode == LockError.exit_code, done.stderr
-    assert "line 1" in done.stderr and "anchors and aliases" in done.stderr and "next: " in done.stderr
-    assert (file if file == "exclusions.yaml" else "cuda-13.4") in done.stderr
-
-
 @pytest.mark.parametrize(
     "text",
     ["[]", "python_tag: cp313", "python_tag: []", "python_tag: [cp313, 3]", "python_tag: ['$(x)']", LAUGHS, "\0"],
@@ -113,83 +81,6 @@ def test_a_file_of_nonsense_gives_a_message_that_one_can_read() -> None:
     lines = error.cause.splitlines()
     assert len(lines) == 102 and lines[-1] == "  - and 400 more"
     assert max(map(len, lines)) < 2100
-
-
-# ---- the index
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeIndex]:
-    with serve() as index:
-        configure_pip(monkeypatch, index, timeout="60")
-        yield index
-
-
-def client() -> Index:
-    return Index(pip_settings(), Retry(attempts=1, sleep=lambda seconds: None))
-
-
-PAGES: dict[str, object] = {
-    "no JSON": b"{",
-    "deep": b"[" * 100_000,
-    "a list": [],
-    "no files": {"meta": {}},
-    "files that are text": {"files": "abc"},
-    "a file that is a number": {"files": [1]},
-    "a file without a URL": {"files": [{"filename": "cudart-1-py3-none-any.whl"}]},
-    "numbers for names": {"files": [{"filename": 1, "url": 2, "hashes": 3}]},
-    "a hash that is none": {"files": [{"filename": "cudart-1-py3-none-any.whl", "url": "x", "hashes": []}]},
-}
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_a_page_that_is_none_is_an_error_of_the_index(
-    server: FakeIndex, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    content = PAGES[name]
-    page = content if isinstance(content, bytes) else json.dumps(content).encode()
-    server.add_wheel("cudart", "1")
-    monkeypatch.setattr("fake_index._Handler._page", lambda *_: (page, "application/vnd.pypi.simple.v1+json"))
-    with client() as index, pytest.raises(CtkError) as error:
-        index.files("cudart")
-    assert "cudart" in error.value.cause and error.value.step
-
-
-def test_a_page_without_an_end_is_given_up(server: FakeIndex, monkeypatch: pytest.MonkeyPatch) -> None:
-    server.add_wheel("cudart", "1")
-    monkeypatch.setattr(index_client, "LARGEST", 1000)
-    monkeypatch.setattr("fake_index._Handler._page", lambda *_: (b"<a>" * 1000, "text/html"))
-    with client() as index, pytest.raises(IndexUnavailable, match="the page of cudart does not end"):
-        index.files("cudart")
-
-
-def test_what_the_index_calls_a_file_does_not_reach_a_lock(tmp_path: Path) -> None:
-    good = targets.a_lock()
-    component = good.components["nvrtc"]
-    artefact = next(a for a in component.artefacts.values() if a)
-    artefacts = {**component.artefacts, artefact.target: replace(artefact, file="$(touch x).whl")}
-    lying = replace(good, components={"nvrtc": replace(component, artefacts=artefacts)})
-    with pytest.raises(LockError, match="is not a plain file name"):
-        review.changes(tmp_path, lying)
-
-
-def test_a_wheel_on_the_index_whose_metadata_is_a_bomb_is_an_error() -> None:
-    bomb = crafted_wheels.deflated(bytes(40 << 20))
-    for claims in (10, 40 << 20):
-        entry = crafted_wheels.Entry(b"a-1.dist-info/METADATA", b"a" * 10, method=8, packed=bomb, claims=claims)
-        with pytest.raises(MeasureFailed), inside.members(io.BytesIO(crafted_wheels.zip_of([entry])), "a.whl") as found:
-            inside.metadata_of(found, "a.whl").text()
-
-
-@pytest.mark.parametrize("value", ["[", "x" * 100 + "(" * 5000, "1 +", "lambda: 0", "'nan'", "'-1'", "'x'", "'1e400x'"])
-def test_a_setting_of_pip_that_cannot_be_read_is_an_error_that_does_not_show_it(value: str) -> None:
-    with pytest.raises(IndexUnavailable, match="pip's option") as error:
-        parse_settings(f"global.timeout={value}")
-    assert value not in error.value.cause
-
-
-def test_a_patience_without_an_end_is_a_day() -> None:
-    assert parse_settings("global.timeout='inf'\nglobal.retries='99999999999'").timeout == 86_400
 
 
 # ---- what was built
@@ -274,14 +165,6 @@ def test_more_segments_than_any_linker_makes_are_not_read() -> None:
     struct.pack_into("<HH", data, 54, 0, 0xFFFF)
     with pytest.raises(binaries.UnreadableBinary, match="more segments or sections"):
         binaries.read_bytes(bytes(data))
-
-
-@pytest.mark.parametrize("name", [b"", b"\0a"])
-def test_a_member_without_a_name_is_an_error_of_the_index(name: bytes) -> None:
-    """Found by scripts/fuzz: zipfile cannot say whether it is a folder."""
-    wheel = io.BytesIO(crafted_wheels.zip_of([crafted_wheels.Entry(name, b"a")]))
-    with pytest.raises(MeasureFailed, match="a name that some system cannot have"):
-        inside.newest(wheel, "a.whl")
 
 
 @pytest.mark.parametrize(

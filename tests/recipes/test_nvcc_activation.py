@@ -324,3 +324,19 @@ def test_no_template_is_left(project: Workspace, tmp_path: Path, target: str) ->
 def test_an_nvcc_that_names_no_gpu_is_refused(project: Workspace, tmp_path: Path) -> None:
     with pytest.raises(subprocess.CalledProcessError):
         install(project, tmp_path, "linux-64", nvcc=b"sm_20")
+
+
+@pytest.mark.parametrize("prefix", ["/x/$(touch touched)", "/x/`touch touched`", '/x/"; touch touched; "', "/x/a b"])
+def test_activation_takes_the_environments_path_for_one(tmp_path: Path, prefix: str) -> None:
+    """Whoever unpacks an artefact chooses the folder; a name like this must not run when the environment is entered."""
+    for script in ("activate", "deactivate"):
+        text = (HERE.root / "recipes/cuda-nvcc" / f"{script}.sh").read_text()
+        (tmp_path / f"{script}.sh").write_text(re.sub("@(targets|cxx|flags|target_platform)@", "x", text))
+    program = ". ./activate.sh; . ./deactivate.sh; echo done"
+    for shell in ("sh", "bash"):
+        environment = {**CLEAN, "CONDA_PREFIX": prefix, "CONDA_BUILD": "1", "PREFIX": prefix}
+        done = subprocess.run(
+            [shell, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.stdout == "done\n", done.stderr
+    assert not (tmp_path / "touched").exists()

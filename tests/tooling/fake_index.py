@@ -14,12 +14,11 @@ import os
 import re
 import time
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
-from typing import IO, Any
 
 import pytest
 
@@ -42,8 +41,6 @@ class Fault:
     loop: bool = False  # redirect to the same address
     content: bytes | None = None  # in place of the file, the page or the copy of METADATA
     headers: Mapping[str, str] = field(default_factory=dict)  # said whatever is sent
-    drip: Callable[[], object] | None = None  # called before each piece of an answer, its head included
-    piece: int = 1  # bytes of one
 
 
 @dataclass(frozen=True)
@@ -179,22 +176,6 @@ def configure_pip(monkeypatch: pytest.MonkeyPatch, index: FakeIndex, **settings:
         monkeypatch.setenv(f"PIP_{name.upper()}", value)
 
 
-class Dripping(io.RawIOBase):
-    """What is written goes on in pieces, each when it may."""
-
-    def __init__(self, to: IO[bytes], may: Callable[[], object], piece: int) -> None:
-        self._to, self._may, self._piece = to, may, piece
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        for start in range(0, len(data), self._piece):
-            self._may()
-            self._to.write(data[start : start + self._piece])
-        return len(data)
-
-
 class _Server(ThreadingHTTPServer):
     block_on_close = False  # a slow answer must not hold the test up
     request_queue_size = 128  # a connection that finds the queue full is tried again after a second
@@ -295,8 +276,6 @@ class _Handler(BaseHTTPRequestHandler):
         self, status: int, content: bytes, body: bool, headers: Mapping[str, str], fault: Fault | None = None
     ) -> None:
         fault = fault or Fault()
-        if fault.drip:
-            self.wfile = Dripping(self.wfile, fault.drip, fault.piece)
         self.send_response(status)
         for name, value in {"Content-Type": "application/octet-stream", **headers, **fault.headers}.items():
             self.send_header(name, value)

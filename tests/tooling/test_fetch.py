@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -126,6 +127,14 @@ def test_tries_that_bring_next_to_nothing_or_the_same_again_are_failures(
         with pytest.raises(IndexUnavailable, match="nvidia-cuda-runtime"):
             fetch.fetch([artefact(0)], workspace, client)
         assert len([r for r in server.requests if r.path.endswith(".whl")]) <= 4
+
+
+def test_a_server_that_is_too_slow_is_given_up_and_what_came_stays(server: FakeIndex, workspace: Workspace) -> None:
+    slow = Retry(attempts=2, sleep=lambda seconds: None, clock=itertools.count(0, 300).__next__)
+    with pytest.raises(IndexUnavailable, match="is too slow: "):
+        fetch.fetch([artefact(0)], workspace, lambda: Index(pip_settings(), slow))
+    (part,) = (workspace.store / "partial").iterdir()
+    assert content(0).startswith(part.read_bytes()) and part.stat().st_size
 
 
 def test_a_later_run_continues_what_an_earlier_one_left(server: FakeIndex, workspace: Workspace) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,9 +11,10 @@ from pathlib import Path
 import pytest
 from fake_index import FakeIndex, Fault, configure_pip, serve
 
-from ctk.core.errors import HashMismatch, IndexUnavailable, NotPublished
+from ctk.core.errors import HashMismatch, IndexUnavailable, MeasureFailed, NotPublished
 from ctk.fetch.fetch import locate
 from ctk.index import IndexSettings, Interrupted, parse_settings, pip_settings
+from ctk.index import client as index_client
 from ctk.index.client import Retry, connection
 from ctk.index.index import Index
 from ctk.lock.lock import Artefact
@@ -165,8 +167,8 @@ def test_a_lasting_fault_names_the_distribution(server: FakeIndex) -> None:
 
 
 UNUSABLE = {
-    "PIP_CERT": ["{}/missing.pem", "{}", "{}/text.pem", "{}/pipe", "~/missing.pem"],
-    "PIP_CLIENT_CERT": ["{}/missing.pem", "{}", "{}/text.pem", "{}/pipe"],
+    "PIP_CERT": ["{}/missing.pem", "{}", "{}/text.pem", "~/missing.pem"],
+    "PIP_CLIENT_CERT": ["{}/missing.pem", "{}", "{}/text.pem"],
     "PIP_PROXY": [
         "ftp://u:secret@h:1",
         "socks5://u:secret@h",
@@ -188,7 +190,6 @@ def test_a_setting_that_cannot_be_used_is_named_and_shows_no_password(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
     (tmp_path / "text.pem").write_text("no certificate")
-    os.mkfifo(tmp_path / "pipe")
     value = value.format(tmp_path)
     listing = ""
     if name.startswith("PIP_"):
@@ -308,3 +309,72 @@ def test_the_index_that_has_the_locked_content_is_chosen(server: FakeIndex) -> N
         other.add(WHEEL, b"rebuilt by a mirror")
         with client(other, extra_index_urls=(server.url,)) as index:
             assert locate(index, artefact(server)).url.startswith(server.url.removesuffix("simple/"))
+
+
+HERE = f"file://localhost/{WHEEL}"
+TO_THIS_MACHINE: dict[str, tuple[Fault, str]] = {
+    "a link": (Fault("simple/", content=f'<a href="{HERE}">x</a>'.encode()), "leads to a file of this machine"),
+    "a base": (Fault("simple/", content=f"<base href=file:///><a href={WHEEL}>".encode()), "a file of this machine"),
+    "a page elsewhere": (Fault("simple/", status=301, headers={"Location": HERE}), "'file://'"),
+    "a file elsewhere": (Fault("files/", status=302, headers={"Location": HERE}), "'file://'"),
+}
+
+
+@pytest.mark.parametrize("name", TO_THIS_MACHINE)
+def test_a_server_leads_to_no_file_of_this_machine(server: FakeIndex, name: str) -> None:
+    fault, said = TO_THIS_MACHINE[name]
+    server.faults.append(fault)
+    with client(server) as index, pytest.raises(IndexUnavailable, match=said):
+        index.content(index.files("tool")[0])
+
+
+def test_a_local_index_leads_to_local_files(server: FakeIndex, tmp_path: Path) -> None:
+    page = tmp_path / "simple" / "tool" / "index.html"
+    page.parent.mkdir(parents=True)
+    page.write_text(f'<a href="{(tmp_path / WHEEL).as_uri()}">x</a>')
+    (tmp_path / WHEEL).write_bytes(server.projects["tool"][WHEEL])
+    with Index(IndexSettings(index_url=page.parents[1].as_uri()), QUICK) as index:
+        assert index.metadata(index.files("tool")[0])["Name"] == "tool"
+
+
+def test_a_page_that_is_none_is_an_error_of_the_index(server: FakeIndex) -> None:
+    server.html = False
+    server.faults.append(Fault("simple/", content=b"<html>Log in</html>"))
+    with client(server) as index, pytest.raises(IndexUnavailable, match="page of tool cannot be read"):
+        index.files("tool")
+
+
+def test_a_page_has_a_size_and_a_time(server: FakeIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+    hours = Retry(attempts=1, clock=itertools.count(0, 3600).__next__)
+    late = pytest.raises(IndexUnavailable, match="the page of tool did not come within 600 s")
+    with Index(IndexSettings(index_url=server.url), hours) as index, late:
+        index.files("tool")
+    monkeypatch.setattr(index_client, "LARGEST", 100)
+    with client(server) as index, pytest.raises(IndexUnavailable, match="the page of tool does not end"):
+        index.files("tool")
+
+
+def test_a_file_that_is_shorter_or_longer_than_the_index_says_is_an_error(server: FakeIndex) -> None:
+    content = server.projects["tool"][WHEEL]
+    server.faults.append(Fault("files/", length=10**17, times=1))  # of the HEAD
+    with client(server) as index, pytest.raises(MeasureFailed, match="ends before byte"):
+        index.metadata(index.files("tool")[0])
+    with client(server) as index:
+        assert index.size(index.files("tool")[0]) == len(content)
+        server.faults.append(Fault("files/", content=content + b"a"))
+        with pytest.raises(IndexUnavailable, match="does not end"):
+            index.content(index.files("tool")[0])
+
+
+def test_a_copy_of_metadata_that_is_none_is_an_error(server: FakeIndex) -> None:
+    server.metadata_copies = True
+    server.faults.append(Fault(".metadata", content=b"<html>Log in</html>"))
+    with client(server) as index, pytest.raises(IndexUnavailable, match="METADATA of tool-1"):
+        index.metadata(index.files("tool")[0])
+
+
+def test_a_hash_in_capitals_is_a_hash(server: FakeIndex) -> None:
+    right = artefact(server).sha256
+    server.faults.append(Fault("simple/", content=f'<a href="../../files/{WHEEL}#sha256={right.upper()}">x'.encode()))
+    with client(server) as index:
+        assert index.files("tool")[0].sha256 == right

@@ -18,7 +18,6 @@ class Interrupted(IndexUnavailable):
 
 
 _SECTIONS = ("global", "install", "download", ":env:")  # a later one overrides
-_MOST_STATED = {"timeout": 86400.0, "retries": 1000}
 
 
 @dataclass(frozen=True)
@@ -91,8 +90,8 @@ def parse_settings(listing: str) -> IndexSettings:
         cert=merged.get("cert") or None,
         client_cert=merged.get("client-cert") or None,
         proxy=merged.get("proxy") or None,
-        timeout=_number("timeout", *stated.get("timeout", ("", "")), IndexSettings.timeout),
-        retries=int(_number("retries", *stated.get("retries", ("", "")), IndexSettings.retries)),
+        timeout=_number(float, *stated.get("timeout", ("", "")), IndexSettings.timeout),
+        retries=int(_number(int, *stated.get("retries", ("", "")), IndexSettings.retries)),
         origins=origins,
     )
 
@@ -100,19 +99,15 @@ def parse_settings(listing: str) -> IndexSettings:
 def _text(called: str, value: str) -> str:
     try:
         return str(ast.literal_eval(value))
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
+    except (ValueError, SyntaxError):
         raise _unread(called) from None
 
 
-def _number(key: str, text: str, called: str, default: float) -> float:
-    """What an option says; a day or a thousand tries are as good as more."""
+def _number(kind: type[float], text: str, called: str, default: float) -> float:
     try:
-        number = float(text) if text else default
+        return kind(text) if text else default
     except ValueError:
         raise _unread(called) from None
-    if not number >= 0:  # NaN is neither
-        raise _unread(called)
-    return min(number, _MOST_STATED[key])
 
 
 def _unread(called: str) -> IndexUnavailable:

@@ -1,22 +1,11 @@
-"""How the package index is talked to: one HTTP client made of pip's settings, and pages that are retried and bounded.
-
-A server that sends next to nothing is given up: no timeout between two bytes sees one byte a second.
-
-The longest page that the limits were held against is of 47,000 files: 21 MB, and 1.2 million of `_MARKS`.
-"""
+"""How the package index is talked to: one HTTP client made of pip's settings; pages are retried and bounded."""
 
 from __future__ import annotations
 
-import codecs
-import errno
-import gzip
-import io
 import logging
-import math
 import os
 import ssl
 import time
-import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -28,40 +17,29 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-import httpcore2
 import httpx2
 from unearth import Link, Package, PackageFinder
 from unearth.auth import MultiDomainBasicAuth
 from unearth.evaluator import Evaluator
 from unearth.fetchers import PyPIClient
 from unearth.fetchers.sync import LocalFSTransport
-from unearth.utils import url_to_path
 
 from ctk.core.errors import IndexUnavailable, describe
 from ctk.index import STEP, IndexSettings, Interrupted
 
 LEAST = 1 << 13
-"""Bytes that must come in `WHILE` of waiting: a modem brings twenty times as many."""
+"""Bytes of a file that must come in each `WHILE`, on average: a modem brings twenty times as many."""
 WHILE = 30.0
-"""Seconds; twice the timeout, where that is more."""
+"""Seconds."""
 LARGEST = 64 << 20
-"""Bytes of a page, unpacked."""
+"""Bytes of a page, unpacked; the longest one known, of 47,000 files, has 21 MB."""
 SLOWEST = 600.0
 """Seconds in which a page must have come."""
-MARKS = 3_000_000
-"""Of `_MARKS` in a page: so many tags or values are made of it, at sixty bytes and a microsecond or more each."""
-LINKS = 150_000
-"""Of a page; a wheel counts as often as it has tags."""
-LONGEST = 1 << 14
-"""Characters of a link."""
-_MARKS = b"<>{}[],:"
-_RUN = 1 << 20  # bytes of a tag of HTML, or of the text between two
-_CHARSETS = ("ascii", "iso8859-1", "utf-8", "utf-16", "utf-16-be", "utf-16-le")  # others take hours, or are no text
 _ASK_THEM = "ask whoever runs the index"
 _HOST = "write it as HOST or HOST:PORT, and IPv6 as [::1]"
 _ADDRESS = _HOST.replace("HOST", "http://HOST") + ", or with https"
 _WHERE = "`pip config debug` shows where pip has it from"
-_OF_THE_WIRE = ("content-encoding", "content-length", "transfer-encoding")  # what does not hold for a content once read
+_OF_THE_WIRE = ("content-encoding", "content-length", "transfer-encoding")  # of no content that was read
 
 T = TypeVar("T")
 
@@ -75,57 +53,14 @@ class _Client(PyPIClient):
     def send(self, request: httpx2.Request, **more: Any) -> httpx2.Response:
         if request.url.scheme != "file":
             return super().send(request, **more)
-        path = url_to_path(str(request.url))
-        if path.exists() and not path.is_file():  # to open a pipe is to wait for whoever writes into it
-            raise IndexUnavailable(f"{path} is not a file", "see find-links and the indexes in `pip config list`")
         answer = LocalFSTransport().handle_request(request)
         answer.request = request
         return answer
 
 
-class _Backend(httpcore2.SyncBackend):
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-
-    def connect_tcp(self, *args: Any, **more: Any) -> httpcore2.NetworkStream:
-        return _CountedStream(super().connect_tcp(*args, **more), self._clock)
-
-
-class _CountedStream(httpcore2.NetworkStream):
-    """A connection that counts what came since the last request."""
-
-    def __init__(self, stream: httpcore2.NetworkStream, clock: Callable[[], float]) -> None:
-        self._stream, self._clock = stream, clock
-        self._waited, self._came = 0.0, 0
-
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        began = self._clock()
-        data = self._stream.read(max_bytes, timeout)
-        self._waited += self._clock() - began
-        self._came += len(data)
-        if self._waited > max(WHILE, 2 * (timeout or 0)):
-            if self._came < LEAST:
-                raise httpcore2.ReadTimeout(f"no more than {self._came} bytes came in {self._waited:.0f} s")
-            self._waited, self._came = 0.0, 0
-        return data
-
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._waited, self._came = 0.0, 0
-        self._stream.write(buffer, timeout)
-
-    def start_tls(self, *args: Any, **more: Any) -> httpcore2.NetworkStream:
-        return _CountedStream(self._stream.start_tls(*args, **more), self._clock)
-
-    def close(self) -> None:
-        self._stream.close()
-
-    def get_extra_info(self, info: str) -> Any:
-        return self._stream.get_extra_info(info)
-
-
-def open_client(settings: IndexSettings, clock: Callable[[], float]) -> PyPIClient:
-    """A client that reaches what pip reaches; safe to use from several threads. The clock tells who is too slow."""
-    client = _Client(
+def open_client(settings: IndexSettings) -> PyPIClient:
+    """A client that reaches what pip reaches; safe to use from several threads."""
+    return _Client(
         trusted_hosts=settings.trusted_hosts,
         **connection(settings),
         timeout=settings.timeout,
@@ -133,11 +68,6 @@ def open_client(settings: IndexSettings, clock: Callable[[], float]) -> PyPIClie
         auth=MultiDomainBasicAuth(prompting=False, index_urls=settings.index_urls),
         mounts={"file://": None},
     )
-    for transport in (client._transport, *client._mounts.values()):
-        if isinstance(transport, httpx2.HTTPTransport):
-            # httpcore2's pool takes a backend; httpx2 makes the pool and hands none on.
-            transport._pool._network_backend = _Backend(clock)
-    return client
 
 
 def connection(settings: IndexSettings) -> dict[str, Any]:
@@ -188,8 +118,6 @@ def _trust(place: str) -> ssl.SSLContext:
 def _read_pem(called: str, place: str, what: str, read: Callable[[str], T]) -> T:
     path = os.path.expanduser(place)  # as pip
     try:
-        if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
-            raise OSError(errno.EINVAL, "it is no file")  # a pipe waits for whoever writes into it
         return read(path)
     except (OSError, ValueError) as error:
         why = f"it does not hold {what}" if isinstance(error, ssl.SSLError) else getattr(error, "strerror", str(error))
@@ -208,17 +136,11 @@ class LinkSource(PackageFinder):
 
 @dataclass
 class _Links(Evaluator):
-    """Which links of a page are files of a distribution; no page has too many, and a server's has no local ones."""
+    """Which links of a page are files of a distribution; a server's page has no local ones."""
 
     is_remote: bool = True
-    count: int = 0
 
     def evaluate_link(self, link: Link) -> Package | None:
-        tags = link.filename.removesuffix(".whl").rsplit("-", 3)[1:] if link.is_wheel else []
-        self.count += math.prod(tag.count(".") + 1 for tag in tags)
-        if self.count > LINKS or len(link.url) > LONGEST:
-            what = f"a link of {len(link.url)} characters" if self.count <= LINKS else f"more than {LINKS} links"
-            raise IndexUnavailable(f"the page of {self.package_name} has {what}", _ASK_THEM)
         package = super().evaluate_link(link)
         if package and link.is_file and self.is_remote:
             raise IndexUnavailable(
@@ -270,55 +192,24 @@ class Pages:
 
     def _whole(self, method: str, url: str, headers: Mapping[str, str] | None) -> httpx2.Response:
         """An answer with its content, if that is what a page may be."""
-        asked = {**(headers or {}), "Accept-Encoding": "gzip"}
-        answer = self._client.send(self._client.build_request(method, url, headers=asked), stream=True)
+        answer = self._client.send(self._client.build_request(method, url, headers=headers), stream=True)
         try:
-            content = self._unpacked(answer)
+            content = self._content(answer)
         finally:
             answer.close()
         kept = [(k, v) for k, v in answer.headers.multi_items() if k.lower() not in _OF_THE_WIRE]
-        page = httpx2.Response(answer.status_code, headers=kept, content=content, request=answer.request)
-        if page.is_success:
-            self._check(page)
-        return page
+        return httpx2.Response(answer.status_code, headers=kept, content=content, request=answer.request)
 
-    def _unpacked(self, answer: httpx2.Response) -> bytes:
+    def _content(self, answer: httpx2.Response) -> bytes:
         parts, size, end = [], 0, self._retry.clock() + SLOWEST
-        for part in answer.iter_raw():
+        for part in answer.iter_bytes():
             parts.append(part)
             size += len(part)
             if size > LARGEST:
-                break
+                raise IndexUnavailable(f"the page of {self._name} does not end: {size} bytes came", STEP)
             if self._retry.clock() > end:
                 raise IndexUnavailable(f"the page of {self._name} did not come within {SLOWEST:.0f} s", STEP)
-        content, coding = b"".join(parts), answer.headers.get("Content-Encoding", "identity").lower()
-        if coding in ("gzip", "x-gzip"):
-            try:
-                content = gzip.GzipFile(fileobj=io.BytesIO(content)).read(LARGEST + 1)
-            except (EOFError, OSError, zlib.error) as error:  # one that was cut: httpx2 would take it as a page
-                raise httpx2.DecodingError(str(error)) from error
-        elif coding != "identity":
-            raise IndexUnavailable(f"{answer.url.host} sends the page of {self._name} as {coding!r}", _ASK_THEM)
-        if len(content) > LARGEST:
-            raise IndexUnavailable(f"the page of {self._name} does not end: {len(content)} bytes came", STEP)
-        return content
-
-    def _check(self, page: httpx2.Response) -> None:
-        """What is counted here bounds the memory and the time of unearth's parsers."""
-        charset = page.charset_encoding or "utf-8"
-        with suppress(LookupError):
-            charset = codecs.lookup(charset).name
-        if charset not in _CHARSETS:
-            raise IndexUnavailable(
-                f"{page.url.host} sends the page of {self._name} in the charset {charset}", _ASK_THEM
-            )
-        marks = len(page.content) - len(page.content.translate(None, _MARKS))
-        is_json = "json" in page.headers.get("Content-Type", "").lower()
-        if marks > MARKS or (not is_json and max(map(len, page.content.split(b">"))) > _RUN):
-            raise IndexUnavailable(
-                f"the page of {self._name} is no list of links: {marks} tags and values, or one of over a megabyte",
-                _ASK_THEM,
-            )
+        return b"".join(parts)
 
 
 _NO_WAY = (httpx2.InvalidURL, httpx2.UnsupportedProtocol, httpx2.TooManyRedirects, OSError, ValueError)

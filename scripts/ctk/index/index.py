@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -34,7 +33,6 @@ if TYPE_CHECKING:  # what talks to a server takes a while to be imported: only a
 _WHOLE = 2_000_000  # bytes up to which reading a wheel whole, and checking it, beats several requests for its parts
 _MOST = 2 << 30  # bytes that are ever held in memory: a wheel, from a server that gives no parts of it
 _LARGEST = 1 << 40  # bytes of a file, as locks have it
-_DIGITS = 18  # of a length
 _CHECK = "check which indexes `pip config list` names"
 _ASK = "run the same command again; if it stays, ask whoever runs the index"
 _NO_SUCH_RANGE = 416  # with the size of the file in Content-Range
@@ -105,7 +103,7 @@ class Index:
 
         self.settings = settings if settings is not None else pip_settings()
         self.retry = retry if retry is not None else Retry(attempts=self.settings.retries + 1)
-        self._client = open_client(self.settings, self.retry.clock)
+        self._client = open_client(self.settings)
         self._files: dict[str, tuple[IndexFile, ...]] = {}
         self._refusals: dict[str, list[IndexUnavailable]] = {}
         self._sizes: dict[str, int] = {}
@@ -142,13 +140,8 @@ class Index:
         return self._sizes[file.url]
 
     def sha256(self, file: IndexFile) -> str:
-        """The hash that the index states, HashMismatch if that is none; without one, that of the content."""
-        if file.sha256 is None:
-            return self._digest(file)
-        if not re.fullmatch("[0-9a-f]{64}", file.sha256):
-            cause = f"{file.distribution}: the index states no sha256 of {file.file}, but {file.sha256!r}"
-            raise HashMismatch(cause, _ASK)
-        return file.sha256
+        """The hash that the index states; without one, that of the content."""
+        return file.sha256 or self._digest(file)
 
     def _digest(self, file: IndexFile) -> str:
         digest, size = hashlib.sha256(), 0
@@ -171,7 +164,7 @@ class Index:
             text = self._read(file, file.metadata_url, LONGEST)
         else:
             with self.opened(file) as wheel, inside.members(wheel, file.file) as files:
-                text = inside.metadata_of(files, file.file).text()
+                text = inside.metadata_of(files, file.file).content()
         message = BytesParser().parsebytes(text, headersonly=True)
         if not message["Name"]:
             raise IndexUnavailable(f"{file.distribution}: what the index has for METADATA of {file.file} is none", _ASK)
@@ -213,7 +206,7 @@ class Index:
         def read() -> bytes | None:
             headers = _IDENTITY | {"Range": f"bytes={start}-{start + length - 1}"}
             with self._open(file, file.url, headers) as answer:
-                return b"".join(_chunks(answer, file, length)) if answer.status_code == 206 else None
+                return b"".join(self._chunks(answer, file, length)) if answer.status_code == 206 else None
 
         return self.retry.run(read)
 
@@ -229,13 +222,14 @@ class Index:
         headers = _IDENTITY | ({"Range": f"bytes={offset}-"} if offset else {})
         with self._open(file, file.url, headers) as answer:
             beyond = answer.status_code == _NO_SUCH_RANGE
-            yield beyond or answer.status_code == 206, _total(answer), iter(()) if beyond else _chunks(answer, file)
+            chunks = iter(()) if beyond else self._chunks(answer, file)
+            yield beyond or answer.status_code == 206, _total(answer), chunks
 
     def _size(self, file: IndexFile) -> int:
         head = self.retry.send(file.distribution, lambda: self._client.request("HEAD", file.url, headers=_IDENTITY))
         stated = head.headers.get("Content-Length", "")
         if head.status_code == 200 and stated.isdecimal():
-            return int(stated[:_DIGITS])
+            return int(stated)
         with self.stream(file) as (_, total, chunks):  # no HEAD there: the head of a GET says it too
             return total if total is not None else sum(map(len, chunks))
 
@@ -261,7 +255,7 @@ class Index:
     def _read(self, file: IndexFile, url: str, most: int) -> bytes:
         def read() -> bytes:
             with self._open(file, url, _IDENTITY) as answer:
-                return b"".join(_chunks(answer, file, most))
+                return b"".join(self._chunks(answer, file, most))
 
         return self.retry.run(read)
 
@@ -282,6 +276,25 @@ class Index:
         finally:
             answer.close()
 
+    def _chunks(self, answer: httpx2.Response, file: IndexFile, most: int = _LARGEST) -> Iterator[bytes]:
+        import httpx2
+
+        from ctk.index.client import LEAST, WHILE
+
+        size, began = 0, self.retry.clock()
+        try:
+            for chunk in answer.iter_raw():
+                size += len(chunk)
+                if size > most:
+                    raise IndexUnavailable(f"{file.distribution}: {file.file} does not end: {size} bytes came", STEP)
+                yield chunk
+                waited = self.retry.clock() - began
+                if waited > WHILE and size * WHILE < LEAST * waited:  # a timeout sees only the time between two bytes
+                    slow = f"{file.distribution}: {file.file} is too slow: {size} bytes came in {waited:.0f} s"
+                    raise Interrupted(slow, STEP)
+        except httpx2.RequestError as error:
+            raise Interrupted(f"{file.distribution}: {file.file} broke off: {describe(error)}", STEP) from error
+
 
 def _total(answer: httpx2.Response) -> int | None:
     """Bytes of the whole file, from a whole or a partial answer."""
@@ -289,18 +302,4 @@ def _total(answer: httpx2.Response) -> int | None:
         total = answer.headers.get("Content-Range", "").rpartition("/")[2]
     else:
         total = answer.headers.get("Content-Length", "")
-    return int(total[:_DIGITS]) if total.isdecimal() else None
-
-
-def _chunks(answer: httpx2.Response, file: IndexFile, most: int = _LARGEST) -> Iterator[bytes]:
-    import httpx2
-
-    size = 0
-    try:
-        for chunk in answer.iter_raw():
-            size += len(chunk)
-            if size > most:
-                raise IndexUnavailable(f"{file.distribution}: {file.file} does not end: {size} bytes came", STEP)
-            yield chunk
-    except httpx2.RequestError as error:
-        raise Interrupted(f"{file.distribution}: {file.file} broke off: {describe(error)}", STEP) from error
+    return int(total) if total.isdecimal() else None

@@ -23,7 +23,6 @@ from packaging.requirements import InvalidRequirement, Requirement
 from ctk.core.errors import LockError, MeasureFailed
 from ctk.package.archives import Refused, open_tar, open_zip
 
-_LONGEST = 4 << 20  # bytes of a text: METADATA and licences are far below it
 _BLOCK = 1 << 16
 _STEP = "ask whoever runs the index for the file as its publisher has it"
 
@@ -36,12 +35,6 @@ class ArchiveMember:
     modified: int
     size: int
     content: Callable[[], bytes]
-
-    def text(self) -> bytes:
-        """Its content, of a file that a person could read; MeasureFailed when it is longer than any such file."""
-        if self.size > _LONGEST:
-            raise MeasureFailed(f"{self.name} has {self.size} bytes, which is no text", _STEP)
-        return self.content()
 
 
 @contextmanager
@@ -139,20 +132,12 @@ class RemoteFile(io.RawIOBase):
         return self._blocks.get(number, b"")
 
 
-LONGEST_REQUIREMENT = 1000
-"""Characters of a requirement. The longest of a manifest has 300; deep nesting would end the interpreter's stack."""
-MOST_REQUIREMENTS = 2000
-"""Requirements of one project; a manifest has 70."""
 _MEND = "the index, or the project's publisher, has to mend it; nothing was written"
 
 
 def stated_requirements(metadata: Message) -> list[tuple[str, Requirement | None]]:
     """Each requirement as it is written, and as it is understood: None for one that the standard does not know."""
-    lines = [str(text) for text in metadata.get_all("Requires-Dist") or []]
-    return [
-        (line, _requirement(line) if len(lines) <= MOST_REQUIREMENTS else None)
-        for line in lines[: MOST_REQUIREMENTS + 1]
-    ]
+    return [(line, _requirement(line)) for line in map(str, metadata.get_all("Requires-Dist") or [])]
 
 
 def read_requirements(metadata: Message, project: str) -> list[Requirement]:
@@ -160,9 +145,7 @@ def read_requirements(metadata: Message, project: str) -> list[Requirement]:
     requirements = stated_requirements(metadata)
     for line, requirement in requirements:
         if requirement is None:
-            raise LockError(
-                f"{project} requires what the standard does not know: {line[:LONGEST_REQUIREMENT]!r}", _MEND
-            )
+            raise LockError(f"{project} requires what the standard does not know: {line!r}", _MEND)
     return [requirement for _, requirement in requirements if requirement]
 
 
@@ -179,7 +162,7 @@ def applies(requirement: Requirement, environments: Iterable[Mapping[str, str]])
 
 def _requirement(line: str) -> Requirement | None:
     try:
-        return Requirement(line) if len(line) <= LONGEST_REQUIREMENT else None
+        return Requirement(line)
     except InvalidRequirement:
         return None
 

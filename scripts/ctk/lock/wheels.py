@@ -19,12 +19,9 @@ from ctk.index.index import Index, IndexFile
 from ctk.index.inside import members, metadata_of
 from ctk.lock.lock import UNDECLARED, Artefact, Component
 
-_LONGEST = 250
-"""Characters of a file name. Tags multiply: a longer name could mean millions of combinations."""
-
 
 def is_wheel(file: IndexFile) -> bool:
-    return file.file.endswith(".whl") and len(file.file) <= _LONGEST
+    return file.file.endswith(".whl")
 
 
 def targets_of(file: IndexFile) -> set[str]:
@@ -111,14 +108,14 @@ class Licence:
 def read_licence(index: Index, file: IndexFile) -> Licence:
     """What a wheel or source distribution says; of a large one only the parts that say it are fetched."""
     with index.opened(file) as stream, members(stream, file.file) as files:
-        metadata = BytesParser().parsebytes(metadata_of(files, file.file).text(), headersonly=True)
+        metadata = BytesParser().parsebytes(metadata_of(files, file.file).content(), headersonly=True)
         place = _IN_A_WHEEL if file.file.endswith(".whl") else _IN_SOURCES
         named = [m for m in files if _NAMED.search(m.name.rpartition("/")[2])]
         found = [m for m in named if place.fullmatch(m.name)]
         found = found or [m for m in files if _OF_ANY_NAME.fullmatch(m.name)]
         found = found or [m for m in named if _IN_A_LIBRARY.fullmatch(m.name)]
         # Whatever its line ends: wheels of one version differ in them by system.
-        contents = {member.text().replace(b"\r\n", b"\n") for member in found}
+        contents = {member.content().replace(b"\r\n", b"\n") for member in found}
     texts = {hashlib.sha256(content).hexdigest(): content.decode("utf-8", "replace") for content in contents}
     digests = sorted(texts)
     combined = hashlib.sha256("\n".join(digests).encode()).hexdigest() if len(texts) > 1 else None
