@@ -25,7 +25,7 @@ from ctk.core.errors import (
     problems,
 )
 from ctk.core.files import listed_packages, read_json
-from ctk.package import binaries, package
+from ctk.package import binaries, gpu_code, package
 from ctk.plan.plan import python_tags
 
 LAUGHS = "a: &a [x, x]\n" + "".join(f"b{n}: &b{n} [*{'a' if not n else f'b{n - 1}'}, y]\n" for n in range(30))
@@ -193,3 +193,33 @@ def test_a_channel_whose_index_lies_is_not_published(tmp_path: Path, content: An
     (tmp_path / "noarch" / "repodata.json").write_text(json.dumps(content))
     with pytest.raises(PublishFailed, match="is no index of a channel"):
         in_order(tmp_path)
+
+
+def zip_of(count: int, size: int = 0, method: int = zipfile.ZIP_DEFLATED, extra: bytes = b"") -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", method) as archive:
+        for number in range(count):
+            member = zipfile.ZipInfo(f"{number}")
+            member.extra, member.compress_type = extra, method
+            archive.writestr(member, bytes(size))
+    return out.getvalue()
+
+
+WHEELS: dict[str, tuple[bytes, str]] = {
+    "nothing": (b"", "cannot be read"),
+    "no zip": (b"a" * 100, "it is no zip"),
+    "a path upwards": (zip_of(1).replace(b"0", b"/"), "inside its folder"),
+    "a bomb": (zip_of(1, 40 << 20), "which is too much"),
+    "many members": (zip_of(50_001), "which is too much"),
+    "a directory of 9 MB": (zip_of(150, extra=b"\xfe\xca\x5c\xea" + bytes(59_996)), "8388608 are the most"),
+    "another compression": (zip_of(1, 9, zipfile.ZIP_LZMA), "compressed in a way"),
+    "a broken stream": (zip_of(1, 600).replace(b"c`", b"\xff\xff"), "cannot be read"),
+}
+
+
+@pytest.mark.parametrize("name", WHEELS)
+def test_somebody_s_wheel_that_lies_is_an_error_of_the_audit(tmp_path: Path, name: str) -> None:
+    data, reason = WHEELS[name]
+    (tmp_path / "a.whl").write_bytes(data)
+    with pytest.raises(AuditFailed, match=reason):
+        gpu_code.read_wheel(tmp_path / "a.whl")

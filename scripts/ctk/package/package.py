@@ -28,6 +28,7 @@ BUFFER = 1 << 18
 """Bytes that a tar is read in. Of more, tarfile would copy more for each small member, of fewer for each large one."""
 _WINDOW = 1 << 27  # bytes; the highest level of zstd needs no more
 _METADATA = 64 << 20  # bytes of everything under info/
+_MEMBERS = 100_000  # of a half; the largest have some thousand
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,9 @@ def members(path: Path, part: Part, file: IO[bytes] | None = None) -> Iterator[t
             archive.open(inner[0]) as compressed,
             tarfile.open(fileobj=unpacked(compressed, part), mode="r|", bufsize=BUFFER, tarinfo=ShortHeaders) as tar,
         ):
-            for entry in tar:
+            for count, entry in enumerate(tar):
+                if count == _MEMBERS:
+                    raise AuditFailed(f"{path.name} holds more than {_MEMBERS} files", "build it again")
                 kind: Kind = "link" if entry.issym() else "folder" if entry.isdir() else "other"
                 name = entry.name.removeprefix("./")
                 if content := tar.extractfile(entry) if entry.isfile() else None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -29,7 +30,7 @@ from ctk.channel.index_files import (
 )
 from ctk.channel.states import STATES
 from ctk.check import Finding, check
-from ctk.check.channel.package import differences, is_one_frame, loads
+from ctk.check.channel.package import differences
 from ctk.core.errors import ChannelBroken
 from ctk.core.files import file_sha256
 from ctk.core.platforms import NOARCH
@@ -62,7 +63,7 @@ class IndexFiles:
         try:
             if file.stat().st_size > _LARGEST:
                 raise ValueError(f"has {file.stat().st_size} bytes")
-            content = loads(file.read_bytes())
+            content = json.loads(file.read_bytes())
             info, packages = content.pop("info", None), content.pop(_SECTION, None)
             if not isinstance(info, dict) or not isinstance(packages, dict):
                 raise ValueError("is not shaped like an index")
@@ -105,14 +106,11 @@ def _compressed(folder: Path) -> str:
         with packed.open("rb") as stream:
             # One byte more than there should be is enough to see that they differ, whatever it unpacks to.
             found = zstandard.ZstdDecompressor().stream_reader(stream).read(len(wanted) + 1)
-            whole = is_one_frame(stream, 0, packed.stat().st_size)
     except FileNotFoundError:
         return "is not there"
     except (zstandard.ZstdError, OSError) as error:
         return f"cannot be read: {error}"
-    if found != wanted:
-        return f"does not unpack to {REPODATA}"
-    return "" if whole else "is something else than one frame of zstd"
+    return "" if found == wanted else f"does not unpack to {REPODATA}"
 
 
 def _sharded(folder: Path, records: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
@@ -164,14 +162,11 @@ def _unpacked(file: Path) -> tuple[dict[str, Any], str]:
     """What a file of a sharded index says, and why it cannot be read, "" where it can."""
     try:
         content = unpacked(file)
-        with file.open("rb") as stream:
-            whole = is_one_frame(stream, 0, file.stat().st_size)
     except FileNotFoundError:
         return {}, "is not there"
     except (ValueError, TypeError, OSError) as error:
         return {}, f"cannot be read: {error}"
-    good = isinstance(content, dict) and whole
-    return (content, "") if good else ({}, "is something else than one frame of zstd with a mapping")
+    return (content, "") if isinstance(content, dict) else ({}, "is no mapping")
 
 
 def _times(index: IndexFiles) -> Iterator[Finding]:
