@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-import msgpack
 import pytest
 import zstandard
 from attacks import (
@@ -266,16 +265,10 @@ def repacked(content: bytes) -> bytes:
     return zstandard.ZstdCompressor(level=1).compress(zstandard.ZstdDecompressor().decompress(content))
 
 
-def twice(content: bytes) -> bytes:
-    plain = zstandard.ZstdDecompressor().decompress(content)
-    return zstandard.ZstdCompressor().compress(bytes([plain[0] + 1]) + plain[1:] + msgpack.packb("version") + b"\x01")
-
-
 STEM, SHARD = Path(TWO).name, "shards/*"
 BY_SHARDS: Mapping[str, tuple[Attack, str]] = {
     "no index": (lambda www: (www / SHARDED).unlink(), "is not there"),
     "an index cut short": (rewrite(Path(SHARDED).name, lambda content: content[:-1]), "cannot be read: "),
-    "an index with a key twice": (rewrite(Path(SHARDED).name, twice), "cannot be read: it has a key twice"),
     "an index of another subdir": (sharded(subdir="win-64"), "has base_url: '', shards_base_url: './shards/', subdir"),
     "a name more": (named(lambda shards: shards.update(x=bytes(32))), f"is not about the same packages: {SHARDED[9:]}"),
     "a name less": (named(lambda shards: shards.clear()), "is not about the same packages: repodata.json has digit2"),

@@ -1,4 +1,4 @@
-"""A package index that fails, stalls or lies, at every station that asks it: the listed error, and nothing kept wrong.
+"""A package index that fails, stalls or has other files, at every station that asks it: the listed error.
 
 Each fault meets all the commands at once, each in a checkout of its own: they are the stations fetch (alone, and as the
 main job's first part), lock (add and check), and the one that borrows artefacts (diff).
@@ -33,8 +33,6 @@ CASES: dict[str, tuple[Fault, int, dict[str, int]]] = {
     # What is wrong -> the fault, the exit code of the commands that meet it, and those that end with another.
     "no page": (Fault(PAGES, status=404), GONE, {}),
     "no file": (Fault(FILES, status=404), GONE, {}),
-    "pages answer 500": (Fault(PAGES, status=500), DOWN, {}),
-    "files answer 429": (Fault(FILES, status=429, retry_after="1"), DOWN, {}),
     "pages are slow": (Fault(PAGES, delay=0.8), DOWN, {}),
     "files stall": (Fault(FILES, pause=0.8), DOWN, {}),
     "pages break off": (Fault(PAGES, truncate=50), DOWN, {}),
@@ -43,11 +41,7 @@ CASES: dict[str, tuple[Fault, int, dict[str, int]]] = {
     "files are said to be longer": (Fault(FILES, length=10**6), 0, {"add": DOWN, "check": DOWN}),
     "files are said to be shorter": (Fault(FILES, length=100), WRONG, {}),
     "files are others": (Fault(FILES, content=OTHER), WRONG, {}),
-    "files redirect in a circle": (Fault(FILES, loop=True), DOWN, {}),
 }
-
-ALIKE = {"pages answer 500", "files answer 429"}
-"""To a station they are as others are; tests/tooling/test_index.py has them for the index alone."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +95,7 @@ def stations(job: Job, tmp_path: Path) -> Stations:
     return Stations(commands)
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.sweep] * (n in ALIKE)) for n in CASES])
+@pytest.mark.parametrize("name", CASES)
 def test_a_bad_index_is_the_listed_error_at_every_station(
     stations: Stations, job: Job, right: Undisturbed, name: str
 ) -> None:

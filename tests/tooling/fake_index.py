@@ -38,7 +38,6 @@ class Fault:
     truncate: int | None = None  # send only this many bytes of the body, then hang up
     length: int | None = None  # the Content-Length, whatever is sent
     drop: bool = False  # hang up without an answer
-    loop: bool = False  # redirect to the same address
     content: bytes | None = None  # in place of the file, the page or the copy of METADATA
     headers: Mapping[str, str] = field(default_factory=dict)  # said whatever is sent
 
@@ -207,8 +206,6 @@ class _Handler(BaseHTTPRequestHandler):
         if fault.status:
             asked = {"Retry-After": fault.retry_after} if fault.retry_after else {}
             self._send(fault.status, b"no", body, asked | dict(fault.headers))
-        elif fault.loop:
-            self._send(302, b"", body, {"Location": self.path})
         elif state.password and not authorization:
             self._send(401, b"who are you", body, {})
         elif not body and not state.head:

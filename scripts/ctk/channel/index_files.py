@@ -184,7 +184,7 @@ def unpacked(file: Path) -> Any:
     """What a shard or a sharded index says.
 
     Raises:
-        ValueError: It is none, or larger than any is, or says something in another way than is usual: a key twice.
+        ValueError: It is none, or larger than any is.
         OSError: It cannot be read.
     """
     try:
@@ -194,10 +194,7 @@ def unpacked(file: Path) -> Any:
         raise ValueError(str(error)) from None
     if len(text) > _LARGEST:
         raise ValueError(f"it unpacks to more than {_LARGEST} bytes")
-    content = msgpack.unpackb(text)
-    if msgpack.packb(content) != text:
-        raise ValueError("it has a key twice, or an unusual form")
-    return content
+    return msgpack.unpackb(text)
 
 
 def named_shards(folder: Path) -> dict[str, str]:
