@@ -78,7 +78,6 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
     "release add no-release": (UnknownName, "error: 'no-release' names no release"),
     "release add 99.9": (UnknownName, "error: unknown CTK minor '99.9'"),
     "release add 13.4 --newer": (BadValue, "error: --newer chooses what to lock"),
-    "release add 13.4 --accept-licence no-part": (UnknownName, "error: unknown component 'no-part'"),
     "release check 99.9": (UnknownName, "error: unknown CTK minor '99.9'"),
     "release diff 13.4 99.9": (UnknownName, "error: unknown release '99.9'"),
     "release diff 13.4 no-revision:13.4": (BadValue, "error: no-revision:variants/cuda-13.4.lock cannot be read"),

@@ -42,7 +42,7 @@ class Unpacked:
 
 # The second has llvmlite, so that packing it takes twice as long.
 REQUESTS = {
-    "cuda-core": (["cuda-version=12.6", "cuda-core", "--split", "20M"], "cuda_core.py"),
+    "cuda-core": (["cuda-version=12.6", "cuda-core"], "cuda_core.py"),
     "numba-cuda": (["cuda-version=12.6", "numba-cuda"], "numba_cuda.py"),
 }
 

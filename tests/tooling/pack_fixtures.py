@@ -1,4 +1,4 @@
-"""A tiny environment, packed whole and in parts."""
+"""A tiny environment, packed."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from tiny_packages import NOISE, application, pure
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     where = checkout(tmp_path_factory.mktemp("the checkout"), application(**{"lib/noise": NOISE}), pure())
     folder = tmp_path_factory.mktemp("packs")
-    for name, more in (("whole.run", []), ("split.run", ["--split", "1000"])):
-        done = pack(where, "application", "--driver", "13.0", "--arch", "9.0", "-o", str(folder / name), *more)
-        assert done.returncode == 0, done.stderr
-    return Made(where, folder / "whole.run", folder / "split.run", done.stdout)
+    done = pack(where, "application", "--driver", "13.0", "--arch", "9.0", "-o", str(folder / "whole.run"))
+    assert done.returncode == 0, done.stderr
+    return Made(where, folder / "whole.run", done.stdout)
 
 
 @pytest.fixture
 def copy(made: Made, tmp_path: Path) -> Made:
-    """The packs, to be damaged."""
+    """The pack, to be damaged."""
     folder = shutil.copytree(made.whole.parent, tmp_path / "copy")
-    return Made(made.workspace, folder / "whole.run", folder / "split.run", made.said)
+    return Made(made.workspace, folder / "whole.run", made.said)

@@ -19,16 +19,11 @@ CLEAN = {"PATH": "/usr/bin:/bin"}
 
 @dataclass(frozen=True)
 class Made:
-    """Packs of one environment."""
+    """The pack of an environment."""
 
     workspace: Workspace  # the checkout they were made in
-    whole: Path  # one file
-    split: Path  # the same in parts of 1000 bytes
-    said: str  # what was printed for the first
-
-    @property
-    def parts(self) -> list[Path]:
-        return sorted(self.split.parent.glob("split.run.[0-9]*"))
+    whole: Path  # the program
+    said: str  # what was printed
 
 
 def checkout(root: Path, *packages: Draft, subdir: str = "linux-64") -> Workspace:

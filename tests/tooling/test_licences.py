@@ -1,32 +1,30 @@
-"""What is locked of licences, and that a change of one stops `ctk release add` until a person accepts it."""
+"""What is locked of licences, and that a change of one is said and shown."""
 
 from __future__ import annotations
 
 import hashlib
 import io
-import subprocess
 import tarfile
 from collections.abc import Iterator
 from email.parser import Parser
 from pathlib import Path
 
 import pytest
-from ctk_release import Have, Run, snapshot
-from fake_ctk import WHEELS_13, manifest_13
+from ctk_release import Have, Run, release
+from fake_ctk import WHEELS_13
 from fake_index import LICENCE, FakeIndex, serve
 
 from ctk.core import console
 from ctk.core.checkout import Workspace
-from ctk.core.errors import LicenceChanged, MeasureFailed, OutOfDate, UnknownName
+from ctk.core.errors import MeasureFailed
 from ctk.index import IndexSettings
 from ctk.index.client import Retry
 from ctk.index.index import Index
-from ctk.lock.lock import Component, ReleaseLock, load
+from ctk.lock.lock import Component, load
 from ctk.lock.wheels import Licence, declared_licence, read_licence
-from ctk.release.review import check_licences, licence_changes
+from ctk.release.review import predecessor
 
 pytest_plugins = ["ctk_release_fixtures"]
-ROOT = Path(__file__).resolve().parents[2]
 NVRTC = "nvidia-cuda-nvrtc"
 TEXT = hashlib.sha256(LICENCE).hexdigest()
 NEW_TEXT = b"You may do nothing with it.\n"
@@ -138,219 +136,67 @@ def test_a_lock_has_the_licence_of_each_component(run: Run, here: Workspace, ind
     assert {(c.license, c.license_texts) for c in others} == {("NOASSERTION", (TEXT,))}
 
 
-Stated = dict[str, tuple[str, tuple[str, ...]]]
-A, B = ("MIT", ("aa" * 32,)), ("MIT", ("bb" * 32,))
-BOTH = ("MIT", ("aa" * 32, "bb" * 32))
-BOUGHT = ("Buy it first", ("aa" * 32,))
+@pytest.mark.parametrize(
+    ("in_place", "new", "expected"),
+    [
+        (["13.3.1", "13.4.0"], "13.3.2", "cuda-13.3"),
+        (["12.9.1", "13.3.1", "13.4.0"], "13.5.0", "cuda-13.4"),
+        (["12.9.1", "13.4.0"], "12.8.1", "cuda-12.9"),
+        (["12.9.1"], "13.4.0", "cuda-12.9"),
+        (["python-13"], "13.4.0", None),
+        ([], "13.4.0", None),
+    ],
+)
+def test_a_new_lock_is_compared_with_the_nearest_one(in_place: list[str], new: str, expected: str | None) -> None:
+    locks = {lock.name: lock for lock in map(release, in_place)}
+    found = predecessor(locks, release(new))
+    assert (found and found.name) == expected
 
 
-def locks(**releases: Stated) -> list[ReleaseLock]:
-    """Releases named like ``cuda_12_9``, oldest first, with components of a declaration and texts each."""
-
-    def lock(name: str, components: Stated) -> ReleaseLock:
-        kind, *numbers = name.split("_")
-        release = ".".join([*numbers, "1"]) if kind == "cuda" else name.replace("_", "-")
-        made = {n: Component(n.partition("_")[0], n, "1", {}, *stated) for n, stated in components.items()}
-        return ReleaseLock(release, None, made)
-
-    return [lock(name, components) for name, components in releases.items()]
-
-
-COMPARED: dict[str, tuple[dict[str, Stated], dict[str, Stated], list[str]]] = {
-    "the same": ({"cuda_13_4": {"nvrtc": A}}, {"cuda_13_4": {"nvrtc": A}}, []),
-    "another declaration": (
-        {"cuda_13_4": {"nvrtc": A}},
-        {"cuda_13_4": {"nvrtc": BOUGHT}},
-        ["cuda-13.4: nvrtc: MIT in cuda-13.4 -> Buy it first"],
-    ),
-    "another text under the same name": (
-        {"cuda_13_4": {"nvrtc": A}},
-        {"cuda_13_4": {"nvrtc": B}},
-        ["cuda-13.4: nvrtc: another text than in cuda-13.4, still declared as MIT"],
-    ),
-    "another declaration with another text": (
-        {"cuda_13_4": {"nvrtc": A}},
-        {"cuda_13_4": {"nvrtc": ("Buy it first", ("bb" * 32,))}},
-        ["cuda-13.4: nvrtc: MIT in cuda-13.4 -> Buy it first, with another text"],
-    ),
-    "the same change of two components, and another one": (
-        {"cuda_13_4": {"nvrtc": A, "nvvm": A, "crt": BOTH}},
-        {"cuda_13_5": {"nvrtc": B, "nvvm": B, "crt": BOUGHT}},
-        [
-            "cuda-13.5: 2 components: another text than in cuda-13.4, still declared as MIT: nvrtc, nvvm",
-            "cuda-13.5: crt: MIT in cuda-13.4 -> Buy it first",
-        ],
-    ),
-    "the same new text in place of another old one": (
-        {"cuda_13_4": {"nvrtc": A, "nvvm": ("MIT", ("cc" * 32,))}},
-        {"cuda_13_5": {"nvrtc": B, "nvvm": B}},
-        ["nvrtc: another text", "nvvm: another text"],
-    ),
-    "a text that is gone": ({"cuda_13_4": {"nvrtc": BOTH}}, {"cuda_13_4": {"nvrtc": A}}, []),
-    "a new component": ({"cuda_13_4": {"nvrtc": A}}, {"cuda_13_4": {"nvrtc": A, "cublas": BOUGHT}}, []),
-    "the first lock": ({}, {"cuda_13_4": {"nvrtc": BOUGHT}}, []),
-    "a new minor against the newest of its major": (
-        {"cuda_12_9": {"nvrtc": BOUGHT}, "cuda_13_4": {"nvrtc": A}},
-        {"cuda_13_5": {"nvrtc": BOUGHT}},
-        ["MIT in cuda-13.4 -> Buy it first"],
-    ),
-    "its own major before a newer one": (
-        {"cuda_12_6": {"nvrtc": BOUGHT}, "cuda_12_9": {"nvrtc": A}, "cuda_13_4": {"nvrtc": BOUGHT}},
-        {"cuda_12_8": {"nvrtc": BOUGHT}},
-        ["MIT in cuda-12.9 -> Buy it first"],
-    ),
-    "a new major against the newest release": (
-        {"cuda_12_9": {"nvrtc": A}},
-        {"cuda_13_4": {"nvrtc": BOUGHT}},
-        ["MIT in cuda-12.9 -> Buy it first"],
-    ),
-    "another kind of lock": ({"cuda_12_9": {"nvrtc": A}, "base": {"nvrtc": A}}, {"python_13": {"nvrtc": BOUGHT}}, []),
-    "an older version beside the newest": (
-        {"python_13": {"core": A}},
-        {"python_13": {"core": A, "core_1": BOUGHT}},
-        ["MIT in python-13 -> Buy it first"],
-    ),
-}
-
-
-@pytest.mark.parametrize("case", COMPARED)
-def test_a_licence_is_compared_with_that_of_the_nearest_lock(case: str) -> None:
-    in_place, made, changed = COMPARED[case]
-    changes = licence_changes({lock.name: lock for lock in locks(**in_place)}, locks(**made))
-    assert len(changes) == len(changed)
-    assert all(words in str(change) for words, change in zip(changed, changes, strict=True))
-
-
-def test_only_what_is_accepted_by_name_is_accepted() -> None:
-    old = {lock.name: lock for lock in locks(cuda_13_4={"nvrtc": A, "nvvm": A})}
-    made = locks(cuda_13_4={"nvrtc": BOUGHT, "nvvm": BOUGHT})
-    changed = licence_changes(old, made)
-    with pytest.raises(LicenceChanged) as error:
-        check_licences(changed, made, ["nvvm"], every=False)
-    assert "nvrtc" in error.value.cause and "nvvm" not in error.value.cause
-    check_licences(changed, made, ["nvvm", "nvrtc"], every=False)
-    check_licences(changed, made, [], every=True)
-    with pytest.raises(UnknownName, match="unknown component 'nvrct'") as unknown:
-        check_licences(changed, made, ["nvrct"], every=False)
-    assert "nvrtc" in unknown.value.step
-
-
-@pytest.mark.parametrize("mode", [[], ["--check", "--write"]])
-def test_another_declaration_stops_it_and_nothing_is_written(
-    run: Run, here: Workspace, index: FakeIndex, have: Have, mode: list[str]
-) -> None:
-    before = have("13.4")
-    add_nvrtc(index, "13.4.92.1", "License: Buy it first")
-    with pytest.raises(LicenceChanged) as error:
-        run("add", "13.4", *mode)
-    assert error.value.exit_code == 27
-    line = "cuda-13.4: nvrtc: NOASSERTION in cuda-13.4 -> Buy it first"
-    assert error.value.cause == f"licences that are not those locked before: 1 problem\n  - {line}"
-    assert "--accept-licence nvrtc for each, or --accept-licences" in error.value.step
-    assert "nothing was written" in error.value.step
-    assert snapshot(here) == before
-
-
-@pytest.mark.parametrize("option", [["--accept-licence", "nvrtc"], ["--accept-licences"]])
-def test_what_is_accepted_is_locked_and_not_asked_again(
-    run: Run, here: Workspace, index: FakeIndex, have: Have, option: list[str]
+def test_another_licence_is_one_line_and_what_is_written_is_in_the_lock(
+    run: Run, here: Workspace, index: FakeIndex, have: Have
 ) -> None:
     have("13.4")
-    add_nvrtc(index, "13.4.92.1", "License: Buy it first", licence=NEW_TEXT)
-    shown = run("add", "13.4", "--write", *option)
-    assert "nvrtc has another licence: NOASSERTION -> Buy it first" in shown
-    assert '+    license: "Buy it first"' in shown
-    assert (nvrtc(here).license, nvrtc(here).license_texts) == ("Buy it first", (sha256(NEW_TEXT),))
+    add_nvrtc(index, "13.4.92.1", licence=NEW_TEXT)
+    said = "cuda-13.4, compared with cuda-13.4: licence of nvrtc: "
+    shown = run("add", "13.4")
+    assert f"{said}another text, still declared as NOASSERTION; read what `ctk release diff` shows of it" in shown
+    assert f"+    license_texts: [{sha256(NEW_TEXT)}]" in shown.replace('"', "")
+    add_nvrtc(index, "13.4.92.2", "License: Buy it first")
+    assert f"{said}NOASSERTION -> Buy it first; " in run("add", "13.4", "--write")
+    assert (nvrtc(here).license, nvrtc(here).license_texts) == ("Buy it first", (TEXT,))
     assert "nothing changes" in run("add", "13.4", "--write")
 
 
-def test_what_changed_in_a_text_is_shown_against_that_of_the_same_platform(
-    run: Run, here: Workspace, index: FakeIndex
+def test_the_difference_shows_what_changed_in_a_text_against_that_of_the_same_platform(
+    run: Run, index: FakeIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("ctk.cli.release._surfaces", lambda *_: None)  # not all wheels
     windows = b"For Windows alone.\n"
     add_nvrtc(index, "13.4.92.1", tags=WHEELS_13[:2])
     add_nvrtc(index, "13.4.92.1", licence=windows, tags=WHEELS_13[2:])
     run("add", "13.4", "--write")
-    before = snapshot(here)
     add_nvrtc(index, "13.4.92.2", tags=WHEELS_13[:2])
     add_nvrtc(index, "13.4.92.2", licence=b"Or nowhere.\r\n" + windows + b"\x1b[2J", tags=WHEELS_13[2:])
-    with pytest.raises(LicenceChanged):
-        run("add", "13.4", "--json")
-    (told,) = console.mode().document["licences"]
-    assert (told["components"], told["diff"]) == (["nvrtc"], None)
-    with pytest.raises(LicenceChanged):
-        run("add", "13.4", "--json", "--show-licences")
-    (told,) = console.mode().document["licences"]
+    words = ("diff", "13.4", "--against-index", "--component", "nvvm", "--markdown", str(tmp_path / "text.md"))
+    shown = run(*words)
+    assert "licence of nvrtc: another text, still declared as NOASSERTION" in shown
     name = "nvidia_cuda_nvrtc-{}-py3-none-win_amd64.whl"
     expected = [f"--- {name.format('13.4.92.1')}", f"+++ {name.format('13.4.92.2')}", "@@ -1 +1,3 @@"]
-    assert told["diff"].splitlines() == [*expected, "+Or nowhere.", " For Windows alone.", "+\x1b[2J"]
-    assert snapshot(here) == before
-    shown = run("add", "13.4", "--show-licences", "--accept-licences")
-    assert "+Or nowhere.\n For Windows alone.\n+\\x1b[2J\n" in shown
+    assert "\n".join([*expected, "+Or nowhere.", " For Windows alone.", "+\\x1b[2J"]) in shown
+    assert "\n+Or nowhere.\n For Windows alone.\n" in (tmp_path / "text.md").read_text()
+    run(*words, "--json")
+    (change,) = console.mode().document["licences"]
+    assert (change["components"], change["diff"][-1]) == (("nvrtc",), "+\x1b[2J")
+    assert "Or nowhere" not in run(*words, "--no-binaries")
+    index.projects[NVRTC] = {f: c for f, c in index.projects[NVRTC].items() if "13.4.92.2" in f}
+    assert "the texts cannot be shown: the package index has no nvidia_cuda_nvrtc-13.4.92.1" in run(*words)
 
 
-def test_a_new_text_is_shown_whole_where_the_old_file_is_gone(run: Run, index: FakeIndex, have: Have) -> None:
-    have("13.4")
-    add_nvrtc(index, "13.4.92.1", licence=NEW_TEXT)
-    index.projects[NVRTC] = {f: c for f, c in index.projects[NVRTC].items() if "13.4.92.1" in f}
-    shown = run("add", "13.4", "--show-licences", "--accept-licences")
-    assert "the text of cuda-13.4 cannot be shown: the package index has no nvidia_cuda_nvrtc-13.4.92" in shown
-    assert f"--- /dev/null\n+++ nvidia_cuda_nvrtc-13.4.92.1-py3-none-{WHEELS_13[0]}.whl" in shown
-    assert "+You may do nothing with it." in shown
-
-
-def test_a_text_that_is_gone_is_said_and_locked(run: Run, here: Workspace, index: FakeIndex) -> None:
+def test_a_text_that_is_gone_is_locked_in_silence(run: Run, here: Workspace, index: FakeIndex) -> None:
     add_nvrtc(index, "13.4.92.1", tags=WHEELS_13[:3])
     add_nvrtc(index, "13.4.92.1", licence=NEW_TEXT, tags=WHEELS_13[3:])
     run("add", "13.4", "--write")
     add_nvrtc(index, "13.4.92.2")
-    assert "nvrtc has another licence text, declared as NOASSERTION" in run("add", "13.4", "--write")
+    assert "licence of" not in run("add", "13.4", "--write")
     assert nvrtc(here).license_texts == (TEXT,)
-
-
-def test_a_damaged_lock_is_not_what_a_licence_is_compared_with(
-    run: Run, here: Workspace, index: FakeIndex, have: Have
-) -> None:
-    have("12.9", "13.4")
-    (here.variants / "cuda-13.4.lock").write_text("schema: [\n")
-    add_nvrtc(index, "13.4.92.1", "License: Buy it first")
-    with pytest.raises(LicenceChanged, match=r"NOASSERTION in cuda-12.9 -> Buy it first"):
-        run("add", "13.4", "--write")
-
-
-def test_check_shows_it_and_does_not_fail(run: Run, index: FakeIndex, have: Have) -> None:
-    have("13.4")
-    assert "accepted" not in run("check")
-    add_nvrtc(index, "13.5.37", "License: Buy it first")
-    requires = [r.replace("nvrtc==13.4.92.*", "nvrtc==13.5.37.*") for r in manifest_13()]
-    index.add_wheel("cuda-toolkit", "13.5.0", "py2.py3-none-any", requires=requires)
-    shown = run("check")
-    assert "- cuda-13.5: nvrtc: NOASSERTION in cuda-13.4 -> Buy it first" in shown
-    assert "ctk release add 13.5 --show-licences" in shown
-    with pytest.raises(OutOfDate, match=r"newer files for cuda-13.5"):
-        run("check", "--exit-code")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "passed"),
-    [
-        ([], "--newer --write"),
-        (["13.6"], "13.6 --write"),
-        (["--accept-licences"], "--accept-licences --newer --write"),
-        (["--accept-licence", "cudart", "13.6"], "--accept-licence cudart 13.6 --write"),
-    ],
-)
-def test_the_one_command_for_a_release_passes_an_acceptance_on(
-    tmp_path: Path, arguments: list[str], passed: str
-) -> None:
-    for name, text in (
-        ("scripts/new-release", (ROOT / "scripts" / "new-release").read_text()),
-        ("scripts/setup", ""),
-        (".venv/bin/ctk", '#!/bin/sh\necho "$@" >>asked\n'),
-    ):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-        (tmp_path / name).chmod(0o755)
-    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
-    subprocess.run(["scripts/new-release", *arguments], cwd=tmp_path, check=True, capture_output=True)
-    assert (tmp_path / "asked").read_text().splitlines() == [f"release add {passed}", "release measure --write"]

@@ -10,13 +10,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from filelock import FileLock
-from hypothesis import given
-from hypothesis import strategies as st
 from packs import Made, checkout, left_in, pack, unpack
 from tiny_packages import application, pure, tiny
 
@@ -25,14 +22,11 @@ from ctk.core import errors
 from ctk.core.errors import BadValue, PackFailed
 from ctk.core.platforms import this_platform
 from ctk.env.pack import (
-    MOST_PARTS,
     Contents,
     PackOrder,
-    PartWriter,
     check,
     program_text,
     public_source,
-    size_in_bytes,
     write_archive,
 )
 
@@ -43,51 +37,14 @@ pytestmark = pytest.mark.skipif(this_platform() != "linux-64", reason="the tiny 
 EXPLICIT = re.compile(r"(?P<file>[^/\\#]+\.conda)#sha256:(?P<sha256>[0-9a-f]{64})")
 
 
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [("60M", 60 << 20), ("4g", 4 << 30), ("700MB", 700_000_000), ("12345", 12345)]
-    + [(text, 0) for text in ("", "0M", "-1M", "M", "1.5G", "60 MiB", "1T", "１M!")],
-)
-def test_a_size_is_read_as_split_reads_it(text: str, size: int) -> None:
-    with nullcontext() if size else pytest.raises(BadValue, match="is not a size"):
-        assert size_in_bytes(text) == size
-
-
-@given(st.lists(st.binary(max_size=70), max_size=20), st.integers(7, 100))
-def test_parts_put_together_are_what_was_written(
-    tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes], limit: int
-) -> None:
-    folder = tmp_path_factory.mktemp("parts")
-    writer = PartWriter(folder, limit)
-    for piece in pieces:
-        assert writer.write(piece) == len(piece)
-    parts = writer.close()
-    written = [path.read_bytes() for path in sorted(folder.iterdir())]
-    assert b"".join(written) == b"".join(pieces)
-    assert all(len(data) == limit for data in written[:-1])
-    assert all(0 < len(data) <= limit for data in written)
-    assert list(parts) == [hashlib.sha256(data).hexdigest() for data in written]
-
-
-def test_more_parts_than_three_digits_number_are_an_error(tmp_path: Path) -> None:
-    writer = PartWriter(tmp_path, 1)
-    writer.write(bytes(MOST_PARTS))
-    with pytest.raises(BadValue, match="1000 parts") as error:
-        writer.write(b"1")
-    assert "--split" in error.value.step
-    writer.close()
-
-
-@pytest.mark.parametrize("split", [False, True])
-def test_the_program_is_whole_and_knows_where_it_ends(tmp_path: Path, split: bool) -> None:
-    parts = [hashlib.sha256(b"abc").hexdigest()]
+def test_the_program_is_whole_and_knows_where_it_ends(tmp_path: Path) -> None:
     about = ("asked for: a @hashes@ $(touch /tmp/ran) `id` \\ '", "END of it")
-    text = program_text(Contents(about, "linux-64", "2.28", 4), parts, split)
-    (tmp_path / "p").write_bytes(text + (b"" if split else b"abc"))
+    text = program_text(Contents(about, "linux-64", "2.28", 4), hashlib.sha256(b"abc").hexdigest())
+    (tmp_path / "p").write_bytes(text + b"abc")
     for shell in filter(shutil.which, ("dash", "bash")):
         subprocess.run([shell, "-n", tmp_path / "p"], check=True)
     skip = int(re.search(rb"skip='(\d+)'", text)[1])  # type: ignore[index]
-    assert skip == (0 if split else len(text) + 1)
+    assert skip == len(text) + 1
     assert about[0] in unpack(tmp_path / "p", "--help").stdout
 
 
@@ -97,15 +54,12 @@ def test_nothing_is_packed_where_the_path_would_break_packages(tmp_path: Path, n
     assert done.returncode == 2 and "would break files of packages" in done.stderr
 
 
-def test_every_file_is_in_the_list_of_hashes_and_none_is_larger_than_asked(made: Made) -> None:
-    for file, count in ((made.whole, 2), (made.split, 2 + len(made.parts))):
-        listing = f"{file.name}.sha256"
-        done = subprocess.run(["sha256sum", "-c", listing], cwd=file.parent, capture_output=True, text=True, check=True)
-        assert done.stdout.count(": OK") == count
-    assert {part.stat().st_size for part in made.parts[:-1]} == {1000}
-    assert [part.name for part in made.parts] == [f"split.run.{number:03}" for number in range(len(made.parts))]
-    assert f"packed: {len(made.parts) + 3} files" in made.said
-    assert "there: sh split.run DIR" in made.said
+def test_every_file_is_in_the_list_of_hashes(made: Made) -> None:
+    words = ["sha256sum", "-c", "whole.run.sha256"]
+    done = subprocess.run(words, cwd=made.whole.parent, capture_output=True, text=True, check=True)
+    assert done.stdout.count(": OK") == 2
+    assert "packed: 3 files" in made.said
+    assert "there: sh whole.run DIR" in made.said
     assert left_in(made.workspace.cache / "packing") == set()
     assert not [name for name in left_in(made.whole.parent) if name.startswith(".")]
 
@@ -153,16 +107,12 @@ def test_equal_packages_give_equal_packs(made: Made, tmp_path: Path) -> None:
 
 
 def test_a_pack_that_is_there_is_replaced_only_when_forced_and_then_whole(copy: Made) -> None:
-    words = ("application", "-o", str(copy.split))
+    words = ("application", "-o", str(copy.whole))
     done = pack(copy.workspace, *words)
     assert done.returncode == BadValue.exit_code
-    assert "split.run, split.run.lock" in done.stderr
-    other = copy.split.with_name("split.run.old.001")
-    other.touch()
+    assert "whole.run, whole.run.lock" in done.stderr
     assert pack(copy.workspace, *words, "--force").returncode == 0
-    assert not copy.parts
-    assert other.exists()
-    subprocess.run(["sha256sum", "--quiet", "-c", "split.run.sha256"], cwd=copy.split.parent, check=True)
+    subprocess.run(["sha256sum", "--quiet", "-c", "whole.run.sha256"], cwd=copy.whole.parent, check=True)
 
 
 def test_a_full_disk_is_said_and_no_file_appears(made: Made, tmp_path: Path) -> None:
@@ -192,10 +142,6 @@ def test_scratch_folders_of_killed_runs_go_and_those_of_running_ones_stay(made: 
         (["application", "--platform", "win-64"], BadValue, "conda-pack writes for the system that it runs on"),
         (["application", "--platform", "linux-46"], errors.UnknownName, "linux-64"),
         (["application", "--platform", "linux-aarch64"], errors.Unsolvable, "nothing is built for linux-aarch64"),
-        (["application", "--split", "60X"], BadValue, "is not a size"),
-        (["application", "--split", ""], BadValue, "--split is empty"),
-        (["application", "--compress", "zx"], errors.UnknownName, "did you mean xz"),
-        (["application", "--split", "3"], BadValue, "let --split be larger"),
         (["nothing-of-it"], errors.Unsolvable, "nothing-of-it"),
         (["alone"], BadValue, "ask for python"),
     ],

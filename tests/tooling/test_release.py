@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from ctk_release import Have, Run, cells, snapshot
 from fake_ctk import WHEELS_13, add_component, add_extension, manifest_13
 from fake_index import FakeIndex
 
+from conftest import ROOT
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, NotPublished, OutOfDate, UnknownName
 from ctk.core.platforms import PLATFORMS
@@ -413,3 +415,20 @@ def test_list_counts_artefacts_and_shows_facts(run: Run, here: Workspace, have: 
     assert ("13.4.3", "7", "0", "0", "7", "7", "7", "6", "6") in rows  # no recipe, no written list
     assert ("python-13", "12", "18", "18", "18", "9", "3") in rows
     assert ("13.4.3", "7.5 to 12.1", "9.4") in rows
+
+
+@pytest.mark.parametrize(("arguments", "passed"), [([], "--newer --write"), (["13.6"], "13.6 --write")])
+def test_the_one_command_for_a_release_takes_what_is_newer_or_named(
+    tmp_path: Path, arguments: list[str], passed: str
+) -> None:
+    for name, text in (
+        ("scripts/new-release", (ROOT / "scripts" / "new-release").read_text()),
+        ("scripts/setup", ""),
+        (".venv/bin/ctk", '#!/bin/sh\necho "$@" >>asked\n'),
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    subprocess.run(["scripts/new-release", *arguments], cwd=tmp_path, check=True, capture_output=True)
+    assert (tmp_path / "asked").read_text().splitlines() == [f"release add {passed}", "release measure --write"]

@@ -126,12 +126,6 @@ def check_command(prefix: Prefix, driver: Driver = None, arch: Arch = None) -> N
 def pack_command(
     specs: Specs,
     file: Annotated[Path, typer.Option("--output", "-o", help="File to write; others have its name and an ending.")],
-    split: Annotated[
-        str | None, typer.Option(help="Put the data beside it, in parts of at most this size, such as 60M.")
-    ] = None,
-    compression: Annotated[
-        str, typer.Option("--compress", help="gzip, which every machine has, or xz, which is smaller and slower.")
-    ] = "gzip",
     driver: Driver = None,
     arch: Arch = None,
     platform: Platform = None,
@@ -144,14 +138,14 @@ def pack_command(
     There, `sh FILE DIR` unpacks and `sh FILE DIR COMMAND` also runs something in it. FILE.lock lists the packages and
     FILE.sha256 the hashes. State the driver and the GPU of that machine: this one's are taken otherwise.
 
-    Example: ctk env pack cuda-core --driver 13.0 --arch 9.0 -o cuda-core.run --split 60M
+    Example: ctk env pack cuda-core --driver 13.0 --arch 9.0 -o cuda-core.run
     """
     from ctk.cli.solve import built_catalogue, show_pick, solve_request
-    from ctk.env.pack import PackOrder, check, pack, size_in_bytes
+    from ctk.env.pack import PackOrder, check, pack
     from ctk.solve.machine import machine
 
     where, report, on = workspace(), Reporter(), machine(platform, driver, arch)
-    order = PackOrder(file.absolute(), size_in_bytes(split) if split is not None else None, force, compression)
+    order = PackOrder(file.absolute(), force)
     check(order, on.subdir)
     channels = built_catalogue(where, base, on.subdir)
     pick = solve_request(specs, python, on, channels)

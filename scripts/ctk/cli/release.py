@@ -70,23 +70,15 @@ def add_command(
     partial: Annotated[
         bool, typer.Option("--partial", help="Lock a release of which the index lacks something; the lock says what.")
     ] = False,
-    accepted: Annotated[
-        list[str] | None,
-        typer.Option("--accept-licence", metavar="COMPONENT", help="Accept its changed licence. May be repeated."),
-    ] = None,
-    accept_all: Annotated[bool, typer.Option("--accept-licences", help="Accept every changed licence.")] = False,
-    show_licences: Annotated[
-        bool, typer.Option("--show-licences", help="Show what changed in the texts of licences, as a difference.")
-    ] = False,
 ) -> None:
     """Lock the newest patch of CTK minors, and the Python projects of their majors; or the base channel.
 
     Shows the difference to the locks in place. Facts are kept while the files they were measured from stay the same.
-    A release that is not whole on the index is refused, and one with a component whose licence is not the one that is
-    locked, here or for the newest other release, until that is accepted.
+    A release that is not whole on the index is refused. A line says whose licence changed; `ctk release diff` shows it.
 
     Example: ctk release add 12.9 13.4 --write
     """
+    from ctk.diff.licences import licence_changes
     from ctk.index.index import Index
     from ctk.lock import contents
     from ctk.lock.facts import unmeasured_code
@@ -102,18 +94,15 @@ def add_command(
         for name in release.names_of(releases or _newer(index, here, report)):
             report.say(f"{name}: asking the package index")
             made.append(release.make(index, name, here, partial=partial))
-        changed = review.licence_changes(release.in_place(here), made)
-        diffs = [list(alike.diff(index)) if show_licences else [] for alike in changed]
-    report.result(
-        licences=[
-            {**alike.as_json(), "diff": "\n".join(diff) if show_licences else None}
-            for alike, diff in zip(changed, diffs, strict=True)
-        ]
-    )
-    for alike, diff in zip(changed, diffs, strict=True) if show_licences else ():
-        report.line(str(alike), "bold")
-        _show_diff(diff, report)
-    review.check_licences(changed, made, accepted or (), accept_all)
+    locks = release.in_place(here)
+    licences = [
+        f"{lock.name}, compared with {before.name}: {change}; read what `ctk release diff` shows of it"
+        for lock in made
+        if (before := review.predecessor(locks, lock))
+        for change in licence_changes(before, lock)
+    ]
+    for line in licences:
+        report.line(line, "bold")
     _settle(made, here, report, write_, check)
     held = contents.load(here)
     unmeasured = [
@@ -292,9 +281,6 @@ def check_command(
         states = review.completeness(index, locks, unpublished, minors) if minors or not named else []
         shown = [row for row in rows if not named or row.release in named]
         newer = sorted({row.release for row in shown if row.is_newer})
-        # Also of an older minor that is named and not locked.
-        wanted = sorted({*newer, *(row.release for row in shown if named and not row.locked)})
-        changed = review.licence_changes(locks, release.lockable(index, wanted, here))
     known = settings(here.root).conda_forge.minors
     compiled = known
     try:
@@ -317,7 +303,6 @@ def check_command(
             }
             for state in states
         ],
-        licences=[alike.as_json() for alike in changed],
         newer=newer,
     )
     columns = ("release", "what", "locked", "would lock", "newest", "verdict")
@@ -332,12 +317,6 @@ def check_command(
         named = [f"its manifest names {name}, which variants/{EXCLUSIONS} calls unpublished" for name in state.listed]
         for line in (*filter(None, [state.problem]), *state.withdrawn, *named):
             report.line(f"cuda-{state.minor}: {line}")
-    if changed:
-        report.line("licences that `ctk release add` refuses until they are accepted", "bold")
-        for alike in changed:
-            report.line(f"- {alike}")
-        names = dict.fromkeys(alike.changes[0].release.removeprefix("cuda-") for alike in changed)
-        report.line(f"to see what changed in them: ctk release add {' '.join(names)} --show-licences")
     if compiled != known:
         there = f"[tool.ctk.conda_forge] of pyproject.toml has {listing(known)}"
         report.line(f"{base} compiles with {listing(compiled)}, and {there}: change it; `ctk build` then makes these")
@@ -350,10 +329,7 @@ def check_command(
         command = f"ctk release add {' '.join(name.removeprefix('cuda-') for name in newer)} --write"
         if exit_code:
             raise OutOfDate(f"the package index has newer files for {', '.join(newer)}", f"run `{command}`")
-        if changed:
-            report.line(f"to lock them, once the texts are read: {command} --accept-licences")
-        else:
-            report.line(f"to lock them: {command}")
+        report.line(f"to lock them: {command}")
 
 
 def list_command(
@@ -462,7 +438,7 @@ def diff_command(
         bool, typer.Option("--exit-code", help="Fail when something that programs use is gone within a CUDA major.")
     ] = False,
 ) -> None:
-    """Show what changed between two releases: versions, files, SONAMEs, exported symbols, GPU architectures, sizes.
+    """Show what changed between two releases: versions, files, SONAMEs, symbols, GPU architectures, sizes, licences.
 
     Reads every artefact once and keeps what it saw below .cache/surfaces; an artefact that was fetched for it is
     removed again. A symbol, a library or a GPU architecture that is gone within a CUDA major is flagged.
@@ -471,6 +447,7 @@ def diff_command(
     ctk release diff HEAD:13.4 13.4 --markdown -
     """
     from ctk.diff.compare import breaks, compare, find, same_kind, wanted
+    from ctk.diff.licences import licence_changes
     from ctk.diff.render import as_json, break_text, markdown, show
     from ctk.index.index import Index
     from ctk.release import release
@@ -501,7 +478,8 @@ def diff_command(
     chosen = components or []
     check_names("component", chosen, {*first.components, *second.components})
     shown = None if no_binaries else _surfaces(wanted(first, second, subdirs, chosen), here, report)
-    difference = compare(first, second, subdirs, shown, chosen)
+    licences = licence_changes(first, second, None if no_binaries else Index)
+    difference = replace(compare(first, second, subdirs, shown, chosen), licences=licences)
     found = breaks(difference)
     recipes = _recipes(here, first, second)
     report.result(**as_json(difference, found, recipes))

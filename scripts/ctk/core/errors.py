@@ -157,10 +157,6 @@ class ChannelBroken(CtkError, exit_code=26):
     """A channel that is not what its index says, or lacks what it should have."""
 
 
-class LicenceChanged(CtkError, exit_code=27):
-    """A component whose licence is not the one that was locked before, and that nobody accepted."""
-
-
 class NotReproduced(CtkError, exit_code=28):
     """A package that does not come out as the same bytes when it is built again."""
 

@@ -18,6 +18,7 @@ from ctk.core.console import count
 from ctk.core.errors import BadValue, LockError, UnknownName, problems
 from ctk.core.platforms import NOARCH
 from ctk.diff import FORMS
+from ctk.diff.licences import LicenceChange
 from ctk.diff.scan import File, Shown, Surface, stem
 from ctk.lock.lock import Artefact, ReleaseLock, find_release, load, parse_lock, release_locks
 from ctk.package.binaries import version_key
@@ -172,6 +173,7 @@ class ReleaseDifference:
     with_binaries: bool  # whether the artefacts were read
     components: tuple[ComponentChange, ...]  # every group on every platform asked for
     sonames: Mapping[str, frozenset[str]]  # platform -> all of the new release, whichever component has them
+    licences: tuple[LicenceChange, ...] = ()
 
     @property
     def within_major(self) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from ctk.core.console import Reporter, count, megabytes
+from ctk.core.errors import printable
 from ctk.diff.compare import ABSENT, Break, ComponentChange, LibraryChange, ReleaseDifference, library_place
 from ctk.package.binaries import version_key
 
@@ -52,6 +53,7 @@ def summary(difference: ReleaseDifference, broken: Sequence[Break]) -> Iterator[
     yield from _facts(difference)
     for component, platform, was, now in difference.gpu_code:
         yield f"{component} on {platform}: its code is for GPUs {now}, and was for {was}"
+    yield from map(str, difference.licences)
     yield from _notices(difference)
     if not difference.within_major:
         yield "another CUDA major: whatever is gone may be gone"
@@ -202,6 +204,11 @@ def show(difference: ReleaseDifference, broken: Sequence[Break], recipes: Recipe
             reporter.table(head, LIBRARY_COLUMNS, libraries)
     if difference.changed and difference.with_binaries:
         say(_LEGEND)
+    for change in difference.licences:
+        if change.diff:
+            say(str(change), "bold")
+        for line in change.diff:
+            say(printable(line))
 
 
 def as_json(difference: ReleaseDifference, broken: Sequence[Break], recipes: Recipes) -> dict[str, Any]:
@@ -216,6 +223,7 @@ def as_json(difference: ReleaseDifference, broken: Sequence[Break], recipes: Rec
         "gpu_code": [
             dict(zip(("component", "platform", "old", "new"), row, strict=True)) for row in difference.gpu_code
         ],
+        "licences": [asdict(change) for change in difference.licences],
         "components": [
             {
                 "components": change.components,
@@ -257,7 +265,8 @@ def markdown(difference: ReleaseDifference, broken: Sequence[Break], recipes: Re
             parts.append(f"The same files: {text(', '.join(same))}\n")
         if libraries:
             parts.append(_table(LIBRARY_COLUMNS, libraries))
-    return "\n".join(_fitting([*parts, *_folded(difference, broken)], limit))
+    texts = (_details(str(change), change.diff) for change in difference.licences if change.diff)
+    return "\n".join(_fitting([*parts, *texts, *_folded(difference, broken)], limit))
 
 
 def _fitting(parts: Sequence[str], limit: int) -> list[str]:

@@ -1,14 +1,13 @@
-"""Packs the environment of a pick for machines without a network: a program that unpacks itself, in parts where asked.
+"""Packs the environment of a pick for machines without a network: a program that unpacks itself.
 
 The data are a tar that unpacks under any path and in which nothing names this machine. conda-pack takes its files from
 the package cache, with the placeholder that packages have for their prefix, and writes a program, conda-unpack, that
-knows them. Beside the program are its parts, the explicit lock and the list of hashes.
+knows them. Beside the program are the explicit lock and the list of hashes.
 """
 
 from __future__ import annotations
 
 import gzip
-import hashlib
 import io
 import json
 import os
@@ -42,12 +41,6 @@ _OLDEST_GLIBC = "2.17"
 _MACHINES = {"linux-64": "x86_64 amd64", "linux-aarch64": "aarch64 arm64"}
 # The offset of the data is part of the text whose length it is.
 _DIGITS = 10
-# As many parts as three digits number.
-MOST_PARTS = 1000
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
-# The program that another machine needs -> how it is called there, from a pipe to a pipe. docs/closed-networks.md has
-# the figures: zstd packs no smaller than xz, and fewer machines have it.
-_DECOMPRESS = {"gzip": "gzip -d -c", "xz": "xz -d -c"}
 
 
 @dataclass(frozen=True)
@@ -55,18 +48,14 @@ class PackOrder:
     """What to write: the program, whose other files have its name and an ending."""
 
     file: Path
-    limit: int | None = None  # bytes of a part at most; None for no parts
     force: bool = False  # whether files that are there may be replaced
-    compression: str = "gzip"
 
     def beside(self, ending: str) -> Path:
         return self.file.with_name(f"{self.file.name}.{ending}")
 
     def present(self) -> list[Path]:
         """The files of an earlier pack of that name."""
-        parts = self.file.parent.glob("*.[0-9][0-9][0-9]") if self.file.parent.is_dir() else ()
-        own = [p for p in parts if p.name[:-4] == self.file.name]
-        return [p for p in (self.file, self.beside("lock"), self.beside("sha256"), *sorted(own)) if p.exists()]
+        return [p for p in (self.file, self.beside("lock"), self.beside("sha256")) if p.exists()]
 
 
 @dataclass(frozen=True)
@@ -77,16 +66,6 @@ class Contents:
     subdir: str
     glibc: str  # the oldest that its programs run with, e.g. 2.28
     kibibytes: int  # on disk, unpacked
-    compression: str = "gzip"
-
-
-def size_in_bytes(text: str) -> int:
-    """Bytes of ``60M``, ``4GB`` or ``1500000``, as `split` and `dd` read them: M is 1024 x 1024, MB is 1000 x 1000."""
-    match = re.fullmatch(r"(\d+)([KMG]B?|)", text.strip().upper())
-    size = int(match[1]) * _UNITS[match[2]] if match else 0
-    if not size:
-        raise BadValue(f"{text!r} is not a size", "write it as 60M, 700MB or 4G")
-    return size
 
 
 def check(order: PackOrder, subdir: str) -> None:
@@ -96,22 +75,14 @@ def check(order: PackOrder, subdir: str) -> None:
         raise BadValue(f"environments for {subdir} are not packed here: {why}", "run conda-pack on a Windows machine")
     if subdir not in _MACHINES:
         raise UnknownName.of("platform", subdir, _MACHINES)
-    if order.compression not in _DECOMPRESS:
-        raise UnknownName.of("compression", order.compression, _DECOMPRESS)
-    if order.compression == "xz":
-        try:
-            import lzma  # noqa: F401
-        except ImportError:
-            raise BadValue("this Python was made without lzma, so it cannot compress with xz", "use gzip") from None
     if re.search(r"[\n\\]", order.file.name):
         raise BadValue(f"{order.file.name!r} has a character that sha256sum does not list", "choose another name")
     if not order.file.parent.is_dir():
         raise BadValue(f"there is no folder {order.file.parent}", "make it first, or name another")
     present = [path.name for path in order.present()]
     if present and not order.force:
-        names = ", ".join(present[:4]) + (" ..." if len(present) > 4 else "")
         step = "name another file, or replace them with --force"
-        raise BadValue(f"{names}: there already in {order.file.parent}", step)
+        raise BadValue(f"{', '.join(present)}: there already in {order.file.parent}", step)
 
 
 def pack(
@@ -137,13 +108,14 @@ def pack(
         glibc = _needed_glibc(pick.records, prefix)
         say("packing")
         with disk_errors(order.file.parent):
-            writer = PartWriter(done, order.limit)
-            with _compressing(writer, order.compression) as target:
-                kibibytes = write_archive(prefix, target, newest)
-            parts = writer.close()
-            lines = (*about, f"glibc: {glibc} or newer")
-            contents = Contents(lines, pick.scenario.subdir, glibc, kibibytes, order.compression)
-            return contents, _finish(pick, contents, parts, order, done)
+            # Neither name nor time: equal input is equal output. Level 6 takes 1.6 times as long for one percent.
+            with (
+                (done / "data").open("wb") as sink,
+                gzip.GzipFile(filename="", mode="wb", compresslevel=5, fileobj=sink, mtime=0) as target,
+            ):
+                kibibytes = write_archive(prefix, cast(BinaryIO, target), newest)
+            contents = Contents((*about, f"glibc: {glibc} or newer"), pick.scenario.subdir, glibc, kibibytes)
+            return contents, _finish(pick, contents, order, done)
 
 
 class Archive:
@@ -285,83 +257,17 @@ def _needed_glibc(records: Iterable[RepoDataRecord], prefix: Path) -> str:
     return max(needed, key=version_key)
 
 
-class PartWriter:
-    """Writes a stream into files ``000``, ``001`` ... of a folder, each of so many bytes at most."""
-
-    def __init__(self, folder: Path, limit: int | None = None) -> None:
-        self._folder, self._limit = folder, limit
-        self._done: list[str] = []
-        self._file: BinaryIO | None = None
-        self._hash = hashlib.sha256()
-        self._size = 0
-
-    def write(self, data: bytes) -> int:
-        view = memoryview(data)
-        while len(view):
-            if self._file is None or self._size == self._limit:
-                self._file = self._next()
-            piece = view if self._limit is None else view[: self._limit - self._size]
-            self._file.write(piece)
-            self._hash.update(piece)
-            self._size += len(piece)
-            view = view[len(piece) :]
-        return len(data)
-
-    def flush(self) -> None:
-        """Nothing: `close` writes what is buffered."""
-
-    def close(self) -> tuple[str, ...]:
-        """Ends the last part; returns the sha256 of all of them in order."""
-        if self._file is not None:
-            self._file.close()
-            self._done.append(self._hash.hexdigest())
-            self._file = None
-        return tuple(self._done)
-
-    def _next(self) -> BinaryIO:
-        self.close()
-        if len(self._done) == MOST_PARTS:
-            cause = f"{MOST_PARTS} parts of {self._limit} bytes do not hold the environment"
-            raise BadValue(cause, "let --split be larger")
-        self._hash, self._size = hashlib.sha256(), 0
-        return (self._folder / f"{len(self._done):03}").open("wb")
-
-
-def _compressing(target: PartWriter, name: str) -> BinaryIO:
-    """A file whose content goes to `target` compressed; to be closed before `target` is."""
-    sink = cast(BinaryIO, target)
-    if name == "xz":
-        import lzma
-
-        return cast(BinaryIO, lzma.LZMAFile(sink, "wb", preset=6))
-    # Neither name nor time: equal input is equal output. Level 6 takes 1.6 times as long for one percent.
-    return cast(BinaryIO, gzip.GzipFile(filename="", mode="wb", compresslevel=5, fileobj=sink, mtime=0))
-
-
-def _finish(pick: Pick, contents: Contents, parts: Sequence[str], order: PackOrder, done: Path) -> tuple[Path, ...]:
-    """Writes the rest beside the parts, and gives everything its name; the program last, since it needs the others.
-
-    `parts` is the sha256 of each part, which `done` has as ``000``, ``001`` ...
-    """
-    split = order.limit is not None
-    names = [f"{number:03}" for number in range(len(parts))]
-    new = {order.file: done / "program"}
-    new[order.file].write_bytes(program_text(contents, parts, split))
-    if split:
-        new |= {order.beside(name): done / name for name in names}
-    else:
-        with new[order.file].open("ab") as target, (done / "000").open("rb") as source:
-            shutil.copyfileobj(source, target, 1 << 20)
+def _finish(pick: Pick, contents: Contents, order: PackOrder, done: Path) -> tuple[Path, ...]:
+    """Writes the rest beside the data, and gives everything its name; the program last, since it needs the others."""
+    new = {order.file: done / "program", order.beside("lock"): done / "lock"}
+    with new[order.file].open("wb") as target, (done / "data").open("rb") as source:
+        target.write(program_text(contents, file_sha256(done / "data")))
+        shutil.copyfileobj(source, target, 1 << 20)
     new[order.file].chmod(0o755)
-    new[order.beside("lock")] = done / "lock"
     (done / "lock").write_text(_explicit(pick, contents), encoding="utf-8")
-    known = {done / name: sha256 for name, sha256 in zip(names, parts, strict=True)}
-    lines = [f"{known.get(source) or file_sha256(source)}  {path.name}\n" for path, source in new.items()]
+    lines = [f"{file_sha256(source)}  {path.name}\n" for path, source in new.items()]
     new[order.beside("sha256")] = done / "hashes"
     (done / "hashes").write_text("".join(lines), encoding="utf-8")
-    for path in order.present():
-        if path not in new:
-            path.unlink()
     for path in reversed(new):
         os.replace(new[path], path)
     return tuple(new)
@@ -374,27 +280,22 @@ def _explicit(pick: Pick, contents: Contents) -> str:
     return "\n".join(["# What `ctk env pack` packed", *comments, "@EXPLICIT", *records, ""])
 
 
-def program_text(contents: Contents, parts: Sequence[str], split: bool) -> bytes:
-    """The text of ``unpack.sh``, filled in; after it come the data, one part, unless they are split."""
+def program_text(contents: Contents, sha256: str) -> bytes:
+    """The text of ``unpack.sh``, filled in; after it come the data, which have this hash."""
     values = {
         "platform": contents.subdir,
         "machines": _MACHINES[contents.subdir],
         "glibc": contents.glibc,
         "kibibytes": str(contents.kibibytes),
-        "parts": str(len(parts) if split else 0),
         "skip": "0" * _DIGITS,
         "about": "\n".join(contents.about),
         "breaking": "".join(f"\\{sign}" for sign in BREAKING),
-        "tool": contents.compression,
-        "decompress": _DECOMPRESS[contents.compression],
-        "hashes": "\n".join(f"{number:03} {sha256}" for number, sha256 in enumerate(parts)),
+        "sha256": sha256,
         "settle": (PROGRAMS / "settle.py").read_text(encoding="utf-8").rstrip("\n"),
         "bytecode": (PROGRAMS / "bytecode.py").read_text(encoding="utf-8").rstrip("\n"),
     }
     text = (PROGRAMS / "unpack.sh").read_text(encoding="utf-8")
     # In one pass, so that no value is taken for a name.
-    filled = re.sub(r"@([a-z]+)@", lambda match: values[match[1]], text).encode()
-    if split:
-        return filled
+    filled = re.sub(r"@([a-z0-9]+)@", lambda match: values[match[1]], text).encode()
     first = f"skip='{len(filled) + 1}'".ljust(len("skip=''") + _DIGITS)
     return filled.replace(f"skip='{values['skip']}'".encode(), first.encode(), 1)

@@ -6,8 +6,7 @@ A CTK manifest is read strictly, so that a form that is new to this tool is an e
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from email.message import Message
 
@@ -307,15 +306,6 @@ def make(index: Index, name: str, workspace: Workspace, *, partial: bool = False
         return new
     new = _uploaded_as_before(old, new)
     return facts.with_known(old, new) if new.is_measured else new
-
-
-def lockable(index: Index, names: Iterable[str], workspace: Workspace) -> list[ReleaseLock]:
-    """Releases as `make` gives them, whole or not, without those whose manifest this tool does not understand."""
-    locks = []
-    for name in names:
-        with suppress(LockError):
-            locks.append(make(index, name, workspace, partial=True))
-    return locks
 
 
 def in_place(workspace: Workspace) -> dict[str, ReleaseLock]:

@@ -8,8 +8,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,13 +16,11 @@ from pathlib import Path
 from packaging.version import Version
 
 from ctk.core.checkout import Workspace
-from ctk.core.errors import HashMismatch, LicenceChanged, LockError, NotPublished, check_names, problems
+from ctk.core.errors import LockError, NotPublished, problems
 from ctk.core.files import disk_errors
-from ctk.fetch.fetch import locate
 from ctk.index.index import Index
 from ctk.lock.components import MANIFEST, Unpublished
 from ctk.lock.lock import Component, ReleaseLock, dump, parse_lock, variant_config
-from ctk.lock.wheels import Licence, read_licence
 from ctk.plan.plan import python_tags
 from ctk.release import python_set, ring
 from ctk.release.release import PublishedRelease, manifest_of, pins, published, published_minors
@@ -206,121 +203,6 @@ def _withdrawn(index: Index, lock: ReleaseLock) -> Iterator[str]:
             yield f"{artefact.file} is yanked"
 
 
-# ---- licences that are not those locked before
-
-
-@dataclass(frozen=True)
-class LicenceChange:
-    """A component of a release whose licence is not that of the component in the lock named `before`."""
-
-    release: str
-    before: str
-    old: Component
-    new: Component
-
-    @property
-    def unseen(self) -> tuple[str, ...]:
-        """The sha256s of licence texts that the old component did not have."""
-        return tuple(text for text in self.new.license_texts if text not in self.old.license_texts)
-
-    @property
-    def kind(self) -> tuple[object, ...]:
-        """What changed, from what to what: the same for components that changed in the same way."""
-        gone = tuple(text for text in self.old.license_texts if text not in self.new.license_texts)
-        return self.release, self.before, self.old.license, self.new.license, gone, self.unseen
-
-
-@dataclass(frozen=True)
-class LicenceChanges:
-    """The components of a release whose licence changed in the same way; at least one."""
-
-    changes: tuple[LicenceChange, ...]
-
-    @property
-    def components(self) -> list[str]:
-        return [change.new.name for change in self.changes]
-
-    def __str__(self) -> str:
-        one, names = self.changes[0], ", ".join(self.components)
-        who = names if len(self.changes) == 1 else f"{len(self.changes)} components"
-        were = f"{one.old.license} in {one.before}"
-        if one.old.license != one.new.license:
-            what = f"{were} -> {one.new.license}{', with another text' if one.unseen else ''}"
-        else:
-            what = f"another text than in {one.before}, still declared as {one.new.license}"
-        return f"{one.release}: {who}: {what}{f': {names}' if names != who else ''}"
-
-    def as_json(self) -> dict[str, object]:
-        one = self.changes[0]
-        sides = {
-            side: {"license": component.license, "texts": component.license_texts}
-            for side, component in (("old", one.old), ("new", one.new))
-        }
-        return {"release": one.release, "components": self.components, "compared_with": one.before, **sides}
-
-    def diff(self, index: Index) -> Iterator[str]:
-        """What changed in the text, line by line, as the index has both: a unified diff for each text that is new."""
-        one, unseen = self.changes[0], set(self.changes[0].unseen)
-        try:
-            old = _texts(index, one.old)
-        except (NotPublished, HashMismatch) as error:
-            yield f"the text of {one.before} cannot be shown: {error.cause}"
-            old = {}
-        for target, (file, licence) in _texts(index, one.new).items():
-            if licence.text in unseen:
-                unseen.remove(licence.text)
-                # Texts differ by platform: the one of the same platform is the nearest.
-                before, was = old.get(target) or next(iter(old.values()), ("/dev/null", None))
-                lines = was.content.splitlines() if was else []
-                yield from difflib.unified_diff(lines, licence.content.splitlines(), before, file, lineterm="")
-
-
-def _texts(index: Index, component: Component) -> dict[str, tuple[str, Licence]]:
-    """Target -> the file of a component and its licence, as the index has them."""
-    files = {target: locate(index, artefact) for target, artefact in component.artefacts.items() if artefact}
-    read = {file: read_licence(index, file) for file in dict.fromkeys(files.values())}
-    return {target: (file.file, read[file]) for target, file in files.items()}
-
-
-def licence_changes(locks: Mapping[str, ReleaseLock], made: Iterable[ReleaseLock]) -> list[LicenceChanges]:
-    """The components of new locks whose declaration is not what is locked, or that bring a text that is not.
-
-    Each is compared with the lock that the new one replaces; where that lacks the component, with the newest other
-    release of the same major, then of the same kind. What no lock has is new, and no change.
-    """
-    found: dict[tuple[object, ...], list[LicenceChange]] = defaultdict(list)
-    for lock in made:
-        before = _predecessors(locks, lock)
-        for new in lock.components.values():
-            if other := next((other for other in before if new.name in other.components), None):
-                change = LicenceChange(lock.name, other.name, other.components[new.name], new)
-                if change.old.license != new.license or change.unseen:
-                    found[change.kind].append(change)
-    return [LicenceChanges(tuple(alike)) for alike in found.values()]
-
-
-def check_licences(
-    changed: Sequence[LicenceChanges], made: Sequence[ReleaseLock], accepted: Sequence[str], every: bool
-) -> None:
-    """Raises LicenceChanged for components with another licence that are not ``accepted``, by name or ``every`` one."""
-    check_names("component", accepted, {name for lock in made for name in lock.components})
-    left = [[c for c in alike.changes if c.new.name not in accepted] for alike in changed]
-    refused = [] if every else [LicenceChanges(tuple(alike)) for alike in left if alike]
-    if refused:
-        first = refused[0].components[0]
-        step = "nothing was written; see what changed with --show-licences, then accept what may be redistributed:"
-        step += f" --accept-licence {first} for each, or --accept-licences"
-        raise problems(LicenceChanged, "licences that are not those locked before", [*map(str, refused)], step)
-
-
-def _predecessors(locks: Mapping[str, ReleaseLock], lock: ReleaseLock) -> list[ReleaseLock]:
-    """The locks that a new one is compared with, nearest first; those in place are sorted, oldest first."""
-    kind = lock.name.partition("-")[0]
-    alike = [k for k in reversed(list(locks.values())) if k.name.partition("-")[0] == kind and k.name != lock.name]
-    in_place = [locks[lock.name]] if lock.name in locks else []
-    return in_place + sorted(alike, key=lambda other: other.major != lock.major)
-
-
 # ---- the difference, and writing it
 
 
@@ -353,6 +235,17 @@ def changes(folder: Path, lock: ReleaseLock) -> list[FileChange]:
     return [FileChange(p, p.read_text("utf-8", "replace") if p.exists() else None, new) for p, new in paths.items()]
 
 
+def predecessor(locks: Mapping[str, ReleaseLock], lock: ReleaseLock) -> ReleaseLock | None:
+    """What a new lock is compared with, of those in place, oldest first: the one of its name, else the newest like it.
+
+    One of the same major comes before newer ones of another.
+    """
+    kind = lock.name.partition("-")[0]
+    alike = [other for other in locks.values() if other.name.partition("-")[0] == kind]
+    of_major = [other for other in alike if other.major == lock.major]
+    return locks.get(lock.name) or next(reversed(of_major or alike), None)
+
+
 def summary(old: ReleaseLock | None, new: ReleaseLock) -> Iterator[str]:
     """What a new lock changes, in the few lines that a person reads first: versions, and the targets of wheels."""
     count = f"{len(new.components)} components, {len(new.artefacts)} artefacts"
@@ -374,10 +267,6 @@ def summary(old: ReleaseLock | None, new: ReleaseLock) -> Iterator[str]:
 def _component_changes(name: str, before: Component, after: Component) -> Iterator[str]:
     if before.version != after.version:
         yield f"  {name} {before.version} -> {after.version}"
-    if before.license != after.license:
-        yield f"  {name} has another licence: {before.license} -> {after.license}"
-    elif before.license_texts != after.license_texts:
-        yield f"  {name} has another licence text, declared as {after.license}"
     had, has = ({target: a.sha256 for target, a in c.artefacts.items() if a} for c in (before, after))
     yield from (f"  {name} is no longer published for {target}" for target in sorted(had.keys() - has))
     yield from (f"  {name} is published for {target} now" for target in sorted(has.keys() - had))

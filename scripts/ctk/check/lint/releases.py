@@ -67,7 +67,7 @@ def LockCoversItsTargets(lock: LockFile) -> Iterator[Finding]:
 
 @check(LockFile, fix="ctk release add RELEASE --write, and look into the wheel where it finds none")
 def LicenceTextIsThere(lock: LockFile) -> Iterator[Finding]:
-    """Every component has the sha256 of a licence text: packages carry it, and a changed text has to be accepted.
+    """Every component has the sha256 of a licence text: packages carry it, and a lock's diff shows a change.
 
     Where the wheels have none, the recipe that reads them takes it from elsewhere, into a folder `licence`.
     """

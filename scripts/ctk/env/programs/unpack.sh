@@ -1,11 +1,11 @@
 #!/bin/sh
-# Unpacks an environment, and runs a command in it: sh FILE --help says how. Where this text ends, the environment may
-# begin, so no editor should save this file.
+# Unpacks an environment, and runs a command in it: sh FILE --help says how. Where this text ends, the environment
+# begins, so no editor should save this file.
 set -u
-unset CDPATH GZIP TAR_OPTIONS XZ_DEFAULTS XZ_OPT
+unset CDPATH GZIP TAR_OPTIONS
 self=$0
 platform='@platform@' machines='@machines@' glibc='@glibc@'
-kibibytes='@kibibytes@' parts='@parts@' skip='@skip@'
+kibibytes='@kibibytes@' sha256='@sha256@' skip='@skip@'
 mebibytes=$(((kibibytes + 1023) / 1024))
 
 usage() {
@@ -21,7 +21,7 @@ END
   cat <<END
 
 It needs Linux ($platform) with glibc $glibc or newer, $mebibytes MiB of disk, and sh, tar, sha256sum and
-@tool@. It needs no network. Beside it are a list of the packages (.lock) and one of hashes (sha256sum -c ....sha256).
+gzip. It needs no network. Beside it are a list of the packages (.lock) and one of hashes (sha256sum -c ....sha256).
 END
 }
 
@@ -32,31 +32,10 @@ fail() { # <cause> <next step>
 
 say() { printf '%s\n' "$1" >&2; }
 
-# Number and sha256 of each part; without parts, the hash of what follows this text.
-hashes() {
-  cat <<'END'
-@hashes@
-END
-}
-
-data() {
-  if [ "$parts" = 0 ]; then
-    tail -c "+$skip" "$self"
-  else
-    hashes | while read -r number _; do cat "$self.$number" || exit 1; done
-  fi
-}
-
-hash_of_stdin() {
-  # Read with the shell's own word splitting: sha256sum writes the hash, two spaces and a name.
-  sha256sum | {
-    read -r hash _
-    printf '%s' "$hash"
-  }
-}
+data() { tail -c "+$skip" "$self"; }
 
 check_tools() {
-  for tool in tar sha256sum @tool@; do
+  for tool in tar sha256sum gzip; do
     command -v "$tool" >/dev/null 2>&1 || fail "this machine has no $tool, which unpacking needs" "install $tool"
   done
 }
@@ -133,26 +112,12 @@ check_space() {
 }
 
 check_data() {
-  if [ "$parts" = 0 ]; then
-    say "checking ${self##*/} ..."
-    read -r _ sum <<END
-$(hashes)
-END
-    [ "$(tail -c "+$skip" "$self" | hash_of_stdin)" = "$sum" ] ||
-      fail "$self is damaged or cut short: its sha256 is not the one it was packed with" "copy it here again"
-    return
-  fi
-  lost=
-  for number in $(hashes | while read -r number _; do printf '%s ' "$number"; done); do
-    [ -f "$self.$number" ] || lost="$lost ${self##*/}.$number"
-  done
-  [ -z "$lost" ] || fail "of $parts parts, which belong beside ${self##*/}, these are not there:$lost" "copy them here"
-  say "checking $parts parts ..."
-  hashes | while read -r number sum; do
-    [ "$(hash_of_stdin <"$self.$number")" = "$sum" ] ||
-      fail "$self.$number is damaged or of another pack: its sha256 is not the one it was packed with" \
-        "copy it here again"
-  done || exit 1
+  say "checking ${self##*/} ..."
+  # Read with the shell's own word splitting: sha256sum writes the hash, two spaces and a name.
+  data | sha256sum | {
+    read -r hash _
+    [ "$hash" = "$sha256" ]
+  } || fail "$self is damaged or cut short: its sha256 is not the one it was packed with" "copy it here again"
 }
 
 # A folder of this machine that a killed run left beside DIR. Those of other machines may be at work on a shared disk.
@@ -170,7 +135,7 @@ unpack() {
   say "unpacking $mebibytes MiB ..."
   # The status of a pipeline is that of tar, so the others leave a note. Owner and time are those of the unpacking.
   whole=yes
-  { data || : >"$work/broken"; } | { @decompress@ || : >"$work/broken"; } | tar -x -m -o -C "$work/env" -f - || whole=
+  { data || : >"$work/broken"; } | { gzip -d -c || : >"$work/broken"; } | tar -x -m -o -C "$work/env" -f - || whole=
   if [ "$whole" ] && [ ! -e "$work/broken" ] && [ -e "$work/env/bin/run-in-environment" ]; then return; fi
   free=$(free_space)
   [ -z "$free" ] || [ "$free" -ge 1024 ] || fail "the disk is full: no space is left where $prefix would be" \

@@ -1,0 +1,76 @@
+"""Licences that changed between two releases: what is declared, and the texts, as the package index has them."""
+
+from __future__ import annotations
+
+import difflib
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from ctk.core.errors import HashMismatch, IndexUnavailable, NotPublished
+from ctk.fetch.fetch import locate
+from ctk.index.index import Index
+from ctk.lock.lock import Component, ReleaseLock
+from ctk.lock.wheels import Licence, read_licence
+
+
+@dataclass(frozen=True)
+class LicenceChange:
+    """Components with another declared licence, or a text that they did not have, all in the same way."""
+
+    components: tuple[str, ...]
+    old: str  # as declared
+    new: str
+    diff: tuple[str, ...] = ()  # of the texts, line by line; empty where they were not read
+
+    def __str__(self) -> str:
+        what = f"{self.old} -> {self.new}" if self.old != self.new else f"another text, still declared as {self.new}"
+        return f"licence of {', '.join(self.components)}: {what}"
+
+
+def licence_changes(
+    old: ReleaseLock, new: ReleaseLock, index: Callable[[], Index] | None = None
+) -> tuple[LicenceChange, ...]:
+    """The changes of the components that both releases have; with an index, also what changed in the texts."""
+    alike: dict[tuple[object, ...], list[str]] = defaultdict(list)
+    for name, after in new.components.items():
+        before = old.components.get(name, after)
+        if before.license != after.license or _unseen(before, after):
+            alike[before.license, before.license_texts, after.license, after.license_texts].append(name)
+    changes = []
+    for names in alike.values():
+        before, after = old.components[names[0]], new.components[names[0]]
+        diff = tuple(_text_diff(before, after, index)) if index else ()
+        changes.append(LicenceChange(tuple(names), before.license, after.license, diff))
+    return tuple(changes)
+
+
+def _unseen(before: Component, after: Component) -> set[str]:
+    return set(after.license_texts) - set(before.license_texts)
+
+
+def _text_diff(before: Component, after: Component, index: Callable[[], Index]) -> Iterator[str]:
+    """A unified diff for each text that is new."""
+    unseen, opened = _unseen(before, after), index()
+    with opened:
+        try:
+            new = _texts(opened, after) if unseen else {}
+            old = _texts(opened, before) if unseen else {}
+        except (NotPublished, HashMismatch, IndexUnavailable) as error:
+            yield f"the texts cannot be shown: {error.cause}"
+            return
+    for target, (file, licence) in new.items():
+        if licence.text in unseen:
+            unseen.remove(licence.text)
+            # Texts differ by platform: the one of the same platform is the nearest.
+            name, was = old.get(target) or next(iter(old.values()))
+            yield from difflib.unified_diff(
+                was.content.splitlines(), licence.content.splitlines(), name, file, lineterm=""
+            )
+
+
+def _texts(index: Index, component: Component) -> dict[str, tuple[str, Licence]]:
+    """Target -> the file of a component and its licence."""
+    files = {target: locate(index, artefact) for target, artefact in component.artefacts.items() if artefact}
+    read = {file: read_licence(index, file) for file in dict.fromkeys(files.values())}
+    return {target: (file.file, read[file]) for target, file in files.items()}
