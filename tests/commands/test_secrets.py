@@ -230,5 +230,5 @@ def test_a_terminal_folds_what_has_no_secret(monkeypatch: pytest.MonkeyPatch) ->
     terminal = Console(file=shown_on, width=24, force_terminal=True)
     monkeypatch.setattr(shown_on, "isatty", lambda: True)
     console._write(terminal, text)
-    terminal.print(console.fitting(["a"], [[text]], [], terminal))
+    terminal.print(console.table_of(["a"], [[text]]))
     assert not re.search("pass|word@", shown_on.getvalue())

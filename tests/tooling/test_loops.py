@@ -1,16 +1,15 @@
-"""Event loops for rattler: which calls share one, and what an interrupt or another thread makes of that."""
+"""Event loops for rattler: which calls share one, and what an interrupt makes of that."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ctk.core.process import HandoverLoop, one_loop, run
+from ctk.core.process import one_loop, run
 
 
 async def this_loop() -> asyncio.AbstractEventLoop:
@@ -50,20 +49,3 @@ def test_an_interrupt_cancels_a_later_call_too_and_the_next_one_works() -> None:
             assert run(this_loop()) is first
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def test_a_result_that_is_still_being_handed_over_is_waited_for() -> None:
-    done = threading.Event()
-
-    def hand_over(loop: HandoverLoop) -> None:
-        done.set()
-        loop.handing_over.pop()
-
-    with one_loop() as runner:
-        loop = runner.get_loop()
-        assert isinstance(loop, HandoverLoop)
-        loop.handing_over.append(None)
-        thread = threading.Timer(0.2, hand_over, [loop])
-        thread.start()
-    assert done.is_set()
-    thread.join()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import signal
-import sys
 
 
 def run() -> None:
@@ -13,8 +11,4 @@ def run() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from ctk.cli.main import main
 
-    try:
-        main()
-    finally:
-        if "lief" not in sys.modules:  # its binding says of each object that is not looked through that it leaked
-            gc.freeze()  # the end would look through all of them once more
+    main()

@@ -27,8 +27,9 @@ from ctk.cli import interrupt
 from ctk.core import console
 from ctk.core.address import take
 from ctk.core.checkout import remember_environment, workspace
-from ctk.core.errors import BadValue, CtkError, ReaderGone
+from ctk.core.errors import BadValue, CtkError, NoSpace, ReaderGone, without_credentials
 from ctk.core.files import disk_errors, use_temporary_folder
+from ctk.core.process import hard_exit
 
 Table = Mapping[str, str | tuple[str, Mapping[str, str]]]
 
@@ -211,7 +212,7 @@ class Root(Group):
         try:
             value = super().invoke(ctx)
         except CtkError as error:
-            if not interrupt.came():
+            with contextlib.suppress(OSError):  # the command's own error matters more
                 console.finish(error)
             raise
         console.finish()
@@ -283,30 +284,47 @@ def main() -> None:
     remember_environment()
     # Nothing outside the checkout: rattler keeps its own caches here as well.
     os.environ.setdefault("RATTLER_CACHE_DIR", str(workspace().cache / "rattler"))
-    console.guard()
+    _open_streams()
     _clean_environment()
     if "_CTK_COMPLETE" in os.environ:
         _complete()
+    interrupt.install()
     use_temporary_folder(workspace())
+    hard_exit(_code())
+
+
+def _code() -> int:
+    """The exit code of the command, whose error is printed."""
     try:
-        interrupt.install()
-        with disk_errors(workspace().root):
+        with disk_errors():
             code = app(prog_name="ctk", standalone_mode=False)
             sys.stdout.flush()
-    except BaseException as error:
-        if interrupt.came():
-            interrupt.wait_for_end()
-        if isinstance(error, typer.TyperException):
-            _fail(usage_error(error))
-        if isinstance(error, CtkError):
-            _fail(error)
-        if isinstance(error, Exception):
-            console.finish(CtkError(f"{type(error).__name__}: {error}", "report it, with the traceback on stderr"))
-        raise
-    interrupt.ignore()
-    if interrupt.came():
-        interrupt.wait_for_end()
-    sys.exit(code)
+        return int(code or 0)
+    except BrokenPipeError:
+        return ReaderGone.exit_code
+    except SystemExit as error:  # of rich where nobody reads, and of typer's completion
+        return ReaderGone.exit_code if error.code else 0
+    except KeyboardInterrupt:
+        interrupt.stop()
+    except typer.TyperException as error:
+        return _failed(usage_error(error))
+    except CtkError as error:
+        return _failed(error)
+    except Exception as error:
+        if isinstance(error, OSError) and not error.filename:
+            cause = f"standard output or error cannot be written: {error.strerror}"
+            return _failed(NoSpace(cause, "look at where it goes, and run the command again"))
+        console.mode().debug = True
+        return _failed(CtkError(f"{type(error).__name__}: {error}", "report it, with the traceback"))
+
+
+def _open_streams() -> None:
+    """Opens closed standard streams (``>&-``) on nothing: the next opened file would have their numbers."""
+    while (number := os.open(os.devnull, os.O_RDWR)) < 3:
+        os.set_inheritable(number, True)
+    os.close(number)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", encoding="utf-8")
+    sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8")
 
 
 def _clean_environment() -> None:
@@ -329,18 +347,17 @@ def _complete() -> NoReturn:
     sys.exit(0)
 
 
-def _fail(error: CtkError) -> NoReturn:
-    """Prints an error and ends the run with its exit code; called where the error is caught."""
-    if isinstance(error, ReaderGone):
-        sys.exit(error.exit_code)
-    if console.mode().debug:
-        traceback.print_exc()
-    console.finish(error)
-    if not console.mode().printed:
-        console.print_error(error)
-    with contextlib.suppress(CtkError):  # the command's own error matters more
-        sys.stdout.flush()
-    sys.exit(error.exit_code)
+def _failed(error: CtkError) -> int:
+    """Prints an error as far as that is possible, and gives its exit code; called where the error is caught."""
+    with contextlib.suppress(OSError):
+        if console.mode().debug:
+            sys.stderr.write(without_credentials(traceback.format_exc()))
+    with contextlib.suppress(OSError):
+        console.finish(error)
+    with contextlib.suppress(OSError, SystemExit):
+        if not console.mode().printed:
+            console.print_error(error)
+    return error.exit_code
 
 
 def usage_error(error: typer.TyperException, context: Any = None) -> CtkError:

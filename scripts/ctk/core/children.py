@@ -1,4 +1,4 @@
-"""Processes below this one: none is started while this one ends; what a program leaves behind is adopted, and ended."""
+"""Processes below this one: they leave Ctrl-C to it; what a program leaves behind is adopted, and ended."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 import sys
-import threading
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 LOOK = 1.0
 """Seconds between two looks at what a process is doing."""
-_starts = threading.Lock()
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 
 
@@ -33,18 +31,9 @@ def starting() -> Iterator[None]:
         return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        with _starts:
-            yield
+        yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def start_no_more(patience: float) -> None:
-    """Waits for a start that is under way, at most so many seconds; the next one waits for ever.
-
-    One that starts while this process ends would find nobody to tell it what to do, and answer with a traceback.
-    """
-    _starts.acquire(timeout=patience)
 
 
 @contextlib.contextmanager

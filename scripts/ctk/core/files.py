@@ -238,6 +238,8 @@ def disk_errors(*folders: Path) -> Iterator[None]:
         raise
     except OSError as error:
         named = error.filename2 or error.filename  # what was being copied names both
+        if not named and not folders:
+            raise
         if (found := _disk_error(error.errno, *([Path(os.fsdecode(named))] if named else folders))) is not None:
             raise found from error
         raise
@@ -460,8 +462,8 @@ def hold_folder(home: Path, leave: Callable[[Path], None] = lambda folder: None)
     folder = home / uuid.uuid4().hex
     lock = FileLock(folder.with_suffix(".lock"))
     lock.acquire()
+    _held[folder] = lock  # first: an interrupt may come between the two
     folder.mkdir()
-    _held[folder] = lock
     return folder
 
 

@@ -1,4 +1,4 @@
-"""Processes that end with the one that started them, and coroutines after which this process can end at once."""
+"""How processes end: with the one that started them, or at once. And coroutines of rattler."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import os
 import signal
 import sys
 import threading
-import time
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
-from contextvars import Context
-from typing import Any, TypeVar, TypeVarTuple
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, NoReturn, TypeVar
+
+from ctk.core.files import release_folders
 
 T = TypeVar("T")
-Ts = TypeVarTuple("Ts")
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
@@ -30,21 +29,17 @@ def end_with(parent: int) -> None:
             os._exit(1)
 
 
-class HandoverLoop(asyncio.SelectorEventLoop):
-    """An event loop that knows whether another thread is still handing over a result."""
+def hard_exit(code: int) -> NoReturn:
+    """Ends this process at once: its temporary files go, and what was printed is written.
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.handing_over: list[None] = []  # appending and popping are atomic
-
-    def call_soon_threadsafe(
-        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
-    ) -> asyncio.Handle:
-        self.handing_over.append(None)
-        try:
-            return super().call_soon_threadsafe(callback, *args, context=context)
-        finally:
-            self.handing_over.pop()
+    The interpreter's own end would look through all memory and name what bindings leak, and it aborts while a thread of
+    rattler hands over a result.
+    """
+    release_folders()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):  # a reader that has gone, or a full disk: that was said already
+            stream.flush()
+    os._exit(code)
 
 
 class _Thread(threading.local):
@@ -56,20 +51,13 @@ _this_thread = _Thread()
 
 @contextmanager
 def one_loop() -> Iterator[asyncio.Runner]:
-    """Inside, this thread's calls of `run` share one event loop: making and closing one is a part of a solve's time.
-
-    rattler hands its results over from a thread of its own, which gives up the interpreter's lock for a moment while it
-    wakes this one. An interpreter that ends in that moment aborts the process, whatever its exit code was to be: of
-    short commands on a busy machine, one in twenty. So this waits until the thread is done, which takes microseconds.
-    """
-    loop, before = HandoverLoop(), _this_thread.runner
+    """Inside, this thread's calls of `run` share one event loop: making and closing one is a part of a solve's time."""
+    before = _this_thread.runner
     try:
-        with asyncio.Runner(loop_factory=lambda: loop) as _this_thread.runner:
+        with asyncio.Runner() as _this_thread.runner:
             yield _this_thread.runner
     finally:
         _this_thread.runner = before
-        while loop.handing_over:
-            time.sleep(0.0001)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
