@@ -96,7 +96,7 @@ def add_command(
             made.append(release.make(index, name, here, partial=partial))
     locks = release.in_place(here)
     licences = [
-        f"{lock.name}, compared with {before.name}: {change}; read what `ctk release diff` shows of it"
+        f"{lock.name}, compared with {before.name}: {change}; release diff shows the text"
         for lock in made
         if (before := review.predecessor(locks, lock))
         for change in licence_changes(before, lock)
