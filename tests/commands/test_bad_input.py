@@ -61,7 +61,6 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
     "lint /no/place": (UnknownName, "error: there is no /no/place"),
     "lint --check NoCheck": (UnknownName, "error: unknown check 'NoCheck'"),
     "lint --explain NoCheck": (UnknownName, "error: unknown check 'NoCheck'"),
-    "lint --base no-revision": (BadValue, "error: git knows no revision 'no-revision'"),
     "plan --release 99.9": (UnknownName, "error: unknown release '99.9'"),
     "plan --all-releases --recipe cuda-crt --platform linux-46": (UnknownName, "error: unknown platform 'linux-46'"),
     "plan --format no-format": (BadValue, "error: invalid value for '--format': 'no-format' is not one of"),

@@ -87,7 +87,6 @@ def offered(line: str) -> list[str]:
         ("ctk lint --check ", {check.name for check in LINTS}),
         ("ctk lint --explain ", {check.name for check in LINTS}),
         ("ctk audit --base ", set()),
-        ("ctk lint --base ", set()),
     ],
 )
 def test_tab_offers_what_the_command_takes(line: str, words: set[str]) -> None:

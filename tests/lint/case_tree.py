@@ -3,18 +3,16 @@
 A case is the file itself, where one file says it, with comments for the test at its top:
 
     # expect 4: no build number       what a failing case is told, and at which line
-    # as base/thing/recipe.yaml       where the file lies; a recipe of recipes/ otherwise, `feedstock` for one apart
-    # with OutputIsShort              another check that runs too
+    # as base/thing/recipe.yaml       where the file lies; a recipe of recipes/ otherwise
 
 or, with `files`, a folder in one file: `files` (path -> text), `locks` (release -> component -> version), `edit` (lists
-of path, old and new text), `before` (the same three, as committed before), and `expect` with file, line and message.
+of path, old and new text), and `expect` with file, line and message.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,8 +20,6 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from ctk.check.lint import CHECKS
-from ctk.check.lint.tree import VariantFile
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.lock.components import CTK_COMPONENTS
 from ctk.lock.lock import Artefact, Component, Facts, ReleaseLock, dump, variant_config
@@ -49,7 +45,6 @@ LOCKS = {"12.9.2": {"cudart": "12.9.79"}, "13.4.3": {"cudart": "13.4.92"}, "pyth
 TAGS = {"linux-64": "manylinux2014_x86_64", "linux-aarch64": "manylinux2014_aarch64"}
 TAGS |= {"win-64": "win_amd64", "win-arm64": "win_arm64"}
 DISTRIBUTIONS = {c.name: c for c in CTK_COMPONENTS}
-OF_VARIANTS = {check.name for check in CHECKS if check.subject is VariantFile}
 TIME = 1_757_000_000
 
 
@@ -63,7 +58,6 @@ class Case:
         file: Where the finding is expected, "" for a passing case.
         line: At which line.
         message: A part of what is said.
-        also: Other checks that run too.
         text: Of the file.
         where: Where the file lies in the checkout; "" for a folder.
         folder: What a folder has.
@@ -74,7 +68,6 @@ class Case:
     file: str
     line: int
     message: str
-    also: tuple[str, ...]
     text: str
     where: str
     folder: Mapping[str, Any] = field(default_factory=dict)
@@ -91,41 +84,20 @@ def read(path: Path) -> Case:
     if re.search(r"^(files|locks|edit):", text, re.M) and "# as " not in text:
         folder = YAML(typ="safe").load(text)
         expect = folder.get("expect", {})
-        also = tuple(folder.get("with", ()))
-        return Case(
-            check, path, expect.get("file", ""), expect.get("line", 0), expect.get("message", ""), also, "", "", folder
-        )
-    said = dict(re.findall(r"^# (as|with|expect) (.*)$", text, re.M))
-    is_variant = check in OF_VARIANTS
-    where = said.get("as") or ("conda_build_config.yaml" if is_variant else "recipes/thing/recipe.yaml")
+        found = expect.get("file", ""), expect.get("line", 0), expect.get("message", "")
+        return Case(check, path, *found, "", "", folder)
+    said = dict(re.findall(r"^# (as|expect) (.*)$", text, re.M))
+    where = said.get("as", "recipes/thing/recipe.yaml")
     line, _, message = said.get("expect", "0: ").partition(": ")
-    return Case(check, path, where, int(line), message, tuple(said.get("with", "").split()), text, where)
+    return Case(check, path, where, int(line), message, text, where)
 
 
-def write(case: Case, root: Path) -> list[Path]:
-    """Writes the checkout of a case.
-
-    Returns:
-        The paths to lint; none for everything.
-    """
-    before = case.folder.get("before")
-    _write_state(root, before if before is not None else case.folder)
-    if before is not None:
-        for command in (["init", "-q"], ["add", "--all"], ["commit", "-qm", "before"]):
-            git(root, *command)
-        _write_state(root, case.folder)
-    if not case.where:
-        return []
-    file = root.parent / "apart" / "recipe.yaml" if case.where == "feedstock" else root / case.where
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(case.text.encode("latin-1"))
-    return [file] if case.where == "feedstock" else []
-
-
-def git(root: Path, *arguments: str) -> str:
-    """Runs git in a folder, as somebody."""
-    command = ["git", "-C", str(root), "-c", "user.name=x", "-c", "user.email=x@example.org", *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+def write(case: Case, root: Path) -> None:
+    """Writes the checkout of a case."""
+    _write_state(root, case.folder)
+    if case.where:
+        (root / case.where).parent.mkdir(parents=True, exist_ok=True)
+        (root / case.where).write_bytes(case.text.encode("latin-1"))
 
 
 def _write_state(root: Path, state: Mapping[str, Any]) -> None:

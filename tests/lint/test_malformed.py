@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from case_tree import release_lock
 
-from ctk.check.lint import fixed, lint, tree_of
+from ctk.check.lint import lint
+from ctk.check.lint.tree import Tree
 from ctk.core.checkout import Workspace
-from ctk.core.document import LARGEST
 from ctk.lock.lock import dump, variant_config
 
 TEXTS = {
@@ -41,7 +41,7 @@ TEXTS = {
 }
 # What is broken together: rules that look at other files as well find those sound.
 PLACES = (
-    ("recipes/thing/recipe.yaml", "base/thing/recipe.yaml", "conda-forge.yml", "recipes/thing/conda-forge.yml"),
+    ("recipes/thing/recipe.yaml",),
     ("variants/cuda-13.4.lock",),
     ("variants/cuda-13.4.yaml", "variants/exclusions.yaml", "conda_build_config.yaml"),
 )
@@ -67,34 +67,24 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_what_is_not_understood_is_a_finding(checkout: Path, places: tuple[str, ...], text: str) -> None:
     for place in places:
         (checkout / place).write_text(text)
-    findings = lint(tree_of(Workspace(checkout))).findings
-    may_be_empty = {place for place in places if place.endswith(("conda-forge.yml", "exclusions.yaml"))}
-    assert {finding.where for finding in findings} >= set(places) - may_be_empty
+    findings = lint(Tree(Workspace(checkout))).findings
+    assert {finding.where for finding in findings} >= set(places) - {"variants/exclusions.yaml"}
     assert all(f.line > 0 and f.column > 0 and f.message and f.fix for f in findings)
 
 
 def test_bytes_that_are_no_text_are_a_finding(checkout: Path) -> None:
     for place in EVERY:
         (checkout / place).write_bytes(b"\xff\xfe\x00")
-    unreadable = [f.where for f in lint(tree_of(Workspace(checkout))).findings if f.check == "FileCanBeRead"]
+    unreadable = [f.where for f in lint(Tree(Workspace(checkout))).findings if f.message == "it is not UTF-8 text"]
     assert unreadable == sorted(EVERY)
-
-
-def test_what_is_too_long_is_a_finding_and_never_written(checkout: Path) -> None:
-    for place in EVERY:
-        (checkout / place).write_text("#" * LARGEST + " \n")
-    tree = tree_of(Workspace(checkout))
-    said = {f.where: f.message for f in lint(tree).findings if f.check == "FileCanBeRead"}
-    assert said == dict.fromkeys(EVERY, f"it has more than {LARGEST} characters")
-    assert fixed(tree, (), ()) == []
 
 
 def test_what_cannot_be_opened_is_a_finding(checkout: Path) -> None:
     (checkout / "recipes" / "thing" / "recipe.yaml").unlink()
     (checkout / "recipes" / "thing" / "recipe.yaml").mkdir()
-    found = lint(tree_of(Workspace(checkout))).findings
-    assert [f.message for f in found if f.check == "FileCanBeRead"] == ["it cannot be read: Is a directory"]
+    found = lint(Tree(Workspace(checkout))).findings
+    assert [f.message for f in found if f.check == "FileIsYaml"] == ["it cannot be read: Is a directory"]
 
 
 def test_an_empty_checkout_has_nothing_to_find(tmp_path: Path) -> None:
-    assert lint(tree_of(Workspace(tmp_path))).findings == ()
+    assert lint(Tree(Workspace(tmp_path))).findings == ()

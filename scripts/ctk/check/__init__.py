@@ -65,14 +65,13 @@ def _property(text: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Check(Generic[S]):
-    """A rule: `autofix` returns the text of a file without its findings, where that needs no thought."""
+    """A rule."""
 
     name: str
     subject: type[S]
     run: Callable[[S], Iterable[Finding]]
     fix: str = ""
     severity: Severity = "error"
-    autofix: Callable[[S], str] | None = None
 
     @property
     def help(self) -> str:
@@ -92,10 +91,9 @@ def check(
     *,
     fix: str = "",
     severity: Severity = "error",
-    autofix: Callable[[S], str] | None = None,
 ) -> Callable[[Callable[[S], Iterable[Finding]]], Check[S]]:
     """Makes a check of a function, which gives it its name and its help."""
-    return lambda run: Check(name or run.__name__, subject, run, fix, severity, autofix)
+    return lambda run: Check(name or run.__name__, subject, run, fix, severity)
 
 
 def checks_of(*modules: ModuleType) -> tuple[Check[Any], ...]:

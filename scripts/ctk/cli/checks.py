@@ -14,13 +14,12 @@ from ctk.cli import options
 from ctk.cli.options import Jobs
 from ctk.core.checkout import Workspace, checkout, workspace
 from ctk.core.console import Reporter, count
-from ctk.core.errors import AuditFailed, BadValue, ChannelMissing, LintFailed, UnknownName, check_names, printable
+from ctk.core.errors import AuditFailed, ChannelMissing, LintFailed, UnknownName, check_names, printable
 from ctk.core.platforms import PLATFORMS
 
 if TYPE_CHECKING:
     from ctk.check import Check
     from ctk.check.audit import AuditReport
-    from ctk.check.lint.tree import Tree
 
 
 class LintFormat(StrEnum):
@@ -55,11 +54,6 @@ def lint_command(
         list[str] | None,
         typer.Option(help="Run this check only (see --list); may be repeated.", autocompletion=_lint_names),
     ] = None,
-    base: Annotated[
-        str | None, typer.Option(help="The git revision that was published: by default the newest tag published/*.")
-    ] = None,
-    fix: Annotated[bool, typer.Option("--fix", help="Show as a diff what can be mended without a thought.")] = False,
-    write: Annotated[bool, typer.Option("--write", help="With --fix: write it.")] = False,
     list_: Annotated[bool, typer.Option("--list", help="List the checks with their help and exit.")] = False,
     explain: Annotated[str | None, typer.Option(help="Explain one check and exit.", autocompletion=_lint_names)] = None,
     format_: Annotated[
@@ -70,20 +64,21 @@ def lint_command(
 
     Errors block, hints advise; each names the fix.
 
-    Example: ctk lint cuda-cudart --check EveryOutputIsTested
+    Example: ctk lint cuda-cudart --check DevHasRunExports
     """
     from rich.padding import Padding
     from rich.text import Text
 
     from ctk.check import chosen
     from ctk.check import lint as lints
-    from ctk.check.lint import lint, tree_of
+    from ctk.check.lint import lint
+    from ctk.check.lint.tree import Tree
 
     report = Reporter()
     if explain is not None:
         (known,) = chosen(lints.CHECKS, [explain])
         report.result(**_as_json(known))
-        report.line(f"{known.name} [{_kind(known)}]", "bold")
+        report.line(f"{known.name} [{known.severity}]", "bold")
         report.console.print(Text(known.help))
         report.line(f"fix: {known.fix}")
         return
@@ -91,28 +86,20 @@ def lint_command(
         # A table has no room for this much text in a narrow terminal: a line for the name, then the help.
         report.result(checks=[_as_json(known) for known in lints.CHECKS])
         for known in lints.CHECKS:
-            report.line(f"{known.name} [{_kind(known)}]", "bold")
+            report.line(f"{known.name} [{known.severity}]", "bold")
             report.console.print(Padding(Text(known.help), (0, 0, 0, 2)))
         return
-    if write and not fix:
-        raise BadValue("--write says nothing without --fix", "ctk lint --fix shows what would be written")
-    here = workspace() if names else checkout()  # a feedstock elsewhere needs none
-    paths = [_linted(name, here) for name in names or ()]
-    tree = tree_of(here, paths, base)
+    here = checkout()
+    tree = Tree(here)
     if not tree.files:
-        raise UnknownName(f"there is nothing to lint in {here.root}", "name recipes, or set CTK_ROOT to a checkout")
-    if fix:
-        _fix(tree, check or (), paths, write, report)
-        if not write:
-            return
-        tree = tree_of(here, paths, base)
-    found = lint(tree, check or (), paths)
+        raise UnknownName(f"there is nothing to lint in {here.root}", "set CTK_ROOT to a checkout")
+    found = lint(tree, check or (), [_linted(name, here) for name in names or ()])
     report.result(**found.as_json())
     for finding in found.findings:
         report.line(printable(finding.as_annotation() if format_ is LintFormat.github else str(finding)))
     report.say(f"lint: {found.summary()} ({found.seconds:.1f} s)")
     if not found.ok:
-        step = "each line names its fix; ctk lint --explain CHECK says why, ctk lint --fix mends what it can"
+        step = "each line names its fix; ctk lint --explain CHECK says why"
         raise LintFailed(f"the lint found {count(len(found.errors), 'error')}", step)
 
 
@@ -125,25 +112,7 @@ def _linted(name: str, here: Workspace) -> Path:
 
 
 def _as_json(check: Check[Any]) -> dict[str, str]:
-    return {"check": check.name, "kind": _kind(check), "help": check.help, "fix": check.fix}
-
-
-def _kind(check: Check[Any]) -> str:
-    return f"{check.severity}, --fix mends it" if check.autofix else str(check.severity)
-
-
-def _fix(tree: Tree, checks: Sequence[str], paths: Sequence[Path], write: bool, report: Reporter) -> None:
-    from ctk.check.lint import fixed
-
-    found = fixed(tree, checks, paths)
-    report.result(mended=[{"file": file.name, "diff": file.diff(), "written": write} for file in found])
-    for file in found:
-        report.line(printable(file.diff()).removesuffix("\n"))
-        if write:
-            file.write()
-    files = count(len(found), "file")
-    said = f"wrote {files}" if write else f"{files} would change; --write writes {'it' if len(found) == 1 else 'them'}"
-    report.say(said if found else "nothing can be mended without a thought")
+    return {"check": check.name, "kind": check.severity, "help": check.help, "fix": check.fix}
 
 
 def audit_command(

@@ -39,7 +39,7 @@ Place = tuple[str | int, ...]
 
 
 class Document:
-    """A YAML text as plain data, with its problems, and where each entry and each scalar of it begins.
+    """A YAML text as plain data, with its problems, and where each entry of it begins.
 
     libyaml's parser reads it, which is ten times as fast as ruamel's; what a scalar means is YAML 1.2, which is
     ruamel's: ``no`` is text.
@@ -48,7 +48,6 @@ class Document:
     def __init__(self, text: str, deepest: int = DEEPEST) -> None:
         self.problems: list[str] = []
         self.marks: dict[Place, yaml.Mark] = {}
-        self.scalars: dict[Place, yaml.ScalarEvent] = {}
         self.data: Any = None
         self._deepest, self._entries, self._types = deepest, 0, YAML(typ="safe", pure=True)
         if len(text) > LARGEST:
@@ -66,7 +65,6 @@ class Document:
             self.problems.append(f"line {mark.line + 1 if mark else 1}: not YAML: {reason}")
             self.data = None
             self.marks.clear()
-            self.scalars.clear()
 
     def line(self, place: Place) -> int:
         """Line of an entry, or of the nearest entry around it when it is missing; 1 is the first."""
@@ -84,7 +82,6 @@ class Document:
         self._admit(event, place)
         self.marks.setdefault(place, event.start_mark)
         if isinstance(event, yaml.ScalarEvent):
-            self.scalars[place] = event
             return self._scalar(event, place)
         if isinstance(event, yaml.SequenceStartEvent):
             values: list[Any] = []

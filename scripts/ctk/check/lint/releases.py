@@ -1,52 +1,31 @@
-"""Rules on release locks and variant files, one by one and together, and on what conda-smithy reads."""
+"""Rules on release locks and variant files, one by one and together."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 
 from packaging.version import Version
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
 from ctk.check import Finding, check
-from ctk.check.lint.tree import LockFile, Tree, VariantFile, listed, mapping
-from ctk.core.document import Place
+from ctk.check.lint.tree import LockFile, Tree
 from ctk.core.errors import LockError
 from ctk.core.platforms import NOARCH, PLATFORMS
-from ctk.lock.components import CTK_COMPONENTS, EXCLUSIONS, needless_exclusions, parse_exclusions
-from ctk.lock.contents import FILE as CONTENTS
-from ctk.lock.lock import ReleaseLock
-from ctk.lock.support import SUPPORT, parse_support
+from ctk.lock.components import CTK_COMPONENTS, needless_exclusions, parse_exclusions
+from ctk.lock.lock import ReleaseLock, variant_config
+from ctk.lock.support import parse_support
 
 # Words that would say where files come from, which is the configuration of pip.
 _TRACES = ("http", "://", "file:/", "/", "@")
 _LENT = "target_directory: licence"
 _NEVER_MADE = {"12.7"}  # NVIDIA made no such minor
-_PLATFORMS = frozenset(s.replace("-", "_") for s in PLATFORMS)
-# Of conda-smithy's published model of conda-forge.yml: the keys that are used here, and their values.
-SETTINGS: Mapping[str, Set[str]] = {
-    "conda_build_tool": {"rattler-build"},
-    "provider": {"github_actions", "azure", "default", "native", "emulated", "None"},
-    "build_platform": _PLATFORMS,
-    "noarch_platforms": _PLATFORMS,
-    "test": {"all", "native", "native_and_emulated"},
-    "linter": {"lint_noarch_selectors", "hint_os_version", "hint_pip_no_build_backend", "hint_python_min"},
-}
 
 
 @check(LockFile, fix="write it anew: ctk release add RELEASE --write")
 def LockFollowsItsSchema(lock: LockFile) -> Iterator[Finding]:
     """A release lock has the fields of the schema, complete and without contradictions, wheels' names included."""
     yield from lock.at_lines([p for p in lock.problems if p not in lock.broken])
-
-
-@check(LockFile, fix="ctk lint --fix --write", autofix=lambda lock: lock.canonical)
-def LockIsCanonical(lock: LockFile) -> Iterator[Finding]:
-    """A release lock is written as the tool writes it, byte for byte, so that a diff shows what changed only."""
-    yield from lock.first_difference(lock.canonical)
 
 
 @check(LockFile, fix="ctk release add RELEASE --write, which asks the index for each of them")
@@ -114,13 +93,6 @@ def OneFileIsOneComponent(lock: LockFile) -> Iterator[Finding]:
             yield lock.at(place, f"{artefact.file} is an artefact of {first} too")
 
 
-@check(LockFile, fix="ctk release add RELEASE --write, which asks the index for both")
-def TimesAreInOrder(lock: LockFile) -> Iterator[Finding]:
-    """The minor of a CTK release appeared before, or with, the manifest that is locked. Packages carry these times."""
-    if lock.lock and lock.lock.manifest and lock.lock.since > lock.lock.manifest.uploaded:
-        yield lock.at(("since",), "the minor appeared after its own manifest was uploaded")
-
-
 @check(LockFile, fix="ctk release add RELEASE --write, which writes none")
 def NothingSaysWhereFilesComeFrom(lock: LockFile) -> Iterator[Finding]:
     """Neither half of a release names an index, a host or a path: pip is configured for these, so mirrors work."""
@@ -130,71 +102,19 @@ def NothingSaysWhereFilesComeFrom(lock: LockFile) -> Iterator[Finding]:
                 yield half.at_line(line, f"{trace!r} says where a file comes from", text.lower().find(trace) + 1)
 
 
-@check(VariantFile, fix="write each key as a list of values in quotes")
-def VariantsCanBeRead(file: VariantFile) -> Iterator[Finding]:
-    """rattler-build reads the file as what it calls variants: keys with lists of values."""
-    if not file.unreadable and (why := file.refused):
-        yield file.at_line(1, f"rattler-build does not read it: {why}")
-
-
-@check(VariantFile, fix="ctk lint --fix --write", autofix=lambda file: file.canonical)
-def VariantsAreCanonical(file: VariantFile) -> Iterator[Finding]:
-    """The half of a release that recipes read is written as the tool writes it from the lock, byte for byte."""
-    yield from file.first_difference(file.canonical)
-
-
-def _unquoted(file: VariantFile) -> list[Place]:
-    """Where values are that a reader takes for something else than text."""
-    scalars = ((place, node) for place, node in file.scalars.items() if place[:1] != ("zip_keys",))
-    return [place for place, node in scalars if not node.style and not _is_text(node.value)]
-
-
-@lru_cache(maxsize=4096)
-def _is_text(value: str) -> bool:
-    yaml = YAML(typ="safe", pure=True)
-    yaml.version = (1, 1)
-    try:
-        return isinstance(yaml.load(value), str)
-    except (YAMLError, ValueError, AttributeError, IndexError):
-        return False
-
-
-@check(VariantFile, fix="put it in quotes: ctk lint --fix --write", autofix=lambda file: file.quoted(_unquoted(file)))
-def ValuesAreQuoted(file: VariantFile) -> Iterator[Finding]:
-    """A value of a variant file is text to every reader: unquoted, 3.10 is 3.1, and to YAML 1.1 yes is true."""
-    for place in _unquoted(file):
-        key = ".".join(map(str, place[:-1]))
-        yield file.at(place, f"{key}: {file.scalars[place].value} is not read as text")
-
-
-@check(VariantFile, fix="give each of the keys as many values, or take it out of the group")
-def ZipKeysFit(file: VariantFile) -> Iterator[Finding]:
-    """Keys that zip_keys ties together exist, have as many values each, and are three at most, to be reviewed."""
-    for i, group in enumerate(listed(file.top.get("zip_keys"))):
-        place = ("zip_keys", i)
-        keys = [str(key) for key in listed(group)]
-        lengths = {key: len(listed(file.top[key])) for key in keys if key in file.top}
-        for key in (key for key in keys if key not in lengths):
-            yield file.at(place, f"{key} is tied to others and has no values")
-        if len(set(lengths.values())) > 1:
-            said = ", ".join(f"{key} has {n}" for key, n in lengths.items())
-            yield file.at(place, f"values that belong together differ in number: {said}")
-        if len(keys) > 3:
-            yield file.at(place, f"{len(keys)} keys are tied together")
-
-
-@check(Tree, fix="remove the file, or write its other half with ctk release add")
-def NothingElseIsLocked(tree: Tree) -> Iterator[Finding]:
-    """The folder of variants holds pairs of lock and variants, what is inside them, two files kept by hand, no more."""
-    folder = tree.workspace.variants
-    names = {lock.path.stem for lock in tree.of_home(tree.locks, "recipes")}
-    of_all = {EXCLUSIONS, SUPPORT, CONTENTS}
-    wanted = {*of_all, *(f"{name}{half}" for name in names for half in (".lock", ".yaml"))}
-    there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    for name in sorted(there - wanted):
-        yield Finding(tree.shown(folder / name), "it is neither a lock nor the half of one", line=1, column=1)
-    for name in sorted(wanted - there - of_all):
-        yield Finding(tree.shown(folder / name), "the half of a lock is missing", line=1, column=1)
+@check(LockFile, fix="ctk release add RELEASE --write")
+def VariantsAreCanonical(lock: LockFile) -> Iterator[Finding]:
+    """The half of a release that recipes read is beside its lock, as the tool writes it from that, byte for byte."""
+    half = next((file for file in lock.tree.variants if file.path == lock.path.with_suffix(".yaml")), None)
+    if half is None:
+        yield lock.at_line(1, "the half that recipes read is missing")
+    if half is None or lock.lock is None:
+        return
+    for number, (line, wanted) in enumerate(zip_longest(half.lines, variant_config(lock.lock).split("\n")), 1):
+        if line != wanted:
+            said = "nothing here" if wanted is None else repr(wanted.strip()[:60])
+            yield half.at_line(number, f"the tool writes {said}, not {(line or '').strip()[:60]!r}")
+            return
 
 
 @check(Tree, fix="ctk release add MINOR --write")
@@ -208,18 +128,6 @@ def EveryMinorIsLocked(tree: Tree) -> Iterator[Finding]:
                 yield file.at(("release",), f"{minor} is not locked")
         if f"python-{major}" not in tree.locks_by_name:
             yield file.at(("release",), f"there is no python-{major}.lock")
-
-
-@check(Tree, fix="ctk release add RELEASE --write for both, and ask where the other hash came from")
-def OneFileHasOneHash(tree: Tree) -> Iterator[Finding]:
-    """A file name stands for the same bytes in every lock: an index never gives one to other content."""
-    seen: dict[str, tuple[str, int, str]] = {}
-    for file in tree.locks:
-        for a in file.lock.artefacts if file.lock else ():
-            sha256, size, where = seen.setdefault(a.file, (a.sha256, a.size, file.path.name))
-            if (sha256, size) != (a.sha256, a.size):
-                place = ("components", a.component, "artefacts", a.target)
-                yield file.at(place, f"{a.file} has another sha256 or size in {where}")
 
 
 @check(LockFile, fix="package it, or write the reason into variants/exclusions.yaml")
@@ -305,27 +213,3 @@ def _ctk(tree: Tree) -> list[tuple[LockFile, ReleaseLock]]:
     """The CTK releases that can be read, oldest first."""
     found = [(file, file.lock) for file in tree.locks if file.lock is not None and file.lock.is_ctk]
     return sorted(found, key=lambda pair: Version(pair[1].minor))
-
-
-@check(Tree, fix="see https://conda-forge.org/docs/maintainer/conda_forge_yml, and scripts/ctk/check/lint/releases.py")
-def SettingsAreKnown(tree: Tree) -> Iterator[Finding]:
-    """A conda-forge.yml has keys and values of conda-smithy's model, of those that make sense for these recipes."""
-    for file in tree.settings:
-        for key, value in file.top.items():
-            if key not in SETTINGS:
-                yield file.at((key,), f"there is no setting {key}")
-                continue
-            values = list(value.values()) if isinstance(value, dict) else [value]
-            for v in (v for x in values for v in (x if isinstance(x, list) else [x])):
-                if str(v) not in SETTINGS[key]:
-                    yield file.at((key,), f"{v!r} is no value of {key}")
-
-
-@check(Tree, fix="add the platform below build_platform, or a provider for it")
-def PlatformsHaveABuilder(tree: Tree) -> Iterator[Finding]:
-    """Every platform of the channel is built by a machine that conda-forge.yml names a provider for."""
-    for file in tree.settings[:1]:
-        built, providers = mapping(file.top.get("build_platform")), mapping(file.top.get("provider"))
-        for platform in sorted(_PLATFORMS):
-            if file.path.parent == tree.workspace.root and built.get(platform, platform) not in providers:
-                yield file.at(("build_platform",), f"no machine builds {platform}")
