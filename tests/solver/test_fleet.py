@@ -25,8 +25,11 @@ from ctk.solve.machine import Machine, machine
 from ctk.solve.solve import Catalogue, Scenario, older, solve
 from ctk.verify import clients
 
-# Only what the command prints and writes for this platform: the functions behind it are asked for linux-64 everywhere.
-PRINTED = pytest.mark.skipif(this_platform() != "linux-64", reason="the command is asked for this platform's packages")
+# The small channel is of linux-64, and the command asks for the packages of the machine that it runs on. What it prints
+# and writes is made by functions that the other tests here ask for linux-64 on every platform.
+PRINTED = pytest.mark.skipif(
+    this_platform() != "linux-64", reason="the small channel is of linux-64; the functions are tested on every platform"
+)
 DRIVERS = ("12.0", "12.9", "13.0", "13.4")
 GPUS = (None, "6.0", "7.0", "9.0", "10.0", "10.7", "11.0", "13.0")
 
