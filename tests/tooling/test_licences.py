@@ -17,10 +17,11 @@ from fake_index import LICENCE, FakeIndex, serve
 from ctk.core import console
 from ctk.core.checkout import Workspace
 from ctk.core.errors import MeasureFailed
+from ctk.diff import licences
 from ctk.index import IndexSettings
 from ctk.index.client import Retry
 from ctk.index.index import Index
-from ctk.lock.lock import Component, load
+from ctk.lock.lock import Component, ReleaseLock, load
 from ctk.lock.wheels import Licence, declared_licence, read_licence
 from ctk.release.review import predecessor
 
@@ -200,3 +201,15 @@ def test_a_text_that_is_gone_is_locked_in_silence(run: Run, here: Workspace, ind
     add_nvrtc(index, "13.4.92.2")
     assert "licence of" not in run("add", "13.4", "--write")
     assert nvrtc(here).license_texts == (TEXT,)
+
+
+def test_a_component_that_had_no_artefact_has_its_whole_text_as_new(
+    server: FakeIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = Licence("MIT", sha256(b"All of it"), "All of it")
+    after = Component("a", "a", "2", {}, "MIT", (sha256(b"All of it"),))
+    before = Component("a", "a", "1", {}, "MIT", ())
+    monkeypatch.setattr(licences, "_texts", lambda _, c: {"linux-64": ("a.whl", text)} if c is after else {})
+    old, new = (ReleaseLock("python-13", None, {"a": component}) for component in (before, after))
+    (change,) = licences.licence_changes(old, new, lambda: Index(IndexSettings(index_url=server.url, timeout=60)))
+    assert change.diff[:2] == ("--- /dev/null", "+++ a.whl") and change.diff[-1] == "+All of it"

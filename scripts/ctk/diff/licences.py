@@ -63,10 +63,9 @@ def _text_diff(before: Component, after: Component, index: Callable[[], Index]) 
         if licence.text in unseen:
             unseen.remove(licence.text)
             # Texts differ by platform: the one of the same platform is the nearest.
-            name, was = old.get(target) or next(iter(old.values()))
-            yield from difflib.unified_diff(
-                was.content.splitlines(), licence.content.splitlines(), name, file, lineterm=""
-            )
+            name, was = old.get(target) or next(iter(old.values()), ("/dev/null", None))
+            lines = was.content.splitlines() if was else []
+            yield from difflib.unified_diff(lines, licence.content.splitlines(), name, file, lineterm="")
 
 
 def _texts(index: Index, component: Component) -> dict[str, tuple[str, Licence]]:
