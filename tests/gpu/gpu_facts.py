@@ -1,11 +1,12 @@
 """The oracle's facts for machines on which the libraries that read release locks are not installed.
 
-The locks are generated in one form, of which three kinds of line are read here. `ctk.verify.scenarios` reads them
+The locks are generated in one form, which is read here. `ctk.verify.scenarios` reads them
 properly; tests/tooling/test_gpu_tests.py holds that both read the same.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -44,13 +45,5 @@ def facts(root: Path) -> Any:
 
 def _published(lock: str) -> dict[str, frozenset[str]]:
     """Component -> the targets that it has an artefact for."""
-    found: dict[str, set[str]] = {}
-    component = ""
-    (section,) = re.findall(r"^components:\n((?: .*\n)+)", lock, re.MULTILINE)
-    for line in section.splitlines():
-        if match := re.fullmatch(r"  ([a-z0-9-]+):", line):
-            component = match[1]
-            found[component] = set()
-        elif match := re.match(r"      ([a-z0-9-]+): \{", line):
-            found[component].add(match[1])
-    return {name: frozenset(targets) for name, targets in found.items()}
+    components = json.loads(lock)["components"]
+    return {name: frozenset(t for t, a in c["artefacts"].items() if a) for name, c in components.items()}

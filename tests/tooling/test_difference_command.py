@@ -158,7 +158,7 @@ def test_names_that_do_not_exist_are_errors_that_name_others(run: Run, words: li
         (["13.4"], BadValue, r"two sides, and 13\.4 is one"),
         (["13.3", "13.4", "--against-index"], BadValue, r"13\.3 cannot be compared with both 13\.4 and the index"),
         (["13.4", "python-13"], UnknownName, "nothing in common"),
-        (["13.3", "bad.lock"], LockError, r"bad\.lock: \d problems"),
+        (["13.3", "bad.lock"], LockError, r"bad\.lock: \d problem"),
         (["13.3", "absent.lock"], LockError, "cannot be read"),
         # A place that cannot be written is refused before anything is compared: release 99.9 does not exist.
         (["13.3", "99.9", "--markdown", "no/diff.md"], BadValue, "cannot be written"),

@@ -162,7 +162,7 @@ def test_another_licence_is_one_line_and_what_is_written_is_in_the_lock(
     said = "cuda-13.4, compared with cuda-13.4: licence of nvrtc: "
     shown = run("add", "13.4")
     assert f"{said}another text, still declared as NOASSERTION; release diff shows the text" in shown
-    assert f"+    license_texts: [{sha256(NEW_TEXT)}]" in shown.replace('"', "")
+    assert f"+      license_texts: [{sha256(NEW_TEXT)}]" in shown.replace('"', "")
     add_nvrtc(index, "13.4.92.2", "License: Buy it first")
     assert f"{said}NOASSERTION -> Buy it first; " in run("add", "13.4", "--write")
     assert (nvrtc(here).license, nvrtc(here).license_texts) == ("Buy it first", (TEXT,))

@@ -145,7 +145,7 @@ def test_what_is_written_has_no_trace_of_the_index(both: Workspace) -> None:
 
 def test_a_difference_is_shown_and_nothing_written(run: Run, here: Workspace, index: FakeIndex) -> None:
     shown = run("add", "13.4")
-    assert '+release: "13.4.3"' in shown
+    assert '+  "release": "13.4.3"' in shown
     assert "+++ b/variants/cuda-13.4.yaml" in shown
     assert "nothing written; --write writes cuda-13.4.lock, cuda-13.4.yaml, python-13.lock, python-13.yaml" in shown
     assert "run `ctk release measure 13.4 --write`" in shown

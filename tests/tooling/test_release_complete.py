@@ -159,9 +159,9 @@ def test_a_patch_changes_few_lines_and_says_which_in_words(
     start = shown.index("cuda-13.4: 13.4.3 -> 13.4.4, 7 components, 26 artefacts")
     assert shown[start + 1 : start + 3] == ["  crt 13.4.92 -> 13.4.93", "  nvvm 13.4.92 -> 13.4.95"]
     changed = [line for line in shown if re.match(r"[-+](?![-+])", line)]
-    # In the .lock the release, the manifest (3) and of each component a version and four files; in the .yaml a title,
+    # In the .lock the release, the manifest and of each component a version and four files; in the .yaml a title,
     # the release and two versions. Each is one line out and one in.
-    assert len(changed) == 2 * (1 + 4 + 2 * 5 + 2 + 2)
+    assert len(changed) == 2 * (2 + 2 * 5 + 2 + 2)
     after = snapshot(here)
     assert {name for name in after if after[name] != before[name]} == {"cuda-13.4.lock", "cuda-13.4.yaml"}
 

@@ -140,7 +140,7 @@ def test_a_lock_has_the_index_s_times(run: Run, here: Workspace, index: FakeInde
     assert {a.uploaded for a in lock.artefacts if a.file == file} == {when("2025-08-04T12:34:56")}
     assert lock.manifest is not None
     assert lock.manifest.uploaded == when("2026-05-04T03:02:01")
-    assert 'uploaded: "2025-08-04T12:34:56Z"}' in (here.variants / "cuda-13.4.lock").read_text()
+    assert '"uploaded": "2025-08-04T12:34:56Z"}' in (here.variants / "cuda-13.4.lock").read_text()
 
 
 def test_a_minor_has_the_time_of_its_first_manifest_and_keeps_it(run: Run, here: Workspace, index: FakeIndex) -> None:

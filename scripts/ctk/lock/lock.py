@@ -1,23 +1,17 @@
 """Release locks: the artefacts of a release, and what its binaries say of themselves.
 
-A release is a pair of files that are generated together. ``<name>.lock`` is what fetch reads: for each component
-and target the artefact. ``<name>.yaml`` is what recipes read: a standard variant config with one version for each
-component, and the facts. The types of this module are the schema: pydantic checks a file by their annotations, so a
-lock that was loaded is valid, and `dump` writes it by them. Both files are canonical: loading and dumping
-gives the same bytes.
+A release is a pair of files that are generated together. ``<name>.lock`` is what fetch reads, JSON with an artefact a
+line. ``<name>.yaml`` is what recipes read: a standard variant config with one version for each component, and the
+facts. The types of this module are the schema: pydantic checks a file by their annotations, `dump` writes it by them.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
-import pickle
+import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from io import StringIO
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,22 +27,15 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
 )
-from pydantic_core import PydanticKnownError
-from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap
-from ruamel.yaml.scalarstring import DoubleQuotedScalarString as Quoted
 
-from ctk.core import document, platforms
 from ctk.core.checkout import Workspace
-from ctk.core.document import Document, place_text, problem_line, read
+from ctk.core.document import read
 from ctk.core.errors import LockError, UnknownName, problems
-from ctk.core.files import LARGEST, make_folder, replace_file
 from ctk.core.platforms import NOARCH, PLACES, PLATFORMS, targets
-from ctk.index import inside
 from ctk.index.inside import EARLIEST, parse_time, time_text
 from ctk.package.gpu_support import common
 
-SCHEMA = 2
+SCHEMA = 3
 BASE = "base"
 """The lock of the base channel, which is beside its recipes."""
 LIBRARY_LOCK = "libraries-"
@@ -59,8 +46,6 @@ UNDECLARED = "NOASSERTION"
 DOWNSTREAM = "downstream"
 """The lock of what somebody else builds against the channel: sources, and build tools that the base channel lacks."""
 _MOST = 64  # texts that are kept parsed
-_OF_THE_COMPONENT = ("distribution", "version")
-_READERS = (__file__, document.__file__, platforms.__file__, inside.__file__)
 
 
 # ---- the types of fields: how each is checked, and how it is written
@@ -87,22 +72,6 @@ def _version(text: str) -> str:
     raise ValueError(f"{text!r} is not a version")
 
 
-def _moment(stated: object) -> int:
-    if not isinstance(stated, str):
-        raise PydanticKnownError("string_type")
-    return parse_time(stated)
-
-
-def _written(moment: int) -> Any:
-    return Quoted(time_text(moment))
-
-
-def _stated(value: Any) -> Any:
-    if value is ...:
-        raise PydanticKnownError("missing")
-    return value
-
-
 def _licence(text: str) -> str:
     if not text.isprintable() or not text or text != " ".join(text.split()):
         raise ValueError("a licence is one line of text, NOASSERTION where none is declared")
@@ -121,13 +90,11 @@ def _ascending(values: tuple[str, ...]) -> tuple[str, ...]:
     return values
 
 
-_QUOTED = PlainSerializer(Quoted, return_type=Any)
-_STATED = BeforeValidator(_stated)  # of a field that has a default, and that a file must have all the same
 FromPlace = Annotated[str, SkipValidation, Field(exclude=True)]
 """What the file says by the key that an entry has."""
 # Names become folders of the artefact cache, so they hold no separator.
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$", max_length=100)]
-VersionText = Annotated[str, AfterValidator(_version), _QUOTED]
+VersionText = Annotated[str, AfterValidator(_version)]
 Target = Annotated[
     str,
     _form(
@@ -135,12 +102,12 @@ Target = Annotated[
         f"unknown target {{}}; targets are {', '.join(PLATFORMS)}, each with a Python tag or not, or noarch",
     ),
 ]
-Sha256 = Annotated[str, _form(r"[0-9a-f]{64}", "a sha256 is 64 hexadecimal digits in lower case"), _QUOTED]
+Sha256 = Annotated[str, _form(r"[0-9a-f]{64}", "a sha256 is 64 hexadecimal digits in lower case")]
 FileName = Annotated[str, _form(r"[A-Za-z0-9][A-Za-z0-9._+!-]{0,249}", "{} is not a plain file name")]
 Size = Annotated[int, Field(strict=True, gt=0, le=1 << 40)]
-Moment = Annotated[int, BeforeValidator(_moment), PlainSerializer(_written, return_type=Any)]
-LicenceText = Annotated[str, AfterValidator(_licence), _QUOTED]
-Number = Annotated[str, Field(pattern=r"^[0-9]{1,4}\.[0-9]{1,4}$"), _QUOTED]
+Moment = Annotated[int, BeforeValidator(parse_time), PlainSerializer(time_text, return_type=str)]
+LicenceText = Annotated[str, AfterValidator(_licence)]
+Number = Annotated[str, Field(pattern=r"^[0-9]{1,4}\.[0-9]{1,4}$")]
 # One or more ranges of compute capabilities, as `ctk.package.gpu_support.bound` writes them.
 GpuRange = Annotated[
     str,
@@ -148,16 +115,14 @@ GpuRange = Annotated[
         r"<0|>=\d{1,2}(\.\d)?(,<\d{1,2}(\.\d)?)?(\|>=\d{1,2}(\.\d)?(,<\d{1,2}(\.\d)?)?)*",
         "{} is not a range of GPUs like >=7.5,<13",
     ),
-    _QUOTED,
 ]
-Place = Annotated[str, _form("|".join(PLACES), f"unknown place {{}}; places are {', '.join(PLACES)}"), _QUOTED]
+Place = Annotated[str, _form("|".join(PLACES), f"unknown place {{}}; places are {', '.join(PLACES)}")]
 ReleaseName = Annotated[
     str,
     _form(
         r"[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}|(python|libraries)-[0-9]{1,3}|base|downstream",
         "{} is not a release like 13.4.3, python-13, libraries-13 or base",
     ),
-    _QUOTED,
 ]
 
 
@@ -184,7 +149,7 @@ class Artefact:
     file: FileName
     sha256: Sha256
     size: Size
-    uploaded: Annotated[Moment, _STATED] = EARLIEST
+    uploaded: Moment = EARLIEST
 
 
 @dataclass(frozen=True)
@@ -203,8 +168,8 @@ class Component:
     distribution: Name
     version: VersionText
     artefacts: Mapping[Target, Artefact | None]
-    license: Annotated[LicenceText, _STATED] = UNDECLARED
-    license_texts: Annotated[tuple[Sha256, ...], AfterValidator(_sorted), _STATED] = ()
+    license: LicenceText = UNDECLARED
+    license_texts: Annotated[tuple[Sha256, ...], AfterValidator(_sorted)] = ()
 
     @property
     def variant_key(self) -> str:
@@ -259,7 +224,7 @@ class ReleaseLock:
     measured: Mapping[Target, Mapping[Name, VersionText | None]] = field(default_factory=dict)
     gpu_code: Mapping[Name, Mapping[Target, GpuRange]] = field(default_factory=dict)
     since: Moment = EARLIEST
-    schema: Annotated[int, Field(strict=True, ge=SCHEMA, le=SCHEMA), _STATED] = SCHEMA
+    schema: Annotated[int, Field(strict=True, ge=SCHEMA, le=SCHEMA)] = SCHEMA
 
     @property
     def is_ctk(self) -> bool:
@@ -358,134 +323,76 @@ def _gpu_keys(lock: ReleaseLock) -> dict[str, list[str]]:
 
 
 def load(path: Path) -> ReleaseLock:
-    """A release: the ``.lock`` at ``path`` and the ``.yaml`` beside it; LockError with every problem of both.
-
-    A pair of files that did not change since is not parsed again.
-    """
+    """A release: the ``.lock`` at ``path`` and the ``.yaml`` beside it; LockError with every problem of both."""
     return _checked(path.stem, read(path.with_suffix(".lock")), read(path.with_suffix(".yaml")))
 
 
 @lru_cache(maxsize=_MOST)
 def _checked(stem: str, text: str, pair: str) -> ReleaseLock:
-    lock, lines = parse_lock(text, stem)
-    wrong = [f"{stem}.lock {line}" for line in lines]
-    if lock is not None:
-        wrong = [f"{stem}.yaml {line}" for line in disagreements(pair, variant_keys(lock))]
+    lock, wrong = parse_lock(text, stem)
+    wrong = tuple(f"{stem}.lock {line}" for line in wrong)
+    if lock is not None and pair != variant_config(lock):
+        wrong = (f"{stem}.yaml is not what {stem}.lock says",)
     if wrong or lock is None:
         step = f"run `ctk release add {stem.removeprefix('cuda-')} --write` to write it anew"
         raise problems(LockError, stem, wrong, step)
     return lock
 
 
-@lru_cache(maxsize=_MOST)
 def parse_lock(text: str, stem: str | None = None) -> tuple[ReleaseLock | None, tuple[str, ...]]:
     """The lock of a text, None when it is not valid, and every problem of it.
 
     The stem of its file, where it is given, must be the release's name.
     """
-    document = Document(text)
-    lock, wrong = _parse(document, stem)
-    return lock, (*document.problems, *wrong)
-
-
-def _parse(document: Document, stem: str | None) -> tuple[ReleaseLock | None, list[str]]:
-    data = document.data
-    if data is None and document.problems:
-        return None, []
-    stated = data.get("schema") if isinstance(data, dict) else None
-    if type(stated) is int and 0 < stated < SCHEMA:  # each of its fields would be a problem
-        older = f"schema: {stated} was written by an older revision; this one reads and writes {SCHEMA}"
-        return None, [f"line {document.line(('schema',))}: {older}"]
     try:
-        lock = SHAPE.validate_python(_with_places(data))
+        lock = SHAPE.validate_python(_with_places(json.loads(text)))
+    except json.JSONDecodeError as error:
+        return None, (f"line {error.lineno}: not JSON: {error.msg}; an older revision wrote YAML",)
     except ValidationError as error:
-        # What is wrong with the name or version of a component would be wrong with each of its artefacts, too.
-        first = [e for e in error.errors() if "artefacts" not in e["loc"][2:3] or e["loc"][-1] not in _OF_THE_COMPONENT]
-        return None, [problem_line(document, e) for e in first]
-    contradictions = _contradictions(lock, data, stem)
-    wrong = [f"line {document.line(at)}: {place_text(at)}: {text}" for at, text in contradictions]
-    return None if wrong or document.problems else lock, wrong
+        return None, tuple(
+            f"{'.'.join(map(str, e['loc']))}: {e['msg'].removeprefix('Value error, ')}" for e in error.errors()
+        )
+    except (AttributeError, KeyError, TypeError) as error:
+        return None, (f"has not the form of a lock: {error!r}",)
+    wrong = tuple(_contradictions(lock, stem))
+    return None if wrong else lock, wrong
 
 
 def _with_places(data: Any) -> Any:
     """The content of a file with the names that an entry has from its place, as the types have them."""
-    if not isinstance(data, dict):
-        return data
-    data = {"schema": ..., "manifest": None, **data}
-    if isinstance(components := data.get("components"), dict):
-        data["components"] = {key: _component(key, components[key]) for key in sorted(components)}
-    if isinstance(manifest := data["manifest"], dict):
-        data["manifest"] = _placed(manifest, "uploaded", component=manifest.get("distribution"), target=NOARCH)
-    return data
+    components = {key: _component(key, stated) for key, stated in sorted(data["components"].items())}
+    manifest = data.get("manifest")
+    if manifest:
+        manifest = {**manifest, "component": manifest["distribution"], "target": NOARCH}
+    return {**data, "components": components, "manifest": manifest}
 
 
-def _component(key: str, stated: Any) -> Any:
-    if not isinstance(stated, dict):
-        return stated
-    name = key.removesuffix(f"-{stated.get('version')}")  # an older version of a project has it in its key
-    whole = _placed(stated, "license", "license_texts", name=name)
-    if isinstance(artefacts := stated.get("artefacts"), dict):
-        place = {"component": name, "distribution": stated.get("distribution"), "version": stated.get("version")}
-        whole["artefacts"] = {
-            target: _placed(file, "uploaded", **place, target=target) for target, file in artefacts.items()
-        }
-    return whole
+def _component(key: str, stated: Mapping[str, Any]) -> dict[str, Any]:
+    name = key.removesuffix(f"-{stated['version']}")  # an older version of a project has it in its key
+    place = {"component": name, "distribution": stated["distribution"], "version": stated["version"]}
+    files = {target: file and {**file, **place, "target": target} for target, file in stated["artefacts"].items()}
+    return {**stated, "name": name, "artefacts": files}
 
 
-def _placed(stated: Any, *needed: str, **place: Any) -> Any:
-    """An entry with what its place says, and ``...`` for each needed field that it lacks.
-
-    A field that the file has although its place says it stays an unknown one.
-    """
-    if not isinstance(stated, dict):
-        return stated
-    own = {f"{key} stated" if key in place else key: value for key, value in stated.items()}
-    return dict.fromkeys(needed, ...) | own | place
-
-
-def _contradictions(
-    lock: ReleaseLock, data: Mapping[str, Any], stem: str | None
-) -> Iterator[tuple[tuple[str, ...], str]]:
-    """What no single field shows: places and texts."""
+def _contradictions(lock: ReleaseLock, stem: str | None) -> Iterator[str]:
+    """What no single field shows."""
     if stem is not None and lock.name != stem:
-        yield ("release",), f"{lock.release} belongs into {lock.name}.lock"
-    if lock.is_ctk:
-        if lock.manifest is None:
-            yield ("manifest",), "a CTK release names the artefact that is its manifest"
-        if "since" not in data:
-            yield ("since",), "a CTK release says when its minor appeared"
-    else:
-        for key in ("since", "manifest", "facts", "missing", "measured", "gpu_code"):
-            if (
-                data.get(key)
-                and not (key == "missing" and lock.is_library_set)
-                and not (key == "gpu_code" and lock.major)
-            ):
-                yield (key,), "only a CTK release has it"
-    if lock.facts and lock.measured:
-        yield ("measured",), "is only for a release without facts"
+        yield f"release: {lock.release} belongs into {lock.name}.lock"
+    if lock.is_ctk is (lock.manifest is None):
+        yield "manifest: a CTK release names the artefact that is its manifest, and no other lock does"
     for name, places in lock.missing.items():
         for where in places:
             if name in lock.components and any(lock.components[name].artefacts.get(s) for s in PLACES[where]):
-                yield ("missing", name), f"has an artefact for {where}"
-    for name, ranges in lock.gpu_code.items():
-        held = {t[: t.find("-cp")] if "-cp" in t else t for t, a in _artefacts_of(lock, name).items() if a}
-        if strange := [subdir for subdir in ranges if subdir not in held] or [name] * (name not in lock.components):
-            yield ("gpu_code", name), f"there is no artefact for {', '.join(strange)}"
+                yield f"missing.{name}: has an artefact for {where}"
     for name, component in lock.components.items():
-        place = ("components", name, "artefacts")
         if name != component.name and component.name not in lock.components:
-            yield ("components", name), f"is an older version of {component.name}, which is not there"
+            yield f"components.{name}: is an older version of {component.name}, which is not there"
         silent = [t for t in PLATFORMS if t not in component.artefacts]
         if silent and (lock.is_ctk or (lock.is_library_set and len(silent) < len(PLATFORMS))):
-            yield place, f"says nothing about {', '.join(silent)}; null means that none is published"
+            yield f"components.{name}: says nothing about {', '.join(silent)}; null means that none is published"
         for target, artefact in component.artefacts.items():
             if artefact and (wrong := _wrong_file(artefact)):
-                yield (*place, target, "file"), wrong
-
-
-def _artefacts_of(lock: ReleaseLock, name: str) -> Mapping[str, Artefact | None]:
-    return lock.components[name].artefacts if name in lock.components else {}
+                yield f"components.{name}.artefacts.{target}: {wrong}"
 
 
 def _wrong_file(artefact: Artefact) -> str:
@@ -502,22 +409,6 @@ def _wrong_file(artefact: Artefact) -> str:
     return "" if artefact.target in targets(tags) else f"{artefact.file} is not for {artefact.target}"
 
 
-def disagreements(text: str, expected: Mapping[str, list[str]]) -> list[str]:
-    """Where a ``.yaml`` half is not what its ``.lock`` says, a line each."""
-    document = Document(text)
-    wrong = list(document.problems)
-    data = document.data if isinstance(document.data, dict) else {}
-    for key in [*expected, *(k for k in data if k not in expected)]:
-        line = f"line {document.line((key,))}: {key}"
-        if key not in data:
-            wrong.append(f"line 1: {key}: missing, the .lock says {' '.join(expected[key])!r}")
-        elif key not in expected:
-            wrong.append(f"{line}: the .lock does not have it")
-        elif data[key] != expected[key]:
-            wrong.append(f"{line}: is {data[key]!r}, the .lock says {expected[key]!r}")
-    return wrong
-
-
 # ---- the locks of a checkout
 
 
@@ -527,40 +418,8 @@ def path_of(workspace: Workspace, name: str) -> Path:
 
 
 def release_locks(workspace: Workspace) -> dict[str, ReleaseLock]:
-    """Every release of the checkout by name: CTK releases by version, then the others; LockError if one is bad.
-
-    What was found valid is kept in the cache, as reading it takes ten times as long. A cache from elsewhere is not
-    believed: it cannot know the inodes and times of change (ctime) of these files, which are in the seal.
-    """
-    paths = tuple(sorted(workspace.variants.glob("*.lock")))
-    return dict(_kept(paths, _state(paths), workspace.cache / "locks"))
-
-
-def _state(paths: Sequence[Path]) -> bytes:
-    """A digest of locks and of the code that reads them; it changes with each writing, and is another one elsewhere."""
-    digest = hashlib.sha256()
-    for file in (*paths, *(path.with_suffix(".yaml") for path in paths), *map(Path, _READERS)):
-        with suppress(OSError):  # whoever reads it says what is wrong
-            status = file.stat()
-            digest.update(f"{file.name} {status.st_ino} {status.st_ctime_ns} {status.st_size}\n".encode())
-            digest.update(file.read_bytes())
-    return digest.digest()
-
-
-@lru_cache(maxsize=_MOST)
-def _kept(paths: tuple[Path, ...], state: bytes, note: Path) -> dict[str, ReleaseLock]:
-    """The locks at paths: those of the note where its seal is right, and else read, and noted."""
-    with suppress(OSError), note.open("rb") as file:
-        seal, packed = file.read(len(state)), file.read(LARGEST)
-        if os.fstat(file.fileno()).st_uid == os.getuid() and seal == hashlib.sha256(state + packed).digest():
-            known: dict[str, ReleaseLock] = pickle.loads(packed)
-            return known
-    locks = {lock.name: lock for lock in in_order(map(load, paths))}
-    packed = pickle.dumps(locks)
-    with suppress(OSError):  # a cache that cannot be written is none
-        make_folder(note.parent)
-        replace_file(note, hashlib.sha256(state + packed).digest() + packed)
-    return locks
+    """Every release of the checkout by name: CTK releases by version, then the others; LockError if one is bad."""
+    return {lock.name: lock for lock in in_order(map(load, workspace.variants.glob("*.lock")))}
 
 
 def find_release(locks: Mapping[str, ReleaseLock], name: str) -> ReleaseLock:
@@ -580,33 +439,28 @@ def in_order(locks: Iterable[ReleaseLock]) -> list[ReleaseLock]:
     return sorted(locks, key=order)
 
 
-_LIST = "tag:yaml.org,2002:seq"
-_FILE_KEYS = ("file", "sha256", "size", "uploaded")
-_COMPONENT_KEYS = ("distribution", "version", "license", "license_texts", "artefacts")
+_OPTIONAL = ("manifest", "facts", "missing", "measured", "gpu_code")
 
 
 def dump(lock: ReleaseLock) -> str:
-    """The canonical text of the ``.lock`` half."""
-    stated = SHAPE.dump_python(lock)
-    top = CommentedMap(schema=SCHEMA, release=stated["release"])
-    if lock.is_ctk:
-        top["since"] = stated["since"]
-    if lock.manifest is not None:
-        top["manifest"] = stated["manifest"]
-    if lock.missing:
-        top["missing"] = stated["missing"]
-        note = "Partial: not on the index when this was written. `ctk release add` completes it."
-        top.yaml_set_comment_before_after_key("missing", before=note)
-    top["components"] = {name: _component_lines(stated["components"][name]) for name in lock.components}
-    if lock.is_ctk:
-        top["facts"] = stated["facts"]
-    if lock.facts:
-        top["facts"]["glibc"] = _lines(stated["facts"]["glibc"])
-    if lock.measured:
-        top["measured"] = _lines(stated["measured"])
-    if lock.gpu_code:
-        top["gpu_code"] = _lines(stated["gpu_code"])
-    return f"# Artefacts of {_title(lock)}. Generated by `{_writer(lock)}`; not edited by hand.\n" + _yaml(top)
+    """The text of the ``.lock`` half."""
+    stated = SHAPE.dump_python(lock, mode="json")
+    for component in stated["components"].values():
+        for artefact in filter(None, component["artefacts"].values()):
+            del artefact["distribution"], artefact["version"]
+        component["artefacts"] = component.pop("artefacts")  # the last of it, as it is the longest
+    skipped = {key for key in _OPTIONAL if not stated[key]} | ({"since"} if not lock.is_ctk else set())
+    order = ("schema", "release", "since", "manifest", "missing", "components", *_OPTIONAL[1:])
+    return _json({key: stated[key] for key in order if key not in skipped}) + "\n"
+
+
+def _json(value: Any, indent: str = "") -> str:
+    """JSON in which a mapping without mappings in it is one line."""
+    if not isinstance(value, dict) or not any(isinstance(inner, dict) for inner in value.values()):
+        return json.dumps(value, ensure_ascii=False)
+    deeper = indent + "  "
+    lines = (f"{deeper}{json.dumps(key)}: {_json(inner, deeper)}" for key, inner in value.items())
+    return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
 
 
 def variant_config(lock: ReleaseLock) -> str:
@@ -614,7 +468,10 @@ def variant_config(lock: ReleaseLock) -> str:
     head = f"# Versions of {_title(lock)}. Generated by `{_writer(lock)}`, with the .lock beside it.\n"
     if lock.is_ctk and lock.facts is None:
         head += f"# Its facts are not measured yet: run `ctk release measure {lock.minor} --write`.\n"
-    return head + _yaml({key: [Quoted(value) for value in values] for key, values in variant_keys(lock).items()})
+    items = (
+        f"{key}:\n" + "".join(f'  - "{value}"\n' for value in values) for key, values in variant_keys(lock).items()
+    )
+    return head + "".join(items)
 
 
 def _title(lock: ReleaseLock) -> str:
@@ -628,29 +485,3 @@ def _title(lock: ReleaseLock) -> str:
 
 def _writer(lock: ReleaseLock) -> str:
     return "tests/downstream/update_lock.py" if lock.release == DOWNSTREAM else "ctk release add"
-
-
-def _component_lines(stated: Mapping[str, Any]) -> dict[str, Any]:
-    files = {target: file and {key: file[key] for key in _FILE_KEYS} for target, file in stated["artefacts"].items()}
-    return {key: stated[key] for key in _COMPONENT_KEYS} | {"artefacts": _lines(files)}
-
-
-def _lines(entries: Mapping[str, Any]) -> dict[str, Any]:
-    """Mappings that are written on one line each."""
-    lines = {key: None if entry is None else CommentedMap(entry) for key, entry in entries.items()}
-    for line in lines.values():
-        if line is not None:
-            line.fa.set_flow_style()
-    return lines
-
-
-def _yaml(data: Mapping[str, Any]) -> str:
-    yaml = YAML()
-    yaml.width = 10_000  # one artefact is one line, however long its name is
-    yaml.indent(mapping=2, sequence=4, offset=2)
-    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
-    yaml.representer.add_representer(tuple, lambda r, values: r.represent_sequence(_LIST, values, flow_style=True))
-    yaml.representer.add_representer(type(None), lambda r, _: r.represent_scalar("tag:yaml.org,2002:null", "null"))
-    out = StringIO()
-    yaml.dump(data, out)
-    return out.getvalue()

@@ -25,7 +25,7 @@ _NEVER_MADE = {"12.7"}  # NVIDIA made no such minor
 @check(LockFile, fix="write it anew: ctk release add RELEASE --write")
 def LockFollowsItsSchema(lock: LockFile) -> Iterator[Finding]:
     """A release lock has the fields of the schema, complete and without contradictions, wheels' names included."""
-    yield from lock.at_lines([p for p in lock.problems if p not in lock.broken])
+    yield from lock.at_lines(lock.problems)
 
 
 @check(LockFile, fix="ctk release add RELEASE --write, which asks the index for each of them")

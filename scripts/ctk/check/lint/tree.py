@@ -15,7 +15,7 @@ from ctk.core.document import Document, Place
 from ctk.core.errors import CtkError
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.components import EXCLUSIONS, Classes, Exclusions, load_exclusions
-from ctk.lock.lock import ReleaseLock, in_order, parse_lock, release_locks
+from ctk.lock.lock import ReleaseLock, in_order, parse_lock
 from ctk.lock.support import SUPPORT
 from ctk.plan.plan import Build, Request, Set, classified, plan, python_tags
 from ctk.plan.recipes import Recipe, find_recipes
@@ -195,12 +195,15 @@ class RecipeFile(YamlFile):
 
 
 class LockFile(YamlFile):
-    """A release lock; `problems` are those of the YAML too."""
+    """A release lock. Its `document`, which is YAML as all JSON is, is for the places of findings only."""
 
     @cached_property
     def _parsed(self) -> tuple[ReleaseLock | None, tuple[str, ...]]:
-        known = self.tree.known_locks.get(self.text)
-        return (known, ()) if known else parse_lock(self.text, self.path.stem)
+        return parse_lock(self.text, self.path.stem)
+
+    @property
+    def broken(self) -> Sequence[str]:
+        return ()  # `problems` says it
 
     @property
     def lock(self) -> ReleaseLock | None:
@@ -247,16 +250,6 @@ class Tree:
         """The release locks, that of the base channel, and that of the packages which the tests build."""
         folders = self.workspace.variants, self.workspace.base_recipes, self.workspace.root / "tests" / "downstream"
         return [LockFile(self, path) for folder in folders for path in sorted(folder.glob("*.lock"))]
-
-    @cached_property
-    def known_locks(self) -> dict[str, ReleaseLock]:
-        """Text -> lock, of those in ``variants/`` where all were found valid before."""
-        try:
-            locks = release_locks(self.workspace)
-        except CtkError:
-            return {}
-        texts = {file.path.stem: file.text for file in self.published(self.locks)}
-        return {texts[name]: lock for name, lock in locks.items() if name in texts}
 
     @cached_property
     def variants(self) -> list[VariantFile]:
