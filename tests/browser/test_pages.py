@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from browsing import HEIGHT, WIDTHS, axe
+from browsing import WIDTHS, axe
 from playwright.sync_api import expect
 
 from conftest import Open
@@ -71,12 +71,6 @@ def test_the_list_of_packages_is_searched_with_the_keyboard_alone(window: Open) 
     page.wait_for_url("**/packages/cuda-nvrtc-files.html")
 
 
-def test_search_comes_before_the_picture(window: Open) -> None:
-    page = window("packages.html").page
-    tops = [page.locator(place).bounding_box()["y"] for place in ("#search", "#package-rows", ".treemap")]
-    assert tops == sorted(tops) and tops[0] < HEIGHT
-
-
 def test_the_command_of_a_package_and_of_the_docs_is_copied_and_builds_are_folded(window: Open) -> None:
     for path in ("packages/cuda-core.html", "docs/users.html"):
         page = window(path).page
@@ -121,12 +115,11 @@ def test_wide_things_scroll_in_their_own_box_with_the_arrow_keys(window: Open) -
 
 
 def test_letters_in_pictures_stand_inside_their_own_place(window: Open) -> None:
-    """In the fonts of this machine: no text of the heat map or the treemap is wider than its rectangle."""
-    script = """svg => [...svg.querySelectorAll('text.cell, a text')].filter(text => text.textContent).filter(text => {
+    """In the fonts of this machine: no text of the heat map is wider than its rectangle."""
+    script = """svg => [...svg.querySelectorAll('text.cell')].filter(text => text.textContent).filter(text => {
         let place = text;
         do place = place.previousElementSibling; while (place.tagName !== 'rect' || place.hasAttribute('fill'));
         const [a, b] = [text.getBBox(), place.getBBox()];
         return a.x < b.x || a.x + a.width > b.x + b.width || a.y < b.y || a.y + a.height > b.y + b.height;
     }).map(text => text.textContent)"""
-    for path, picture in (("picks.html", ".heat"), ("packages.html", ".treemap")):
-        assert window(path).page.locator(picture).first.evaluate(script) == []
+    assert window("picks.html").page.locator(".heat").first.evaluate(script) == []

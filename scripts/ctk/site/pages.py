@@ -39,7 +39,6 @@ _NAVIGATION = (
     ("releases.html", "Releases"),
     ("packages.html", "Packages"),
     ("audit.html", "Audit"),
-    ("benchmarks.html", "Benchmarks"),
     ("docs.html", "Docs"),
 )
 
@@ -56,11 +55,9 @@ def render(site: Site, path: str, template: str = "", **values: Any) -> Page:
     first, slash, _ = path.partition("/")
     section = f"{first}.html" if slash else path  # packages/cuda-core.html belongs to packages.html
     root = "../" * path.count("/")
-    navigation = [entry for entry in _NAVIGATION if entry[0] != "benchmarks.html" or site.history]
-    own = {"site": site, "root": root, "navigation": navigation, "path": path, "section": section}
+    own = {"site": site, "root": root, "navigation": _NAVIGATION, "path": path, "section": section}
     text = _environment().get_template(template or path).render(**own, **values)
-    # What packages say of themselves may be no text at all: half a pair of surrogates.
-    return Page(path, (text.rstrip() + "\n").encode(errors="replace"))
+    return Page(path, (text.rstrip() + "\n").encode())
 
 
 def stand_alone(template: str, **values: Any) -> bytes:
@@ -226,7 +223,6 @@ def _offered(site: Site, selector: Selector) -> dict[str, Any]:
         "create": {client: create_line("", site.channels, client) for client in ("conda", "mamba")},
         "asks": ASKS if ASKS in packages else "__cuda",
         "first": [name for name in _FIRST if name in packages] or sorted(packages)[:3],
-        "planned": site.planned,
         "base": selector.base,
     }
 

@@ -1,4 +1,4 @@
-"""The report's pages of picks, CTK releases, the audit and benchmarks; `packages` and `docs` have the others."""
+"""The report's pages of picks, CTK releases and the audit; `packages` and `docs` have the others."""
 
 from __future__ import annotations
 
@@ -15,25 +15,22 @@ from ctk.build.runner import machine_paths
 from ctk.check.audit import CHECKS, audit_packages
 from ctk.check.audit.binaries import PROBES
 from ctk.core.errors import CtkError
-from ctk.core.files import file_sha256
 from ctk.core.platforms import PLATFORMS
-from ctk.diff.compare import ReleaseDifference, breaks, compare, wanted
-from ctk.diff.render import LIBRARY_COLUMNS, break_text, summary, tables
-from ctk.diff.scan import cached_surface
+from ctk.diff.compare import compare
+from ctk.diff.render import summary, tables
 from ctk.lock.components import load_exclusions
 from ctk.lock.lock import ReleaseLock
-from ctk.lock.support import Support, load_support
+from ctk.lock.support import load_support
 from ctk.package.binaries import version_key
 from ctk.package.scan import PackageScan, Scanner
 from ctk.release import facts_rows
-from ctk.site import benchmarks as figures
 from ctk.site.content import Site
 from ctk.site.pages import Page, render
 from ctk.verify import channels
 from ctk.verify.table import REQUEST, Answers, ask, merged
 
 _SHADES = 6  # of each CUDA major in the style sheet
-_COLUMNS = {"locks": ("component", "version", "MB", "glibc"), "binaries": ("component", "files", "symbols")}
+_COLUMNS = ("component", "version", "MB", "glibc")
 _FINDINGS = 200  # shown; more are counted
 _OPERATORS = {">=": "from", "<=": "up to", "<": "before", ">": "after", "==": ""}
 
@@ -85,21 +82,18 @@ def _shades(toolkits: Sequence[str]) -> dict[str, str]:
 def releases(site: Site) -> Iterator[Page]:
     """The list of CTK releases, newest first, and a page for each: what changed since the one before it."""
     before = (None, *site.releases)
-    facts, support = facts_rows(site.releases), load_support(site.workspace)
-    rows = [_release(site, support, *args) for args in zip(site.releases, before, facts, strict=False)]
+    rows = [_release(site, *args) for args in zip(site.releases, before, facts_rows(site.releases), strict=False)]
     described = "Every release that is locked here: what changed, and what was measured from its binaries."
     yield render(site, "releases.html", title="CUDA Toolkit releases", description=described, releases=rows[::-1])
     for row in rows:
         title, described = f"CUDA Toolkit {row['lock'].release}", "The oldest release that is locked here."
         if row["before"]:
             described = f"What changed since {row['before'].release}, and what was measured from its binaries."
-        values: dict[str, Any] = {"platforms": PLATFORMS, "columns": _COLUMNS, "library_columns": LIBRARY_COLUMNS}
+        values: dict[str, Any] = {"platforms": PLATFORMS, "columns": _COLUMNS}
         yield render(site, row["path"], "release.html", title=title, description=described, release=row, **values)
 
 
-def _release(
-    site: Site, support: Support, lock: ReleaseLock, before: ReleaseLock | None, facts: Sequence[str]
-) -> dict[str, Any]:
+def _release(site: Site, lock: ReleaseLock, before: ReleaseLock | None, facts: Sequence[str]) -> dict[str, Any]:
     """A release as the templates take it; sizes in bytes."""
     measured = lock.facts.glibc if lock.facts else {}
     release: dict[str, Any] = {
@@ -112,9 +106,6 @@ def _release(
         "sizes": {s: sum(a.size for a in lock.artefacts if a.target.startswith(s)) for s in PLATFORMS},
         "in_channel": any(entry.index.version == lock.minor for entry in site.packages.get("cuda-version", ())),
         "brief": "the oldest release here",
-        "unfixed": support.unfixed_of(lock, site.releases),
-        "branch": support.branch_for(lock.minor),
-        "sources": support.sources,
     }
     if before is None:
         return release
@@ -126,8 +117,7 @@ def _release(
         "summary": [
             f"GPUs: {gpus or 'the same'}" if line.startswith("GPU architectures: ") else line for line in lines
         ],
-        "changes": list(tables(difference, {}, _COLUMNS["locks"])),
-        "binaries": _binaries(site, difference, before, lock),
+        "changes": list(tables(difference, {}, _COLUMNS)),
     }
 
 
@@ -147,26 +137,12 @@ def _runs(chosen: Collection[str], known: Sequence[str]) -> str:
     return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(run) for run in runs)
 
 
-def _binaries(site: Site, difference: ReleaseDifference, old: ReleaseLock, new: ReleaseLock) -> dict[str, Any]:
-    """The differences of the binaries whose surfaces are in the cache: nothing is fetched for a page."""
-    groups = {c.components: wanted(old, new, difference.platforms, c.components) for c in difference.changed}
-    read = {a.sha256: cached_surface(a.sha256, site.workspace) for artefacts in groups.values() for a in artefacts}
-    known = [group for group, artefacts in groups.items() if all(read[a.sha256] for a in artefacts)]
-    binaries: dict[str, Any] = {"known": len(known), "all": len(groups), "gone": (), "tables": ()}
-    if known:
-        surfaces = {sha256: surface for sha256, surface in read.items() if surface}
-        seen = compare(old, new, difference.platforms, surfaces, [name for group in known for name in group])
-        binaries["gone"] = [break_text(entry) for entry in breaks(seen)]
-        binaries["tables"] = list(tables(seen, {}, _COLUMNS["binaries"]))
-    return binaries
-
-
 def audit(site: Site) -> Iterator[Page]:
     """The findings of every check; none where these very packages were not audited with the checks as they are."""
-    files = [entry.path for entry in site.entries if entry.path.is_file()]
+    files = [entry.path for entry in site.entries]
     cache, forbidden = site.workspace.cache / "audit", machine_paths(site.workspace)
     scanner = Scanner(forbidden, PROBES, cache)
-    unread = [file for file in files if not (cache / scanner.name(file_sha256(file))).is_file()]
+    unread = [entry for entry in site.entries if not (cache / scanner.name(entry.sha256)).is_file()]
     report = None
     if files and not unread:
         base = sorted(site.workspace.base_channel.resolve().glob("*/*.conda"))
@@ -191,7 +167,6 @@ def audit(site: Site) -> Iterator[Page]:
         findings=report.findings[:_FINDINGS] if report else (),
         packages=len(files),
         unread=len(unread),
-        missing=[entry.file for entry in site.entries if not entry.path.is_file()],
         excluded=[(e.component, _in_words(e.releases), e.reason) for e in listed.excluded],
         unpublished=[(e.name, _in_words(e.releases), e.reason) for e in listed.unpublished],
     )
@@ -202,20 +177,3 @@ def _in_words(releases: SpecifierSet) -> str:
     ordered = sorted(releases, key=lambda part: Version(part.version.removesuffix(".*")))
     texts = (f"{_OPERATORS.get(part.operator, part.operator)} {part.version}".strip() for part in ordered)
     return ", ".join(texts) or "all"
-
-
-def benchmarks(site: Site) -> Iterator[Page]:
-    """The page of benchmarks; none before something was measured twice."""
-    if site.history:
-        rows = [
-            {
-                "name": name,
-                "about": figures.about(site.workspace, name),
-                "series": [(*key, row, figures.line([figure.value for figure in row])) for key, row in own.items()],
-            }
-            for name, own in site.history.items()
-        ]
-        values: dict[str, Any] = {"benchmarks": rows, "ratio": figures.RATIO}
-        values |= {"width": figures.WIDTH, "height": figures.HEIGHT}
-        described = "How long things take, measured and kept over time."
-        yield render(site, "benchmarks.html", title="Benchmarks", description=described, **values)
