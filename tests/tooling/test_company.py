@@ -20,13 +20,10 @@ from ctk.channel.folder import NAMES
 from ctk.channel.states import STATES
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
-from ctk.env.prefix import NOTE
 from ctk.solve.solve import channel_url
 from ctk.verify import clients
 
 pytestmark = pytest.mark.skipif(this_platform() != "linux-64", reason="the tiny packages are for linux-64")
-
-OLD_NOTE = "conda-meta/ctk.json"
 
 
 @pytest.fixture(scope="module")
@@ -103,22 +100,6 @@ def test_a_request_for_a_driver_is_none_for_a_package(where: Workspace, tmp_path
     )  # fmt: skip
     assert done.returncode == 0
     assert (tmp_path / "e" / "conda-meta" / "history").read_text().splitlines()[-1] == "# update specs: ['other']"
-
-
-def test_an_environment_with_the_note_of_an_older_ctk_is_ours_and_loses_it(where: Workspace, tmp_path: Path) -> None:
-    prefix = tmp_path / "e"
-    create(where, prefix, "other")
-    assert "unchanged" in create(where, prefix, "other").stdout
-    (prefix / NOTE).rename(prefix / OLD_NOTE)
-    record = next((prefix / "conda-meta").glob("other-*.json"))
-    record.chmod(0o600)
-    found = json.loads(ctk(where, "env", "check", str(prefix), "--json").stdout)["checks"][0]
-    assert found["state"] == "problem" and "ctk.json" in found["found"]
-    assert found["step"] == f"rm {prefix / OLD_NOTE}"
-    assert "created" in create(where, prefix, "other").stdout
-    assert not (prefix / OLD_NOTE).exists() and (prefix / NOTE).exists()
-    assert stat.S_IMODE(record.stat().st_mode) & 0o044 == 0o044
-    assert ctk(where, "env", "check", str(prefix)).returncode == 0
 
 
 def test_conda_lists_exports_clones_and_changes_it(where: Workspace, tmp_path: Path) -> None:
