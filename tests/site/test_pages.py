@@ -19,10 +19,7 @@ from small_sites import DOCS, HOSTILE, drafts, small_site
 from ctk.build.runner import machine_paths
 from ctk.check.audit import CHECKS, audit_packages
 from ctk.core.errors import ChannelBroken, CtkError
-from ctk.package.package import IndexJson
-from ctk.site import Page, Site, packages, read, report, report_pages
-from ctk.site.content import IndexedPackage
-from ctk.site.packages import PackageBuild
+from ctk.site import Page, Site, read, report, report_pages
 from ctk.site.pages import stand_alone
 from ctk.verify import channels
 from ctk.verify.table import ask
@@ -122,7 +119,6 @@ def test_the_heat_map_is_what_the_solver_picks_in_colours_and_in_words(files: Ma
     [
         ("releases/13.3.html", ["oldest release that is locked here, so there is none to compare it with"]),
         ("releases/13.4.html", ["cudart 13.3.92 → 13.4.92", "PTX ISA: 9.3 → 9.4"]),
-        ("releases.html", ["the same GPUs", "the oldest release here"]),
         (
             "packages/cuda-core.html",
             [
@@ -131,7 +127,7 @@ def test_the_heat_map_is_what_the_solver_picks_in_colours_and_in_words(files: Ma
                 "newest version 1.10.0",
                 "builds 2",
                 "LicenseRef-Test: LICENSE",
-                "CUDA 13, Python 3.13 version 1.10.0, 1.2.2; 2 builds",
+                "2 builds of version 1.10.0, 1.2.2",
             ],
         ),
         ("packages/cuda-core.html", ["cuda-version >=13,<14", "What needs it empty", "weak cuda-core >=1"]),
@@ -164,67 +160,11 @@ def test_each_build_has_its_sbom_and_its_licence_beside_the_pages(files: Mapping
     assert [content for path, content in files.items() if path.startswith("licences/")] == [b"You may.\n"]
 
 
-def entry(name: str, size: int = 1, depends: tuple[str, ...] = (), version: str = "1.0") -> IndexedPackage:
-    return IndexedPackage(
-        f"{name}.conda", IndexJson(name, version, "h_0", 0, "linux-64", depends=depends), size, "", Path()
-    )
-
-
-def test_builds_are_folded_by_cuda_and_python_the_newest_first() -> None:
-    def built(cuda: str, python: str, version: str = "1.0") -> PackageBuild:
-        free = python.endswith("t")
-        abi = f"python_abi {python.rstrip('t')}.* *_cp{python.replace('.', '')}" if python else "nothing"
-        assert not free or abi.endswith("t")
-        own = f"cuda-version >={cuda},<{int(float(cuda)) + 1}.0a0 native_*"
-        return PackageBuild(entry("x", depends=(own, abi), version=version))
-
-    builds = [
-        built("12", "3.9"),
-        built("13", "3.13"),
-        built("13", "3.14t"),
-        built("13", "3.14"),
-        built("13", "3.13", "0.9"),
-    ]
-    found = packages.fold(builds)
-    assert [label for label, _ in found] == [
-        "CUDA 13, Python 3.14t",
-        "CUDA 13, Python 3.14",
-        "CUDA 13, Python 3.13",
-        "CUDA 12, Python 3.9",
-    ]
-    assert found[2][1] == [builds[1], builds[4]], "the newest version stays first"
-    assert packages.fold([built("12.10", ""), built("12.9", "")])[0][0] == "CUDA 12.10"
-    assert packages.fold([PackageBuild(entry("plain"))])[0][0] == ""
-    for_all = PackageBuild(entry("x", depends=("cuda-version >=12.0,<14.0a0",)))
-    assert packages.fold([for_all])[0][0] == "", "what is for two CUDA majors is named for none"
-
-
 def test_nobody_is_told_to_install_what_other_packages_bring(tmp_path: Path) -> None:
     half = Draft("cuda-nvrtc-files", "13.4.92", "h0_0")
     pages = contents(small_site(tmp_path, [*drafts(), half]))
     assert "conda create" in Read(pages["packages/empty.html"]).text
     assert "conda create" not in Read(pages["packages/cuda-nvrtc-files.html"]).text
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        ("5.0 7.2 9.0", "7.5 8.0 9.0", "adds 7.5, 8.0; drops 5.0, 7.2"),
-        ("5.0 7.0 7.2 9.0", "9.0", "drops 5.0 to 7.2"),
-        ("9.0", "9.0 10.0 12.0 12.1", "adds 10.0 to 12.1"),
-        ("9.0 11.0", "9.0 10.0 11.0 12.0 12.1", "adds 10.0, 12.0, 12.1"),
-        ("9.0", "9.0", "the same GPUs"),
-    ],
-)
-def test_a_release_says_which_gpus_it_adds_and_drops(small: Site, old: str, new: str, said: str) -> None:
-    before, after = small.releases
-    assert before.facts and after.facts
-    one = replace(before, facts=replace(before.facts, gpu_architectures=tuple(old.split())))
-    other = replace(after, facts=replace(after.facts, gpu_architectures=tuple(new.split())))
-    site = replace(small, locks={"cuda-13.3": one, "cuda-13.4": other})
-    assert f" {said} " in text(report.releases(site), "releases.html")
-    if said != "the same GPUs":
-        assert f"GPUs: {said} " in text(report.releases(site), "releases/13.4.html")
 
 
 def test_pages_allow_no_script_and_no_style_but_those_of_the_site(files: Mapping[str, bytes]) -> None:

@@ -166,20 +166,14 @@ def refused(where: Workspace, place: Path, *words: str) -> None:
     place.chmod(mode)
 
 
-@pytest.mark.parametrize("name", ["conda-meta/other-1.0-0.json", "conda-meta"])
 @pytest.mark.parametrize("command", [("env", "check"), ("gpu-code",)], ids=" ".join)
 def test_an_environment_that_may_not_be_read_is_not_said_to_be_broken(
-    where: Workspace, environment: Path, name: str, command: tuple[str, ...]
+    where: Workspace, environment: Path, command: tuple[str, ...]
 ) -> None:
-    refused(where, environment / name, *command, str(environment))
+    refused(where, environment / "conda-meta/other-1.0-0.json", *command, str(environment))
 
 
-def test_a_folder_that_may_not_be_read_is_not_said_to_be_empty(where: Workspace, tmp_path: Path) -> None:
-    (tmp_path / "libraries" / "inner").mkdir(parents=True)
-    refused(where, tmp_path / "libraries" / "inner", "gpu-code", str(tmp_path / "libraries"))
-
-
-@pytest.mark.parametrize("name", ["linux-64/application-1.0-0.conda", "linux-64/repodata.json", "linux-64"])
+@pytest.mark.parametrize("name", ["linux-64/application-1.0-0.conda", "linux-64/repodata.json"])
 def test_a_channel_that_may_not_be_read_is_not_said_to_be_broken(where: Workspace, tmp_path: Path, name: str) -> None:
     channel = tmp_path / "www"
     shutil.copytree(where.channel, channel)

@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from packaging.version import Version
-
 from ctk.build.runner import machine_paths
 from ctk.check.audit.binaries import PROBES
 from ctk.package.package import PathEntry, read_info
@@ -19,8 +17,6 @@ from ctk.site.content import IndexedPackage, Site
 from ctk.site.pages import Page, render
 
 _FIT = re.compile(r"^cuda-version .*\b(native|compat)_\*$")
-_CUDA = re.compile(r"^cuda-version >=((\d+)(?:\.\d+)?)\b(?:,<(\d+))?")
-_ABI = re.compile(r"^python_abi (\d+\.\d+)\S* \*_cp\d+(t?)$")
 
 
 class LicenceText(NamedTuple):
@@ -65,19 +61,6 @@ class PackageBuild:
             return self.entry.index.build.partition("_")[0]
         return next((match[1] for spec in self.entry.index.depends if (match := _FIT.match(spec))), "")
 
-    @property
-    def cuda(self) -> str:
-        """The CUDA major, or the minor where it is for one alone; "" for what has none, or is for several majors."""
-        if self.entry.name == "cuda-version":
-            return self.entry.index.version
-        match = next(filter(None, map(_CUDA.match, self.entry.index.depends)), None)
-        return match[1] if match and int(match[3] or 0) <= int(match[2]) + 1 else ""
-
-    @property
-    def python(self) -> str:
-        """``3.13`` or ``3.14t``; "" for what is for none or for all."""
-        return next((match[1] + match[2] for spec in self.entry.index.depends if (match := _ABI.match(spec))), "")
-
 
 def pages(site: Site) -> Iterator[Page]:
     """The list, a page for each name, and beside them SBOMs and licence texts."""
@@ -118,7 +101,6 @@ def _package_page(site: Site, name: str, builds: Sequence[PackageBuild], users: 
         title=name,
         description=newest.summary or f"Builds, files and dependencies of {name}.",
         builds=builds,
-        folded=fold(builds),
         by_name=not is_half(name),
         newest=newest,
         platforms=sorted({build.entry.index.subdir for build in builds}),
@@ -126,18 +108,6 @@ def _package_page(site: Site, name: str, builds: Sequence[PackageBuild], users: 
         licences=list({text.path: text for text in newest.licences}.values()),
         shown=shown.values(),
     )
-
-
-def fold(builds: Sequence[PackageBuild]) -> list[tuple[str, list[PackageBuild]]]:
-    """Builds by CUDA and Python, the newest first, as ``CUDA 13, Python 3.14t`` and the builds in their order."""
-    groups: dict[tuple[str, str], list[PackageBuild]] = {}
-    for build in builds:
-        groups.setdefault((build.cuda, build.python), []).append(build)
-    ordered = sorted(groups, key=lambda key: [(Version(part.rstrip("t") or "0"), part) for part in key], reverse=True)
-    return [
-        (", ".join(filter(None, (cuda and f"CUDA {cuda}", python and f"Python {python}"))), groups[cuda, python])
-        for cuda, python in ordered
-    ]
 
 
 def read_metadata(entry: IndexedPackage, site: Site) -> PackageBuild:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import cycle, groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -105,36 +105,15 @@ def _release(site: Site, lock: ReleaseLock, before: ReleaseLock | None, facts: S
         "glibc": {s: max(needs.values(), key=version_key) for s, needs in measured.items() if any(needs.values())},
         "sizes": {s: sum(a.size for a in lock.artefacts if a.target.startswith(s)) for s in PLATFORMS},
         "in_channel": any(entry.index.version == lock.minor for entry in site.packages.get("cuda-version", ())),
-        "brief": "the oldest release here",
     }
     if before is None:
         return release
     difference = compare(before, lock, site.platforms or tuple(PLATFORMS))
-    gpus = _gpus_changed(before, lock, site.releases)
-    lines = list(summary(difference, ()))[:-1]  # the last line is about the binaries, which have their own
+    lines = list(summary(difference, ()))[:-1]  # the last line is about binaries, which no page compares
     return release | {
-        "brief": gpus or "the same GPUs",
-        "summary": [
-            f"GPUs: {gpus or 'the same'}" if line.startswith("GPU architectures: ") else line for line in lines
-        ],
+        "summary": lines,
         "changes": list(tables(difference, {}, _COLUMNS)),
     }
-
-
-def _gpus_changed(before: ReleaseLock, lock: ReleaseLock, releases: Sequence[ReleaseLock]) -> str:
-    """``adds 8.8, 11.0; drops 5.0 to 7.2``: how the GPUs that a compiler knows differ from those of the one before."""
-    if not (before.facts and lock.facts):
-        return "not measured"
-    old, new = set(before.facts.gpu_architectures), set(lock.facts.gpu_architectures)
-    known = sorted({gpu for one in releases if one.facts for gpu in one.facts.gpu_architectures}, key=Version)
-    changes = ("adds", _runs(new - old, known)), ("drops", _runs(old - new, known))
-    return "; ".join(f"{verb} {gpus}" for verb, gpus in changes if gpus)
-
-
-def _runs(chosen: Collection[str], known: Sequence[str]) -> str:
-    """The chosen names in their order; three or more without a known one between them as ``first to last``."""
-    runs = [list(group) for kept, group in groupby(known, chosen.__contains__) if kept]
-    return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(run) for run in runs)
 
 
 def audit(site: Site) -> Iterator[Page]:
