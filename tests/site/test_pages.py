@@ -16,8 +16,6 @@ from crafted_packages import Draft
 from reading import Read, target
 from small_sites import DOCS, HOSTILE, drafts, small_site
 
-from ctk.build.runner import machine_paths
-from ctk.check.audit import CHECKS, audit_packages
 from ctk.core.errors import ChannelBroken, CtkError
 from ctk.site import Page, Site, read, report, report_pages
 from ctk.site.pages import stand_alone
@@ -26,7 +24,7 @@ from ctk.verify.table import ask
 
 pytest_plugins = ["site_fixtures"]
 
-TOP = ["audit.html", "docs.html", "packages.html", "picks.html", "releases.html"]
+TOP = ["docs.html", "packages.html", "picks.html", "releases.html"]
 FRONT = "index.html"  # another part of the site
 
 
@@ -80,7 +78,6 @@ def test_a_channel_without_packages_gets_whole_pages_that_say_so(tmp_path: Path)
         assert page.wrong == [], path
         assert "The channel has no packages yet." in page.text, path
     assert "nothing to pick from yet" in pages["picks.html"].text
-    assert "no package to open" in pages["audit.html"].text
 
 
 def test_a_damaged_channel_is_an_error_with_a_step(tmp_path: Path) -> None:
@@ -180,33 +177,3 @@ def test_a_page_that_is_one_file_allows_its_own_style_alone() -> None:
     style = page.split("<style>")[1].split("</style>")[0]
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     assert f"style-src 'sha256-{digest}';" in page and Read(page.encode()).wrong == []
-
-
-def audited(site: Site) -> str:
-    """The page of the audit after `ctk audit`."""
-    audit_packages(
-        [entry.path for entry in site.entries],
-        forbidden_paths=machine_paths(site.workspace),
-        cache=site.workspace.cache / "audit",
-    )
-    return text(report.audit(site), "audit.html")
-
-
-def test_the_audit_is_shown_once_it_has_read_these_packages(tmp_path: Path) -> None:
-    site = small_site(tmp_path)
-    before = text(report.audit(site), "audit.html")
-    assert "7 of 7 package files have not been audited" in before
-    for check in CHECKS:
-        assert " ".join(check.help.replace("``", "").split()) in before
-    after = audited(site)
-    assert "have not been audited" not in after and "Nothing was found that would block publishing" in after
-    assert "package files opened 7" in after and "Findings" not in after
-
-
-def test_what_the_audit_found_is_shown_with_how_to_mend_it(tmp_path: Path) -> None:
-    lying = replace(drafts()[-1], listed={"share/gone": {"sha256": "0" * 64, "size_in_bytes": 1}})
-    page = audited(small_site(tmp_path, [*drafts()[:-1], lying]))
-    assert "Something was found that blocks publishing" in page
-    assert "ArchiveMatchesPaths error empty-1.0-h0_0.condashare/gone" in page
-    (check,) = (check for check in CHECKS if check.name == "ArchiveMatchesPaths")
-    assert check.fix in page

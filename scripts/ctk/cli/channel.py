@@ -314,11 +314,10 @@ def site_command(
     base: Base = "local",
     jobs: Jobs = None,
 ) -> None:
-    """Make the channel's site: what to type on which machine, and a report of picks, releases, packages and audits.
+    """Make the channel's site: what to type on which machine, and a report of picks, releases and packages.
 
     Every answer of its first page is solved now; what was solved before is kept in .cache/site. The pages work from the
-    folder as it is, and load nothing from elsewhere. The folder is replaced as a whole when all is done. Findings of
-    `ctk audit` are on the pages if it ran before.
+    folder as it is, and load nothing from elsewhere. The folder is replaced as a whole when all is done.
 
     Example: ctk site build output/site
 

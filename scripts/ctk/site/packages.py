@@ -8,14 +8,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
 from ctk.build.runner import machine_paths
 from ctk.check.audit.binaries import PROBES
+from ctk.lock.components import load_exclusions
 from ctk.package.package import PathEntry, read_info
 from ctk.package.scan import Scanner
 from ctk.site.answers import is_half
 from ctk.site.content import IndexedPackage, Site
 from ctk.site.pages import Page, render
 
+_OPERATORS = {">=": "from", "<=": "up to", "<": "before", ">": "after", "==": ""}
 _FIT = re.compile(r"^cuda-version .*\b(native|compat)_\*$")
 
 
@@ -66,6 +71,7 @@ def pages(site: Site) -> Iterator[Page]:
     """The list, a page for each name, and beside them SBOMs and licence texts."""
     builds = {name: [read_metadata(entry, site) for entry in own] for name, own in site.packages.items()}
     every = [build for own in builds.values() for build in own]
+    listed = load_exclusions(site.workspace)
     yield from (Page(build.sbom_path, build.sbom) for build in every if build.sbom)
     yield render(
         site,
@@ -77,6 +83,8 @@ def pages(site: Site) -> Iterator[Page]:
             for name, own in builds.items()
         ],
         total=sum(entry.size for entry in site.entries),
+        excluded=[(e.component, _in_words(e.releases), e.reason) for e in listed.excluded],
+        unpublished=[(e.name, _in_words(e.releases), e.reason) for e in listed.unpublished],
     )
     users: dict[str, set[str]] = {}
     for entry in site.entries:
@@ -130,3 +138,10 @@ def _text(value: object) -> str:
     """A line of a package's own words; some have several texts, or none."""
     first = value[0] if isinstance(value, list) and value else value
     return " ".join(first.split()) if isinstance(first, str) else ""
+
+
+def _in_words(releases: SpecifierSet) -> str:
+    """``<12.3`` as ``before 12.3``."""
+    ordered = sorted(releases, key=lambda part: Version(part.version.removesuffix(".*")))
+    texts = (f"{_OPERATORS.get(part.operator, part.operator)} {part.version}".strip() for part in ordered)
+    return ", ".join(texts) or "all"

@@ -1,4 +1,4 @@
-"""The report's pages of picks, CTK releases and the audit; `packages` and `docs` have the others."""
+"""The report's pages of picks and CTK releases; `packages` and `docs` have the others."""
 
 from __future__ import annotations
 
@@ -8,21 +8,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from ctk.build.runner import machine_paths
-from ctk.check.audit import CHECKS, audit_packages
-from ctk.check.audit.binaries import PROBES
 from ctk.core.errors import CtkError
 from ctk.core.platforms import PLATFORMS
 from ctk.diff.compare import compare
 from ctk.diff.render import summary, tables
-from ctk.lock.components import load_exclusions
 from ctk.lock.lock import ReleaseLock
 from ctk.lock.support import load_support
 from ctk.package.binaries import version_key
-from ctk.package.scan import PackageScan, Scanner
 from ctk.release import facts_rows
 from ctk.site.content import Site
 from ctk.site.pages import Page, render
@@ -31,8 +25,6 @@ from ctk.verify.table import REQUEST, Answers, ask, merged
 
 _SHADES = 6  # of each CUDA major in the style sheet
 _COLUMNS = ("component", "version", "MB", "glibc")
-_FINDINGS = 200  # shown; more are counted
-_OPERATORS = {">=": "from", "<=": "up to", "<": "before", ">": "after", "==": ""}
 
 
 class HeatMap(NamedTuple):
@@ -114,45 +106,3 @@ def _release(site: Site, lock: ReleaseLock, before: ReleaseLock | None, facts: S
         "summary": lines,
         "changes": list(tables(difference, {}, _COLUMNS)),
     }
-
-
-def audit(site: Site) -> Iterator[Page]:
-    """The findings of every check; none where these very packages were not audited with the checks as they are."""
-    files = [entry.path for entry in site.entries]
-    cache, forbidden = site.workspace.cache / "audit", machine_paths(site.workspace)
-    scanner = Scanner(forbidden, PROBES, cache)
-    unread = [entry for entry in site.entries if not (cache / scanner.name(entry.sha256)).is_file()]
-    report = None
-    if files and not unread:
-        base = sorted(site.workspace.base_channel.resolve().glob("*/*.conda"))
-        report = audit_packages(files, forbidden_paths=forbidden, base=base, cache=cache)
-    listed = load_exclusions(site.workspace)
-    yield render(
-        site,
-        "audit.html",
-        title="The audit",
-        description="Every package is opened and held to written rules before it is published.",
-        rows=[
-            {
-                "name": check.name,
-                "scope": "each package" if check.subject is PackageScan else "all together",
-                "help": check.help.replace("``", ""),
-                "blocks": check.severity == "error",
-                "found": report.counts.get(check.name, 0) if report else None,
-            }
-            for check in CHECKS
-        ],
-        report=report,
-        findings=report.findings[:_FINDINGS] if report else (),
-        packages=len(files),
-        unread=len(unread),
-        excluded=[(e.component, _in_words(e.releases), e.reason) for e in listed.excluded],
-        unpublished=[(e.name, _in_words(e.releases), e.reason) for e in listed.unpublished],
-    )
-
-
-def _in_words(releases: SpecifierSet) -> str:
-    """``<12.3`` as ``before 12.3``."""
-    ordered = sorted(releases, key=lambda part: Version(part.version.removesuffix(".*")))
-    texts = (f"{_OPERATORS.get(part.operator, part.operator)} {part.version}".strip() for part in ordered)
-    return ", ".join(texts) or "all"
