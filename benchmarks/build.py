@@ -17,6 +17,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import zstandard
+from figures import RATIO, record
 
 from ctk import pipeline
 from ctk.build import build
@@ -27,7 +28,6 @@ from ctk.core.platforms import this_platform
 from ctk.fetch import fetch
 from ctk.index.index import Index
 from ctk.plan.plan import Plan, Request, plan, published_set, python_tags
-from ctk.site.benchmarks import RATIO, record
 from ctk.solve.solve import Scenario, solve
 
 

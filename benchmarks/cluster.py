@@ -20,6 +20,7 @@ from statistics import mean
 from build import fresh_checkout  # benchmarks/build.py
 from distributed import Client
 from distributed.deploy.subprocess import SubprocessCluster
+from figures import RATIO, record
 
 from ctk.build import build
 from ctk.build.cluster import Cluster, Store, engine
@@ -29,7 +30,6 @@ from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.fetch import fetch
 from ctk.index.index import Index
 from ctk.plan.plan import Plan, Request, plan, published_set, python_tags
-from ctk.site.benchmarks import RATIO, record
 
 Side = tuple[float, tuple[build.Built, ...]]
 """Seconds until the last package is back in the cache, and what was made."""

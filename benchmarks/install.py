@@ -31,12 +31,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from figures import RATIO, record
+
 from ctk.core.checkout import Workspace, workspace
 from ctk.core.console import Reporter, megabytes
 from ctk.index.index import Index, IndexFile
 from ctk.index.inside import members
 from ctk.package.package import read_info
-from ctk.site.benchmarks import RATIO, record
 
 DRIVER = "13.9"
 """Newer than every toolkit of CUDA 13, so that the newest is picked, as pip does."""

@@ -20,6 +20,7 @@ from build import (  # benchmarks/build.py
     fresh_checkout,
     limit,
 )
+from figures import RATIO, record
 
 from ctk.build import build
 from ctk.channel import states
@@ -30,7 +31,6 @@ from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.fetch import fetch
 from ctk.index.index import Index
 from ctk.plan.plan import Plan, Request, plan, published_set, python_tags
-from ctk.site.benchmarks import RATIO, record
 
 CORES = (2, 16, 128)
 

@@ -12,6 +12,7 @@ import sys
 import time
 
 from build import cpu_seconds  # benchmarks/build.py
+from figures import RATIO, record
 
 from ctk.cli.solve import catalogue as channels
 from ctk.core.checkout import workspace
@@ -20,7 +21,6 @@ from ctk.core.platforms import this_platform
 from ctk.lock.lock import release_locks
 from ctk.plan.plan import python_tags
 from ctk.site.answers import answers, axes
-from ctk.site.benchmarks import RATIO, record
 from ctk.solve.solve import AlikeCatalogue, Catalogue
 from ctk.solve.why import explain, find_reason
 

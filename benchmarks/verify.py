@@ -19,11 +19,11 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from build import cpu_seconds  # benchmarks/build.py
+from figures import RATIO, record
 
 from ctk.core.checkout import workspace
 from ctk.core.console import Reporter
 from ctk.lock.lock import release_locks
-from ctk.site.benchmarks import RATIO, record
 from ctk.solve.solve import Scenario
 from ctk.verify import channels, clients
 from ctk.verify.channels import pythons

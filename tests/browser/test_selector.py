@@ -278,14 +278,6 @@ def _settle(page: Page) -> None:
     )
 
 
-def test_download_size_is_the_sum_that_ctk_solve_has(front: Watched, solved: dict[Chosen, dict[str, Any]]) -> None:
-    chosen, truth = next((c, t) for c, t in solved.items() if "error" not in t and t["size"])
-    choose(front.page, chosen)
-    number, unit = shown(front.page)["summary"].split(", ")[-1].split(" ")[:2]
-    bytes_ = float(number) * {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}[unit]
-    assert bytes_ == pytest.approx(truth["size"], rel=0.006)
-
-
 def test_the_commands_ask_for_what_was_solved(front: Watched, offered: dict[str, Any]) -> None:
     axes = offered["platforms"]["linux-64"]
     python = axes["pythons"][-1]
@@ -374,32 +366,6 @@ def test_pasted_output_of_nvidia_smi_chooses(front: Watched, pasted: str, driver
     assert none or "cuda-gpu" in front.page.locator("#command").text_content()
 
 
-def test_a_paste_says_everything_and_what_the_one_before_set_is_gone(front: Watched) -> None:
-    page = front.page
-    take(page, "machine", "choose")
-    listed = "GPU 0: NVIDIA GeForce RTX 4090 (UUID: GPU-1)\n"
-    for pasted, found in (
-        (SMI_580, ("choose", "13.0", "7.0")),
-        ("bash: nvidia-smi: command not found", ("none", "", "")),
-        (listed, ("choose", "", "8.9")),
-        (WINDOWS, ("choose", "12.4", "8.9")),
-        ("GPU 0: NVIDIA Of The Future (UUID: GPU-1)\n", ("choose", "", "")),
-        (CUT, ("choose", "12.0", "8.0")),
-        ("hello", ("choose", "", "")),
-        (SMI_610, ("choose", "13.3", "12.0")),
-        ("", ("choose", "", "")),
-    ):
-        page.evaluate(
-            """text => {
-              const box = document.getElementById("paste");
-              box.value = text;
-              box.dispatchEvent(new Event("input"));
-            }""",
-            pasted,  # also where the box is hidden
-        )
-        assert machine(page) == found, pasted
-
-
 NOT_SMI = ("hello", "<script>alert(1)</script>", "| a table | of something |\n" * 500, "\0")
 
 
@@ -417,25 +383,6 @@ def test_what_says_nothing_of_a_machine_is_said_to_and_chooses_nothing(front: Wa
     expect(front.page.locator("#paste-note")).to_contain_text(said)
     assert machine(front.page) == ("choose", "", "")
     assert shown(front.page)["state"] == "detected"
-
-
-def test_an_address_with_what_was_not_solved_is_no_other_question(front: Watched, site_folder: Path) -> None:
-    page = (site_folder / "index.html").as_uri()
-    for words, said in (("pin=11.3", "CUDA 11.3"), ("python=2.7", "Python 2.7")):
-        front.page.goto("about:blank")
-        front.page.goto(f"{page}#package=cuda-core&driver=13.0&{words}")
-        expect(front.page.locator("#title")).to_have_text(NO_ANSWER)
-        expect(front.page.locator("#summary")).to_have_text(f"No answer was made for {said}.")
-
-
-def test_the_link_to_the_content_leaves_what_was_chosen(front: Watched) -> None:
-    choose(front.page, Chosen("numba-cuda", "linux-64", "12.6", "7.0", "", "12"))
-    before = shown(front.page)
-    front.page.evaluate("document.querySelector('.skip').click()")
-    front.page.wait_for_timeout(200)
-    assert front.page.input_value("#package") == "numba-cuda"
-    assert front.page.locator("input[name=pin]:checked").input_value() == "12"
-    assert shown(front.page) == before
 
 
 def test_a_driver_that_was_not_solved_is_said_to_be(front: Watched) -> None:
@@ -464,19 +411,6 @@ def test_a_driver_beyond_the_ends_is_answered_by_the_end(
     assert shown(front.page)["state"] == state
 
 
-@pytest.mark.parametrize("what", ["manifest", "command"])
-def test_what_to_type_can_be_copied(front: Watched, what: str) -> None:
-    take(front.page, "client", "pixi" if what == "manifest" else "conda")
-    take(front.page, "machine", "none")
-    shown(front.page)
-    button = front.page.locator(f"#{what} ~ button")
-    button.click()
-    expect(button).not_to_have_text("Copy")
-    selected = front.page.evaluate("getSelection().toString()")
-    # A page in a folder may not reach the clipboard: then the text is selected.
-    assert button.text_content() == "Copied" or selected == front.page.locator(f"#{what}").text_content()
-
-
 NO_GPU = ("GeForce 9999", "99.9.9", "h", "x" * 300, "NVIDIA RTX 3000 Ada Generation Laptop GPU")
 
 
@@ -498,12 +432,6 @@ def test_a_gpu_is_known_by_name_or_number_and_another_gets_a_sentence(front: Wat
         expect(front.page.locator("#title")).to_have_text(NO_ANSWER)
 
 
-def test_a_gpu_older_than_all_is_not_answered_from_another(front: Watched) -> None:
-    take(front.page, "machine", "choose")
-    front.page.fill("#gpu", "3.5")
-    expect(front.page.locator("#summary")).to_have_text("No answer was made for compute capability 3.5.")
-
-
 @pytest.mark.parametrize(
     ("typed", "step"),
     [
@@ -522,25 +450,6 @@ def test_an_unknown_package_gets_the_nearest_names(front: Watched, typed: str, s
     expect(front.page.locator("#install")).to_be_hidden()
     front.page.fill("#package", "")
     assert shown(front.page)["title"] == "Name a package"
-
-
-@pytest.mark.parametrize("cut_short", [False, True])
-def test_answers_that_cannot_be_loaded_are_said_to_be(
-    running: Browser, site_folder: Path, tmp_path: Path, cut_short: bool
-) -> None:
-    torn = tmp_path / "site"
-    shutil.copytree(site_folder, torn)
-    if cut_short:
-        (torn / "answers" / "linux-64" / "numba-cuda" / "any.js").write_text("")
-    else:
-        shutil.rmtree(torn / "answers")
-    with watched(running, WIDTHS["wide"], "light") as seen:
-        seen.open(torn / "index.html")
-        take(seen.page, "first", "numba-cuda")
-        take(seen.page, "machine", "none")
-        said = "The file with the answers is not there, or cannot be read"
-        expect(seen.page.locator("#summary")).to_contain_text(said)
-        expect(seen.page.locator("#install")).to_be_hidden()
 
 
 def test_it_can_be_used_with_the_keyboard_alone(front: Watched) -> None:
@@ -575,14 +484,6 @@ def test_it_can_be_used_with_the_keyboard_alone(front: Watched) -> None:
     expect(page.locator("#more-now")).to_contain_text("the best of CUDA")
 
 
-def test_what_is_installed_is_seen_whole_in_a_window_1280_wide(front: Watched) -> None:
-    choose(front.page, Chosen("cuda-nvcc", "linux-64", "13.0", "9.0", "", ""))
-    shown(front.page)
-    front.page.click("#pick-title")
-    wide = front.page.locator("#pick .scroll").evaluate("box => [box.scrollWidth, box.clientWidth]")
-    assert wide[0] <= wide[1] and front.page.locator("#packages-picked tr").count() > 5
-
-
 def test_what_is_chosen_is_in_the_address(front: Watched, running: Browser) -> None:
     choose(front.page, Chosen("cuda-core", "linux-64", "12.9", "7.0", "", "12"))
     address, title = front.page.url, shown(front.page)["title"]
@@ -590,18 +491,6 @@ def test_what_is_chosen_is_in_the_address(front: Watched, running: Browser) -> N
         other.page.goto(address)
         expect(other.page.locator("#title")).to_have_text(title)
         assert other.page.locator("input[name=pin]:checked").input_value() == "12"
-
-
-def test_the_front_page_with_its_first_answer_is_under_300_kb(running: Browser, site_folder: Path) -> None:
-    with watched(running, WIDTHS["wide"], "light") as seen:
-        loaded: list[str] = []
-        seen.page.on("requestfinished", lambda request: loaded.append(request.url))
-        seen.open(site_folder / "index.html")
-        take(seen.page, "machine", "none")
-        expect(seen.page.locator("#answer")).to_have_attribute("data-state", "solved")
-        files = {Path(url.removeprefix("file://").split("#")[0]) for url in loaded if url.startswith("file:")}
-    assert any("answers" in file.parts for file in files)
-    assert sum(file.stat().st_size for file in files) < 300_000
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -632,11 +521,3 @@ def test_the_front_page_is_accessible(
         name = request.node.callspec.id.split("-")[0].replace(" ", "-")
         seen.screenshot(f"front-{name}-{width}-{scheme}")
         assert seen.trouble == []
-
-
-def test_without_scripts_it_says_where_the_tables_are(running: Browser, site_folder: Path) -> None:
-    with watched(running, WIDTHS["wide"], "light", scripts=False) as seen:
-        seen.open(site_folder / "index.html")
-        note = seen.page.locator("noscript p")
-        expect(note).to_be_visible()
-        assert "the tables of picks" in note.inner_html()

@@ -200,16 +200,6 @@ def test_nvcc_and_the_cpp_compiler_find_the_headers_of_cccl(compiler: Compiler, 
     assert compiler.run(tmp_path, "./span") == f"runtime {compiler.number}\n"
 
 
-def test_device_code_of_several_files_is_linked(compiler: Compiler, tmp_path: Path) -> None:
-    folder = SOURCES / "separate"
-    compiler.run(tmp_path, "nvcc", "-dc", folder / "twice.cu", folder / "main.cu")
-    compiler.run(tmp_path, "nvcc", "-dlink", "twice.o", "main.o", "-lcudadevrt", "-o", "linked.o")
-    libraries = f"-L{compiler.prefix}/targets/x86_64-linux/lib"
-    link = ["g++", "twice.o", "main.o", "linked.o", libraries, "-lcudadevrt", "-lcudart_static", "-ldl", "-lrt"]
-    compiler.run(tmp_path, *link, "-lpthread", "-o", "separate")
-    assert re.match("cuda(Success|Error)", compiler.run(tmp_path, "./separate"))
-
-
 def build_variable(compiler: Compiler, work: Path, name: str) -> str:
     """What the activation sets in a package build."""
     return compiler.run(work, "bash", "-c", f"echo ${name}", **BUILD, PREFIX=str(compiler.prefix)).strip()

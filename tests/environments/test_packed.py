@@ -104,39 +104,3 @@ def test_the_stated_glibc_is_what_its_binaries_ask_for(unpacked: Unpacked) -> No
         binary = read_binary(path)
         if binary is not None:
             assert version_key(binary.versions.get("GLIBC", "2.0"))[:2] <= version_key(stated), path
-
-
-@pytest.mark.sweep
-def test_a_packed_compiler_is_activated_and_compiles(built: Workspace, tmp_path: Path) -> None:
-    """cuda-nvcc's activation scripts run, and find everything under a path with a space."""
-    if shutil.which("g++") is None:
-        pytest.skip("no g++ on this machine, which nvcc calls")
-    pack = tmp_path / "nvcc.run"
-    specs = ("cuda-nvcc", "cuda-cudart-dev", "python")
-    ctk(built, "env", "pack", *specs, "--driver", "13.0", "-o", str(pack), check=True)
-    (tmp_path / "kernel.cu").write_text("__global__ void kernel(float* x) { *x *= 2; }\nint main() { return 7; }\n")
-    script = 'nvcc -arch=sm_90 kernel.cu -o program && echo "$CUDA_NVCC_PREFIX_1" && ./program'
-    words = ["env", "-i", "sh", pack, tmp_path / "the compiler", "sh", "-c", script]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (7, f"{tmp_path / 'the compiler'}\n"), done.stderr
-
-
-def test_conda_pack_itself_packs_an_environment_that_runs_elsewhere(
-    built: Workspace, roomy: Callable[[str], Path]
-) -> None:
-    """As its documentation has it: pack, unpack, `conda-unpack`; what `ctk env create` leaves in it is no hindrance."""
-    here, there = roomy("made"), roomy("another machine") / "a clean folder"
-    words = ("cuda-version=12.6", "cuda-core", "--driver", "13.0", "--prefix", str(here / "env"))
-    ctk(built, "env", "create", *words, check=True)
-    program, archive = Path(sys.executable).with_name("conda-pack"), here / "env.tar"
-    pack = [program, "--quiet", "--prefix", here / "env", "--output", archive]
-    done = subprocess.run(pack, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr + done.stdout
-    shutil.unpack_archive(archive, there, filter="fully_trusted")
-    shutil.rmtree(here)  # as on a machine that never had it
-    path = f"{there / 'bin'}:/usr/bin:/bin"
-    subprocess.run(["env", "-i", f"PATH={path}", "conda-unpack"], check=True)
-    kernel = ["env", "-i", there / "bin" / "python", "-I", PROGRAMS / "cuda_core.py"]
-    done = subprocess.run(kernel, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1])["nvrtc"] == "12.6"

@@ -1,4 +1,4 @@
-"""Kernels run on this machine's GPU from every environment: by cuda.core, by numba.cuda, by both on the same memory.
+"""Kernels run on this machine's GPU from every environment: by cuda.core and by numba.cuda.
 
 On a machine that has nothing but a GPU, Python and pytest, with environments unpacked below one folder (in subfolders
 named ``none``, ``12.6``, ``13.0``, as ``cuda-version`` was pinned):
@@ -19,10 +19,6 @@ pytest_plugins = ["gpu_fixtures"]
 
 UNSUPPORTED_PTX_VERSION = 222  # CUDA_ERROR_UNSUPPORTED_PTX_VERSION in cuda.h
 ROUTES = PROGRAMS / "routes.py"
-KERNELS = (
-    *("arithmetic", "shared", "atomics", "libdevice", "cooperative", "device_function"),
-    *("debug", "without_lto", "cached", "linked_with_source", "linked_with_ptx"),
-)
 RIGHT = {"wrong sums": 0, "reduction off by": 0}
 
 
@@ -79,53 +75,9 @@ def test_the_toolkit_that_compiles_is_the_one_that_was_asked_for(environment: En
         assert environment.toolkit == environment.name
 
 
-@pytest.mark.parametrize("program", ["routes.py", "numba_kernels.py"])
-def test_no_other_toolkit_of_this_machine_is_used(environment: Environment, program: str) -> None:
-    environment.needs("numba-cuda" if program == "numba_kernels.py" else "cuda-core")
-    assert environment.report(PROGRAMS / program)["foreign libraries"] == []
-
-
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_a_numba_kernel_gives_what_numpy_gives(environment: Environment, kernel: str) -> None:
-    """On a compat toolkit too: numba-cuda has nvJitLink make machine code, and the driver sees no PTX."""
-    environment.needs("numba-cuda")
-    found = environment.report(PROGRAMS / "numba_kernels.py")["kernels"]
-    assert sorted(found) == sorted(KERNELS)
-    if kernel == "cooperative" and not list(environment.prefix.glob("targets/*/lib/libcudadevrt.a")):
-        # NVIDIA's wheels have it from 12.9 on, and numba-cuda links it into every kernel with a grid barrier.
-        assert numbers(environment.toolkit) < (12, 9)
-        assert "libcudadevrt.a not found" in found[kernel]["error"]
-        return
-    assert "error" not in found[kernel], found[kernel]["error"]
-    assert found[kernel]["difference"] <= found[kernel]["allowed"]
-
-
-def test_ptx_of_libnvvm_runs_from_a_native_toolkit_and_is_refused_from_a_newer_one(environment: Environment) -> None:
-    """What numba-cuda never does by itself, as it has nvJitLink make machine code: PTX for the driver."""
-    environment.needs("numba-cuda")
-    found = environment.report(PROGRAMS / "numba_kernels.py")["loading ptx"]
-    assert found["code"] == (0 if environment.fit == "native" else UNSUPPORTED_PTX_VERSION), found
-
-
-def test_numba_has_nvidias_cuda_target(environment: Environment) -> None:
-    environment.needs("numba-cuda")
-    assert environment.report(PROGRAMS / "numba_kernels.py")["target"].startswith("numba_cuda/")
-    shown = environment.run("-m", "numba", "-s").stdout
-    lines = dict(line.split(":", 1) for line in shown.splitlines() if line.startswith("CUDA ") and ":" in line)
-    said = {name.strip(): value.strip() for name, value in lines.items()}
-    assert said.get("CUDA Target Implementation") == "NVIDIA", shown
-    assert said.get("CUDA Device Initialized") == "True", shown
-
-
-def test_cuda_core_and_numba_share_memory_and_stream(environment: Environment) -> None:
+def test_no_other_toolkit_of_this_machine_is_used(environment: Environment) -> None:
     environment.needs("cuda-core")
-    environment.needs("numba-cuda")
-    found = environment.report(PROGRAMS / "interop.py")
-    assert found["buffer: wrong"] == found["array: wrong"] == 0
-    assert found["buffer: same address"] and found["array: same address"] and found["dlpack: same address"]
-    assert found["array: seen as"] == [[100_003], "int64"]
-    assert found["dlpack: bytes"] == 100_003 * 8
-    assert found["dlpack: on the GPU"]
+    assert environment.report(ROUTES)["foreign libraries"] == []
 
 
 PROOFS = {

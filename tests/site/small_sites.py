@@ -84,7 +84,7 @@ def drafts() -> list[Draft]:
         found.append(Draft("cuda-version", minor, "native_100", "noarch", (native,)))
         tracked = {"track_features": "cuda-version-compat", "constrains": [compat]}
         found.append(Draft("cuda-version", minor, "compat_0", "noarch", index=tracked))
-    about = json.dumps({"summary": HOSTILE, "home": "javascript:alert(1)"}).encode()
+    about = json.dumps({"summary": HOSTILE}).encode()
     sbom = json.dumps({"bomFormat": "CycloneDX"}).encode()
     found.append(
         Draft(

@@ -8,9 +8,6 @@ import os
 import random
 import re
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -43,11 +40,10 @@ from ctk.site.answers import (
     plan_work,
     solved,
 )
-from ctk.site.pages import Selector, create_line, front_page, safe_json, shards
+from ctk.site.pages import Selector, front_page, safe_json, shards
 from ctk.solve.fleet import pixi_lines
 from ctk.solve.machine import python_specs
 from ctk.solve.solve import AlikeCatalogue, Catalogue, Scenario
-from ctk.verify.scenarios import facts, matrix
 
 pytest_plugins = ["site_fixtures"]
 
@@ -110,13 +106,6 @@ def test_machines_that_are_alike_to_a_solver_get_what_each_would_get(
     assert len({alike.alike.key(q.scenario("linux-64")) for q in sample}) < len(sample), "some are one question"
 
 
-def test_machines_on_two_sides_of_a_bound_are_two_questions(alike: AlikeCatalogue) -> None:
-    machines = [("13.0", "9.0"), ("13.3", "9.0"), ("13.4", "9.0"), ("13.0", "7.2"), ("13.0", None), (None, None)]
-    key = [alike.alike.key(Scenario(("cuda-core",), "linux-64", driver, arch)) for driver, arch in machines]
-    assert key[0] == key[1]
-    assert len(set(key)) == len(key) - 1
-
-
 def test_drivers_beyond_the_ends_get_what_the_ends_get(folders: Folders, asked: Axes) -> None:
     assert asked.older and asked.newer
     _, oldest, *_, newest = asked.drivers
@@ -160,11 +149,6 @@ def test_a_rule_cuts_where_it_should_however_it_is_written(rule: str, other: str
     alike, alone = AlikeCatalogue(channels, "linux-64", ["picky"]), Catalogue(channels, "linux-64")
     for driver in ("12.0", "12.9", "13.0", "13.1", "13.2", "14.0", "14.1", other):
         assert bool(alike.pick(driver_scenario(driver))) == bool(alone.pick(driver_scenario(driver))), driver
-
-
-def test_a_rule_about_more_than_a_version_tells_all_machines_apart(tmp_path: Path) -> None:
-    alike = AlikeCatalogue(picky(tmp_path, "__cuda 13.* 0"), "linux-64", ["picky"])
-    assert alike.alike.key(driver_scenario("13.0")) != alike.alike.key(driver_scenario("13.1"))
 
 
 def test_questions_that_were_asked_together_are_answered_as_alone(folders: Folders, asked: Axes) -> None:
@@ -242,11 +226,6 @@ def test_answers_are_solved_again_when_what_words_them_changes() -> None:
     assert {name for name in rest if not name.startswith(("core", "lock", "index", "package"))} <= values
 
 
-def test_answers_from_an_address_are_not_kept(asked: Axes, folders: Folders, tmp_path: Path) -> None:
-    (work, *_) = plan_work(asked, [folders[0], "https://example.org/base"], tmp_path)
-    assert work.kept is None
-
-
 def test_a_process_that_is_killed_is_an_error_with_a_step(asked: Axes, folders: Folders, tmp_path: Path) -> None:
     few = replace(asked, pins=("",), pythons=("", "3.13"), packages=("cuda-core", "cuda-nvcc"))
     work = [_Deadly(**vars(one)) for one in plan_work(few, folders, tmp_path)]
@@ -262,13 +241,6 @@ class _Deadly(Work):
         if name == "channels" and multiprocessing.parent_process():
             os.kill(os.getpid(), signal.SIGKILL)
         return super().__getattribute__(name)
-
-
-def test_the_questions_are_those_of_the_scenarios(asked: Axes, locks: list[ReleaseLock]) -> None:
-    known = matrix(facts(locks), TAGS)
-    assert (asked.drivers, asked.gpus) == (known.drivers, known.gpus)
-    assert asked.pins == ("", "12", "13", "12.0", "12.9", "13.0", "13.4")
-    assert asked.pythons == ("", "3.12", "3.13", "3.14", "3.14t")
 
 
 def test_halves_of_packages_are_not_offered(tmp_path: Path) -> None:
@@ -328,43 +300,8 @@ def test_a_channel_without_packages_has_a_front_page_that_says_so(small: Site) -
     assert "<script" not in page.content.decode()
 
 
-def test_an_address_that_a_shell_would_split_is_quoted() -> None:
-    assert '--channel "file:///a b" \\' in create_line("cuda-core", ["file:///a b"])
-
-
 def test_no_name_ends_the_script_it_stands_in() -> None:
     hostile = "</script><script>alert(1)</script>\u2028"
     (page,) = shards([(hostile, {"records": [hostile]})])
     assert b"</script" not in page.content and b"\xe2\x80\xa8" not in page.content
     assert json.loads(safe_json([hostile])) == [hostile]
-
-
-def test_processes_that_solve_end_with_the_run_that_started_them(tmp_path: Path) -> None:
-    run = subprocess.Popen([sys.executable, Path(__file__).with_name("endless.py"), tmp_path])
-    try:
-        while len(list(tmp_path.glob("*.begun"))) < 2:
-            assert run.poll() is None
-            time.sleep(0.05)
-    finally:
-        run.kill()  # nothing of ours is asked, as when memory runs out
-        run.wait()
-    solving_ = [Path(f"/proc/{file.stem}/stat") for file in tmp_path.glob("*.begun")]
-    for _ in range(6000):
-        if not any(map(_lives, solving_)):
-            return
-        time.sleep(0.05)
-    pytest.fail("a process that solves lives on")
-
-
-def _lives(stat: Path) -> bool:
-    try:
-        return stat.read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def test_solving_leaves_no_process_behind(asked: Axes, folders: Folders, tmp_path: Path) -> None:
-    few = replace(asked, pins=("",), drivers=("13.0",), pythons=("", "3.13"), packages=("cuda-core",))
-    found = {one.name: content for one, content in solved(plan_work(few, folders, tmp_path), 2, lambda *_: None)}
-    assert set(found) == {"linux-64/cuda-core/any", "linux-64/cuda-core/3.13"}
-    assert not multiprocessing.active_children()

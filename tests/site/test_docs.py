@@ -71,11 +71,3 @@ def test_other_parts_of_the_docs(files: Mapping[str, bytes]) -> None:
     assert '<a href="../users.html">Back</a>' in more and 'href="../../assets/style.css"' in more
     assert 'class="copy"' not in more, "what was printed is not for copying"
     assert "On this page" not in more
-
-
-def test_lines_end_where_a_reader_expects_it() -> None:
-    cells = "| a | b |\n| - | - |\n| 12.9 | what this means |\n"
-    html = docs.Doc("docs/x.md", f"# X\n\n`ctk --help` of `tests/solver/test_a.py::test_b_<c>`\n\n{cells}", ()).html
-    assert '<code>ctk <span class="one-line">--help</span></code>' in html
-    assert "<code>tests/<wbr>solver/<wbr>test_<wbr>a.py::<wbr>test_<wbr>b_&lt;c&gt;</code>" in html
-    assert '<td class="one-line">12.9</td>\n<td>what this means</td>' in html

@@ -20,13 +20,10 @@ from ctk.channel.folder import NAMES
 from ctk.channel.states import STATES
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
-from ctk.env.prefix import NOTE
 from ctk.solve.solve import channel_url
 from ctk.verify import clients
 
 pytestmark = pytest.mark.skipif(this_platform() != "linux-64", reason="the tiny packages are for linux-64")
-
-OLD_NOTE = "conda-meta/ctk.json"
 
 
 @pytest.fixture(scope="module")
@@ -105,22 +102,6 @@ def test_a_request_for_a_driver_is_none_for_a_package(where: Workspace, tmp_path
     assert (tmp_path / "e" / "conda-meta" / "history").read_text().splitlines()[-1] == "# update specs: ['other']"
 
 
-def test_an_environment_with_the_note_of_an_older_ctk_is_ours_and_loses_it(where: Workspace, tmp_path: Path) -> None:
-    prefix = tmp_path / "e"
-    create(where, prefix, "other")
-    assert "unchanged" in create(where, prefix, "other").stdout
-    (prefix / NOTE).rename(prefix / OLD_NOTE)
-    record = next((prefix / "conda-meta").glob("other-*.json"))
-    record.chmod(0o600)
-    found = json.loads(ctk(where, "env", "check", str(prefix), "--json").stdout)["checks"][0]
-    assert found["state"] == "problem" and "ctk.json" in found["found"]
-    assert found["step"] == f"rm {prefix / OLD_NOTE}"
-    assert "created" in create(where, prefix, "other").stdout
-    assert not (prefix / OLD_NOTE).exists() and (prefix / NOTE).exists()
-    assert stat.S_IMODE(record.stat().st_mode) & 0o044 == 0o044
-    assert ctk(where, "env", "check", str(prefix)).returncode == 0
-
-
 def test_conda_lists_exports_clones_and_changes_it(where: Workspace, tmp_path: Path) -> None:
     """With the solver that CONDA_SOLVER names, or conda's own."""
     program = shutil.which("conda")
@@ -185,20 +166,14 @@ def refused(where: Workspace, place: Path, *words: str) -> None:
     place.chmod(mode)
 
 
-@pytest.mark.parametrize("name", ["conda-meta/other-1.0-0.json", "conda-meta"])
 @pytest.mark.parametrize("command", [("env", "check"), ("gpu-code",)], ids=" ".join)
 def test_an_environment_that_may_not_be_read_is_not_said_to_be_broken(
-    where: Workspace, environment: Path, name: str, command: tuple[str, ...]
+    where: Workspace, environment: Path, command: tuple[str, ...]
 ) -> None:
-    refused(where, environment / name, *command, str(environment))
+    refused(where, environment / "conda-meta/other-1.0-0.json", *command, str(environment))
 
 
-def test_a_folder_that_may_not_be_read_is_not_said_to_be_empty(where: Workspace, tmp_path: Path) -> None:
-    (tmp_path / "libraries" / "inner").mkdir(parents=True)
-    refused(where, tmp_path / "libraries" / "inner", "gpu-code", str(tmp_path / "libraries"))
-
-
-@pytest.mark.parametrize("name", ["linux-64/application-1.0-0.conda", "linux-64/repodata.json", "linux-64"])
+@pytest.mark.parametrize("name", ["linux-64/application-1.0-0.conda", "linux-64/repodata.json"])
 def test_a_channel_that_may_not_be_read_is_not_said_to_be_broken(where: Workspace, tmp_path: Path, name: str) -> None:
     channel = tmp_path / "www"
     shutil.copytree(where.channel, channel)

@@ -15,7 +15,7 @@ import pytest
 from packs import CLEAN, checkout, create, pack, pretend, refused, unpack
 from tiny_packages import PLACEHOLDER, application, pure, tiny
 
-from conftest import ROOT, ctk
+from conftest import ctk
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
 
@@ -73,27 +73,6 @@ def test_of_a_package_that_goes_no_bytecode_and_no_folder_stays(where: Workspace
     create(where, tmp_path / "env", "application")
     assert not (tmp_path / "env" / SITE / "folder").exists()
     assert compiled(tmp_path / "env").keys() == {"pure"}
-
-
-def test_unpacked_packages_that_no_environment_has_go_in_time(where: Workspace, tmp_path: Path) -> None:
-    old = where.cache / "packages" / "old-1-0"
-    old.mkdir(parents=True)
-    create(where, tmp_path / "env", "application")
-    assert not old.exists()
-    assert list(old.parent.glob("application-*/"))
-
-
-def test_a_python_that_does_not_run_is_said_and_the_environment_is_there(tmp_path: Path) -> None:
-    where = checkout(tmp_path / "c", application(), pure())
-    shutil.rmtree(tmp_path / "c" / "base")
-    python = tiny(
-        "python", f"{sys.version_info.major}.{sys.version_info.minor}.0", files={"bin/python": b"#!/nowhere\n"}
-    )
-    checkout(tmp_path / "d", python)
-    shutil.copytree(tmp_path / "d" / "output" / "channel", tmp_path / "c" / "base")
-    done = create(where, tmp_path / "env", "application")
-    assert "without bytecode, so that Python starts slower: its Python does not start" in done.stderr
-    assert (tmp_path / "env" / "conda-meta" / "ctk").exists()
 
 
 def test_packs_have_bytecode_and_what_unpacking_changes_is_compiled_there(where: Workspace, tmp_path: Path) -> None:
@@ -167,14 +146,9 @@ def test_nothing_of_this_program_is_in_the_commands_surroundings(
     assert not int(ignored.split()[1], 16) & 1 << (signal.SIGPIPE - 1)
 
 
-@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_signal_is_the_commands(where: Workspace, environment: Path, tmp_path: Path, sent: signal.Signals) -> None:
-    """It is the same process, also where this one inherited the signal as ignored: a background job, `nohup`."""
-    own = f"import signal; signal.signal({int(sent)}, signal.SIG_DFL)"
-    code = f"{own}; from ctk.cli.main import main; main()"
-    said = (
-        f"trap 'echo came; exit 9' {sent.name.removeprefix('SIG')}; : >{tmp_path}/ready; while :; do sleep 0.05; done"
-    )
+def test_a_signal_is_the_commands(where: Workspace, environment: Path, tmp_path: Path) -> None:
+    code = "from ctk.cli.main import main; main()"
+    said = f"trap 'echo came; exit 9' TERM; : >{tmp_path}/ready; while :; do sleep 0.05; done"
     words = [sys.executable, "-c", code, "env", "run", str(environment), "--", "sh", "-c", said]
     running = subprocess.Popen(
         words, env={**os.environ, "CTK_ROOT": str(where.root)}, stdout=subprocess.PIPE, text=True
@@ -182,7 +156,7 @@ def test_a_signal_is_the_commands(where: Workspace, environment: Path, tmp_path:
     while not (tmp_path / "ready").exists():
         assert running.poll() is None
         time.sleep(0.02)
-    running.send_signal(sent)
+    running.send_signal(signal.SIGTERM)
     assert running.communicate()[0] == "came\n"
     assert running.returncode == 9
 
@@ -198,9 +172,7 @@ def test_what_is_no_environment_is_said(where: Workspace, tmp_path: Path, name: 
         assert words in done.stderr and "\nnext: " in done.stderr
 
 
-@pytest.mark.parametrize(
-    "name", ["it's", 'a"b', "a`id`", "a$HOME", "a\\b", "a:b", "a\nb", "a\tb", "a\rb", "a\n", "a\udcffb"]
-)
+@pytest.mark.parametrize("name", ["it's", "a$HOME", "a:b", "a\nb"])
 def test_a_path_that_would_break_the_environment_is_refused(
     where: Workspace, environment: Path, tmp_path: Path, name: str
 ) -> None:
@@ -242,21 +214,6 @@ def test_other_shells_activate_it_too(environment: Path, shell: str, script: str
     code = f'. "{environment}/bin/{script}"; echo "$CONDA_PREFIX"; command -v hello'
     done = subprocess.run([shell, "-c", code], env=CLEAN, capture_output=True, text=True, check=False)
     assert done.stdout.splitlines() == [str(environment), f"{environment}/bin/hello"], done.stderr
-
-
-def test_the_last_line_says_how_to_use_it_and_is_true(where: Workspace, environment: Path) -> None:
-    done = create(where, environment, "application", "folder", "placed")
-    last = done.stdout.splitlines()[-1]
-    run, activate = last.removeprefix("to use it: ").split(", or in bash and zsh: ")
-    done = subprocess.run(["bash", "-c", f"{activate}; {ASK}"], env=CLEAN, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == f"{environment}/bin/hello"
-    bin_ = ROOT / ".venv" / "bin"
-    command = run.replace("COMMAND", f"sh -c {ASK!r}")
-    surroundings = {**CLEAN, "PATH": f"{bin_}:{CLEAN['PATH']}", "CTK_ROOT": str(where.root)}
-    if not (bin_ / "ctk").exists():
-        pytest.skip("ctk is installed elsewhere")
-    done = subprocess.run(["bash", "-c", command], env=surroundings, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == answer(environment)
 
 
 def test_a_package_that_brings_activation_keeps_its_own(tmp_path: Path, where: Workspace) -> None:

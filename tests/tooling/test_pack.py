@@ -13,7 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
 from packs import Made, checkout, left_in, pack, unpack
 from tiny_packages import application, pure, tiny
 
@@ -46,12 +45,6 @@ def test_the_program_is_whole_and_knows_where_it_ends(tmp_path: Path) -> None:
     skip = int(re.search(rb"skip='(\d+)'", text)[1])  # type: ignore[index]
     assert skip == len(text) + 1
     assert about[0] in unpack(tmp_path / "p", "--help").stdout
-
-
-@pytest.mark.parametrize("name", ["it's", "a\nb"])
-def test_nothing_is_packed_where_the_path_would_break_packages(tmp_path: Path, name: str) -> None:
-    done = pack(checkout(tmp_path / name, application(), pure()), "application", "-o", str(tmp_path / "x.run"))
-    assert done.returncode == 2 and "would break files of packages" in done.stderr
 
 
 def test_every_file_is_in_the_list_of_hashes(made: Made) -> None:
@@ -124,18 +117,6 @@ def test_a_full_disk_is_said_and_no_file_appears(made: Made, tmp_path: Path) -> 
     assert left_in(made.workspace.cache / "packing") == set()
 
 
-def test_scratch_folders_of_killed_runs_go_and_those_of_running_ones_stay(made: Made, tmp_path: Path) -> None:
-    home = made.workspace.cache / "packing"
-    for name in ("dead", "alive"):
-        (home / name / "env").mkdir(parents=True)
-        (home / f"{name}.lock").touch()
-    with FileLock(home / "alive.lock"):
-        assert pack(made.workspace, "application", "-o", str(tmp_path / "p.run")).returncode == 0
-        assert left_in(home) == {"alive", "alive.lock"}
-    assert pack(made.workspace, "application", "-o", str(tmp_path / "q.run")).returncode == 0
-    assert left_in(home) == set()
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [
@@ -169,12 +150,6 @@ def without_a_file(prefix: Path) -> None:
     (prefix / "lib" / "application.bin").unlink()
 
 
-def with_an_editable_project(prefix: Path) -> None:
-    (site,) = prefix.glob("lib/python3*/site-packages")
-    (site / "mine-1.0.dist-info").mkdir()
-    (site / "mine-1.0.dist-info" / "direct_url.json").write_text('{"url": "", "dir_info": {"editable": true}}')
-
-
 def with_its_path_in_a_file(prefix: Path) -> None:
     (prefix / "share").mkdir()
     (prefix / "share" / "written").write_text(f"here: {prefix}\n")
@@ -184,7 +159,6 @@ def with_its_path_in_a_file(prefix: Path) -> None:
     ("spoil", "said"),
     [
         (without_a_file, r"application.*lib/application\.bin"),
-        (with_an_editable_project, "editable.*mine"),
         (with_its_path_in_a_file, "share/written holds"),
     ],
 )

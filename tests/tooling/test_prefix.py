@@ -133,8 +133,8 @@ def test_a_run_that_was_stopped_is_said_and_continued(where: Workspace, prefix: 
     Note(note.packages, note.asked).write(prefix)
     (prefix / "conda-meta" / "pure-1.0-0.json").write_text("{")
     found = problems(where, prefix)
-    assert found.keys() == {"records", "last run"}
-    assert ctk(where, *shlex.split(found["last run"]["step"])[1:]).returncode == 0
+    assert found.keys() == {"records", "files"}
+    assert ctk(where, *shlex.split(found["files"]["step"])[1:]).returncode == 0
     assert problems(where, prefix) == {}
 
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import wraps
 from importlib import metadata
 from pathlib import Path
@@ -112,23 +112,12 @@ def printed(*command: str, timeout: float = 8) -> str | None:
     return done.stdout.strip() or done.stderr.strip() if done.returncode == 0 else None
 
 
-# ---- the checks of `ctk doctor`: this Python, this checkout, and the programs and hardware around them. What is not
-# needed by most of them is imported late: each says itself what is broken.
+# ---- the checks of `ctk doctor`: this checkout, and the clients and hardware around it. What is not needed by most of
+# them is imported late: each says itself what is broken.
 
-_OLDEST = (3, 11)
 _SETUP = "run ./scripts/setup; it makes .venv as requirements.lock says"
 _ASKED = "cuda-toolkit"  # the manifest of every CTK release
 LEAST_FREE = 6e9  # bytes: the default channel, its base channel, the artefacts of both, and room to build in
-_PATIENCE = 4.0  # seconds for adding up the cache
-_APT = "Debian and Ubuntu: apt-get install"
-
-
-@look_at(Where, "Python", needed=True)
-def _python(where: Where) -> Finding:
-    """The interpreter that runs ctk, and that the base channel is made of."""
-    text = f"{'.'.join(map(str, sys.version_info[:3]))}, {sys.executable}"
-    step = f"install {'.'.join(map(str, _OLDEST))} or newer; PYTHON=/path/to/python ./scripts/setup"
-    return ok(text) if sys.version_info >= _OLDEST else problem(f"{text} is too old", step)
 
 
 @look_at(Where, "packages", needed=True)
@@ -145,17 +134,9 @@ def _packages(where: Where) -> Finding:
 
 
 def _version(name: str) -> str | None:
-    with suppress(metadata.PackageNotFoundError):  # `metadata.version` parses the long description, too
-        if found := re.search(r"^Version: (.+)$", metadata.distribution(name).read_text("METADATA") or "", re.M):
-            return found[1]
+    with suppress(metadata.PackageNotFoundError):
+        return metadata.version(name)
     return None
-
-
-@look_at(Where, "pip", needed=True)
-def _pip(where: Where) -> Finding:
-    """pip installs the tooling, and its configuration names the package index."""
-    version = _version("pip")  # whether it works is seen where it is asked for the index
-    return ok(f"pip {version}") if version else problem(f"{sys.executable} has no pip", _SETUP)
 
 
 @look_at(Where, "package index", needed=True)
@@ -179,67 +160,20 @@ def _index(where: Where) -> Finding:
     return ok(f"{named} answers; {_ASKED} {newest}")
 
 
-@look_at(Where, "release locks", needed=True)
-def _locks(where: Where) -> Finding:
-    """The release locks say what is built."""
-    from ctk.lock.lock import release_locks
-
-    try:
-        locks = list(release_locks(where.workspace).values())
-    except CtkError as error:
-        return problem(error.cause.splitlines()[0], error.step or "git checkout variants")
-    minors = [lock.minor for lock in locks if lock.is_ctk]
-    if not minors:
-        return problem(f"there is none in {where.workspace.variants}", "git checkout variants")
-    others = f"and {len(locks) - len(minors)} of Python projects"
-    return ok(f"{count(len(minors), 'CTK release')}, {minors[0]} to {minors[-1]}, {others}")
-
-
-@look_at(Where, "cache", needed=True)
-def _cache(where: Where) -> Finding:
-    """Downloads and finished builds; it can be deleted at any time."""
-    place = where.workspace.own_cache
+@look_at(Where, "disk", needed=True)
+def _disk(where: Where) -> Finding:
+    """Room for artefacts, builds and channels, and a cache that can be written."""
+    place, free = where.workspace.own_cache, shutil.disk_usage(where.workspace.root).free
     try:
         place.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=place):
             pass
     except OSError as error:
         return problem(f"{place} cannot be written: {error.strerror}", step_to_write(place))
-    size, whole = _size(place)
-    return ok(f"{size / 1e9:.1f} GB{'' if whole else ' or more'} in {place}")
-
-
-def _size(folder: Path) -> tuple[int, bool]:
-    """Bytes on disk below a folder, links counted once, and whether there was time for all of it."""
-    sizes: dict[int, int] = {}
-    end, places = time.monotonic() + _PATIENCE, [os.fspath(folder)]
-    while places and time.monotonic() < end:
-        with suppress(OSError):  # a run at work has just removed it
-            for entry in os.scandir(places.pop()):
-                if entry.is_dir(follow_symlinks=False):
-                    places.append(entry.path)
-                else:
-                    with suppress(OSError):
-                        status = entry.stat(follow_symlinks=False)
-                        sizes[status.st_ino] = status.st_size
-    return sum(sizes.values()), not places
-
-
-@look_at(Where, "free space", needed=True)
-def _free_space(where: Where) -> Finding:
-    """Room for artefacts, builds and channels."""
-    free = shutil.disk_usage(where.workspace.root).free
-    text = f"{free / 1e9:.1f} GB"
+    text = f"{free / 1e9:.1f} GB are free"
     if free < LEAST_FREE and not where.workspace.channel.exists():
         return problem(f"{text}, and the first build takes {LEAST_FREE / 1e9:.0f} GB", "free some")
     return ok(text)
-
-
-@look_at(Where, "base channel")
-def _base_channel(where: Where) -> Finding:
-    """Python, numpy and so on, where conda-forge is not used."""
-    age, packages = _built(where.workspace.base_channel)
-    return ok(age) if packages else missing("not made yet", "ctk build makes it")
 
 
 @look_at(Where, "channel")
@@ -261,13 +195,11 @@ def _channel(where: Where) -> Finding:
 
 
 def _built(channel: Path) -> tuple[str, list[str]]:
-    """How large and how old a channel is, and its packages; none where there is no channel."""
+    """How many packages a channel has, when it was made, and the packages; none where there is no channel."""
     indexes = sorted(channel.glob("*/repodata.json"))
     packages = [name for file in indexes for name in json.loads(file.read_text(encoding="utf-8"))["packages.conda"]]
-    seconds = time.time() - os.lstat(channel).st_mtime if packages else 0
-    units = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
-    size, unit = next((pair for pair in units if seconds >= pair[0]), units[-1])
-    return f"{count(len(packages), 'package')}, made {count(max(0, int(seconds // size)), unit)} ago", packages
+    made = datetime.fromtimestamp(os.lstat(channel).st_mtime if packages else 0, UTC)
+    return f"{count(len(packages), 'package')}, made {made:%Y-%m-%d %H:%M} UTC", packages
 
 
 @look_at(Where, "driver")
@@ -300,13 +232,12 @@ def _gpu(where: Where) -> Finding:
     return missing(f"{own}, whose compute capability is not detected" if own else "none; --arch describes another")
 
 
-_CLIENT = "A client on PATH; `ctk verify --solver` and the tests ask it as well."
+def _client(name: str) -> Check[Where]:
+    """The check of a program that installs from the channel."""
 
-
-def _client(name: str, help_: str = _CLIENT) -> Check[Where]:
-    """The check of a program that installs from the channel, or builds its recipes without ctk."""
-
+    @look_at(Where, name)
     def look(where: Where) -> Finding:
+        """A client on PATH, which must see the driver that is there."""
         from ctk.solve.machine import detected_driver
 
         place = shutil.which(name)
@@ -323,76 +254,9 @@ def _client(name: str, help_: str = _CLIENT) -> Check[Where]:
             return problem(said, f"export CONDA_OVERRIDE_CUDA={driver}")
         return ok(f"{version[0]}, {place}")
 
-    look.__doc__ = help_
-    return look_at(Where, name)(look)
+    return look
 
 
 _CONDA, _MAMBA, _MICROMAMBA, _PIXI = map(_client, ("conda", "mamba", "micromamba", "pixi"))
-_RATTLER_BUILD = _client("rattler-build", "Builds a recipe after `ctk fetch`; `ctk build` has it inside.")
-
-
-@look_at(Where, "git")
-def _git(where: Where) -> Finding:
-    """Packages name the commit of their recipe; `ctk rebuild` and `ctk release diff HEAD:...` read old ones."""
-    said = first_line("git", "--version")
-    if not said:
-        return missing("not on PATH: packages will not name the commit of their recipe", f"{_APT} git")
-    inside = first_line("git", "-C", str(where.workspace.root), "rev-parse", "--short", "HEAD")
-    if not inside:
-        return missing(f"{said}, but {where.workspace.root} is no clone", "clone it, for packages to name a commit")
-    return ok(f"{said.removeprefix('git version ')}, at {inside}")
-
-
-@look_at(Where, "compiler")
-def _compiler(where: Where) -> Finding:
-    """Compiles libsolv for `ctk verify --solver libsolv`; a g++ is what nvcc calls."""
-    found = {name: first_line(name, "-dumpfullversion", "-dumpversion") for name in ("cc", "g++")}
-    text = ", ".join(f"{name} {version}" for name, version in found.items())
-    return _lacking(found, f"{_APT} g++") or ok(text)
-
-
-def _lacking(found: Mapping[str, str | None], step: str) -> Finding | None:
-    """A finding of the programs that were not found, if there are any."""
-    names = [name for name, value in found.items() if not value]
-    return missing(f"no {' and no '.join(names)}", step) if names else None
-
-
-@look_at(Where, "extras")
-def _extras(where: Where) -> Finding:
-    """Parts that few need: builds on a Dask cluster, and attestations."""
-    parts = {"cluster": "distributed", "attest": "sigstore"}
-    have = {part: _version(name) for part, name in parts.items()}
-    text = ", ".join(f"{part} {'(' + parts[part] + f' {v})' if v else 'is missing'}" for part, v in have.items())
-    lacking = ",".join(part for part, version in have.items() if not version)
-    install = shlex.join([sys.executable, "-m", "pip", "install", f"{where.workspace.root}[{lacking}]"])
-    return missing(text, install) if lacking else ok(text)
-
-
-@look_at(Where, "browser tests")
-def _browser(where: Where) -> Finding:
-    """The tests of the site run in a browser."""
-    found = {"chromium": shutil.which("chromium") or shutil.which("chromium-browser"), "npm": shutil.which("npm")}
-    step = " ".join([_APT, *(name for name, place in found.items() if not place)])
-    return _lacking(found, step) or ok("chromium and npm")
-
-
-@look_at(Where, "mount namespaces")
-def _namespaces(where: Where) -> Finding:
-    """The tests of faults mount full and read-only disks, in namespaces of their own."""
-    if first_line("unshare", "--user", "--map-root-user", "--mount", "echo", "made") == "made":
-        return ok("can be made")
-    return missing("cannot be made here", "run those tests on a machine, or in a container, that allows it")
-
-
-@look_at(Where, "completion")
-def _completion(where: Where) -> Finding:
-    """The TAB key."""
-    shell = Path(os.environ.get("SHELL", "")).name
-    places = {"bash": ".bash_completions/ctk.sh", "zsh": ".zfunc/_ctk", "fish": ".config/fish/completions/ctk.fish"}
-    if shell in places and (Path.home() / places[shell]).exists():
-        return ok(f"installed for {shell}")
-    text = f"not installed for {shell}" if shell in places else f"{shell or 'the shell'} is not looked at"
-    return missing(text, "ctk --install-completion")
-
 
 CHECKS = checks_of(sys.modules[__name__])

@@ -7,10 +7,10 @@ import os
 import re
 import shlex
 import sys
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,12 @@ from rattler import MatchSpec, PackageRecord
 from rattler.package.build_string import BuildString
 
 from ctk.check import Finding, checks_of, spec_name
-from ctk.check.doctor import first_line, look_at, missing, ok, problem
+from ctk.check.doctor import look_at, missing, ok, problem
 from ctk.core.address import public
 from ctk.core.checkout import Workspace
 from ctk.core.console import count, listing
 from ctk.core.files import LARGEST
-from ctk.core.platforms import PLATFORMS, this_platform
+from ctk.core.platforms import PLATFORMS
 from ctk.env.prefix import Installed, Note
 from ctk.lock.lock import ReleaseLock, release_locks
 from ctk.solve.machine import STATE_DRIVER, Machine, machine, overstated
@@ -80,13 +80,12 @@ class Wheel:
 
 @dataclass(frozen=True)
 class Examined:
-    """An environment, its records, and the machine, which is this one or described by options."""
+    """An environment, its records, and the machine."""
 
     has: Installed
     packages: tuple[InstalledPackage, ...]
     locks: Mapping[str, ReleaseLock]
     machine: Machine
-    is_here: bool
     overstated: str = ""  # of the machine, as `solve.machine` says it
 
     @property
@@ -221,9 +220,7 @@ def examined(workspace: Workspace, prefix: Path, driver: str | None = None, arch
     others = [file for file in (prefix / "conda-meta").glob("*.json") if file not in found]
     has = Installed(prefix, {file: has.records[file] for file in found}, tuple(sorted(others)))
     on = machine(next((p.subdir for p in found.values() if p.subdir in PLATFORMS), None), driver, arch)
-    here = on.subdir == this_platform() and driver is None and arch is None
-    locks, said = release_locks(workspace), overstated(on, workspace)
-    return Examined(has, tuple(found.values()), locks, on, here, said)
+    return Examined(has, tuple(found.values()), release_locks(workspace), on, overstated(on, workspace))
 
 
 def _package(record: Any) -> InstalledPackage | None:
@@ -269,22 +266,11 @@ def module_folders(prefix: Path) -> list[ModuleFolder]:
     if "home" in config and os.path.realpath(config["home"]) == os.path.realpath(prefix / "bin"):
         found += [ModuleFolder(venv / place.relative_to(prefix), "VIRTUAL_ENV") for place in own]
         if config.get("include-system-site-packages", "").lower() != "true":
-            return _with_pth(found)
+            return found
     if not os.environ.get("PYTHONNOUSERSITE"):
         base = Path(os.environ.get("PYTHONUSERBASE") or Path.home() / ".local")
         found += [ModuleFolder(base / place.relative_to(prefix), "user site") for place in own]
-    return _with_pth([*found, *map(ModuleFolder, (*own, *prefix.glob("Lib/site-packages")))])
-
-
-def _with_pth(folders: Iterable[ModuleFolder]) -> list[ModuleFolder]:
-    """Behind each folder of packages those that its .pth files name."""
-    found = []
-    for folder in folders:
-        found.append(folder)
-        for file in sorted(folder.path.glob("*.pth")) if folder.by != "PYTHONPATH" else ():
-            lines = [line.strip() for line in _text(file).splitlines() if not re.match(r"#|import\s", line)]
-            found += [ModuleFolder(folder.path / line, folder.by) for line in lines if line]
-    return found
+    return [*found, *map(ModuleFolder, (*own, *prefix.glob("Lib/site-packages")))]
 
 
 def _pip_wheels(folder: ModuleFolder, on: Examined) -> Iterator[Wheel]:
@@ -332,35 +318,22 @@ def _some(texts: Sequence[str]) -> str:
 
 @look_at(Examined, "records")
 def _records(on: Examined) -> Finding:
-    """A package whose record is broken, or there twice, is neither updated nor removed by any client."""
-    names = [package.name for package in on.packages]
-    twice = sorted({name for name in names if names.count(name) > 1})
+    """A package whose record is broken is neither updated nor removed by any client."""
     if on.unreadable:
         files = [shlex.quote(str(on.prefix / "conda-meta" / name)) for name in on.unreadable]
         lost = [name.rsplit("-", 2)[0] for name in on.unreadable if name.count("-") > 1]
         step = f"rm {' '.join(files)}" + (f" && {on.install('--force-reinstall', *lost)}" if lost else "")
         return problem(f"no records: {_some([ascii(name)[1:-1] for name in on.unreadable])}", step)
-    if twice:
-        return problem(f"installed twice: {_some(twice)}", on.install("--force-reinstall", *twice))
     channels = sorted({package.channel or "an unknown channel" for package in on.packages})
-    return ok(f"{count(len(names), 'package')}{f', of {listing(channels)}' if channels else ''}")
-
-
-@look_at(Examined, "last run")
-def _last_run(on: Examined) -> Finding:
-    """A run of `ctk env create` that was stopped leaves packages half there, or of two requests."""
-    note = Note.read(on.prefix)
-    if note is None:
-        return ok("made by another tool")
-    if note.stamp or not note.asked:
-        return ok("it came to its end")
-    return problem("the run that made this environment was stopped, or is at work now", note.again(on.prefix))
+    return ok(f"{count(len(on.packages), 'package')}{f', of {listing(channels)}' if channels else ''}")
 
 
 @look_at(Examined, "files")
 def _files(on: Examined) -> Finding:
-    """What is missing or was changed since it was installed is found by programs when they need it."""
+    """Programs find what is missing, changed, or half there after a stopped `ctk env create` when they need it."""
     has, note = on.has, Note.read(on.prefix)
+    if note and note.asked and not note.stamp:
+        return problem("the run that made this environment was stopped, or is at work now", note.again(on.prefix))
     if note and note.stamp and note.stamp == has.stamp:
         return ok(f"of {count(len(has.records), 'package')}, as they were installed")
     altered = has.altered()
@@ -391,13 +364,10 @@ def wheels_of_pip(on: Examined) -> Finding:
     if not any(name == "cuda-version" or name.startswith("cuda") for name in on.by_name):
         return ok(f"{count(len(wheels), 'wheel')} of NVIDIA's, and no CUDA of conda's beside them")
     steps = on.uninstall(wheels)
-    if {wheel.folder.by for wheel in wheels} == {"user site"} and "pip" in on.by_name:
-        own = [replace(wheel, folder=ModuleFolder(wheel.folder.path)) for wheel in wheels]
-        steps = [f"{steps[0]}, or {on.uninstall(own)[0]}"]  # pip takes what Python finds first
     if both := [wheel.name for wheel in wheels if wheel.name in on.by_name and not wheel.folder.by]:
         steps.append(on.install("--force-reinstall", *both))
     text = f"beside conda's CUDA: {_some([_in_place_of(wheel, on) for wheel in wheels])}"
-    return problem("; ".join([text, *_too_new(wheels, on)]), " && ".join(steps))
+    return problem(text, " && ".join(steps))
 
 
 def _in_place_of(wheel: Wheel, on: Examined) -> str:
@@ -405,16 +375,6 @@ def _in_place_of(wheel: Wheel, on: Examined) -> str:
     names = {path.rpartition("/")[2]: package for package in on.packages for path in package.files}
     same = next((names[library] for library in wheel.libraries if library in names), on.by_name.get(wheel.name))
     return f"{wheel}{f', in place of {same.name} {same.version}' if same else ''}"
-
-
-def _too_new(wheels: Iterable[Wheel], on: Examined) -> Iterator[str]:
-    """What the driver refuses of the PTX of compilers in wheels."""
-    for wheel in wheels:
-        minor, driver = ".".join(wheel.version.split(".")[:2]), on.machine.driver
-        if re.search(r"-(nvrtc|nvcc|nvjitlink|nvvm)(-cu\d+)?$", wheel.name) and driver and older(driver, minor):
-            lock = on.locks.get(f"cuda-{minor}")
-            ptx = f"PTX {lock.facts.ptx_isa}" if lock and lock.facts else f"PTX of CUDA {minor}"
-            yield f"{wheel.name} writes {ptx}, which a driver for CUDA {driver} refuses (error 222)"
 
 
 @look_at(Examined, "variables")
@@ -444,56 +404,6 @@ _CUDA_LIBRARIES = ("libnvrtc.so.*", "libnvJitLink.so.*", "libcudart.so.*", "libn
 def is_in(place: str, prefix: Path) -> bool:
     """Whether a place is an environment or in it."""
     return Path(os.path.realpath(place)).is_relative_to(os.path.realpath(prefix))
-
-
-@look_at(Examined, "CUDA major")
-def _one_major(on: Examined) -> Finding:
-    """No program can use libraries of two CUDA majors together: their interfaces differ."""
-    packages = [(major, p.name, f"{p.name} {p.version}") for p in on.packages if (major := _major(p))]
-    strangers = [(major, w) for w in on.nvidia_wheels if (major := _major_of_wheel(w))]
-    wheels = [(major, w.name, f"{w} of pip") for major, w in strangers]
-    found: dict[str, list[str]] = defaultdict(list)
-    for major, _, text in (*packages, *wheels):
-        found[major].append(text)
-    if len(found) < 2:
-        return ok(next(iter(found), "none"))
-    own = on.toolkit.version.partition(".")[0] if on.toolkit else max(found, key=lambda major: len(found[major]))
-    others = [name for major, name, _ in packages if major != own]
-    steps = on.uninstall([wheel for major, wheel in strangers if major != own])
-    steps += [on.install(f"cuda-version={own}", *others)] if others else []
-    return problem("; ".join(f"{major}: {_some(texts)}" for major, texts in sorted(found.items())), " && ".join(steps))
-
-
-_BUILT_FOR = re.compile(r"(?:^|_)cuda_?(1\d)\d?(?:_|py|h|$)")
-_VERSIONED = ("cudatoolkit", "cuda-bindings", "cuda-python", "cuda-toolkit", "cuda-version")
-"""Packages, and wheels, whose version begins with the CUDA major."""
-
-
-@cache
-def _toolkits() -> dict[str, list[PackageRecord]]:
-    """CUDA major -> the cuda-version of each of its minors, some of which no toolkit has."""
-    return {str(major): [_record("cuda-version", f"{major}.{minor}") for minor in range(10)] for major in range(9, 17)}
-
-
-def _major(package: InstalledPackage) -> str:
-    """The CUDA major that a package is for; "" where it is for none or several."""
-    if package.name in _VERSIONED:
-        return package.version.partition(".")[0]
-    if built := _BUILT_FOR.search(package.build):
-        return built[1]
-    for spec in package.depends:
-        if spec_name(spec) == "cuda-version":
-            versions = " ".join(spec.split()[:2])  # without the build
-            majors = [major for major, found in _toolkits().items() if any(_holds(versions, each) for each in found)]
-            return majors[0] if len(majors) == 1 else ""
-    return ""
-
-
-def _major_of_wheel(wheel: Wheel) -> str:
-    if named := re.search(r"-cu(1\d)$", wheel.name):
-        return named[1]
-    is_versioned = wheel.name in _VERSIONED or wheel.name.startswith("nvidia-cuda-")
-    return wheel.version.partition(".")[0] if is_versioned else ""
 
 
 @look_at(Examined, "packages agree")
@@ -556,25 +466,14 @@ def _native_toolkit(on: Examined) -> Finding:
 
 @look_at(Examined, "GPU")
 def _gpu_known(on: Examined) -> Finding:
-    """A client that does not see the GPU picks as if there were none; a toolkit compiles for those that it knows."""
+    """A toolkit compiles for the GPUs that it knows."""
     toolkit, arch = on.toolkit, on.machine.arch
     if not arch:
-        return _unseen(on)
+        return ok(on.machine.words)
     known = on.targets(toolkit.version) if toolkit else ()
     if toolkit is None or not known or arch in known:
         return ok(f"compute capability {arch}")
     return on.mended(f"toolkit {toolkit.version} does not know compute capability {arch}; it knows {listing(known)}")
-
-
-def _unseen(on: Examined) -> Finding:
-    said = first_line("nvidia-smi", "--query-gpu=name,compute_cap", "--format=csv,noheader") if on.is_here else None
-    if not said:
-        return ok(on.machine.words)
-    text = f"nvidia-smi has {said}, and clients see none"
-    if "CUDA_VISIBLE_DEVICES" in os.environ:
-        return missing(f"{text}: CUDA_VISIBLE_DEVICES hides it", "unset CUDA_VISIBLE_DEVICES")
-    capability = re.search(r"\d+\.\d$", said)
-    return missing(text, f"export CONDA_OVERRIDE_CUDA_ARCH={capability[0] if capability else '9.0'}")
 
 
 ENVIRONMENT_CHECKS = checks_of(sys.modules[__name__])

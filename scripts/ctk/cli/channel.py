@@ -26,7 +26,7 @@ from ctk.core.errors import (
     without_credentials,
 )
 from ctk.core.files import exclusive, publishing
-from ctk.core.platforms import PLATFORMS, this_platform
+from ctk.core.platforms import PLATFORMS
 
 if TYPE_CHECKING:
     from ctk.check.channel import ChannelReport
@@ -311,22 +311,13 @@ def site_command(
             "--url", help="The channel's published address, for the commands on the page; its folder by default."
         ),
     ] = None,
-    as_planned: Annotated[
-        bool,
-        typer.Option(
-            "--planned",
-            help="Of what recipes and release locks say, for all platforms, and not of what was built. Slow: narrow "
-            "it.",
-        ),
-    ] = False,
     base: Base = "local",
     jobs: Jobs = None,
 ) -> None:
-    """Make the channel's site: what to type on which machine, and a report of picks, releases, packages and audits.
+    """Make the channel's site: what to type on which machine, and a report of picks, releases and packages.
 
     Every answer of its first page is solved now; what was solved before is kept in .cache/site. The pages work from the
-    folder as it is, and load nothing from elsewhere. The folder is replaced as a whole when all is done. Findings of
-    `ctk audit` and differences of `ctk release diff` are on the pages if these ran before.
+    folder as it is, and load nothing from elsewhere. The folder is replaced as a whole when all is done.
 
     Example: ctk site build output/site
 
@@ -342,20 +333,16 @@ def site_command(
 
     where, report = workspace(), Reporter()
     check(folder)
-    about = where.channel
-    if as_planned:
-        about = Path(catalogue(where, base, this_platform(), None, as_planned).channels[0])
-    content = site.read(where, about, planned=as_planned)
+    content = site.read(where, where.channel)
     chosen = tuple(dict.fromkeys(platforms or content.platforms))
     check_names("platform", chosen, PLATFORMS)
-    if missing := [platform for platform in chosen if not as_planned and platform not in content.platforms]:
-        step = f"run `ctk build --platform {missing[0]}` first, or add --planned"
-        raise Unsolvable(f"nothing is built for {missing[0]} here", step)
+    if missing := [platform for platform in chosen if platform not in content.platforms]:
+        raise Unsolvable(f"nothing is built for {missing[0]} here", f"ctk build --platform {missing[0]}")
     made: dict[str, Axes] = {}
     work: list[Work] = []
     addresses: list[str] = []
     for subdir in chosen:
-        channels = catalogue(where, base, subdir, report, as_planned)
+        channels = catalogue(where, base, subdir, report)
         locks, tags = release_locks(where).values(), python_tags(where.build_config)
         made[subdir] = axes(channels, locks, tags, packages or (), pythons or (), load_support(where))
         work += plan_work(made[subdir], channels.channels, where.cache)
@@ -373,13 +360,9 @@ def site_command(
 
 
 def _addresses(where: Workspace, url: str | None, used: tuple[Path | str, ...]) -> list[str]:
-    """What a client is given as channels. Metadata that stands in for a channel is no address."""
-    own, *others = used
-    stand_in = where.cache / "planned"
-    found = [url or _address(where.channel if own == stand_in / "channel" else own)]
-    for other in others:
-        found.append("conda-forge" if isinstance(other, Path) and stand_in in other.parents else _address(other))
-    return found
+    """What a client is given as channels: conda-forge where metadata stands in for it."""
+    stand_in = where.cache / "planned" / "base"
+    return [url or _address(where.channel), *("conda-forge" if c == stand_in else _address(c) for c in used[1:])]
 
 
 def _address(channel: Path | str) -> str:

@@ -24,8 +24,7 @@ def doctor_command(
 ) -> None:
     """Say what this machine has, what is missing, and what to do about it.
 
-    Fails when ./scripts/build and ./scripts/test would not work. What is missing otherwise is needed by some commands
-    or tests only; the line says which, or what to do.
+    Fails when ./scripts/build and ./scripts/test would not work. What is missing otherwise is needed by some commands.
 
     Examples: ctk doctor
     ctk doctor --offline --json

@@ -19,7 +19,6 @@ from ctk.core.files import check_readable, read_json
 
 NOTE = Path("conda-meta", "ctk")
 """Of a name that ends in .json, conda would take it for a package's record."""
-OLD_NOTE = Path("conda-meta", "ctk.json")
 LOCK = Path("conda-meta", "ctk.lock")
 
 
@@ -33,13 +32,10 @@ class Note:
 
     @classmethod
     def read(cls, prefix: Path) -> Note | None:
-        """The note of a prefix, of this or an older form; None where there is none, or a damaged one."""
-        found = read_json(prefix / NOTE) or read_json(prefix / OLD_NOTE)
-        old = {"packages": found} if isinstance(found, list) else found
+        """The note of a prefix; None where there is none, or a damaged one."""
         try:
-            note = cls(**old)
-            stamp = "" if (prefix / OLD_NOTE).exists() else str(note.stamp)
-            return cls(tuple(map(str, note.packages)), tuple(map(str, note.asked)), stamp)
+            note = cls(**read_json(prefix / NOTE))
+            return cls(tuple(map(str, note.packages)), tuple(map(str, note.asked)), str(note.stamp))
         except TypeError:
             return None
 
@@ -47,7 +43,6 @@ class Note:
         fresh = (prefix / NOTE).with_suffix(".part")  # with the mode that the umask gives, as all files there
         fresh.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
         fresh.replace(prefix / NOTE)
-        (prefix / OLD_NOTE).unlink(missing_ok=True)
 
     def again(self, prefix: Path) -> str:
         """The command that makes the environment hold what was asked for."""
@@ -65,7 +60,7 @@ class Installed:
     @classmethod
     def read(cls, prefix: Path) -> Installed:
         """Raises NoSpace where a record may not be read."""
-        files = [file for file in sorted((prefix / "conda-meta").glob("*.json")) if file != prefix / OLD_NOTE]
+        files = sorted((prefix / "conda-meta").glob("*.json"))
         check_readable(prefix / "conda-meta", *files)
         found = {file: read_json(file) if file.is_file() else None for file in files}  # a pipe would wait
         right = {file: record for file, record in found.items() if isinstance(record, dict) and record.get("name")}

@@ -14,5 +14,5 @@ __all__ = ["Page", "Site", "read", "report_pages", "write"]
 def report_pages(site: Site) -> Iterator[Page]:
     """The shared assets and every page except the front page."""
     yield from assets()
-    for pages in (report.picks, report.releases, packages.pages, report.audit, report.benchmarks, docs.pages):
+    for pages in (report.picks, report.releases, packages.pages, docs.pages):
         yield from pages(site)

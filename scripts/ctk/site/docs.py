@@ -18,8 +18,6 @@ from ctk.site.pages import Page, render
 
 _FIRST = ("users", "how-the-right-build-is-picked", "pytorch-jax-cupy", "libraries", "gpu-code", "recipe-authors")
 _PICTURES = (".svg", ".png")
-_SHORT, _LONG = 12, 28  # signs of a cell that stays on one line, and of a word that may be broken
-_SIGNS = re.compile(r"(?<=[/_:])(?=\w)")
 
 
 def pages(site: Site) -> Iterator[Page]:
@@ -29,7 +27,7 @@ def pages(site: Site) -> Iterator[Page]:
     listed: dict[str, list[tuple[str, str, str]]] = {}  # group -> path, title and first sentence of each
     for name in sorted(files, key=_order):
         doc = Doc(name, files[name].read_text(encoding="utf-8"), files.keys())
-        listed.setdefault(_group(name), []).append((doc.path, doc.title, Markup(_lines(doc.about))))
+        listed.setdefault(_group(name), []).append((doc.path, doc.title, doc.about))
         values = {"body": Markup(doc.html), "contents": doc.contents}
         yield render(site, doc.path, "doc.html", title=doc.title, description=doc.about, **values)
     for file in sorted(folder.rglob("*")):
@@ -63,7 +61,6 @@ class Doc:
         for kind in ("html_block", "html_inline"):  # comments for tests and writers
             self._markdown.add_render_rule(kind, lambda *_: "")
         self._markdown.add_render_rule("fence", lambda _, tokens, place, *__: _code(tokens[place]))
-        self._markdown.add_render_rule("code_inline", lambda _, tokens, place, *__: _inline(tokens[place]))
         self._markdown.add_render_rule("image", _picture)
         self._markdown.add_render_rule("table_open", lambda _, tokens, place, *__: _scrolled(tokens[place]))
         self._markdown.add_render_rule("table_close", lambda *_: "</table>\n</div>\n")
@@ -73,7 +70,7 @@ class Doc:
         self.title = _words(tokens[heading + 1])
         paragraph = next((tokens[n + 1] for n, token in enumerate(tokens) if token.type == "paragraph_open"), None)
         self.about = _words(paragraph).partition(". ")[0].rstrip(".") if paragraph else ""
-        self.contents: list[tuple[str, Markup]] = []  # id and words of each part
+        self.contents: list[tuple[str, str]] = []  # id and words of each part
         self.html = self._html(tokens[:heading] + tokens[heading + 3 :])
 
     def _html(self, tokens: Sequence[Token]) -> str:
@@ -87,15 +84,13 @@ class Doc:
                 again = taken.count(anchor) - 1
                 token.attrSet("id", f"{anchor}-{again}" if again else anchor)
                 if token.tag == "h2":
-                    self.contents.append((str(token.attrGet("id")), Markup(_lines(part))))
+                    self.contents.append((str(token.attrGet("id")), part))
             elif token.type == "table_open":
                 token.meta["label"] = f"Table: {part}"
             elif token.type == "th_open" and tokens[place + 1].content:
                 token.attrSet("scope", "col")
             elif token.type == "th_open":  # above the names of rows, and no head of anything
                 token.tag = tokens[place + 2].tag = "td"
-            elif token.type == "td_open" and len(_words(tokens[place + 1])) <= _SHORT:
-                token.attrSet("class", "one-line")
             elif token.children:
                 token.children = self._linked(token.children)
         return str(self._markdown.renderer.render(tokens, self._markdown.options, {}))
@@ -136,21 +131,6 @@ def _words(inline: Token) -> str:
     """The text of a line without what marks it up."""
     words = (" " if child.type == "softbreak" else child.content for child in inline.children or ())
     return "".join(words)
-
-
-def _inline(token: Token) -> str:
-    return f"<code>{_lines(token.content)}</code>"
-
-
-def _lines(text: str) -> str:
-    """A text as HTML whose lines end where a reader expects it: not inside ``--help`` or ``cuda-core``."""
-    return " ".join(_word(escape(word)) for word in text.split(" "))
-
-
-def _word(word: str) -> str:
-    if len(word) > _LONG:
-        return _SIGNS.sub("<wbr>", word)
-    return f'<span class="one-line">{word}</span>' if "-" in word else word
 
 
 def _code(token: Token) -> str:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -38,8 +38,6 @@ _NAVIGATION = (
     ("picks.html", "Picks"),
     ("releases.html", "Releases"),
     ("packages.html", "Packages"),
-    ("audit.html", "Audit"),
-    ("benchmarks.html", "Benchmarks"),
     ("docs.html", "Docs"),
 )
 
@@ -56,11 +54,9 @@ def render(site: Site, path: str, template: str = "", **values: Any) -> Page:
     first, slash, _ = path.partition("/")
     section = f"{first}.html" if slash else path  # packages/cuda-core.html belongs to packages.html
     root = "../" * path.count("/")
-    navigation = [entry for entry in _NAVIGATION if entry[0] != "benchmarks.html" or site.history]
-    own = {"site": site, "root": root, "navigation": navigation, "path": path, "section": section}
+    own = {"site": site, "root": root, "navigation": _NAVIGATION, "path": path, "section": section}
     text = _environment().get_template(template or path).render(**own, **values)
-    # What packages say of themselves may be no text at all: half a pair of surrogates.
-    return Page(path, (text.rstrip() + "\n").encode(errors="replace"))
+    return Page(path, (text.rstrip() + "\n").encode())
 
 
 def stand_alone(template: str, **values: Any) -> bytes:
@@ -118,11 +114,8 @@ def write(pages: Iterable[Page], folder: Path) -> int:
     with disk_errors(folder.parent), held(folder.with_name(f".{folder.name}.new")) as fresh:
         (fresh / MARKER).write_bytes(_TEXT)
         for page in pages:
-            place = PurePosixPath(page.path)
-            if place.is_absolute() or ".." in place.parts or page.path in written:
-                raise AssertionError(f"{page.path} is outside the site, or there twice")
             written.add(page.path)
-            target = fresh / place
+            target = fresh / page.path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(page.content)
         _take_place(fresh, folder)
@@ -226,7 +219,6 @@ def _offered(site: Site, selector: Selector) -> dict[str, Any]:
         "create": {client: create_line("", site.channels, client) for client in ("conda", "mamba")},
         "asks": ASKS if ASKS in packages else "__cuda",
         "first": [name for name in _FIRST if name in packages] or sorted(packages)[:3],
-        "planned": site.planned,
         "base": selector.base,
     }
 

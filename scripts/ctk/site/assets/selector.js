@@ -106,7 +106,7 @@
     if (now.driver !== undefined) words.push(`--driver ${now.driver ?? "none"}`);
     if (now.gpu) words.push(`--arch ${now.gpu}`);
     if (offered.base !== "local") words.push(`--base ${quoted(offered.base)}`);
-    return `${words.join(" ")} --explain${offered.planned ? " --planned" : ""}`;
+    return `${words.join(" ")} --explain`;
   }
 
   /** What else the reader of a command should know: words, and what to type. */
