@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import targets
 import zstandard
-from crafted_packages import Draft
 
 from ctk.channel.index_files import in_order
 from ctk.core.document import DEEPEST, ENTRIES, LARGEST, Document
@@ -27,6 +25,8 @@ from ctk.core.errors import (
 from ctk.core.files import listed_packages, read_json
 from ctk.package import binaries, gpu_code, package
 from ctk.plan.plan import python_tags
+from kit import binaries as made
+from kit.packages import Draft
 
 LAUGHS = "a: &a [x, x]\n" + "".join(f"b{n}: &b{n} [*{'a' if not n else f'b{n - 1}'}, y]\n" for n in range(30))
 
@@ -152,7 +152,7 @@ def test_metadata_that_lies_is_an_error_of_the_audit(tmp_path: Path, file: str, 
 
 def test_a_table_of_versions_without_an_end_is_read_for_a_while(tmp_path: Path) -> None:
     """Billions of entries that are all the same one: the file says that the next is nought bytes further on."""
-    data = bytearray(targets.crafted_binaries.elf(versions={"libc.so.6": ["GLIBC_2.17"]}))
+    data = bytearray(made.elf(versions={"libc.so.6": ["GLIBC_2.17"]}))
     (sections,) = struct.unpack_from("<Q", data, 40)
     struct.pack_into("<I", data, sections + 3 * 64 + 44, 0xFFFFFFFF)
     found = binaries.read_bytes(bytes(data))
@@ -161,7 +161,7 @@ def test_a_table_of_versions_without_an_end_is_read_for_a_while(tmp_path: Path) 
 
 def test_more_segments_than_any_linker_makes_are_not_read() -> None:
     """Each of no bytes, so a small file can have 65,535 of them. scripts/fuzz found it, and took it for a hang."""
-    data = bytearray(targets.crafted_binaries.elf())
+    data = bytearray(made.elf())
     struct.pack_into("<HH", data, 54, 0, 0xFFFF)
     with pytest.raises(binaries.UnreadableBinary, match="more segments or sections"):
         binaries.read_bytes(bytes(data))

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from crafted_binaries import code, elf, fatbin, pe
-from crafted_packages import CTK, GLIBC, SITE, SITE_WIN, TARGET, Draft, adds_dlls_of, good_set
 
 from ctk.check.audit import CHECKS, AuditReport, audit_packages
 from ctk.package.package import PLACEHOLDER
+from kit.binaries import code, elf, fatbin, pe
+from kit.packages import CTK, GLIBC, SITE, SITE_WIN, TARGET, Draft, adds_dlls_of, good_set
 
 ROOT = "/home/builder/checkout"
 DEEP = f"opt/builder/host_env{PLACEHOLDER}_placehold"

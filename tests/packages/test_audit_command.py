@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from crafted_packages import good_set
 from typer.testing import CliRunner, Result
 
 from ctk.check import audit
@@ -14,6 +13,7 @@ from ctk.check.audit import CHECKS, AuditReport
 from ctk.cli import checks as command
 from ctk.cli.main import app
 from ctk.core.errors import AuditFailed, UnknownName
+from kit.packages import good_set
 
 
 def run(*arguments: str) -> Result:

@@ -6,8 +6,6 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from crafted_binaries import elf, pe
-from crafted_packages import Draft, good_set
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +14,8 @@ from ctk.core.errors import UnknownName
 from ctk.core.files import file_sha256
 from ctk.package import scan as scanning
 from ctk.package.scan import Scanner, Search, outermost, scan_wheel
+from kit.binaries import elf, pe
+from kit.packages import Draft, good_set
 
 NEEDLE = b"/srv/here"
 

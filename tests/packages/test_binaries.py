@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from crafted_binaries import elf, pe
 
 from ctk.package.binaries import (
     Binary,
@@ -17,6 +16,7 @@ from ctk.package.binaries import (
     read_bytes,
     version_key,
 )
+from kit.binaries import elf, pe
 
 
 def test_an_elf_library_says_its_name_its_needs_its_path_and_its_versions() -> None:

@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from crafted_binaries import code, elf, fatbin, together
-from crafted_packages import Draft
 from hypothesis import given
 from hypothesis import strategies as st
 from rattler import MatchSpec, PackageRecord
@@ -23,6 +21,8 @@ from ctk.check.gpu_code import FOR_SOME_GPUS, Known, Subject
 from ctk.core.checkout import Workspace
 from ctk.package.gpu_code import FileCode, GpuCode, read, read_file
 from ctk.package.gpu_support import bound, common, fits, present, runs, spans, worst
+from kit.binaries import code, elf, fatbin, together
+from kit.packages import Draft
 
 GPUS = ("5.0", "6.0", "7.0", "7.2", "7.5", "8.0", "8.6", "9.0", "10.0", "10.3", "11.0", "12.0", "12.1")
 ISA = {"12.0": "8.0", "12.9": "8.8", "13.0": "9.0", "13.5": "9.5"}

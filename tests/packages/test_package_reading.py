@@ -7,10 +7,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from crafted_packages import Draft, good_set
 
 from ctk.core.errors import AuditFailed
 from ctk.package.package import PathEntry, Promise, members, read_info
+from kit.packages import Draft, good_set
 
 
 def test_metadata_is_read_without_the_contents(tmp_path: Path) -> None:

@@ -6,11 +6,11 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from crafted_binaries import elf, pe
 
 from ctk.core.errors import MeasureFailed
 from ctk.diff.scan import read_exports, read_surface, stem
 from ctk.package.binaries import UnreadableBinary
+from kit.binaries import elf, pe
 
 
 def wheel(folder: Path, files: dict[str, bytes]) -> Path:

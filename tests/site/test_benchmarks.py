@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from crafted_packages import Draft
 from reading import Read
 
 from conftest import ROOT
@@ -20,6 +19,7 @@ from ctk.index import IndexSettings
 from ctk.index.index import Index
 from ctk.site import Site, benchmarks, report
 from ctk.site.benchmarks import Figure
+from kit.packages import Draft
 
 pytest_plugins = ["site_fixtures"]
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from crafted_packages import Draft
 from hypothesis import given
 from hypothesis import strategies as st
 from reading import Read, target
@@ -27,6 +26,7 @@ from ctk.site.packages import PICTURE, PackageBuild, folders, squarify
 from ctk.site.pages import bytes_text, stand_alone
 from ctk.verify import channels
 from ctk.verify.table import ask
+from kit.packages import Draft
 
 pytest_plugins = ["site_fixtures"]
 

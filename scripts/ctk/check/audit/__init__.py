@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from ctk.check import Check, Finding, Report, checks_of, chosen
 from ctk.check.audit import binaries, files, packages
 from ctk.check.audit.packages import PackageSet
-from ctk.check.audit.planned import NEED_BYTES, not_measured, planned_scans
+from ctk.check.audit.planned import NEED_BYTES, planned_scans
 from ctk.core.checkout import Workspace
 from ctk.core.console import count
 from ctk.core.errors import AuditFailed
@@ -72,21 +72,20 @@ def audit_packages(
     forbidden_paths: Sequence[str],
     base: Sequence[Path] = (),
     jobs: int = 2,
-    skip: Collection[str] = (),
+    only: Collection[str] = (),
     cache: Path | None = None,
     earlier: bool = True,
 ) -> AuditReport:
-    """Holds packages, which may depend on those of the base, to every rule but those in `skip`.
+    """Holds packages, which may depend on those of the base, to every rule, or to those named in `only`.
 
     Scans are kept in the folder `cache`, and the outcome: the same packages are not audited again by the same code.
     With `earlier=False` it is not looked for: its name has the packages' hashes, so new ones would be read once more.
 
     Raises:
-        UnknownName: A name in ``skip`` that no check has.
+        UnknownName: A name in ``only`` that no check has.
     """
     start = time.monotonic()
-    skipped = chosen(CHECKS, skip) if skip else []
-    checks = [check for check in CHECKS if check not in skipped]
+    checks = chosen(CHECKS, only)
     asked = [forbidden_paths, [check.name for check in checks]]
     if cache and earlier and (note := _note(cache, paths, base, asked)):
         with suppress(OSError, ValidationError):  # not there, or damaged
@@ -109,30 +108,13 @@ def audit_packages(
 
 
 def audit_planned(
-    plan: Plan, workspace: Workspace, contents: Contents, *, jobs: int = 2, skip: Collection[str] = ()
+    plan: Plan, workspace: Workspace, contents: Contents, *, jobs: int = 2, only: Collection[str] = ()
 ) -> AuditReport:
-    """Holds the packages of a plan to every rule for which no byte of them is needed, but those in `skip`.
-
-    Raises:
-        UnknownName: A name in ``skip`` that no check has.
-        RecipeError: A recipe's script fails.
-    """
+    """Holds the packages of a plan to every rule for which no byte of them is needed, or to those named in `only`."""
     start = time.monotonic()
-    skipped = chosen(CHECKS, skip) if skip else []
-    checks = [check for check in CHECKS if check not in skipped and check.name not in NEED_BYTES]
-    scans, unseen = planned_scans(plan, workspace, contents, jobs)
-    together = PackageSet(scans, unseen)
-    by_name = {scan.file_name: scan for scan in scans}
-    unknown = {scan.file for scan in unseen}
-
-    def is_certain(finding: Finding) -> bool:
-        """Whether no package without its files could have what is missing."""
-        scan = by_name[finding.where]
-        reach = (*together.closure(scan)[0], *together.constrained(scan))
-        return not any(other.file in unknown for other in reach)
-
-    findings = filter(is_certain, _held(scans, together, checks))
-    return AuditReport.by_check([*not_measured(plan, contents), *findings], checks, len(scans), start)
+    checks = [check for check in chosen(CHECKS, only) if check.name not in NEED_BYTES]
+    scans = planned_scans(plan, workspace, contents, jobs)
+    return AuditReport.by_check(_held(scans, PackageSet(scans), checks), checks, len(scans), start)
 
 
 def _held(scans: Sequence[PackageScan], together: PackageSet, checks: Sequence[Check[Any]]) -> Iterator[Finding]:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import zstandard
-from crafted_binaries import elf, pe
 
 from ctk.check.audit.binaries import PROBES
+from kit.binaries import elf, pe
 
 STAMP = 1_700_000_000_000  # November 2023
 _EMPTY = hashlib.sha256(b"").hexdigest()
