@@ -293,19 +293,6 @@ def LinksLeadSomewhere(packages: PackageSet) -> Iterator[Finding]:
                 yield at(package, file, f"leads to {target}, which nothing that comes with it has")
 
 
-@check(PackageSet, fix="build both halves in one run of the recipe, and audit them together")
-def ExactPinsAreHeld(packages: PackageSet) -> Iterator[Finding]:
-    """A dependency on one exact build of a package that is made here names a build that was made."""
-    made = {package.name for package in packages.audited}
-    for package in packages.audited:
-        for spec in package.info.index.depends:
-            parts = spec.replace("==", " ").split()
-            if len(parts) == 3 and "*" not in spec and parts[0] in made:
-                subdir = "" if package.subdir == NOARCH else package.subdir
-                if not packages.matching(spec, subdir):
-                    yield at(package, "info/index.json", f"depends on {spec}, a build that is not there")
-
-
 # glibc, and the loader; a system that installs conda packages has them.
 _GLIBC = r"lib(c|m|dl|pthread|rt|util)\.so\.\d+|ld-linux-(x86-64\.so\.2|aarch64\.so\.1)"
 # The driver's own libraries: only ever the machine's.
@@ -357,19 +344,6 @@ OPTIONAL: Mapping[tuple[str, str], re.Pattern[str]] = {
 # Where Windows looks for a DLL in an environment besides the folder of the program: conda puts these on PATH, and
 # Python searches them for its modules.
 _DLL_FOLDERS = frozenset({"", "Library/bin"})
-
-
-@check(PackageSet, fix="drop the entry, or depend on the package that makes the folder")
-def RpathResolves(packages: PackageSet) -> Iterator[Finding]:
-    """Each folder that an RPATH names exists in an environment: it is ``lib``, or one that a dependency fills."""
-    for package in packages.audited:
-        reach, _ = packages.closure(package)
-        for file, binary in binaries(package):
-            for folder in search_folders(file.path, binary):
-                if folder == "lib" or folder.startswith("..") or folder == posixpath.dirname(file.path):
-                    continue
-                if not any(folder in packages.places(other) for other in reach):
-                    yield at(package, file, f"RPATH leads to {folder}/, which no dependency has")
 
 
 @check(PackageSet, fix="add the package that has the library to the recipe's run requirements")
