@@ -44,23 +44,6 @@ def library(needed: Sequence[str] = ("libc.so.6",), **fields: object) -> Break:
     return binary("libcufile", "lib/libx.so.1", needed, **fields)
 
 
-def bindings_for_windows(payload: bytes) -> Break:
-    """cuda-bindings as Windows has them: one module, and what it holds."""
-    file = "Lib/site-packages/cuda/bindings/_internal/runtime.cp312-win_amd64.pyd"
-    return lambda drafts: drafts.update(
-        {
-            "cuda-bindings": Draft(
-                "cuda-bindings",
-                "13.4.4",
-                "cuda13_py312_native_h0_0",
-                subdir="win-64",
-                depends=("python_abi 3.12.* *_cp312",),
-                files={file: pe(payload=payload)},
-            )
-        }
-    )
-
-
 def for_gpus(*constrains: str, name: str = "libone") -> Break:
     """A toolkit that knows 5.0, 7.0 and 8.0, and a library of it for 8.0 alone."""
     toolkit = {"constrains": ["__cuda_arch ==5.0|==7.0|==8.0"]}
@@ -332,7 +315,6 @@ ALLOWED: dict[str, Break] = {
     "cudart loaded at run time by the bindings of CUDA 12": lambda drafts: drafts.update(
         {"cuda-bindings": drafts["cuda-bindings"].with_(version="12.9.10", files=module())}
     ),
-    "cudart inside the bindings for Windows": bindings_for_windows(b"nvcuda.dll\0nvcudart_hybrid64.dll"),
     "the driver's library": library(("libcuda.so.1",)),
 }
 

@@ -55,7 +55,7 @@ def test_a_folder_in_another_is_looked_for_once() -> None:
 def test_a_large_binary_is_read_like_a_small_one(tmp_path: Path) -> None:
     filling = bytes(9 << 20)
     files = {"lib/libx.so.1": elf(soname="libx.so.1", payload=filling), "lib/x.dll": pe(("a.dll",), payload=filling)}
-    scan = Scanner([], {}).scan(Draft("x", files=files).write(tmp_path))
+    scan = Scanner([]).scan(Draft("x", files=files).write(tmp_path))
     found = {file.path: file.binary for file in scan.installed()}
     assert found["lib/libx.so.1"] is not None and found["lib/libx.so.1"].soname == "libx.so.1"
     assert found["lib/x.dll"] is not None and found["lib/x.dll"].needed == ("a.dll",)
@@ -64,7 +64,7 @@ def test_a_large_binary_is_read_like_a_small_one(tmp_path: Path) -> None:
 def test_a_changed_package_or_another_forbidden_path_is_scanned_again(tmp_path: Path) -> None:
     path = good_set()["libcufile"].write(tmp_path)
     sha256 = file_sha256(path)
-    keys = {Scanner([path], {}).name(of) for path, of in (("/a", sha256), ("/b", sha256), ("/a", "0" * 64))}
+    keys = {Scanner([path]).name(of) for path, of in (("/a", sha256), ("/b", sha256), ("/a", "0" * 64))}
     assert len(keys) == 3
 
 

@@ -17,7 +17,7 @@ from ctk.core.errors import BadValue, LockError, UnknownName, problems
 from ctk.core.platforms import NOARCH
 from ctk.diff import FORMS
 from ctk.diff.licences import LicenceChange
-from ctk.diff.scan import File, Shown, Surface, stem
+from ctk.diff.scan import File, Shown, Surface
 from ctk.lock.lock import Artefact, ReleaseLock, find_release, load, parse_lock, release_locks
 from ctk.package.binaries import version_key
 
@@ -107,12 +107,6 @@ class LibraryChange:
         return _less(self.new.needed, self.old.needed)
 
     @property
-    def needs_newly(self) -> tuple[str, ...]:
-        """What the same program or library did not need before, under any version."""
-        before = {stem(name) for name in self.needed_removed}
-        return tuple(name for name in self.needed_added if stem(name) not in before) if self.old is not ABSENT else ()
-
-    @property
     def is_changed(self) -> bool:
         """Whether what it offers or needs differs; a file that only moved has not changed."""
         old, new = (replace(shown, path="") for shown in (self.old, self.new))
@@ -144,12 +138,6 @@ class ComponentChange:
     @property
     def name(self) -> str:
         return ", ".join(self.components)
-
-    @property
-    def is_older(self) -> bool:
-        """Whether the new release has an older version."""
-        old, new = self.old.versions, self.new.versions
-        return len(old) == len(new) == 1 and version_key(new[0]) < version_key(old[0])
 
 
 @dataclass(frozen=True)

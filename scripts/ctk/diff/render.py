@@ -81,15 +81,11 @@ def _notices(difference: ReleaseDifference) -> Iterator[str]:
     notices: dict[str, list[str]] = {}
     for change in difference.components:
         old, new = change.old, change.new
-        sonames = difference.sonames.get(change.platform, frozenset())
-        needs = sorted({name for library in change.libraries for name in library.needs_newly if name in sonames})
         newer = old.glibc and version_key(new.glibc) > version_key(old.glibc)
         for notice, applies, text in (
             ("new components", new.versions and not old.versions, ""),
             ("components that are gone", old.versions and not new.versions, ""),
-            ("older than before", change.is_older, f" {_versions(change)}"),
             ("newer glibc needed", newer, f" {_arrow(old.glibc, new.glibc)}"),
-            ("needs other libraries than before", needs, f" {' '.join(needs)}"),
         ):
             names = notices.setdefault(notice, [])
             if applies:

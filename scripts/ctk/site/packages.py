@@ -14,7 +14,6 @@ from packaging.version import Version
 
 from ctk.build import sbom
 from ctk.build.runner import machine_paths
-from ctk.check.audit.binaries import PROBES
 from ctk.core.errors import AuditFailed
 from ctk.core.files import file_sha256
 from ctk.lock.support import load_support
@@ -198,7 +197,7 @@ def read_metadata(entry: IndexedPackage, site: Site) -> PackageBuild:
     if not entry.path.is_file():
         return PackageBuild(entry, f"{entry.file} is listed in the index and is not in the channel's folder.")
     try:
-        scanner = Scanner(machine_paths(site.workspace), PROBES, site.workspace.cache / "audit")
+        scanner = Scanner(machine_paths(site.workspace), site.workspace.cache / "audit")
         kept = scanner.load(file_sha256(entry.path))
         info = kept.info if kept else read_info(entry.path)
         home = _text(info.about.get("home")) or _text(info.about.get("dev_url"))

@@ -13,7 +13,6 @@ from packaging.version import Version
 
 from ctk.build.runner import machine_paths
 from ctk.check.audit import CHECKS, audit_packages
-from ctk.check.audit.binaries import PROBES
 from ctk.core.errors import CtkError
 from ctk.core.files import file_sha256
 from ctk.core.platforms import PLATFORMS
@@ -165,7 +164,7 @@ def audit(site: Site) -> Iterator[Page]:
     """The findings of every check; none where these very packages were not audited with the checks as they are."""
     files = [entry.path for entry in site.entries if entry.path.is_file()]
     cache, forbidden = site.workspace.cache / "audit", machine_paths(site.workspace)
-    scanner = Scanner(forbidden, PROBES, cache)
+    scanner = Scanner(forbidden, cache)
     unread = [file for file in files if not (cache / scanner.name(file_sha256(file))).is_file()]
     report = None
     if files and not unread:

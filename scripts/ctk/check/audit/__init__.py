@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -30,7 +30,6 @@ from ctk.plan.plan import Plan
 
 OPENS = "PackageOpens"
 CHECKS: tuple[Check[Any], ...] = checks_of(files, binaries, packages)
-PROBES = binaries.PROBES
 
 
 @dataclass(frozen=True)
@@ -38,13 +37,6 @@ class AuditReport(Report):
     """The outcome of an audit; its subjects are packages. `earlier` is one that an earlier run had kept."""
 
     earlier: bool = field(compare=False, default=False)
-
-    @classmethod
-    def by_check(
-        cls, findings: Iterable[Finding], checks: Sequence[Check[Any]], packages: int, start: float
-    ) -> AuditReport:
-        """A report with its findings by check, then by package."""
-        return cls.of(findings, checks, packages, start, lambda f: (f.check, f.where, f.path, f.message))
 
     def summary(self) -> str:
         """The outcome in one line."""
@@ -93,13 +85,13 @@ def audit_packages(
     # The largest first: none is left for last.
     ordered = sorted(paths, key=lambda path: path.stat().st_size if path.is_file() else 0, reverse=True)
     with ThreadPoolExecutor(max(1, jobs)) as pool:
-        scanner = Scanner(forbidden_paths, PROBES, cache)
+        scanner = Scanner(forbidden_paths, cache)
         results = list(pool.map(lambda path: _scan(path, scanner), ordered))
         beside = [scan for scan in pool.map(_listed, base) if scan is not None]
     scans = sorted((scan for scan in results if isinstance(scan, PackageScan)), key=lambda scan: scan.file)
     findings = [unreadable for unreadable in results if isinstance(unreadable, Finding)]
     findings += _held(scans, PackageSet(scans, beside), checks)
-    report = AuditReport.by_check(findings, checks, len(paths), start)
+    report = AuditReport.of(findings, checks, len(paths), start)
     if cache and (note := _note(cache, paths, base, asked)):  # the scans have hashed the packages
         with disk_errors(note):
             make_folder(note.parent)
@@ -114,7 +106,7 @@ def audit_planned(
     start = time.monotonic()
     checks = [check for check in chosen(CHECKS, only) if check.name not in NEED_BYTES]
     scans = planned_scans(plan, workspace, contents, jobs)
-    return AuditReport.by_check(_held(scans, PackageSet(scans), checks), checks, len(scans), start)
+    return AuditReport.of(_held(scans, PackageSet(scans), checks), checks, len(scans), start)
 
 
 def _held(scans: Sequence[PackageScan], together: PackageSet, checks: Sequence[Check[Any]]) -> Iterator[Finding]:
