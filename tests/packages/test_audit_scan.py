@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from ctk.check.audit import AuditReport, audit_packages
 from ctk.core.files import file_sha256
 from ctk.package.scan import Scanner, Search, outermost, scan_wheel
-from kit.binaries import elf, pe
 from kit.packages import Draft, good_set
 
 NEEDLE = b"/srv/here"
@@ -50,15 +49,6 @@ def test_only_a_whole_path_counts(needle: bytes, text: bytes, is_seen: bool) -> 
 
 def test_a_folder_in_another_is_looked_for_once() -> None:
     assert outermost(["/a/b/", "/a/bc", "/a/b/c", "/", ""]) == ("/a/b", "/a/bc")
-
-
-def test_a_large_binary_is_read_like_a_small_one(tmp_path: Path) -> None:
-    filling = bytes(9 << 20)
-    files = {"lib/libx.so.1": elf(soname="libx.so.1", payload=filling), "lib/x.dll": pe(("a.dll",), payload=filling)}
-    scan = Scanner([]).scan(Draft("x", files=files).write(tmp_path))
-    found = {file.path: file.binary for file in scan.installed()}
-    assert found["lib/libx.so.1"] is not None and found["lib/libx.so.1"].soname == "libx.so.1"
-    assert found["lib/x.dll"] is not None and found["lib/x.dll"].needed == ("a.dll",)
 
 
 def test_a_changed_package_or_another_forbidden_path_is_scanned_again(tmp_path: Path) -> None:

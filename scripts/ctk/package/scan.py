@@ -27,12 +27,10 @@ from ctk.core.platforms import PLATFORMS
 from ctk.package import binaries, gpu_code, package
 from ctk.package.archives import Refused, open_zip
 from ctk.package.binaries import Binary, UnreadableBinary
-from ctk.package.gpu_code import FileCode
 from ctk.package.package import PLACEHOLDER, Kind, PackageInfo, ScannedFile, Sighting
 
 _CHUNK = 1 << 20
 _PLACEHOLDER = PLACEHOLDER.encode()
-_IN_MEMORY = 8 << 20  # bytes; a larger binary is parsed from a temporary file
 _NAME = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
 
 
@@ -224,7 +222,7 @@ def _scan_member(file: ScannedFile, stream: IO[bytes] | None, search: Search) ->
     chunk = stream.read(_CHUNK)
     is_binary = file.part == "pkg" and chunk.startswith((binaries.ELF_MAGIC, binaries.PE_MAGIC))
     is_module = file.part == "pkg" and file.path.endswith(".py")
-    with _keeper(file.size if is_binary else 0) as kept:
+    with tempfile.NamedTemporaryFile(prefix="ctk-audit-") if is_binary else io.BytesIO() as kept:
         while chunk:
             size += len(chunk)
             digest.update(chunk)
@@ -233,26 +231,25 @@ def _scan_member(file: ScannedFile, stream: IO[bytes] | None, search: Search) ->
                 kept.write(chunk)
             chunk = stream.read(_CHUNK)
         search.feed(b"", last=True)
-        binary, unreadable = _headers(kept) if is_binary else (None, "")
-        code = _code_for_gpus(kept) if is_binary else None
+        kept.flush()
+        binary, unreadable = _headers(Path(kept.name)) if is_binary else (None, "")
+        code = gpu_code.read_file(Path(kept.name), uses=False) if is_binary else None
         folders = _dll_folders(kept.getvalue()) if is_module and isinstance(kept, io.BytesIO) else ()
     file = replace(
-        file, size=size, sha256=digest.hexdigest(), binary=binary, unreadable=unreadable, code=code, dll_folders=folders
+        file,
+        size=size,
+        sha256=digest.hexdigest(),
+        binary=binary,
+        unreadable=unreadable,
+        code=code if code and code.says_something else None,
+        dll_folders=folders,
     )
     return replace(file, sightings=search.sightings())
 
 
-def _keeper(size: int) -> IO[bytes]:
-    """A place for a binary until it is parsed: memory for a small one, a temporary file for a large one."""
-    return tempfile.NamedTemporaryFile(prefix="ctk-audit-") if size > _IN_MEMORY else io.BytesIO()
-
-
-def _headers(kept: IO[bytes]) -> tuple[Binary | None, str]:
+def _headers(path: Path) -> tuple[Binary | None, str]:
     try:
-        if isinstance(kept, io.BytesIO):
-            return binaries.read_bytes(kept.getvalue()), ""
-        kept.flush()
-        return binaries.read_binary(Path(kept.name)), ""
+        return binaries.read_binary(path), ""
     except UnreadableBinary as error:
         return None, str(error)
 
@@ -291,11 +288,3 @@ def scan_wheel(path: Path) -> Iterator[ScannedFile]:
                         )
     except Refused as error:
         raise AuditFailed(f"{path.name} cannot be read: {error}", "fetch it again") from error
-
-
-def _code_for_gpus(kept: IO[bytes]) -> FileCode | None:
-    if isinstance(kept, io.BytesIO):
-        found = gpu_code.read(kept.getvalue(), uses=False)
-    else:
-        found = gpu_code.read_file(Path(kept.name), uses=False)
-    return found if found.says_something else None

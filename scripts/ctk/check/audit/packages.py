@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import posixpath
 import re
-import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property, partial
 from itertools import combinations
-from pathlib import Path
 
-from rattler import Channel, GenericVirtualPackage, MatchSpec, PackageName, PackageRecord, SparseRepoData, Version
-from rattler.exceptions import InvalidMatchSpecError, InvalidVersionError, SolverError
+from rattler import MatchSpec, PackageRecord
+from rattler.exceptions import InvalidMatchSpecError, InvalidVersionError
 from rattler.package import BuildString
-from rattler.solver import solve_with_sparse_repodata
 
 from ctk.check import Finding, check, spec_name
 from ctk.check.audit.binaries import binaries, search_folders
 from ctk.check.audit.files import at
 from ctk.check.gpu_code import Known, Subject
 from ctk.core.platforms import NOARCH
-from ctk.core.process import run
 from ctk.package.binaries import Binary, oldest_glibc, version_key
 from ctk.package.gpu_support import spans, within
 from ctk.package.package import IndexJson, ScannedFile
@@ -49,13 +44,6 @@ def _record(index: IndexJson) -> PackageRecord | None:
         return None
 
 
-# Detected on the machine, so they rule out no pair: what is asked is whether the packages agree with each other.
-_MACHINE = [
-    GenericVirtualPackage(PackageName(name), Version("9999"), BuildString("0"))
-    for name in ("__glibc", "__linux", "__unix", "__win", "__cuda", "__archspec")
-]
-
-
 class PackageSet:
     """Packages under audit, and the base that they may depend on: what one channel would offer."""
 
@@ -71,7 +59,6 @@ class PackageSet:
         self._closures: dict[str, tuple[tuple[PackageScan, ...], frozenset[str]]] = {}
         self._places: dict[str, frozenset[str]] = {}
         self._files: dict[str, dict[str, list[str]]] = {}
-        self._sources: dict[str, SparseRepoData] = {}
         self._matching: dict[tuple[str, str], list[PackageScan]] = {}
 
     def is_audited(self, package: PackageScan) -> bool:
@@ -187,37 +174,16 @@ class PackageSet:
         return found
 
     def coexist(self, one: PackageScan, other: PackageScan, subdir: str) -> bool:
-        """Whether a solver puts both into one environment of the subdir; what the set does not hold counts as there."""
-        wanted: dict[str, set[str]] = {}
+        """Whether some builds of all that both depend on, themselves included, are the same for both."""
+        wanted: dict[str, set[str]] = {i.info.index.name: {i.file} for i in (one, other)}
         for spec in (*one.info.index.depends, *other.info.index.depends):
             if (name := spec_name(spec)) in self._named and _spec(spec) is not None:
                 found = {package.file for package in self.matching(spec, subdir)}
                 wanted[name] = wanted.get(name, found) & found
-                if not wanted[name]:
-                    return False  # as of two toolkits: no solver is asked
-        exact = [f"{i.name} =={i.version} {i.build}" for i in (one.info.index, other.info.index)]
-        sources = [self._repodata(part) for part in (subdir, NOARCH)]
-        try:
-            run(solve_with_sparse_repodata(exact, sources, virtual_packages=_MACHINE))
-        except SolverError:
-            return False
-        return True
-
-    def _repodata(self, subdir: str) -> SparseRepoData:
-        """What the index of a subdir would say, read once by the solver and kept."""
-        if subdir not in self._sources:
-            with tempfile.TemporaryDirectory(prefix="ctk-audit-") as folder:
-                path = Path(folder, "repodata.json")
-                records = {p.file_name: self._in_repodata(p.info.index) for p in self.all if p.subdir == subdir}
-                index = {"info": {"subdir": subdir}, "packages": {}, "packages.conda": records}
-                path.write_text(json.dumps(index))
-                self._sources[subdir] = SparseRepoData(Channel("audit"), subdir, path)  # it maps the file
-        return self._sources[subdir]
-
-    def _in_repodata(self, index: IndexJson) -> dict[str, object]:
-        keys = ("name", "version", "build", "build_number", "subdir", "constrains")
-        held = [spec for spec in index.depends if spec_name(spec) in self._named and _spec(spec) is not None]
-        return {key: getattr(index, key) for key in keys} | {"depends": held}
+        for spec in (*one.info.index.constrains, *other.info.index.constrains):
+            if (name := spec_name(spec)) in wanted and _spec(spec) is not None:
+                wanted[name] &= {package.file for package in self.matching(spec, subdir)}
+        return all(wanted.values())
 
     @cached_property
     def subdirs(self) -> tuple[str, ...]:
