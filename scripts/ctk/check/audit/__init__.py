@@ -105,8 +105,19 @@ def audit_planned(
     """Holds the packages of a plan to every rule for which no byte of them is needed, or to those named in `only`."""
     start = time.monotonic()
     checks = [check for check in chosen(CHECKS, only) if check.name not in NEED_BYTES]
-    scans = planned_scans(plan, workspace, contents, jobs)
-    return AuditReport.of(_held(scans, PackageSet(scans), checks), checks, len(scans), start)
+    scans, unseen, hints = planned_scans(plan, workspace, contents, jobs)
+    together = PackageSet(scans, unseen)
+    by_name = {scan.file_name: scan for scan in scans}
+    unknown = {scan.file for scan in unseen}
+
+    def is_certain(finding: Finding) -> bool:
+        """Whether no package without its files could have what is missing."""
+        scan = by_name[finding.where]
+        reach = (*together.closure(scan)[0], *together.constrained(scan))
+        return not any(other.file in unknown for other in reach)
+
+    findings = filter(is_certain, _held(scans, together, checks))
+    return AuditReport.of([*hints, *findings], checks, len(scans), start)
 
 
 def _held(scans: Sequence[PackageScan], together: PackageSet, checks: Sequence[Check[Any]]) -> Iterator[Finding]:

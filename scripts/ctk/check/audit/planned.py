@@ -19,10 +19,10 @@ from pathlib import Path, PurePosixPath
 
 from pydantic import TypeAdapter, ValidationError
 
+from ctk.check import Finding
 from ctk.check.audit.files import glob_pattern
 from ctk.core.checkout import Workspace
-from ctk.core.console import count
-from ctk.core.errors import LockError, RecipeError
+from ctk.core.errors import RecipeError
 from ctk.core.files import file_sha256, make_folder, replace_file
 from ctk.lock.contents import LEFT_OUT, PLAIN, Content, Contents, Members
 from ctk.package.binaries import ELF_MAGIC, SearchPath
@@ -48,36 +48,34 @@ esac
 _FILES = TypeAdapter(list[ScannedFile])
 
 
-def planned_scans(plan: Plan, workspace: Workspace, contents: Contents, jobs: int) -> list[PackageScan]:
-    """The packages of a plan. One Python stands for the others: that whose wheels are measured.
+def planned_scans(
+    plan: Plan, workspace: Workspace, contents: Contents, jobs: int
+) -> tuple[list[PackageScan], list[PackageScan], list[Finding]]:
+    """The packages of a plan; those, without files, of which artefacts are not measured; and a hint for their locks.
+
+    One Python stands for the others: that whose wheels are measured.
 
     Raises:
-        LockError: An artefact is not measured.
         RecipeError: A recipe's script fails.
     """
     measured = [b for b in plan.builds if all(a.sha256 in contents.artefacts for a in b.artefacts)]
-    _check_measured(plan, contents, {_but_for_python(build) for build in measured})
+    seen = {_but_for_python(build) for build in measured}
+    made: dict[str, PackageScan] = {}
     with tempfile.TemporaryDirectory(prefix="ctk-planned-") as scratch, ThreadPoolExecutor(jobs) as pool:
-        program = Path(scratch, "patchelf")
+        program = Path(scratch, "patchelf")  # made once: a program is busy while some thread writes it
         program.write_text(_PATCHELF)
         program.chmod(0o755)
-        made: dict[str, PackageScan] = {}
         for scans in pool.map(lambda build: _scans(build, workspace, contents, Path(scratch)), measured):
             made |= {scan.file: scan for scan in scans}
-    return list(made.values())
+    lacking = [build for build in plan.builds if _but_for_python(build) not in seen]
+    unseen = [scan for b in lacking for output in b.outputs if (scan := _scan(output, ())).file not in made]
+    return list(made.values()), unseen, [_not_measured(lock) for lock in dict.fromkeys(b.lock for b in lacking)]
 
 
-def _check_measured(plan: Plan, contents: Contents, seen: set[tuple[object, ...]]) -> None:
-    lacking = {
-        artefact.file: build.lock.removeprefix("cuda-")
-        for build in plan.builds
-        if _but_for_python(build) not in seen
-        for artefact in build.artefacts
-        if artefact.sha256 not in contents.artefacts
-    }
-    if lacking:
-        step = f"ctk release measure {' '.join(sorted(set(lacking.values())))} --write"
-        raise LockError(f"{count(len(lacking), 'artefact')} not measured: {min(lacking)}", step)
+def _not_measured(lock: str) -> Finding:
+    words = "some of its artefacts are not measured, and what is made of them is not judged"
+    step = f"ctk release measure {lock.removeprefix('cuda-')} --write"
+    return Finding(lock, words, check="ArtefactsAreMeasured", fix=step, severity="hint")
 
 
 def _but_for_python(build: Build) -> tuple[object, ...]:
