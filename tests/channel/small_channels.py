@@ -12,7 +12,6 @@ from typing import Any
 
 import msgpack
 import zstandard
-from crafted_packages import Draft
 
 from ctk.build import sbom
 from ctk.build.build import Built
@@ -20,6 +19,7 @@ from ctk.build.sbom import Input, Provenance
 from ctk.channel import states
 from ctk.lock.lock import Artefact
 from ctk.package.package import index_record, members
+from kit.packages import Draft
 
 __all__ = ["Draft", "build", "digit", "serve", "sharded_records", "sound"]
 

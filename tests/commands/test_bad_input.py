@@ -27,7 +27,6 @@ CHANNEL = "error: there is no channel in /no/place"
 CASES: dict[str, tuple[type[CtkError], str]] = {
     "audit /no/place": (UnknownName, "error: there is no /no/place"),
     "audit --check NoCheck": (UnknownName, "error: unknown check 'NoCheck'"),
-    "audit --skip NoCheck": (UnknownName, "error: unknown check 'NoCheck'"),
     "audit --base /no/place": (UnknownName, "error: there is no /no/place"),
     "build --release 99.9": (UnknownName, "error: unknown release '99.9'"),
     "build --all-releases --recipe no-recipe": (UnknownName, "error: unknown recipe 'no-recipe'"),
@@ -60,7 +59,6 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
     "lint no-recipe": (UnknownName, "error: unknown recipe 'no-recipe'"),
     "lint /no/place": (UnknownName, "error: there is no /no/place"),
     "lint --check NoCheck": (UnknownName, "error: unknown check 'NoCheck'"),
-    "lint --explain NoCheck": (UnknownName, "error: unknown check 'NoCheck'"),
     "plan --release 99.9": (UnknownName, "error: unknown release '99.9'"),
     "plan --all-releases --recipe cuda-crt --platform linux-46": (UnknownName, "error: unknown platform 'linux-46'"),
     "plan --format no-format": (BadValue, "error: invalid value for '--format': 'no-format' is not one of"),

@@ -83,9 +83,7 @@ def offered(line: str) -> list[str]:
         ("ctk env create --driver ", {"none", *MINORS}),
         ("ctk solve --base ", {"local", "conda-forge"}),
         ("ctk audit --check ", {check.name for check in CHECKS}),
-        ("ctk audit --skip ", {check.name for check in CHECKS}),
         ("ctk lint --check ", {check.name for check in LINTS}),
-        ("ctk lint --explain ", {check.name for check in LINTS}),
         ("ctk audit --base ", set()),
     ],
 )

@@ -9,12 +9,12 @@ import subprocess
 from pathlib import Path
 
 import world
-from crafted_binaries import elf, pe
 from fake_ctk import WHEELS_13
 from fake_index import FakeIndex
 from world import World
 
 from conftest import ROOT
+from kit.binaries import elf, pe
 
 NEW_COMPONENT = "cccl"
 NVRTC = {"nvrtc": ("nvidia-cuda-nvrtc", ("nvrtc.h",))}

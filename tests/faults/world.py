@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import tiny_packages
-from crafted_packages import Draft
 from fake_ctk import EVERYWHERE_13, WHEELS_13, add_python_13, pins
 from fake_index import FakeIndex, Fault, serve
 
@@ -28,6 +27,7 @@ from ctk.index.client import Retry
 from ctk.index.index import Index
 from ctk.lock.lock import Facts, ReleaseLock
 from ctk.release import release, review
+from kit.packages import Draft
 
 __all__ = ["FakeIndex", "Fault", "World", "built_world", "command", "ctk", "new_world", "publish_release", "serve"]
 

@@ -11,13 +11,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import crafted_binaries
-from crafted_packages import Draft
 from fake_index import wheel
 
 from ctk.core.document import Document
 from ctk.core.errors import CtkError
 from ctk.package import binaries, gpu_code, package
+from kit import binaries as made
+from kit.packages import Draft
 
 Run = Callable[[bytes], object]
 Seeds = Callable[[], Iterable[bytes]]
@@ -80,7 +80,7 @@ def in_file(read: Callable[[Path], object]) -> Run:
 
 
 def some_wheels() -> list[bytes]:
-    return [wheel("a", "1", "py3-none-any", [], {"a.so": crafted_binaries.elf(), "b.h": b"b"})]
+    return [wheel("a", "1", "py3-none-any", [], {"a.so": made.elf(), "b.h": b"b"})]
 
 
 def read_package(path: Path) -> None:
@@ -127,8 +127,8 @@ def some_metadata() -> list[bytes]:
 
 
 def some_binaries() -> list[bytes]:
-    full = crafted_binaries.elf(soname="liba.so.1", runpath="$ORIGIN", versions={"libc.so.6": ["GLIBC_2.17"]})
-    return [full, crafted_binaries.elf(exports=["f", "g@V_1"]), crafted_binaries.pe()]
+    full = made.elf(soname="liba.so.1", runpath="$ORIGIN", versions={"libc.so.6": ["GLIBC_2.17"]})
+    return [full, made.elf(exports=["f", "g@V_1"]), made.pe()]
 
 
 TARGETS: dict[str, Target] = {
@@ -139,11 +139,9 @@ TARGETS: dict[str, Target] = {
     "gpu-code": Target(
         gpu_code.read,
         lambda: [
-            crafted_binaries.fatbin(
-                crafted_binaries.code("cubin", "90a", size=64), crafted_binaries.code("ptx", "80", size=64)
-            ),
-            crafted_binaries.fatbin(crafted_binaries.together("100", "120f", size=64)),
-            crafted_binaries.elf(machine="cuda") + b".version 8.0\n.target sm_80\n",
+            made.fatbin(made.code("cubin", "90a", size=64), made.code("ptx", "80", size=64)),
+            made.fatbin(made.together("100", "120f", size=64)),
+            made.elf(machine="cuda") + b".version 8.0\n.target sm_80\n",
         ],
     ),
     "binary": Target(binaries.read_bytes, some_binaries, (binaries.UnreadableBinary,)),

@@ -3,50 +3,35 @@
 from __future__ import annotations
 
 import io
-import json
 import struct
 import tarfile
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
-import targets
 import zstandard
-from crafted_packages import Draft
 
-from ctk.channel.index_files import in_order
 from ctk.core.document import DEEPEST, ENTRIES, LARGEST, Document
 from ctk.core.errors import (
     AuditFailed,
-    LockError,
-    PublishFailed,
     printable,
-    problems,
 )
-from ctk.core.files import listed_packages, read_json
 from ctk.package import binaries, gpu_code, package
-from ctk.plan.plan import python_tags
+from kit import binaries as made
+from kit.packages import Draft
 
 LAUGHS = "a: &a [x, x]\n" + "".join(f"b{n}: &b{n} [*{'a' if not n else f'b{n - 1}'}, y]\n" for n in range(30))
 
 LIES: dict[str, tuple[str, int, str]] = {
-    "an alias": ("a: 1\nb: &x [1]\nc: *x\n", 2, "anchors and aliases (& and *) are not read here"),
     "a billion laughs": (LAUGHS, 1, "anchors and aliases"),
-    "a circle": ("&a [*a]\n", 1, "anchors and aliases"),
     "a tag of Python": ("a: 1\nb: !!python/object/apply:os.system [ls]\n", 2, "tags are not read here"),
-    "a tag": ("a: !!binary aGk=\n", 1, "tags are not read here"),
     "one key twice": ("a: 1\nb: 2\na: 3\n", 3, "a: stated twice"),
     "a key that is a list": ("[a]: 1\n", 1, "a key that is no text"),
     "deep lists": ("a:\n  " + "[" * 50_000, 2, f"nested more than {DEEPEST} times"),
-    "deep mappings": ("{a: " * 50_000, 1, f"nested more than {DEEPEST} times"),
     "many entries": ("[" + "1," * 60_000 + "]", 1, f"more than {ENTRIES} entries"),
     "megabytes": ("a: " + "x" * LARGEST, 1, f"and {LARGEST} are the most"),
     "a number of 5,000 digits": ("a: 1\nb: " + "9" * 5000, 2, "b: cannot be read: too long"),
-    "a day that is none": ("a: 2001-02-30\n", 1, "a: cannot be read"),
-    "a NUL": ("a: 'b\0'\n", 1, "not YAML"),
     "two documents": ("a: 1\n---\nb: 2\n", 2, "another document"),
-    "another YAML": ("%YAML 1.888\n---\na: 1\n", 1, "not YAML"),  # found by scripts/fuzz: ruamel asserts
 }
 
 
@@ -57,33 +42,11 @@ def test_a_file_that_lies_is_an_error_with_its_line(name: str) -> None:
     assert any(problem.startswith(f"line {line}: ") and reason in problem for problem in found), found
 
 
-def test_a_byte_order_mark_at_the_start_is_no_lie() -> None:
-    assert Document("\ufeffa: 1\n").data == {"a": 1}
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["[]", "python_tag: cp313", "python_tag: []", "python_tag: [cp313, 3]", "python_tag: ['$(x)']", LAUGHS, "\0"],
-)
-def test_a_matrix_that_is_none_is_an_error(tmp_path: Path, text: str) -> None:
-    file = tmp_path / "conda_build_config.yaml"
-    file.write_text(text)
-    with pytest.raises(LockError, match=r"conda_build_config\.yaml: .*\n.*line \d"):
-        python_tags(file)
-
-
 def test_a_message_is_shown_and_not_obeyed() -> None:
     assert printable("a\x1b[2J\u202eb\tc\nd é") == "a\\x1b[2J\\u202eb\tc\nd é"
 
 
-def test_a_file_of_nonsense_gives_a_message_that_one_can_read() -> None:
-    error = problems(LockError, "a.lock", ["x" * 10_000] * 500, "")
-    lines = error.cause.splitlines()
-    assert len(lines) == 102 and lines[-1] == "  - and 400 more"
-    assert max(map(len, lines)) < 2100
-
-
-# ---- what was built
+# ---- packages
 
 
 def package_of(info: bytes, payload: bytes = b"") -> bytes:
@@ -113,7 +76,6 @@ PACKAGES: dict[str, tuple[bytes, str]] = {
         package_of(tar_header("info/a.json", b"0", 100 << 20) + bytes(100 << 20)),
         "unpacks to more than 67108864 bytes",
     ),
-    "a member cut short": (package_of(tar_header("info/index.json", b"0", 5000) + b"a" * 512), "cannot be read"),
     "a window of 2 GB": (
         package_of(b"").replace(zstandard.ZstdCompressor().compress(b""), b"\x28\xb5\x2f\xfd\x00\xa8\x01\x00\x00"),
         "cannot be read",
@@ -135,12 +97,9 @@ def test_a_package_that_lies_is_an_error_of_the_audit(tmp_path: Path, name: str)
     ("file", "text"),
     [
         ("index.json", b"[" * 100_000),
-        ("index.json", b"[]"),
         ("index.json", b'{"name": 1}'),
-        ("paths.json", b'{"paths": 3}'),
         ("paths.json", b'{"paths": [3]}'),
         ("run_exports.json", b"3"),
-        ("recipe/rendered_recipe.yaml", b"recipe: []"),
         ("recipe/rendered_recipe.yaml", b"\xff\xfe\0"),
     ],
 )
@@ -152,7 +111,7 @@ def test_metadata_that_lies_is_an_error_of_the_audit(tmp_path: Path, file: str, 
 
 def test_a_table_of_versions_without_an_end_is_read_for_a_while(tmp_path: Path) -> None:
     """Billions of entries that are all the same one: the file says that the next is nought bytes further on."""
-    data = bytearray(targets.crafted_binaries.elf(versions={"libc.so.6": ["GLIBC_2.17"]}))
+    data = bytearray(made.elf(versions={"libc.so.6": ["GLIBC_2.17"]}))
     (sections,) = struct.unpack_from("<Q", data, 40)
     struct.pack_into("<I", data, sections + 3 * 64 + 44, 0xFFFFFFFF)
     found = binaries.read_bytes(bytes(data))
@@ -161,38 +120,10 @@ def test_a_table_of_versions_without_an_end_is_read_for_a_while(tmp_path: Path) 
 
 def test_more_segments_than_any_linker_makes_are_not_read() -> None:
     """Each of no bytes, so a small file can have 65,535 of them. scripts/fuzz found it, and took it for a hang."""
-    data = bytearray(targets.crafted_binaries.elf())
+    data = bytearray(made.elf())
     struct.pack_into("<HH", data, 54, 0, 0xFFFF)
     with pytest.raises(binaries.UnreadableBinary, match="more segments or sections"):
         binaries.read_bytes(bytes(data))
-
-
-@pytest.mark.parametrize(
-    "content",
-    [b"{", b"[" * 100_000, b"[]", b'{"packages": 3}', b'{"packages": ["../../x"]}', b'{"packages": ["/x"]}', b"\xff"],
-)
-def test_a_note_that_lies_is_none(tmp_path: Path, content: bytes) -> None:
-    file = tmp_path / "build.json"
-    file.write_bytes(content)
-    assert listed_packages(read_json(file)) is None
-
-
-REPODATA: tuple[Any, ...] = (
-    [],
-    {"packages.conda": []},
-    {"packages.conda": {"a.conda": 3}},
-    {"packages.conda": {"a.conda": {"name": "a", "sha256": "0"}}},
-    {"packages.conda": {"../a.conda": {"name": "a", "depends": [], "sha256": "0"}}},
-    {"packages.conda": {"a.conda": {"name": "a", "depends": [""], "sha256": "0"}}},
-)
-
-
-@pytest.mark.parametrize("content", REPODATA)
-def test_a_channel_whose_index_lies_is_not_published(tmp_path: Path, content: Any) -> None:
-    (tmp_path / "noarch").mkdir()
-    (tmp_path / "noarch" / "repodata.json").write_text(json.dumps(content))
-    with pytest.raises(PublishFailed, match="is no index of a channel"):
-        in_order(tmp_path)
 
 
 def zip_of(count: int, size: int = 0, method: int = zipfile.ZIP_DEFLATED, extra: bytes = b"") -> bytes:
@@ -208,7 +139,6 @@ def zip_of(count: int, size: int = 0, method: int = zipfile.ZIP_DEFLATED, extra:
 WHEELS: dict[str, tuple[bytes, str]] = {
     "nothing": (b"", "cannot be read"),
     "no zip": (b"a" * 100, "it is no zip"),
-    "a path upwards": (zip_of(1).replace(b"0", b"/"), "inside its folder"),
     "a bomb": (zip_of(1, 40 << 20), "which is too much"),
     "many members": (zip_of(50_001), "which is too much"),
     "a directory of 9 MB": (zip_of(150, extra=b"\xfe\xca\x5c\xea" + bytes(59_996)), "8388608 are the most"),

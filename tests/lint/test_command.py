@@ -96,16 +96,12 @@ def test_the_list_has_every_check_with_its_help(checkout: Workspace) -> None:
     shown = ctk(checkout, "lint", "--list").stdout
     assert re.findall(r"^(\w+) \[", shown, re.M) == [check.name for check in CHECKS]
     assert "A -static package has no run exports" in shown
-    explained = ctk(checkout, "lint", "--explain", "StaticHasNoRunExports").stdout
-    assert "A -static package has no run exports" in explained
-    assert "fix: take run_exports out" in explained
 
 
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
         (["--check", "FileIsYml"], 3, "did you mean FileIsYaml"),
-        (["--explain", "FileIsYml"], 3, "did you mean FileIsYaml"),
         (["nowhere"], 3, "unknown recipe 'nowhere'"),
         (["--format", "xml"], 2, "xml"),
     ],

@@ -6,14 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from crafted_packages import good_set
 from typer.testing import CliRunner, Result
 
-from ctk.check import audit
-from ctk.check.audit import CHECKS, AuditReport
-from ctk.cli import checks as command
 from ctk.cli.main import app
 from ctk.core.errors import AuditFailed, UnknownName
+from kit.packages import good_set
 
 
 def run(*arguments: str) -> Result:
@@ -49,11 +46,6 @@ def test_one_check_alone_and_json(tmp_path: Path) -> None:
     assert report["checks"] == {"NoBuildPath": 0}
 
 
-def test_the_list_explains_every_check() -> None:
-    output = run("--list").output
-    assert all(check.name in output for check in CHECKS)
-
-
 def test_a_named_place_without_packages_is_an_error_and_not_a_good_channel(tmp_path: Path) -> None:
     """A gate with a wrong folder would pass for ever."""
     channel = tmp_path / "output" / "channel"
@@ -65,18 +57,3 @@ def test_a_named_place_without_packages_is_an_error_and_not_a_good_channel(tmp_p
         assert isinstance(refused, UnknownName)
         assert refused.cause == f"there are no packages in {place}"
         assert "noarch" in refused.step
-
-
-def test_as_many_packages_are_read_at_once_as_there_are_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[int] = []
-    monkeypatch.setattr(command.os, "cpu_count", lambda: 7)
-
-    def audited(*_: object, jobs: int, **__: object) -> AuditReport:
-        seen.append(jobs)
-        return AuditReport(())
-
-    monkeypatch.setattr(audit, "audit_packages", audited)
-    path = str(good_set()["libcufile"].write(tmp_path))
-    for words in ((), ("--jobs", "3")):
-        run(path, *words)
-    assert seen == [7, 3]

@@ -6,16 +6,13 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from crafted_binaries import elf, pe
-from crafted_packages import Draft, good_set
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ctk.check.audit import AuditReport, audit_packages
-from ctk.core.errors import UnknownName
 from ctk.core.files import file_sha256
-from ctk.package import scan as scanning
 from ctk.package.scan import Scanner, Search, outermost, scan_wheel
+from kit.packages import Draft, good_set
 
 NEEDLE = b"/srv/here"
 
@@ -54,48 +51,11 @@ def test_a_folder_in_another_is_looked_for_once() -> None:
     assert outermost(["/a/b/", "/a/bc", "/a/b/c", "/", ""]) == ("/a/b", "/a/bc")
 
 
-def test_a_large_binary_is_read_like_a_small_one(tmp_path: Path) -> None:
-    filling = bytes(9 << 20)
-    files = {"lib/libx.so.1": elf(soname="libx.so.1", payload=filling), "lib/x.dll": pe(("a.dll",), payload=filling)}
-    scan = Scanner([], {}).scan(Draft("x", files=files).write(tmp_path))
-    found = {file.path: file.binary for file in scan.installed()}
-    assert found["lib/libx.so.1"] is not None and found["lib/libx.so.1"].soname == "libx.so.1"
-    assert found["lib/x.dll"] is not None and found["lib/x.dll"].needed == ("a.dll",)
-
-
-def test_a_package_is_opened_once_however_often_it_is_audited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    paths = [draft.write(tmp_path) for draft in good_set().values()]
-    scanner = Scanner(["/home/x"], {}, tmp_path / "scans")
-    opened: list[tuple[Path, str]] = []
-    members = scanning.package.members
-
-    def counted(path: Path, part: str, file: object) -> object:
-        opened.append((path, part))
-        return members(path, part, file)
-
-    monkeypatch.setattr(scanning.package, "members", counted)
-    plain = [Scanner(["/home/x"], {}).scan(path) for path in paths]
-    assert sorted(opened) == sorted((path, part) for path in paths for part in ("info", "pkg"))
-    assert [scanner.scan(path) for path in paths] == plain  # made, and kept
-    opened.clear()
-    assert [scanner.scan(path) for path in paths] == plain
-    assert opened == []
-
-
 def test_a_changed_package_or_another_forbidden_path_is_scanned_again(tmp_path: Path) -> None:
     path = good_set()["libcufile"].write(tmp_path)
     sha256 = file_sha256(path)
-    keys = {Scanner([path], {}).name(of) for path, of in (("/a", sha256), ("/b", sha256), ("/a", "0" * 64))}
+    keys = {Scanner([path]).name(of) for path, of in (("/a", sha256), ("/b", sha256), ("/a", "0" * 64))}
     assert len(keys) == 3
-
-
-def test_a_damaged_cache_is_as_good_as_none(tmp_path: Path) -> None:
-    path = good_set()["libcufile"].write(tmp_path)
-    scanner = Scanner([], {}, tmp_path / "scans")
-    first = scanner.scan(path)
-    for kept in (tmp_path / "scans").iterdir():
-        kept.write_text("{")
-    assert scanner.scan(path) == first
 
 
 def test_a_package_that_cannot_be_read_is_a_finding_beside_the_others(tmp_path: Path) -> None:
@@ -111,14 +71,14 @@ def test_the_same_packages_are_held_to_the_same_rules_once(tmp_path: Path) -> No
     paths = [draft.write(tmp_path) for draft in good_set().values()]
     cache = tmp_path / "cache"
 
-    def audited(count: int = len(paths), forbidden: str = "/home/x", skip: str = "") -> AuditReport:
-        skipped = [skip] if skip else []
-        return audit_packages(paths[:count], forbidden_paths=[forbidden], skip=skipped, cache=cache)
+    def audited(count: int = len(paths), forbidden: str = "/home/x", only: str = "") -> AuditReport:
+        chosen = [only] if only else []
+        return audit_packages(paths[:count], forbidden_paths=[forbidden], only=chosen, cache=cache)
 
     first = audited()
     assert not first.earlier and "unchanged" not in first.summary()
     assert audited() == first and audited().earlier and audited().summary().endswith(", unchanged")
-    assert not any(other.earlier for other in (audited(1), audited(forbidden="/home/y"), audited(skip="NoBuildPath")))
+    assert not any(other.earlier for other in (audited(1), audited(forbidden="/home/y"), audited(only="NoBuildPath")))
     for note in (cache / "reports").iterdir():
         note.write_text("{")
     again = audited()
@@ -126,12 +86,6 @@ def test_the_same_packages_are_held_to_the_same_rules_once(tmp_path: Path) -> No
     other = Draft("another", files={"lib/x.txt": b"x"})
     other.write(tmp_path).replace(paths[0])
     assert not audited().earlier
-
-
-def test_an_unknown_check_is_an_error_naming_the_nearest(tmp_path: Path) -> None:
-    with pytest.raises(UnknownName) as error:
-        audit_packages([], forbidden_paths=[], skip=["NoBuildPaths"])
-    assert "NoBuildPath" in error.value.step
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import json
 import struct
-import tarfile
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
-from crafted_binaries import code, elf, fatbin, together
-from crafted_packages import Draft
 from hypothesis import given
 from hypothesis import strategies as st
 from rattler import MatchSpec, PackageRecord
@@ -21,8 +17,10 @@ from rattler.package import BuildString
 from conftest import ctk
 from ctk.check.gpu_code import FOR_SOME_GPUS, Known, Subject
 from ctk.core.checkout import Workspace
-from ctk.package.gpu_code import FileCode, GpuCode, read, read_file
-from ctk.package.gpu_support import bound, common, fits, present, runs, spans, worst
+from ctk.package.gpu_code import FileCode, GpuCode, read
+from ctk.package.gpu_support import bound, common, fits, present, runs, spans
+from kit.binaries import code, elf, fatbin, together
+from kit.packages import Draft
 
 GPUS = ("5.0", "6.0", "7.0", "7.2", "7.5", "8.0", "8.6", "9.0", "10.0", "10.3", "11.0", "12.0", "12.1")
 ISA = {"12.0": "8.0", "12.9": "8.8", "13.0": "9.0", "13.5": "9.5"}
@@ -87,10 +85,6 @@ def test_code_outside_fat_binaries_is_found_and_text_of_ptx_does_not_count() -> 
     assert runs(found, GPUS)["9.0"].how == "native"
 
 
-def test_an_elf_header_without_a_target_is_what_a_compiler_begins_with() -> None:
-    assert read(elf(machine="cuda")).code == ()
-
-
 @pytest.mark.parametrize(
     ("text", "cudart"),
     [
@@ -117,14 +111,6 @@ def test_a_fat_binary_that_does_not_hold_its_entries_is_damaged() -> None:
     struct.pack_into("<Q", entry, 8, 1 << 40)
     found = read(library(code("cubin", "80"), bytes(entry)))
     assert (found.damaged, [str(c) for c in found.code]) == (1, ["sm_80"])
-
-
-def test_a_file_is_mapped_and_an_empty_one_holds_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "a.so"
-    path.write_bytes(library(code("cubin", "75")))
-    assert read_file(path) == read(path.read_bytes())
-    path.write_bytes(b"")
-    assert read_file(path) == FileCode()
 
 
 # ---- the rules
@@ -173,11 +159,6 @@ def test_much_less_than_usual_is_a_part_as_in_libraries_that_were_measured() -> 
     assert hows(cutensor) == {"native": "7.5 to 10.3, 12.0 to 12.1", "jit": "11.0", "part": "5.0 to 7.2", "none": ""}
     cusolver = file_of(c75=173, c80=176, c90=177, c100=176, c120=176, p75=21)
     assert hows(cusolver)["part"] == "11.0"
-
-
-def test_several_files_run_where_the_worst_of_them_does_and_one_without_code_does_not_matter() -> None:
-    found = worst(runs(file, GPUS) for file in (file_of(c50=9, c75=9), file_of(c75=1), FileCode()))
-    assert [gpu for gpu in GPUS if found[gpu].how == "native"] == ["7.5"]
 
 
 @pytest.mark.parametrize(
@@ -256,12 +237,6 @@ def test_a_package_that_lacks_code_on_purpose_says_why() -> None:
     assert of_that_name.excuse == why
 
 
-def test_ptx_needs_a_driver_whose_toolkit_writes_its_isa() -> None:
-    found = subject(file_of(c75=9, p75=9))
-    assert (found.runs["9.0"].how, found.driver("9.0")) == ("jit", "12.9")
-    assert KNOWN.driver_for("9.6") == ""
-
-
 # ---- the command
 
 
@@ -276,21 +251,12 @@ def gpu_code(project: Workspace, *words: str | Path, code: int = 0) -> Any:
     return json.loads(done.stdout)
 
 
-def test_a_package_a_wheel_an_old_package_a_folder_and_an_environment(project: Workspace, tmp_path: Path) -> None:
+def test_a_package_a_wheel_a_folder_and_an_environment(project: Workspace, tmp_path: Path) -> None:
     package = conda_package(tmp_path / "channel", index={"constrains": ["__cuda_arch >=7.5"]})
     content = library(code("cubin", "75"), code("cubin", "80"), code("ptx", "80", "8.8"))
     wheel = tmp_path / "a-1-py3-none-manylinux_2_17_x86_64.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("a/lib/liba.so.1", content)
-    old = tmp_path / "liba-1.0-h0_0.tar.bz2"
-    with tarfile.open(old, "w:bz2") as tar:
-        for name, text in (
-            ("info/index.json", json.dumps(Draft("liba").index_json()).encode()),
-            ("lib/liba.so.1", content),
-        ):
-            entry = tarfile.TarInfo(name)
-            entry.size = len(text)
-            tar.addfile(entry, io.BytesIO(text))
     folder = tmp_path / "env"
     (folder / "lib").mkdir(parents=True)
     (folder / "lib/liba.so.1").write_bytes(content)
@@ -303,7 +269,7 @@ def test_a_package_a_wheel_an_old_package_a_folder_and_an_environment(project: W
         return [gpu for gpu, found in only["gpus"].items() if found["runs"] == "native"]
 
     on_linux_64 = ["7.5", "8.0", "8.6", "8.8", "8.9"]
-    assert natives(package) == natives(package.parent.parent) == natives(wheel) == natives(old) == on_linux_64
+    assert natives(package) == natives(package.parent.parent) == natives(wheel) == on_linux_64
     assert natives(folder) == on_linux_64
     assert natives(folder / "lib/liba.so.1") == ["7.5", "8.0", "8.6", "8.7", "8.8", "8.9"]
 
@@ -344,7 +310,6 @@ def test_explain_names_the_file_that_limits_a_gpu(project: Workspace, tmp_path: 
     ("name", "content", "cause"),
     [
         ("a.conda", b"PK\5\6nonsense", "a.conda cannot be read"),
-        ("a.tar.bz2", b"BZhnonsense", "a.tar.bz2 cannot be read"),
         ("a.whl", b"nonsense", "a.whl cannot be read"),
     ],
 )

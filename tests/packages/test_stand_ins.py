@@ -12,7 +12,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from crafted_binaries import elf, pe
 from pydantic_core import _pydantic_core
 
 from conftest import NEWEST
@@ -27,6 +26,7 @@ from ctk.lock.lock import Artefact
 from ctk.package.package import members
 from ctk.plan.plan import Build, Request, plan, published_set, python_tags
 from ctk.plan.recipes import Recipe, render
+from kit.binaries import elf, pe
 
 LARGE = bytes(range(256)) * (5 << 10)  # 1.25 MB
 DLL = {"bin/thing.dll": pe(payload=LARGE), "bin/thing_arm.dll": pe(machine="aarch64", payload=LARGE)}

@@ -6,11 +6,11 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from crafted_binaries import elf, pe
 
 from ctk.core.errors import MeasureFailed
 from ctk.diff.scan import read_exports, read_surface, stem
 from ctk.package.binaries import UnreadableBinary
+from kit.binaries import elf, pe
 
 
 def wheel(folder: Path, files: dict[str, bytes]) -> Path:
@@ -79,23 +79,12 @@ def test_a_surface_has_files_and_what_binaries_show(tmp_path: Path) -> None:
     assert (shown.soname, shown.machine, shown.glibc) == ("liba.so.13", "x86_64", "2.17")
     assert shown.needed == ("libb.so.2", "libc.so.6")
     assert shown.exports == ("_ZN1a6createEv", "aCreate", "aCreate_ptsz", "aSecret")
-    assert shown.declared == ("aCreate", "aCreate_ptsz")
 
 
-@pytest.mark.parametrize("content", [b"", b"PK", b"\x7fELF"], ids=["empty", "cut", "another"])
-def test_a_broken_wheel_is_named(tmp_path: Path, content: bytes) -> None:
+def test_a_broken_wheel_is_named(tmp_path: Path) -> None:
     path = tmp_path / "broken.whl"
-    path.write_bytes(content)
+    path.write_bytes(b"PK")
     with pytest.raises(MeasureFailed, match=r"broken\.whl cannot be read"):
-        read_surface(path)
-
-
-def test_a_wheel_whose_content_is_damaged_is_named(tmp_path: Path) -> None:
-    path = wheel(tmp_path, {"lib/liba.so.1": elf(soname="liba.so.1", payload=bytes(range(256)) * 9)})
-    content = bytearray(path.read_bytes())
-    content[60:160] = bytes(100)
-    path.write_bytes(content)
-    with pytest.raises(MeasureFailed, match="cannot be read"):
         read_surface(path)
 
 

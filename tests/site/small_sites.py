@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from crafted_packages import Draft
 from tiny import lock
 
 from ctk.core.checkout import Workspace
 from ctk.lock.lock import Facts, ReleaseLock, dump, variant_config
 from ctk.site import Site, read
+from kit.packages import Draft
 
 HOSTILE = "<script>alert('taken over')</script> & \"more\""
 MINORS = ("13.3", "13.4")

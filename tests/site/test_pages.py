@@ -12,7 +12,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from crafted_packages import Draft
 from reading import Read, target
 from small_sites import DOCS, HOSTILE, drafts, small_site
 
@@ -21,6 +20,7 @@ from ctk.site import Page, Site, read, report, report_pages
 from ctk.site.pages import stand_alone
 from ctk.verify import channels
 from ctk.verify.table import ask
+from kit.packages import Draft
 
 pytest_plugins = ["site_fixtures"]
 

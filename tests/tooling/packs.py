@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from crafted_packages import Draft
 from tiny_packages import python, write_channel
 
 from conftest import ctk
 from ctk.core.checkout import Workspace
+from kit.packages import Draft
 
 CLEAN = {"PATH": "/usr/bin:/bin"}
 

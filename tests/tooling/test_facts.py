@@ -12,7 +12,6 @@ from pathlib import Path
 
 import lief
 import pytest
-from crafted_binaries import code, elf, fatbin
 from ctk_release import Have, Run, release
 from fake_index import FakeIndex
 
@@ -33,6 +32,7 @@ from ctk.lock.facts import (
 )
 from ctk.lock.lock import Artefact, Component, ReleaseLock, load, release_locks, variant_keys
 from ctk.package.binaries import Binary
+from kit.binaries import code, elf, fatbin
 
 pytest_plugins = ["ctk_release_fixtures"]
 on_linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads this machine's ELF files")

@@ -16,7 +16,6 @@ from fake_index import LICENCE, FakeIndex, serve
 
 from ctk.core import console
 from ctk.core.checkout import Workspace
-from ctk.core.errors import MeasureFailed
 from ctk.diff import licences
 from ctk.index import IndexSettings
 from ctk.index.client import Retry
@@ -64,10 +63,8 @@ def read(server: FakeIndex, distribution: str = "tool") -> Licence:
         (["License-Expression: LicenseRef-NVIDIA-Proprietary"], "LicenseRef-NVIDIA-Proprietary"),
         (["License: BSD", "License-Expression: BSD-2-Clause"], "BSD-2-Clause"),
         (["License: NVIDIA Proprietary Software", "Classifier: License :: A"], "NVIDIA Proprietary Software"),
-        (["License:   Apache\n   2.0  "], "Apache 2.0"),
         (["License: UNKNOWN", "Classifier: License :: OSI Approved :: MIT License"], "OSI Approved :: MIT License"),
         (["Classifier: License :: B", "Classifier: Topic :: C", "Classifier: License :: A"], "A; B"),
-        (["License:", "Classifier: Topic :: C"], "NOASSERTION"),
         ([], "NOASSERTION"),
     ],
 )
@@ -83,7 +80,6 @@ def test_a_whole_text_as_the_declaration_is_its_first_line_and_a_hash() -> None:
 
     digest = sha256(" ".join(text.split()).encode())
     assert of(text) == f"The licence of it (text {digest})"
-    assert of(text.replace("\n\n", "\n \t\n")) == of(text)
     assert of(text + "And no more.") != of(text)
 
 
@@ -97,17 +93,8 @@ def test_texts_are_those_of_the_dist_info_folder_whatever_their_line_ends(server
 def test_a_wheel_without_a_text_there_may_have_it_beside_its_library(server: FakeIndex) -> None:
     server.add_wheel("tool", "2", licence=b"", files={"tool/LICENSE": b"C", "tool/lib/LICENSE": b"D"})
     assert read(server) == Licence("NOASSERTION", sha256(b"C"))
-    server.add_wheel("tool", "3", licence=b"", files={"nvidia/tool/LICENSE.txt": b"C"})
-    assert read(server) == Licence("NOASSERTION", sha256(b"C"))
     server.add_wheel("tool", "4", licence=b"", files={"tool/lib/LICENSE": b"D"})
     assert read(server) == Licence("NOASSERTION", None)
-
-
-def test_several_texts_have_one_hash(server: FakeIndex) -> None:
-    more = {"tool-1.dist-info/licenses/NOTICE": b"N", "tool-1.dist-info/licenses/src/COPYING": b"C"}
-    server.add_wheel("tool", "1", files={**more, "tool-1.dist-info/licenses/AUTHORS": b"X"})
-    every = sorted(sha256(text) for text in (LICENCE, b"N", b"C"))
-    assert read(server).text == sha256("\n".join(every).encode())
 
 
 def test_a_source_distribution_says_it_too(server: FakeIndex) -> None:
@@ -119,12 +106,6 @@ def test_a_source_distribution_says_it_too(server: FakeIndex) -> None:
             archive.addfile(member, io.BytesIO(text))
     server.add("tool-1.tar.gz", out.getvalue())
     assert read(server) == Licence("X", TEXT)
-
-
-def test_a_wheel_without_metadata_is_an_error(server: FakeIndex) -> None:
-    server.add("tool-1-py3-none-any.whl", b"PK\5\6" + bytes(18))  # an empty zip
-    with pytest.raises(MeasureFailed, match=r"tool-1-py3-none-any.whl has no METADATA"):
-        read(server)
 
 
 def test_a_lock_has_the_licence_of_each_component(run: Run, here: Workspace, index: FakeIndex) -> None:
@@ -142,10 +123,8 @@ def test_a_lock_has_the_licence_of_each_component(run: Run, here: Workspace, ind
     [
         (["13.3.1", "13.4.0"], "13.3.2", "cuda-13.3"),
         (["12.9.1", "13.3.1", "13.4.0"], "13.5.0", "cuda-13.4"),
-        (["12.9.1", "13.4.0"], "12.8.1", "cuda-12.9"),
         (["12.9.1"], "13.4.0", "cuda-12.9"),
         (["python-13"], "13.4.0", None),
-        ([], "13.4.0", None),
     ],
 )
 def test_a_new_lock_is_compared_with_the_nearest_one(in_place: list[str], new: str, expected: str | None) -> None:
@@ -192,15 +171,6 @@ def test_the_difference_shows_what_changed_in_a_text_against_that_of_the_same_pl
     assert "Or nowhere" not in run(*words, "--no-binaries")
     index.projects[NVRTC] = {f: c for f, c in index.projects[NVRTC].items() if "13.4.92.2" in f}
     assert "the texts cannot be shown: the package index has no nvidia_cuda_nvrtc-13.4.92.1" in run(*words)
-
-
-def test_a_text_that_is_gone_is_locked_in_silence(run: Run, here: Workspace, index: FakeIndex) -> None:
-    add_nvrtc(index, "13.4.92.1", tags=WHEELS_13[:3])
-    add_nvrtc(index, "13.4.92.1", licence=NEW_TEXT, tags=WHEELS_13[3:])
-    run("add", "13.4", "--write")
-    add_nvrtc(index, "13.4.92.2")
-    assert "licence of" not in run("add", "13.4", "--write")
-    assert nvrtc(here).license_texts == (TEXT,)
 
 
 def test_a_component_that_had_no_artefact_has_its_whole_text_as_new(

@@ -77,20 +77,9 @@ def test_it_says_how_the_environment_is_used_and_that_is_true(made: Made, tmp_pa
             assert f"active in {prefix}" in subprocess.run(words, env=CLEAN, capture_output=True, text=True).stdout
 
 
-def test_an_empty_folder_and_a_link_to_one_are_taken(made: Made, tmp_path: Path) -> None:
+def test_an_empty_folder_is_taken(made: Made, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert unpack(made.whole, tmp_path / "empty").returncode == 0
-    (tmp_path / "other").mkdir()
-    (tmp_path / "link").symlink_to("other")
-    assert unpack(made.whole, tmp_path / "link").returncode == 0
-    assert f"home={tmp_path / 'other'}/" in (tmp_path / "link/etc/application.conf").read_text()
-
-
-@pytest.mark.parametrize("arguments", [[], [""], ["--what"]])
-def test_without_a_folder_it_prints_its_usage(made: Made, arguments: list[str]) -> None:
-    done = unpack(made.whole, *arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "DIR COMMAND" in done.stderr
 
 
 def test_its_help_says_what_is_in_it_and_what_it_needs(made: Made) -> None:
@@ -112,21 +101,13 @@ def test_a_folder_with_something_in_it_a_file_and_a_lost_parent_are_refused(made
     assert left_in(tmp_path / "full") == {".hidden"}
 
 
-@pytest.mark.parametrize("name", ["it's", "a\\b", "a`id`", "a$HOME", "a:b", "a\nb", "a\tb", "a\n"])
+@pytest.mark.parametrize("name", ["it's", "a`id`", "a$HOME", "a\nb"])
 def test_a_path_that_would_break_files_of_packages_is_refused(made: Made, tmp_path: Path, name: str) -> None:
     """Python's own _sysconfigdata has the path between single quotes."""
     done = unpack(made.whole, tmp_path / name)
     assert done.returncode == 1
     assert "would break files of packages" in done.stderr
     assert left_in(tmp_path) == set()
-
-
-def test_a_folder_that_cannot_be_written_is_refused(made: Made, tmp_path: Path) -> None:
-    if os.getuid() == 0:
-        pytest.skip("root can write everywhere")
-    tmp_path.chmod(0o555)
-    refused(unpack(made.whole, tmp_path / "e"), "cannot be written")
-    tmp_path.chmod(0o755)
 
 
 def flipped(data: bytes, place: int) -> bytes:
@@ -146,9 +127,7 @@ def test_damaged_data_are_refused(copy: Made, tmp_path: Path, spoil: Callable[[b
     ("programs", "words"),
     [
         ({"uname": "[ $1 = -s ] && echo Linux || echo aarch64"}, ("linux-64", "aarch64")),
-        ({"uname": "[ $1 = -s ] && echo Darwin || echo x86_64"}, ("Linux", "Darwin")),
         ({"getconf": "echo glibc 2.17"}, ("glibc 2.20", "has 2.17")),
-        ({"getconf": "echo glibc 1.99"}, ("glibc 2.20", "has 1.99")),
         ({"df": "echo head; echo /dev/sda 100 90 10 90% /mnt"}, ("needs 1 MiB", "there are 0")),
     ],
 )
@@ -158,22 +137,6 @@ def test_a_machine_that_cannot_have_it_is_told_why(
     path = pretend(tmp_path / "programs", **programs)
     refused(unpack(made.whole, tmp_path / "e", **path), *words)
     assert left_in(tmp_path) == {"programs"}
-
-
-@pytest.mark.parametrize(
-    "programs",
-    [
-        {"getconf": "echo glibc 2.20"},
-        {"getconf": "exit 1"},
-        {"df": "exit 1"},
-        {"df": "echo head; echo none 0 0 0 - /mnt"},
-        {"df": "echo head; echo /dev/a b 100 90 99999999  1% /a mount"},
-        {"uname": "[ $1 = -m ] && echo amd64 || echo Linux"},
-    ],
-)
-def test_what_a_machine_does_not_say_stops_nothing(made: Made, tmp_path: Path, programs: dict[str, str]) -> None:
-    done = unpack(made.whole, tmp_path / "e", **pretend(tmp_path / "programs", **programs))
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("lost", ["gzip", "tar", "sha256sum"])
@@ -226,10 +189,3 @@ def test_a_path_longer_than_a_binary_has_room_for_is_refused(made: Made, tmp_pat
     deep.parent.mkdir()
     refused(unpack(made.whole, deep), "lib/application.bin", f"{len(PLACEHOLDER)} bytes")
     assert left_in(deep.parent) == set()
-
-
-def test_somebody_who_takes_the_folder_meanwhile_keeps_it(made: Made, tmp_path: Path) -> None:
-    takes = pretend(tmp_path / "takes", tar=f'mkdir "{tmp_path}/e"; : >"{tmp_path}/e/mine"; exec /bin/tar "$@"')
-    refused(unpack(made.whole, tmp_path / "e", **takes), "cannot be made", "not empty")
-    assert left_in(tmp_path) == {"takes", "e"}
-    assert left_in(tmp_path / "e") == {"mine"}

@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from crafted_packages import Draft
-
 from ctk.build.runner import Edit, rewrite
+from kit.packages import Draft
 
 PLACEHOLDER = "/somewhere/else/host_env_" + "placehold_" * 20
 # In a binary the path ends with a zero byte, and what is shorter is filled up with them.

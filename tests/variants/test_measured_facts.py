@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -43,17 +42,3 @@ def test_the_needed_glibc_is_what_the_lock_says(lock) -> None:  # type: ignore[n
             checked += 1
     if not checked:
         pytest.skip("nothing of it is in the cache")
-
-
-@pytest.mark.parametrize("lock", [lock for lock in RELEASES if lock.major == "12"], ids=lambda lock: lock.name)
-def test_the_wheel_of_nvcc_of_cuda_12_lacks_the_compiler(lock) -> None:  # type: ignore[no-untyped-def]
-    """As variants/exclusions.yaml says; when one has it, cuda-nvcc can be made for it."""
-    for artefact in filter(None, lock.components["nvcc"].artefacts.values()):
-        path = laid_out(artefact, HERE)
-        if path.exists():
-            with zipfile.ZipFile(path) as wheel:
-                programs = {name.rpartition("/")[2] for name in wheel.namelist() if "/bin/" in name}
-            assert programs & {"ptxas", "ptxas.exe"}, artefact.file
-            assert not programs & {"nvcc", "nvcc.exe"}, artefact.file
-            return
-    pytest.skip("no wheel of it is in the cache")

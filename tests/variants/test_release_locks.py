@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 from rattler_build import VariantConfig
-from ruamel.yaml import YAML
 
 from ctk.core.checkout import Workspace
 from ctk.core.errors import OutOfDate
@@ -40,13 +39,6 @@ def test_rattler_build_reads_the_variant_file_as_it_is(lock: ReleaseLock) -> Non
     assert {key: config.get(key) for key in variant_keys(lock)} == variant_keys(lock)
 
 
-def test_an_older_yaml_reader_sees_the_same_text(lock: ReleaseLock) -> None:
-    yaml = YAML(typ="safe", pure=True)
-    yaml.version = (1, 1)  # what conda-build's and conda-smithy's reader follows
-    data = yaml.load(HERE.variants / f"{lock.name}.yaml")
-    assert data == variant_keys(lock)
-
-
 def test_downstream_sources_are_source_distributions_and_tools_are_wheels() -> None:
     components = load(ROOT / "tests/downstream/downstream.lock").components.values()
     kinds = {c.name: {a.file.rpartition(".")[2] for a in c.artefacts.values() if a} for c in components}
@@ -76,10 +68,3 @@ def test_a_table_of_releases_that_is_not_is_found_and_written_anew(tmp_path: Pat
     assert error.value.step == "run `ctk release list --write-table`"
     assert TABLE.write(copy, markdown_of(CTK)) == (page,)
     assert page.read_text() == right
-    page.write_text("no table here\n")
-    with pytest.raises(OutOfDate, match="has no place for the table of releases"):
-        TABLE.check(copy, markdown_of(CTK))
-    page.unlink()
-    with pytest.raises(OutOfDate, match=f"there is no {TABLE.page}") as error:
-        TABLE.write(copy, markdown_of(CTK))
-    assert error.value.step == f"get it back: git checkout {TABLE.page}"

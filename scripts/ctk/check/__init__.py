@@ -142,12 +142,17 @@ class Report:
         checks: Iterable[Check[Any]],
         subjects: int,
         start: float,
-        order: Callable[[Finding], Any] = lambda finding: finding.order,
         **more: Any,
     ) -> Self:
         """A report with its findings, which may come twice, sorted; `start` is by `time.monotonic`."""
         names = tuple(check.name for check in checks)
-        return cls(tuple(sorted(dict.fromkeys(findings), key=order)), names, subjects, time.monotonic() - start, **more)
+        return cls(
+            tuple(sorted(dict.fromkeys(findings), key=lambda finding: finding.order)),
+            names,
+            subjects,
+            time.monotonic() - start,
+            **more,
+        )
 
     @property
     def errors(self) -> tuple[Finding, ...]:

@@ -5,9 +5,7 @@ A driver compiles PTX up to the ISA version of its own toolkit, and runs machine
 
 from __future__ import annotations
 
-import json
 import re
-import tarfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -210,7 +208,7 @@ def subjects(path: Path, known: Known) -> Iterator[Subject]:
         yield from _folder(path, known)
     elif not path.is_file():
         raise UnknownName(f"there is no {path}", "name a package, a wheel, a library, an environment or a channel")
-    elif path.name.endswith((".conda", ".tar.bz2")):
+    elif path.suffix == ".conda":
         yield _package(path, known)
     elif path.suffix in (".whl", ".zip"):
         subdir = next((s for tag, s in _WHEEL_TAGS.items() if re.search(tag, path.name)), "")
@@ -233,7 +231,7 @@ def _folder(path: Path, known: Known) -> Iterator[Subject]:
     check_readable(path, path / "conda-meta", *records)
     if not records:
         check_readable(*(place for place in path.rglob("*") if place.is_dir() and not place.is_symlink()))
-    channel = sorted(a for form in ("*.conda", "*.tar.bz2") for a in (*path.glob(form), *path.glob(f"*/{form}")))
+    channel = sorted((*path.glob("*.conda"), *path.glob("*/*.conda")))
     for record in records:
         said = read_json(record)
         try:
@@ -249,26 +247,7 @@ def _folder(path: Path, known: Known) -> Iterator[Subject]:
 
 
 def _package(path: Path, known: Known) -> Subject:
-    if path.name.endswith(".tar.bz2"):
-        index, files = _old_package(path)
-    else:
-        index = package.read_info(path).index
-        with package.readable(path):
-            files = dict(read_members((m.path, m.size, s) for m, s in package.members(path, "pkg")))
+    index = package.read_info(path).index
+    with package.readable(path):
+        files = dict(read_members((m.path, m.size, s) for m, s in package.members(path, "pkg")))
     return Subject(path.name, "package", files, index, index.subdir, known=known)
-
-
-def _old_package(path: Path) -> tuple[IndexJson, dict[str, FileCode]]:
-    """A package of the form before ``.conda``: one tar, with its metadata anywhere in it."""
-    files: dict[str, FileCode] = {}
-    index: IndexJson | None = None
-    with package.readable(path), tarfile.open(path, "r:bz2") as tar:
-        for entry in tar:
-            content = tar.extractfile(entry) if entry.isfile() else None
-            if entry.name == "info/index.json" and content:
-                index = index_of(json.loads(content.read(1 << 20)))
-            else:
-                files |= dict(read_members([(entry.name, entry.size, content)]))
-    if index is None:
-        raise AuditFailed(f"{path.name} has no info/index.json", "fetch it again")
-    return index, files

@@ -55,7 +55,6 @@ def lint_command(
         typer.Option(help="Run this check only (see --list); may be repeated.", autocompletion=_lint_names),
     ] = None,
     list_: Annotated[bool, typer.Option("--list", help="List the checks with their help and exit.")] = False,
-    explain: Annotated[str | None, typer.Option(help="Explain one check and exit.", autocompletion=_lint_names)] = None,
     format_: Annotated[
         LintFormat, typer.Option("--format", help="As lines, or as annotations of a GitHub workflow.")
     ] = LintFormat.text,
@@ -69,19 +68,11 @@ def lint_command(
     from rich.padding import Padding
     from rich.text import Text
 
-    from ctk.check import chosen
     from ctk.check import lint as lints
     from ctk.check.lint import lint
     from ctk.check.lint.tree import Tree
 
     report = Reporter()
-    if explain is not None:
-        (known,) = chosen(lints.CHECKS, [explain])
-        report.result(**_as_json(known))
-        report.line(f"{known.name} [{known.severity}]", "bold")
-        report.console.print(Text(known.help))
-        report.line(f"fix: {known.fix}")
-        return
     if list_:
         # A table has no room for this much text in a narrow terminal: a line for the name, then the help.
         report.result(checks=[_as_json(known) for known in lints.CHECKS])
@@ -99,7 +90,7 @@ def lint_command(
         report.line(printable(finding.as_annotation() if format_ is LintFormat.github else str(finding)))
     report.say(f"lint: {found.summary()} ({found.seconds:.1f} s)")
     if not found.ok:
-        step = "each line names its fix; ctk lint --explain CHECK says why"
+        step = "each line names its fix; ctk lint --list says why"
         raise LintFailed(f"the lint found {count(len(found.errors), 'error')}", step)
 
 
@@ -123,9 +114,6 @@ def audit_command(
         list[str] | None,
         typer.Option(help="Run this check only (see --list); may be repeated.", autocompletion=_audit_names),
     ] = None,
-    skip: Annotated[
-        list[str] | None, typer.Option(help="Leave this check out; may be repeated.", autocompletion=_audit_names)
-    ] = None,
     base: Annotated[
         list[Path] | None, typer.Option(help="Packages to depend on, not audited; the local base channel by default.")
     ] = None,
@@ -143,7 +131,7 @@ def audit_command(
     Example: ctk audit output/channel --check NeededIsProvided
     """
     from ctk.build.runner import machine_paths  # the lint, in this module too, does without it
-    from ctk.check import audit, chosen
+    from ctk.check import audit
     from ctk.check.audit import audit_packages
     from ctk.package.scan import PackageScan
 
@@ -156,18 +144,16 @@ def audit_command(
         report.table("checks", ["check", "looks at", "rule"], listed)
         report.result(checks=[dict(zip(("check", "looks_at", "rule"), row, strict=True)) for row in listed])
         return
-    names = {wanted.name for wanted in chosen(audit.CHECKS, check or ())}
     jobs = jobs or os.cpu_count() or 1
-    skipped = {*(skip or ()), *(known for known in _audit_names() if known not in names)}
     if planned:
-        found = _audit_planned(where, jobs, skipped)
+        found = _audit_planned(where, jobs, check or ())
     else:
         found = audit_packages(
             _packages(paths or [where.channel], empty_ok=not paths),
             forbidden_paths=machine_paths(where),
             base=_packages(base if base is not None else [where.base_channel], missing_ok=base is None),
             jobs=jobs,
-            skip=skipped,
+            only=check or (),
             cache=where.cache / "audit",
         )
     report.result(**found.as_json())
@@ -185,7 +171,7 @@ def audit_command(
         )
 
 
-def _audit_planned(where: Workspace, jobs: int, skip: Collection[str]) -> AuditReport:
+def _audit_planned(where: Workspace, jobs: int, only: Collection[str]) -> AuditReport:
     """Every release, component and platform as one channel."""
     from ctk.check.audit import audit_planned
     from ctk.lock import contents
@@ -193,7 +179,7 @@ def _audit_planned(where: Workspace, jobs: int, skip: Collection[str]) -> AuditR
 
     request = Request(platforms=tuple(PLATFORMS))
     everything = plan(published_set(where), request, python_tags(where.build_config))
-    return audit_planned(everything, where, contents.load(where), jobs=jobs, skip=skip)
+    return audit_planned(everything, where, contents.load(where), jobs=jobs, only=only)
 
 
 def _packages(places: Sequence[Path], *, missing_ok: bool = False, empty_ok: bool = True) -> list[Path]:

@@ -5,21 +5,19 @@ from __future__ import annotations
 import posixpath
 import re
 import subprocess
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Literal, NamedTuple
 
-from ctk.core import document
 from ctk.core.checkout import Workspace
 from ctk.core.console import count
 from ctk.core.errors import BadValue, LockError, UnknownName, problems
 from ctk.core.platforms import NOARCH
 from ctk.diff import FORMS
 from ctk.diff.licences import LicenceChange
-from ctk.diff.scan import File, Shown, Surface, stem
+from ctk.diff.scan import File, Shown, Surface
 from ctk.lock.lock import Artefact, ReleaseLock, find_release, load, parse_lock, release_locks
 from ctk.package.binaries import version_key
 
@@ -33,17 +31,13 @@ _INTERNAL = re.compile(r"_Z|\?|(_init|_fini|_end|_edata|__bss_start)$")
 def find(name: str, workspace: Workspace) -> ReleaseLock:
     """The release that a word of the command line means; `FORMS` says how it may be written."""
     revision, colon, release = name.rpartition(":")
-    if name.endswith(".lock"):
-        where, text = Path(name).name, document.read(Path(name))
-    elif colon:
-        file = f"{workspace.variants.name}/{release if release[:1].isalpha() else f'cuda-{release}'}.lock"
-        where, text = f"{revision}:{file}", _git_show(revision, file, workspace)
-    else:
+    if not colon:
         path = workspace.variants / f"cuda-{name}.lock"
         return load(path) if path.exists() else find_release(release_locks(workspace), name)
-    lock, wrong = parse_lock(text)  # without its .yaml half, under whatever file name
+    file = f"{workspace.variants.name}/{release if release[:1].isalpha() else f'cuda-{release}'}.lock"
+    lock, wrong = parse_lock(_git_show(revision, file, workspace))
     if lock is None:
-        raise problems(LockError, where, wrong, f"name another one: {FORMS}")
+        raise problems(LockError, f"{revision}:{file}", wrong, f"name another one: {FORMS}")
     return lock
 
 
@@ -68,11 +62,10 @@ def same_kind(old: ReleaseLock, new: ReleaseLock) -> None:
 
 @dataclass(frozen=True)
 class FileChanges:
-    """Paths that were added, removed, moved (old and new path of the same content) or changed, sorted."""
+    """Paths that were added, removed or changed, sorted."""
 
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
-    moved: tuple[tuple[str, str], ...] = ()
     changed: tuple[str, ...] = ()
 
 
@@ -102,13 +95,8 @@ class LibraryChange:
 
     @cached_property
     def lost(self) -> tuple[str, ...]:
-        """Removed names that programs may call: all but C++ ones that no header names, and the linker's.
-
-        Libraries leak instances of C++ templates, which come and go with the compiler. A C name counts even without a
-        header: the headers of an older minor may have named it.
-        """
-        declared = set(self.old.declared)
-        return tuple(name for name in self.removed if name in declared or not _INTERNAL.match(name))
+        """Removed names that programs may call: not C++ ones, which come and go with the compiler, nor the linker's."""
+        return tuple(name for name in self.removed if not _INTERNAL.match(name))
 
     @property
     def needed_removed(self) -> tuple[str, ...]:
@@ -119,15 +107,9 @@ class LibraryChange:
         return _less(self.new.needed, self.old.needed)
 
     @property
-    def needs_newly(self) -> tuple[str, ...]:
-        """What the same program or library did not need before, under any version."""
-        before = {stem(name) for name in self.needed_removed}
-        return tuple(name for name in self.needed_added if stem(name) not in before) if self.old is not ABSENT else ()
-
-    @property
     def is_changed(self) -> bool:
         """Whether what it offers or needs differs; a file that only moved has not changed."""
-        old, new = (replace(shown, path="", declared=()) for shown in (self.old, self.new))
+        old, new = (replace(shown, path="") for shown in (self.old, self.new))
         return old != new
 
 
@@ -156,12 +138,6 @@ class ComponentChange:
     @property
     def name(self) -> str:
         return ", ".join(self.components)
-
-    @property
-    def is_older(self) -> bool:
-        """Whether the new release has an older version."""
-        old, new = self.old.versions, self.new.versions
-        return len(old) == len(new) == 1 and version_key(new[0]) < version_key(old[0])
 
 
 @dataclass(frozen=True)
@@ -308,25 +284,9 @@ def _content(lock: ReleaseLock, group: Sequence[str], platform: str, surfaces: S
 def compare_files(old: Mapping[str, File], new: Mapping[str, File]) -> FileChanges:
     """The changes of the files that a package may have: no Python markers, no records of the wheel itself."""
     old, new = ({p: f for p, f in files.items() if _is_packaged(p)} for files in (old, new))
-    gone, came = sorted(old.keys() - new.keys()), sorted(new.keys() - old.keys())
-    by_content: dict[File, list[str]] = defaultdict(list)
-    for path in gone:
-        if old[path].size:
-            by_content[old[path]].append(path)
-    moved: dict[str, str] = {}
-    for path in came:
-        same = by_content[new[path]]
-        # A folder that moved keeps the names in it.
-        named_alike = [before for before in same if posixpath.basename(before) == posixpath.basename(path)]
-        if same:
-            before = (named_alike or same)[0]
-            moved[before] = path
-            same.remove(before)
-    arrived = set(moved.values())
     return FileChanges(
-        tuple(path for path in came if path not in arrived),
-        tuple(path for path in gone if path not in moved),
-        tuple(sorted(moved.items())),
+        tuple(sorted(new.keys() - old.keys())),
+        tuple(sorted(old.keys() - new.keys())),
         tuple(path for path in sorted(old.keys() & new.keys()) if old[path] != new[path]),
     )
 
@@ -389,7 +349,7 @@ class Break:
     platform: str  # "" for all of them
     place: str  # the component, and the library where it is one
     text: str
-    names: tuple[str, ...] = ()  # symbols that are gone; first those that a header named
+    names: tuple[str, ...] = ()  # symbols that are gone
 
 
 def breaks(difference: ReleaseDifference) -> tuple[Break, ...]:
@@ -414,20 +374,18 @@ def _breaks(difference: ReleaseDifference) -> Iterator[Break]:
 def _library_breaks(
     change: LibraryChange, sonames: frozenset[str], minors: tuple[str, str]
 ) -> Iterator[tuple[Kind, str, tuple[str, ...]]]:
-    before, after, declared = change.old.soname, change.new.soname, set(change.old.declared)
+    before, after = change.old.soname, change.new.soname
     if not (before or change.old.exports):  # new, or a program
         return
     if change.new is ABSENT:
-        serves_its_minor = not declared and _without_minor(before, minors[0]) != before
+        serves_its_minor = _without_minor(before, minors[0]) != before
         if before not in sonames and not serves_its_minor:
             yield "library", "the library is gone", change.lost
     elif not follows_minor(before, after, minors):
         if before != after and before not in sonames:
             yield "SONAME", f"is now {after or 'without a SONAME'}", ()
         if change.lost:
-            names = sorted(change.lost, key=lambda name: name not in declared)
-            named = len(declared.intersection(names))
-            yield "symbols", f"{count(len(names), 'symbol')} gone, {named or 'none'} named by a header", tuple(names)
+            yield "symbols", f"{count(len(change.lost), 'symbol')} gone", change.lost
 
 
 def library_place(component: ComponentChange, change: LibraryChange) -> str:

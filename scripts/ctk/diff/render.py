@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ctk.core.console import Reporter, count, megabytes
 from ctk.core.errors import printable
-from ctk.diff.compare import ABSENT, Break, ComponentChange, LibraryChange, ReleaseDifference, library_place
+from ctk.diff.compare import ABSENT, Break, ComponentChange, LibraryChange, ReleaseDifference
 from ctk.package.binaries import version_key
 
 COLUMNS = ("component", "version", "MB", "files", "symbols", "glibc", "recipes")
@@ -18,10 +18,8 @@ LIBRARY_COLUMNS = ("component", "file", "what")
 LIMIT = 60_000
 """Characters of Markdown; GitHub refuses a description of more than 65,536."""
 
-_LEGEND = "MB: download. + new, - gone, > moved, ~ changed. Internal: C++ names that no header has, and the linker's."
-_SYMBOLS = 12  # names of gone symbols on a terminal; Markdown and JSON have all
-_ADDED = 40  # names; what is new breaks nothing
-_FILES = 40  # paths of each kind
+_LEGEND = "MB: download. + new, - gone, ~ changed. Internal: C++ names, and the linker's."
+_SYMBOLS = 12  # names of gone symbols that are shown; JSON has all
 _SPECIAL = re.compile(r"([\\`*_\[\]<|~&])")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -83,15 +81,11 @@ def _notices(difference: ReleaseDifference) -> Iterator[str]:
     notices: dict[str, list[str]] = {}
     for change in difference.components:
         old, new = change.old, change.new
-        sonames = difference.sonames.get(change.platform, frozenset())
-        needs = sorted({name for library in change.libraries for name in library.needs_newly if name in sonames})
         newer = old.glibc and version_key(new.glibc) > version_key(old.glibc)
         for notice, applies, text in (
             ("new components", new.versions and not old.versions, ""),
             ("components that are gone", old.versions and not new.versions, ""),
-            ("older than before", change.is_older, f" {_versions(change)}"),
             ("newer glibc needed", newer, f" {_arrow(old.glibc, new.glibc)}"),
-            ("needs other libraries than before", needs, f" {' '.join(needs)}"),
         ):
             names = notices.setdefault(notice, [])
             if applies:
@@ -117,7 +111,7 @@ def tables(difference: ReleaseDifference, recipes: Recipes, shown: Sequence[str]
 
 def _cells(change: ComponentChange, recipes: Recipes, shown: Sequence[str]) -> tuple[str, ...]:
     files = change.files
-    counts = {} if files is None else {"+": files.added, "-": files.removed, ">": files.moved, "~": files.changed}
+    counts = {} if files is None else {"+": files.added, "-": files.removed, "~": files.changed}
     symbols = {"+": sum(len(x.added) for x in change.libraries), "-": sum(len(x.removed) for x in change.libraries)}
     row = (
         change.name,
@@ -191,8 +185,7 @@ def show(difference: ReleaseDifference, broken: Sequence[Break], recipes: Recipe
     for entry in broken:
         say(f"  gone: {break_text(entry)}", "red")
         if entry.names:
-            more = f" and {len(entry.names) - _SYMBOLS} more" if len(entry.names) > _SYMBOLS else ""
-            say(f"    {', '.join(entry.names[:_SYMBOLS])}{more}")
+            say(f"    {_few(entry.names)}")
     heads = columns(difference)
     for platform, components, libraries, same in tables(difference, recipes, heads):
         if components:
@@ -244,16 +237,12 @@ def as_json(difference: ReleaseDifference, broken: Sequence[Break], recipes: Rec
     }
 
 
-def markdown(difference: ReleaseDifference, broken: Sequence[Break], recipes: Recipes, limit: int = LIMIT) -> str:
-    """Summary, breaks, tables, and folded lists of symbols and files as Markdown.
-
-    Folded lists for which the limit (in characters) leaves no room are left out, and a line says how many.
-    """
+def markdown(difference: ReleaseDifference, broken: Sequence[Break], recipes: Recipes) -> str:
+    """Summary, breaks, tables, and the texts of licences that changed, as Markdown; a text without room is left out."""
     parts = [f"### {text(title(difference))}\n", _bullets(summary(difference, broken))]
     if broken:
-        parts.append("#### Gone within the major\n\n" + _bullets(map(break_text, broken)))
-        named = (b for b in broken if b.names)
-        parts += [_details(f"{b.platform}: {b.place}: symbols gone ({len(b.names)})", b.names) for b in named]
+        gone = (break_text(entry) + (f": {_few(entry.names)}" if entry.names else "") for entry in broken)
+        parts.append("#### Gone within the major\n\n" + _bullets(gone))
     heads = columns(difference)
     for platform, components, libraries, same in tables(difference, recipes, heads):
         parts.append(f"#### {platform}\n")
@@ -265,22 +254,17 @@ def markdown(difference: ReleaseDifference, broken: Sequence[Break], recipes: Re
             parts.append(f"The same files: {text(', '.join(same))}\n")
         if libraries:
             parts.append(_table(LIBRARY_COLUMNS, libraries))
-    texts = (_details(str(change), change.diff) for change in difference.licences if change.diff)
-    return "\n".join(_fitting([*parts, *texts, *_folded(difference, broken)], limit))
+    shown = "\n".join(parts)
+    for change in difference.licences:
+        block = _folded(str(change), change.diff)
+        if change.diff and len(shown) + len(block) < LIMIT:
+            shown += f"\n{block}"
+    return shown
 
 
-def _fitting(parts: Sequence[str], limit: int) -> list[str]:
-    """The parts without the folded ones for which there is no room."""
-    room = limit - 100 - sum(len(part) + 1 for part in parts if not part.startswith("<details>"))
-    kept = []
-    for part in parts:
-        size = len(part) + 1 if part.startswith("<details>") else 0
-        if size <= max(room, 0):
-            kept.append(part)
-            room -= size
-    if len(kept) < len(parts):
-        kept.append(f"No room for {count(len(parts) - len(kept), 'more list')}.\n")
-    return kept
+def _few(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SYMBOLS} more" if len(names) > _SYMBOLS else ""
+    return f"{', '.join(names[:_SYMBOLS])}{more}"
 
 
 def text(plain: str) -> str:
@@ -298,36 +282,11 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([*head, *(f"| {' | '.join(text(cell) for cell in row)} |" for row in rows)]) + "\n"
 
 
-def _folded(difference: ReleaseDifference, broken: Sequence[Break]) -> Iterator[str]:
-    """Lists that a reader opens: removed names first, for they matter most. Flagged ones were listed before."""
-    flagged = {(b.platform, b.place): set(b.names) for b in broken if b.names}
-    places = [(c, change) for c in difference.changed for change in c.libraries]
-    for component, change in places:
-        where = library_place(component, change)
-        listed = flagged.get((component.platform, where), set())
-        others = tuple(name for name in change.removed if name not in listed)
-        if others:
-            what = "other symbols removed" if listed else "symbols removed"
-            yield _details(f"{component.platform}: {where}: {what} ({len(others)})", others)
-    for component, change in places:
-        if change.added:
-            head = f"{component.platform}: {component.name}: {change.any.name}: symbols added ({len(change.added)})"
-            yield _details(head, change.added, _ADDED)
-    for component in difference.changed:
-        if files := component.files:
-            moved = tuple(f"{old} -> {new}" for old, new in files.moved)
-            for what, paths in (("removed", files.removed), ("added", files.added), ("moved", moved)):
-                if paths:
-                    head = f"{component.platform}: {component.name}: files {what} ({len(paths)})"
-                    yield _details(head, paths, _FILES)
-
-
-def _details(head: str, names: Sequence[str], most: int | None = None) -> str:
-    shown = [_CONTROL.sub("?", name) for name in names[:most]]
-    more = [f"... and {len(names) - len(shown)} more"] if len(names) > len(shown) else []
-    # A name from a file may hold what would end the block.
-    longest = max((len(run) for name in shown for run in re.findall(r"`+", name)), default=0)
+def _folded(head: str, lines: Sequence[str]) -> str:
+    """A text that a reader opens."""
+    shown = [_CONTROL.sub("?", line) for line in lines]
+    # A line from a file may hold what would end the block.
+    longest = max((len(run) for line in shown for run in re.findall(r"`+", line)), default=0)
     fence = "`" * max(3, longest + 1)
-    lines = "\n".join([fence, *shown, *more, fence])
     label = html.escape(_CONTROL.sub("?", head), quote=False).replace("_", "&#95;")
-    return f"<details><summary>{label}</summary>\n\n{lines}\n\n</details>\n"
+    return "\n".join([f"<details><summary>{label}</summary>\n", fence, *shown, fence, "\n</details>\n"])

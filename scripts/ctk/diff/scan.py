@@ -37,10 +37,6 @@ FORMAT = 1
 
 _AT_ONCE = 2  # one is downloaded while another is read; of large artefacts no more lie on disk
 _LIBRARY = re.compile(r".*(\.so(\.[\d.]+)?|\.dll|\.pyd)", re.IGNORECASE)
-_HEADER = re.compile(r".*\.(h|hh|hpp|inl|cuh)", re.IGNORECASE)
-_NAME = re.compile(rb"[A-Za-z_]\w*")
-# The headers of cudart write these endings by token pasting.
-_PASTED = re.compile(r"_pt(sz|ds)$")
 _BASE = 1  # version index of the library itself; 0 is local
 _INDEX = 0x7FFF  # the highest bit of a version index says that linkers do not take it by default
 
@@ -63,7 +59,6 @@ class Shown:
     needed: tuple[str, ...] = ()  # libraries that the loader must find, sorted
     glibc: str = ""  # newest symbol version that it needs
     exports: tuple[str, ...] = ()  # names, sorted; of libraries only
-    declared: tuple[str, ...] = ()  # those of them that a header of the same artefact names
 
     @property
     def name(self) -> str:
@@ -153,20 +148,13 @@ def read_surface(wheel: Path) -> Surface:
         with zipfile.ZipFile(wheel) as archive:
             items = [item for item in archive.infolist() if not item.is_dir()]
             files = {place(item.filename): File(item.file_size, item.CRC) for item in items}
-            names = _header_names(archive, items)
-            binaries = [shown for item in items if (shown := _read(archive, item, names, wheel)) is not None]
+            binaries = [shown for item in items if (shown := _read(archive, item, wheel)) is not None]
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
         raise MeasureFailed(f"{wheel} cannot be read: {error}", "delete it; the next run fetches it again") from error
     return Surface(dict(sorted(files.items())), tuple(sorted(binaries, key=lambda shown: shown.path)))
 
 
-def _header_names(archive: zipfile.ZipFile, items: list[zipfile.ZipInfo]) -> frozenset[str]:
-    """Every identifier in the headers: an export among them is meant for programs."""
-    texts = (archive.read(item) for item in items if _HEADER.fullmatch(item.filename))
-    return frozenset(name.decode() for text in texts for name in set(_NAME.findall(text)))
-
-
-def _read(archive: zipfile.ZipFile, item: zipfile.ZipInfo, names: frozenset[str], wheel: Path) -> Shown | None:
+def _read(archive: zipfile.ZipFile, item: zipfile.ZipInfo, wheel: Path) -> Shown | None:
     with archive.open(item) as stream:
         start = stream.read(len(ELF_MAGIC))
         if start != ELF_MAGIC and start[:2] != PE_MAGIC:
@@ -177,21 +165,20 @@ def _read(archive: zipfile.ZipFile, item: zipfile.ZipInfo, names: frozenset[str]
             shutil.copyfileobj(stream, file, 1 << 20)
             file.flush()
             try:
-                return _shown(Path(file.name), place(item.filename), names)
+                return _shown(Path(file.name), place(item.filename))
             except UnreadableBinary as error:
                 raise MeasureFailed(f"{wheel.name}: {item.filename}: {error}", "look at that file") from error
 
 
-def _shown(file: Path, path: str, names: frozenset[str]) -> Shown | None:
+def _shown(file: Path, path: str) -> Shown | None:
     binary = read_binary(file)
     if binary is None:  # an object file
         return None
     exports = read_exports(file) if _LIBRARY.fullmatch(path) else ()
     is_dll = binary.format == "pe" and path.lower().endswith(".dll")
     soname = posixpath.basename(path) if is_dll else binary.soname
-    declared = tuple(e for e in exports if _PASTED.sub("", e.partition("@")[0]) in names)
     needed = tuple(sorted((*binary.needed, *binary.delayed)))
-    return Shown(path, binary.machine, soname, needed, binary.versions.get("GLIBC", ""), exports, declared)
+    return Shown(path, binary.machine, soname, needed, binary.versions.get("GLIBC", ""), exports)
 
 
 def read_exports(path: Path) -> tuple[str, ...]:

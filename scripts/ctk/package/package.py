@@ -111,7 +111,6 @@ class ScannedFile:
     binary: Binary | None = None  # headers, when it is an executable, a library or an extension module
     unreadable: str = ""  # why the headers could not be read, "" when they could
     sightings: tuple[Sighting, ...] = ()  # forbidden paths that it holds, and undeclared placeholder prefixes
-    evidence: tuple[str, ...] = ()  # which of the probed strings it holds
     code: FileCode | None = None  # what a binary holds for GPUs, None where it holds nothing
     gpus: str = ""  # the GPUs that its code runs on, as a spec, where only that is known of it
     dll_folders: tuple[str, ...] = ()  # of a Python module: the names of folders that it has Windows search for DLLs

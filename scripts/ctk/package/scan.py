@@ -12,7 +12,7 @@ import io
 import json
 import posixpath
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -27,12 +27,10 @@ from ctk.core.platforms import PLATFORMS
 from ctk.package import binaries, gpu_code, package
 from ctk.package.archives import Refused, open_zip
 from ctk.package.binaries import Binary, UnreadableBinary
-from ctk.package.gpu_code import FileCode
 from ctk.package.package import PLACEHOLDER, Kind, PackageInfo, ScannedFile, Sighting
 
 _CHUNK = 1 << 20
 _PLACEHOLDER = PLACEHOLDER.encode()
-_IN_MEMORY = 8 << 20  # bytes; a larger binary is parsed from a temporary file
 _NAME = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
 
 
@@ -40,15 +38,13 @@ class Search:
     """Finds whole paths in a stream of chunks, also across their seams.
 
     A needle counts when no character of a file name touches it: ``/home/me`` is not seen in ``/mnt/home/meta``. A
-    folder of the root, such as ``/root``, is on every machine: it counts when something below it is named. Evidence and
-    placeholders, of which some are declared, count wherever they stand.
+    folder of the root, such as ``/root``, is on every machine: it counts when something below it is named.
+    Placeholders, of which some are declared, count wherever they stand.
     """
 
-    def __init__(
-        self, forbidden: Sequence[bytes], evidence: Sequence[bytes] = (), declared: Sequence[bytes] = ()
-    ) -> None:
-        self._forbidden, self._evidence, self._declared = forbidden, evidence, declared
-        self._exact = frozenset((_PLACEHOLDER, *evidence, *declared))
+    def __init__(self, forbidden: Sequence[bytes], declared: Sequence[bytes] = ()) -> None:
+        self._forbidden, self._declared = forbidden, declared
+        self._exact = frozenset((_PLACEHOLDER, *declared))
         self._needles = (*forbidden, *self._exact.difference(forbidden))
         self._keep = max((len(needle) for needle in self._needles), default=0) + 1
         self._next = dict.fromkeys(self._needles, 0)
@@ -75,10 +71,6 @@ class Search:
         if window.count(b"/", start, end) == 1 and window[start : start + 1] == b"/" and window[end : end + 1] != b"/":
             return False
         return (start == 0 or window[start - 1] not in _NAME) and (end >= len(window) or window[end] not in _NAME)
-
-    def evidence(self) -> tuple[str, ...]:
-        """The strings of the evidence that were found."""
-        return tuple(text.decode() for text in self._evidence if text in self.hits)
 
     def sightings(self) -> tuple[Sighting, ...]:
         """Forbidden paths, and placeholders outside the stretches that a declared one covers."""
@@ -155,7 +147,6 @@ class Scanner:
     """Reads packages whole, each once: a scan is kept by what it is of."""
 
     forbidden: Sequence[str]  # paths to look for in every file
-    probes: Mapping[str, Sequence[str]]  # package name -> other strings to look for, as evidence for a check
     folder: Path | None = None  # where scans are kept; may be deleted at any time
 
     def scan(self, path: Path) -> PackageScan:
@@ -188,8 +179,7 @@ class Scanner:
 
     def name(self, sha256: str) -> str:
         """The file of a scan: of a package's content, what was searched for, and the code that reads it."""
-        probes = {name: list(texts) for name, texts in sorted(self.probes.items())}
-        parts = [sha256, _code(), outermost(self.forbidden), probes]
+        parts = [sha256, _code(), outermost(self.forbidden)]
         return f"{hashlib.sha256(json.dumps(parts).encode()).hexdigest()}.json"
 
     def _read(self, path: Path, file: IO[bytes], sha256: str) -> PackageScan:
@@ -200,16 +190,15 @@ class Scanner:
         info = package.info_of(path, metadata)
         placeholders = {entry.path: entry.placeholder.encode() for entry in info.paths if entry.placeholder}
         forbidden = [text.encode() for text in outermost(self.forbidden)]
-        evidence = [text.encode() for text in self.probes.get(info.index.name, ())]
         files = []
         for member, content in metadata:
             # It repeats the declared placeholders for the installer.
             declared = tuple(placeholders.values()) if member.path == "info/paths.json" else ()
-            search = Search(forbidden, evidence, declared)
+            search = Search(forbidden, declared)
             files.append(_scan_member(member, None if content is None else io.BytesIO(content), search))
         for member, stream in package.members(path, "pkg", file):
             declared = (placeholders[member.path],) if member.path in placeholders else ()
-            files.append(_scan_member(member, stream, Search(forbidden, evidence, declared)))
+            files.append(_scan_member(member, stream, Search(forbidden, declared)))
         return PackageScan(str(path), sha256, info, tuple(sorted(files, key=lambda scanned: scanned.path)))
 
 
@@ -233,7 +222,7 @@ def _scan_member(file: ScannedFile, stream: IO[bytes] | None, search: Search) ->
     chunk = stream.read(_CHUNK)
     is_binary = file.part == "pkg" and chunk.startswith((binaries.ELF_MAGIC, binaries.PE_MAGIC))
     is_module = file.part == "pkg" and file.path.endswith(".py")
-    with _keeper(file.size if is_binary else 0) as kept:
+    with tempfile.NamedTemporaryFile(prefix="ctk-audit-") if is_binary else io.BytesIO() as kept:
         while chunk:
             size += len(chunk)
             digest.update(chunk)
@@ -242,26 +231,25 @@ def _scan_member(file: ScannedFile, stream: IO[bytes] | None, search: Search) ->
                 kept.write(chunk)
             chunk = stream.read(_CHUNK)
         search.feed(b"", last=True)
-        binary, unreadable = _headers(kept) if is_binary else (None, "")
-        code = _code_for_gpus(kept) if is_binary else None
+        kept.flush()
+        binary, unreadable = _headers(Path(kept.name)) if is_binary else (None, "")
+        code = gpu_code.read_file(Path(kept.name), uses=False) if is_binary else None
         folders = _dll_folders(kept.getvalue()) if is_module and isinstance(kept, io.BytesIO) else ()
     file = replace(
-        file, size=size, sha256=digest.hexdigest(), binary=binary, unreadable=unreadable, code=code, dll_folders=folders
+        file,
+        size=size,
+        sha256=digest.hexdigest(),
+        binary=binary,
+        unreadable=unreadable,
+        code=code if code and code.says_something else None,
+        dll_folders=folders,
     )
-    return replace(file, sightings=search.sightings(), evidence=search.evidence())
+    return replace(file, sightings=search.sightings())
 
 
-def _keeper(size: int) -> IO[bytes]:
-    """A place for a binary until it is parsed: memory for a small one, a temporary file for a large one."""
-    return tempfile.NamedTemporaryFile(prefix="ctk-audit-") if size > _IN_MEMORY else io.BytesIO()
-
-
-def _headers(kept: IO[bytes]) -> tuple[Binary | None, str]:
+def _headers(path: Path) -> tuple[Binary | None, str]:
     try:
-        if isinstance(kept, io.BytesIO):
-            return binaries.read_bytes(kept.getvalue()), ""
-        kept.flush()
-        return binaries.read_binary(Path(kept.name)), ""
+        return binaries.read_binary(path), ""
     except UnreadableBinary as error:
         return None, str(error)
 
@@ -300,11 +288,3 @@ def scan_wheel(path: Path) -> Iterator[ScannedFile]:
                         )
     except Refused as error:
         raise AuditFailed(f"{path.name} cannot be read: {error}", "fetch it again") from error
-
-
-def _code_for_gpus(kept: IO[bytes]) -> FileCode | None:
-    if isinstance(kept, io.BytesIO):
-        found = gpu_code.read(kept.getvalue(), uses=False)
-    else:
-        found = gpu_code.read_file(Path(kept.name), uses=False)
-    return found if found.says_something else None

@@ -12,7 +12,6 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from ctk.build.runner import machine_paths
-from ctk.check.audit.binaries import PROBES
 from ctk.lock.components import load_exclusions
 from ctk.package.package import PathEntry, read_info
 from ctk.package.scan import Scanner
@@ -120,7 +119,7 @@ def _package_page(site: Site, name: str, builds: Sequence[PackageBuild], users: 
 
 def read_metadata(entry: IndexedPackage, site: Site) -> PackageBuild:
     """The metadata inside a package, as the audit kept it."""
-    scanner = Scanner(machine_paths(site.workspace), PROBES, site.workspace.cache / "audit")
+    scanner = Scanner(machine_paths(site.workspace), site.workspace.cache / "audit")
     kept = scanner.load(entry.sha256)
     info = kept.info if kept else read_info(entry.path)
     return PackageBuild(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from ctk.check import Check, Finding, Report, checks_of, chosen
 from ctk.check.audit import binaries, files, packages
 from ctk.check.audit.packages import PackageSet
-from ctk.check.audit.planned import NEED_BYTES, not_measured, planned_scans
+from ctk.check.audit.planned import NEED_BYTES, planned_scans
 from ctk.core.checkout import Workspace
 from ctk.core.console import count
 from ctk.core.errors import AuditFailed
@@ -30,7 +30,6 @@ from ctk.plan.plan import Plan
 
 OPENS = "PackageOpens"
 CHECKS: tuple[Check[Any], ...] = checks_of(files, binaries, packages)
-PROBES = binaries.PROBES
 
 
 @dataclass(frozen=True)
@@ -38,13 +37,6 @@ class AuditReport(Report):
     """The outcome of an audit; its subjects are packages. `earlier` is one that an earlier run had kept."""
 
     earlier: bool = field(compare=False, default=False)
-
-    @classmethod
-    def by_check(
-        cls, findings: Iterable[Finding], checks: Sequence[Check[Any]], packages: int, start: float
-    ) -> AuditReport:
-        """A report with its findings by check, then by package."""
-        return cls.of(findings, checks, packages, start, lambda f: (f.check, f.where, f.path, f.message))
 
     def summary(self) -> str:
         """The outcome in one line."""
@@ -72,21 +64,20 @@ def audit_packages(
     forbidden_paths: Sequence[str],
     base: Sequence[Path] = (),
     jobs: int = 2,
-    skip: Collection[str] = (),
+    only: Collection[str] = (),
     cache: Path | None = None,
     earlier: bool = True,
 ) -> AuditReport:
-    """Holds packages, which may depend on those of the base, to every rule but those in `skip`.
+    """Holds packages, which may depend on those of the base, to every rule, or to those named in `only`.
 
     Scans are kept in the folder `cache`, and the outcome: the same packages are not audited again by the same code.
     With `earlier=False` it is not looked for: its name has the packages' hashes, so new ones would be read once more.
 
     Raises:
-        UnknownName: A name in ``skip`` that no check has.
+        UnknownName: A name in ``only`` that no check has.
     """
     start = time.monotonic()
-    skipped = chosen(CHECKS, skip) if skip else []
-    checks = [check for check in CHECKS if check not in skipped]
+    checks = chosen(CHECKS, only)
     asked = [forbidden_paths, [check.name for check in checks]]
     if cache and earlier and (note := _note(cache, paths, base, asked)):
         with suppress(OSError, ValidationError):  # not there, or damaged
@@ -94,13 +85,13 @@ def audit_packages(
     # The largest first: none is left for last.
     ordered = sorted(paths, key=lambda path: path.stat().st_size if path.is_file() else 0, reverse=True)
     with ThreadPoolExecutor(max(1, jobs)) as pool:
-        scanner = Scanner(forbidden_paths, PROBES, cache)
+        scanner = Scanner(forbidden_paths, cache)
         results = list(pool.map(lambda path: _scan(path, scanner), ordered))
         beside = [scan for scan in pool.map(_listed, base) if scan is not None]
     scans = sorted((scan for scan in results if isinstance(scan, PackageScan)), key=lambda scan: scan.file)
     findings = [unreadable for unreadable in results if isinstance(unreadable, Finding)]
     findings += _held(scans, PackageSet(scans, beside), checks)
-    report = AuditReport.by_check(findings, checks, len(paths), start)
+    report = AuditReport.of(findings, checks, len(paths), start)
     if cache and (note := _note(cache, paths, base, asked)):  # the scans have hashed the packages
         with disk_errors(note):
             make_folder(note.parent)
@@ -109,18 +100,12 @@ def audit_packages(
 
 
 def audit_planned(
-    plan: Plan, workspace: Workspace, contents: Contents, *, jobs: int = 2, skip: Collection[str] = ()
+    plan: Plan, workspace: Workspace, contents: Contents, *, jobs: int = 2, only: Collection[str] = ()
 ) -> AuditReport:
-    """Holds the packages of a plan to every rule for which no byte of them is needed, but those in `skip`.
-
-    Raises:
-        UnknownName: A name in ``skip`` that no check has.
-        RecipeError: A recipe's script fails.
-    """
+    """Holds the packages of a plan to every rule for which no byte of them is needed, or to those named in `only`."""
     start = time.monotonic()
-    skipped = chosen(CHECKS, skip) if skip else []
-    checks = [check for check in CHECKS if check not in skipped and check.name not in NEED_BYTES]
-    scans, unseen = planned_scans(plan, workspace, contents, jobs)
+    checks = [check for check in chosen(CHECKS, only) if check.name not in NEED_BYTES]
+    scans, unseen, hints = planned_scans(plan, workspace, contents, jobs)
     together = PackageSet(scans, unseen)
     by_name = {scan.file_name: scan for scan in scans}
     unknown = {scan.file for scan in unseen}
@@ -132,7 +117,7 @@ def audit_planned(
         return not any(other.file in unknown for other in reach)
 
     findings = filter(is_certain, _held(scans, together, checks))
-    return AuditReport.by_check([*not_measured(plan, contents), *findings], checks, len(scans), start)
+    return AuditReport.of([*hints, *findings], checks, len(scans), start)
 
 
 def _held(scans: Sequence[PackageScan], together: PackageSet, checks: Sequence[Check[Any]]) -> Iterator[Finding]:

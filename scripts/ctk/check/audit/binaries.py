@@ -177,27 +177,16 @@ def _lies(path: str, place: str) -> bool:
     return path.startswith(place) if place.endswith("/") else path == place
 
 
-_CUDART_MESSAGES = ("CUDA driver version is insufficient for CUDA runtime version", "startup failure in cuda runtime")
-_CUDART_DRIVER = "nvcudart_hybrid"
-PROBES = {"cuda-bindings": (*_CUDART_MESSAGES, _CUDART_DRIVER)}
-"""Package name -> strings to look for in its files, as evidence for these checks."""
-
-
 @check(
     PackageScan,
     fix="check which wheel the recipe took; if NVIDIA links cudart dynamically again, depend on cuda-cudart",
 )
 def CudartIsInside(package: PackageScan) -> Iterator[Finding]:
-    """cuda-bindings from 13 has cudart linked in: cudart's own strings are in a module, and none needs libcudart.
-
-    On Linux these are two messages of cudart's table of errors; on Windows the name of the driver's library that only
-    cudart opens (``nvcudart_hybrid64.dll``, on ARM ``nvcudart_hybrida64.dll``). Nothing else in the bindings has them.
-    """
+    """cuda-bindings from 13 has cudart linked in: a module says so, but for Windows, and none needs libcudart."""
     if package.name != "cuda-bindings" or version_key(package.info.index.version)[0] < 13:
         return
     modules = list(binaries(package))
-    wanted = {_CUDART_DRIVER} if package.subdir.startswith("win-") else {*_CUDART_MESSAGES}
-    if not any(wanted <= set(file.evidence) for file, _ in modules):
+    if not package.subdir.startswith("win-") and not any(file.code and file.code.cudart for file, _ in modules):
         yield at(package, "", "no module has cudart inside")
     for file, binary in modules:
         for name in (*binary.needed, *binary.delayed):

@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import posixpath
 import re
-import time
 from collections.abc import Iterator
-from pathlib import PurePath
 
-from rattler import MatchSpec, Version
-from rattler.exceptions import InvalidMatchSpecError, InvalidVersionError
-
-from ctk.channel.index_files import FIRST
 from ctk.check import Finding, Severity, check, spec_name
-from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.package.package import PLACEHOLDER, PathEntry, ScannedFile
 from ctk.package.scan import PackageScan
 
@@ -21,80 +14,6 @@ from ctk.package.scan import PackageScan
 def at(package: PackageScan, file: ScannedFile | str, message: str, severity: Severity = "") -> Finding:
     """A finding in a file of a package, of the check's own severity unless told otherwise."""
     return Finding(package.file_name, message, file if isinstance(file, str) else file.path, severity=severity)
-
-
-_MACHINES = {"64": "x86_64", "aarch64": "aarch64", "arm64": "arm64"}
-_DAY = 86_400_000
-
-
-@check(PackageScan, fix="do not rename or move built packages; build it again")
-def FileNameSaysIndex(package: PackageScan) -> Iterator[Finding]:
-    """The file is called ``<name>-<version>-<build>.conda`` as its index.json says, in the folder of its subdir."""
-    path, index = PurePath(package.file), package.info.index
-    if path.name != f"{index.identity}.conda":
-        yield at(package, "info/index.json", f"says {index.identity}, the file is {path.name}")
-    folder = path.parent.name
-    if folder in {NOARCH, *PLATFORMS} and folder != index.subdir:
-        yield at(package, "info/index.json", f"says subdir {index.subdir}, the file is in {folder}/")
-
-
-@check(PackageScan, fix="mend build: (noarch, string, number) and the platform in the recipe or its variants")
-def IndexIsSound(package: PackageScan) -> Iterator[Finding]:
-    """index.json agrees with itself: subdir and noarch, build string and number; version and subdir are real ones."""
-    index = package.info.index
-    for wrong in (
-        index.subdir not in {NOARCH, *PLATFORMS} and f"unknown subdir {index.subdir!r}",
-        bool(index.noarch) != (index.subdir == NOARCH) and f"noarch {index.noarch!r} in subdir {index.subdir}",
-        index.noarch not in ("", "generic", "python") and f"unknown kind of noarch {index.noarch!r}",
-        not re.fullmatch(rf".*_{index.build_number}|{index.build_number}", index.build)
-        and f"build string {index.build!r} does not end in its build number {index.build_number}",
-        index.subdir in PLATFORMS and _machine_problem(package),
-    ):
-        if wrong:
-            yield at(package, "info/index.json", wrong)
-    try:
-        Version(index.version)
-    except InvalidVersionError as error:
-        yield at(package, "info/index.json", f"version {index.version!r}: {error}")
-
-
-def _machine_problem(package: PackageScan) -> str:
-    index = package.info.index
-    system, _, machine = index.subdir.partition("-")
-    said = (index.platform or system, index.arch or _MACHINES[machine])
-    return "" if said == (system, _MACHINES[machine]) else f"platform and arch {said} in subdir {index.subdir}"
-
-
-@check(PackageScan, fix="mend the spec in the recipe's requirements")
-def SpecsParse(package: PackageScan) -> Iterator[Finding]:
-    """Each spec in depends, constrains and the run-exports is one that solvers read, and names a package."""
-    index = package.info.index
-    exports = {f"run_exports {kind}": specs for kind, specs in package.info.run_exports.items()}
-    for where, specs in {"depends": index.depends, "constrains": index.constrains, **exports}.items():
-        path = "info/run_exports.json" if where in exports else "info/index.json"
-        for spec in specs:
-            if problem := _spec_problem(spec):
-                yield at(package, path, f"{where}: {spec!r}: {problem}")
-
-
-def _spec_problem(spec: str) -> str:
-    try:
-        MatchSpec(spec)
-    except InvalidMatchSpecError as error:
-        return str(error)
-    # Parsers take what is left as the build string; no build is called so.
-    return "more than a name, a version and a build" if "[" not in spec and len(spec.split()) > 3 else ""
-
-
-@check(
-    PackageScan,
-    fix="build it again on a machine whose clock is right; rank builds by version, number and tracked features only",
-)
-def TimestampIsHonest(package: PackageScan) -> Iterator[Finding]:
-    """The timestamp is in milliseconds and not in the future: solvers break ties by it, so a false one picks builds."""
-    stamp = package.info.index.timestamp
-    if stamp and not FIRST <= stamp <= time.time() * 1000 + _DAY:
-        yield at(package, "info/index.json", f"timestamp {stamp} is no time between 2012 and now")
 
 
 # Words by which the text of a licence or exception is told: of all that recipes name, but LicenseRef-*.

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import posixpath
 import re
-import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property, partial
 from itertools import combinations
-from pathlib import Path
 
-from rattler import Channel, GenericVirtualPackage, MatchSpec, PackageName, PackageRecord, SparseRepoData, Version
-from rattler.exceptions import InvalidMatchSpecError, InvalidVersionError, SolverError
+from rattler import MatchSpec, PackageRecord
+from rattler.exceptions import InvalidMatchSpecError, InvalidVersionError
 from rattler.package import BuildString
-from rattler.solver import solve_with_sparse_repodata
 
 from ctk.check import Finding, check, spec_name
 from ctk.check.audit.binaries import binaries, search_folders
 from ctk.check.audit.files import at
 from ctk.check.gpu_code import Known, Subject
 from ctk.core.platforms import NOARCH
-from ctk.core.process import run
 from ctk.package.binaries import Binary, oldest_glibc, version_key
 from ctk.package.gpu_support import spans, within
 from ctk.package.package import IndexJson, ScannedFile
@@ -49,13 +44,6 @@ def _record(index: IndexJson) -> PackageRecord | None:
         return None
 
 
-# Detected on the machine, so they rule out no pair: what is asked is whether the packages agree with each other.
-_MACHINE = [
-    GenericVirtualPackage(PackageName(name), Version("9999"), BuildString("0"))
-    for name in ("__glibc", "__linux", "__unix", "__win", "__cuda", "__archspec")
-]
-
-
 class PackageSet:
     """Packages under audit, and the base that they may depend on: what one channel would offer."""
 
@@ -71,7 +59,6 @@ class PackageSet:
         self._closures: dict[str, tuple[tuple[PackageScan, ...], frozenset[str]]] = {}
         self._places: dict[str, frozenset[str]] = {}
         self._files: dict[str, dict[str, list[str]]] = {}
-        self._sources: dict[str, SparseRepoData] = {}
         self._matching: dict[tuple[str, str], list[PackageScan]] = {}
 
     def is_audited(self, package: PackageScan) -> bool:
@@ -187,37 +174,16 @@ class PackageSet:
         return found
 
     def coexist(self, one: PackageScan, other: PackageScan, subdir: str) -> bool:
-        """Whether a solver puts both into one environment of the subdir; what the set does not hold counts as there."""
-        wanted: dict[str, set[str]] = {}
+        """Whether some builds of all that both depend on, themselves included, are the same for both."""
+        wanted: dict[str, set[str]] = {i.info.index.name: {i.file} for i in (one, other)}
         for spec in (*one.info.index.depends, *other.info.index.depends):
             if (name := spec_name(spec)) in self._named and _spec(spec) is not None:
                 found = {package.file for package in self.matching(spec, subdir)}
                 wanted[name] = wanted.get(name, found) & found
-                if not wanted[name]:
-                    return False  # as of two toolkits: no solver is asked
-        exact = [f"{i.name} =={i.version} {i.build}" for i in (one.info.index, other.info.index)]
-        sources = [self._repodata(part) for part in (subdir, NOARCH)]
-        try:
-            run(solve_with_sparse_repodata(exact, sources, virtual_packages=_MACHINE))
-        except SolverError:
-            return False
-        return True
-
-    def _repodata(self, subdir: str) -> SparseRepoData:
-        """What the index of a subdir would say, read once by the solver and kept."""
-        if subdir not in self._sources:
-            with tempfile.TemporaryDirectory(prefix="ctk-audit-") as folder:
-                path = Path(folder, "repodata.json")
-                records = {p.file_name: self._in_repodata(p.info.index) for p in self.all if p.subdir == subdir}
-                index = {"info": {"subdir": subdir}, "packages": {}, "packages.conda": records}
-                path.write_text(json.dumps(index))
-                self._sources[subdir] = SparseRepoData(Channel("audit"), subdir, path)  # it maps the file
-        return self._sources[subdir]
-
-    def _in_repodata(self, index: IndexJson) -> dict[str, object]:
-        keys = ("name", "version", "build", "build_number", "subdir", "constrains")
-        held = [spec for spec in index.depends if spec_name(spec) in self._named and _spec(spec) is not None]
-        return {key: getattr(index, key) for key in keys} | {"depends": held}
+        for spec in (*one.info.index.constrains, *other.info.index.constrains):
+            if (name := spec_name(spec)) in wanted and _spec(spec) is not None:
+                wanted[name] &= {package.file for package in self.matching(spec, subdir)}
+        return all(wanted.values())
 
     @cached_property
     def subdirs(self) -> tuple[str, ...]:
@@ -293,19 +259,6 @@ def LinksLeadSomewhere(packages: PackageSet) -> Iterator[Finding]:
                 yield at(package, file, f"leads to {target}, which nothing that comes with it has")
 
 
-@check(PackageSet, fix="build both halves in one run of the recipe, and audit them together")
-def ExactPinsAreHeld(packages: PackageSet) -> Iterator[Finding]:
-    """A dependency on one exact build of a package that is made here names a build that was made."""
-    made = {package.name for package in packages.audited}
-    for package in packages.audited:
-        for spec in package.info.index.depends:
-            parts = spec.replace("==", " ").split()
-            if len(parts) == 3 and "*" not in spec and parts[0] in made:
-                subdir = "" if package.subdir == NOARCH else package.subdir
-                if not packages.matching(spec, subdir):
-                    yield at(package, "info/index.json", f"depends on {spec}, a build that is not there")
-
-
 # glibc, and the loader; a system that installs conda packages has them.
 _GLIBC = r"lib(c|m|dl|pthread|rt|util)\.so\.\d+|ld-linux-(x86-64\.so\.2|aarch64\.so\.1)"
 # The driver's own libraries: only ever the machine's.
@@ -357,19 +310,6 @@ OPTIONAL: Mapping[tuple[str, str], re.Pattern[str]] = {
 # Where Windows looks for a DLL in an environment besides the folder of the program: conda puts these on PATH, and
 # Python searches them for its modules.
 _DLL_FOLDERS = frozenset({"", "Library/bin"})
-
-
-@check(PackageSet, fix="drop the entry, or depend on the package that makes the folder")
-def RpathResolves(packages: PackageSet) -> Iterator[Finding]:
-    """Each folder that an RPATH names exists in an environment: it is ``lib``, or one that a dependency fills."""
-    for package in packages.audited:
-        reach, _ = packages.closure(package)
-        for file, binary in binaries(package):
-            for folder in search_folders(file.path, binary):
-                if folder == "lib" or folder.startswith("..") or folder == posixpath.dirname(file.path):
-                    continue
-                if not any(folder in packages.places(other) for other in reach):
-                    yield at(package, file, f"RPATH leads to {folder}/, which no dependency has")
 
 
 @check(PackageSet, fix="add the package that has the library to the recipe's run requirements")

@@ -1,31 +1,27 @@
 """The packages of a plan, seen like built ones: from recipes, locks and what ``variants/contents.json`` says.
 
-Each recipe's script is run on stand-ins for the members of its artefacts, which answer patchelf. What an output's own
-script adds to a tree that it shares (activation scripts of nvcc) is not seen, and no test of that output is held then;
-a script's edits (``EDIT``) add no file and need the text, so they are left out.
+Each recipe's script is run on a few lines of text for each member of its artefacts. What an output's own script adds to
+a tree that it shares (activation scripts of nvcc) is not seen, and no test of that output is held then; a script's
+edits (``EDIT``) add no file and need the text, so they are left out.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import subprocess
 import tempfile
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from pydantic import TypeAdapter, ValidationError
 
-from ctk.build.standins import stand_in, write_patchelf
 from ctk.check import Finding
 from ctk.check.audit.files import glob_pattern
 from ctk.core.checkout import Workspace
-from ctk.core.console import count
 from ctk.core.errors import RecipeError
 from ctk.core.files import file_sha256, make_folder, replace_file
 from ctk.lock.contents import LEFT_OUT, PLAIN, Content, Contents, Members
@@ -36,64 +32,58 @@ from ctk.package.scan import PackageScan
 from ctk.plan.plan import Build, Plan
 from ctk.plan.recipes import Rendered, Script
 
-NOT_MEASURED = "ArtefactsAreMeasured"
 NEED_BYTES = frozenset({"ArchiveMatchesPaths", "CudartIsInside", "LicenseIsInside"})
 """Checks that only a built package can be held to."""
-_TOKEN = "ctk-planned-file"
-_REVISION = 2  # raise it when stand-ins or what is read of them changes: what is kept is made anew
-
-
-@dataclass(frozen=True)
-class _Placed:
-    """A file that a script made: a link, or a member of an artefact, with a new RPATH or not."""
-
-    path: str
-    link: str = ""
-    member: str = ""
-    rpath: str | None = None
-    needed: tuple[str, ...] = ()  # libraries that the script added
-
-
-_PLACED = TypeAdapter(list[_Placed])
+_MARK = "ctk-planned-file"
+_PATCHELF = f"""#!/bin/bash
+# A member's lines are its number, its SONAME and its RPATH; what is to be changed in it comes below them.
+file=${{!#}}
+grep -qa {_MARK} "$file" || exit 1
+case $1 in
+  --print-soname) sed -n 2p "$file" ;;
+  --print-rpath) sed -n 3p "$file" ;;
+  *) echo "${{*:1:$#-1}}" >>"$file" ;;
+esac
+"""
+_FILES = TypeAdapter(list[ScannedFile])
 
 
 def planned_scans(
     plan: Plan, workspace: Workspace, contents: Contents, jobs: int
-) -> tuple[list[PackageScan], list[PackageScan]]:
-    """The packages of a plan; and those, without their files, of which artefacts are not measured.
+) -> tuple[list[PackageScan], list[PackageScan], list[Finding]]:
+    """The packages of a plan; those, without files, of which artefacts are not measured; and a hint for their locks.
 
     One Python stands for the others: that whose wheels are measured.
+
+    Raises:
+        RecipeError: A recipe's script fails.
     """
     measured = [b for b in plan.builds if all(a.sha256 in contents.artefacts for a in b.artefacts)]
-    seen = {_alike(build) for build in measured}
+    seen = {_but_for_python(build) for build in measured}
     made: dict[str, PackageScan] = {}
-    with ThreadPoolExecutor(jobs) as pool:
-        for scans in pool.map(lambda build: _scans(build, workspace, contents), measured):
+    with tempfile.TemporaryDirectory(prefix="ctk-planned-") as scratch, ThreadPoolExecutor(jobs) as pool:
+        program = Path(scratch, "patchelf")  # made once: a program is busy while some thread writes it
+        program.write_text(_PATCHELF)
+        program.chmod(0o755)
+        for scans in pool.map(lambda build: _scans(build, workspace, contents, Path(scratch)), measured):
             made |= {scan.file: scan for scan in scans}
-    unseen = [_scan(output, ()) for b in plan.builds if _alike(b) not in seen for output in b.outputs]
-    return list(made.values()), [scan for scan in unseen if scan.file not in made]
+    lacking = [build for build in plan.builds if _but_for_python(build) not in seen]
+    unseen = [scan for b in lacking for output in b.outputs if (scan := _scan(output, ())).file not in made]
+    return list(made.values()), unseen, [_not_measured(lock) for lock in dict.fromkeys(b.lock for b in lacking)]
 
 
-def not_measured(plan: Plan, contents: Contents) -> Iterator[Finding]:
-    """A hint for each lock of which artefacts are not measured, so that their packages are not judged."""
-    lacking: dict[str, dict[str, None]] = defaultdict(dict)
-    seen = {_alike(b) for b in plan.builds if all(a.sha256 in contents.artefacts for a in b.artefacts)}
-    for build in plan.builds:
-        if _alike(build) not in seen:
-            names = (a.file for a in build.artefacts if a.sha256 not in contents.artefacts)
-            lacking[build.lock] |= dict.fromkeys(names)
-    for lock, files in lacking.items():
-        step = f"ctk release measure {lock.removeprefix('cuda-')} --write"
-        words = f"{count(len(files), 'artefact')} not measured, and what is made of them not judged: {min(files)}"
-        yield Finding(lock, words, check=NOT_MEASURED, fix=step, severity="hint")
+def _not_measured(lock: str) -> Finding:
+    words = "some of its artefacts are not measured, and what is made of them is not judged"
+    step = f"ctk release measure {lock.removeprefix('cuda-')} --write"
+    return Finding(lock, words, check="ArtefactsAreMeasured", fix=step, severity="hint")
 
 
-def _alike(build: Build) -> tuple[object, ...]:
+def _but_for_python(build: Build) -> tuple[object, ...]:
     """What builds have in common that differ in their Python."""
     return build.recipe.name, build.lock, build.subdir, build.arch, tuple(build.versions.items())
 
 
-def _scans(build: Build, workspace: Workspace, contents: Contents) -> list[PackageScan]:
+def _scans(build: Build, workspace: Workspace, contents: Contents, programs: Path) -> list[PackageScan]:
     trees: dict[str, list[ScannedFile]] = {}
     found = []
     for output in build.outputs:
@@ -101,7 +91,7 @@ def _scans(build: Build, workspace: Workspace, contents: Contents) -> list[Packa
         if output.scripts:
             key = repr((output.scripts[0], output.sources))
             if key not in trees:
-                trees[key] = _tree(build, output, workspace, contents)
+                trees[key] = _tree(build, output, workspace, contents, programs)
             files = trees[key]
         found.append(_scan(output, files))
     return found
@@ -128,8 +118,10 @@ def _scan(output: Rendered, tree: Sequence[ScannedFile]) -> PackageScan:
     return PackageScan(f"{output.subdir}/{output.file_name}", "", info, files)
 
 
-def _tree(build: Build, output: Rendered, workspace: Workspace, contents: Contents) -> list[ScannedFile]:
-    """The files that the script of an output makes of its artefacts."""
+def _tree(
+    build: Build, output: Rendered, workspace: Workspace, contents: Contents, programs: Path
+) -> list[ScannedFile]:
+    """The files that the script of an output makes of its artefacts; kept by all that decides them."""
     script = output.scripts[0]
     shas = {(a.component, a.target): a.sha256 for a in build.artefacts}
     members: dict[str, Content] = {}
@@ -141,52 +133,32 @@ def _tree(build: Build, output: Rendered, workspace: Workspace, contents: Conten
         top = f"{tops.pop()}/" if len(tops) == 1 and all("/" in name for name in inside) else ""
         folder = top if not source.folder else folder
         members |= {str(PurePosixPath(source.folder, n.removeprefix(top))): c for n, c in inside.items()}
-    said = [
-        _REVISION,
-        script.file,
-        dict(script.env),
-        build.subdir,
-        sorted((folder + n, repr(c)) for n, c in members.items()),
-    ]
-    code = [file_sha256(file) for file in build.recipe.files() if file != build.recipe.file]
-    note = workspace.cache / "laid-out" / f"{hashlib.sha256(json.dumps([said, code]).encode()).hexdigest()[:32]}.json"
-    placed: list[_Placed] | None = None
+    scripts = (file_sha256(file) for file in build.recipe.files() if file != build.recipe.file)
+    decisive = [script.file, sorted(script.env.items()), build.subdir, folder, sorted(members.items(), key=str)]
+    key = repr([file_sha256(Path(__file__)), *scripts, *decisive])
+    note = workspace.cache / "laid-out" / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
     with suppress(OSError, ValidationError):  # not there, or cut short
-        placed = _PLACED.validate_json(note.read_bytes())
-    if placed is None:
-        placed = _lay_out(build, script, members, folder)
-        make_folder(note.parent)
-        replace_file(note, _PLACED.dump_json(placed))
-    return [_file(entry, members.get(entry.member, PLAIN)) for entry in placed]
+        return _FILES.validate_json(note.read_bytes())
+    files = _lay_out(build, script, members, folder, programs)
+    make_folder(note.parent)
+    replace_file(note, _FILES.dump_json(files, exclude_defaults=True))
+    return files
 
 
-def _file(placed: _Placed, content: Content) -> ScannedFile:
-    binary = content.binary
-    if binary and placed.rpath is not None:
-        binary = replace(binary, search=(SearchPath("RPATH", placed.rpath),) if placed.rpath else ())
-    if binary and placed.needed:
-        moved = tuple(name for name in binary.moved if MOVED[name] not in placed.needed)
-        binary = replace(binary, needed=(*binary.needed, *placed.needed), moved=moved)
-    kind = "link" if placed.link else "file"
-    return ScannedFile(
-        "pkg",
-        placed.path,
-        kind,  # type: ignore[arg-type]
-        link=placed.link,
-        binary=binary,
-        gpus=content.gpus,
-        dll_folders=content.dll_folders,
-    )
-
-
-def _lay_out(build: Build, script: Script, members: Members, folder: str) -> list[_Placed]:
+def _lay_out(build: Build, script: Script, members: Members, folder: str, programs: Path) -> list[ScannedFile]:
     with tempfile.TemporaryDirectory(prefix="ctk-planned-") as scratch:
         work, prefix = Path(scratch, "work"), Path(scratch, "prefix")
         prefix.mkdir()
-        write_patchelf(Path(scratch, "programs"), _TOKEN, "false", Path(scratch, "unanswered"))
-        names = _write(work, members, folder)
+        names = list(members)
+        for number, name in enumerate(names):
+            file = work / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            if name.endswith(".dist-info/RECORD") or name == "RECORD":
+                file.write_text("".join(f"{folder}{other},,\n" for other in names))
+            else:
+                file.write_bytes(_lines(number, members[name]))
         variables = {
-            "PATH": f"{scratch}/programs{os.pathsep}{os.environ['PATH']}",
+            "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
             "PREFIX": str(prefix),
             "RECIPE_DIR": str(build.recipe.folder),
             "target_platform": build.subdir,
@@ -197,40 +169,41 @@ def _lay_out(build: Build, script: Script, members: Members, folder: str) -> lis
         done = subprocess.run(command, cwd=work, env=os.environ | variables, capture_output=True, text=True)
         if done.returncode:
             raise RecipeError(f"{build.id} cannot be laid out: {done.stderr.strip()}", f"mend {script.file}")
-        return sorted(_read(prefix, names), key=lambda entry: entry.path)
+        return sorted(_placed(prefix, names, members), key=lambda file: file.path)
 
 
-def _write(work: Path, members: Members, folder: str) -> list[str]:
-    """Writes a stand-in for each member that says something, and a line of text for the others; their names."""
-    names: list[str] = []
-    for name, content in members.items():
-        file = work / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        if content == PLAIN:
-            is_record = name.endswith(".dist-info/RECORD") or name == "RECORD"
-            file.write_text("".join(f"{folder}{other},,\n" for other in members) if is_record else "text\n")
-            continue
-        elf = content.binary if content.binary and content.binary.format == "elf" else None
-        head = ELF_MAGIC if elf else b"MZ\0\0"
-        file.write_bytes(stand_in(_TOKEN, len(names), head, elf)[1])
-        names.append(name)
-    return names
+def _lines(number: int, content: Content) -> bytes:
+    """What stands for a member; scripts tell programs by their first bytes."""
+    elf = content.binary if content.binary and content.binary.format == "elf" else None
+    if elf is None:
+        return b"text\n" if content == PLAIN else f"MZ {_MARK} {number}\n".encode()
+    rpath = elf.search[-1].text if elf.search else ""
+    return ELF_MAGIC + f" {_MARK} {number}\n{elf.soname}\n{rpath}\n".encode()
 
 
-def _read(prefix: Path, names: Sequence[str]) -> Iterable[_Placed]:
+def _placed(prefix: Path, names: Sequence[str], members: Members) -> Iterator[ScannedFile]:
     for folder, folders, files in os.walk(prefix):
         for path in (Path(folder, name) for name in (*folders, *files)):
-            if path.is_dir() and not path.is_symlink():
-                continue
             where = path.relative_to(prefix).as_posix()
             if path.is_symlink():
-                yield _Placed(where, link=os.readlink(path))
-                continue
-            with path.open("rb") as file:
-                lines = file.read(1 << 14).decode(errors="replace").splitlines()
-            if not lines or _TOKEN not in lines[0]:
-                yield _Placed(where)
-                continue
-            rpaths = [line.removeprefix(f"{_TOKEN} ") for line in lines[3:] if line.startswith(f"{_TOKEN} ")]
-            added = tuple(line.removeprefix(f"{_TOKEN}+") for line in lines[3:] if line.startswith(f"{_TOKEN}+"))
-            yield _Placed(where, "", names[int(lines[0].rpartition(".")[2])], rpaths[-1] if rpaths else None, added)
+                yield ScannedFile("pkg", where, "link", link=os.readlink(path))
+            elif path.is_file():
+                with path.open("rb") as file:
+                    lines = file.read(1 << 14).decode(errors="replace").splitlines()
+                is_member = lines and _MARK in lines[0]
+                content = members[names[int(lines[0].rpartition(" ")[2])]] if is_member else PLAIN
+                yield _file(where, content, lines[3:] if is_member else [])
+
+
+def _file(path: str, content: Content, edits: Sequence[str]) -> ScannedFile:
+    """A member as patchelf was told to change it."""
+    binary = content.binary
+    for edit in edits if binary else ():
+        assert binary
+        option, _, value = edit.removeprefix("--force-rpath ").partition(" ")
+        if option == "--add-needed":
+            needed = (*binary.needed, value)
+            binary = replace(binary, needed=needed, moved=tuple(m for m in binary.moved if MOVED[m] not in needed))
+        else:
+            binary = replace(binary, search=(SearchPath("RPATH", value),) if value else ())
+    return ScannedFile("pkg", path, "file", binary=binary, gpus=content.gpus, dll_folders=content.dll_folders)

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import zstandard
-from crafted_binaries import elf, pe
 
-from ctk.check.audit.binaries import PROBES
+from kit.binaries import elf, pe
 
 STAMP = 1_700_000_000_000  # November 2023
 _EMPTY = hashlib.sha256(b"").hexdigest()
@@ -158,7 +157,6 @@ def good_set() -> dict[str, Draft]:
         links={f"{TARGET}/libcudart.so.13": "libcudart.so.13.4.92"},
     )
     pin = f"{half.name} {half.version} {half.build}"
-    evidence = b"\0".join(text.encode() for text in PROBES["cuda-bindings"][:2])
     drafts = [
         Draft("cuda-version", "13.4", subdir="noarch", licenses={}),
         half,
@@ -211,7 +209,7 @@ def good_set() -> dict[str, Draft]:
             depends=("python_abi 3.12.* *_cp312", "__glibc >=2.17,<3.0.a0", "libgcc", "libstdcxx"),
             files={
                 f"{SITE}/cuda/bindings/_internal/runtime.cpython-312-x86_64-linux-gnu.so": elf(
-                    ("libstdc++.so.6", "libc.so.6"), versions=GLIBC, payload=evidence
+                    ("libstdc++.so.6", "libc.so.6"), versions=GLIBC, payload=b"startup failure in cuda runtime"
                 ),
                 f"{SITE}/cuda/bindings/__init__.py": b"",
             },
