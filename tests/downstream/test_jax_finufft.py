@@ -47,7 +47,7 @@ json.dump(float(abs(got - wanted).max() / abs(wanted).max()), sys.stdout)
 def programs(project: Workspace, toolkits: Path) -> Path:
     """The channel of JAX, for CPUs: its CUDA half would bring cuDNN and NCCL."""
     folder = project.output / "downstream-jax"
-    words = ["-r", "libraries-13", "--python", base.short_version(), "-p", this_platform(), "--channel", str(folder)]
+    words = ["-r", "libraries-13", "--python", base.this_python().name, "-p", this_platform(), "--channel", str(folder)]
     ctk(project, "build", *words, "--recipe", "jaxlib", "--recipe", "jax", check=True)
     return folder
 

@@ -30,9 +30,10 @@ from ctk.cli.options import (
 from ctk.core import console
 from ctk.core.checkout import Workspace, checkout, settings, workspace
 from ctk.core.console import Reporter, count, listing, megabytes
-from ctk.core.errors import BadValue, CtkError, CudaLost, UnknownName, Unsolvable, VerifyFailed
+from ctk.core.errors import BadValue, CtkError, CudaLost, Unsolvable, VerifyFailed, check_names
 from ctk.core.files import check_place, read_json
 from ctk.core.platforms import this_platform
+from ctk.core.versions import python_name
 
 if TYPE_CHECKING:
     from ctk.lock.support import Unfixed
@@ -377,7 +378,7 @@ def verify_command(
         list[str] | None,
         typer.Option(
             help="Such as 3.12 or 3.14t; may be repeated.",
-            autocompletion=lambda: list(map(_dotted, _tags(checkout(), None))),
+            autocompletion=lambda: list(map(python_name, _tags(checkout(), None))),
         ),
     ] = None,
     whole: Annotated[bool, typer.Option("--all", help="Every combination: an hour or more.")] = False,
@@ -459,18 +460,9 @@ def _tags(where: Workspace, wanted: Sequence[str] | None) -> list[str]:
     from ctk.verify import channels as matrix_channels
 
     tags = list(dict.fromkeys((*matrix_channels.pythons(), *python_tags(where.build_config))))
-    for python in wanted or ():
-        if _tag(python) not in tags:
-            raise UnknownName.of("Python", python, map(_dotted, tags))
-    return [tag for tag in tags if not wanted or tag in map(_tag, wanted)]
-
-
-def _tag(python: str) -> str:
-    return f"cp{python.replace('.', '')}"
-
-
-def _dotted(tag: str) -> str:
-    return f"3.{tag.removeprefix('cp3')}"
+    names = list(map(python_name, tags))
+    check_names("Python", wanted or (), names)
+    return [tag for tag, name in zip(tags, names, strict=True) if not wanted or name in wanted]
 
 
 def _show_tally(tally: Tally, by: Solver, report: Reporter) -> None:

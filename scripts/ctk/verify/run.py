@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from ctk.core.errors import SolverFailed
+from ctk.core.versions import PythonTag
 from ctk.solve.solve import Scenario
 from ctk.verify import oracle
 from ctk.verify.channels import Channels, Twins
@@ -123,7 +124,7 @@ def _python_faults(right: Expected, records: Mapping[str, Record]) -> Iterator[s
     if "python" in records:
         tag = records["python"].build.rsplit("_", 1)[-1]
         if tag == "cpython":
-            tag = f"cp{''.join(records['python'].version.split('.')[:2])}"
+            tag = PythonTag(".".join(records["python"].version.split(".")[:2])).tag
     if tag != right.python:
         yield f"Python is {tag or 'not there'}, not {right.python or 'there'}"
     if right.python and "python_abi" in records and not records["python_abi"].build.endswith(f"_{right.python}"):
