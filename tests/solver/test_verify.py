@@ -19,7 +19,7 @@ from ctk.core.errors import ChannelMissing, CtkError, SolverFailed, VerifyFailed
 from ctk.core.platforms import NOARCH
 from ctk.plan.plan import write_repodata
 from ctk.solve import solve
-from ctk.solve.solve import Alike, Scenario
+from ctk.solve.solve import Scenario
 from ctk.verify import channels, clients, table
 from ctk.verify.channels import Channels, TwinBuild
 from ctk.verify.clients import RattlerSolver
@@ -211,14 +211,6 @@ def test_machines_that_are_alike_get_what_each_gets_alone(
     assert list(together) != machines, "members of a class follow each other"
     assert together.keys() == alone.keys() == set(machines)
     assert all(together[m].records == alone[m].records for m in machines)
-
-
-def test_machines_that_are_taken_for_alike_and_are_not_fail_the_run(
-    machines: list[Scenario], solved: Channels, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Alike, "key", lambda self, scenario: scenario.specs)
-    with pytest.raises(SolverFailed, match="no rule of the channel tells apart got different packages"):
-        list(RattlerSolver().solve_all(machines, solved.folders))
 
 
 # --- counting
