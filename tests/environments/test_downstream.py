@@ -93,12 +93,6 @@ def shown(project: Workspace) -> list[Any]:
     return [YAML(typ="safe").load(block) for block in re.findall(r"```yaml\n(.*?)```", text, re.S)]
 
 
-def test_the_docs_name_what_run_exports_wrote(project: Workspace, downstream: Feedstock) -> None:
-    text = (project.root / "docs" / "recipe-authors.md").read_text()
-    written = {spec for spec in downstream.index("13").depends if spec.startswith("cuda-cudart")}
-    assert written and written <= set(re.findall("`(.*?)`", text))
-
-
 @pytest.fixture(scope="module")
 def deaf(built: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The channel for a solver that ignores constraints on virtual packages: without them."""

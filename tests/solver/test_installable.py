@@ -21,7 +21,7 @@ from ctk.plan.recipes import Recipe
 from ctk.site.pages import stand_alone
 from ctk.solve.solve import Catalogue, Scenario
 from ctk.verify.foreseen import foresee, recipe_at, variant_files
-from ctk.verify.installable import Change, Kind, Survey, alike, groups_in_words, pin_records, survey_specs, with_pin
+from ctk.verify.installable import Change, Kind, Survey, alike, groups_in_words, pin_records, survey_specs
 from ctk.verify.oracle import OracleFacts, version
 from ctk.verify.scenarios import Machine, Matrix, matrix
 
@@ -112,13 +112,6 @@ def test_what_becomes_a_cpu_build_is_said_of_the_package_that_does(folders: list
     assert (picks["13.4", "9.0"].kind, picks["13.4", "9.0"].toolkit, picks["13.4", "9.0"].cpu) == ("native", "13.4", ())
     assert (picks["12.9", "9.0"].kind, picks["12.9", "9.0"].cpu) == (Kind.CPU, ("engine",))
     assert any(line.startswith("CPU build of engine on ") for line in found.sentences)
-    # Beside a toolkit as well, and where no machine gets the CUDA build.
-    assert {
-        p.kind for p in surveyed(folders, every, "car", "engine=*=cpu*", "cuda-nvrtc=12.9").today.picks.values()
-    } == {
-        Kind.CPU,
-        Kind.REFUSED,
-    }
 
 
 def test_a_package_without_cuda_builds_is_no_cpu_build(folders: list[Path], every: Matrix) -> None:
@@ -147,11 +140,6 @@ def test_a_reason_is_that_of_the_request_and_the_machine(folders: list[Path], ev
 
 
 # --- pins
-
-
-def test_a_pin_takes_the_place_of_what_was_asked_of_its_package() -> None:
-    assert with_pin(["cuda-version=12.6", "numba-cuda"], "cuda-version >=13.4") == ("numba-cuda", "cuda-version >=13.4")
-    assert with_pin(["cupy"], "cuda-version=13.4") == ("cupy", "cuda-version 13.4.*")
 
 
 def test_what_a_pin_does_to_each_machine(folders: list[Path], every: Matrix) -> None:
@@ -323,15 +311,6 @@ def test_the_map_fits_the_terminal_and_has_every_cell_once(folders: list[Path], 
     assert {"lost", "13.4", "13.4c*"} <= set(cells)
 
 
-def test_what_is_told_apart_by_one_case_alone_stays_apart(folders: list[Path], every: Matrix) -> None:
-    found = surveyed(folders, every, "cuda-core", pin="cuda-version >=13.4")
-    for case in found.cases:
-        for label, gpu in found.rows:
-            for (head, driver), cell in zip(found.columns, found.cells(case, gpu), strict=True):
-                pick = case.picks[driver, gpu if driver else None]
-                assert (cell.kind, cell.text.strip("*")) in ((pick.kind, pick.text), (pick.kind, "lost")), (label, head)
-
-
 class Fewer(Matrix):
     """The matrix without the machines that nobody can have."""
 
@@ -392,14 +371,6 @@ def test_a_pin_that_loses_machines_fails_and_says_which(where: Workspace) -> Non
         "refused",
     )
     assert json.loads(found.stdout)["error"]["exit_code"] == 32
-
-
-@needs_linux
-def test_a_pin_that_loses_none_is_no_error(where: Workspace) -> None:
-    done = ctk(where, "installable", "cuda-nvcc", "-p", SUBDIR, "--pin", "cuda-version >=13.4")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "- pinned, none is lost" in done.stdout
-    assert "- pinned, native becomes compat on " in done.stdout
 
 
 @needs_linux

@@ -93,10 +93,6 @@ def test_what_cannot_work_is_refused(built: Workspace, gateway: Gateway, specs: 
     assert error.value.solver
 
 
-def test_cuda_bindings_13_brings_no_cudart(built: Workspace, gateway: Gateway) -> None:
-    assert pick(built, gateway, "cuda-bindings=13", NEWEST).record("cuda-cudart") is None
-
-
 @pytest.mark.parametrize("minor", ["12.9", "13.0"])
 def test_run_exports_are_what_recipe_authors_rely_on(built: Workspace, gateway: Gateway, minor: str) -> None:
     """A downstream package gets the library, for its major, from the host environment of DESIGN.md's example."""
@@ -161,11 +157,3 @@ def test_a_toolkit_of_a_major_without_a_compiler_is_refused(ask: Ask) -> None:
         with pytest.raises(Unsolvable):
             ask(f"cuda-version=12.9 {specs}", "13.0")
         assert ask(specs, "13.0").toolkit == "13.0"
-
-
-def test_a_runtime_has_no_headers_and_a_toolkit_compiles_disassembles_and_links(ask: Ask) -> None:
-    runtime, toolkit = ({r.name.normalized for r in ask(f"cuda-{g}", "13.5").records} for g in ("runtime", "toolkit"))
-    assert {"libcublas", "libnpp", "cuda-nvrtc", "cuda-cudart"} <= runtime
-    assert not [name for name in runtime if "-dev" in name or name.startswith(("cuda-nvcc", "gcc"))]
-    assert {"cuda-nvcc", "cuda-cuobjdump", "cuda-nvdisasm", "cuda-cupti-dev", "libcusolver-dev"} <= toolkit
-    assert "cxx-compiler" in toolkit

@@ -13,14 +13,13 @@ import pytest
 from typer.testing import CliRunner
 
 from ctk.cli.main import app
-from ctk.core.checkout import Marked, Workspace
 from ctk.core.console import Reporter
 from ctk.core.errors import ChannelMissing, CtkError, SolverFailed, VerifyFailed
 from ctk.core.platforms import NOARCH
 from ctk.plan.plan import write_repodata
 from ctk.solve import solve
 from ctk.solve.solve import Scenario
-from ctk.verify import channels, clients, table
+from ctk.verify import channels, clients
 from ctk.verify.channels import Channels, TwinBuild
 from ctk.verify.clients import RattlerSolver
 from ctk.verify.oracle import REQUESTS, Cause, Expected, Loss, OracleFacts, Question
@@ -148,18 +147,6 @@ def test_what_can_be_wrong_with_an_answer(changed: dict[str, Any], said: str) ->
     assert said in judged(**changed)
 
 
-def test_an_old_python_is_told_by_its_version() -> None:
-    question, right = replace(QUESTION, python="3.11"), replace(RIGHT, python="cp311")
-    records = RECORDS | {
-        "python": Record("3.11.9", "h4_100_cpython"),
-        "python_abi": Record("3.11", "8_cp311"),
-        "cuda-core": Record("1.2.2", "cuda13_py311_native_habc_13110"),
-        "cuda-bindings": Record("13.4.4", "cuda13_py311_native_hdef_13110"),
-    }
-    sides = SIDES | {("cuda-core", "1.2.2", "cuda13_py311_native_habc_13110"): TwinBuild("native", "13")}
-    assert wrong(question, right, SolverAnswer(scenario(question), records), sides) == ""
-
-
 def test_bindings_for_cuda_12_need_a_newer_nvjitlink_than_toolkit_12_0_has() -> None:
     question, right = replace(QUESTION, request="cuda-bindings"), Expected("12.0", "native", "cp314")
     records = {name: record for name, record in RECORDS.items() if name != "cuda-core"} | {
@@ -271,18 +258,6 @@ def test_a_solver_that_takes_the_driver_away_loses_the_refusal_only(known: Oracl
 # --- what is solved from
 
 
-def test_every_package_of_one_cuda_major_says_which_of_the_two_builds_it_is(
-    planned: channels.Repodata, solved: Channels
-) -> None:
-    for subdir in planned.values():
-        for record in subdir["packages.conda"].values():
-            ranges = [need for need in record["depends"] if need.startswith("cuda-version ")]
-            known = (record["name"], record["version"], record["build"]) in solved.twins
-            # One build for both majors, or for both fits.
-            once = record["name"] in ("cuda-pathfinder", "cuda-gpu") or record["name"].endswith("-files")
-            assert known == (record["name"] == "cuda-version" or (bool(ranges) and not once)), record["name"]
-
-
 def test_only_constraints_on_virtual_packages_are_taken_out(planned: channels.Repodata) -> None:
     before = json.dumps(planned)
     copy = channels.without_virtual_constraints(planned)
@@ -295,21 +270,10 @@ def test_only_constraints_on_virtual_packages_are_taken_out(planned: channels.Re
             assert {**copy[subdir]["packages.conda"][file], "constrains": 0} == {**record, "constrains": 0}
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"packages.conda": []}', "\x00"])
-def test_a_channel_that_cannot_be_read_is_named(tmp_path: Path, text: str) -> None:
+def test_a_channel_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "linux-64").mkdir()
-    (tmp_path / "linux-64" / "repodata.json").write_text(text)
-    with pytest.raises(ChannelMissing, match=r"linux-64/repodata\.json cannot be read") as error:
-        channels.built(tmp_path)
-    assert "ctk build" in error.value.step
-
-
-@pytest.mark.parametrize("subdirs", [[], [NOARCH], ["linux-64"]])
-def test_a_folder_without_packages_for_a_platform_is_no_channel(tmp_path: Path, subdirs: list[str]) -> None:
-    for subdir in subdirs:
-        (tmp_path / subdir).mkdir()
-        (tmp_path / subdir / "repodata.json").write_text(json.dumps({"packages.conda": {}}))
-    with pytest.raises(ChannelMissing, match="there is no channel"):
+    (tmp_path / "linux-64" / "repodata.json").write_text("{")
+    with pytest.raises(ChannelMissing, match=r"linux-64/repodata\.json cannot be read"):
         channels.built(tmp_path)
 
 
@@ -388,14 +352,3 @@ def test_a_run_that_ended_early_does_not_say_that_none_is_wrong(
     assert (result["complete"], result["total"], result["scenarios"]) == (False, 49, 50)
     assert re.search(r"^stopped: 49 of \d+ scenarios in .* s: 0 wrong so far, 1 not answered$", shown[-1])
     assert not any("none wrong" in text for text in shown)
-
-
-def test_the_docs_name_the_command_that_writes_their_table(project: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    written = []
-    monkeypatch.setattr(table, "ask_planned", lambda where: where)
-    monkeypatch.setattr(table, "table", str)
-    monkeypatch.setattr(Marked, "write", lambda tables, where, render: written.append(render) or ())
-    program, *words = table.COMMAND.split()
-    assert program == "ctk"
-    assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0
-    assert len(written) == 1
