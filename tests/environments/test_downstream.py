@@ -142,12 +142,3 @@ def test_two_builds_for_each_major_are_right_even_where_constraints_are_ignored(
         scenario = Scenario((NAME,), this_platform(), driver)
         pick = solve(scenario, [paired, channel, downstream.channels[-1]], downstream.gateway)
         assert (pick.toolkit, pick.fit) == (toolkit, fit)
-
-
-def test_one_build_for_each_major_goes_by_its_number_where_constraints_are_ignored(
-    downstream: Feedstock, deaf: Path
-) -> None:
-    """What the docs admit."""
-    own, _, base = downstream.channels
-    pick = solve(Scenario((NAME,), this_platform(), "12.9"), [own, deaf, base], downstream.gateway)
-    assert pick.toolkit.startswith("13.")

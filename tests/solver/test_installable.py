@@ -15,7 +15,6 @@ from conftest import ctk
 from ctk.cli.installable import _map
 from ctk.core import errors
 from ctk.core.checkout import Workspace
-from ctk.core.errors import UnknownName
 from ctk.core.platforms import this_platform
 from ctk.plan.recipes import Recipe
 from ctk.site.pages import stand_alone
@@ -171,16 +170,6 @@ def write_recipe(folder: Path, text: str = RECIPE, variants: str = BOTH_MAJORS) 
 def records_of(recipe: Recipe, folders: list[Path]) -> dict[str, dict[str, Any]]:
     channels = Catalogue(folders, SUBDIR)
     return {made["build"]: made for made in foresee(recipe, variant_files(recipe, Path()), channels, channels).records}
-
-
-def test_a_word_is_a_recipe_where_it_is_a_path(tmp_path: Path) -> None:
-    recipe = write_recipe(tmp_path / "mine")
-    assert recipe_at(str(tmp_path / "mine")) == recipe
-    for spec in ("cupy", "cuda-version >=13.4", "jaxlib=*=*cuda*", "conda-forge/label/x::cupy"):
-        assert recipe_at(spec) is None
-    for word in (f"{tmp_path}/none", f"{tmp_path}/mine/other.yaml", "./none/recipe.yaml"):
-        with pytest.raises(UnknownName, match="there is no recipe in"):
-            recipe_at(word)
 
 
 def test_run_exports_of_the_host_environment_are_requirements(folders: list[Path], tmp_path: Path) -> None:
@@ -389,14 +378,6 @@ def test_a_recipe_of_two_majors_is_asked_as_it_would_be_built(where: Workspace, 
     assert (new["builds"], new["kind"], new["change"]) == (["mine 1.0 cuda13_13"], "native", "changed")
     assert new["pinned"]["kind"] == "compat"
     assert page.read_text().startswith("<!doctype html>")
-
-
-@needs_linux
-def test_other_channels_take_the_place_of_the_built_one(where: Workspace, tmp_path: Path) -> None:
-    mine = write(tmp_path / "mine", iter([record("mine", "1.0", "h_0", SUBDIR, depends=["cuda-nvcc"])]))
-    assert ctk(where, "installable", "mine", "-p", SUBDIR).returncode == 10
-    done = ctk(where, "installable", "mine", "--channel", str(mine), "--channel", str(where.channel), "-p", SUBDIR)
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 @needs_linux

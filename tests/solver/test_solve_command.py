@@ -190,14 +190,6 @@ def test_the_glibc_of_a_machine_is_what_condas_variable_states(checkout: Workspa
     )
 
 
-def test_what_a_doubted_driver_may_refuse_is_the_last_line_of_a_pick(checkout: Workspace, tmp_path: Path) -> None:
-    where = Workspace(tmp_path)
-    (tmp_path / "output").symlink_to(checkout.root / "output")
-    (tmp_path / "variants").symlink_to(ROOT / "variants")
-    last = ctk(where, "solve", "cuda-core", CONDA_OVERRIDE_CUDA="99", check=True).stdout.splitlines()[-1]
-    assert "CONDA_OVERRIDE_CUDA states a driver for CUDA 99.0" in last and "`export CONDA_OVERRIDE_CUDA=13.0`" in last
-
-
 # --- the command
 
 
@@ -221,14 +213,6 @@ def test_the_last_line_says_what_the_pick_means_for_the_machine(checkout: Worksp
     )
 
 
-def test_explain_adds_a_line_for_each_toolkit_passed_over(checkout: Workspace) -> None:
-    options = ("--driver", "13", "--arch", "sm_90", "--platform", "win-64", "--explain")
-    *_, last, first_reason, second = ctk(checkout, "solve", "cuda-core", *options, check=True).stdout.splitlines()
-    assert last.startswith("toolkit 13.0, native") and "(win-64, driver 13.0, GPU 9.0;" in last
-    assert first_reason.startswith("- 13.4 native needs a driver for CUDA 13.4; this one supports 13.0. Pin")
-    assert second.startswith("- 13.0 is picked")
-
-
 def test_a_request_without_a_solution_ends_with_the_cause_the_solver_s_text_and_a_step(checkout: Workspace) -> None:
     done = ctk(checkout, "solve", "cuda-core", "--driver", "11.8")
     assert done.returncode == 10
@@ -242,16 +226,6 @@ def test_a_request_without_a_solution_ends_with_the_cause_the_solver_s_text_and_
     whole = ctk(checkout, "solve", "cuda-core", "--driver", "11.8", "--explain")
     assert "--explain shows all" not in whole.stderr
     assert len(whole.stderr.splitlines()) > len(done.stderr.splitlines())
-
-
-def test_an_environment_is_solved_for_this_machine_and_refused_in_the_same_words(
-    checkout: Workspace, tmp_path: Path
-) -> None:
-    request = ("env", "create", "cuda-version=13.0", "--prefix", str(tmp_path / "env"))
-    done = ctk(checkout, *request, **V100)
-    assert done.returncode == 10
-    assert done.stderr.startswith("error: cuda-version=13.0 cannot compile for compute capability 7.0")
-    assert not (tmp_path / "env").exists()
 
 
 def test_a_package_with_cuda_and_cpu_builds_is_said_below_the_pick_and_to_other_programs(
@@ -295,12 +269,3 @@ def test_a_platform_that_is_not_built_here_is_solved_as_planned_and_says_so(unbu
         "with a stand-in for conda-forge"
     )
     assert last.startswith("toolkit 13.0, native") and re.search(rf"\({FOREIGN}, driver 13.0.*; \d+ packages\)", last)
-
-
-def test_this_platform_is_built_before_it_is_solved_for(unbuilt: Workspace) -> None:
-    done = ctk(unbuilt, "solve", "cuda-core", "--driver", "13.0")
-    assert done.returncode == 33
-    said = (
-        f"error: there is no channel in {unbuilt.channel}\nnext: make one with `ctk build`, or name one that is there\n"
-    )
-    assert done.stderr == said
