@@ -84,13 +84,6 @@ def test_what_cannot_be_read_is_refused_with_the_form_that_is_wanted(
 # --- the machine
 
 
-def test_this_machine_s_driver_and_gpu_are_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    override(monkeypatch, "13.0", "7.0")
-    here = machine()
-    assert (here.subdir, here.driver, here.arch) == (this_platform(), "13.0", "7.0")
-    assert here.words == "driver 13.0 given, GPU 7.0 given"
-
-
 def test_a_gpu_is_never_there_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     override(monkeypatch, "", "9.0")
     assert detected(this_platform()) == (None, None)
@@ -110,15 +103,6 @@ def test_a_driver_given_by_hand_comes_with_the_gpu_given_by_hand(monkeypatch: py
     assert machine(driver="12.4", arch="none").words == "driver 12.4, no GPU"
     assert machine(arch="sm_70").words == "driver 13.4 given, GPU 7.0"
     assert machine(driver="none").words == "no driver"
-
-
-def test_on_a_foreign_platform_only_what_is_stated_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CONDA_OVERRIDE_CUDA", raising=False)
-    monkeypatch.delenv("CONDA_OVERRIDE_CUDA_ARCH", raising=False)
-    monkeypatch.setattr("ctk.solve.machine.rattler.VirtualPackage.detect", lambda *_: pytest.fail("detected"))
-    assert machine(FOREIGN).words == "no driver given"
-    override(monkeypatch, "12", "9.0")
-    assert (machine(FOREIGN).driver, machine(FOREIGN).arch) == ("12.0", "9.0")
 
 
 @pytest.mark.parametrize("platform", [None, FOREIGN])

@@ -147,24 +147,6 @@ def test_what_can_be_wrong_with_an_answer(changed: dict[str, Any], said: str) ->
     assert said in judged(**changed)
 
 
-def test_bindings_for_cuda_12_need_a_newer_nvjitlink_than_toolkit_12_0_has() -> None:
-    question, right = replace(QUESTION, request="cuda-bindings"), Expected("12.0", "native", "cp314")
-    records = {name: record for name, record in RECORDS.items() if name != "cuda-core"} | {
-        **{name: r._replace(version="12.0.140") for name, r in RECORDS.items() if name.startswith("cuda-nv")},
-        "libnvjitlink-files": Record("12.3.101", "h8_0"),
-        "libnvfatbin": Record("12.4.127", "h9_100"),
-        "cuda-version": Record("12.0", "native_100"),
-        "cuda-bindings": Record("12.9.10", "cuda12_py314_native_hdef_12110"),
-        "libnvjitlink": Record("12.0.140", "h9_100"),
-        "python": RECORDS["python"],
-    }
-    sides = {(n, r.version, r.build): TwinBuild("native", "12") for n, r in records.items() if n.startswith("cuda")}
-    said = wrong(question, right, SolverAnswer(scenario(question), records), sides)
-    assert said == "libnvjitlink 12.0.140 is not of toolkit 12.3"
-    records["libnvjitlink"] = Record("12.3.101", "h9_100")
-    assert wrong(question, right, SolverAnswer(scenario(question), records), sides) == ""
-
-
 def test_a_pick_where_there_must_be_none_and_none_where_there_must_be_one() -> None:
     refused = SolverAnswer(scenario(QUESTION), problem="nothing provides __cuda")
     assert wrong(QUESTION, RIGHT, refused, SIDES) == "it can be solved, but was refused"
@@ -217,8 +199,8 @@ class Scripted:
             raise self.end
 
 
-def tally(known: OracleFacts, solved: Channels, solver: Scripted, *questions: Question, keep: int = 3) -> Tally:
-    counting = Tally(known, solved, keep=keep)
+def tally(known: OracleFacts, solved: Channels, solver: Scripted, *questions: Question) -> Tally:
+    counting = Tally(known, solved)
     counting.run(solver, questions)
     return counting
 
@@ -258,18 +240,6 @@ def test_a_solver_that_takes_the_driver_away_loses_the_refusal_only(known: Oracl
 # --- what is solved from
 
 
-def test_only_constraints_on_virtual_packages_are_taken_out(planned: channels.Repodata) -> None:
-    before = json.dumps(planned)
-    copy = channels.without_virtual_constraints(planned)
-    assert json.dumps(planned) == before
-    assert '"__cuda >=13.4"' in json.dumps(copy)  # the dependency of the native build
-    for subdir in planned:
-        for file, record in planned[subdir]["packages.conda"].items():
-            kept = [c for c in record.get("constrains", []) if not c.startswith("__")]
-            assert copy[subdir]["packages.conda"][file].get("constrains", []) == kept
-            assert {**copy[subdir]["packages.conda"][file], "constrains": 0} == {**record, "constrains": 0}
-
-
 def test_a_channel_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "linux-64").mkdir()
     (tmp_path / "linux-64" / "repodata.json").write_text("{")
@@ -301,11 +271,11 @@ def test_the_command_says_how_many_of_how_many_are_right_in_words_and_as_json(sm
 def test_a_wrong_pick_is_printed_whole_and_ends_with_a_code_of_its_own(
     planned: channels.Repodata, tmp_path: Path
 ) -> None:
-    arguments = ("--request", "cuda-nvrtc", "-p", "win-64", "--show", "1", "--sample", "200")
+    arguments = ("--request", "cuda-nvrtc", "-p", "win-64", "--sample", "200")
     done = run("--channel", str(spoilt(planned, tmp_path)), *arguments)
     assert isinstance(done.exception, VerifyFailed) and done.exception.exit_code == 17
     assert "picks are wrong" in done.exception.cause and done.exception.step
-    assert done.stdout.count("wrong: ctk solve ") == 1
+    assert done.stdout.count("wrong: ctk solve ") == 3
     text = done.stdout[done.stdout.index("wrong: ctk solve ") :]
     for part in ("--platform win-64 --driver ", "  expected: ", "  found: ", "    cuda-version "):
         assert part in text
@@ -314,14 +284,9 @@ def test_a_wrong_pick_is_printed_whole_and_ends_with_a_code_of_its_own(
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["--all", "--sample", "3"], 2, "exclude each other"),
         (["--sample", "0"], 2, "sample of 0"),
-        (["--request", "cuda-nothing"], 3, "unknown request"),
-        (["--python", "2.7"], 3, "unknown Python"),
         (["--platform", "osx-arm64"], 3, "there is no CUDA for macOS (osx-arm64)"),
-        (["--solver", "guess"], 3, "unknown solver"),
         (["--platform", "linux-64"], 2, "nothing to verify"),
-        (["--channel", "/no/such/channel"], 33, "there is no channel"),
     ],
 )
 def test_what_cannot_be_asked_is_a_clear_error(small: Path, arguments: list[str], code: int, said: str) -> None:
@@ -334,7 +299,6 @@ ENDS: dict[str, BaseException | None] = {
     "Ctrl-C": KeyboardInterrupt(),
     "the client fails": SolverFailed("micromamba crashed", "try it by hand"),
     "an answer is missing": None,
-    "a mistake of ours": ValueError("no such thing"),
 }
 
 

@@ -384,9 +384,7 @@ def verify_command(
     whole: Annotated[bool, typer.Option("--all", help="Every combination: an hour or more.")] = False,
     sample: Annotated[int | None, typer.Option(help="So many of all combinations, by chance.")] = None,
     seed: Annotated[int, typer.Option(help="Which sample.")] = 0,
-    show: Annotated[int, typer.Option(min=0, help="How many wrong picks to print whole.")] = 3,
     write_table: Annotated[bool, typer.Option("--write-table", help="Only write the table of the docs anew.")] = False,
-    check_table: Annotated[bool, typer.Option("--check-table", help="Only check that table.")] = False,
 ) -> None:
     """Solve a matrix of drivers, GPUs, platforms, Pythons and requests, and compare each pick with the right one.
 
@@ -402,14 +400,8 @@ def verify_command(
     from ctk.verify.scenarios import command, facts, matrix
 
     where, report = checkout(), Reporter()
-    not_both("--write-table", "--check-table", write_table and check_table)
-    if write_table or check_table:
-        answers = table.ask_planned(where)
-        if write_table:
-            show_written(table.TABLE.write(where, table.table(answers)), report)
-        else:
-            table.TABLE.check(where, table.table(answers))
-            report.line("the table of drivers and GPUs is what a solver picks")
+    if write_table:
+        show_written(table.TABLE.write(where, table.table(table.ask_planned(where))), report)
         return
     not_both("--all", "--sample", whole and sample is not None)
     by = clients.solver(solver, where)
@@ -429,7 +421,7 @@ def verify_command(
         if sample is None and not whole and few:
             sample = min(few, len(every))
         questions = every.sample(sample, seed) if sample is not None else every if whole else every.covering()
-        tally = Tally(known, solved, ignoring=ignoring, keep=show)
+        tally = Tally(known, solved, ignoring=ignoring)
         try:
             with interrupt.heard(), report.task("scenarios", len(questions)) as task:
                 tally.run(by, questions, task.advance)
