@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from rattler import Gateway
 
+from conftest import NEWEST
 from ctk.core.checkout import Workspace
 from ctk.core.errors import Unsolvable
 from ctk.core.platforms import NOARCH, this_platform
@@ -46,6 +47,24 @@ def check(found: Pick, toolkit: str) -> None:
             assert all(need.endswith(f" {found.fit}_*") for need in ties), record
 
 
+@pytest.mark.parametrize(
+    ("specs", "driver", "arch", "toolkit"),
+    [
+        ("cuda-core", "13.2", "9.0", "13.0 native"),
+        ("numba-cuda", "13.0", "7.0", "12.9 native"),  # CUDA 13 cannot compile for a V100
+        ("numba-cuda", "12.6", "10.0", "12.9 compat"),  # 12.6 does not know a B200, and 12.9's PTX is too new
+        ("cuda-core", None, None, f"{NEWEST} compat"),
+        (f"cuda-version={NEWEST} numba-cuda", "13.0", "9.0", f"{NEWEST} compat"),
+        ("cuda-version=12 cuda-core", NEWEST, "9.0", "12.9 native"),
+    ],
+)
+def test_a_machine_gets_the_newest_toolkit_whose_ptx_its_driver_loads_and_that_knows_its_gpu(
+    built: Workspace, gateway: Gateway, specs: str, driver: str | None, arch: str | None, toolkit: str
+) -> None:
+    """One of each kind: tests/packages holds both channels to the same index, and test_verify all of the planned."""
+    check(pick(built, gateway, specs, driver, arch), toolkit)
+
+
 def test_a_client_that_takes_nothing_younger_than_two_weeks_installs_the_python_packages(
     built: Workspace, tmp_path: Path
 ) -> None:
@@ -65,6 +84,17 @@ def test_a_client_that_takes_nothing_younger_than_two_weeks_installs_the_python_
         check(
             solve(Scenario(tuple(specs.split()), this_platform(), "13.0"), [channel, built.base_channel]), "13.0 native"
         )
+
+
+@pytest.mark.parametrize("specs", ["cuda-version=12 cuda-bindings=13", "cuda-core=1.2.2=cuda12_* cuda-bindings=13"])
+def test_what_cannot_work_is_refused(built: Workspace, gateway: Gateway, specs: str) -> None:
+    with pytest.raises(Unsolvable) as error:
+        pick(built, gateway, specs, NEWEST, "9.0")
+    assert error.value.solver
+
+
+def test_cuda_bindings_13_brings_no_cudart(built: Workspace, gateway: Gateway) -> None:
+    assert pick(built, gateway, "cuda-bindings=13", NEWEST).record("cuda-cudart") is None
 
 
 @pytest.mark.parametrize("minor", ["12.9", "13.0"])
@@ -131,3 +161,11 @@ def test_a_toolkit_of_a_major_without_a_compiler_is_refused(ask: Ask) -> None:
         with pytest.raises(Unsolvable):
             ask(f"cuda-version=12.9 {specs}", "13.0")
         assert ask(specs, "13.0").toolkit == "13.0"
+
+
+def test_a_runtime_has_no_headers_and_a_toolkit_compiles_disassembles_and_links(ask: Ask) -> None:
+    runtime, toolkit = ({r.name.normalized for r in ask(f"cuda-{g}", "13.5").records} for g in ("runtime", "toolkit"))
+    assert {"libcublas", "libnpp", "cuda-nvrtc", "cuda-cudart"} <= runtime
+    assert not [name for name in runtime if "-dev" in name or name.startswith(("cuda-nvcc", "gcc"))]
+    assert {"cuda-nvcc", "cuda-cuobjdump", "cuda-nvdisasm", "cuda-cupti-dev", "libcusolver-dev"} <= toolkit
+    assert "cxx-compiler" in toolkit

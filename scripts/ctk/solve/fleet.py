@@ -58,7 +58,8 @@ def read_machines(file: Path, platform: str | None) -> Kinds:
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise BadValue(f"{file} cannot be read: {error}", "name a file with a machine a line") from None
+        why = getattr(error, "strerror", None) or "not UTF-8 text"
+        raise BadValue(f"{file} cannot be read: {why}", "name a file with a machine a line") from None
     kinds: Kinds = {}
     for number, line in enumerate(lines, start=1):
         words = re.findall(r"[^\s,]+", line.partition("#")[0])
