@@ -14,18 +14,28 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from downstream_recipes import FOLDER, NEWEST, OLDEST, RECIPES
 from elftools.elf.elffile import ELFFile
 from ruamel.yaml import YAML
 
-from conftest import ctk
+from conftest import MINORS, ctk
 from ctk.base import base
-from ctk.core.checkout import Workspace
+from ctk.build import build as builds
+from ctk.channel import states
+from ctk.core.checkout import Workspace, settings
 from ctk.core.platforms import this_platform
 from ctk.env.environment import Environment, create
+from ctk.fetch.fetch import fetch
+from ctk.index.index import Index
+from ctk.lock.lock import load
+from ctk.plan.plan import Request, Set, plan
+from ctk.plan.recipes import find_recipes
 from feedstock import Feedstock, build
 
-pytest_plugins = ["downstream_fixtures"]
+FOLDER = Path(__file__).parent
+RECIPES = find_recipes(FOLDER)
+# The toolkit that it is built with, and the newest that it is to run with.
+OLDEST, *_, NEWEST = [minor for minor in MINORS if minor.startswith("13.")]
+SOURCES = ("ducc0", "jax-finufft", "pythran")
 NAME = "jax-finufft"
 ARCHITECTURES = "JAX_FINUFFT_CUDA_ARCHITECTURES"
 CPU_PROGRAM = """
@@ -43,10 +53,38 @@ json.dump(float(abs(got - wanted).max() / abs(wanted).max()), sys.stdout)
 
 
 @pytest.fixture(scope="module")
+def toolkits(project: Workspace) -> Path:
+    """The channel: the default set of two releases, cuFFT, and what shows the machine code in a library."""
+    if this_platform() not in base.installed_compilers():
+        pytest.skip("no g++ on this machine, which nvcc calls: apt-get install g++")
+    folder = project.output / "downstream"
+    words = ["--release", OLDEST, "--release", NEWEST, "--channel", str(folder)]
+    for name in [*(settings(project.root).default.recipes or []), "libcufft", "cuda-cuobjdump", "cuda-nvdisasm"]:
+        words += ["--recipe", name]
+    ctk(project, "build", *words, check=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tools(project: Workspace, toolkits: Path) -> Path:
+    """A channel with what conda-forge would have: CMake, ninja, scikit-build-core; the sources are fetched along."""
+    lock = load(FOLDER / "downstream.lock")
+    what = Set({"tools": RECIPES["tools"]}, {lock.name: (lock, FOLDER / "downstream.yaml")}, (project.build_config,))
+    planned = plan(what, Request(platforms=[this_platform()]), [])
+    sources = [source for name in SOURCES if (source := lock.components[name].artefacts["noarch"])]
+    fetch([*planned.artefacts, *sources], project, Index)
+    made = builds.run(planned, project)
+    assert made.built, made.failed
+    staged = states.stage(made.built, project.output / "downstream-tools")
+    states.commit(staged)
+    return project.output / "downstream-tools"
+
+
+@pytest.fixture(scope="module")
 def programs(project: Workspace, toolkits: Path) -> Path:
     """The channel of JAX, for CPUs: its CUDA half would bring cuDNN and NCCL."""
     folder = project.output / "downstream-jax"
-    words = ["-r", "libraries-13", "--python", base.short_version(), "-p", this_platform(), "--channel", str(folder)]
+    words = ["-r", "libraries-13", "--python", base.this_python().name, "-p", this_platform(), "--channel", str(folder)]
     ctk(project, "build", *words, "--recipe", "jaxlib", "--recipe", "jax", check=True)
     return folder
 

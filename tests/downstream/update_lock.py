@@ -18,10 +18,10 @@ from ctk.lock.lock import DOWNSTREAM, Component, ReleaseLock, dump, variant_conf
 
 FOLDER = Path(__file__).parent
 # Source distribution -> what is accepted of it. finufft's setupDUCC.cmake is written for this ducc0.
-SOURCES = {"cufinufft": "", "ducc0": "==0.39.1", "jax-finufft": ""}
+SOURCES = {"ducc0": "==0.39.1", "jax-finufft": ""}
 # Build tool -> what is accepted of it, and where its wheel is for one platform each.
 PURE = dict.fromkeys(("nanobind", "pathspec", "pythran", "scikit-build-core", "setuptools-scm", "vcs-versioning"), "")
-PROGRAMS = {"cmake": "<4", "ninja": ""}  # cufinufft's pyproject.toml wants cmake below 4
+PROGRAMS = {"cmake": "<4", "ninja": ""}
 SUBDIRS = ("linux-64", "linux-aarch64")
 
 

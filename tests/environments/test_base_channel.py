@@ -42,7 +42,7 @@ def checkout(project: Workspace, tmp_path: Path) -> Workspace:
 @pytest.mark.parametrize("name", ["numba", "wheel", "numpy", "llvmlite", "pip"])
 def test_locked_wheels_get_what_they_require(project: Workspace, name: str) -> None:
     lock = load(project.base_recipes / "base.lock")
-    target = f"{this_platform()}-{base.python_tag()}"
+    target = f"{this_platform()}-{base.this_python().tag}"
     artefacts = lock.components[name].artefacts
     artefact = artefacts.get(NOARCH) or artefacts.get(target)
     if artefact is None:
@@ -84,7 +84,7 @@ def test_the_plan_is_for_the_running_python_only(checkout: Workspace) -> None:
     assert {n.replace("_", "-") for n in names} == {
         n.replace("_", "-") for n in ("python", "python_abi", *empty, *base.PROJECTS, *machine)
     }
-    assert {b.python for b in made.builds} <= {"", base.python_tag()}
+    assert {b.python for b in made.builds} <= {"", base.this_python().tag}
 
 
 def test_the_machine_s_compilers_and_tools_are_there_by_name_and_version_or_not_at_all(
@@ -122,7 +122,7 @@ def test_what_our_packages_ask_for_and_we_do_not_make_is_in_the_base_channel(
 
 def test_a_python_without_wheels_is_refused_with_the_reason(checkout: Workspace) -> None:
     lock_file = checkout.base_recipes / "base.lock"
-    target = f"      {this_platform()}-{base.python_tag()}: "
+    target = f"      {this_platform()}-{base.this_python().tag}: "
     lines = lock_file.read_text().splitlines(keepends=True)
     numpy = f"{target}{{file: numpy"
     lock_file.write_text("".join(f"{target}null\n" if line.startswith(numpy) else line for line in lines))
@@ -156,7 +156,7 @@ def test_an_environment_of_the_base_channel_alone_works(built: Workspace, tmp_pa
 
     assert run("-c", PROOF).split()[0] == str(made.prefix)
     # These packages have their bytecode; of what has the prefix in it there is none.
-    lib = f"lib/python{base.short_version()}"
+    lib = f"lib/python{base.this_python().name}"
     modules = {"python": "os", "numba": "site-packages/numba/core/types/misc", "numpy": "site-packages/numpy/version"}
     for name, module in modules.items():
         (file,) = (made.prefix / "conda-meta").glob(f"{name}-[0-9]*.json")

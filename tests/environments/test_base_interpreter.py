@@ -33,7 +33,7 @@ def python(tree: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory) -> 
         if "_sysconfig" in name:  # what the recipe's script does
             data = data.replace(base.PREFIX_TOKEN.encode(), str(prefix).encode())
         path.write_bytes(data)
-    executable = prefix / "bin" / f"python{base.short_version()}"
+    executable = prefix / "bin" / f"python{base.this_python().name}"
     executable.chmod(0o755)
     return executable
 
@@ -81,7 +81,7 @@ def test_what_nobody_needs_is_left_out(tree: dict[str, bytes]) -> None:
 
 def test_a_library_keeps_its_needs_and_loses_its_runpath_and_debug_sections(tree: dict[str, bytes]) -> None:
     own = Path(sys._base_executable).resolve().read_bytes()
-    new = tree[f"bin/python{base.short_version()}"]
+    new = tree[f"bin/python{base.this_python().name}"]
     assert binaries.needed_libraries(new) == binaries.needed_libraries(own)
     assert len(new) <= len(own)
     assert b".debug_info" not in new or b".debug_info" in own

@@ -62,12 +62,6 @@ def fails(built: Workspace, tmp_path: Path) -> Fails:
     return run
 
 
-def test_where_there_is_no_recipe_it_says_which_file_it_wants(fails: Fails, tmp_path: Path) -> None:
-    code, said = fails(tmp_path)
-    assert code == errors.UnknownName.exit_code
-    assert f"there is no recipe in {tmp_path}" in said and "recipe.yaml (the v1 format)" in said
-
-
 @pytest.mark.parametrize("named", ["", "meta.yaml"])
 def test_a_recipe_of_conda_build_s_is_said_to_be_one(fails: Fails, tmp_path: Path, named: str) -> None:
     (tmp_path / "meta.yaml").write_text("package: {name: one, version: 1}\n")
@@ -198,14 +192,6 @@ def test_a_toolkit_that_is_none_is_a_bad_value(fails: Fails, word: str) -> None:
     assert "no toolkit" in said
 
 
-def test_a_channel_that_is_not_built_yet_is_said_to_be_so(built: Workspace, tmp_path: Path) -> None:
-    for name in ("recipes", "variants", "examples"):
-        (tmp_path / name).symlink_to(built.root / name)
-    done = ctk(Workspace(tmp_path), "build-recipe", str(CPP), "--base", str(built.base_channel))
-    assert done.returncode == errors.ChannelMissing.exit_code
-    assert "there is no channel in" in done.stderr and "next: make one with `ctk build`" in done.stderr
-
-
 def test_a_driver_that_no_build_is_for_is_an_error_with_the_reason(fails: Fails, recipe: Recipes) -> None:
     code, said = fails(recipe(run=["cuda-version 13.0.*"]), "--driver", "12.9", "--driver", "none")
     assert code == errors.Unsolvable.exit_code
@@ -277,12 +263,3 @@ def test_what_no_build_is_for_is_named_with_what_there_is(
         ordered(CPP, channels, tmp_path, *cuda, pythons=pythons)
     assert (cuda or pythons)[0] in error.value.cause
     assert ("12.6 and 13.0" in error.value.cause) if cuda else ("3.14, 3.14t" in error.value.step)
-
-
-def test_a_recipe_that_is_the_same_for_all_toolkits_has_none_to_choose(
-    channels: Catalogue, recipe: Recipes, tmp_path: Path
-) -> None:
-    for value in ("12", "12.6"):
-        with pytest.raises(RecipeError) as error:
-            ordered(recipe(), channels, tmp_path, value)
-        assert "one build for all toolkits" in error.value.cause

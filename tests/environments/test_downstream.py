@@ -93,12 +93,6 @@ def shown(project: Workspace) -> list[Any]:
     return [YAML(typ="safe").load(block) for block in re.findall(r"```yaml\n(.*?)```", text, re.S)]
 
 
-def test_the_docs_name_what_run_exports_wrote(project: Workspace, downstream: Feedstock) -> None:
-    text = (project.root / "docs" / "recipe-authors.md").read_text()
-    written = {spec for spec in downstream.index("13").depends if spec.startswith("cuda-cudart")}
-    assert written and written <= set(re.findall("`(.*?)`", text))
-
-
 @pytest.fixture(scope="module")
 def deaf(built: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The channel for a solver that ignores constraints on virtual packages: without them."""
@@ -148,12 +142,3 @@ def test_two_builds_for_each_major_are_right_even_where_constraints_are_ignored(
         scenario = Scenario((NAME,), this_platform(), driver)
         pick = solve(scenario, [paired, channel, downstream.channels[-1]], downstream.gateway)
         assert (pick.toolkit, pick.fit) == (toolkit, fit)
-
-
-def test_one_build_for_each_major_goes_by_its_number_where_constraints_are_ignored(
-    downstream: Feedstock, deaf: Path
-) -> None:
-    """What the docs admit."""
-    own, _, base = downstream.channels
-    pick = solve(Scenario((NAME,), this_platform(), "12.9"), [own, deaf, base], downstream.gateway)
-    assert pick.toolkit.startswith("13.")

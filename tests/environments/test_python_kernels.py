@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from conftest import ctk
-from ctk.base.base import python_tag, short_version
+from ctk.base.base import this_python
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
 from ctk.env.environment import Environment, ProofRequest, create, prove
@@ -44,11 +44,11 @@ def made(project: Workspace, request: pytest.FixtureRequest) -> Made:
     if not this_platform().startswith("linux-"):
         pytest.skip("packages are built on Linux only")
     lock = release_locks(project)["python-13"]
-    if lock.components["cuda-cccl"].artefacts.get(f"{this_platform()}-{python_tag()}") is None:
-        pytest.skip(f"cuda-cccl is not published for Python {short_version()}")
+    if lock.components["cuda-cccl"].artefacts.get(f"{this_platform()}-{this_python().tag}") is None:
+        pytest.skip(f"cuda-cccl is not published for Python {this_python().name}")
     channel = project.output / f"python-kernels-{toolkit}"
     recipes = [w for name in (*small(Request(), project).recipes, *RECIPES) for w in ("--recipe", name)]
-    words = ("--release", toolkit, *recipes, "--python", short_version(), "--channel", str(channel))
+    words = ("--release", toolkit, *recipes, "--python", this_python().name, "--channel", str(channel))
     ctk(project, "build", *words, check=True)
     scenario = Scenario((f"cuda-version={toolkit}", "cccl-python"), this_platform())
     pick = solve(scenario, [channel, project.base_channel])

@@ -211,30 +211,12 @@ def main() -> None:
 # --- the data
 
 
-def test_what_stands_in_for_conda_forge_is_dated_and_says_what_is_assumed(project: Workspace) -> None:
-    forge, compiled = foreign_channel.FORGE, settings(project.root).conda_forge
-    pinned = max(map(Version, compiled.minors))
-    for feedstock in forge.feedstocks:
-        toolkits = {Version(toolkit) for found in feedstock.cuda.values() for toolkit in found}
-        assert {Version(toolkit) for toolkit in feedstock.assumed} <= {pinned} & toolkits, feedstock.source
-        assert all(Version(before) < pinned for before in feedstock.assumed.values()), feedstock.source
-        if pinned in toolkits and str(feedstock.read) < compiled.read:
-            assert feedstock.assumed, feedstock.source
-
-
 def test_release_check_sees_what_conda_forge_compiles_with(project: Workspace, orders: Orders, tmp_path: Path) -> None:
     foreign = orders["alone"][0]
     assert compiled_with(foreign) == settings(project.root).conda_forge.minors
     text = (foreign / "linux-64" / "repodata.json").read_text().replace("cuda-version >=13.4,", "cuda-version >=13.6,")
     moved = write_repodata({"linux-64": json.loads(text), NOARCH: repodata_of(NOARCH, {})}, tmp_path)
     assert compiled_with(moved) == ["12.9", "13.6"]
-
-
-def test_no_package_of_the_stand_in_needs_what_nobody_has(project: Workspace) -> None:
-    found = list(foreign_channel.records(project.variants))
-    have = {record["name"] for record in found}
-    have |= {record["name"] for subdir in universe().values() for record in subdir["packages.conda"].values()}
-    assert {need.split()[0] for record in found for need in record["depends"]} - have == {"__cuda"}
 
 
 # --- what the picks show
@@ -335,10 +317,6 @@ def test_the_pages_say_what_the_picks_are(order: str, table: str) -> None:
             kind, _, toolkit = said.replace("*", "").rpartition(", ")
             version, _, fit = toolkit.partition(" ")
             assert picks(name, order, solver)[driver] == f"{kind.lower()}{version}{fit[:1]}", name
-
-
-def test_each_page_that_shows_picks_is_held() -> None:
-    assert {page.name for page, *_ in TABLES} == {"how-the-right-build-is-picked.md", "cpu-builds.md"}
 
 
 # --- the clients themselves

@@ -15,15 +15,14 @@ from conftest import ctk
 from ctk.cli.installable import _map
 from ctk.core import errors
 from ctk.core.checkout import Workspace
-from ctk.core.errors import UnknownName
 from ctk.core.platforms import this_platform
 from ctk.plan.recipes import Recipe
 from ctk.site.pages import stand_alone
 from ctk.solve.solve import Catalogue, Scenario
 from ctk.verify.foreseen import foresee, recipe_at, variant_files
-from ctk.verify.installable import Change, Kind, Survey, alike, groups_in_words, pin_records, survey_specs, with_pin
-from ctk.verify.oracle import OracleFacts, version
-from ctk.verify.scenarios import Machine, Matrix, matrix
+from ctk.verify.installable import Change, Kind, Survey, alike, groups_in_words, pin_records, survey_specs
+from ctk.verify.oracle import OracleFacts
+from ctk.verify.scenarios import Matrix, matrix
 
 HERE = this_platform()
 SUBDIR = "linux-64"
@@ -112,13 +111,6 @@ def test_what_becomes_a_cpu_build_is_said_of_the_package_that_does(folders: list
     assert (picks["13.4", "9.0"].kind, picks["13.4", "9.0"].toolkit, picks["13.4", "9.0"].cpu) == ("native", "13.4", ())
     assert (picks["12.9", "9.0"].kind, picks["12.9", "9.0"].cpu) == (Kind.CPU, ("engine",))
     assert any(line.startswith("CPU build of engine on ") for line in found.sentences)
-    # Beside a toolkit as well, and where no machine gets the CUDA build.
-    assert {
-        p.kind for p in surveyed(folders, every, "car", "engine=*=cpu*", "cuda-nvrtc=12.9").today.picks.values()
-    } == {
-        Kind.CPU,
-        Kind.REFUSED,
-    }
 
 
 def test_a_package_without_cuda_builds_is_no_cpu_build(folders: list[Path], every: Matrix) -> None:
@@ -147,11 +139,6 @@ def test_a_reason_is_that_of_the_request_and_the_machine(folders: list[Path], ev
 
 
 # --- pins
-
-
-def test_a_pin_takes_the_place_of_what_was_asked_of_its_package() -> None:
-    assert with_pin(["cuda-version=12.6", "numba-cuda"], "cuda-version >=13.4") == ("numba-cuda", "cuda-version >=13.4")
-    assert with_pin(["cupy"], "cuda-version=13.4") == ("cupy", "cuda-version 13.4.*")
 
 
 def test_what_a_pin_does_to_each_machine(folders: list[Path], every: Matrix) -> None:
@@ -183,16 +170,6 @@ def write_recipe(folder: Path, text: str = RECIPE, variants: str = BOTH_MAJORS) 
 def records_of(recipe: Recipe, folders: list[Path]) -> dict[str, dict[str, Any]]:
     channels = Catalogue(folders, SUBDIR)
     return {made["build"]: made for made in foresee(recipe, variant_files(recipe, Path()), channels, channels).records}
-
-
-def test_a_word_is_a_recipe_where_it_is_a_path(tmp_path: Path) -> None:
-    recipe = write_recipe(tmp_path / "mine")
-    assert recipe_at(str(tmp_path / "mine")) == recipe
-    for spec in ("cupy", "cuda-version >=13.4", "jaxlib=*=*cuda*", "conda-forge/label/x::cupy"):
-        assert recipe_at(spec) is None
-    for word in (f"{tmp_path}/none", f"{tmp_path}/mine/other.yaml", "./none/recipe.yaml"):
-        with pytest.raises(UnknownName, match="there is no recipe in"):
-            recipe_at(word)
 
 
 def test_run_exports_of_the_host_environment_are_requirements(folders: list[Path], tmp_path: Path) -> None:
@@ -323,37 +300,6 @@ def test_the_map_fits_the_terminal_and_has_every_cell_once(folders: list[Path], 
     assert {"lost", "13.4", "13.4c*"} <= set(cells)
 
 
-def test_what_is_told_apart_by_one_case_alone_stays_apart(folders: list[Path], every: Matrix) -> None:
-    found = surveyed(folders, every, "cuda-core", pin="cuda-version >=13.4")
-    for case in found.cases:
-        for label, gpu in found.rows:
-            for (head, driver), cell in zip(found.columns, found.cells(case, gpu), strict=True):
-                pick = case.picks[driver, gpu if driver else None]
-                assert (cell.kind, cell.text.strip("*")) in ((pick.kind, pick.text), (pick.kind, "lost")), (label, head)
-
-
-class Fewer(Matrix):
-    """The matrix without the machines that nobody can have."""
-
-    @property
-    def machines(self) -> list[Machine]:
-        return [
-            (d, gpu)
-            for d, gpu in super().machines
-            if not (gpu == "7.0" and d and version(d) >= (13, 1)) and d != "12.7"
-        ]
-
-
-def test_machines_that_there_are_none_of_are_empty_cells_and_not_counted(folders: list[Path], every: Matrix) -> None:
-    fewer = Fewer(**vars(every))
-    found = surveyed(folders, fewer, "cuda-core", pin="cuda-version >=13.4")
-    assert found.sentences[0].endswith(f" of {len(fewer.machines)} machines")
-    assert len(fewer.machines) < len(every.machines)
-    cells = {head: cell.text for (head, _), cell in zip(found.columns, found.cells(found.today, "7.0"), strict=True)}
-    assert cells["13.0"] == "12.9" and cells["13.1 to 13.3"] == ""
-    assert any("driver 12.0 to 12.6 and 12.8 to 12.9" in line for line in found.sentences)
-
-
 def test_the_page_is_one_file_with_a_table_that_can_be_read_aloud(folders: list[Path], every: Matrix) -> None:
     found = surveyed(folders, every, "car", pin="cuda-version >=13.4")
     page = stand_alone("installable.html", title="<b>", pins=["a >=1"], notes=["x & y"], groups=alike([found])).decode()
@@ -395,14 +341,6 @@ def test_a_pin_that_loses_machines_fails_and_says_which(where: Workspace) -> Non
 
 
 @needs_linux
-def test_a_pin_that_loses_none_is_no_error(where: Workspace) -> None:
-    done = ctk(where, "installable", "cuda-nvcc", "-p", SUBDIR, "--pin", "cuda-version >=13.4")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "- pinned, none is lost" in done.stdout
-    assert "- pinned, native becomes compat on " in done.stdout
-
-
-@needs_linux
 def test_a_recipe_of_two_majors_is_asked_as_it_would_be_built(where: Workspace, tmp_path: Path) -> None:
     write_recipe(tmp_path / "mine")
     page = tmp_path / "new" / "mine.html"
@@ -421,27 +359,13 @@ def test_a_recipe_of_two_majors_is_asked_as_it_would_be_built(where: Workspace, 
 
 
 @needs_linux
-def test_other_channels_take_the_place_of_the_built_one(where: Workspace, tmp_path: Path) -> None:
-    mine = write(tmp_path / "mine", iter([record("mine", "1.0", "h_0", SUBDIR, depends=["cuda-nvcc"])]))
-    assert ctk(where, "installable", "mine", "-p", SUBDIR).returncode == 10
-    done = ctk(where, "installable", "mine", "--channel", str(mine), "--channel", str(where.channel), "-p", SUBDIR)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-@needs_linux
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["cuda-core=="], 2, "error: 'cuda-core==' is no spec: "),
-        (["cuda-core", "--pin", ">=13"], 2, "error: '>=13' is no spec: "),
         (["cuda-core", "{folder}/mine"], 2, "error: a recipe is asked for alone\nnext: "),
         (["cuda-core", "--planned", "--channel", "x"], 2, "error: --channel and --planned exclude each other\nnext: "),
-        (["{folder}/none"], 3, "error: there is no recipe in "),
-        (["cuda-core", "-p", "linux-32"], 3, "error: unknown platform 'linux-32'\nnext: "),
-        (["no-such"], 10, "error: there is no package no-such in the channels\nnext: "),
         (["cuda-version=14"], 10, "error: cuda-version=14 installs on no machine: there is no cuda-version 14 in the"),
         (["x", "--channel", "{folder}/empty"], 10, "error: there are no packages in {folder}/empty\nnext: build them"),
-        (["x", "--channel", "{folder}/mine"], 33, "error: a channel could not be read: "),
         (
             ["{folder}/twelve"],
             10,

@@ -12,7 +12,7 @@ from rattler import Gateway
 from small_channel import base, channel, record, write
 
 from ctk.core.checkout import Workspace
-from ctk.core.errors import BadValue, SolverFailed, SolverMissing, Unsolvable
+from ctk.core.errors import SolverMissing, Unsolvable
 from ctk.fetch import fetch
 from ctk.solve.solve import Scenario, solve
 from ctk.verify import libsolv
@@ -92,14 +92,6 @@ def test_it_picks_every_package_that_rattler_picks(
     assert 0 < refused < len(SCENARIOS) / 2  # the comparison is about picks
 
 
-def test_as_libsolv_is_published_it_picks_the_same_toolkits(
-    place: Workspace, channels: list[Path], expected: dict[Scenario, Any]
-) -> None:
-    answers = Libsolv(place, conda_forge=False).solve_all(SCENARIOS, channels)
-    for answer in answers:
-        assert packages(answer).get("cuda-version") == expected[answer.scenario].get("cuda-version"), answer.scenario
-
-
 def test_until_libmamba_2_8_1_it_removes_virtual_packages_where_rattler_refuses_and_nowhere_else(
     place: Workspace, channels: list[Path], expected: dict[Scenario, Any]
 ) -> None:
@@ -139,16 +131,6 @@ def test_records_alike_are_told_apart_by_their_dependencies_and_upstream_by_the_
     assert answer.records["tool"].build == build
 
 
-@pytest.mark.parametrize("later", ["a_0", "z_0"])
-def test_of_records_with_the_same_dependencies_the_later_one_wins(place: Workspace, tmp_path: Path, later: str) -> None:
-    """Why GIL and free-threaded builds of a package need different build numbers."""
-    both = [
-        record("tool", "1", build, "linux-64", timestamp=1_700_000_000_000 + 1000 * (build == later))
-        for build in ("a_0", "z_0")
-    ]
-    assert ask(place, tmp_path, "tool", *both).records["tool"].build == later
-
-
 @pytest.mark.parametrize(("subdir", "brought"), [("linux-64", {"pip"}), ("noarch", set())])
 def test_python_brings_the_pip_of_its_own_folder_as_in_the_clients(
     place: Workspace, tmp_path: Path, subdir: str, brought: set[str]
@@ -165,16 +147,6 @@ def test_channel_priority_is_strict(place: Workspace, tmp_path: Path) -> None:
     assert picked.records["tool"].version == "1"
     assert picked.records["tool"].channel == str(first)
     assert not refused.solved
-
-
-def test_a_channel_that_cannot_be_read_is_an_error_that_says_so(place: Workspace, tmp_path: Path) -> None:
-    solver = Libsolv(place)
-    with pytest.raises(BadValue, match="conda-forge is none"):
-        list(solver.solve_all([Scenario(("cuda-core",), "linux-64")], [Path("conda-forge")]))
-    broken = write(tmp_path, base())
-    (broken / "linux-64/repodata.json").write_text('{"packages": {"a')
-    with pytest.raises(SolverFailed, match="cannot read"):
-        list(solver.solve_all([Scenario(("cuda-core",), "linux-64")], [broken]))
 
 
 def test_without_the_library_the_error_names_the_command_that_builds_it(tmp_path: Path) -> None:
@@ -225,15 +197,3 @@ def test_a_machine_without_a_compiler_gets_one_line(
     assert line == "without libsolv: libsolv has to be compiled, and there is no C compiler"
     assert libsolv.main([]) == SolverMissing.exit_code
     assert "apt-get install gcc" in capsys.readouterr().err
-
-
-def test_a_compiler_that_cannot_compile_it_is_quoted_and_leaves_nothing(
-    sources: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    broken = tmp_path / "broken-cc"
-    broken.write_text("#!/bin/sh\necho 'fatal error: stdio.h: No such file' >&2\nexit 1\n")
-    broken.chmod(0o755)
-    monkeypatch.setenv("CC", str(broken))
-    with pytest.raises(SolverMissing, match=r"stdio\.h"):
-        libsolv.build(sources, no_index)
-    assert [p.name for p in (sources.cache / "libsolv").iterdir()] == ["lock"]

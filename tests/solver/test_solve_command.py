@@ -84,13 +84,6 @@ def test_what_cannot_be_read_is_refused_with_the_form_that_is_wanted(
 # --- the machine
 
 
-def test_this_machine_s_driver_and_gpu_are_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    override(monkeypatch, "13.0", "7.0")
-    here = machine()
-    assert (here.subdir, here.driver, here.arch) == (this_platform(), "13.0", "7.0")
-    assert here.words == "driver 13.0 given, GPU 7.0 given"
-
-
 def test_a_gpu_is_never_there_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     override(monkeypatch, "", "9.0")
     assert detected(this_platform()) == (None, None)
@@ -110,15 +103,6 @@ def test_a_driver_given_by_hand_comes_with_the_gpu_given_by_hand(monkeypatch: py
     assert machine(driver="12.4", arch="none").words == "driver 12.4, no GPU"
     assert machine(arch="sm_70").words == "driver 13.4 given, GPU 7.0"
     assert machine(driver="none").words == "no driver"
-
-
-def test_on_a_foreign_platform_only_what_is_stated_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CONDA_OVERRIDE_CUDA", raising=False)
-    monkeypatch.delenv("CONDA_OVERRIDE_CUDA_ARCH", raising=False)
-    monkeypatch.setattr("ctk.solve.machine.rattler.VirtualPackage.detect", lambda *_: pytest.fail("detected"))
-    assert machine(FOREIGN).words == "no driver given"
-    override(monkeypatch, "12", "9.0")
-    assert (machine(FOREIGN).driver, machine(FOREIGN).arch) == ("12.0", "9.0")
 
 
 @pytest.mark.parametrize("platform", [None, FOREIGN])
@@ -190,14 +174,6 @@ def test_the_glibc_of_a_machine_is_what_condas_variable_states(checkout: Workspa
     )
 
 
-def test_what_a_doubted_driver_may_refuse_is_the_last_line_of_a_pick(checkout: Workspace, tmp_path: Path) -> None:
-    where = Workspace(tmp_path)
-    (tmp_path / "output").symlink_to(checkout.root / "output")
-    (tmp_path / "variants").symlink_to(ROOT / "variants")
-    last = ctk(where, "solve", "cuda-core", CONDA_OVERRIDE_CUDA="99", check=True).stdout.splitlines()[-1]
-    assert "CONDA_OVERRIDE_CUDA states a driver for CUDA 99.0" in last and "`export CONDA_OVERRIDE_CUDA=13.0`" in last
-
-
 # --- the command
 
 
@@ -221,14 +197,6 @@ def test_the_last_line_says_what_the_pick_means_for_the_machine(checkout: Worksp
     )
 
 
-def test_explain_adds_a_line_for_each_toolkit_passed_over(checkout: Workspace) -> None:
-    options = ("--driver", "13", "--arch", "sm_90", "--platform", "win-64", "--explain")
-    *_, last, first_reason, second = ctk(checkout, "solve", "cuda-core", *options, check=True).stdout.splitlines()
-    assert last.startswith("toolkit 13.0, native") and "(win-64, driver 13.0, GPU 9.0;" in last
-    assert first_reason.startswith("- 13.4 native needs a driver for CUDA 13.4; this one supports 13.0. Pin")
-    assert second.startswith("- 13.0 is picked")
-
-
 def test_a_request_without_a_solution_ends_with_the_cause_the_solver_s_text_and_a_step(checkout: Workspace) -> None:
     done = ctk(checkout, "solve", "cuda-core", "--driver", "11.8")
     assert done.returncode == 10
@@ -242,16 +210,6 @@ def test_a_request_without_a_solution_ends_with_the_cause_the_solver_s_text_and_
     whole = ctk(checkout, "solve", "cuda-core", "--driver", "11.8", "--explain")
     assert "--explain shows all" not in whole.stderr
     assert len(whole.stderr.splitlines()) > len(done.stderr.splitlines())
-
-
-def test_an_environment_is_solved_for_this_machine_and_refused_in_the_same_words(
-    checkout: Workspace, tmp_path: Path
-) -> None:
-    request = ("env", "create", "cuda-version=13.0", "--prefix", str(tmp_path / "env"))
-    done = ctk(checkout, *request, **V100)
-    assert done.returncode == 10
-    assert done.stderr.startswith("error: cuda-version=13.0 cannot compile for compute capability 7.0")
-    assert not (tmp_path / "env").exists()
 
 
 def test_a_package_with_cuda_and_cpu_builds_is_said_below_the_pick_and_to_other_programs(
@@ -295,12 +253,3 @@ def test_a_platform_that_is_not_built_here_is_solved_as_planned_and_says_so(unbu
         "with a stand-in for conda-forge"
     )
     assert last.startswith("toolkit 13.0, native") and re.search(rf"\({FOREIGN}, driver 13.0.*; \d+ packages\)", last)
-
-
-def test_this_platform_is_built_before_it_is_solved_for(unbuilt: Workspace) -> None:
-    done = ctk(unbuilt, "solve", "cuda-core", "--driver", "13.0")
-    assert done.returncode == 33
-    said = (
-        f"error: there is no channel in {unbuilt.channel}\nnext: make one with `ctk build`, or name one that is there\n"
-    )
-    assert done.stderr == said

@@ -13,14 +13,13 @@ import pytest
 from typer.testing import CliRunner
 
 from ctk.cli.main import app
-from ctk.core.checkout import Marked, Workspace
 from ctk.core.console import Reporter
 from ctk.core.errors import ChannelMissing, CtkError, SolverFailed, VerifyFailed
 from ctk.core.platforms import NOARCH
 from ctk.plan.plan import write_repodata
 from ctk.solve import solve
-from ctk.solve.solve import Alike, Scenario
-from ctk.verify import channels, clients, table
+from ctk.solve.solve import Scenario
+from ctk.verify import channels, clients
 from ctk.verify.channels import Channels, TwinBuild
 from ctk.verify.clients import RattlerSolver
 from ctk.verify.oracle import REQUESTS, Cause, Expected, Loss, OracleFacts, Question
@@ -148,36 +147,6 @@ def test_what_can_be_wrong_with_an_answer(changed: dict[str, Any], said: str) ->
     assert said in judged(**changed)
 
 
-def test_an_old_python_is_told_by_its_version() -> None:
-    question, right = replace(QUESTION, python="3.11"), replace(RIGHT, python="cp311")
-    records = RECORDS | {
-        "python": Record("3.11.9", "h4_100_cpython"),
-        "python_abi": Record("3.11", "8_cp311"),
-        "cuda-core": Record("1.2.2", "cuda13_py311_native_habc_13110"),
-        "cuda-bindings": Record("13.4.4", "cuda13_py311_native_hdef_13110"),
-    }
-    sides = SIDES | {("cuda-core", "1.2.2", "cuda13_py311_native_habc_13110"): TwinBuild("native", "13")}
-    assert wrong(question, right, SolverAnswer(scenario(question), records), sides) == ""
-
-
-def test_bindings_for_cuda_12_need_a_newer_nvjitlink_than_toolkit_12_0_has() -> None:
-    question, right = replace(QUESTION, request="cuda-bindings"), Expected("12.0", "native", "cp314")
-    records = {name: record for name, record in RECORDS.items() if name != "cuda-core"} | {
-        **{name: r._replace(version="12.0.140") for name, r in RECORDS.items() if name.startswith("cuda-nv")},
-        "libnvjitlink-files": Record("12.3.101", "h8_0"),
-        "libnvfatbin": Record("12.4.127", "h9_100"),
-        "cuda-version": Record("12.0", "native_100"),
-        "cuda-bindings": Record("12.9.10", "cuda12_py314_native_hdef_12110"),
-        "libnvjitlink": Record("12.0.140", "h9_100"),
-        "python": RECORDS["python"],
-    }
-    sides = {(n, r.version, r.build): TwinBuild("native", "12") for n, r in records.items() if n.startswith("cuda")}
-    said = wrong(question, right, SolverAnswer(scenario(question), records), sides)
-    assert said == "libnvjitlink 12.0.140 is not of toolkit 12.3"
-    records["libnvjitlink"] = Record("12.3.101", "h9_100")
-    assert wrong(question, right, SolverAnswer(scenario(question), records), sides) == ""
-
-
 def test_a_pick_where_there_must_be_none_and_none_where_there_must_be_one() -> None:
     refused = SolverAnswer(scenario(QUESTION), problem="nothing provides __cuda")
     assert wrong(QUESTION, RIGHT, refused, SIDES) == "it can be solved, but was refused"
@@ -213,14 +182,6 @@ def test_machines_that_are_alike_get_what_each_gets_alone(
     assert all(together[m].records == alone[m].records for m in machines)
 
 
-def test_machines_that_are_taken_for_alike_and_are_not_fail_the_run(
-    machines: list[Scenario], solved: Channels, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Alike, "key", lambda self, scenario: scenario.specs)
-    with pytest.raises(SolverFailed, match="no rule of the channel tells apart got different packages"):
-        list(RattlerSolver().solve_all(machines, solved.folders))
-
-
 # --- counting
 
 
@@ -238,8 +199,8 @@ class Scripted:
             raise self.end
 
 
-def tally(known: OracleFacts, solved: Channels, solver: Scripted, *questions: Question, keep: int = 3) -> Tally:
-    counting = Tally(known, solved, keep=keep)
+def tally(known: OracleFacts, solved: Channels, solver: Scripted, *questions: Question) -> Tally:
+    counting = Tally(known, solved)
     counting.run(solver, questions)
     return counting
 
@@ -279,45 +240,10 @@ def test_a_solver_that_takes_the_driver_away_loses_the_refusal_only(known: Oracl
 # --- what is solved from
 
 
-def test_every_package_of_one_cuda_major_says_which_of_the_two_builds_it_is(
-    planned: channels.Repodata, solved: Channels
-) -> None:
-    for subdir in planned.values():
-        for record in subdir["packages.conda"].values():
-            ranges = [need for need in record["depends"] if need.startswith("cuda-version ")]
-            known = (record["name"], record["version"], record["build"]) in solved.twins
-            # One build for both majors, or for both fits.
-            once = record["name"] in ("cuda-pathfinder", "cuda-gpu") or record["name"].endswith("-files")
-            assert known == (record["name"] == "cuda-version" or (bool(ranges) and not once)), record["name"]
-
-
-def test_only_constraints_on_virtual_packages_are_taken_out(planned: channels.Repodata) -> None:
-    before = json.dumps(planned)
-    copy = channels.without_virtual_constraints(planned)
-    assert json.dumps(planned) == before
-    assert '"__cuda >=13.4"' in json.dumps(copy)  # the dependency of the native build
-    for subdir in planned:
-        for file, record in planned[subdir]["packages.conda"].items():
-            kept = [c for c in record.get("constrains", []) if not c.startswith("__")]
-            assert copy[subdir]["packages.conda"][file].get("constrains", []) == kept
-            assert {**copy[subdir]["packages.conda"][file], "constrains": 0} == {**record, "constrains": 0}
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"packages.conda": []}', "\x00"])
-def test_a_channel_that_cannot_be_read_is_named(tmp_path: Path, text: str) -> None:
+def test_a_channel_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "linux-64").mkdir()
-    (tmp_path / "linux-64" / "repodata.json").write_text(text)
-    with pytest.raises(ChannelMissing, match=r"linux-64/repodata\.json cannot be read") as error:
-        channels.built(tmp_path)
-    assert "ctk build" in error.value.step
-
-
-@pytest.mark.parametrize("subdirs", [[], [NOARCH], ["linux-64"]])
-def test_a_folder_without_packages_for_a_platform_is_no_channel(tmp_path: Path, subdirs: list[str]) -> None:
-    for subdir in subdirs:
-        (tmp_path / subdir).mkdir()
-        (tmp_path / subdir / "repodata.json").write_text(json.dumps({"packages.conda": {}}))
-    with pytest.raises(ChannelMissing, match="there is no channel"):
+    (tmp_path / "linux-64" / "repodata.json").write_text("{")
+    with pytest.raises(ChannelMissing, match=r"linux-64/repodata\.json cannot be read"):
         channels.built(tmp_path)
 
 
@@ -345,11 +271,11 @@ def test_the_command_says_how_many_of_how_many_are_right_in_words_and_as_json(sm
 def test_a_wrong_pick_is_printed_whole_and_ends_with_a_code_of_its_own(
     planned: channels.Repodata, tmp_path: Path
 ) -> None:
-    arguments = ("--request", "cuda-nvrtc", "-p", "win-64", "--show", "1", "--sample", "200")
+    arguments = ("--request", "cuda-nvrtc", "-p", "win-64", "--sample", "200")
     done = run("--channel", str(spoilt(planned, tmp_path)), *arguments)
     assert isinstance(done.exception, VerifyFailed) and done.exception.exit_code == 17
     assert "picks are wrong" in done.exception.cause and done.exception.step
-    assert done.stdout.count("wrong: ctk solve ") == 1
+    assert done.stdout.count("wrong: ctk solve ") == 3
     text = done.stdout[done.stdout.index("wrong: ctk solve ") :]
     for part in ("--platform win-64 --driver ", "  expected: ", "  found: ", "    cuda-version "):
         assert part in text
@@ -358,14 +284,9 @@ def test_a_wrong_pick_is_printed_whole_and_ends_with_a_code_of_its_own(
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["--all", "--sample", "3"], 2, "exclude each other"),
         (["--sample", "0"], 2, "sample of 0"),
-        (["--request", "cuda-nothing"], 3, "unknown request"),
-        (["--python", "2.7"], 3, "unknown Python"),
         (["--platform", "osx-arm64"], 3, "there is no CUDA for macOS (osx-arm64)"),
-        (["--solver", "guess"], 3, "unknown solver"),
         (["--platform", "linux-64"], 2, "nothing to verify"),
-        (["--channel", "/no/such/channel"], 33, "there is no channel"),
     ],
 )
 def test_what_cannot_be_asked_is_a_clear_error(small: Path, arguments: list[str], code: int, said: str) -> None:
@@ -378,7 +299,6 @@ ENDS: dict[str, BaseException | None] = {
     "Ctrl-C": KeyboardInterrupt(),
     "the client fails": SolverFailed("micromamba crashed", "try it by hand"),
     "an answer is missing": None,
-    "a mistake of ours": ValueError("no such thing"),
 }
 
 
@@ -396,14 +316,3 @@ def test_a_run_that_ended_early_does_not_say_that_none_is_wrong(
     assert (result["complete"], result["total"], result["scenarios"]) == (False, 49, 50)
     assert re.search(r"^stopped: 49 of \d+ scenarios in .* s: 0 wrong so far, 1 not answered$", shown[-1])
     assert not any("none wrong" in text for text in shown)
-
-
-def test_the_docs_name_the_command_that_writes_their_table(project: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    written = []
-    monkeypatch.setattr(table, "ask_planned", lambda where: where)
-    monkeypatch.setattr(table, "table", str)
-    monkeypatch.setattr(Marked, "write", lambda tables, where, render: written.append(render) or ())
-    program, *words = table.COMMAND.split()
-    assert program == "ctk"
-    assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0
-    assert len(written) == 1

@@ -7,12 +7,12 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from crafted_packages import Draft
 
 from conftest import ROOT
 from ctk.core.checkout import Workspace
 from ctk.index import IndexSettings
 from ctk.index.index import Index
+from kit.packages import Draft
 
 
 def test_sizes_beside_pip_are_counted_alike_without_python_and_bytecode(

@@ -42,7 +42,7 @@ def test_rattler_build_reads_the_variant_file_as_it_is(lock: ReleaseLock) -> Non
 def test_downstream_sources_are_source_distributions_and_tools_are_wheels() -> None:
     components = load(ROOT / "tests/downstream/downstream.lock").components.values()
     kinds = {c.name: {a.file.rpartition(".")[2] for a in c.artefacts.values() if a} for c in components}
-    assert [kinds.pop(source) for source in ("cufinufft", "jax-finufft", "ducc0")] == [{"gz"}] * 3
+    assert [kinds.pop(source) for source in ("jax-finufft", "ducc0")] == [{"gz"}] * 2
     assert kinds and all(kind == {"whl"} for kind in kinds.values()), kinds
 
 

@@ -32,6 +32,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import BuildFailed, NotPublished
 from ctk.core.files import disk_errors, holds, make_folder, read_json, replace_file
 from ctk.core.platforms import NOARCH, this_platform
+from ctk.core.versions import PythonTag
 from ctk.fetch.fetch import stored
 from ctk.index.index import Index, IndexFile
 from ctk.index.inside import applies, read_requirements
@@ -88,7 +89,7 @@ def plan_base(workspace: Workspace) -> Plan:
             del recipes[name]
     shared = (workspace.build_config, workspace.base_recipes / "base.yaml")
     what = Set(recipes, {lock.name: (lock, machine)}, shared)
-    made = plan(what, Request(platforms=[this_platform()], pythons=[python_tag()]), [python_tag()])
+    made = plan(what, Request(platforms=[this_platform()], pythons=[this_python().tag]), [this_python().tag])
     if made.left_out:
         raise NotPublished(
             "\n".join(["the base channel cannot be made here:", *(f"  {x.id}: {x.reason}" for x in made.left_out)]),
@@ -200,7 +201,7 @@ def _store(workspace: Workspace, component: str, version: str, files: Iterable[t
 
 def _machine_keys(artefacts: Sequence[Artefact]) -> str:
     """The variant config of this machine: versions of its artefacts, and its Python in place of the whole matrix."""
-    short, tag = short_version().removesuffix("t"), python_tag()
+    short, tag = this_python().minor, this_python().tag
     abi = "cpython" if int(short.split(".")[1]) < 13 else tag
     keys = {a.component.replace("-", "_"): [a.version] for a in artefacts}
     keys |= {"python": [f"{short}.* *_{abi}"], "python_tag": [tag]}
@@ -275,15 +276,9 @@ def _gcc_files(libraries: Sequence[Path]) -> Iterator[tuple[str, bytes, bool]]:
 # with a shared libpython, Debian's patched ones, and free-threaded ones are known to work.
 
 
-def short_version() -> str:
-    """``3.13``, with a ``t`` when free-threaded: the name of its folder in ``lib``."""
-    threads = "t" if "t" in getattr(sys, "abiflags", "") else ""
-    return f"{sys.version_info.major}.{sys.version_info.minor}{threads}"
-
-
-def python_tag() -> str:
-    """The wheel tag of the running Python, e.g. ``cp313`` or ``cp314t``."""
-    return "cp" + short_version().replace(".", "")
+def this_python() -> PythonTag:
+    """The running Python; its name is that of its folder in ``lib``."""
+    return PythonTag(f"{sys.version_info.major}.{sys.version_info.minor}", "t" in getattr(sys, "abiflags", ""))
 
 
 def _executable() -> Path:
@@ -299,7 +294,7 @@ def interpreter_files() -> Iterator[tuple[str, bytes, bool]]:
     """
     if not sys.platform.startswith("linux"):
         raise BuildFailed(f"the base channel is made on linux only, this is {sys.platform}", "use `--base conda-forge`")
-    version = short_version()
+    version = this_python().name
     executable = _executable().read_bytes()
     yield f"bin/python{version}", _relocatable(executable, "$ORIGIN/../lib"), True
     for name in binaries.needed_libraries(executable):

@@ -34,10 +34,8 @@ def stated_machines(
     kinds = read_machines(file, platform) if file else pairs(drivers or "", archs, platform)
     support = load_support(where)
     impossible = {on: why for on in kinds if (why := support.impossible(on.driver, on.arch))}
-    if file:
-        return kinds, list(impossible.values())
     if len(impossible) == len(kinds):
-        raise BadValue(next(iter(impossible.values())), "list the pairs that you have in a file: --machines FILE")
+        raise BadValue(next(iter(impossible.values())), "list the machines that you have in a file: --machines FILE")
     left = {on: names for on, names in kinds.items() if on not in impossible}
     listed = "; ".join(on.words for on in impossible)
     return left, [f"left out, since no such driver runs the GPU: {listed}"] if impossible else []
@@ -77,7 +75,6 @@ def show_fleet(
         request=list(fleet.request),
         machines=[_machine_as_json(fleet, on, names) for on, names in kinds.items()],
         environments=[_environment_as_json(environment, addresses) for environment in fleet.environments],
-        compat_for_all=fleet.compat_for_all and _toolkit(fleet.compat_for_all),
         notes=notes,
         written=written,
     )
@@ -107,12 +104,6 @@ def _notes(fleet: Fleet) -> list[str]:
             *newer_nvjitlink(environment.pick.records),
         )
         lines += [f"{environment.name}: {line}" for line in said]
-    if for_all := fleet.compat_for_all:
-        lines.append(
-            f"one environment for all is possible as compat only: add cuda-version={for_all.toolkit}=compat_*. Machine "
-            "code runs then, also what nvJitLink makes. PTX that is newer than the driver does not (error 222), and "
-            "the toolkit may not compile for each GPU"
-        )
     if any("CONDA_OVERRIDE_CUDA_ARCH" in environment.variables for environment in fleet.environments):
         lines.append(
             "CONDA_OVERRIDE_CUDA_ARCH matters where you type this on a machine with another GPU, to a client that "

@@ -17,6 +17,7 @@ from ctk.core.checkout import Workspace, workspace
 from ctk.core.console import Reporter
 from ctk.core.errors import BadValue
 from ctk.core.platforms import PLATFORMS
+from ctk.core.versions import python_name
 
 
 def locked() -> list[str]:
@@ -33,8 +34,8 @@ def recipes() -> list[str]:
 
 
 def pythons() -> list[str]:
-    tags = re.findall(r"\bcp3(\d+t?)\b", workspace().build_config.read_text(encoding="utf-8"))
-    return [f"3.{minor}" for minor in dict.fromkeys(tags)]
+    tags = re.findall(r"\bcp3\d+t?\b", workspace().build_config.read_text(encoding="utf-8"))
+    return [python_name(tag) for tag in dict.fromkeys(tags)]
 
 
 def packages() -> list[str]:

@@ -30,9 +30,10 @@ from ctk.cli.options import (
 from ctk.core import console
 from ctk.core.checkout import Workspace, checkout, settings, workspace
 from ctk.core.console import Reporter, count, listing, megabytes
-from ctk.core.errors import BadValue, CtkError, CudaLost, UnknownName, Unsolvable, VerifyFailed
+from ctk.core.errors import BadValue, CtkError, CudaLost, Unsolvable, VerifyFailed, check_names
 from ctk.core.files import check_place, read_json
 from ctk.core.platforms import this_platform
+from ctk.core.versions import python_name
 
 if TYPE_CHECKING:
     from ctk.lock.support import Unfixed
@@ -377,15 +378,13 @@ def verify_command(
         list[str] | None,
         typer.Option(
             help="Such as 3.12 or 3.14t; may be repeated.",
-            autocompletion=lambda: list(map(_dotted, _tags(checkout(), None))),
+            autocompletion=lambda: list(map(python_name, _tags(checkout(), None))),
         ),
     ] = None,
     whole: Annotated[bool, typer.Option("--all", help="Every combination: an hour or more.")] = False,
     sample: Annotated[int | None, typer.Option(help="So many of all combinations, by chance.")] = None,
     seed: Annotated[int, typer.Option(help="Which sample.")] = 0,
-    show: Annotated[int, typer.Option(min=0, help="How many wrong picks to print whole.")] = 3,
     write_table: Annotated[bool, typer.Option("--write-table", help="Only write the table of the docs anew.")] = False,
-    check_table: Annotated[bool, typer.Option("--check-table", help="Only check that table.")] = False,
 ) -> None:
     """Solve a matrix of drivers, GPUs, platforms, Pythons and requests, and compare each pick with the right one.
 
@@ -401,14 +400,8 @@ def verify_command(
     from ctk.verify.scenarios import command, facts, matrix
 
     where, report = checkout(), Reporter()
-    not_both("--write-table", "--check-table", write_table and check_table)
-    if write_table or check_table:
-        answers = table.ask_planned(where)
-        if write_table:
-            show_written(table.TABLE.write(where, table.table(answers)), report)
-        else:
-            table.TABLE.check(where, table.table(answers))
-            report.line("the table of drivers and GPUs is what a solver picks")
+    if write_table:
+        show_written(table.TABLE.write(where, table.table(table.ask_planned(where))), report)
         return
     not_both("--all", "--sample", whole and sample is not None)
     by = clients.solver(solver, where)
@@ -428,7 +421,7 @@ def verify_command(
         if sample is None and not whole and few:
             sample = min(few, len(every))
         questions = every.sample(sample, seed) if sample is not None else every if whole else every.covering()
-        tally = Tally(known, solved, ignoring=ignoring, keep=show)
+        tally = Tally(known, solved, ignoring=ignoring)
         try:
             with interrupt.heard(), report.task("scenarios", len(questions)) as task:
                 tally.run(by, questions, task.advance)
@@ -459,18 +452,9 @@ def _tags(where: Workspace, wanted: Sequence[str] | None) -> list[str]:
     from ctk.verify import channels as matrix_channels
 
     tags = list(dict.fromkeys((*matrix_channels.pythons(), *python_tags(where.build_config))))
-    for python in wanted or ():
-        if _tag(python) not in tags:
-            raise UnknownName.of("Python", python, map(_dotted, tags))
-    return [tag for tag in tags if not wanted or tag in map(_tag, wanted)]
-
-
-def _tag(python: str) -> str:
-    return f"cp{python.replace('.', '')}"
-
-
-def _dotted(tag: str) -> str:
-    return f"3.{tag.removeprefix('cp3')}"
+    names = list(map(python_name, tags))
+    check_names("Python", wanted or (), names)
+    return [tag for tag, name in zip(tags, names, strict=True) if not wanted or name in wanted]
 
 
 def _show_tally(tally: Tally, by: Solver, report: Reporter) -> None:

@@ -23,6 +23,7 @@ from ctk.core.document import Document, read
 from ctk.core.errors import LockError, RecipeError, UnknownName, problems
 from ctk.core.files import replace_file
 from ctk.core.platforms import NOARCH, PLATFORMS
+from ctk.core.versions import python_name
 from ctk.lock.components import SECOND_RING, Classes, Exclusion, classify, load_exclusions
 from ctk.lock.lock import FACT_KEY, LIBRARY_LOCK, Artefact, ReleaseLock, release_locks
 from ctk.plan.recipes import Recipe, Rendered, find_recipes, render
@@ -189,8 +190,8 @@ def plan(what: Set, request: Request, python_tags: Sequence[str]) -> Plan:
     locks = choose_locks(what.locks, request.releases)
     recipes = _choose("recipe", what.recipes, request.recipes)
     subdirs = _choose("platform", PLATFORMS, request.platforms)
-    by_name = {_python_name(tag): tag for tag in python_tags}
-    pythons = {"", *_choose("Python", by_name, map(_python_name, request.pythons)).values()}
+    by_name = {python_name(tag): tag for tag in python_tags}
+    pythons = {"", *_choose("Python", by_name, map(python_name, request.pythons)).values()}
     every = [lock for lock, _ in what.locks.values()]
     keys = {name: _keys(lock) for name, (lock, _) in what.locks.items()}
     # A checkout may have no lock of the libraries; their recipes are fed by no other one.
@@ -256,12 +257,6 @@ def _choose(kind: str, valid: Mapping[str, Named], names: Iterable[str]) -> dict
         if name not in valid:
             raise UnknownName.of(kind, name, valid)
     return {name: value for name, value in valid.items() if not wanted or name in wanted}
-
-
-def _python_name(name: str) -> str:
-    """``cp312`` and ``py312`` mean ``3.12``, ``cp314t`` means ``3.14t``; anything else is left as it is."""
-    short = re.fullmatch(r"(?:cp|py)?3\.?(\d+t?)", name)
-    return f"3.{short[1]}" if short else name
 
 
 def _is_published(lock: ReleaseLock, subdir: str) -> bool:

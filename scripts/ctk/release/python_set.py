@@ -15,6 +15,7 @@ from packaging.version import Version
 
 from ctk.core.errors import NotPublished, UnknownName
 from ctk.core.platforms import NOARCH, PLATFORMS
+from ctk.core.versions import python_name
 from ctk.index.index import Index, IndexFile
 from ctk.index.inside import applies, read_requirements
 from ctk.lock import wheels
@@ -213,8 +214,7 @@ def _targets(files: Sequence[IndexFile], tags: Sequence[str]) -> list[str]:
 
 def runs_on(file: IndexFile, tag: str) -> bool:
     """Whether a file's Requires-Python accepts the Python of a tag: ``cp314t`` is 3.14."""
-    digits = tag.removeprefix("cp").removesuffix("t")
     try:
-        return f"{digits[0]}.{digits[1:]}" in SpecifierSet(file.requires_python or "")
+        return python_name(tag).removesuffix("t") in SpecifierSet(file.requires_python or "")
     except InvalidSpecifier:
         return False

@@ -22,7 +22,7 @@ from typing import Any
 from rattler import GenericVirtualPackage, Version, VersionSpec
 from ruamel.yaml import YAML
 
-from ctk.core.errors import BadValue, problems
+from ctk.core.errors import BadValue
 from ctk.solve.machine import GLIBC, Machine, machine
 from ctk.solve.solve import ASKS, AlikeCatalogue, Asked, Catalogue, Pick, Scenario, older, parse_spec
 from ctk.solve.why import cpu_instead
@@ -53,27 +53,23 @@ def read_machines(file: Path, platform: str | None) -> Kinds:
     """The machines of a file: name, driver and GPU in each line, with blanks or commas between, ``#`` for comments.
 
     Raises:
-        BadValue: It is no such file; every line that cannot be read is named.
+        BadValue: It is no such file.
     """
     try:
-        lines = file.read_text(encoding="utf-8-sig").splitlines()
+        lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "not UTF-8 text"
         raise BadValue(f"{file} cannot be read: {why}", "name a file with a machine a line") from None
     kinds: Kinds = {}
-    wrong = []
     for number, line in enumerate(lines, start=1):
         words = re.findall(r"[^\s,]+", line.partition("#")[0])
-        if not words:
-            continue
         try:
-            if not 2 <= len(words) <= 3:
+            if words and not 2 <= len(words) <= 3:
                 raise BadValue("a line has a name, a driver and a GPU")
-            kinds.setdefault(machine(platform, *words[1:]), []).append(words[0])
+            if words:
+                kinds.setdefault(machine(platform, *words[1:]), []).append(words[0])
         except BadValue as error:
-            wrong.append(f"line {number}: {error.cause}")
-    if wrong:
-        raise problems(BadValue, str(file), wrong, _FORM)
+            raise BadValue(f"{file}, line {number}: {error.cause}", _FORM) from None
     if not kinds:
         raise BadValue(f"there are no machines in {file}", _FORM)
     return kinds
@@ -90,7 +86,7 @@ class Environment:
         name: ``cuda-12.9``, ``cuda-13.5-compat``.
         pick: Its packages; the scenario is what gives them: specs, and the driver and GPU that are stated.
         machines: Those that are to have it.
-        every_client: Whether clients that know no GPU pick the same, too.
+        every_client: Whether it was solved without a GPU, so that clients that know none pick the same.
     """
 
     name: str
@@ -138,36 +134,17 @@ class Fleet:
     def environment(self, on: Machine) -> Environment | None:
         return next((e for e in self.environments if on in e.machines), None)
 
-    @property
-    def compat_for_all(self) -> Pick | None:
-        """The newest compat environment that installs on all machines, where only several environments are native."""
-        if len(self.environments) < 2:
-            return None
-        oldest = min((on.driver for on in self.alone if on.driver), key=Version, default=None)
-        asked = Scenario(self.request, self.catalogue.subdir, oldest)
-        for toolkit in self.catalogue.toolkits:
-            pick = self.catalogue.pick(asked.also(f"cuda-version={toolkit.version}=compat_*"))
-            if pick and all(installs(pick, on) and _same_kind(pick, own) for on, own in self.alone.items() if own):
-                return pick
-        return None
-
 
 def installs(pick: Pick, on: Machine) -> bool:
     """Whether every rule of a pick's packages about virtual packages holds on a machine."""
-    return not _refused(pick, on)
-
-
-def _refused(pick: Pick, on: Machine) -> set[str]:
-    """The packages of a pick that a machine refuses: what they depend on is not there, or not as they constrain it."""
     has = {p.name.normalized: p for p in Scenario((), on.subdir, on.driver, on.arch).virtual_packages}
-    names = set()
     for record in pick.records:
         needs = [parse_spec(rule) for rule in record.depends if rule.startswith("__")]
         bounds = [parse_spec(rule) for rule in record.constrains if rule.startswith("__")]
         bounds = [rule for rule in bounds if rule.name in has]
         if not all(rule.name in has and _fits(rule, has[rule.name]) for rule in (*needs, *bounds)):
-            names.add(record.name.normalized)
-    return names
+            return False
+    return True
 
 
 def _fits(rule: Asked, package: GenericVirtualPackage) -> bool:
@@ -176,13 +153,12 @@ def _fits(rule: Asked, package: GenericVirtualPackage) -> bool:
 
 
 def serves(pick: Pick, on: Machine, alone: Pick) -> bool:
-    """Whether a pick is as good on a machine as what it would get alone, but for the toolkit's minor."""
-    return (pick.fit == "native" or alone.fit != "native") and installs(pick, on) and _same_kind(pick, alone)
+    """Whether a pick is as good on a machine as what it would get alone, but for the toolkit's minor.
 
-
-def _same_kind(pick: Pick, alone: Pick) -> bool:
-    """Whether nothing is a CPU build that is a CUDA build alone; compat cuda-version needs no driver, and is none."""
-    return not set(cpu_instead(alone, pick)) - {"cuda-version"}
+    Nothing is a CPU build that is a CUDA build alone; compat cuda-version needs no driver, and is none.
+    """
+    same_kind = not set(cpu_instead(alone, pick)) - {"cuda-version"}
+    return (pick.fit == "native" or alone.fit != "native") and installs(pick, on) and same_kind
 
 
 def find_fleet(specs: Sequence[str], kinds: Iterable[Machine], channels: Catalogue) -> Fleet:
@@ -263,26 +239,11 @@ def _environment(pick: Pick, share: tuple[Machine, ...], catalogue: Catalogue, t
     name += "-compat" if pick.fit == "compat" else ""
     while name in taken:
         name += "-2"
-    told: Pick | None = pick
-    if pick.scenario.arch:
-        told = _told(pick, share[0], catalogue)
-        pick = told or pick
+    every_client = not pick.scenario.arch
     if archs := [on.arch for on in share if on.arch]:
         seen = catalogue.pick(replace(pick.scenario, arch=min(archs, key=Version)))
         pick = seen if seen and _files(seen) == _files(pick) else pick
-    return Environment(name, pick, share, told is not None)
-
-
-def _told(pick: Pick, on: Machine, catalogue: Catalogue) -> Pick | None:
-    """The same pick without the GPU: with a pin of each package that would be refused there; None where that fails."""
-    scenario = replace(pick.scenario, arch=None)
-    while (found := catalogue.pick(scenario)) and _files(found) != _files(pick):
-        right = [record for name in sorted(_refused(found, on)) if (record := pick.record(name))]
-        pins = [f"{r.name.normalized}={r.version}={r.build}" for r in right]
-        if not pins:
-            return None
-        scenario = replace(scenario, specs=(*scenario.specs, *pins))
-    return found
+    return Environment(name, pick, share, every_client)
 
 
 def _files(pick: Pick) -> set[str]:
@@ -318,16 +279,18 @@ def _yaml(content: Mapping[str, Any]) -> str:
 
 
 def _workspace(fleet: Fleet, channels: Sequence[str]) -> str:
-    """A workspace of pixi, in which each machine gets an environment that serves it."""
-    platforms, pinned = [], []
-    for driver, arch, environment in pixi_platforms(fleet):
-        name = environment.name + (f"-gpu-{arch}" if arch else "" if driver else "-no-driver")
-        name = name.replace(".", "-")
-        cuda = {"driver": driver, "arch": arch} if arch else driver
-        stated = {"name": name, "platform": fleet.catalogue.subdir, "cuda": cuda, "glibc": os.environ.get(GLIBC)}
-        platforms.append(f"  {toml(stated)},  # {environment.toolkit}")
-        if pins := environment.pick.scenario.specs[len(fleet.request) :]:
-            pinned += ["", f"[target.{name}.dependencies]", *pixi_lines(pins)]
+    """A workspace of pixi, with a platform for each kind of machine: pixi locks for each what it gets alone.
+
+    pixi gives a machine the first whose driver and GPU it has, or older ones: the newest GPUs come first, and of one
+    GPU the newest drivers.
+    """
+    platforms = []
+    found = [(on, pick) for on, pick in fleet.alone.items() if pick]
+    for on, pick in sorted(found, key=lambda one: _age(one[0]), reverse=True):
+        name = f"driver-{on.driver}" + (f"-gpu-{on.arch}" if on.arch else "") if on.driver else "no-driver"
+        cuda = {"driver": on.driver, "arch": on.arch} if on.arch else on.driver
+        stated = {"name": name.replace(".", "-"), "platform": on.subdir, "cuda": cuda, "glibc": os.environ.get(GLIBC)}
+        platforms.append(f"  {toml(stated)},  # toolkit {pick.toolkit} {pick.fit}".rstrip())
     lines = [
         "# A machine gets the first of the platforms whose driver and GPU it has, or a newer one: pixi 0.71 and newer.",
         "[workspace]",
@@ -339,39 +302,12 @@ def _workspace(fleet: Fleet, channels: Sequence[str]) -> str:
         "",
         "[dependencies]",
         *pixi_lines(spec for spec in fleet.request if not spec.startswith("__")),  # pixi looks at the driver anyway
-        *pinned,
     ]
     return "\n".join(lines) + "\n"
 
 
-Platform = tuple[str | None, str | None, Environment]
-"""Driver and GPU that a platform of pixi states, and the environment that they give."""
-
-
-def pixi_platforms(fleet: Fleet) -> list[Platform]:
-    """The platforms of a workspace, in its order: pixi gives a machine the first whose driver and GPU it has.
-
-    Where drivers alone do not tell the machines apart, there is a platform for each GPU that an environment is for.
-    The newest GPUs come first, and of one GPU the newest drivers: what comes before a machine's own platform and fits
-    it as well was solved for its GPU, and for a driver that it has.
-    """
-
-    def in_order(platforms: Iterable[Platform]) -> list[Platform]:
-        return sorted(platforms, key=lambda p: (Version(p[1] or "0"), Version(p[0] or "0")), reverse=True)
-
-    by_driver = in_order((e.pick.scenario.driver, None, e) for e in fleet.environments)
-    told = all(e.every_client for e in fleet.environments)
-    if told and all(own is None or _is_right(by_driver, on, own) for on, own in fleet.alone.items()):
-        return by_driver
-    by_gpu = {(e.name, on.arch, bool(on.driver)): e for e in fleet.environments for on in e.machines}
-    return in_order((e.pick.scenario.driver if driver else None, arch, e) for (_, arch, driver), e in by_gpu.items())
-
-
-def _is_right(platforms: Iterable[Platform], on: Machine, alone: Pick) -> bool:
-    """Whether the first platform whose driver a machine has serves it."""
-    fitting = (e for driver, _, e in platforms if not driver or (on.driver and not older(on.driver, driver)))
-    first = next(fitting, None)
-    return first is not None and serves(first.pick, on, alone)
+def _age(on: Machine) -> tuple[Version, Version]:
+    return Version(on.arch or "0"), Version(on.driver or "0")
 
 
 def pixi_lines(specs: Iterable[str]) -> list[str]:

@@ -17,6 +17,7 @@ from rattler.package.build_string import BuildString
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, check_names
 from ctk.core.platforms import PLATFORMS, this_platform
+from ctk.core.versions import PythonTag
 
 # What a machine of a platform has at least, where it is not this one. glibc: AlmaLinux 8's, the oldest that
 # manylinux_2_28 wheels (cuda-bindings, cuda-core, numba-cuda) are meant for.
@@ -175,7 +176,7 @@ def python_specs(text: str) -> tuple[str, ...]:
     minor, patch, free_threaded = match.groups()
     specs = (f"python={minor}{patch}",)
     # python_abi is what tells the two kinds of one version apart; packages depend on it.
-    return (*specs, f"python_abi={minor}=*_cp{minor.replace('.', '')}t") if free_threaded else specs
+    return (*specs, f"python_abi={minor}=*_{PythonTag(minor, True).tag}") if free_threaded else specs
 
 
 def virtual_packages(subdir: str, driver: str | None, arch: str | None) -> list[GenericVirtualPackage]:

@@ -20,12 +20,9 @@ from dataclasses import replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
-from packaging.version import InvalidVersion, Version
 from rattler import Gateway
 from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
 from ctk.core.address import open_gateway
 from ctk.core.checkout import Workspace
@@ -53,14 +50,13 @@ def solver(name: str, where: Workspace) -> Solver:
         return RattlerSolver()
     if name.startswith("libsolv"):
         return Libsolv(where, lock=name == "libsolv")
-    return PixiSolver() if name == "pixi" else CondaLike(name)
+    return (PixiSolver if name == "pixi" else CondaLike)(name)
 
 
 class RattlerSolver:
     """rattler, as `ctk solve` uses it, with eight jobs at a time for each core, so that none waits for Python.
 
-    Machines that are alike to a solver are asked for once. Of every 16th such class another machine is solved alone:
-    where it gets other packages, they were not alike, and no answer can be trusted.
+    Machines that are alike to a solver are asked for once.
     """
 
     name = "rattler"
@@ -73,14 +69,10 @@ class RattlerSolver:
         classes = iter(self._classes(list(scenarios), channels, gateway))
         # Enough at a time to keep the cores busy, few enough to show progress.
         while batch := list(islice(classes, 512)):
-            checked = [members[len(members) // 2] for members in [c for c in batch if len(c) > 1][::_CHECKED]]
-            asked = [*(members[0] for members in batch), *checked]
+            asked = [members[0] for members in batch]
             answers = {s: _as_answer(s, pick) for s, pick in solve_many(asked, channels, gateway, self._jobs)}
-            for first, *others in batch:
-                for other in answers.keys() & others:
-                    _check_alike(answers[first], answers[other])
-                yield answers[first]
-                yield from (replace(answers[first], scenario=other) for other in others)
+            for members in batch:
+                yield from (replace(answers[members[0]], scenario=member) for member in members)
 
     def _classes(
         self, scenarios: Sequence[Scenario], channels: Sequence[Path], gateway: Gateway
@@ -100,24 +92,11 @@ class RattlerSolver:
         return classes.values()
 
 
-_CHECKED = 16  # of so many classes with several machines, one has another machine solved alone
-
-
 def _as_answer(scenario: Scenario, pick: Pick | str) -> SolverAnswer:
     if isinstance(pick, str):
         return SolverAnswer(scenario, problem=pick)
     named = ((r.name.normalized, str(r.version), str(r.build), str(r.channel)) for r in pick.records)
     return SolverAnswer(scenario, {name: Record(*rest) for name, *rest in named})
-
-
-def _check_alike(one: SolverAnswer, other: SolverAnswer) -> None:
-    if (one.solved, one.records) != (other.solved, other.records):
-        machines = " and ".join(f"driver {s.driver}, GPU {s.arch}" for s in (one.scenario, other.scenario))
-        raise SolverFailed(
-            f"{' '.join(one.scenario.specs)} on {one.scenario.subdir}: two machines that no rule of the channel tells "
-            f"apart got different packages ({machines})",
-            "report it: machines are compared in ctk/solve/solve.py (Alike)",
-        )
 
 
 # --- a client as a program: with an environment of its own, a time limit, and errors with its own words
@@ -169,34 +148,22 @@ def _machine(scenario: Scenario) -> dict[str, str]:
 
 
 def call(command: Sequence[str], variables: Mapping[str, str], folder: Path, timeout: float) -> Ran:
-    """Runs a client in a folder to its end, or kills it and what it started after so many seconds."""
-    name, pipe, by_hand = Path(command[0]).name, subprocess.PIPE, f"try it by hand: {' '.join(command)}"
+    """Runs a client in a folder to its end, or kills it after so many seconds."""
     try:
-        child = subprocess.Popen(
+        return subprocess.run(
             command,
             env=variables,
             cwd=folder,
             stdin=subprocess.DEVNULL,
-            stdout=pipe,
-            stderr=pipe,
+            capture_output=True,
             encoding="utf-8",
             errors="replace",
-            start_new_session=True,
+            timeout=timeout,
+            check=False,
         )
-    except OSError as error:
-        raise SolverFailed(f"{name} does not start: {error.strerror}", f"try `{command[0]} --version`") from error
-    with child:
-        try:
-            out, err = child.communicate(timeout=timeout)
-        except BaseException as error:
-            if hasattr(os, "killpg"):
-                os.killpg(child.pid, signal.SIGKILL)  # start_new_session made it the leader of its group
-            else:
-                child.kill()
-            if not isinstance(error, subprocess.TimeoutExpired):
-                raise
-            raise SolverFailed(f"{name} did not answer within {timeout:.0f} s", by_hand) from None
-    return Ran(command, child.returncode, out, err)
+    except subprocess.TimeoutExpired:
+        cause = f"{Path(command[0]).name} did not answer within {timeout:.0f} s"
+        raise SolverFailed(cause, f"try it by hand: {' '.join(command)}") from None
 
 
 def _end(ran: Ran) -> str:
@@ -222,18 +189,16 @@ class Client:
         self.name, self._timeout = name, timeout
         program, _, self._solver = name.partition("-")
         self._program = find(program)
-        self._sees_gpus = False
 
     def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[SolverAnswer]:
         """Solves scenarios in the order given, each with a process of its own; the same question once."""
         with tempfile.TemporaryDirectory(prefix="ctk-client-") as folder:
             home = Path(folder)
-            self._sees_gpus, solve = self._prepare(home), cache(lambda asked: self._solve(asked, channels, home))
+            sees_gpus, solve = self._detects_gpus(home), cache(lambda asked: self._solve(asked, channels, home))
             for scenario in scenarios:
-                yield solve(scenario if self._sees_gpus else replace(scenario, arch=None))
+                yield solve(scenario if sees_gpus else replace(scenario, arch=None))
 
-    def _prepare(self, home: Path) -> bool:
-        """Learns about the program, and says whether it knows GPUs."""
+    def _detects_gpus(self, home: Path) -> bool:
         raise NotImplementedError
 
     def _solve(self, scenario: Scenario, channels: Sequence[Path], home: Path) -> SolverAnswer:
@@ -261,19 +226,14 @@ _CONDA = ("--no-default-packages", "--repodata-fn", "repodata.json")
 class CondaLike(Client):
     """conda, mamba, micromamba, or conda with a solver by its name: ``conda-classic``."""
 
-    def _prepare(self, home: Path) -> bool:
-        """Whether the client has ``__cuda_arch`` where CEP 46 says that it must, if it knows it at all."""
-        # Whether it is libmamba's own (micromamba, mamba 2), and not Python on top of conda: mamba 1 says
-        # "mamba 1.5.8" and then conda's version, version 2 says "2.0.5".
-        self._own_cli = Path(self._program).stem != "conda"
-        if self._own_cli:
-            self._own_cli = not self._run(home, "--version").stdout.startswith("mamba 1.")
+    def _detects_gpus(self, home: Path) -> bool:
+        """Whether the client has ``__cuda_arch`` where CEP 46 says that it must."""
         machine = {"CONDA_OVERRIDE_CUDA": "13.0", "CONDA_OVERRIDE_CUDA_ARCH": "9.0"}
         return "__cuda_arch" in self._run(home, "info", "--json", **machine).stdout
 
     def _solve(self, scenario: Scenario, channels: Sequence[Path], home: Path) -> SolverAnswer:
         flags: Sequence[str] = _CONDA
-        if self._own_cli:
+        if Path(self._program).stem != "conda":
             flags = ("--root-prefix", str(home / "root"), "--platform", scenario.subdir)
         choice = ("--solver", self._solver) if self._solver else ()
         named = [word for channel in channels for word in ("-c", channel_url(channel))]
@@ -307,8 +267,6 @@ def answer(scenario: Scenario, ran: Ran) -> SolverAnswer:
         document = json.loads(ran.stdout)
     except json.JSONDecodeError:
         raise failure(ran, f"{ended} wrote no JSON") from None
-    if not isinstance(document, dict):
-        raise failure(ran, f"{ended} wrote no JSON object")
     if problems := document.get("solver_problems"):  # libmamba
         return SolverAnswer(scenario, problem="\n".join(map(str, problems)))
     if _NO_SOLUTION.search(str(document.get("exception_name", ""))):  # conda
@@ -317,19 +275,14 @@ def answer(scenario: Scenario, ran: Ran) -> SolverAnswer:
     if ran.returncode > 0 or not document.get("success"):
         raise failure(ran, f"{ended} does not say why there is no solution")
     records = {}
-    try:
-        for link in document.get("actions", {}).get("LINK", []):
-            build = link.get("build_string") or link["build"]  # libmamba writes both, conda the first
-            records[link["name"]] = Record(link["version"], build, str(link.get("channel", "")))
-    except (KeyError, TypeError, AttributeError) as error:
-        raise failure(ran, f"wrote a transaction that cannot be read ({error!r})") from None
+    for link in document.get("actions", {}).get("LINK", []):
+        build = link.get("build_string") or link["build"]  # libmamba writes both, conda the first
+        records[link["name"]] = Record(link["version"], build, str(link.get("channel", "")))
     return SolverAnswer(scenario, records)
 
 
 # --- pixi has no dry run for specs on the command line: each scenario is a workspace, which is locked, not installed
 
-# The first whose documentation states a platform's virtual packages in place of [system-requirements], and GPUs at all.
-_RICH_PLATFORMS = Version("0.71.3")
 # pixi draws lines around rattler's sentence and folds it.
 _REFUSED = "Cannot solve the request because of"
 _DRAWN = re.compile(r"[\s│├╰╭─▶×·]+")
@@ -337,29 +290,19 @@ _KEYS = {"linux": "linux", "glibc": "glibc", "win": "windows", "archspec": "arch
 
 
 class PixiSolver(Client):
-    """pixi; before 0.71 it knows no GPUs."""
+    """pixi 0.71 or newer: the first in which a platform states GPUs."""
 
-    def __init__(self, *, timeout: float = 300) -> None:
-        super().__init__("pixi", timeout=timeout)
-
-    def _prepare(self, home: Path) -> bool:
-        ran = self._run(home, "--version")
-        try:
-            return Version(ran.stdout.split()[-1]) >= _RICH_PLATFORMS  # "pixi 0.75.0"
-        except (IndexError, InvalidVersion):
-            raise failure(ran, "does not say its version") from None
+    def _detects_gpus(self, home: Path) -> bool:
+        return True
 
     def _solve(self, scenario: Scenario, channels: Sequence[Path], home: Path) -> SolverAnswer:
         with tempfile.TemporaryDirectory(prefix="ctk-client-") as name:
             folder = Path(name)
             workspace = folder / "pixi.toml"
-            workspace.write_text(manifest(scenario, channels, rich=self._sees_gpus), encoding="utf-8")
+            workspace.write_text(manifest(scenario, channels), encoding="utf-8")
             ran = self._run(folder, "lock", "--manifest-path", str(workspace), **overrides(scenario))
             if not ran.returncode:
-                try:
-                    return SolverAnswer(scenario, locked(folder / "pixi.lock"))
-                except (OSError, YAMLError, KeyError, TypeError, ValueError, AttributeError) as error:
-                    raise failure(ran, f"wrote a lock that cannot be read ({error!r})") from None
+                return SolverAnswer(scenario, locked(folder / "pixi.lock"))
             problem = _DRAWN.sub(" ", ran.stderr).strip()
             if _REFUSED not in problem:
                 raise failure(ran, _end(ran))
@@ -370,13 +313,11 @@ class PixiSolver(Client):
         return {**places, "PIXI_NO_CONFIG": "true", "PIXI_NO_PROGRESS": "true"}
 
 
-def manifest(scenario: Scenario, channels: Sequence[Path], *, rich: bool) -> str:
-    """The workspace that asks for a scenario; without `rich` platforms, the machine is in [system-requirements]."""
+def manifest(scenario: Scenario, channels: Sequence[Path]) -> str:
+    """The workspace that asks for a scenario."""
     system = {_KEYS[name]: value for name, value in _machine(scenario).items() if name in _KEYS}
-    platform: Any = scenario.subdir
-    if rich:
-        cuda = {"driver": scenario.driver, "arch": scenario.arch} if scenario.arch else scenario.driver
-        platform = {"platform": scenario.subdir, **system, "cuda": scenario.driver and cuda}
+    cuda = {"driver": scenario.driver, "arch": scenario.arch} if scenario.arch else scenario.driver
+    platform = {"platform": scenario.subdir, **system, "cuda": scenario.driver and cuda}
     lines = [
         "[workspace]",
         'name = "scenario"',
@@ -387,10 +328,6 @@ def manifest(scenario: Scenario, channels: Sequence[Path], *, rich: bool) -> str
         "[dependencies]",
         *pixi_lines(scenario.specs),
     ]
-    if not rich:
-        libc = {"family": "glibc", "version": system["glibc"]} if "glibc" in system else None
-        older = {"linux": libc and system["linux"], "libc": libc, "cuda": scenario.driver}
-        lines += ["", "[system-requirements]", *(f"{key} = {toml(value)}" for key, value in older.items() if value)]
     return "\n".join(lines) + "\n"
 
 

@@ -11,13 +11,11 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, NamedTuple
 
-from rattler import RepoDataRecord
-
 from ctk.core.console import count, listing
 from ctk.core.platforms import NOARCH
 from ctk.plan.plan import repodata_of, write_repodata
 from ctk.solve.solve import AlikeCatalogue, Catalogue, Pick, Scenario, older, parse_spec
-from ctk.solve.why import Reason, find_reason, needs_cuda
+from ctk.solve.why import Reason, find_reason
 from ctk.verify.oracle import version
 from ctk.verify.scenarios import Machine, Matrix
 from ctk.verify.table import drivers_label
@@ -92,7 +90,7 @@ def take_survey(asked: str, every: Matrix, requests: Sequence[tuple[AlikeCatalog
         scenarios = {machine: Scenario(tuple(specs), catalogue.subdir, *machine) for machine in every.machines}
         catalogue.ask(scenarios.values())
         solved.append({machine: catalogue.pick(scenario) for machine, scenario in scenarios.items()})
-    cpu = _cpu_builds([pick for picks in solved for pick in picks.values() if pick], [c for c, _ in requests])
+    cpu = _cpu_builds(pick for picks in solved for pick in picks.values() if pick)
     names = {parse_spec(text).name for text in requests[0][1]}
     names -= {"cuda-version"} if names != {"cuda-version"} else set()  # which the toolkit says
 
@@ -108,32 +106,29 @@ def take_survey(asked: str, every: Matrix, requests: Sequence[tuple[AlikeCatalog
     return Survey(asked, every, *(Case(c, tuple(s), p) for (c, s), p in zip(requests, picks, strict=True)))
 
 
-def _cpu_builds(picks: Iterable[Pick], catalogues: Iterable[Catalogue]) -> dict[int, tuple[str, ...]]:
-    """The packages that are CPU builds in each pick, by the identity of its records, which alike machines share.
+def _cpu_builds(picks: Iterable[Pick]) -> dict[int, tuple[str, ...]]:
+    """The packages that are CPU builds in each pick, and stand on CUDA in another one.
 
-    Such a package has builds that need CUDA, or stands on it in another of the picks.
+    Picks are told apart by the identity of their records, which alike machines share.
     """
     distinct = {id(pick.records): pick for pick in picks}
     on_cuda = {key: _on_cuda(pick) for key, pick in distinct.items()}
-    has_cuda = dict.fromkeys(set().union(*on_cuda.values()), True)
+    has_cuda = set().union(*on_cuda.values())
     found = {}
     for key, pick in distinct.items():
-        others = {r.name.normalized: _needs(r) for r in pick.records if r.name.normalized not in on_cuda[key]}
-        for name in others.keys() - has_cuda.keys():
-            has_cuda[name] = any(needs_cuda(r) for catalogue in catalogues for r in catalogue.records(name))
-        cpu = {name: needs for name, needs in others.items() if has_cuda[name]}
+        cpu = {name: needs for name, needs in _needs(pick).items() if name in has_cuda - on_cuda[key]}
         # Of jax and jaxlib the one that it comes from: what needs none of the others.
         found[key] = tuple(name for name, needs in cpu.items() if not needs & cpu.keys())
     return found
 
 
-def _needs(record: RepoDataRecord) -> set[str]:
-    return {need.split()[0] for need in record.depends}
+def _needs(pick: Pick) -> dict[str, set[str]]:
+    return {r.name.normalized: {need.split()[0] for need in r.depends} for r in pick.records}
 
 
 def _on_cuda(pick: Pick) -> set[str]:
     """The packages of a pick that stand on a CUDA toolkit or driver, directly or through others."""
-    left = {r.name.normalized: _needs(r) for r in pick.records}
+    left = _needs(pick)
     found = {"__cuda", "cuda-version"}
     while more := {name for name, needs in left.items() if needs & found}:
         found |= more

@@ -33,7 +33,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from ctk.core.checkout import Workspace, workspace
-from ctk.core.errors import BadValue, CtkError, SolverFailed, SolverMissing
+from ctk.core.errors import CtkError, SolverFailed, SolverMissing
 from ctk.core.files import disk_errors
 from ctk.core.platforms import NOARCH
 from ctk.fetch import fetch
@@ -83,12 +83,6 @@ class Libsolv:
 
     def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[SolverAnswer]:
         """Solves scenarios in the order given, about a millisecond each."""
-        for channel in channels:
-            if not any(Path(channel).glob("*/repodata.json")):
-                raise BadValue(
-                    f"libsolv reads channels that are folders with repodata, and {channel} is none",
-                    "run `ctk build` first, or name such a folder",
-                )
         # Platform -> the records in libsolv's memory, and what they are by repository and file.
         pools: dict[str, tuple[int, Located]] = {}
         with ExitStack() as stack:

@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from ctk.core.errors import SolverFailed
+from ctk.core.versions import PythonTag
 from ctk.solve.solve import Scenario
 from ctk.verify import oracle
 from ctk.verify.channels import Channels, Twins
 from ctk.verify.oracle import Cause, Expected, Loss, OracleFacts, Question
 from ctk.verify.scenarios import scenario
 
-# So many scenarios are kept in memory at a time.
-_CHUNK = 20_000
+# So many scenarios are kept in memory at a time, and so many wrong answers whole.
+_CHUNK, _KEPT = 20_000, 3
 
 _NVJITLINK, _NVRTC, _NVVM, _NVVM_TOOLS = (
     (name, f"{name}-files") for name in ("libnvjitlink", "cuda-nvrtc", "cuda-nvvm-impl", "cuda-nvvm-tools")
@@ -123,7 +124,7 @@ def _python_faults(right: Expected, records: Mapping[str, Record]) -> Iterator[s
     if "python" in records:
         tag = records["python"].build.rsplit("_", 1)[-1]
         if tag == "cpython":
-            tag = f"cp{''.join(records['python'].version.split('.')[:2])}"
+            tag = PythonTag(".".join(records["python"].version.split(".")[:2])).tag
     if tag != right.python:
         yield f"Python is {tag or 'not there'}, not {right.python or 'there'}"
     if right.python and "python_abi" in records and not records["python_abi"].build.endswith(f"_{right.python}"):
@@ -166,8 +167,8 @@ class Tally:
     what it loses by that is counted.
     """
 
-    def __init__(self, facts: OracleFacts, channels: Channels, *, ignoring: bool = False, keep: int = 3) -> None:
-        self._facts, self._channels, self._ignoring, self._keep = facts, channels, ignoring, keep
+    def __init__(self, facts: OracleFacts, channels: Channels, *, ignoring: bool = False) -> None:
+        self._facts, self._channels, self._ignoring = facts, channels, ignoring
         self._asked: dict[Scenario, Question] = {}
         self.counts: dict[str, Counts] = {}  # by request
         self.wrong: list[Wrong] = []
@@ -208,7 +209,7 @@ class Tally:
         fault = wrong(question, right, answer, self._channels.twins)
         if not fault and answer.removed:
             fault = f"it was solved without {' and '.join(answer.removed)}"
-        if fault and len(self.wrong) < self._keep:
+        if fault and len(self.wrong) < _KEPT:
             self.wrong.append(Wrong(question, right, answer, fault))
         if fault:
             return "wrong"

@@ -12,6 +12,7 @@ from typing import Any
 
 from ctk.core.errors import BadValue, LockError, check_names
 from ctk.core.platforms import PLATFORMS
+from ctk.core.versions import python_name
 from ctk.lock.lock import ReleaseLock, variant_keys
 from ctk.lock.support import Support
 from ctk.solve.machine import python_specs
@@ -166,7 +167,7 @@ def matrix(
         drivers=(None, *_drivers(minors)),
         gpus=(None, *gpus, f"{version(gpus[-1])[0] + 1}.0"),
         subdirs=tuple(s for s in PLATFORMS if not subdirs or s in set(subdirs)),
-        pythons=(*((None,) if any_python else ()), *(f"3.{tag.removeprefix('cp3')}" for tag in tags)),
+        pythons=(*((None,) if any_python else ()), *map(python_name, tags)),
         requests=tuple(r for r in REQUESTS if not requests or r in set(requests)),
         pins=(None, *_pins(minors)),
         facts=facts,

@@ -1,0 +1,35 @@
+"""Versions of Python, as wheels, variant files and people write them."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+
+class PythonTag(NamedTuple):
+    """A minor version of Python, with or without the GIL."""
+
+    minor: str  # 3.14
+    free_threaded: bool = False
+
+    @classmethod
+    def read(cls, text: str) -> PythonTag | None:
+        """Of ``cp314t``, ``py314t`` or ``3.14t``; None for anything else."""
+        match = re.fullmatch(r"(?:cp|py)?3\.?(\d+)(t?)", text)
+        return cls(f"3.{match[1]}", bool(match[2])) if match else None
+
+    @property
+    def name(self) -> str:
+        """``3.14t``."""
+        return f"{self.minor}{'t' * self.free_threaded}"
+
+    @property
+    def tag(self) -> str:
+        """``cp314t``."""
+        return f"cp{self.name.replace('.', '')}"
+
+
+def python_name(text: str) -> str:
+    """``3.14t`` of any form; what is no Python stays as it is."""
+    python = PythonTag.read(text)
+    return python.name if python else text
