@@ -22,7 +22,7 @@ from rattler.exceptions import SolverError
 from small_channels import Draft, build, digit, serve, sharded_records
 
 from ctk.channel.folder import HISTORY, TIMES, Folder, Keep, Published
-from ctk.channel.index_files import FILES, put_in_place, read_index, write_index
+from ctk.channel.index_files import FILES, put_in_place, read_index
 from ctk.core.errors import Busy, NoSpace, PublishFailed
 from ctk.core.process import run
 
@@ -109,29 +109,10 @@ def test_an_index_says_when_each_package_was_published_first(folder: Folder, tmp
     assert days(one) == {}
 
 
-def test_a_folder_from_before_times_were_noted_takes_those_of_its_states(folder: Folder, tmp_path: Path) -> None:
-    one, two = build(tmp_path / "one", digit(1)), build(tmp_path / "two", digit(1), digit(2))
-    for channel in (one, two):
-        folder.publish(channel)
-    history = json.loads((folder.path / HISTORY / "history.json").read_bytes())
-    for state, day in zip(history["states"], (0, 5), strict=True):
-        state["made"] = (START + timedelta(days=day)).isoformat(timespec="seconds")
-    (folder.path / HISTORY / "history.json").write_text(json.dumps(history))
-    (folder.path / HISTORY / TIMES).unlink()
-    for place in (folder.path, *(folder.path / HISTORY / number for number in "12")):
-        index = read_index(place)
-        for subdir in index.subdirs:
-            write_index(replace(index, records=index.undated()), place, subdir, FILES)
-    assert days(folder.path) == {}
-    on(folder, 9).publish(build(tmp_path / "three", digit(1), digit(2), digit(4)))
-    assert days(folder.path) == {"digit1": 0, "digit2": 5, "digit4": 9}
-
-
-@pytest.mark.parametrize("content", [b"", b"[]", b'{"noarch/digit1-1.0-h0_0.conda": 5}'])
-def test_times_that_were_lost_are_read_off_the_index(folder: Folder, tmp_path: Path, content: bytes) -> None:
+def test_times_that_were_lost_are_read_off_the_index(folder: Folder, tmp_path: Path) -> None:
     built = build(tmp_path / "one", digit(1))
     on(folder, 0).publish(built)
-    (folder.path / HISTORY / TIMES).write_bytes(content)
+    (folder.path / HISTORY / TIMES).unlink()
     on(folder, 4).publish(built)
     assert days(folder.path) == {"digit1": 0}
     assert list(json.loads((folder.path / HISTORY / TIMES).read_bytes())) == ["noarch/digit1-1.0-h0_0.conda"]

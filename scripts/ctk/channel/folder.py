@@ -33,22 +33,18 @@ from filelock import FileLock, Timeout
 
 from ctk.channel.index_files import (
     FILES,
-    FIRST,
-    REPODATA,
     SHARD,
     SHARDS,
     STATED,
     ChannelIndex,
     in_order,
-    made_at,
-    milliseconds,
     put_in_place,
     read_index,
     shows,
     unnamed_shards,
     write_index,
 )
-from ctk.channel.states import STATES, History, State, is_built, load, numbered, save
+from ctk.channel.states import STATES, History, State, is_built, load, numbered, read_note, save
 from ctk.core.errors import BadValue, Busy, ChannelBroken, CtkError, NameReused, NotReady, PublishFailed, UnknownName
 from ctk.core.files import copy_file, disk_errors, file_sha256, holds, make_folder, read_json, replace_file, temporaries
 from ctk.core.platforms import NOARCH, PLATFORMS
@@ -63,7 +59,6 @@ FIELD = "attestations_sha256"  # in repodata: the sha256 of the sidecar
 SIDECAR = ".sigs"
 NAMES, TIMES, UNUSED, INCOMING = "names.json", "published.json", "unused.json", "incoming.json"
 _SUBDIRS = (*PLATFORMS, NOARCH)
-_STALE = timedelta(days=365)  # nobody publishes a channel that long after it was built, but a clock that is fast
 
 Attester = Callable[[str, str], str]
 """Signs: gives a Sigstore bundle, as JSON, which says that a package of this name and sha256 was published."""
@@ -104,17 +99,12 @@ class Folder:
         return self.path / HISTORY
 
     def history(self) -> History:
-        """Its states; as their folders and what readers see tell them, where the note is lost.
+        """Its states; none where the note of them is lost.
 
         Raises:
-            ChannelBroken: The note is damaged, or it is lost and a state is not whole.
+            ChannelBroken: The note is damaged.
         """
-        known = load(self.notes, self.path, lambda place: len(read_index(place)))
-        if known.current is None:
-            seen = self._visible().undated()
-            same = [s.number for s in known.states if self.state_index(s).undated() == seen]
-            known = replace(known, current=same[-1] if same else None)
-        return known
+        return load(self.notes)
 
     def state_index(self, state: State) -> ChannelIndex:
         """The index of a kept state.
@@ -124,14 +114,14 @@ class Folder:
         """
         place = self.notes / str(state.number)
         try:
-            index, why = read_index(place), "has lost index files"
-        except PublishFailed as error:
-            index, why = ChannelIndex(), f"cannot be read: {error.cause}"
+            index = read_index(place)
+        except PublishFailed:
+            index = ChannelIndex()
         if len(index) != state.packages:
             raise ChannelBroken(
-                f"state {state.number} of {self.path} {why}",
-                f"put {place} back, or delete it with {self.notes / STATES}: then the other states are listed anew, "
-                "and what readers see is kept",
+                f"state {state.number} of {self.path} has lost index files",
+                f"put {place} back, or delete {self.notes / STATES}: then its states are forgotten, and what readers "
+                "see is kept",
             )
         return index
 
@@ -141,40 +131,15 @@ class Folder:
         Raises:
             ChannelBroken: The note is damaged. Without it a name may get other content.
         """
-        file = self.notes / NAMES
-        try:
-            noted = json.loads(file.read_bytes())
-            if not isinstance(noted, dict) or not all(isinstance(sha256, str) for sha256 in noted.values()):
-                raise ValueError("it is no list of names")
-        except FileNotFoundError:
-            noted = {}
-        except PermissionError:  # of a note that may be whole: nobody should delete it
-            raise
-        except (OSError, ValueError, RecursionError) as error:
-            raise ChannelBroken(
-                f"{file} cannot be read: {type(error).__name__}: {error}",
-                f"put it back from a copy; or delete it (rm {file}): then the names of packages that are still in the "
-                "folder are noted anew, and those of deleted ones may be used again",
-            ) from None
+        noted = read_note(self.notes / NAMES, dict[str, str], "the names of deleted packages may be used again") or {}
         indexed = self._visible().names()
         # Of files of others it counts what they are now.
         unknown = self._packages() - indexed.keys() - (noted.keys() & self._ours())
         return {**indexed, **noted, **{name: file_sha256(self.path / name) for name in sorted(unknown)}}
 
     def times(self) -> dict[str, str]:
-        """``subdir/file`` -> when it came into the index first.
-
-        As noted; else as the index says it, where a run was killed before it noted that; else, of what was published
-        before times were noted, when the oldest kept state that names it was made.
-        """
-        noted, visible = moments(self.notes / TIMES), self._visible()
-        if noted and visible.names().keys() <= noted.keys():
-            return noted
-        times: dict[str, str] = {}
-        for state in self.history().states:
-            index = self.state_index(state)
-            times = {**dict.fromkeys(index.names(), state.made), **index.times(), **times}
-        return {**times, **visible.times(), **noted}
+        """``subdir/file`` -> when it came into the index first, as noted; else, after a kill, as the index says it."""
+        return {**self._visible().times(), **moments(self.notes / TIMES)}
 
     def publish(
         self,
@@ -189,21 +154,23 @@ class Folder:
 
         What the channel lacks leaves the index only if `exact`. A package whose name is taken by other content is an
         error (`NameReused`), or left out if `skip_taken`. A package that is damaged in the folder is put there
-        anew. A time of publication that cannot be, since the clock of a run was wrong, becomes the time of this run.
+        anew.
 
         Raises:
             BadValue: The folder is a built channel, or in one.
-            NotReady: The clock of this machine is wrong.
+            NotReady: The clock of this machine is wrong: it says a time before a package was made.
         """
         order = [f"{path.parent.name}/{path.name}" for path in in_order(channel)]
         ours, place = read_index(channel), Path(os.path.realpath(self.path))
         if is_built(place) or channel.resolve() in (place, *place.parents):
             step = "name another folder, which is for readers only"
             raise BadValue(f"{self.path} is a built channel, or in one; nothing can be published into it", step)
-        self._check_clock(channel, ours)
+        if self.now().timestamp() * 1000 < max(record.get("timestamp", 0) for record in ours.records.values()):
+            cause = f"the clock of this machine says {self.now():%Y-%m-%d %H:%M} UTC, before the packages were made"
+            raise NotReady(cause, "set it; `date -u` shows it")
         with self._held():
             now = self.now().isoformat(timespec="milliseconds")
-            history, names = self._adopted(self.history().until(now)), self.names()
+            history, names = self._adopted(self.history()), self.names()
             before = self._dated(history.shown) if history.shown else ChannelIndex()
             taken = clashes(ours.names(), names)
             if not skip_taken:
@@ -221,7 +188,7 @@ class Folder:
                     changed.append(name)
                 progress(name)
             wanted = before | fresh
-            times = possible({**dict.fromkeys(sha256, now), **times}, wanted, now)
+            times = {**dict.fromkeys(sha256, now), **times}
             wanted = wanted.dated(times)
             if exact:
                 wanted = wanted.without(wanted.names().keys() - ours.names().keys())
@@ -232,7 +199,7 @@ class Folder:
                 history = self._new_state(history, self._present(wanted))
             self._show(wanted, history)
             write_notes(self.notes / TIMES, times)
-            deleted = self._clean(history, wanted, times)
+            deleted = self._clean(history, wanted)
             incoming = {n: t for n, t in incoming.items() if n not in times and (self.path / n).exists()}
             write_notes(self.notes / INCOMING, incoming)
             left = tuple(sorted(before.names().keys() - wanted.names().keys()))
@@ -250,7 +217,7 @@ class Folder:
             raise UnknownName(f"nothing was published into {self.path}, so there is no state to return to", "")
         with self._held():
             history = self.history()
-            state = history.target(number)
+            state = history.target(number, self.path)
             index = self._dated(state)
             if gone := [name for name, sha256 in index.names().items() if not holds(self.path / name, sha256)]:
                 named = ", ".join(f"{name} (damaged)" if (self.path / name).exists() else name for name in gone)
@@ -291,21 +258,6 @@ class Folder:
         """The packages that were ever in the index, and those that a run was about to put there."""
         return {*moments(self.notes / TIMES), *moments(self.notes / INCOMING)}
 
-    def _check_clock(self, channel: Path, ours: ChannelIndex) -> None:
-        """Raises NotReady before what is there was made, or long after the channel was built: dates stay for good."""
-        now = self.now()
-        records = (self._visible() | ours).records
-        made, name = max(((made_at(r), n) for n, r in records.items()), default=(FIRST, ""))
-        file = max(channel.glob(f"*/{REPODATA}"), key=lambda file: file.stat().st_mtime)
-        newest = datetime.fromtimestamp(made / 1000, UTC)
-        built = max(newest, datetime.fromtimestamp(file.stat().st_mtime, UTC))  # of an unpacked archive it may be 1980
-        says, step = f"the clock of this machine says {now:%Y-%m-%d %H:%M} UTC", "set it; `date -u` shows it"
-        if now < newest:
-            raise NotReady(f"{says}, and {name} was made at {newest:%Y-%m-%d %H:%M}", step)
-        if now - built > _STALE:
-            step += f"; if it is right, `touch {file}`"
-            raise NotReady(f"{says}, more than a year after the channel was built ({built:%Y-%m-%d %H:%M})", step)
-
     def _dated(self, state: State) -> ChannelIndex:
         return self.state_index(state).dated(self.times())
 
@@ -331,8 +283,6 @@ class Folder:
         target = self.path / source.parent.name / source.name
         if holds(target, sha256):
             return False
-        if target.is_dir():
-            raise PublishFailed(f"{target} is a folder, and should be a package", "move it away, then publish again")
         make_folder(target.parent)
         if not source.is_file() or not copy_file(source, target, sha256):
             step = "run `ctk build` again, then publish again"
@@ -393,7 +343,7 @@ class Folder:
         except PublishFailed:
             return ChannelIndex()
 
-    def _clean(self, history: History, index: ChannelIndex, times: Mapping[str, str]) -> tuple[str, ...]:
+    def _clean(self, history: History, index: ChannelIndex) -> tuple[str, ...]:
         """Drops states that are too old, and packages and shards that have been unused for long enough.
 
         Returns the packages that it deleted.
@@ -407,10 +357,7 @@ class Folder:
         for state in kept.states:
             used |= self.state_index(state).names().keys()
         unused = dict.fromkeys((self._packages() & self._ours()) - used | unnamed_shards(self.path), stamp)
-        for name, since in moments(self.notes / UNUSED).items():
-            # Unless it says what a wrong clock said: before the package came, or in the future.
-            if name in unused and milliseconds(times.get(name, since)) <= milliseconds(since) <= milliseconds(stamp):
-                unused[name] = since
+        unused |= {name: since for name, since in moments(self.notes / UNUSED).items() if name in unused}
         old = tuple(sorted(n for n, t in unused.items() if now - datetime.fromisoformat(t) >= self.keep.unused))
         if old:
             self._show(index, kept, gone=old)
@@ -457,13 +404,6 @@ def moments(file: Path) -> dict[str, str]:
     """Notes that say a moment of packages, ``subdir/file`` -> ISO 8601; those that cannot be read are left out."""
     notes = read_json(file)
     return {name: text for name, text in notes.items() if _is_moment(text)} if isinstance(notes, dict) else {}
-
-
-def possible(times: Mapping[str, str], index: ChannelIndex, now: str) -> dict[str, str]:
-    """Times of publication; one after `now`, or before the package of the index was made, is `now`."""
-    latest, records = milliseconds(now), index.records
-    known = {name: (text, milliseconds(text), made_at(records.get(name, {}))) for name, text in times.items()}
-    return {name: text if made <= time <= latest else now for name, (text, time, made) in known.items()}
 
 
 def _is_moment(text: object) -> bool:

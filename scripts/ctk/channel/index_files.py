@@ -29,7 +29,6 @@ STATED = (RUN_EXPORTS, REPODATA)
 TIME = "indexed_timestamp"
 """In a record: when the package came into the index of its channel first, in milliseconds since 1970 (CEP 47)."""
 FIRST = 1_325_376_000_000  # 2012, the year of conda, in milliseconds: no package is older
-_LATEST = 1 << 42  # milliseconds, in the year 2109
 _DIGESTS = ("md5", "sha256")  # bytes in a shard, and hexadecimal in repodata
 _LARGEST = 16 << 20  # bytes that a file of a sharded index unpacks to; conda-forge's have a tenth of that
 Records = Mapping[str, Any]
@@ -53,8 +52,7 @@ class ChannelIndex:
 
     def times(self) -> dict[str, str]:
         """``subdir/file`` -> when it came into the index first, where its record says so (CEP 47), as ISO 8601."""
-        times = {name: record.get(TIME) for name, record in self.records.items()}
-        known = {name: time / 1000 for name, time in times.items() if type(time) is int and 0 < time < _LATEST}
+        known = {name: record[TIME] / 1000 for name, record in self.records.items() if record.get(TIME)}
         return {n: datetime.fromtimestamp(t, UTC).isoformat(timespec="milliseconds") for n, t in known.items()}
 
     def dated(self, times: Mapping[str, str]) -> ChannelIndex:
@@ -78,12 +76,6 @@ class ChannelIndex:
 def milliseconds(text: str) -> int:
     """A moment of ISO 8601 as records state it."""
     return round(datetime.fromisoformat(text).timestamp() * 1000)
-
-
-def made_at(record: Mapping[str, Any]) -> int:
-    """The time of a package's newest artefact in milliseconds since 1970; `FIRST` if its record does not say it."""
-    time = record.get("timestamp")
-    return time if type(time) is int and FIRST < time < _LATEST else FIRST
 
 
 def read_index(channel: Path) -> ChannelIndex:

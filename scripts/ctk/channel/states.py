@@ -22,7 +22,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
 
 from ctk.build.runner import Built
 from ctk.channel.index_files import FILES, REPODATA, ChannelIndex, Records, read_index, shows, write_index
@@ -44,19 +46,11 @@ class State:
     made: str  # ISO 8601 in UTC, for people
     packages: int  # how many the index names
 
-    def __post_init__(self) -> None:
-        numbers = [self.number, self.packages, 0 if self.before is None else self.before]
-        if not all(type(value) is int and value >= 0 for value in numbers):
-            raise ValueError(f"{self.number!r} is no state")
-        if not datetime.fromisoformat(self.made).tzinfo:
-            raise ValueError(f"state {self.number} was made at no time")
-
 
 @dataclass(frozen=True)
 class History:
     """The states of a channel that are kept, oldest first, and the number of the one that readers see."""
 
-    channel: Path
     states: tuple[State, ...] = ()
     current: int | None = None
 
@@ -75,19 +69,14 @@ class History:
         state = State(number, self.current, made, packages)
         return replace(self, states=(*(s for s in self.states if s.number != number), state), current=number)
 
-    def until(self, now: str) -> History:
-        """With no state of the future: what a clock that was wrong said was made `now`."""
-        states = (replace(s, made=min(s.made, now, key=datetime.fromisoformat)) for s in self.states)
-        return replace(self, states=tuple(states))
-
     def kept(self, count: int) -> History:
         """With the newest states and the current one only; one that followed a dropped state follows none."""
         newest = {s.number for s in self.states[-count:]} | {self.current}
         states = [replace(s, before=s.before if s.before in newest else None) for s in self.states]
         return replace(self, states=tuple(s for s in states if s.number in newest))
 
-    def target(self, number: int | None) -> State:
-        """The state to return to, by default the one before the current.
+    def target(self, number: int | None, channel: Path) -> State:
+        """The state of a channel to return to, by default the one before the current.
 
         Raises:
             UnknownName: It is not kept, or it is the current one, or there is none before.
@@ -97,48 +86,42 @@ class History:
         if number is None:
             number = self.shown.before if self.shown else None
             if number is None:
-                raise UnknownName(f"{self.channel} has no state before the one it shows; {kept}", "name one with --to")
+                raise UnknownName(f"{channel} has no state before the one it shows; {kept}", "name one with --to")
         if number not in by_number:
-            step = f"see `ctk channel history {self.channel}`"
-            raise UnknownName(f"{self.channel} has no state {number}; {kept}", step)
+            step = f"see `ctk channel history {channel}`"
+            raise UnknownName(f"{channel} has no state {number}; {kept}", step)
         if number == self.current:
-            raise UnknownName(f"{self.channel} shows state {number} already; {kept}", "name another with --to")
+            raise UnknownName(f"{channel} shows state {number} already; {kept}", "name another with --to")
         return by_number[number]
 
 
-def load(folder: Path, channel: Path, count: Callable[[Path], int]) -> History:
-    """The history that lies in a folder with the states; made from their folders, with none shown, where it is lost.
+Note = TypeVar("Note")
 
-    Args:
-        folder: Where the states lie.
-        channel: For messages.
-        count: Counts the packages of the state in a folder; one without any is not whole, and left out.
+
+def read_note(file: Path, kind: type[Note], lost: str) -> Note | None:
+    """A note of a channel; None where there is none. `lost` says what is lost with it.
 
     Raises:
-        ChannelBroken: The note is damaged. Whoever went on without it would write over states that are kept.
+        ChannelBroken: It is damaged. Whoever went on without it would write over what is kept.
     """
-    file = folder / STATES
     try:
-        raw = json.loads(file.read_bytes())
-        known = History(channel, tuple(State(**state) for state in raw["states"]), raw["current"])
-        if known.current is not None and known.shown is None:
-            raise ValueError(f"it has no state {known.current}, which it says is shown")
-        return known
+        return TypeAdapter(kind).validate_json(file.read_bytes())
     except FileNotFoundError:
-        pass
-    except PermissionError:  # of a note that may be whole: nobody should delete it
-        raise
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        return None
+    except ValidationError as error:
         raise ChannelBroken(
-            f"{file} cannot be read: {type(error).__name__}: {error}",
-            f"put it back, or delete it (rm {file}): then the states are listed anew from their folders beside it",
+            f"{file} cannot be read: {error.errors()[0]['msg']}",
+            f"put it back from a copy, or delete it (rm {file}): then {lost}",
         ) from None
-    states: list[State] = []
-    for place in numbered(folder):
-        if packages := count(place):
-            made = datetime.fromtimestamp(place.stat().st_mtime, UTC).isoformat(timespec="seconds")
-            states.append(State(int(place.name), states[-1].number if states else None, made, packages))
-    return History(channel, tuple(states))
+
+
+def load(folder: Path) -> History:
+    """The history that lies in a folder with the states; an empty one where it is lost.
+
+    Raises:
+        ChannelBroken: Its note is damaged.
+    """
+    return read_note(folder / STATES, History, "its states are forgotten, and what readers see is kept") or History()
 
 
 def numbered(folder: Path) -> list[Path]:
@@ -149,8 +132,7 @@ def numbered(folder: Path) -> list[Path]:
 
 def save(history: History, folder: Path) -> None:
     """Writes a history into the folder with the states; a reader sees the old one or the new one."""
-    content = {"current": history.current, "states": [asdict(s) for s in history.states]}
-    replace_file(folder / STATES, json.dumps(content, indent=1).encode())
+    replace_file(folder / STATES, json.dumps(asdict(history), indent=1).encode())
 
 
 @dataclass(frozen=True)
@@ -218,7 +200,7 @@ def commit(staged: Staged) -> None:
     """Lets readers see a staged state. The states before it stay on disk until `KEPT` newer ones were staged."""
     if staged.changed:
         known = history(staged.channel)
-        _show(known.with_state(int(staged.path.name), sum(staged.packages.values())))
+        _show(known.with_state(int(staged.path.name), sum(staged.packages.values())), staged.channel)
 
 
 def history(channel: Path) -> History:
@@ -234,8 +216,7 @@ def history(channel: Path) -> History:
             step = "name one, or a folder that was published to"
             raise UnknownName(f"{channel} is no channel that ctk built, so it has no states", step)
         current = int(channel.resolve().name)
-    # A state without a note of its builds beside it is not whole.
-    known = load(states, channel, lambda place: len(packages(place)) if place.with_suffix(".json").exists() else 0)
+    known = load(states)
     known = replace(known, states=tuple(s for s in known.states if (states / str(s.number)).is_dir()), current=current)
     if current is not None and known.shown is None:  # a killed run showed it and did not note it
         known = replace(known, current=known.states[-1].number if known.states else None)
@@ -251,11 +232,11 @@ def rollback(channel: Path, number: int | None = None) -> State:
         ChannelBroken: It is not whole; nothing was changed.
     """
     known = history(channel)
-    state = known.target(number)
+    state = known.target(number, channel)
     folder = _states(channel) / str(state.number)
     if len(packages(folder)) != state.packages or not (folder / "noarch" / REPODATA).exists():
         raise ChannelBroken(f"state {state.number} of {channel} is not whole", "name another with --to, or build again")
-    _show(replace(known, current=state.number))
+    _show(replace(known, current=state.number), channel)
     return state
 
 
@@ -269,9 +250,9 @@ def packages(channel: Path) -> list[Path]:
     return sorted(channel.resolve().glob("*/*.conda"))
 
 
-def _show(known: History) -> None:
+def _show(known: History, channel: Path) -> None:
     """Lets readers see the current state of a history, and notes it."""
-    channel, link = known.channel, known.channel.with_name(f".{known.channel.name}.new")
+    link = channel.with_name(f".{channel.name}.new")
     with disk_errors(channel.parent):
         link.unlink(missing_ok=True)
         target = os.path.relpath(_states(channel) / str(known.current), channel.parent)

@@ -125,11 +125,11 @@ def history_command(channel: Channel = None) -> None:
         for s in known.states
     ]
     report.result(
-        channel=str(known.channel),
+        channel=str(place),
         states=[{**vars(state), "current": state.number == known.current} for state in known.states],
     )
     report.table(
-        f"states of {known.channel}",
+        f"states of {place}",
         ["state", "made", "packages", "followed", ""],
         rows,
         ["state", "packages", "followed"],

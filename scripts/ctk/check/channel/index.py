@@ -189,7 +189,7 @@ def _history(index: IndexFiles) -> Iterator[Finding]:
     if not (channel / HISTORY).is_dir():
         return
     if not (channel / file).is_file():
-        yield Finding(file, "is not there; publish again, which lists the states anew")
+        yield Finding(file, "is not there; publish again")
         return
     try:
         folder = Folder(channel, channel)
