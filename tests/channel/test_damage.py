@@ -1,4 +1,4 @@
-"""Notes of a published folder or of a built channel that are damaged or lost: nothing that is kept is written over."""
+"""Notes of a published folder that are damaged or lost: nothing that is kept is written over."""
 
 from __future__ import annotations
 
@@ -15,12 +15,10 @@ import pytest
 from small_channels import build, digit, sound
 from typer.testing import Result
 
-from ctk.channel import states
 from ctk.channel.folder import HISTORY, NAMES, TIMES, UNUSED, Folder
+from ctk.channel.history import STATES
 from ctk.channel.index_files import read_index
-from ctk.channel.states import STATES
 from ctk.check.channel import check_channel
-from ctk.core.checkout import Workspace
 from ctk.core.errors import ChannelBroken
 
 pytest_plugins = ["channel_fixtures"]
@@ -118,27 +116,7 @@ def test_damaged_times_lose_nothing(folder: Folder, coming: Path, name: str, con
     assert {f.check for f in check_channel(folder.path).findings} == ({"orphan"} if name == TIMES else set())
 
 
-@pytest.mark.parametrize("content", [*DAMAGED, None], ids=range(len(DAMAGED) + 1))
-def test_a_history_of_a_built_channel_that_is_damaged_or_lost(tmp_path: Path, content: bytes | None) -> None:
-    built, place = tmp_path / "channel", tmp_path / ".channel-states"
-    for number in (1, 2):
-        build(built, digit(number))
-    before = kept(place)
-    if content is None:
-        (place / STATES).unlink()
-    else:
-        (place / STATES).write_bytes(content)
-        for act in (lambda: states.history(built), lambda: states.rollback(built), lambda: build(built, digit(5))):
-            with pytest.raises(ChannelBroken, match=r"history\.json cannot be read") as error:
-                act()
-        assert kept(place) == before
-        does(error.value)
-    assert [(s.number, s.packages) for s in states.history(built).states] == [(2, 1)]
-    assert build(built, digit(5)).name == "3"
-    assert states.rollback(built).number == 2
-
-
-def test_the_commands_say_it_in_words(folder: Folder, two_states: Workspace, run_ctk: Callable[..., Result]) -> None:
+def test_the_commands_say_it_in_words(folder: Folder, run_ctk: Callable[..., Result]) -> None:
     www = str(folder.path)
     (folder.notes / NAMES).write_text("{")
     for words in (("publish", "--to", www), ("channel", "check", "--published", www)):

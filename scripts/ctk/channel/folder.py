@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
+from ctk.channel.history import STATES, History, State, load, numbered, read_note, save
 from ctk.channel.index_files import (
     FILES,
     SHARD,
@@ -44,8 +45,8 @@ from ctk.channel.index_files import (
     unnamed_shards,
     write_index,
 )
-from ctk.channel.states import STATES, History, State, is_built, load, numbered, read_note, save
-from ctk.core.errors import BadValue, Busy, ChannelBroken, CtkError, NameReused, NotReady, PublishFailed, UnknownName
+from ctk.channel.states import is_built
+from ctk.core.errors import BadValue, Busy, ChannelBroken, CtkError, NameReused, NotReady, PublishFailed
 from ctk.core.files import copy_file, disk_errors, file_sha256, holds, make_folder, read_json, replace_file, temporaries
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.plan.recipes import find_recipes, maker_of
@@ -213,8 +214,6 @@ class Folder:
             UnknownName: It is not kept.
             ChannelBroken: A package that it names is not there, or damaged; nothing was changed.
         """
-        if not self.notes.is_dir():
-            raise UnknownName(f"nothing was published into {self.path}, so there is no state to return to", "")
         with self._held():
             history = self.history()
             state = history.target(number, self.path)
@@ -276,7 +275,7 @@ class Folder:
         shutil.rmtree(folder, ignore_errors=True)  # of a killed run
         for subdir in sorted(index.subdirs):
             write_index(index, folder, subdir, STATED)
-        return history.with_state(int(folder.name), len(index), self.now())
+        return history.with_state(len(index), self.now())
 
     def _put(self, source: Path, sha256: str) -> bool:
         """Puts a package into the folder unless it is there, undamaged; whether it was put."""
@@ -386,18 +385,17 @@ def clashes(ours: Mapping[str, str], taken: Mapping[str, str]) -> list[Clash]:
 
 def refuse(found: Sequence[Clash], where: str, recipes: Path) -> None:
     """Raises NameReused if names are taken somewhere: each with both hashes, and the recipes to mend."""
-    if found:
-        lines = [f"  {c.file}\n    published sha256 {c.published}\n    this one's sha256 {c.ours}" for c in found]
-        names = f"{len(found)} package file name" + ("s are" if len(found) > 1 else " is")
-        raise NameReused("\n".join([f"{names} taken by other content in {where}:", *lines]), step_for(found, recipes))
-
-
-def step_for(found: Sequence[Clash], recipes: Path) -> str:
-    """What to do about clashes: which recipes need a higher build number."""
+    if not found:
+        return
+    lines = [f"  {c.file}\n    published sha256 {c.published}\n    this one's sha256 {c.ours}" for c in found]
+    names = f"{len(found)} package file name" + ("s are" if len(found) > 1 else " is")
     known = find_recipes(recipes)
     makers = {maker_of(c.file.partition("/")[2].rsplit("-", 2)[0], known) or "<feedstock>" for c in found}
     files = ", ".join(f"recipes/{maker}/recipe.yaml" for maker in sorted(makers))
-    return f"raise the first term of `build: number` in {files}, and build again"
+    raise NameReused(
+        "\n".join([f"{names} taken by other content in {where}:", *lines]),
+        f"raise the first term of `build: number` in {files}, and build again",
+    )
 
 
 def moments(file: Path) -> dict[str, str]:
@@ -460,12 +458,16 @@ class Sigstore:
         if self._signer is None:
             token = self.token()
             if token is None:
-                raise PublishFailed(
-                    "an attestation says which CI job published a package, and this is none that has an identity",
-                    "run it in GitHub Actions with `permissions: id-token: write`, or without --attest",
-                )
+                raise no_identity()
             self._signer = Signer(IdentityToken(token), self.context())
         return self._signer
+
+
+def no_identity() -> PublishFailed:
+    return PublishFailed(
+        "an attestation says which CI job published a package, and this is none that has an identity",
+        "run it in GitHub Actions with `permissions: id-token: write`, or without --attest",
+    )
 
 
 def _public() -> SigningContext:

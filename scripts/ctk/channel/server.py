@@ -19,7 +19,7 @@ import rattler_build
 from rattler import SourceConfig, Subdir
 from rattler.exceptions import GatewayError, InvalidChannelError
 
-from ctk.channel.folder import clashes, refuse
+from ctk.channel.folder import clashes, no_identity, refuse
 from ctk.core.address import open_gateway, real
 from ctk.core.children import starting
 from ctk.core.errors import PublishFailed, without_credentials
@@ -85,7 +85,7 @@ def confirm(sent: Mapping[str, str], url: str, recipes: Path, wait: float) -> No
         NameReused: The server has other content under one of the names.
         PublishFailed: It does not list all of them.
     """
-    place, end, pause = without_credentials(url), time.monotonic() + wait, 1.0
+    place, end = without_credentials(url), time.monotonic() + wait
     while True:
         try:
             listed, why = on_server(url), ""
@@ -96,8 +96,7 @@ def confirm(sent: Mapping[str, str], url: str, recipes: Path, wait: float) -> No
             return
         if (left := end - time.monotonic()) <= 0:
             break
-        time.sleep(min(pause, left))
-        pause = min(2 * pause, 30.0)
+        time.sleep(min(5.0, left))
     named = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
     raise PublishFailed(
         f"{place} lists {len(sent) - len(missing)} of the {len(sent)} packages that it was sent; missing: {named}{why}",
@@ -121,10 +120,7 @@ def publish(
         PublishFailed: The server refuses or does not answer. What was uploaded stays; another run goes on from there.
     """
     if target.attest and not os.environ.get(_IDENTITY):
-        raise PublishFailed(
-            "an attestation says which CI job built a package, and this is none that has an identity",
-            "run it in GitHub Actions with `permissions: id-token: write`, or without --attest",
-        )
+        raise no_identity()
     # rattler waits for an answer for ever and holds the interpreter's lock meanwhile, so it does that in a process of
     # its own, which can be ended. Not in a forked one: it starts threads, which do not survive a fork.
     with starting():

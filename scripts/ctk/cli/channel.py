@@ -20,24 +20,19 @@ from ctk.core.errors import (
     BadValue,
     ChannelBroken,
     ChannelMissing,
-    NameReused,
+    UnknownName,
     Unsolvable,
     check_names,
     without_credentials,
 )
-from ctk.core.files import exclusive, publishing
 from ctk.core.platforms import PLATFORMS, this_platform
 
 if TYPE_CHECKING:
+    from ctk.channel.folder import Folder
     from ctk.check.channel import ChannelReport
     from ctk.site.answers import Axes, Work
 
-Channel = Annotated[
-    Path | None,
-    typer.Argument(
-        help="A built channel, or a folder that was published to; output/channel by default.", metavar="CHANNEL"
-    ),
-]
+Published = Annotated[Path, typer.Argument(help="A folder that was published to.", metavar="FOLDER")]
 
 
 def check_command(
@@ -67,7 +62,7 @@ def check_command(
 
     Example: ctk channel check --published https://conda.example.org/cuda
     """
-    from ctk.channel.folder import Folder, clashes, step_for
+    from ctk.channel.folder import Folder, clashes, refuse
     from ctk.channel.index_files import read_index
     from ctk.channel.server import on_server
     from ctk.check.channel import check_channel, mirrored
@@ -75,24 +70,19 @@ def check_command(
 
     where, report = workspace(), Reporter()
     policy = Policy(identity, issuer, url, attested, trusted_root)
-    taken = None
-    if published:
-        taken = on_server(published) if "://" in published else Folder(Path(published), where.recipes).names()
     name = channel or str(where.channel)
     source = mirrored(name, where.cache) if "://" in name else nullcontext(Path(os.path.realpath(name)))
     with source as place:
-        found = check_channel(place, policy=policy, taken=taken, jobs=jobs or os.cpu_count() or 1)
-        ours = {} if taken is None else read_index(place).names()
+        if published:
+            taken = on_server(published) if "://" in published else Folder(Path(published), where.recipes).names()
+            refuse(clashes(read_index(place).names(), taken), without_credentials(published), where.recipes)
+        found = check_channel(place, policy=policy, jobs=jobs or os.cpu_count() or 1)
     report.result(**found.as_json())
     _show(found, policy.identity is None, without_credentials(name), report)
-    reused = found.counts["name"]
-    if reused and reused == len(found.findings):
-        names = clashes(ours, taken or {})
-        raise NameReused(f"{published} has other content under {count(reused, 'name')}", step_for(names, where.recipes))
     if found.findings:
         raise ChannelBroken(
             f"{count(len(found.findings), 'problem')} in {without_credentials(name)}",
-            "build the packages again; publishing again mends a published folder, or `ctk channel rollback` it",
+            "build the packages again; publishing again mends a published folder, or `ctk channel rollback FOLDER`",
         )
 
 
@@ -110,26 +100,22 @@ def _show(found: ChannelReport, by_anybody: bool, place: str, report: Reporter) 
         report.line("who signed was not held to anybody; --identity and --issuer name who must have")
 
 
-def history_command(channel: Channel = None) -> None:
-    """List the states that a channel can return to.
+def history_command(folder: Published) -> None:
+    """List the states that a published folder can return to.
 
     Example: ctk channel history /srv/www/cuda
     """
-    from ctk.channel import states
-    from ctk.channel.folder import Folder
-
-    place, report = _place(channel), Reporter()
-    known = Folder(place, workspace().recipes).history() if _is_published(place) else states.history(place)
+    report, known = Reporter(), _published(folder).history()
     rows = [
         (s.number, s.made, s.packages, s.before or "", "readers see it" if s.number == known.current else "")
         for s in known.states
     ]
     report.result(
-        channel=str(place),
+        channel=str(folder),
         states=[{**vars(state), "current": state.number == known.current} for state in known.states],
     )
     report.table(
-        f"states of {place}",
+        f"states of {folder}",
         ["state", "made", "packages", "followed", ""],
         rows,
         ["state", "packages", "followed"],
@@ -137,43 +123,32 @@ def history_command(channel: Channel = None) -> None:
 
 
 def rollback_command(
-    channel: Channel = None,
+    folder: Published,
     to: Annotated[int | None, typer.Option(help="The state; by default the one before what readers see.")] = None,
 ) -> None:
-    """Let readers see the index before, or another state that is kept.
+    """Let readers of a published folder see the index before, or another state that is kept.
 
-    The state that is left is kept too: `--to` with its number returns to it. The next build or publishing adds to what
-    readers see then.
+    The state that is left is kept too: `--to` with its number returns to it. The next publishing adds to what readers
+    see then.
 
     Example: ctk channel rollback /srv/www/cuda --to 4
     """
-    from ctk.channel import states
+    report, state = Reporter(), _published(folder).rollback(to)
+    report.result(channel=str(folder), state=vars(state))
+    report.line(f"{folder} shows state {state.number} of {state.made}: {count(state.packages, 'package')}")
+
+
+def _published(folder: Path) -> Folder:
     from ctk.channel.folder import Folder
 
-    place, where, report = _place(channel), workspace(), Reporter()
-    if _is_published(place):
-        state = Folder(place, where.recipes).rollback(to)
-    else:
-        states.history(place)  # of what is no channel: before a lock is laid beside it
-        with exclusive(where, report.say), publishing(place, report.say):
-            state = states.rollback(place, to)
-    report.result(channel=str(place), state=vars(state))
-    report.line(f"{place} shows state {state.number} of {state.made}: {count(state.packages, 'package')}")
-
-
-def _place(channel: Path | None) -> Path:
-    place = channel or workspace().channel
-    if ":/" in str(place):
-        raise BadValue(f"what {place} shows is its server's business", "name the folder that the server hands out")
-    if not place.exists():
-        raise ChannelMissing.of(place)
-    return place
-
-
-def _is_published(place: Path) -> bool:
-    from ctk.channel.folder import HISTORY
-
-    return (place / HISTORY).is_dir()
+    if not folder.exists():
+        raise ChannelMissing.of(folder)
+    found = Folder(folder, workspace().recipes)
+    if not found.notes.is_dir():
+        raise UnknownName(
+            f"nothing was published into {folder}, so it has no states", "name a folder that was published to"
+        )
+    return found
 
 
 def publish_command(
