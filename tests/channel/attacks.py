@@ -19,7 +19,7 @@ from small_channels import Draft, digit, sound
 
 from ctk.channel.folder import HISTORY
 from ctk.channel.index_files import read_index, unpacked, write_index
-from ctk.core.errors import PublishFailed
+from ctk.core.errors import ChannelBroken
 
 ONE, TWO = "noarch/digit1-1.0-h0_0.conda", "linux-64/digit2-1.0-h0_0.conda"
 STEM = "digit2-1.0-h0_0"
@@ -46,7 +46,7 @@ def put(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     if path.name == "repodata.json":
         path.with_name("repodata.json.zst").write_bytes(zstandard.ZstdCompressor().compress(content))
-        with suppress(PublishFailed):
+        with suppress(ChannelBroken):
             index = read_index(path.parents[1])
             shutil.rmtree(path.with_name("shards"), ignore_errors=True)
             write_index(index, path.parents[1], path.parent.name, ["repodata_shards.msgpack.zst"])

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import io
-import json
 import struct
 import tarfile
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 import targets
 import zstandard
 from crafted_packages import Draft
 
-from ctk.channel.index_files import in_order
 from ctk.core.document import DEEPEST, ENTRIES, LARGEST, Document
 from ctk.core.errors import (
     AuditFailed,
     LockError,
-    PublishFailed,
     printable,
     problems,
 )
@@ -175,24 +171,6 @@ def test_a_note_that_lies_is_none(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "build.json"
     file.write_bytes(content)
     assert listed_packages(read_json(file)) is None
-
-
-REPODATA: tuple[Any, ...] = (
-    [],
-    {"packages.conda": []},
-    {"packages.conda": {"a.conda": 3}},
-    {"packages.conda": {"a.conda": {"name": "a", "sha256": "0"}}},
-    {"packages.conda": {"../a.conda": {"name": "a", "depends": [], "sha256": "0"}}},
-    {"packages.conda": {"a.conda": {"name": "a", "depends": [""], "sha256": "0"}}},
-)
-
-
-@pytest.mark.parametrize("content", REPODATA)
-def test_a_channel_whose_index_lies_is_not_published(tmp_path: Path, content: Any) -> None:
-    (tmp_path / "noarch").mkdir()
-    (tmp_path / "noarch" / "repodata.json").write_text(json.dumps(content))
-    with pytest.raises(PublishFailed, match="is no index of a channel"):
-        in_order(tmp_path)
 
 
 def zip_of(count: int, size: int = 0, method: int = zipfile.ZIP_DEFLATED, extra: bytes = b"") -> bytes:

@@ -303,15 +303,6 @@ def test_only_constraints_on_virtual_packages_are_taken_out(planned: channels.Re
             assert {**copy[subdir]["packages.conda"][file], "constrains": 0} == {**record, "constrains": 0}
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"packages.conda": []}', "\x00"])
-def test_a_channel_that_cannot_be_read_is_named(tmp_path: Path, text: str) -> None:
-    (tmp_path / "linux-64").mkdir()
-    (tmp_path / "linux-64" / "repodata.json").write_text(text)
-    with pytest.raises(ChannelMissing, match=r"linux-64/repodata\.json cannot be read") as error:
-        channels.built(tmp_path)
-    assert "ctk build" in error.value.step
-
-
 @pytest.mark.parametrize("subdirs", [[], [NOARCH], ["linux-64"]])
 def test_a_folder_without_packages_for_a_platform_is_no_channel(tmp_path: Path, subdirs: list[str]) -> None:
     for subdir in subdirs:

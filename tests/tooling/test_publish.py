@@ -13,7 +13,7 @@ from upload_server import upload_server
 
 from ctk.channel.index_files import in_order
 from ctk.channel.server import Target, publish
-from ctk.core.errors import PublishFailed
+from ctk.core.errors import ChannelBroken, PublishFailed
 
 KEYS = ("PREFIX_API_KEY", "ACTIONS_ID_TOKEN_REQUEST_URL", "GITHUB_ACTIONS")
 
@@ -129,5 +129,5 @@ def test_a_folder_that_is_no_channel_is_named(tmp_path: Path, text: str | None) 
     (tmp_path / "noarch").mkdir()
     if text is not None:
         (tmp_path / "noarch" / "repodata.json").write_text(text)
-    with pytest.raises(PublishFailed, match=str(tmp_path)):
+    with pytest.raises((ChannelBroken, PublishFailed), match=str(tmp_path)):
         in_order(tmp_path)

@@ -116,7 +116,7 @@ class Folder:
         place = self.notes / str(state.number)
         try:
             index = read_index(place)
-        except PublishFailed:
+        except ChannelBroken:
             index = ChannelIndex()
         if len(index) != state.packages:
             raise ChannelBroken(
@@ -339,7 +339,7 @@ class Folder:
         """What index files in place name; a damaged one names nothing, and is replaced."""
         try:
             return read_index(self.path)
-        except PublishFailed:
+        except ChannelBroken:
             return ChannelIndex()
 
     def _clean(self, history: History, index: ChannelIndex) -> tuple[str, ...]:

@@ -15,11 +15,12 @@ from typing import Any
 import msgpack
 import zstandard
 
-from ctk.core.errors import ChannelMissing, PublishFailed
+from ctk.core.errors import ChannelBroken, ChannelMissing, PublishFailed
 from ctk.core.files import disk_errors, make_folder, replace_file
 from ctk.core.platforms import NOARCH, PLATFORMS
+from ctk.package.repodata import REMAKE, REPODATA, entries, records
 
-REPODATA, COMPRESSED, RUN_EXPORTS = "repodata.json", "repodata.json.zst", "run_exports.json"
+COMPRESSED, RUN_EXPORTS = "repodata.json.zst", "run_exports.json"
 SHARDED, SHARDS = "repodata_shards.msgpack.zst", "shards"
 """The sharded index of a subdir (CEP 16), and the folder beside it with a shard for each name of packages."""
 SHARD = re.compile(r"[0-9a-f]{64}\.msgpack\.zst")
@@ -82,30 +83,16 @@ def read_index(channel: Path) -> ChannelIndex:
     """The index of a channel folder; an empty one where there is no folder.
 
     Raises:
-        PublishFailed: A file of it cannot be read as one.
+        ChannelBroken: A file of it cannot be read as one.
     """
-    records: dict[str, Any] = {}
-    run_exports: dict[str, Any] = {}
-    files = sorted(channel.glob(f"*/{REPODATA}"))
-    for file in files:
-        records |= _packages(file)
-        if (exports := file.with_name(RUN_EXPORTS)).exists():
-            run_exports |= _packages(exports)
-    return ChannelIndex(records, run_exports, frozenset(file.parent.name for file in files))
-
-
-def _packages(file: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(file.read_bytes())
-        found = {**content.get("packages", {}), **content.get("packages.conda", {})}
-        if file.name == REPODATA:
-            for record in found.values():
-                record["name"], bytes.fromhex(record["sha256"] + record.get("md5", ""))
-        return {f"{file.parent.name}/{name}": entry for name, entry in found.items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise PublishFailed(
-            f"{file} is no index of a channel: {type(error).__name__}: {error}", "run `ctk build` first"
-        ) from None
+    found, folders = records(channel), sorted(file.parent for file in channel.glob(f"*/{REPODATA}"))
+    run_exports = {name: entry for folder in folders for name, entry in entries(folder / RUN_EXPORTS).items()}
+    for name, record in found.items():
+        try:
+            record["name"], bytes.fromhex(record["sha256"] + record.get("md5", ""))
+        except (ValueError, KeyError, TypeError):
+            raise ChannelBroken(f"the index of {channel} has no name or no hash of {name}", REMAKE) from None
+    return ChannelIndex(found, run_exports, frozenset(folder.name for folder in folders))
 
 
 def write_index(index: ChannelIndex, channel: Path, subdir: str, files: Iterable[str]) -> None:

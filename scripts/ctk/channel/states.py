@@ -26,7 +26,7 @@ from typing import Any
 from ctk.build.runner import Built
 from ctk.channel.history import numbered
 from ctk.channel.index_files import FILES, ChannelIndex, Records, read_index, shows, write_index
-from ctk.core.errors import ChannelBroken, PublishFailed, UnknownName
+from ctk.core.errors import ChannelBroken, UnknownName
 from ctk.core.files import disk_errors, holds, listed_packages, make_folder, read_json, share
 from ctk.core.platforms import NOARCH
 
@@ -130,7 +130,7 @@ def _indexed(state: Path) -> Records:
     """The records of a state's index; none where it is damaged."""
     try:
         return read_index(state).records
-    except PublishFailed:
+    except ChannelBroken:
         return {}
 
 

@@ -5,7 +5,6 @@ The checks run at the same time, each within a limit, and none can end the run.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -262,8 +261,9 @@ def _channel(where: Where) -> Finding:
 
 def _built(channel: Path) -> tuple[str, list[str]]:
     """How large and how old a channel is, and its packages; none where there is no channel."""
-    indexes = sorted(channel.glob("*/repodata.json"))
-    packages = [name for file in indexes for name in json.loads(file.read_text(encoding="utf-8"))["packages.conda"]]
+    from ctk.package.repodata import records
+
+    packages = [name.partition("/")[2] for name in records(channel)]
     seconds = time.time() - os.lstat(channel).st_mtime if packages else 0
     units = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
     size, unit = next((pair for pair in units if seconds >= pair[0]), units[-1])

@@ -17,7 +17,6 @@ from ctk.channel.history import STATES
 from ctk.channel.index_files import (
     COMPRESSED,
     FILES,
-    REPODATA,
     RUN_EXPORTS,
     SHARDED,
     SHARDS,
@@ -35,6 +34,7 @@ from ctk.check.channel.package import differences
 from ctk.core.errors import ChannelBroken
 from ctk.core.files import file_sha256
 from ctk.core.platforms import NOARCH
+from ctk.package.repodata import REPODATA
 
 _SIDECAR = re.compile(rf"(.+\.conda){re.escape(SIDECAR)}(\.[0-9a-f]{{64}})?")
 _SECTION = "packages.conda"
