@@ -21,7 +21,7 @@ from rattler import Gateway, solve
 from rattler.exceptions import SolverError
 from small_channels import Draft, build, digit, serve, sharded_records
 
-from ctk.channel.folder import HISTORY, TIMES, Folder, Keep, Published
+from ctk.channel.folder import HISTORY, Folder, Keep, Published
 from ctk.channel.index_files import FILES, put_in_place, read_index
 from ctk.core.errors import Busy, NoSpace, PublishFailed
 from ctk.core.process import run
@@ -60,12 +60,6 @@ def test_what_is_published_is_what_was_built(folder: Folder, tmp_path: Path) -> 
     visible = {f for f in files if not f.startswith(HISTORY) and "/shards/" not in f}
     assert visible == {*done.added, *(f"{subdir}/{file}" for subdir in ("linux-64", "noarch") for file in FILES)}
     assert not any(p.is_symlink() for p in folder.path.rglob("*"))
-
-
-def test_channels_for_several_platforms_are_published_one_after_another(folder: Folder, tmp_path: Path) -> None:
-    folder.publish(build(tmp_path / "one", digit(1), digit(2)))
-    folder.publish(build(tmp_path / "two", digit(1), Draft("arm", subdir="linux-aarch64")))
-    assert indexed(folder.path) == {"digit1", "digit2", "arm"}
 
 
 def test_publishing_the_same_again_changes_no_file(folder: Folder, tmp_path: Path) -> None:
@@ -107,15 +101,6 @@ def test_an_index_says_when_each_package_was_published_first(folder: Folder, tmp
     assert days(folder.path) == {"digit1": 0, "digit4": 3}
     # A channel that was built says nothing of it: nobody has published it.
     assert days(one) == {}
-
-
-def test_times_that_were_lost_are_read_off_the_index(folder: Folder, tmp_path: Path) -> None:
-    built = build(tmp_path / "one", digit(1))
-    on(folder, 0).publish(built)
-    (folder.path / HISTORY / TIMES).unlink()
-    on(folder, 4).publish(built)
-    assert days(folder.path) == {"digit1": 0}
-    assert list(json.loads((folder.path / HISTORY / TIMES).read_bytes())) == ["noarch/digit1-1.0-h0_0.conda"]
 
 
 def test_a_package_is_deleted_days_after_the_last_kept_state_that_names_it(folder: Folder, tmp_path: Path) -> None:
@@ -215,12 +200,6 @@ def test_a_package_that_is_not_what_its_index_says_is_not_published(folder: Fold
         folder.publish(built)
     assert indexed(folder.path) == {"digit1"}
     assert not (folder.path / "linux-64" / file.name).exists()
-
-
-def test_a_folder_without_a_channel_is_not_published(folder: Folder, tmp_path: Path) -> None:
-    with pytest.raises(PublishFailed, match="no channel"):
-        folder.publish(tmp_path)
-    assert not folder.path.exists()
 
 
 def test_two_at_once_do_not_meet(folder: Folder, tmp_path: Path) -> None:

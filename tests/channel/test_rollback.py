@@ -13,7 +13,7 @@ from typer.testing import Result
 from ctk.channel.folder import Folder, Keep
 from ctk.channel.index_files import read_index
 from ctk.core.checkout import Workspace
-from ctk.core.errors import ChannelBroken, ChannelMissing, UnknownName
+from ctk.core.errors import ChannelMissing, UnknownName
 
 pytest_plugins = ["channel_fixtures"]
 
@@ -66,15 +66,6 @@ def test_what_is_not_possible_is_said(folder: Folder) -> None:
     ):
         with pytest.raises(UnknownName, match=words):
             folder.rollback(number)
-
-
-def test_a_state_without_a_package_is_not_returned_to(folder: Folder) -> None:
-    make(folder, 2)
-    make(folder, 4)
-    (folder.path / "linux-64" / "digit2-1.0-h0_0.conda").unlink()
-    with pytest.raises(ChannelBroken, match=r"state 1 of .* lacks linux-64/digit2-1\.0-h0_0\.conda"):
-        folder.rollback()
-    assert names(folder.path) == {"digit4"}
 
 
 def test_the_commands(two_states: Workspace, run_ctk: Callable[..., Result], tmp_path: Path) -> None:

@@ -162,8 +162,8 @@ class Folder:
             NotReady: The clock of this machine is wrong: it says a time before a package was made.
         """
         order = [f"{path.parent.name}/{path.name}" for path in in_order(channel)]
-        ours, place = read_index(channel), Path(os.path.realpath(self.path))
-        if is_built(place) or channel.resolve() in (place, *place.parents):
+        ours = read_index(channel)
+        if is_built(Path(os.path.realpath(self.path))):
             step = "name another folder, which is for readers only"
             raise BadValue(f"{self.path} is a built channel, or in one; nothing can be published into it", step)
         if self.now().timestamp() * 1000 < max(record.get("timestamp", 0) for record in ours.records.values()):
@@ -176,7 +176,7 @@ class Folder:
             taken = clashes(ours.names(), names)
             if not skip_taken:
                 refuse(taken, str(self.path), self.recipes)
-            skipped = tuple(clash.file for clash in taken)
+            skipped = tuple(taken)
             fresh = ours.without(skipped)
             sha256, times = fresh.names(), self.times()
             incoming = {**dict.fromkeys(sha256.keys() - times.keys(), now), **moments(self.notes / INCOMING)}
@@ -368,29 +368,23 @@ class Folder:
         return tuple(name for name in old if not SHARD.fullmatch(Path(name).name))
 
 
-@dataclass(frozen=True)
-class Clash:
-    """A name that is taken."""
-
-    file: str  # subdir/file
-    published: str  # the sha256 that it has where it is published
-    ours: str  # the sha256 that it would get
+Clashes = Mapping[str, tuple[str, str]]
+"""``subdir/file`` of a package -> the sha256 that is published under this name, and another one that ours has."""
 
 
-def clashes(ours: Mapping[str, str], taken: Mapping[str, str]) -> list[Clash]:
+def clashes(ours: Mapping[str, str], taken: Mapping[str, str]) -> Clashes:
     """Which of our packages have another content than what was published; both are ``subdir/file`` -> sha256."""
-    both = sorted(ours.keys() & taken.keys())
-    return [Clash(file, taken[file], ours[file]) for file in both if taken[file] != ours[file]]
+    return {name: (taken[name], ours[name]) for name in sorted(ours.keys() & taken.keys()) if taken[name] != ours[name]}
 
 
-def refuse(found: Sequence[Clash], where: str, recipes: Path) -> None:
+def refuse(found: Clashes, where: str, recipes: Path) -> None:
     """Raises NameReused if names are taken somewhere: each with both hashes, and the recipes to mend."""
     if not found:
         return
-    lines = [f"  {c.file}\n    published sha256 {c.published}\n    this one's sha256 {c.ours}" for c in found]
+    lines = [f"  {name}\n    published sha256 {old}\n    this one's sha256 {new}" for name, (old, new) in found.items()]
     names = f"{len(found)} package file name" + ("s are" if len(found) > 1 else " is")
     known = find_recipes(recipes)
-    makers = {maker_of(c.file.partition("/")[2].rsplit("-", 2)[0], known) or "<feedstock>" for c in found}
+    makers = {maker_of(name.partition("/")[2].rsplit("-", 2)[0], known) or "<feedstock>" for name in found}
     files = ", ".join(f"recipes/{maker}/recipe.yaml" for maker in sorted(makers))
     raise NameReused(
         "\n".join([f"{names} taken by other content in {where}:", *lines]),

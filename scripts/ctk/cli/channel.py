@@ -202,7 +202,7 @@ def publish_command(
     """
     from ctk.channel.folder import Folder, Keep, Sigstore, clashes, refuse
     from ctk.channel.index_files import in_order, read_index
-    from ctk.channel.server import Target, confirm, on_server, publish
+    from ctk.channel.server import confirm, on_server, publish
 
     source = context.get_parameter_source("server")
     # CTK_SERVER in the environment may name a server for other runs.
@@ -251,13 +251,12 @@ def publish_command(
         raise BadValue("there is no place to publish to", "name a folder with --to, or --server and --channel")
     address = url or f"{server.rstrip('/')}/{channel}"
     ours = read_index(built).names()
-    found = [] if new else clashes(ours, on_server(address))
+    taken = {} if new else clashes(ours, on_server(address))
     if not skip_taken:
-        refuse(found, address, where.recipes)
-    taken = {clash.file for clash in found}
+        refuse(taken, address, where.recipes)
     files = [file for file in files if f"{file.parent.name}/{file.name}" not in taken]
     with report.task("upload", len(files)) as task:
-        publish(files, Target(server, channel, attest), lambda file: task.advance(1))
+        publish(files, server, channel, attest, lambda file: task.advance(1))
     confirm({name: ours[name] for name in _names(files)}, address, where.recipes, wait)
     left = f"; {len(taken)} were left out, their names being taken" if taken else ""
     report.result(server=without_credentials(server), channel=channel, packages=_names(files), left_out=sorted(taken))
