@@ -204,13 +204,13 @@ NOTED = f"{HISTORY}/history.json"
 # What is done -> how, where it is found, by which check, and how its message begins.
 ATTACKS: Mapping[str, tuple[Attack, str, str, str]] = {
     # the record
-    "another name": (recorded(name="digit"), TWO, "metadata", "repodata says name 'digit', its index.json 'digit2'"),
-    "dependencies less": (recorded(depends=[]), TWO, "metadata", "repodata says depends nothing, its index.json ['dig"),
+    "another name": (recorded(name="digit"), TWO, "metadata", "repodata says name 'digit', the package 'digit2'"),
+    "dependencies less": (recorded(depends=[]), TWO, "metadata", "repodata says depends nothing, the package ['dig"),
     "dependencies that are no list": (recorded(depends={"digit1": 1}), TWO, "metadata", "repodata says depends"),
     "a field more": (recorded(url="https://example.org/x.conda"), TWO, "metadata", "repodata says url"),
-    "another sha256": (recorded(sha256="0" * 64), TWO, "file", "repodata says sha256"),
-    "no sha256": (recorded(sha256=7), TWO, "file", "repodata says sha256 7"),
-    "other run exports": (recorded(run_exports={"strong": ["x"]}), TWO, "run-exports", "repodata says {'strong'"),
+    "another sha256": (recorded(sha256="0" * 64), TWO, "metadata", "repodata says sha256"),
+    "no sha256": (recorded(sha256=7), TWO, "metadata", "repodata says sha256 7"),
+    "other run exports": (recorded(run_exports={"strong": ["x"]}), TWO, "metadata", "repodata says run_exports"),
     "another time": (recorded(indexed_timestamp=1_800_000_000_001), TWO, "index", "repodata says 1800000000001 as its"),
     "no time": (recorded(indexed_timestamp=None), TWO, "index", "repodata has no indexed_timestamp, and it was publis"),
     "a time in words": (
@@ -220,7 +220,7 @@ ATTACKS: Mapping[str, tuple[Attack, str, str, str]] = {
         "its indexed_timestamp is '2027', and no num",
     ),
     # the package
-    "a package cut short": (lambda www: cut(www / TWO), TWO, "file", "repodata says s"),
+    "a package cut short": (lambda www: cut(www / TWO), TWO, "file", ""),
     "no package": (without(TWO), TWO, "file", "the index names it, and it is not there"),
     "another version": (
         drafted(index={"version": "1.1"}),

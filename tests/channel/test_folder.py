@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import stat
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -17,14 +16,11 @@ from typing import Any
 import pytest
 import zstandard
 from filelock import FileLock
-from rattler import Gateway, solve
-from rattler.exceptions import SolverError
-from small_channels import Draft, build, digit, serve, sharded_records
+from small_channels import Draft, build, digit, sharded_records
 
 from ctk.channel.folder import HISTORY, Folder, Keep, Published
 from ctk.channel.index_files import FILES, put_in_place, read_index
 from ctk.core.errors import Busy, NoSpace, PublishFailed
-from ctk.core.process import run
 
 
 @pytest.fixture
@@ -151,25 +147,6 @@ def test_an_old_shard_is_deleted_days_after_the_last_index_that_names_it(
     assert old.is_file()
 
 
-def test_a_reader_by_shards_alone_gets_what_a_reader_of_repodata_gets(folder: Folder, tmp_path: Path) -> None:
-    more = {"track_features": "late", "constrains": ["digit1 >=1"], "license": "MIT"}
-    built = build(tmp_path / "channel", digit(1), digit(2, index=more), digit(2, version="2.0", depends=("digit1",)))
-    folder.publish(built)
-    asked: dict[str, list[str]] = {}
-    for form in ("repodata.json*", "repodata_shards*"):
-        place = Path(shutil.copytree(folder.path, tmp_path / form.strip("*")))
-        for file in place.glob(f"*/{form}"):
-            file.unlink()
-        gateway = Gateway(cache_dir=tmp_path / f"cache-{place.name}")
-        with serve(place) as url:
-            found = run(gateway.query([url], ["linux-64", "noarch"], ["digit2"]))
-        texts = (record.to_json().replace(url, "") for part in found for record in part)
-        asked[form] = sorted(texts)
-    shards, repodata = asked.values()
-    assert shards == repodata
-    assert len(shards) == 3
-
-
 def test_a_package_that_is_named_again_is_not_deleted(folder: Folder, tmp_path: Path) -> None:
     one, two = build(tmp_path / "one", digit(2)), build(tmp_path / "two", digit(4))
     www = replace(folder, keep=Keep(states=2, unused=timedelta(days=2)))
@@ -282,22 +259,6 @@ def test_a_run_that_dies_before_or_after_any_rename_leaves_whole_indexes_and_the
         assert indexed(folder.path) == old
     assert at > 30
     assert {frozenset(old), frozenset(old | new), frozenset(new)} <= seen
-
-
-def test_a_cooldown_is_about_when_a_package_was_published(folder: Folder, tmp_path: Path) -> None:
-    """The archives are of 2023; `exclude_newer` is what pixi's ``exclude-newer`` gives rattler's solver."""
-    on(folder, 0).publish(build(tmp_path / "one", Draft("tool", subdir="noarch")))
-    on(folder, 10).publish(build(tmp_path / "two", Draft("tool", subdir="noarch", version="2.0")))
-
-    def newest(place: Path, day: int) -> list[str]:
-        answer = solve([str(place)], ["tool"], platforms=["noarch"], exclude_newer=START + timedelta(days=day))
-        return [str(record.version) for record in run(answer)]
-
-    assert newest(folder.path, 11) == ["2.0"]
-    assert newest(folder.path, 9) == ["1.0"]
-    with pytest.raises(SolverError):
-        newest(folder.path, -1)
-    assert newest(tmp_path / "two", -1) == ["2.0"]  # a built channel says nothing, and the archive's time counts
 
 
 @pytest.mark.parametrize("mask", [0o077, 0o000], ids=oct)
