@@ -69,7 +69,7 @@ def test_packages_whose_names_are_taken_can_be_left_out(tmp_path: Path, exact: b
     gone = folder.publish(build(tmp_path / "two", digit(2), digit(3)), exact=True).left
     third = build(tmp_path / "three", digit(1, "changed"), digit(2, "changed"), digit(4))
     done = folder.publish(third, exact=exact, skip_taken=True)
-    assert done.skipped == (kept, *gone)
+    assert done.left_out == (kept, *gone)
     assert done.added == ("linux-64/digit4-1.0-h0_0.conda",)
     after = read_index(folder.path)
     # What left the index does not come back under its name with other content.

@@ -9,13 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import small_channels
+from small_channels import digit
 from tiny import tiny_checkout, tiny_plan
 
 from ctk.build import build
 from ctk.channel import states
 from ctk.channel.index_files import FILES, SHARDED, SHARDS
 from ctk.core.checkout import Workspace
-from ctk.core.errors import ChannelBroken
+from ctk.core.errors import ChannelBroken, UnknownName
 from ctk.fetch import fetch
 from ctk.index.index import Index
 
@@ -125,3 +127,18 @@ def test_what_other_builds_made_stays_when_the_cache_is_deleted(made: tuple[buil
     assert names(place, "noarch") == {follower.packages[0].name}
     assert names(place, "linux-64") == {hello.packages[0].name}
     assert not states.stage([hello], place).changed
+
+
+def test_a_reader_of_a_state_sees_it_whole_until_enough_newer_ones_were_made(tmp_path: Path) -> None:
+    seen = small_channels.build(tmp_path / "channel", digit(1), digit(2))
+    for number in range(3, 2 + states.KEPT):
+        small_channels.build(tmp_path / "channel", digit(number))
+        assert len(states.packages(seen)) == 2
+    small_channels.build(tmp_path / "channel", digit(9))
+    assert not seen.exists()
+
+
+def test_a_folder_that_is_no_built_channel_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "plain").mkdir()
+    with pytest.raises(UnknownName, match="is no channel that ctk built"):
+        small_channels.build(tmp_path / "plain", digit(1))

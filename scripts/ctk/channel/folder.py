@@ -82,7 +82,7 @@ class Published:
     added: tuple[str, ...]  # to the folder
     left: tuple[str, ...]  # the index
     deleted: tuple[str, ...]  # since they were unused for long enough
-    skipped: tuple[str, ...]  # since their names are taken by other content
+    left_out: tuple[str, ...]  # since their names are taken by other content
     mended: tuple[str, ...] = ()  # that were damaged in the folder
 
 

@@ -233,18 +233,9 @@ def publish_command(
         changes = [f"{len(done.added)} new"]
         changes += [f"{len(done.mended)} damaged and written again"] if done.mended else []
         changes += [f"{len(done.left)} no longer in the index"] if done.left else []
-        changes += [f"{len(done.skipped)} left out, their names being taken"] if done.skipped else []
+        changes += [f"{len(done.left_out)} left out, their names being taken"] if done.left_out else []
         changes += [f"{len(done.deleted)} deleted after {keep_days} days without use"] if done.deleted else []
-        report.result(
-            folder=str(to),
-            state=done.state,
-            packages=done.packages,
-            added=done.added,
-            mended=done.mended,
-            left=done.left,
-            left_out=done.skipped,
-            deleted=done.deleted,
-        )
+        report.result(folder=str(to), **vars(done))
         report.line(f"state {done.state} of {to}: {count(done.packages, 'package')}, {', '.join(changes)}")
         return
     if not server or not channel:
