@@ -188,9 +188,6 @@ def publish_command(
     attest: Annotated[
         bool, typer.Option("--attest", help="With a signed attestation of the CI job that built the packages.")
     ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="List the packages in order, and publish nothing.")
-    ] = False,
 ) -> None:
     """Publish a built channel into a folder or to a server; what is there already is skipped.
 
@@ -198,7 +195,7 @@ def publish_command(
     (RATTLER_AUTH_FILE), or none for a trusted publisher in CI.
 
     Examples: ctk publish --to /srv/www/cuda
-    ctk publish --server https://conda.example.org --channel cuda --dry-run
+    ctk publish --server https://conda.example.org --channel cuda
     """
     from ctk.channel.folder import Folder, Keep, Sigstore, clashes, refuse
     from ctk.channel.index_files import in_order, read_index
@@ -213,11 +210,6 @@ def publish_command(
     report, where = Reporter(), workspace()
     built = Path(os.path.realpath(folder or where.channel))
     files = in_order(built)
-    if dry_run:
-        report.result(packages=_names(files))
-        for name in _names(files):
-            report.line(name)
-        return
     if to is not None:
         if attest and not url:
             raise BadValue("an attestation says for which channel a package is", "name its URL with --url")
