@@ -15,11 +15,11 @@ from typing import Any
 
 import msgpack
 import zstandard
-from small_channels import digit, sound
+from small_channels import Draft, digit, sound
 
 from ctk.channel.folder import HISTORY
 from ctk.channel.index_files import read_index, unpacked, write_index
-from ctk.core.errors import PublishFailed
+from ctk.core.errors import ChannelBroken
 
 ONE, TWO = "noarch/digit1-1.0-h0_0.conda", "linux-64/digit2-1.0-h0_0.conda"
 STEM = "digit2-1.0-h0_0"
@@ -46,7 +46,7 @@ def put(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     if path.name == "repodata.json":
         path.with_name("repodata.json.zst").write_bytes(zstandard.ZstdCompressor().compress(content))
-        with suppress(PublishFailed):
+        with suppress(ChannelBroken):
             index = read_index(path.parents[1])
             shutil.rmtree(path.with_name("shards"), ignore_errors=True)
             write_index(index, path.parents[1], path.parent.name, ["repodata_shards.msgpack.zst"])
@@ -57,12 +57,12 @@ def packed(content: object) -> bytes:
     return zstandard.ZstdCompressor().compress(msgpack.packb(content))
 
 
-def sharded(**keys: object) -> Attack:
-    """What a sharded index says in addition, or instead, of itself."""
+def sharded(change: Callable[[dict[str, Any]], object]) -> Attack:
+    """Another sharded index."""
 
     def attack(www: Path) -> None:
-        content = unpacked(www / SHARDED)
-        (www / SHARDED).write_bytes(packed({**content, "info": {**content["info"], **keys}}))
+        change(content := unpacked(www / SHARDED))
+        (www / SHARDED).write_bytes(packed(content))
 
     return attack
 
@@ -99,11 +99,12 @@ def rewritten(change: Callable[[bytes], bytes]) -> Attack:
 def drafted(**changes: Any) -> Attack:
     """The package written from another draft."""
 
-    def attack(www: Path) -> None:
-        draft = sound(digit(2, depends=("digit1",))).with_(**changes)
-        rewritten(lambda content: draft.write(www.parent / "drafted").read_bytes())(www)
+    return packaged(sound(digit(2, depends=("digit1",), **changes)))
 
-    return attack
+
+def packaged(draft: Draft) -> Attack:
+    """Another package in its place."""
+    return lambda www: rewritten(lambda _: draft.write(www.parent / "drafted").read_bytes())(www)
 
 
 def added(half: str, path: str, content: bytes = b"evil", **fields: Any) -> Attack:
@@ -138,6 +139,15 @@ def recorded(**keys: Any) -> Attack:
     return lambda www: edit(www, REPODATA, lambda content: content["packages.conda"][f"{STEM}.conda"].update(keys))
 
 
+def entered(name: str) -> Attack:
+    """One more entry of repodata.json."""
+    return lambda www: edit(www, REPODATA, lambda content: content["packages.conda"].update({name: {}}))
+
+
+def cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-1])
+
+
 def old_index(www: Path) -> None:
     """What readers saw before the state that the history says is shown."""
     kept = www / HISTORY
@@ -150,47 +160,142 @@ def old_index(www: Path) -> None:
     put(kept / "2" / REPODATA, json.dumps(content).encode())
 
 
-def extra(name: str) -> Attack:
-    """One more file in the channel."""
-
-    def attack(www: Path) -> None:
-        (www / name).write_bytes(b"{}")
-
-    return attack
+def written(name: str, content: bytes) -> Attack:
+    """Another content of the first file that has the name."""
+    return lambda www: put(min(www.glob(name)), content)
 
 
-def without_history(www: Path) -> None:
-    (www / HISTORY / "history.json").unlink()
+def without(name: str) -> Attack:
+    """The first file that has the name is gone."""
+    return lambda www: min(www.glob(name)).unlink()
 
 
-OF_PACKAGE: Mapping[str, tuple[Attack, str]] = {
-    "payload in the info half": (added(INFO, "lib/evil.so"), "payload"),
-    "payload in the info half, behind ..": (added(INFO, "info/../lib/evil.so"), "payload"),
-    "metadata in the pkg half": (drafted(files={"info/link.json": b"{}"}), "payload"),
-    "payload upwards": (added(PKG, "../evil.so"), "payload"),
-    "payload twice": (added(PKG, "share/digit"), "payload"),
-    "a pipe": (added(PKG, "share/pipe", b"", type=tarfile.FIFOTYPE), "payload"),
-    "an unlisted file": (added(PKG, "etc/x"), "payload"),
-    "no zip": (rewritten(lambda content: b"junk"), "file"),
-    "a record with a url": (recorded(url="https://example.org/x.conda"), "metadata"),
-    "a record with other run exports": (recorded(run_exports={"strong": ["x"]}), "run-exports"),
-    "dependencies that are no list": (recorded(depends={"digit1": 1}), "metadata"),
+def exported(**entries: Any) -> Attack:
+    """Another list of run exports."""
+    return lambda www: edit(www, EXPORTS, lambda content: content.update({"packages.conda": entries}))
+
+
+def zipped(**halves: bytes) -> Attack:
+    """A zip with other halves."""
+
+    def change(_: bytes) -> bytes:
+        with zipfile.ZipFile(made := io.BytesIO(), "w") as archive:
+            for half, content in {"metadata.json": b"{}", **halves}.items():
+                archive.writestr(f"{half}-{STEM}.tar.zst" if half in ("info", "pkg") else half, content)
+        return made.getvalue()
+
+    return rewritten(change)
+
+
+def with_sbom(content: bytes, of: str = "digit2") -> Attack:
+    """A package with this SBOM alone."""
+    draft = digit(2, depends=("digit1",)).with_(info={f"sboms/{of}.cdx.json": content} if content else {})
+    return packaged(draft)
+
+
+OTHER_LIST = {"sha256": "0" * 64, "size_in_bytes": 1}
+UNSURE = sound(digit(2, depends=("digit1",)), commit="", licence="")
+OTHER_SBOM = sound(digit(2, version="1.1")).info["sboms/digit2.cdx.json"]
+COMPRESSED, SHARD = f"{REPODATA}.zst", "linux-64/shards/*"
+ZSTD = zstandard.ZstdCompressor()
+NOTED = f"{HISTORY}/history.json"
+
+
+# What is done -> how, where it is found, by which check, and how its message begins.
+ATTACKS: Mapping[str, tuple[Attack, str, str, str]] = {
+    # the record
+    "another name": (recorded(name="digit"), TWO, "metadata", "repodata says name 'digit', the package 'digit2'"),
+    "dependencies less": (recorded(depends=[]), TWO, "metadata", "repodata says depends nothing, the package ['dig"),
+    "dependencies that are no list": (recorded(depends={"digit1": 1}), TWO, "metadata", "repodata says depends"),
+    "a field more": (recorded(url="https://example.org/x.conda"), TWO, "metadata", "repodata says url"),
+    "another sha256": (recorded(sha256="0" * 64), TWO, "metadata", "repodata says sha256"),
+    "no sha256": (recorded(sha256=7), TWO, "metadata", "repodata says sha256 7"),
+    "other run exports": (recorded(run_exports={"strong": ["x"]}), TWO, "metadata", "repodata says run_exports"),
+    "another time": (recorded(indexed_timestamp=1_800_000_000_001), TWO, "index", "repodata says 1800000000001 as its"),
+    "no time": (recorded(indexed_timestamp=None), TWO, "index", "repodata has no indexed_timestamp, and it was publis"),
+    "a time in words": (
+        recorded(indexed_timestamp="2027"),
+        TWO,
+        "index",
+        "its indexed_timestamp is '2027', and no num",
+    ),
+    # the package
+    "a package cut short": (lambda www: cut(www / TWO), TWO, "file", ""),
+    "no package": (without(TWO), TWO, "file", "the index names it, and it is not there"),
+    "another version": (
+        drafted(index={"version": "1.1"}),
+        TWO,
+        "metadata",
+        "it is digit2-1.1-h0_0 by its own index.json",
+    ),
+    "another subdir": (drafted(index={"subdir": "win-64"}), TWO, "metadata", "it is for win-64 by its own index.json"),
+    "no zip": (rewritten(lambda content: b"junk"), TWO, "file", ""),
+    "a zip without halves": (zipped(), TWO, "file", ""),
+    "halves that are no archives": (zipped(info=ZSTD.compress(b"no tar" * 500), pkg=b"no zstd"), TWO, "file", ""),
+    "payload in the info half": (added(INFO, "lib/evil.so"), TWO, "payload", "lib/evil.so: is in the info half"),
+    "payload behind ..": (added(INFO, "info/../lib/evil.so"), TWO, "payload", "info/../lib/evil.so: it is no file"),
+    "metadata in the pkg half": (drafted(files={"info/link.json": b"{}"}), TWO, "payload", "info/link.json: is in the"),
+    "payload twice": (added(PKG, "share/digit"), TWO, "payload", "the archive holds a path twice"),
+    "a pipe": (added(PKG, "share/pipe", b"", type=tarfile.FIFOTYPE), TWO, "payload", "share/pipe: it is no file"),
+    "a file more": (added(PKG, "etc/x"), TWO, "payload", "etc/x: in the archive, missing in paths.json"),
+    "a file less": (drafted(listed={"share/x": OTHER_LIST}), TWO, "payload", "share/x: listed in paths.json, missing"),
+    "another file": (drafted(listed={"share/digit": {"sha256": "0" * 64}}), TWO, "payload", "share/digit: paths.json"),
+    # its SBOM
+    "no SBOM": (with_sbom(b""), TWO, "sbom", "there is none"),
+    "an SBOM that is none": (with_sbom(b"{}"), TWO, "sbom", "it is not valid CycloneDX"),
+    "an SBOM of words": (with_sbom(b"words"), TWO, "sbom", "it is not valid CycloneDX"),
+    "an SBOM under another name": (with_sbom(b"{}", "other"), TWO, "sbom", "info/sboms/other.cdx.json is none of this"),
+    "an SBOM of another": (with_sbom(OTHER_SBOM), TWO, "sbom", "it is about digit2 1.1 h0_0 for linux-64"),
+    "no commit": (packaged(UNSURE), TWO, "sbom", "it names no commit of the recipe"),
+    "no licence": (packaged(UNSURE), TWO, "sbom", "it states no licence of"),
+    # run_exports.json
+    "run exports of another": (
+        exported(**{f"{STEM}.conda": {"run_exports": {"weak": ["x"]}}}),
+        TWO,
+        "run-exports",
+        "run",
+    ),
+    "run exports that are none": (
+        exported(**{f"{STEM}.conda": {"run_exports": 7}}),
+        TWO,
+        "run-exports",
+        "its entry in",
+    ),
+    "no run exports": (exported(), TWO, "run-exports", "run_exports.json does not name it"),
+    # repodata.json, and the other index files
+    "no index": (written(REPODATA, b""), REPODATA, "index", "cannot be read"),
+    "an index of nothing": (written(REPODATA, b'{"packages.conda": []}'), REPODATA, "index", "cannot be read"),
+    "an index that is no mapping": (written(EXPORTS, b"[]"), EXPORTS, "index", "cannot be read"),
+    "an entry that leads away": (entered("../../x.conda"), REPODATA, "index", "has an entry for '../../x.conda' that"),
+    "another server": (
+        indexed(info={"subdir": "linux-64", "base_url": "https://x"}),
+        REPODATA,
+        "index",
+        "has 'https://x",
+    ),
+    "packages of a newer form": (indexed(v3={"whl": {"x": {}}}), REPODATA, "index", "has {'whl': {'x': {}}} as v3"),
+    "packages of the old form": (indexed(packages={"x-1-0.tar.bz2": {}}), REPODATA, "index", "has {'x-1-0.tar.bz2'"),
+    "packages that were removed": (indexed(removed=[f"{STEM}.conda"]), REPODATA, "index", "has ['digit2"),
+    "another version of repodata": (indexed(repodata_version=2), REPODATA, "index", "has 2 as repodata_version"),
+    "another compressed index": (written(COMPRESSED, ZSTD.compress(b"{}")), COMPRESSED, "index", "does not unpack to"),
+    "no compressed index": (without(COMPRESSED), COMPRESSED, "index", "cannot be read: No such file"),
+    "an old index": (old_index, REPODATA, "index", "is not that of state 2"),
+    "no history": (without(NOTED), NOTED, "index", "is not there"),
 }
-"""What is done -> how, and which check of the package says so."""
+"""Each is found in a folder, and in the same way from outside."""
 
-OF_INDEX: Mapping[str, tuple[Attack, str]] = {
-    "another server": (indexed(info={"subdir": "linux-64", "base_url": "https://example.org"}), REPODATA),
-    "another channel": (indexed(info={"subdir": "linux-64", "channel_relations": {}}), REPODATA),
-    "packages of a newer form": (indexed(v3={"whl": {"x": {}}}), REPODATA),
-    "packages that were removed": (indexed(removed=[f"{STEM}.conda"]), REPODATA),
-    "packages of the old form": (indexed(packages={"x-1-0.tar.bz2": {}}), REPODATA),
-    "another version of repodata": (indexed(repodata_version=2), REPODATA),
-    "a sharded index that is none": (extra(SHARDED), SHARDED),
-    "a sharded index with packages elsewhere": (sharded(base_url="https://example.org/"), SHARDED),
-    "a sharded index with shards elsewhere": (sharded(shards_base_url="https://example.org/"), SHARDED),
-    "a sharded index of another channel": (sharded(channel_relations={"base": "https://example.org/"}), SHARDED),
-    "words to all users": (extra("notices.json"), "notices.json"),
-    "an old index": (old_index, REPODATA),
-    "an old index of a history that is lost": (without_history, f"{HISTORY}/history.json"),
+OF_SHARDS: Mapping[str, tuple[Attack, str]] = {
+    "no sharded index": (without(SHARDED), "cannot be compared with repodata.json: No such file"),
+    "a sharded index that is none": (written(SHARDED, b"{}"), "cannot be compared with repodata.json: "),
+    "packages elsewhere": (
+        sharded(lambda c: c["info"].update(base_url="https://example.org/")),
+        "says {'version': 1, 'i",
+    ),
+    "a name more": (sharded(lambda c: c["shards"].update(x=bytes(32))), "is not about the same packages as"),
+    "a name less": (sharded(lambda c: c["shards"].clear()), "is not about the same packages as repodata.json: digit2"),
+    "no shard": (without(SHARD), "cannot be read: No such file"),
+    "another sha256": (written(SHARD, packed({})), "has another sha256 than its name says"),
+    "another record": (in_shard(lambda s: s["packages.conda"].update({f"{STEM}.conda": {}})), "does not say of digit2"),
+    "a removed package": (in_shard(lambda s: s.update(removed=[f"{STEM}.conda"])), "does not say of digit2 what"),
 }
-"""What is done -> how, and the file that is named."""
+"""What a reader of shards alone would get -> how, and how the message begins."""

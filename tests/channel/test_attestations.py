@@ -182,12 +182,10 @@ def for_channel(url: str) -> Bundle:
     [
         (about("digit2-1.0-h0_0.conda", sha256="?"), "it is about 'digit2-1.0-h0_0.conda'"),
         (about("digit1-1.0-h0_0.conda", sha256="0" * 64), "it is about another content"),
-        (about("digit1-1.0-h0_0.conda", sha512="0"), "it is about another content"),
         ({"subject": about("a", sha256="0")["subject"] * 2}, "it is about 2 subjects, not one"),
         ({"predicateType": "https://slsa.dev/provenance/v1"}, "its predicate is 'https://slsa.dev/provenance/v1', not"),
         (for_channel("https://conda.example.org/other"), "it is for the channel"),
         (for_channel(f"{URL}/"), "is no URL of a channel"),
-        (for_channel("cuda"), "its target 'cuda' is no URL of a channel"),
         ({"predicate": {}}, "its statement cannot be read: KeyError: 'targetChannel'"),
     ],
 )
@@ -198,11 +196,6 @@ def test_a_statement_that_says_something_else_is_a_problem_though_it_is_signed(
     (line,) = found(folder, policy)
     assert line.startswith(f"{NAME}: number 1: ")
     assert what in line
-
-
-def test_a_statement_without_a_predicate_is_right(folder: Folder, policy: Policy, attester: Sigstore) -> None:
-    put(folder, json.dumps([signed(attester, folder, predicate=None)]).encode())
-    assert found(folder, policy) == []
 
 
 def spoil_payload(bundle: Bundle) -> None:
@@ -235,7 +228,8 @@ def test_a_spoilt_bundle_is_a_problem(folder: Folder, policy: Policy, spoil: Cal
 
 
 def test_of_several_attestations_the_wrong_one_is_named(folder: Folder, policy: Policy, attester: Sigstore) -> None:
-    good, bad = signed(attester, folder), signed(attester, folder, predicateType="other")
+    # Without a predicate a statement is right: CEP 27 does not demand the channel.
+    good, bad = signed(attester, folder, predicate=None), signed(attester, folder, predicateType="other")
     put(folder, json.dumps([good, bad, good]).encode())
     assert [line.split(": ")[1] for line in found(folder, policy)] == ["number 2"]
 
@@ -274,13 +268,10 @@ def test_keys_of_another_instance_are_not_trusted(folder: Folder, policy: Policy
     [
         (b"", "Expecting value"),
         (b"[]", "is no list of bundles"),
-        (b"{}", "is no list of bundles"),
         (b'["bundle", 1]', "number 2: "),
-        (b"[{}]", "number 1: "),
         (b"[" * 100_000, "recursion"),
-        (b"[" + b" " * (8 << 20) + b"]", "has 8388610 bytes"),
     ],
-    ids=["empty", "no bundles", "no list", "words", "nothing in it", "deep", "large"],
+    ids=["empty", "no bundles", "words", "deep"],
 )
 def test_a_sidecar_that_is_none_is_a_problem(folder: Folder, policy: Policy, content: bytes, what: str) -> None:
     put(folder, content)

@@ -6,37 +6,16 @@ import json
 import shutil
 import subprocess
 import sys
-import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-import zstandard
-from attacks import (
-    EXPORTS,
-    OF_INDEX,
-    OF_PACKAGE,
-    ONE,
-    REPODATA,
-    SHARDED,
-    TWO,
-    Attack,
-    drafted,
-    edit,
-    in_shard,
-    packed,
-    recorded,
-    rewritten,
-    sharded,
-)
-from small_channels import Draft, build, digit, serve, sound
+from attacks import ATTACKS, OF_SHARDS, ONE, REPODATA, SHARDED, TWO, Attack, edit, recorded
+from small_channels import build, digit, serve, sound
 from typer.testing import Result
 
-from ctk.build import sbom
 from ctk.channel.folder import HISTORY, Folder
-from ctk.channel.index_files import unpacked
-from ctk.channel.server import on_server
 from ctk.check.channel import check_channel, mirrored
 from ctk.core.errors import ChannelBroken, ChannelMissing, NameReused, PublishFailed
 
@@ -73,14 +52,12 @@ def kinds(channel: Path) -> list[tuple[str, str]]:
     return [(p.where, p.check) for p in check_channel(channel).findings]
 
 
-def replace_package(www: Path, draft: Draft) -> None:
-    """Puts another package in place of one, with the hashes of the new one in the index."""
-    rewritten(lambda content: draft.write(www.parent / "again").read_bytes())(www)
-
-
-def test_a_sound_channel_has_no_problem(original: Path) -> None:
+def test_a_sound_channel_has_no_problem(original: Path, url: str, tmp_path: Path) -> None:
     report = check_channel(original, jobs=4)
     assert report.findings == ()
+    with mirrored(f"{url}/{original.name}", tmp_path) as seen:
+        assert (seen / HISTORY).is_dir()
+        assert found(seen) == set()
     assert (report.subjects, report.sboms) == (2, 2)
     assert report.size == sum(p.stat().st_size for p in original.glob("*/*.conda"))
 
@@ -116,178 +93,22 @@ def test_a_run_that_was_killed_is_said_until_the_next_one_ends(
     assert found(www) == set()
 
 
-def test_a_package_that_is_cut_short_or_changed_is_named(www: Path) -> None:
-    content = (www / ONE).read_bytes()
-    (www / ONE).write_bytes(content[: len(content) // 2])
-    assert [c for n, c in kinds(www) if n == ONE] == ["file"] * 4  # md5, sha256, size, and that it does not open
-    middle = len(content) // 2
-    (www / ONE).write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
-    assert {(n, c) for n, c in kinds(www)} == {(ONE, "file")}
-
-
-OTHER = {"sha256": "0" * 64, "size_in_bytes": 1}
-FIRST = "it was published first at 2027-01-15T08:00:00.000+00:00"
-
-
-@pytest.mark.parametrize(
-    ("attack", "check", "what"),
-    [
-        (recorded(name="digit"), "metadata", "repodata says name 'digit', its index.json 'digit2'"),
-        (recorded(build_number=1), "metadata", "repodata says build_number 1, its index.json 0"),
-        (recorded(depends=[]), "metadata", "repodata says depends [], its index.json [digit1]"),
-        (recorded(track_features="f"), "metadata", "repodata says track_features 'f', its index.json nothing"),
-        (recorded(timestamp=1), "metadata", "repodata says timestamp 1, its index.json 1700000000000"),
-        (recorded(indexed_timestamp=1_800_000_000_001), "index", "repodata says 1800000000001 as its indexed_timest"),
-        (recorded(indexed_timestamp=None), "index", f"repodata has no indexed_timestamp, and {FIRST}"),
-        (recorded(indexed_timestamp="2027"), "index", "its indexed_timestamp is '2027', and no number of milliseconds"),
-        (recorded(indexed_timestamp=True), "index", "its indexed_timestamp is True, and no number of milliseconds"),
-        (drafted(listed={"share/digit": {"sha256": "0" * 64}}), "payload", "share/digit: paths.json says sha256"),
-        (drafted(listed={"share/digit": {"size_in_bytes": 9}}), "payload", "share/digit: paths.json says 9 bytes, the"),
-        (drafted(listed={"share/digit": None}), "payload", "share/digit: in the archive, missing in paths.json"),
-        (drafted(listed={"share/x": OTHER}), "payload", "share/x: listed in paths.json, missing in the archive"),
-    ],
-)
-def test_what_differs_from_a_package_is_named(www: Path, attack: Attack, check: str, what: str) -> None:
+@pytest.mark.parametrize(("attack", "where", "check", "what"), ATTACKS.values(), ids=ATTACKS)
+def test_an_attack_is_a_problem_on_the_disk_and_from_outside(
+    original: Path, url: str, tmp_path: Path, attack: Attack, where: str, check: str, what: str
+) -> None:
+    www = Path(shutil.copytree(original, original.parent / tmp_path.name))
     attack(www)
-    ((name, said, text),) = found(www)
-    assert (name, said) == (TWO, check)
-    assert text.startswith(what)
-
-
-def test_a_package_that_was_published_before_it_was_made_is_named(www: Path) -> None:
-    shutil.rmtree(www / HISTORY)  # a copy that lacks it, as some servers hand it out
-    assert found(www) == set()
-    recorded(indexed_timestamp=1_600_000_000_000)(www)
-    what = "its indexed_timestamp is 1600000000000, before the package was made (1700000000000)"
-    assert found(www) == {(TWO, "index", what)}
-
-
-@pytest.mark.parametrize("record", [{}, {"name": "a", "depends": 7}, {"depends": 7, "version": {}}])
-def test_a_record_that_is_none_is_named(www: Path, record: Mapping[str, object]) -> None:
-    edit(www, REPODATA, lambda index: index["packages.conda"].update({Path(TWO).name: record}))
     lines = found(www)
-    assert (TWO, "file", "repodata has no sha256 of it") in lines
-    assert (TWO, "metadata", "repodata says subdir nothing, its index.json 'linux-64'") in lines
+    assert any((name, kind) == (where, check) and text.startswith(what) for name, kind, text in lines), lines
+    assert not any(name == ONE for name, _, _ in lines)
+    with mirrored(f"{url}/{www.name}", tmp_path) as seen:
+        # What no index names is not fetched, and so another orphan.
+        here, there = ({line[:2] for line in each if line[1] != "orphan"} for each in (lines, found(seen)))
+        assert here == there
 
 
-def test_hashes_in_repodata_are_compared(www: Path) -> None:
-    recorded(sha256="0" * 64, md5="0" * 32, size=1)(www)
-    assert kinds(www) == [(TWO, "file")] * 3
-    recorded(sha256=7, size="?")(www)
-    assert [kind for kind in kinds(www) if kind[0] == TWO] == [(TWO, "file")] * 3
-
-
-def test_run_exports_are_read_again_from_inside(www: Path) -> None:
-    name = Path(TWO).name
-    edit(www, EXPORTS, lambda c: c["packages.conda"].update({name: {"run_exports": {"weak": ["x"]}}}))
-    says = "run_exports.json says weak: [x], the package weak: [digit >=2]"
-    assert found(www) == {(TWO, "run-exports", says)}
-    edit(www, EXPORTS, lambda c: c["packages.conda"].update({name: {"run_exports": 7}}))
-    assert kinds(www) == [(TWO, "run-exports")]
-    edit(www, EXPORTS, lambda c: c["packages.conda"].clear())
-    assert found(www) == {(TWO, "run-exports", "run_exports.json does not name it")}
-
-
-def test_a_package_under_another_name_or_subdir_is_named(www: Path) -> None:
-    replace_package(www, sound(digit(2, depends=("digit1",), index={"version": "1.1"})))
-    assert (TWO, "metadata", "it is digit2-1.1-h0_0 by its own index.json") in found(www)
-    replace_package(www, sound(digit(2, depends=("digit1",), index={"subdir": "win-64"})))
-    assert (TWO, "metadata", "it is for win-64 by its own index.json") in found(www)
-
-
-def test_an_entry_without_a_file_and_a_file_without_an_entry_are_named(www: Path) -> None:
-    (www / TWO).rename(www / "linux-64" / "other-1-0.conda")
-    shutil.rmtree(www / HISTORY)
-    assert found(www) == {
-        (TWO, "file", "the index names it, and it is not there"),
-        ("linux-64/other-1-0.conda", "orphan", "the index does not name it"),
-    }
-    edit(www, REPODATA, lambda index: index["packages.conda"].clear())
-    assert (TWO, "orphan", "run_exports.json names it, and there is no such package") in found(www)
-
-
-def test_what_a_killed_run_left_is_named(www: Path) -> None:
-    for name in (".digit1-1.0-h0_0.conda.123.part", ".digit9-1.0-h0_0.conda.123.part", "digit9-1.0-h0_0.conda.sigs"):
-        (www / "noarch" / name).write_bytes(b"")
-    assert {what for _, check, what in found(www) if check == "orphan"} == {
-        "a killed run left it; the next one removes it",
-        "the index does not name it",
-        "the package that it attests is not there",
-    }
-
-
-NO_INDEX = [b"", b"[]", b"7", b'{"packages.conda": []}', b'{"info": 7}', b"\xff", b"[" * 100_000]
-
-
-@pytest.mark.parametrize("content", NO_INDEX, ids=range(len(NO_INDEX)))
-@pytest.mark.parametrize("file", ["repodata.json", "run_exports.json"])
-def test_an_index_file_that_is_none_is_a_line(www: Path, file: str, content: bytes) -> None:
-    (www / "linux-64" / file).write_bytes(content)
-    assert (f"linux-64/{file}", "index") in kinds(www)
-
-
-def test_a_compressed_index_that_says_something_else_is_a_line(www: Path) -> None:
-    packed = www / "linux-64" / "repodata.json.zst"
-    plain = (www / "linux-64" / "repodata.json").read_bytes()
-    bomb = zstandard.ZstdCompressor().compress(plain + b" " * (1 << 24))
-    for content in (bomb, zstandard.ZstdCompressor().compress(plain[:-1]), zstandard.ZstdCompressor().compress(b"")):
-        packed.write_bytes(content)
-        assert found(www) == {("linux-64/repodata.json.zst", "index", "does not unpack to repodata.json")}
-    for content in (b"", b"plain"):
-        packed.write_bytes(content)
-        assert kinds(www) == [("linux-64/repodata.json.zst", "index")]
-    packed.unlink()
-    assert found(www) == {("linux-64/repodata.json.zst", "index", "is not there")}
-
-
-def rewrite(name: str, change: Callable[[bytes], bytes]) -> Attack:
-    """Another content of the first file of that name."""
-
-    def attack(www: Path) -> None:
-        file = min(www.glob(f"linux-64/{name}"))
-        file.write_bytes(change(file.read_bytes()))
-
-    return attack
-
-
-def named(change: Callable[[dict[str, bytes]], object]) -> Attack:
-    """Another choice of shards in the index."""
-
-    def attack(www: Path) -> None:
-        content = unpacked(www / SHARDED)
-        change(content["shards"])
-        (www / SHARDED).write_bytes(packed(content))
-
-    return attack
-
-
-def repacked(content: bytes) -> bytes:
-    return zstandard.ZstdCompressor(level=1).compress(zstandard.ZstdDecompressor().decompress(content))
-
-
-STEM, SHARD = Path(TWO).name, "shards/*"
-BY_SHARDS: Mapping[str, tuple[Attack, str]] = {
-    "no index": (lambda www: (www / SHARDED).unlink(), "is not there"),
-    "an index cut short": (rewrite(Path(SHARDED).name, lambda content: content[:-1]), "cannot be read: "),
-    "an index of another subdir": (sharded(subdir="win-64"), "has base_url: '', shards_base_url: './shards/', subdir"),
-    "a name more": (named(lambda shards: shards.update(x=bytes(32))), f"is not about the same packages: {SHARDED[9:]}"),
-    "a name less": (named(lambda shards: shards.clear()), "is not about the same packages: repodata.json has digit2"),
-    "a name that is no path": (named(lambda shards: shards.update(digit2=b"/.")), "is not about the same packages"),
-    "no shard": (lambda www: min(www.glob(f"linux-64/{SHARD}")).unlink(), "is not there (repodata_shards.msgpack.zst"),
-    "a shard that is none": (rewrite(SHARD, lambda content: b"none"), "cannot be read: "),
-    "a shard with another sha256": (rewrite(SHARD, repacked), "has another sha256 than its name says"),
-    "another record": (
-        in_shard(lambda shard: shard["packages.conda"][STEM].update(build_number=1)),
-        f"does not say of {STEM} what repodata.json says",
-    ),
-    "a record more": (in_shard(lambda shard: shard["packages.conda"].update(x={})), "does not say of x what"),
-    "a record less": (in_shard(lambda shard: shard["packages.conda"].clear()), f"does not say of {STEM} what"),
-    "no records": (in_shard(lambda shard: shard.update({"packages.conda": 7})), "cannot be read: "),
-    "a removed package": (in_shard(lambda shard: shard.update(removed=[STEM])), "has [digit2-1.0-h0_0.conda] as remov"),
-}
-
-
-@pytest.mark.parametrize(("attack", "what"), BY_SHARDS.values(), ids=BY_SHARDS)
+@pytest.mark.parametrize(("attack", "what"), OF_SHARDS.values(), ids=OF_SHARDS)
 def test_what_a_reader_of_shards_alone_would_get_is_a_line_and_the_next_publish_mends_it(
     original: Path, url: str, tmp_path: Path, attack: Attack, what: str
 ) -> None:
@@ -302,79 +123,33 @@ def test_what_a_reader_of_shards_alone_would_get_is_a_line_and_the_next_publish_
     assert found(www) == set()
 
 
-def test_a_file_among_shards_that_no_index_names_is_a_line(www: Path) -> None:
-    names = ("x", "repodata.json", f"{'0' * 64}.msgpack.zst", f".{'0' * 64}.msgpack.zst.7.part")
-    for name in names:
-        (www / "linux-64" / "shards" / name).write_bytes(b"")
-    said = dict.fromkeys(names, "the index does not name it")
-    said[names[-1]] = "a killed run left it; the next one removes it"
-    assert found(www) == {(f"linux-64/shards/{name}", "orphan", text) for name, text in said.items()}
+def test_files_that_nothing_names_are_named(www: Path) -> None:
+    (www / "linux-64" / "shards" / "x").write_bytes(b"")
+    (www / "notices.json").write_bytes(b"{}")
+    for name in (".digit1-1.0-h0_0.conda.123.part", "digit9-1.0-h0_0.conda", "digit9-1.0-h0_1.conda.sigs"):
+        (www / "noarch" / name).write_bytes(b"")
+    (www / TWO).rename(www / "linux-64" / "other-1-0.conda")
+    shutil.rmtree(www / HISTORY / "1")
+    lines = {(name, what) for name, check, what in found(www) if check == "orphan"}
+    assert lines >= {
+        ("linux-64/other-1-0.conda", "the index does not name it"),
+        ("linux-64/shards/x", "the index does not name it"),
+        ("noarch/.digit1-1.0-h0_0.conda.123.part", "a killed run left it; the next one removes it"),
+        ("noarch/digit9-1.0-h0_0.conda", "the index does not name it"),
+        ("noarch/digit9-1.0-h0_1.conda.sigs", "the package that it attests is not there"),
+        ("notices.json", "no channel of ours has it"),
+    }
+    edit(www, REPODATA, lambda index: index["packages.conda"].clear())
+    assert (TWO, "orphan", "run_exports.json names it, and there is no such package") in found(www)
 
 
-def test_entries_that_point_elsewhere_are_not_followed(www: Path, tmp_path: Path) -> None:
-    shutil.copy(www / ONE, tmp_path / "secret.conda")
-    edit(www, REPODATA, lambda index: index["packages.conda"].update({"../../secret.conda": {}, "..": 7}))
-    lines = {text for name, check, text in found(www) if (name, check) == ("linux-64/repodata.json", "index")}
-    assert len(lines) == 2
-    assert all("that cannot be read" in line for line in lines)
-
-
-def test_a_folder_without_an_index_is_said_to_have_none(tmp_path: Path, www: Path) -> None:
+def test_a_folder_without_an_index_is_said_to_have_none(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert found(tmp_path / "empty") == {
         ("noarch/repodata.json", "index", "is not there; clients refuse a channel without it")
     }
-    for file in (www / "noarch").glob("r*.json*"):
-        file.unlink()
-    assert set(kinds(www)) == {(f"noarch/{file}", "index") for file in ("repodata.json", "run_exports.json")}
     with pytest.raises(ChannelMissing, match="there is no channel"):
         check_channel(tmp_path / "absent")
-
-
-NO_TAR = zstandard.ZstdCompressor().compress(b"no tar" * 500)
-
-
-@pytest.mark.parametrize("halves", [None, (), (b"no zstd",), (NO_TAR, b"no zstd")])
-def test_a_file_that_is_no_package_is_a_line(www: Path, halves: Sequence[bytes] | None) -> None:
-    with zipfile.ZipFile(www / ONE, "w") as archive:
-        archive.writestr("metadata.json", "{}")
-        for half, content in zip(("info", "pkg"), halves or (), strict=False):
-            archive.writestr(f"{half}-{Path(ONE).stem}.tar.zst", content)
-    if halves is None:
-        (www / ONE).write_bytes(b"no zip")
-    lines = [text for name, check, text in found(www) if (name, check) == (ONE, "file")]
-    assert len(lines) == 4
-    assert any("cannot be read" in line or "holds " in line for line in lines)
-
-
-@pytest.mark.parametrize(
-    ("info", "what"),
-    [
-        ({"about.json": b"{}"}, "there is none"),
-        ({"sboms/digit2.cdx.json": b"{}"}, "it is not valid CycloneDX"),
-        ({"sboms/digit2.cdx.json": b"no JSON"}, "it is not valid CycloneDX"),
-        ({"sboms/digit2.cdx.json": b"[" * 100_000}, "it is not valid CycloneDX"),
-        ({"sboms/digit2.cdx.json": b" " * (1 << 20) + b"{}"}, "it has more than 1048576 bytes"),
-        ({"sboms/other.cdx.json": b"{}"}, "info/sboms/other.cdx.json is none of this package"),
-    ],
-    ids=["none", "empty", "words", "deep", "large", "other"],
-)
-def test_an_sbom_that_is_none_is_a_line(www: Path, info: Mapping[str, bytes], what: str) -> None:
-    replace_package(www, digit(2, depends=("digit1",)).with_(info=info))
-    lines = found(www)
-    assert {(name, check) for name, check, _ in lines} == {(TWO, "sbom")}
-    assert any(text.startswith(what) for _, _, text in lines)
-
-
-def test_an_sbom_about_something_else_is_a_line(www: Path) -> None:
-    text = sound(digit(2, version="1.1")).info[sbom.place("digit2").removeprefix("info/")]
-    replace_package(www, digit(2, depends=("digit1",)).with_(info={"sboms/digit2.cdx.json": text}))
-    assert found(www) == {(TWO, "sbom", "it is about digit2 1.1 h0_0 for linux-64")}
-    replace_package(www, sound(digit(2, depends=("digit1",)), commit="", licence=""))
-    assert {text.split(":")[0].split(" of ")[0] for _, _, text in found(www)} == {
-        "it names no commit",
-        "it states no licence",
-    }
 
 
 def test_the_command_lists_every_problem_in_one_table(www: Path, run_ctk: Callable[..., Result]) -> None:
@@ -397,13 +172,11 @@ def test_a_name_that_is_published_with_other_content_is_found_beforehand(
 ) -> None:
     changed = str(build(tmp_path / "changed", sound(digit(1, "changed")), sound(digit(2, depends=("digit1",)))))
     with serve(www) as url:
-        assert on_server(url)
         for where in (url, str(www)):
             done = run_ctk("channel", "check", changed, "--published", where)
             assert isinstance(done.exception, NameReused)
             assert "build: number" in done.exception.step
-            assert ONE in done.stdout
-            assert TWO not in done.stdout
+            assert ONE in done.exception.cause and TWO not in done.exception.cause
             assert run_ctk("channel", "check", str(www), "--published", where).exception is None
 
 
@@ -436,26 +209,3 @@ def test_what_is_slow_to_load_is_loaded_when_it_is_needed() -> None:
     code = f"import sys, {modules}; print(sorted({slow} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
-
-
-ATTACKS = {name: (attack, TWO, check) for name, (attack, check) in OF_PACKAGE.items()}
-ATTACKS |= {name: (attack, file, "") for name, (attack, file) in OF_INDEX.items()}
-
-
-@pytest.mark.parametrize(("attack", "where", "check"), ATTACKS.values(), ids=ATTACKS)
-def test_an_attack_is_a_problem_on_the_disk_and_from_outside(
-    original: Path, url: str, tmp_path: Path, attack: Attack, where: str, check: str
-) -> None:
-    www = Path(shutil.copytree(original, original.parent / tmp_path.name))
-    attack(www)
-    lines = set(kinds(www))
-    assert (where, check) in lines or (where in {name for name, _ in lines} and not check)
-    assert not any(name == ONE for name, _ in lines)
-    with mirrored(f"{url}/{www.name}", tmp_path) as seen:
-        assert set(kinds(seen)) == lines
-
-
-def test_a_sound_channel_has_no_problem_from_outside(original: Path, url: str, tmp_path: Path) -> None:
-    with mirrored(f"{url}/{original.name}", tmp_path) as seen:
-        assert (seen / HISTORY).is_dir()
-        assert found(seen) == set()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import stat
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -17,14 +16,11 @@ from typing import Any
 import pytest
 import zstandard
 from filelock import FileLock
-from rattler import Gateway, solve
-from rattler.exceptions import SolverError
-from small_channels import Draft, build, digit, serve, sharded_records
+from small_channels import Draft, build, digit, sharded_records
 
-from ctk.channel.folder import HISTORY, TIMES, Folder, Keep, Published
-from ctk.channel.index_files import FILES, put_in_place, read_index, write_index
+from ctk.channel.folder import HISTORY, Folder, Keep, Published
+from ctk.channel.index_files import FILES, put_in_place, read_index
 from ctk.core.errors import Busy, NoSpace, PublishFailed
-from ctk.core.process import run
 
 
 @pytest.fixture
@@ -60,12 +56,6 @@ def test_what_is_published_is_what_was_built(folder: Folder, tmp_path: Path) -> 
     visible = {f for f in files if not f.startswith(HISTORY) and "/shards/" not in f}
     assert visible == {*done.added, *(f"{subdir}/{file}" for subdir in ("linux-64", "noarch") for file in FILES)}
     assert not any(p.is_symlink() for p in folder.path.rglob("*"))
-
-
-def test_channels_for_several_platforms_are_published_one_after_another(folder: Folder, tmp_path: Path) -> None:
-    folder.publish(build(tmp_path / "one", digit(1), digit(2)))
-    folder.publish(build(tmp_path / "two", digit(1), Draft("arm", subdir="linux-aarch64")))
-    assert indexed(folder.path) == {"digit1", "digit2", "arm"}
 
 
 def test_publishing_the_same_again_changes_no_file(folder: Folder, tmp_path: Path) -> None:
@@ -107,34 +97,6 @@ def test_an_index_says_when_each_package_was_published_first(folder: Folder, tmp
     assert days(folder.path) == {"digit1": 0, "digit4": 3}
     # A channel that was built says nothing of it: nobody has published it.
     assert days(one) == {}
-
-
-def test_a_folder_from_before_times_were_noted_takes_those_of_its_states(folder: Folder, tmp_path: Path) -> None:
-    one, two = build(tmp_path / "one", digit(1)), build(tmp_path / "two", digit(1), digit(2))
-    for channel in (one, two):
-        folder.publish(channel)
-    history = json.loads((folder.path / HISTORY / "history.json").read_bytes())
-    for state, day in zip(history["states"], (0, 5), strict=True):
-        state["made"] = (START + timedelta(days=day)).isoformat(timespec="seconds")
-    (folder.path / HISTORY / "history.json").write_text(json.dumps(history))
-    (folder.path / HISTORY / TIMES).unlink()
-    for place in (folder.path, *(folder.path / HISTORY / number for number in "12")):
-        index = read_index(place)
-        for subdir in index.subdirs:
-            write_index(replace(index, records=index.undated()), place, subdir, FILES)
-    assert days(folder.path) == {}
-    on(folder, 9).publish(build(tmp_path / "three", digit(1), digit(2), digit(4)))
-    assert days(folder.path) == {"digit1": 0, "digit2": 5, "digit4": 9}
-
-
-@pytest.mark.parametrize("content", [b"", b"[]", b'{"noarch/digit1-1.0-h0_0.conda": 5}'])
-def test_times_that_were_lost_are_read_off_the_index(folder: Folder, tmp_path: Path, content: bytes) -> None:
-    built = build(tmp_path / "one", digit(1))
-    on(folder, 0).publish(built)
-    (folder.path / HISTORY / TIMES).write_bytes(content)
-    on(folder, 4).publish(built)
-    assert days(folder.path) == {"digit1": 0}
-    assert list(json.loads((folder.path / HISTORY / TIMES).read_bytes())) == ["noarch/digit1-1.0-h0_0.conda"]
 
 
 def test_a_package_is_deleted_days_after_the_last_kept_state_that_names_it(folder: Folder, tmp_path: Path) -> None:
@@ -185,25 +147,6 @@ def test_an_old_shard_is_deleted_days_after_the_last_index_that_names_it(
     assert old.is_file()
 
 
-def test_a_reader_by_shards_alone_gets_what_a_reader_of_repodata_gets(folder: Folder, tmp_path: Path) -> None:
-    more = {"track_features": "late", "constrains": ["digit1 >=1"], "license": "MIT"}
-    built = build(tmp_path / "channel", digit(1), digit(2, index=more), digit(2, version="2.0", depends=("digit1",)))
-    folder.publish(built)
-    asked: dict[str, list[str]] = {}
-    for form in ("repodata.json*", "repodata_shards*"):
-        place = Path(shutil.copytree(folder.path, tmp_path / form.strip("*")))
-        for file in place.glob(f"*/{form}"):
-            file.unlink()
-        gateway = Gateway(cache_dir=tmp_path / f"cache-{place.name}")
-        with serve(place) as url:
-            found = run(gateway.query([url], ["linux-64", "noarch"], ["digit2"]))
-        texts = (record.to_json().replace(url, "") for part in found for record in part)
-        asked[form] = sorted(texts)
-    shards, repodata = asked.values()
-    assert shards == repodata
-    assert len(shards) == 3
-
-
 def test_a_package_that_is_named_again_is_not_deleted(folder: Folder, tmp_path: Path) -> None:
     one, two = build(tmp_path / "one", digit(2)), build(tmp_path / "two", digit(4))
     www = replace(folder, keep=Keep(states=2, unused=timedelta(days=2)))
@@ -234,12 +177,6 @@ def test_a_package_that_is_not_what_its_index_says_is_not_published(folder: Fold
         folder.publish(built)
     assert indexed(folder.path) == {"digit1"}
     assert not (folder.path / "linux-64" / file.name).exists()
-
-
-def test_a_folder_without_a_channel_is_not_published(folder: Folder, tmp_path: Path) -> None:
-    with pytest.raises(PublishFailed, match="no channel"):
-        folder.publish(tmp_path)
-    assert not folder.path.exists()
 
 
 def test_two_at_once_do_not_meet(folder: Folder, tmp_path: Path) -> None:
@@ -322,22 +259,6 @@ def test_a_run_that_dies_before_or_after_any_rename_leaves_whole_indexes_and_the
         assert indexed(folder.path) == old
     assert at > 30
     assert {frozenset(old), frozenset(old | new), frozenset(new)} <= seen
-
-
-def test_a_cooldown_is_about_when_a_package_was_published(folder: Folder, tmp_path: Path) -> None:
-    """The archives are of 2023; `exclude_newer` is what pixi's ``exclude-newer`` gives rattler's solver."""
-    on(folder, 0).publish(build(tmp_path / "one", Draft("tool", subdir="noarch")))
-    on(folder, 10).publish(build(tmp_path / "two", Draft("tool", subdir="noarch", version="2.0")))
-
-    def newest(place: Path, day: int) -> list[str]:
-        answer = solve([str(place)], ["tool"], platforms=["noarch"], exclude_newer=START + timedelta(days=day))
-        return [str(record.version) for record in run(answer)]
-
-    assert newest(folder.path, 11) == ["2.0"]
-    assert newest(folder.path, 9) == ["1.0"]
-    with pytest.raises(SolverError):
-        newest(folder.path, -1)
-    assert newest(tmp_path / "two", -1) == ["2.0"]  # a built channel says nothing, and the archive's time counts
 
 
 @pytest.mark.parametrize("mask", [0o077, 0o000], ids=oct)

@@ -35,7 +35,7 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
     "channel check /no/place": (ChannelMissing, CHANNEL),
     "channel history /no/place": (ChannelMissing, CHANNEL),
     "channel rollback /no/place": (ChannelMissing, CHANNEL),
-    "channel rollback --to no-number": (BadValue, "error: invalid value for '--to'"),
+    "channel rollback /no/place --to no-number": (BadValue, "error: invalid value for '--to'"),
     "clean --no-option": (BadValue, "error: no such option: --no-option"),
     "doctor --no-option": (BadValue, "error: no such option: --no-option"),
     "env check /no/place": (BadValue, "error: /no/place is no environment"),

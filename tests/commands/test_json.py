@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,8 @@ CASES = {
     "build": "--base {base} {both}",
     "build-recipe": f"{RECIPE} --base {{base}} --output {{folder}}/packages --driver none",
     "channel check": "",
-    "channel history": "",
-    "channel rollback": "{folder}/channel",
+    "channel history": "{folder}/www",
+    "channel rollback": "{folder}/www --to 1",
     "clean": "--dry-run",
     "doctor": "--offline",
     "env check": "{folder}/env",
@@ -63,12 +64,15 @@ def documented(name: str) -> set[str]:
 
 
 def prepare(name: str, world: World, folder: Path) -> None:
-    """Makes what a case works on: an environment, or a copy of the channel with its states."""
+    """Makes what a case works on: an environment, or a published folder with two states."""
     if name in ("env check", "env run"):
         assert ctk(world, *line(world, f"env create {CASES['env create']}", folder)).returncode == 0
-    elif name == "channel rollback":
-        states = [str(world.workspace.output / part) for part in ("channel", ".channel-states")]
-        subprocess.run(["cp", "-a", *states, str(folder)], check=True)
+    elif name in ("channel history", "channel rollback"):
+        for index in ("linux-64", "noarch"):  # a folder that was there before is its first state
+            if (place := world.workspace.channel / index).is_dir():
+                shutil.copytree(place, folder / "www" / index)
+        (folder / "www" / "noarch" / "repodata.json").write_text('{"packages.conda": {}}')
+        assert ctk(world, "publish", "--to", str(folder / "www")).returncode == 0
 
 
 def one_document(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:

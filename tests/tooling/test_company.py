@@ -17,7 +17,7 @@ from tiny_packages import application, pure, tiny
 
 from conftest import ctk
 from ctk.channel.folder import NAMES
-from ctk.channel.states import STATES
+from ctk.channel.history import STATES
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
 from ctk.solve.solve import channel_url

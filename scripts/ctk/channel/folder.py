@@ -31,25 +31,22 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
+from ctk.channel.history import STATES, History, State, load, numbered, read_note, save
 from ctk.channel.index_files import (
     FILES,
-    FIRST,
-    REPODATA,
     SHARD,
     SHARDS,
     STATED,
     ChannelIndex,
     in_order,
-    made_at,
-    milliseconds,
     put_in_place,
     read_index,
     shows,
     unnamed_shards,
     write_index,
 )
-from ctk.channel.states import STATES, History, State, is_built, load, numbered, save
-from ctk.core.errors import BadValue, Busy, ChannelBroken, CtkError, NameReused, NotReady, PublishFailed, UnknownName
+from ctk.channel.states import is_built
+from ctk.core.errors import BadValue, Busy, ChannelBroken, CtkError, NameReused, NotReady, PublishFailed
 from ctk.core.files import copy_file, disk_errors, file_sha256, holds, make_folder, read_json, replace_file, temporaries
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.plan.recipes import find_recipes, maker_of
@@ -63,7 +60,6 @@ FIELD = "attestations_sha256"  # in repodata: the sha256 of the sidecar
 SIDECAR = ".sigs"
 NAMES, TIMES, UNUSED, INCOMING = "names.json", "published.json", "unused.json", "incoming.json"
 _SUBDIRS = (*PLATFORMS, NOARCH)
-_STALE = timedelta(days=365)  # nobody publishes a channel that long after it was built, but a clock that is fast
 
 Attester = Callable[[str, str], str]
 """Signs: gives a Sigstore bundle, as JSON, which says that a package of this name and sha256 was published."""
@@ -86,7 +82,7 @@ class Published:
     added: tuple[str, ...]  # to the folder
     left: tuple[str, ...]  # the index
     deleted: tuple[str, ...]  # since they were unused for long enough
-    skipped: tuple[str, ...]  # since their names are taken by other content
+    left_out: tuple[str, ...]  # since their names are taken by other content
     mended: tuple[str, ...] = ()  # that were damaged in the folder
 
 
@@ -104,17 +100,12 @@ class Folder:
         return self.path / HISTORY
 
     def history(self) -> History:
-        """Its states; as their folders and what readers see tell them, where the note is lost.
+        """Its states; none where the note of them is lost.
 
         Raises:
-            ChannelBroken: The note is damaged, or it is lost and a state is not whole.
+            ChannelBroken: The note is damaged.
         """
-        known = load(self.notes, self.path, lambda place: len(read_index(place)))
-        if known.current is None:
-            seen = self._visible().undated()
-            same = [s.number for s in known.states if self.state_index(s).undated() == seen]
-            known = replace(known, current=same[-1] if same else None)
-        return known
+        return load(self.notes)
 
     def state_index(self, state: State) -> ChannelIndex:
         """The index of a kept state.
@@ -124,14 +115,14 @@ class Folder:
         """
         place = self.notes / str(state.number)
         try:
-            index, why = read_index(place), "has lost index files"
-        except PublishFailed as error:
-            index, why = ChannelIndex(), f"cannot be read: {error.cause}"
+            index = read_index(place)
+        except ChannelBroken:
+            index = ChannelIndex()
         if len(index) != state.packages:
             raise ChannelBroken(
-                f"state {state.number} of {self.path} {why}",
-                f"put {place} back, or delete it with {self.notes / STATES}: then the other states are listed anew, "
-                "and what readers see is kept",
+                f"state {state.number} of {self.path} has lost index files",
+                f"put {place} back, or delete {self.notes / STATES}: then its states are forgotten, and what readers "
+                "see is kept",
             )
         return index
 
@@ -141,40 +132,15 @@ class Folder:
         Raises:
             ChannelBroken: The note is damaged. Without it a name may get other content.
         """
-        file = self.notes / NAMES
-        try:
-            noted = json.loads(file.read_bytes())
-            if not isinstance(noted, dict) or not all(isinstance(sha256, str) for sha256 in noted.values()):
-                raise ValueError("it is no list of names")
-        except FileNotFoundError:
-            noted = {}
-        except PermissionError:  # of a note that may be whole: nobody should delete it
-            raise
-        except (OSError, ValueError, RecursionError) as error:
-            raise ChannelBroken(
-                f"{file} cannot be read: {type(error).__name__}: {error}",
-                f"put it back from a copy; or delete it (rm {file}): then the names of packages that are still in the "
-                "folder are noted anew, and those of deleted ones may be used again",
-            ) from None
+        noted = read_note(self.notes / NAMES, dict[str, str], "the names of deleted packages may be used again") or {}
         indexed = self._visible().names()
         # Of files of others it counts what they are now.
         unknown = self._packages() - indexed.keys() - (noted.keys() & self._ours())
         return {**indexed, **noted, **{name: file_sha256(self.path / name) for name in sorted(unknown)}}
 
     def times(self) -> dict[str, str]:
-        """``subdir/file`` -> when it came into the index first.
-
-        As noted; else as the index says it, where a run was killed before it noted that; else, of what was published
-        before times were noted, when the oldest kept state that names it was made.
-        """
-        noted, visible = moments(self.notes / TIMES), self._visible()
-        if noted and visible.names().keys() <= noted.keys():
-            return noted
-        times: dict[str, str] = {}
-        for state in self.history().states:
-            index = self.state_index(state)
-            times = {**dict.fromkeys(index.names(), state.made), **index.times(), **times}
-        return {**times, **visible.times(), **noted}
+        """``subdir/file`` -> when it came into the index first, as noted; else, after a kill, as the index says it."""
+        return {**self._visible().times(), **moments(self.notes / TIMES)}
 
     def publish(
         self,
@@ -189,26 +155,28 @@ class Folder:
 
         What the channel lacks leaves the index only if `exact`. A package whose name is taken by other content is an
         error (`NameReused`), or left out if `skip_taken`. A package that is damaged in the folder is put there
-        anew. A time of publication that cannot be, since the clock of a run was wrong, becomes the time of this run.
+        anew.
 
         Raises:
             BadValue: The folder is a built channel, or in one.
-            NotReady: The clock of this machine is wrong.
+            NotReady: The clock of this machine is wrong: it says a time before a package was made.
         """
         order = [f"{path.parent.name}/{path.name}" for path in in_order(channel)]
-        ours, place = read_index(channel), Path(os.path.realpath(self.path))
-        if is_built(place) or channel.resolve() in (place, *place.parents):
+        ours = read_index(channel)
+        if is_built(Path(os.path.realpath(self.path))):
             step = "name another folder, which is for readers only"
             raise BadValue(f"{self.path} is a built channel, or in one; nothing can be published into it", step)
-        self._check_clock(channel, ours)
+        if self.now().timestamp() * 1000 < max(record.get("timestamp", 0) for record in ours.records.values()):
+            cause = f"the clock of this machine says {self.now():%Y-%m-%d %H:%M} UTC, before the packages were made"
+            raise NotReady(cause, "set it; `date -u` shows it")
         with self._held():
             now = self.now().isoformat(timespec="milliseconds")
-            history, names = self._adopted(self.history().until(now)), self.names()
+            history, names = self._adopted(self.history()), self.names()
             before = self._dated(history.shown) if history.shown else ChannelIndex()
             taken = clashes(ours.names(), names)
             if not skip_taken:
                 refuse(taken, str(self.path), self.recipes)
-            skipped = tuple(clash.file for clash in taken)
+            skipped = tuple(taken)
             fresh = ours.without(skipped)
             sha256, times = fresh.names(), self.times()
             incoming = {**dict.fromkeys(sha256.keys() - times.keys(), now), **moments(self.notes / INCOMING)}
@@ -221,7 +189,7 @@ class Folder:
                     changed.append(name)
                 progress(name)
             wanted = before | fresh
-            times = possible({**dict.fromkeys(sha256, now), **times}, wanted, now)
+            times = {**dict.fromkeys(sha256, now), **times}
             wanted = wanted.dated(times)
             if exact:
                 wanted = wanted.without(wanted.names().keys() - ours.names().keys())
@@ -232,7 +200,7 @@ class Folder:
                 history = self._new_state(history, self._present(wanted))
             self._show(wanted, history)
             write_notes(self.notes / TIMES, times)
-            deleted = self._clean(history, wanted, times)
+            deleted = self._clean(history, wanted)
             incoming = {n: t for n, t in incoming.items() if n not in times and (self.path / n).exists()}
             write_notes(self.notes / INCOMING, incoming)
             left = tuple(sorted(before.names().keys() - wanted.names().keys()))
@@ -246,11 +214,9 @@ class Folder:
             UnknownName: It is not kept.
             ChannelBroken: A package that it names is not there, or damaged; nothing was changed.
         """
-        if not self.notes.is_dir():
-            raise UnknownName(f"nothing was published into {self.path}, so there is no state to return to", "")
         with self._held():
             history = self.history()
-            state = history.target(number)
+            state = history.target(number, self.path)
             index = self._dated(state)
             if gone := [name for name, sha256 in index.names().items() if not holds(self.path / name, sha256)]:
                 named = ", ".join(f"{name} (damaged)" if (self.path / name).exists() else name for name in gone)
@@ -291,21 +257,6 @@ class Folder:
         """The packages that were ever in the index, and those that a run was about to put there."""
         return {*moments(self.notes / TIMES), *moments(self.notes / INCOMING)}
 
-    def _check_clock(self, channel: Path, ours: ChannelIndex) -> None:
-        """Raises NotReady before what is there was made, or long after the channel was built: dates stay for good."""
-        now = self.now()
-        records = (self._visible() | ours).records
-        made, name = max(((made_at(r), n) for n, r in records.items()), default=(FIRST, ""))
-        file = max(channel.glob(f"*/{REPODATA}"), key=lambda file: file.stat().st_mtime)
-        newest = datetime.fromtimestamp(made / 1000, UTC)
-        built = max(newest, datetime.fromtimestamp(file.stat().st_mtime, UTC))  # of an unpacked archive it may be 1980
-        says, step = f"the clock of this machine says {now:%Y-%m-%d %H:%M} UTC", "set it; `date -u` shows it"
-        if now < newest:
-            raise NotReady(f"{says}, and {name} was made at {newest:%Y-%m-%d %H:%M}", step)
-        if now - built > _STALE:
-            step += f"; if it is right, `touch {file}`"
-            raise NotReady(f"{says}, more than a year after the channel was built ({built:%Y-%m-%d %H:%M})", step)
-
     def _dated(self, state: State) -> ChannelIndex:
         return self.state_index(state).dated(self.times())
 
@@ -324,15 +275,13 @@ class Folder:
         shutil.rmtree(folder, ignore_errors=True)  # of a killed run
         for subdir in sorted(index.subdirs):
             write_index(index, folder, subdir, STATED)
-        return history.with_state(int(folder.name), len(index), self.now())
+        return history.with_state(len(index), self.now())
 
     def _put(self, source: Path, sha256: str) -> bool:
         """Puts a package into the folder unless it is there, undamaged; whether it was put."""
         target = self.path / source.parent.name / source.name
         if holds(target, sha256):
             return False
-        if target.is_dir():
-            raise PublishFailed(f"{target} is a folder, and should be a package", "move it away, then publish again")
         make_folder(target.parent)
         if not source.is_file() or not copy_file(source, target, sha256):
             step = "run `ctk build` again, then publish again"
@@ -390,10 +339,10 @@ class Folder:
         """What index files in place name; a damaged one names nothing, and is replaced."""
         try:
             return read_index(self.path)
-        except PublishFailed:
+        except ChannelBroken:
             return ChannelIndex()
 
-    def _clean(self, history: History, index: ChannelIndex, times: Mapping[str, str]) -> tuple[str, ...]:
+    def _clean(self, history: History, index: ChannelIndex) -> tuple[str, ...]:
         """Drops states that are too old, and packages and shards that have been unused for long enough.
 
         Returns the packages that it deleted.
@@ -407,10 +356,7 @@ class Folder:
         for state in kept.states:
             used |= self.state_index(state).names().keys()
         unused = dict.fromkeys((self._packages() & self._ours()) - used | unnamed_shards(self.path), stamp)
-        for name, since in moments(self.notes / UNUSED).items():
-            # Unless it says what a wrong clock said: before the package came, or in the future.
-            if name in unused and milliseconds(times.get(name, since)) <= milliseconds(since) <= milliseconds(stamp):
-                unused[name] = since
+        unused |= {name: since for name, since in moments(self.notes / UNUSED).items() if name in unused}
         old = tuple(sorted(n for n, t in unused.items() if now - datetime.fromisoformat(t) >= self.keep.unused))
         if old:
             self._show(index, kept, gone=old)
@@ -422,48 +368,34 @@ class Folder:
         return tuple(name for name in old if not SHARD.fullmatch(Path(name).name))
 
 
-@dataclass(frozen=True)
-class Clash:
-    """A name that is taken."""
-
-    file: str  # subdir/file
-    published: str  # the sha256 that it has where it is published
-    ours: str  # the sha256 that it would get
+Clashes = Mapping[str, tuple[str, str]]
+"""``subdir/file`` of a package -> the sha256 that is published under this name, and another one that ours has."""
 
 
-def clashes(ours: Mapping[str, str], taken: Mapping[str, str]) -> list[Clash]:
+def clashes(ours: Mapping[str, str], taken: Mapping[str, str]) -> Clashes:
     """Which of our packages have another content than what was published; both are ``subdir/file`` -> sha256."""
-    both = sorted(ours.keys() & taken.keys())
-    return [Clash(file, taken[file], ours[file]) for file in both if taken[file] != ours[file]]
+    return {name: (taken[name], ours[name]) for name in sorted(ours.keys() & taken.keys()) if taken[name] != ours[name]}
 
 
-def refuse(found: Sequence[Clash], where: str, recipes: Path) -> None:
+def refuse(found: Clashes, where: str, recipes: Path) -> None:
     """Raises NameReused if names are taken somewhere: each with both hashes, and the recipes to mend."""
-    if found:
-        lines = [f"  {c.file}\n    published sha256 {c.published}\n    this one's sha256 {c.ours}" for c in found]
-        names = f"{len(found)} package file name" + ("s are" if len(found) > 1 else " is")
-        raise NameReused("\n".join([f"{names} taken by other content in {where}:", *lines]), step_for(found, recipes))
-
-
-def step_for(found: Sequence[Clash], recipes: Path) -> str:
-    """What to do about clashes: which recipes need a higher build number."""
+    if not found:
+        return
+    lines = [f"  {name}\n    published sha256 {old}\n    this one's sha256 {new}" for name, (old, new) in found.items()]
+    names = f"{len(found)} package file name" + ("s are" if len(found) > 1 else " is")
     known = find_recipes(recipes)
-    makers = {maker_of(c.file.partition("/")[2].rsplit("-", 2)[0], known) or "<feedstock>" for c in found}
+    makers = {maker_of(name.partition("/")[2].rsplit("-", 2)[0], known) or "<feedstock>" for name in found}
     files = ", ".join(f"recipes/{maker}/recipe.yaml" for maker in sorted(makers))
-    return f"raise the first term of `build: number` in {files}, and build again"
+    raise NameReused(
+        "\n".join([f"{names} taken by other content in {where}:", *lines]),
+        f"raise the first term of `build: number` in {files}, and build again",
+    )
 
 
 def moments(file: Path) -> dict[str, str]:
     """Notes that say a moment of packages, ``subdir/file`` -> ISO 8601; those that cannot be read are left out."""
     notes = read_json(file)
     return {name: text for name, text in notes.items() if _is_moment(text)} if isinstance(notes, dict) else {}
-
-
-def possible(times: Mapping[str, str], index: ChannelIndex, now: str) -> dict[str, str]:
-    """Times of publication; one after `now`, or before the package of the index was made, is `now`."""
-    latest, records = milliseconds(now), index.records
-    known = {name: (text, milliseconds(text), made_at(records.get(name, {}))) for name, text in times.items()}
-    return {name: text if made <= time <= latest else now for name, (text, time, made) in known.items()}
 
 
 def _is_moment(text: object) -> bool:
@@ -520,12 +452,16 @@ class Sigstore:
         if self._signer is None:
             token = self.token()
             if token is None:
-                raise PublishFailed(
-                    "an attestation says which CI job published a package, and this is none that has an identity",
-                    "run it in GitHub Actions with `permissions: id-token: write`, or without --attest",
-                )
+                raise no_identity()
             self._signer = Signer(IdentityToken(token), self.context())
         return self._signer
+
+
+def no_identity() -> PublishFailed:
+    return PublishFailed(
+        "an attestation says which CI job published a package, and this is none that has an identity",
+        "run it in GitHub Actions with `permissions: id-token: write`, or without --attest",
+    )
 
 
 def _public() -> SigningContext:

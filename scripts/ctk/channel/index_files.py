@@ -15,11 +15,12 @@ from typing import Any
 import msgpack
 import zstandard
 
-from ctk.core.errors import ChannelMissing, PublishFailed
+from ctk.core.errors import ChannelBroken, ChannelMissing, PublishFailed
 from ctk.core.files import disk_errors, make_folder, replace_file
 from ctk.core.platforms import NOARCH, PLATFORMS
+from ctk.package.repodata import REMAKE, REPODATA, entries, records
 
-REPODATA, COMPRESSED, RUN_EXPORTS = "repodata.json", "repodata.json.zst", "run_exports.json"
+COMPRESSED, RUN_EXPORTS = "repodata.json.zst", "run_exports.json"
 SHARDED, SHARDS = "repodata_shards.msgpack.zst", "shards"
 """The sharded index of a subdir (CEP 16), and the folder beside it with a shard for each name of packages."""
 SHARD = re.compile(r"[0-9a-f]{64}\.msgpack\.zst")
@@ -29,7 +30,6 @@ STATED = (RUN_EXPORTS, REPODATA)
 TIME = "indexed_timestamp"
 """In a record: when the package came into the index of its channel first, in milliseconds since 1970 (CEP 47)."""
 FIRST = 1_325_376_000_000  # 2012, the year of conda, in milliseconds: no package is older
-_LATEST = 1 << 42  # milliseconds, in the year 2109
 _DIGESTS = ("md5", "sha256")  # bytes in a shard, and hexadecimal in repodata
 _LARGEST = 16 << 20  # bytes that a file of a sharded index unpacks to; conda-forge's have a tenth of that
 Records = Mapping[str, Any]
@@ -53,8 +53,7 @@ class ChannelIndex:
 
     def times(self) -> dict[str, str]:
         """``subdir/file`` -> when it came into the index first, where its record says so (CEP 47), as ISO 8601."""
-        times = {name: record.get(TIME) for name, record in self.records.items()}
-        known = {name: time / 1000 for name, time in times.items() if type(time) is int and 0 < time < _LATEST}
+        known = {name: record[TIME] / 1000 for name, record in self.records.items() if record.get(TIME)}
         return {n: datetime.fromtimestamp(t, UTC).isoformat(timespec="milliseconds") for n, t in known.items()}
 
     def dated(self, times: Mapping[str, str]) -> ChannelIndex:
@@ -80,84 +79,66 @@ def milliseconds(text: str) -> int:
     return round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
-def made_at(record: Mapping[str, Any]) -> int:
-    """The time of a package's newest artefact in milliseconds since 1970; `FIRST` if its record does not say it."""
-    time = record.get("timestamp")
-    return time if type(time) is int and FIRST < time < _LATEST else FIRST
-
-
 def read_index(channel: Path) -> ChannelIndex:
     """The index of a channel folder; an empty one where there is no folder.
 
     Raises:
-        PublishFailed: A file of it cannot be read as one.
+        ChannelBroken: A file of it cannot be read as one.
     """
-    records: dict[str, Any] = {}
-    run_exports: dict[str, Any] = {}
-    files = sorted(channel.glob(f"*/{REPODATA}"))
-    for file in files:
-        records |= _packages(file)
-        if (exports := file.with_name(RUN_EXPORTS)).exists():
-            run_exports |= _packages(exports)
-    return ChannelIndex(records, run_exports, frozenset(file.parent.name for file in files))
+    found, folders = records(channel), sorted(file.parent for file in channel.glob(f"*/{REPODATA}"))
+    run_exports = {name: entry for folder in folders for name, entry in entries(folder / RUN_EXPORTS).items()}
+    for name, record in found.items():
+        try:
+            record["name"], bytes.fromhex(record["sha256"] + record.get("md5", ""))
+        except (ValueError, KeyError, TypeError):
+            raise ChannelBroken(f"the index of {channel} has no name or no hash of {name}", REMAKE) from None
+    return ChannelIndex(found, run_exports, frozenset(folder.name for folder in folders))
 
 
-def _packages(file: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(file.read_bytes())
-        found = {**content.get("packages", {}), **content.get("packages.conda", {})}
-        if file.name == REPODATA:
-            for record in found.values():
-                if not record["sha256"] or not isinstance(record["name"], str):
-                    raise TypeError("a package without a sha256 or a name")
-                bytes.fromhex(record["sha256"] + record.get("md5", ""))
-                msgpack.packb(record)  # it has numbers that JSON alone can say
-        return {f"{file.parent.name}/{name}": entry for name, entry in found.items()}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
-        raise PublishFailed(
-            f"{file} is no index of a channel: {type(error).__name__}: {error}", "run `ctk build` first"
-        ) from None
-
-
-def write_index(index: ChannelIndex, channel: Path, subdir: str, files: Iterable[str], *, built: bool = False) -> None:
-    """Puts index files of one subdir in place, in the order given, each by one rename; `built` ones as rattler does.
+def write_index(index: ChannelIndex, channel: Path, subdir: str, files: Iterable[str]) -> None:
+    """Puts index files of one subdir in place, in the order given, each by one rename.
 
     Shards come before the sharded index. One that is there already is left as it is: its name says its content.
     """
     for name in files:
-        for file, content in _contents(index, subdir, name, built).items():
+        for file, content in _contents(index, subdir, name).items():
             path = channel / subdir / file
             if not SHARD.fullmatch(path.name) or not _has(path, content):
                 make_folder(path.parent)
                 replace_file(path, content)
 
 
-def shows(channel: Path, index: ChannelIndex, *, built: bool = False) -> bool:
+def shows(channel: Path, index: ChannelIndex) -> bool:
     """Whether the index files of a channel, shards included, are those of an index, byte for byte."""
     files = ((subdir, name) for subdir in index.subdirs for name in FILES)
-    return all(_has(channel / s / f, c) for s, name in files for f, c in _contents(index, s, name, built).items())
+    return all(_has(channel / s / f, c) for s, name in files for f, c in _contents(index, s, name).items())
 
 
 def _has(file: Path, content: bytes) -> bool:
     return file.is_file() and file.read_bytes() == content
 
 
-def _contents(index: ChannelIndex, subdir: str, name: str, built: bool) -> dict[str, bytes]:
+def _contents(index: ChannelIndex, subdir: str, name: str) -> dict[str, bytes]:
     """An index file, after those that it names and that are of no use without it; by path below the subdir."""
-    return _sharded(index, subdir) if name == SHARDED else {name: _content(index, subdir, name, built)}
+    return _sharded(index, subdir) if name == SHARDED else {name: _content(index, subdir, name)}
 
 
 def _sharded(index: ChannelIndex, subdir: str) -> dict[str, bytes]:
     # rattler's own writer reads the packages again, and writes the time of day into records and index.
-    shards: dict[str, dict[str, Any]] = {}
-    for file, record in sorted(_of_subdir(index.records, subdir).items()):
-        shard = shards.setdefault(record["name"], {"packages": {}, "packages.conda": {}, "removed": []})
-        shard["packages.conda" if file.endswith(".conda") else "packages"][file] = _in_shard(record)
-    contents = {name: _packed(shard) for name, shard in sorted(shards.items())}
+    contents = {name: _packed(shard) for name, shard in sorted(shards_of(index.records, subdir).items())}
     digests = {name: hashlib.sha256(content) for name, content in contents.items()}
     files = {f"{SHARDS}/{digest.hexdigest()}.msgpack.zst": contents[name] for name, digest in digests.items()}
     content = {**about(subdir), "shards": {name: digest.digest() for name, digest in digests.items()}}
     return {**files, SHARDED: _packed(content)}
+
+
+def shards_of(records: Records, subdir: str) -> dict[str, dict[str, Any]]:
+    """Name of packages -> what its shard says, for the packages of a subdir."""
+    shards: dict[str, dict[str, Any]] = {}
+    for file, record in sorted(_of_subdir(records, subdir).items()):
+        shard = shards.setdefault(record["name"], {"packages": {}, "packages.conda": {}, "removed": []})
+        shard["packages.conda" if file.endswith(".conda") else "packages"][file] = _in_shard(record)
+    return shards
 
 
 def about(subdir: str) -> dict[str, Any]:
@@ -169,11 +150,6 @@ def about(subdir: str) -> dict[str, Any]:
 def _in_shard(record: Mapping[str, Any]) -> dict[str, Any]:
     ordered = json.loads(json.dumps(record, sort_keys=True))
     return {key: bytes.fromhex(value) if key in _DIGESTS else value for key, value in ordered.items()}
-
-
-def as_in_repodata(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The record of a shard with its digests as repodata has them."""
-    return {k: v.hex() if k in _DIGESTS and isinstance(v, bytes) else v for k, v in record.items()}
 
 
 def _packed(content: Mapping[str, Any]) -> bytes:
@@ -216,7 +192,7 @@ def unnamed_shards(channel: Path) -> set[str]:
     return found
 
 
-def _content(index: ChannelIndex, subdir: str, name: str, built: bool = False) -> bytes:
+def _content(index: ChannelIndex, subdir: str, name: str) -> bytes:
     is_exports = name == RUN_EXPORTS
     content: dict[str, Any] = {"info": {"subdir": subdir}, "packages": {}, "packages.conda": {}}
     for file, entry in _of_subdir(index.run_exports if is_exports else index.records, subdir).items():
@@ -224,8 +200,8 @@ def _content(index: ChannelIndex, subdir: str, name: str, built: bool = False) -
     if is_exports:
         content["info"]["version"] = 1
     else:
-        content |= {"repodata_version": 1, "v3": {}} if built else {"repodata_version": 1}
-    text = json.dumps(content, sort_keys=True, separators=(",", ":") if "v3" in content else None).encode()
+        content |= {"repodata_version": 1, "v3": {}}
+    text = json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
     return zstandard.ZstdCompressor(level=19).compress(text) if name == COMPRESSED else text
 
 
@@ -281,14 +257,8 @@ def in_order(channel: Path) -> list[Path]:
     needs: dict[str, list[str]] = {}
     providers: dict[str, list[str]] = {}
     for file, record in sorted(read_index(channel).records.items()):
-        try:
-            name, needs[file] = record["name"], [spec.split()[0] for spec in record["depends"]]
-            if file.count("/") > 1 or not name.split():
-                raise ValueError(file)
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-            place = channel / file.partition("/")[0] / REPODATA
-            raise PublishFailed(f"{place} is no index of a channel", "run `ctk build` first") from error
-        providers.setdefault(name, []).append(file)
+        needs[file] = [spec.split()[0] for spec in record["depends"]]
+        providers.setdefault(record["name"], []).append(file)
     if not needs:
         raise PublishFailed(f"there is no channel with packages in {channel}", "run `ctk build` first")
     done: dict[str, None] = {}

@@ -10,7 +10,6 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
 from multiprocessing import TimeoutError as TooLate
 from multiprocessing import get_context
 from pathlib import Path
@@ -19,7 +18,7 @@ import rattler_build
 from rattler import SourceConfig, Subdir
 from rattler.exceptions import GatewayError, InvalidChannelError
 
-from ctk.channel.folder import clashes, refuse
+from ctk.channel.folder import clashes, no_identity, refuse
 from ctk.core.address import open_gateway, real
 from ctk.core.children import starting
 from ctk.core.errors import PublishFailed, without_credentials
@@ -29,18 +28,6 @@ from ctk.core.process import end_with, run
 # What GitHub Actions sets for a job that may ask for an identity token, which signs the attestation.
 _IDENTITY = "ACTIONS_ID_TOKEN_REQUEST_URL"
 SLOWEST = 50_000  # bytes in a second: a server that takes fewer is taken for one that has stopped
-
-
-@dataclass(frozen=True)
-class Target:
-    """Where to upload to: a channel of a server that speaks prefix.dev's protocol.
-
-    With `attest`, in a CI job that has an identity, each package goes with a signed attestation (CEP 27).
-    """
-
-    server: str
-    channel: str
-    attest: bool = False
 
 
 def on_server(url: str, patience: float = 120.0) -> dict[str, str]:
@@ -85,7 +72,7 @@ def confirm(sent: Mapping[str, str], url: str, recipes: Path, wait: float) -> No
         NameReused: The server has other content under one of the names.
         PublishFailed: It does not list all of them.
     """
-    place, end, pause = without_credentials(url), time.monotonic() + wait, 1.0
+    place, end = without_credentials(url), time.monotonic() + wait
     while True:
         try:
             listed, why = on_server(url), ""
@@ -96,8 +83,7 @@ def confirm(sent: Mapping[str, str], url: str, recipes: Path, wait: float) -> No
             return
         if (left := end - time.monotonic()) <= 0:
             break
-        time.sleep(min(pause, left))
-        pause = min(2 * pause, 30.0)
+        time.sleep(min(5.0, left))
     named = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
     raise PublishFailed(
         f"{place} lists {len(sent) - len(missing)} of the {len(sent)} packages that it was sent; missing: {named}{why}",
@@ -107,40 +93,39 @@ def confirm(sent: Mapping[str, str], url: str, recipes: Path, wait: float) -> No
 
 def publish(
     files: Iterable[Path],
-    target: Target,
+    server: str,
+    channel: str,
+    attest: bool = False,
     progress: Callable[[Path], None] = lambda file: None,
     *,
     patience: float = 120.0,
 ) -> None:
-    """Uploads packages in the order given; what the server has already is left as it is.
+    """Uploads packages in the order given to a channel of a server; what it has already is left as it is.
 
+    With `attest`, in a CI job that has an identity, each package goes with a signed attestation (CEP 27).
     The key of the server is what rattler has stored for it, or that of a trusted publisher in CI. For each package the
     server must answer within `patience` seconds, and the time that its bytes take.
 
     Raises:
         PublishFailed: The server refuses or does not answer. What was uploaded stays; another run goes on from there.
     """
-    if target.attest and not os.environ.get(_IDENTITY):
-        raise PublishFailed(
-            "an attestation says which CI job built a package, and this is none that has an identity",
-            "run it in GitHub Actions with `permissions: id-token: write`, or without --attest",
-        )
+    if attest and not os.environ.get(_IDENTITY):
+        raise no_identity()
     # rattler waits for an answer for ever and holds the interpreter's lock meanwhile, so it does that in a process of
     # its own, which can be ended. Not in a forked one: it starts threads, which do not survive a fork.
     with starting():
         pool = get_context("spawn").Pool(1, initializer=end_with, initargs=(os.getpid(),))
-    whole = replace(target, server=real(target.server))
     try:
         pool.apply(int)  # the time in which the process starts is not the server's
         for number, file in enumerate(files):
             limit = patience + file.stat().st_size / SLOWEST
             try:
-                problem = pool.apply_async(_upload, (str(file), whole)).get(limit)
+                problem = pool.apply_async(_upload, (str(file), real(server), channel, attest)).get(limit)
             except TooLate:
                 problem = f"no answer in {limit:.0f} s"
             if problem:
                 raise PublishFailed(
-                    f"{target.server} does not take {file.name} for the channel {target.channel}: {problem}",
+                    f"{server} does not take {file.name} for the channel {channel}: {problem}",
                     f"{number} packages were sent before it; run the command again to go on",
                 )
             progress(file)
@@ -149,16 +134,16 @@ def publish(
         pool.join()
 
 
-def _upload(file: str, target: Target) -> str:
+def _upload(file: str, server: str, channel: str, attest: bool) -> str:
     """Uploads a package unless the server has it; what went wrong, or ""."""
     try:
         rattler_build.upload_package_to_prefix(
             [file],
-            target.server,
-            target.channel,
+            server,
+            channel,
             skip_existing=True,
-            generate_attestation=target.attest,
-            store_github_attestation=target.attest,
+            generate_attestation=attest,
+            store_github_attestation=attest,
         )
     except rattler_build.RattlerBuildError as error:
         return str(error) or type(error).__name__

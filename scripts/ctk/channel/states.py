@@ -1,4 +1,4 @@
-"""The states of a channel: those of a built one, which this module makes, and the history of any, to return to one.
+"""The states of a built channel.
 
 A built channel is a link to a folder that never changes once it is visible. A new state is made beside it, indexed,
 and put in place by one rename. What a reader may rely on:
@@ -19,138 +19,18 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ctk.build.runner import Built
-from ctk.channel.index_files import FILES, REPODATA, ChannelIndex, Records, read_index, shows, write_index
-from ctk.core.errors import ChannelBroken, PublishFailed, UnknownName
-from ctk.core.files import disk_errors, holds, listed_packages, make_folder, read_json, replace_file, share
+from ctk.channel.history import numbered
+from ctk.channel.index_files import FILES, ChannelIndex, Records, read_index, shows, write_index
+from ctk.core.errors import ChannelBroken, UnknownName
+from ctk.core.files import disk_errors, holds, listed_packages, make_folder, read_json, share
 from ctk.core.platforms import NOARCH
 
 KEPT = 3  # states, the current one included: they share the files of packages that are in several
-STATES = "history.json"
-"""The note of a history, in the folder that has each state under its number."""
-
-
-@dataclass(frozen=True)
-class State:
-    """One state that readers saw."""
-
-    number: int  # counts up and is never used again
-    before: int | None  # the state that it followed, also after a return to an older one; None for the first
-    made: str  # ISO 8601 in UTC, for people
-    packages: int  # how many the index names
-
-    def __post_init__(self) -> None:
-        numbers = [self.number, self.packages, 0 if self.before is None else self.before]
-        if not all(type(value) is int and value >= 0 for value in numbers):
-            raise ValueError(f"{self.number!r} is no state")
-        if not datetime.fromisoformat(self.made).tzinfo:
-            raise ValueError(f"state {self.number} was made at no time")
-
-
-@dataclass(frozen=True)
-class History:
-    """The states of a channel that are kept, oldest first, and the number of the one that readers see."""
-
-    channel: Path
-    states: tuple[State, ...] = ()
-    current: int | None = None
-
-    @property
-    def shown(self) -> State | None:
-        """The state that readers see."""
-        return next((s for s in self.states if s.number == self.current), None)
-
-    @property
-    def next_number(self) -> int:
-        return 1 + max((s.number for s in self.states), default=0)
-
-    def with_state(self, number: int, packages: int, now: datetime | None = None) -> History:
-        """With one more state, which readers see from now on."""
-        made = (now or datetime.now(UTC)).isoformat(timespec="seconds")
-        state = State(number, self.current, made, packages)
-        return replace(self, states=(*(s for s in self.states if s.number != number), state), current=number)
-
-    def until(self, now: str) -> History:
-        """With no state of the future: what a clock that was wrong said was made `now`."""
-        states = (replace(s, made=min(s.made, now, key=datetime.fromisoformat)) for s in self.states)
-        return replace(self, states=tuple(states))
-
-    def kept(self, count: int) -> History:
-        """With the newest states and the current one only; one that followed a dropped state follows none."""
-        newest = {s.number for s in self.states[-count:]} | {self.current}
-        states = [replace(s, before=s.before if s.before in newest else None) for s in self.states]
-        return replace(self, states=tuple(s for s in states if s.number in newest))
-
-    def target(self, number: int | None) -> State:
-        """The state to return to, by default the one before the current.
-
-        Raises:
-            UnknownName: It is not kept, or it is the current one, or there is none before.
-        """
-        by_number = {s.number: s for s in self.states}
-        kept = f"kept are {', '.join(map(str, sorted(by_number)))}" if by_number else "no state is kept"
-        if number is None:
-            number = self.shown.before if self.shown else None
-            if number is None:
-                raise UnknownName(f"{self.channel} has no state before the one it shows; {kept}", "name one with --to")
-        if number not in by_number:
-            step = f"see `ctk channel history {self.channel}`"
-            raise UnknownName(f"{self.channel} has no state {number}; {kept}", step)
-        if number == self.current:
-            raise UnknownName(f"{self.channel} shows state {number} already; {kept}", "name another with --to")
-        return by_number[number]
-
-
-def load(folder: Path, channel: Path, count: Callable[[Path], int]) -> History:
-    """The history that lies in a folder with the states; made from their folders, with none shown, where it is lost.
-
-    Args:
-        folder: Where the states lie.
-        channel: For messages.
-        count: Counts the packages of the state in a folder; one without any is not whole, and left out.
-
-    Raises:
-        ChannelBroken: The note is damaged. Whoever went on without it would write over states that are kept.
-    """
-    file = folder / STATES
-    try:
-        raw = json.loads(file.read_bytes())
-        known = History(channel, tuple(State(**state) for state in raw["states"]), raw["current"])
-        if known.current is not None and known.shown is None:
-            raise ValueError(f"it has no state {known.current}, which it says is shown")
-        return known
-    except FileNotFoundError:
-        pass
-    except PermissionError:  # of a note that may be whole: nobody should delete it
-        raise
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ChannelBroken(
-            f"{file} cannot be read: {type(error).__name__}: {error}",
-            f"put it back, or delete it (rm {file}): then the states are listed anew from their folders beside it",
-        ) from None
-    states: list[State] = []
-    for place in numbered(folder):
-        if packages := count(place):
-            made = datetime.fromtimestamp(place.stat().st_mtime, UTC).isoformat(timespec="seconds")
-            states.append(State(int(place.name), states[-1].number if states else None, made, packages))
-    return History(channel, tuple(states))
-
-
-def numbered(folder: Path) -> list[Path]:
-    """The folders of states in a folder, whole or not, oldest first."""
-    places = [place for place in folder.glob("*/") if re.fullmatch("[1-9][0-9]*", place.name)]
-    return sorted(places, key=lambda place: int(place.name))
-
-
-def save(history: History, folder: Path) -> None:
-    """Writes a history into the folder with the states; a reader sees the old one or the new one."""
-    content = {"current": history.current, "states": [asdict(s) for s in history.states]}
-    replace_file(folder / STATES, json.dumps(content, indent=1).encode())
 
 
 @dataclass(frozen=True)
@@ -199,12 +79,12 @@ def stage(
     if lost := sorted(damaged - fresh.keys()):
         raise ChannelBroken(
             f"{channel} has other content than was built under {', '.join(lost)}",
-            "build that again, with the options of before, or return to a state that `ctk channel history` lists",
+            "build that again, with the options of before",
         )
     exports = {name: {"run_exports": records[name].get("run_exports", {})} for name in files}
     subdirs = frozenset({NOARCH, *(name.partition("/")[0] for name in files)})
     index = ChannelIndex({name: records[name] for name in files}, exports, subdirs)
-    changed = wanted != before or bool(damaged) or not shows(current, index, built=True)
+    changed = wanted != before or bool(damaged) or not shows(current, index)
     path = current
     if changed:
         with disk_errors(channel.parent):
@@ -216,47 +96,13 @@ def stage(
 
 def commit(staged: Staged) -> None:
     """Lets readers see a staged state. The states before it stay on disk until `KEPT` newer ones were staged."""
+    channel = staged.channel
     if staged.changed:
-        known = history(staged.channel)
-        _show(known.with_state(int(staged.path.name), sum(staged.packages.values())))
-
-
-def history(channel: Path) -> History:
-    """The states of a built channel that can be returned to.
-
-    Raises:
-        UnknownName: It is no built channel.
-        ChannelBroken: The note of its states is damaged.
-    """
-    states, current = _states(channel), None
-    if channel.exists():
-        if not channel.is_symlink() or channel.resolve().parent != states.resolve():
-            step = "name one, or a folder that was published to"
-            raise UnknownName(f"{channel} is no channel that ctk built, so it has no states", step)
-        current = int(channel.resolve().name)
-    # A state without a note of its builds beside it is not whole.
-    known = load(states, channel, lambda place: len(packages(place)) if place.with_suffix(".json").exists() else 0)
-    known = replace(known, states=tuple(s for s in known.states if (states / str(s.number)).is_dir()), current=current)
-    if current is not None and known.shown is None:  # a killed run showed it and did not note it
-        known = replace(known, current=known.states[-1].number if known.states else None)
-        known = known.with_state(current, len(packages(channel)))
-    return known
-
-
-def rollback(channel: Path, number: int | None = None) -> State:
-    """Lets readers see an older state of a built channel again, by default the one before; the newer ones stay.
-
-    Raises:
-        UnknownName: It is not kept, or this is no built channel.
-        ChannelBroken: It is not whole; nothing was changed.
-    """
-    known = history(channel)
-    state = known.target(number)
-    folder = _states(channel) / str(state.number)
-    if len(packages(folder)) != state.packages or not (folder / "noarch" / REPODATA).exists():
-        raise ChannelBroken(f"state {state.number} of {channel} is not whole", "name another with --to, or build again")
-    _show(replace(known, current=state.number))
-    return state
+        link = channel.with_name(f".{channel.name}.new")
+        with disk_errors(channel.parent):
+            link.unlink(missing_ok=True)
+            link.symlink_to(os.path.relpath(staged.path, channel.parent), target_is_directory=True)
+            os.replace(link, channel)
 
 
 def is_built(place: Path) -> bool:
@@ -267,18 +113,6 @@ def is_built(place: Path) -> bool:
 def packages(channel: Path) -> list[Path]:
     """Every package of a channel, as files of its current state."""
     return sorted(channel.resolve().glob("*/*.conda"))
-
-
-def _show(known: History) -> None:
-    """Lets readers see the current state of a history, and notes it."""
-    channel, link = known.channel, known.channel.with_name(f".{known.channel.name}.new")
-    with disk_errors(channel.parent):
-        link.unlink(missing_ok=True)
-        target = os.path.relpath(_states(channel) / str(known.current), channel.parent)
-        link.symlink_to(target, target_is_directory=True)
-        os.replace(link, channel)
-        # Written after the link: what a killed run did not write is read off the link.
-        save(known, _states(channel))
 
 
 def _states(channel: Path) -> Path:
@@ -296,21 +130,24 @@ def _indexed(state: Path) -> Records:
     """The records of a state's index; none where it is damaged."""
     try:
         return read_index(state).records
-    except PublishFailed:
+    except ChannelBroken:
         return {}
 
 
 def _assemble(channel: Path, builds: Mapping[str, Any], files: Mapping[str, Path], index: ChannelIndex) -> Path:
     """The folder of a new state, with its index and the note of its builds; removes states that are too old."""
-    states, known = _states(channel), history(channel)
+    states, place = _states(channel), channel.resolve()
+    if channel.exists() and (not channel.is_symlink() or place.parent != states.resolve()):
+        raise UnknownName(f"{channel} is no channel that ctk built", "name one, or a place where nothing is")
     make_folder(states)
-    kept = {s.number for s in known.kept(KEPT - 1).states}  # with the one that is made now, KEPT
-    number = known.next_number
-    for place in numbered(states):
-        number = max(number, int(place.name) + 1)
-        if int(place.name) not in kept:  # older ones, and what killed runs left
-            shutil.rmtree(place, ignore_errors=True)
-            place.with_suffix(".json").unlink(missing_ok=True)
+    before = numbered(states)
+    shown = int(place.name) if channel.exists() else 0
+    kept = [old for old in before if int(old.name) <= shown][1 - KEPT :]  # with the one that is made now, KEPT
+    for old in before:
+        if old not in kept:  # older ones, and what killed runs left
+            shutil.rmtree(old, ignore_errors=True)
+            old.with_suffix(".json").unlink(missing_ok=True)
+    number = max((int(old.name) for old in before), default=0) + 1
     state = states / str(number)
     state.mkdir()
     for name, file in sorted(files.items()):
@@ -321,7 +158,7 @@ def _assemble(channel: Path, builds: Mapping[str, Any], files: Mapping[str, Path
         except OSError:
             shutil.copyfile(file, target)
     for subdir in index.subdirs:
-        write_index(index, state, subdir, FILES, built=True)
+        write_index(index, state, subdir, FILES)
     for path in (state, *state.rglob("*")):
         share(path)
     state.with_suffix(".json").write_text(json.dumps(builds, indent=1, sort_keys=True))

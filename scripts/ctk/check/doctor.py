@@ -5,7 +5,6 @@ The checks run at the same time, each within a limit, and none can end the run.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -196,8 +195,9 @@ def _channel(where: Where) -> Finding:
 
 def _built(channel: Path) -> tuple[str, list[str]]:
     """How many packages a channel has, when it was made, and the packages; none where there is no channel."""
-    indexes = sorted(channel.glob("*/repodata.json"))
-    packages = [name for file in indexes for name in json.loads(file.read_text(encoding="utf-8"))["packages.conda"]]
+    from ctk.package.repodata import records
+
+    packages = [name.partition("/")[2] for name in records(channel)]
     made = datetime.fromtimestamp(os.lstat(channel).st_mtime if packages else 0, UTC)
     return f"{count(len(packages), 'package')}, made {made:%Y-%m-%d %H:%M} UTC", packages
 

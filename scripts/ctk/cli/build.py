@@ -215,7 +215,7 @@ def _summary(result: Result, planned: Plan, report: Reporter) -> None:
     if result.dropped:
         report.line(
             f"left the channel, as the audit refuses now what earlier runs built: {', '.join(result.dropped)}; "
-            "`ctk build --recipe NAME` makes it again, `ctk channel rollback` brings it back"
+            "`ctk build --recipe NAME` makes it again"
         )
     where = ", ".join(f"{subdir} {count}" for subdir, count in result.staged.packages.items())
     report.line(f"channel: {result.staged.channel} ({where}; {megabytes(result.staged.size)} MB)")

@@ -20,24 +20,19 @@ from ctk.core.errors import (
     BadValue,
     ChannelBroken,
     ChannelMissing,
-    NameReused,
+    UnknownName,
     Unsolvable,
     check_names,
     without_credentials,
 )
-from ctk.core.files import exclusive, publishing
 from ctk.core.platforms import PLATFORMS
 
 if TYPE_CHECKING:
+    from ctk.channel.folder import Folder
     from ctk.check.channel import ChannelReport
     from ctk.site.answers import Axes, Work
 
-Channel = Annotated[
-    Path | None,
-    typer.Argument(
-        help="A built channel, or a folder that was published to; output/channel by default.", metavar="CHANNEL"
-    ),
-]
+Published = Annotated[Path, typer.Argument(help="A folder that was published to.", metavar="FOLDER")]
 
 
 def check_command(
@@ -67,7 +62,7 @@ def check_command(
 
     Example: ctk channel check --published https://conda.example.org/cuda
     """
-    from ctk.channel.folder import Folder, clashes, step_for
+    from ctk.channel.folder import Folder, clashes, refuse
     from ctk.channel.index_files import read_index
     from ctk.channel.server import on_server
     from ctk.check.channel import check_channel, mirrored
@@ -75,24 +70,19 @@ def check_command(
 
     where, report = workspace(), Reporter()
     policy = Policy(identity, issuer, url, attested, trusted_root)
-    taken = None
-    if published:
-        taken = on_server(published) if "://" in published else Folder(Path(published), where.recipes).names()
     name = channel or str(where.channel)
     source = mirrored(name, where.cache) if "://" in name else nullcontext(Path(os.path.realpath(name)))
     with source as place:
-        found = check_channel(place, policy=policy, taken=taken, jobs=jobs or os.cpu_count() or 1)
-        ours = {} if taken is None else read_index(place).names()
+        if published:
+            taken = on_server(published) if "://" in published else Folder(Path(published), where.recipes).names()
+            refuse(clashes(read_index(place).names(), taken), without_credentials(published), where.recipes)
+        found = check_channel(place, policy=policy, jobs=jobs or os.cpu_count() or 1)
     report.result(**found.as_json())
     _show(found, policy.identity is None, without_credentials(name), report)
-    reused = found.counts["name"]
-    if reused and reused == len(found.findings):
-        names = clashes(ours, taken or {})
-        raise NameReused(f"{published} has other content under {count(reused, 'name')}", step_for(names, where.recipes))
     if found.findings:
         raise ChannelBroken(
             f"{count(len(found.findings), 'problem')} in {without_credentials(name)}",
-            "build the packages again; publishing again mends a published folder, or `ctk channel rollback` it",
+            "build the packages again; publishing again mends a published folder, or `ctk channel rollback FOLDER`",
         )
 
 
@@ -110,26 +100,22 @@ def _show(found: ChannelReport, by_anybody: bool, place: str, report: Reporter) 
         report.line("who signed was not held to anybody; --identity and --issuer name who must have")
 
 
-def history_command(channel: Channel = None) -> None:
-    """List the states that a channel can return to.
+def history_command(folder: Published) -> None:
+    """List the states that a published folder can return to.
 
     Example: ctk channel history /srv/www/cuda
     """
-    from ctk.channel import states
-    from ctk.channel.folder import Folder
-
-    place, report = _place(channel), Reporter()
-    known = Folder(place, workspace().recipes).history() if _is_published(place) else states.history(place)
+    report, known = Reporter(), _published(folder).history()
     rows = [
         (s.number, s.made, s.packages, s.before or "", "readers see it" if s.number == known.current else "")
         for s in known.states
     ]
     report.result(
-        channel=str(known.channel),
+        channel=str(folder),
         states=[{**vars(state), "current": state.number == known.current} for state in known.states],
     )
     report.table(
-        f"states of {known.channel}",
+        f"states of {folder}",
         ["state", "made", "packages", "followed", ""],
         rows,
         ["state", "packages", "followed"],
@@ -137,43 +123,32 @@ def history_command(channel: Channel = None) -> None:
 
 
 def rollback_command(
-    channel: Channel = None,
+    folder: Published,
     to: Annotated[int | None, typer.Option(help="The state; by default the one before what readers see.")] = None,
 ) -> None:
-    """Let readers see the index before, or another state that is kept.
+    """Let readers of a published folder see the index before, or another state that is kept.
 
-    The state that is left is kept too: `--to` with its number returns to it. The next build or publishing adds to what
-    readers see then.
+    The state that is left is kept too: `--to` with its number returns to it. The next publishing adds to what readers
+    see then.
 
     Example: ctk channel rollback /srv/www/cuda --to 4
     """
-    from ctk.channel import states
+    report, state = Reporter(), _published(folder).rollback(to)
+    report.result(channel=str(folder), state=vars(state))
+    report.line(f"{folder} shows state {state.number} of {state.made}: {count(state.packages, 'package')}")
+
+
+def _published(folder: Path) -> Folder:
     from ctk.channel.folder import Folder
 
-    place, where, report = _place(channel), workspace(), Reporter()
-    if _is_published(place):
-        state = Folder(place, where.recipes).rollback(to)
-    else:
-        states.history(place)  # of what is no channel: before a lock is laid beside it
-        with exclusive(where, report.say), publishing(place, report.say):
-            state = states.rollback(place, to)
-    report.result(channel=str(place), state=vars(state))
-    report.line(f"{place} shows state {state.number} of {state.made}: {count(state.packages, 'package')}")
-
-
-def _place(channel: Path | None) -> Path:
-    place = channel or workspace().channel
-    if ":/" in str(place):
-        raise BadValue(f"what {place} shows is its server's business", "name the folder that the server hands out")
-    if not place.exists():
-        raise ChannelMissing.of(place)
-    return place
-
-
-def _is_published(place: Path) -> bool:
-    from ctk.channel.folder import HISTORY
-
-    return (place / HISTORY).is_dir()
+    if not folder.exists():
+        raise ChannelMissing.of(folder)
+    found = Folder(folder, workspace().recipes)
+    if not found.notes.is_dir():
+        raise UnknownName(
+            f"nothing was published into {folder}, so it has no states", "name a folder that was published to"
+        )
+    return found
 
 
 def publish_command(
@@ -213,9 +188,6 @@ def publish_command(
     attest: Annotated[
         bool, typer.Option("--attest", help="With a signed attestation of the CI job that built the packages.")
     ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="List the packages in order, and publish nothing.")
-    ] = False,
 ) -> None:
     """Publish a built channel into a folder or to a server; what is there already is skipped.
 
@@ -223,11 +195,11 @@ def publish_command(
     (RATTLER_AUTH_FILE), or none for a trusted publisher in CI.
 
     Examples: ctk publish --to /srv/www/cuda
-    ctk publish --server https://conda.example.org --channel cuda --dry-run
+    ctk publish --server https://conda.example.org --channel cuda
     """
     from ctk.channel.folder import Folder, Keep, Sigstore, clashes, refuse
     from ctk.channel.index_files import in_order, read_index
-    from ctk.channel.server import Target, confirm, on_server, publish
+    from ctk.channel.server import confirm, on_server, publish
 
     source = context.get_parameter_source("server")
     # CTK_SERVER in the environment may name a server for other runs.
@@ -238,11 +210,6 @@ def publish_command(
     report, where = Reporter(), workspace()
     built = Path(os.path.realpath(folder or where.channel))
     files = in_order(built)
-    if dry_run:
-        report.result(packages=_names(files))
-        for name in _names(files):
-            report.line(name)
-        return
     if to is not None:
         if attest and not url:
             raise BadValue("an attestation says for which channel a package is", "name its URL with --url")
@@ -258,31 +225,21 @@ def publish_command(
         changes = [f"{len(done.added)} new"]
         changes += [f"{len(done.mended)} damaged and written again"] if done.mended else []
         changes += [f"{len(done.left)} no longer in the index"] if done.left else []
-        changes += [f"{len(done.skipped)} left out, their names being taken"] if done.skipped else []
+        changes += [f"{len(done.left_out)} left out, their names being taken"] if done.left_out else []
         changes += [f"{len(done.deleted)} deleted after {keep_days} days without use"] if done.deleted else []
-        report.result(
-            folder=str(to),
-            state=done.state,
-            packages=done.packages,
-            added=done.added,
-            mended=done.mended,
-            left=done.left,
-            left_out=done.skipped,
-            deleted=done.deleted,
-        )
+        report.result(folder=str(to), **vars(done))
         report.line(f"state {done.state} of {to}: {count(done.packages, 'package')}, {', '.join(changes)}")
         return
     if not server or not channel:
         raise BadValue("there is no place to publish to", "name a folder with --to, or --server and --channel")
     address = url or f"{server.rstrip('/')}/{channel}"
     ours = read_index(built).names()
-    found = [] if new else clashes(ours, on_server(address))
+    taken = {} if new else clashes(ours, on_server(address))
     if not skip_taken:
-        refuse(found, address, where.recipes)
-    taken = {clash.file for clash in found}
+        refuse(taken, address, where.recipes)
     files = [file for file in files if f"{file.parent.name}/{file.name}" not in taken]
     with report.task("upload", len(files)) as task:
-        publish(files, Target(server, channel, attest), lambda file: task.advance(1))
+        publish(files, server, channel, attest, lambda file: task.advance(1))
     confirm({name: ours[name] for name in _names(files)}, address, where.recipes, wait)
     left = f"; {len(taken)} were left out, their names being taken" if taken else ""
     report.result(server=without_credentials(server), channel=channel, packages=_names(files), left_out=sorted(taken))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -40,10 +39,9 @@ def pythons() -> list[str]:
 
 def packages() -> list[str]:
     """The packages of the channel; before it is built the names of the recipes."""
-    found: set[str] = set()
-    for index in workspace().channel.glob("*/repodata.json"):
-        found |= {name.rsplit("-", 2)[0] for name in json.loads(index.read_bytes())["packages.conda"]}
-    return sorted(found) or recipes()
+    from ctk.package.repodata import records
+
+    return sorted({record["name"] for record in records(workspace().channel).values()}) or recipes()
 
 
 def not_both(one: str, other: str, given: object, step: str = "give one of them") -> None:

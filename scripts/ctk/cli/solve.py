@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from enum import StrEnum
 from functools import partial
@@ -284,6 +283,7 @@ def catalogue(
     what recipes and release locks say, a base channel of ours by metadata shaped as conda-forge's. One line says so.
     `as_planned` takes the plan, whatever was built.
     """
+    from ctk.package.repodata import records
     from ctk.plan.plan import write_repodata
     from ctk.solve.solve import Catalogue
     from ctk.verify import channels as matrix_channels
@@ -292,10 +292,10 @@ def catalogue(
     foreign = subdir != this_platform()
     if others:
         channels[:1] = [base_channel(name, where) for name in others]
-    elif as_planned or (foreign and not _has(where.channel, subdir)):
+    elif as_planned or (foreign and not records(where.channel, subdir)):
         # The same as `ctk verify` has, so that a scenario which it prints is solved here as it was there.
         channels[0] = write_repodata(matrix_channels.planned(where), where.cache / "planned" / "channel")
-    if base == "local" and (as_planned or (foreign and not _has(where.base_channel, subdir))):
+    if base == "local" and (as_planned or (foreign and not records(where.base_channel, subdir))):
         channels[1] = write_repodata(matrix_channels.universe(), where.cache / "planned" / "base")
     if report and not others and where.channel not in channels:
         why = "" if as_planned else f"nothing is built for {subdir} here: "
@@ -306,12 +306,13 @@ def catalogue(
 
 def built_catalogue(where: Workspace, base: str, subdir: str) -> Catalogue:
     """The same with packages that are built and not only planned."""
+    from ctk.package.repodata import records
     from ctk.solve.solve import Catalogue
 
     if subdir != this_platform():
-        if not _has(where.channel, subdir):
+        if not records(where.channel, subdir):
             raise Unsolvable(f"nothing is built for {subdir} here", f"run `ctk build --platform {subdir}` first")
-        if base == "local" and not _has(where.base_channel, subdir):
+        if base == "local" and not records(where.base_channel, subdir):
             raise Unsolvable(
                 f"the base channel that is made here has no Python for {subdir}",
                 "name one that has, such as --base conda-forge or a folder",
@@ -329,14 +330,6 @@ def _maker(where: Workspace, package: str) -> Maker | None:
     if stated.default.recipes is None or recipe in stated.default.recipes:
         return Maker(recipe, "")
     return Maker(recipe, "--ring 2" if recipe in stated.ring2.recipes else "--all-components")
-
-
-def _has(channel: Path, subdir: str) -> bool:
-    """Whether a channel folder has packages for a platform."""
-    try:
-        return bool(json.loads((channel / subdir / "repodata.json").read_text())["packages.conda"])
-    except FileNotFoundError:
-        return False
 
 
 def _solvers() -> list[str]:

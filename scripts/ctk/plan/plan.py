@@ -26,6 +26,7 @@ from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.core.versions import python_name
 from ctk.lock.components import SECOND_RING, Classes, Exclusion, classify, load_exclusions
 from ctk.lock.lock import FACT_KEY, LIBRARY_LOCK, Artefact, ReleaseLock, release_locks
+from ctk.package.repodata import REPODATA, records
 from ctk.plan.recipes import Recipe, Rendered, find_recipes, render
 
 Named = TypeVar("Named")
@@ -407,11 +408,7 @@ def lacking(workspace: Workspace, channel: Path) -> list[str]:
 
     Before conda-forge, such a channel hides what these minors need. One without any toolkit hides nothing.
     """
-    try:
-        index = json.loads((channel / NOARCH / "repodata.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return []
-    has = {r["version"] for r in index["packages.conda"].values() if r.get("name") == "cuda-version"}
+    has = {record["version"] for record in records(channel, NOARCH).values() if record.get("name") == "cuda-version"}
     return sorted(set(settings(workspace.root).conda_forge.minors) - has, key=Version) if has else []
 
 
@@ -563,8 +560,8 @@ def write_repodata(repodata: Mapping[str, Mapping[str, Any]], folder: Path) -> P
     """Writes the repodata of some subdirs, and no others, as a channel that solvers can read; there are no packages."""
     for subdir, content in repodata.items():
         (folder / subdir).mkdir(parents=True, exist_ok=True)
-        replace_file(folder / subdir / "repodata.json", json.dumps(content).encode())
-    for stale in folder.glob("*/repodata.json"):
+        replace_file(folder / subdir / REPODATA, json.dumps(content).encode())
+    for stale in folder.glob(f"*/{REPODATA}"):
         if stale.parent.name not in repodata:
             stale.unlink()
     return folder

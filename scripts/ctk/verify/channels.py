@@ -18,6 +18,7 @@ from ruamel.yaml import YAML
 from ctk.core.checkout import Workspace
 from ctk.core.errors import ChannelMissing
 from ctk.core.platforms import NOARCH, PLATFORMS
+from ctk.package.repodata import REPODATA, records
 from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags, repodata_of, write_repodata
 
 UNIVERSE = Path(__file__).with_name("universe.yaml")
@@ -67,13 +68,8 @@ def planned(workspace: Workspace, subdirs: Sequence[str] = ()) -> Repodata:
 
 def built(folder: Path) -> Repodata:
     """The repodata of a channel's folder, which must have packages for a platform."""
-    content = {}
-    for file in sorted(folder.glob("*/repodata.json")):
-        try:
-            content[file.parent.name] = json.loads(file.read_bytes())
-        except ValueError as error:
-            cause = f"{file} cannot be read as repodata: {error}"
-            raise ChannelMissing(cause, "run `ctk build` to make the channel anew") from None
+    found = {file.parent.name: records(folder, file.parent.name) for file in sorted(folder.glob(f"*/{REPODATA}"))}
+    content = {s: repodata_of(s, {n.partition("/")[2]: r for n, r in by.items()}) for s, by in found.items()}
     if not any(_platforms(content)):
         raise ChannelMissing(
             f"there is no channel with packages for a platform in {folder}",

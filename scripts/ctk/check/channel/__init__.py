@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -14,9 +13,9 @@ from typing import Any
 
 import httpx2
 
-from ctk.channel.folder import FIELD, HISTORY, SIDECAR, TIMES, Folder, clashes
-from ctk.channel.index_files import FILES, REPODATA, STATED, named_shards
-from ctk.channel.states import STATES
+from ctk.channel.folder import FIELD, HISTORY, SIDECAR, TIMES, Folder
+from ctk.channel.history import STATES
+from ctk.channel.index_files import FILES, STATED, named_shards
 from ctk.check import Check, Finding, Report
 from ctk.check.channel.attestations import Policy, Verifier
 from ctk.check.channel.index import IndexFiles, IndexIsConsistent, Orphans
@@ -52,11 +51,9 @@ def check_channel(
     channel: Path,
     *,
     policy: Policy | None = None,
-    taken: Mapping[str, str] | None = None,
     jobs: int = 2,
-    progress: Callable[[str], None] = lambda name: None,
 ) -> ChannelReport:
-    """Looks at every file of a channel; `taken` has the sha256 of what was published, by ``subdir/file``.
+    """Looks at every file of a channel.
 
     Raises:
         ChannelMissing: There is no such folder.
@@ -64,21 +61,13 @@ def check_channel(
     start = time.monotonic()
     if not channel.is_dir():
         raise ChannelMissing.of(channel)
-
-    def reused(index: IndexFiles) -> Iterator[Finding]:
-        names = {n: r["sha256"] for n, r in index.records.items() if isinstance(r.get("sha256"), str)}
-        for clash in clashes(names, taken or {}):
-            yield Finding(clash.file, f"published with sha256 {clash.published}, this one has {clash.ours}")
-
     index = IndexFiles(channel)
     packages = [ChannelPackage(channel, n, record, index.run_exports.get(n)) for n, record in index.records.items()]
-    of_index = (IndexIsConsistent, Orphans, Check("name", IndexFiles, reused))
+    of_index = (IndexIsConsistent, Orphans)
     of_package = (PackageFile, Check("attestation", ChannelPackage, Verifier(policy or Policy()).check))
 
     def look(package: ChannelPackage) -> list[Finding]:
-        found = [finding for rule in of_package for finding in rule(package)]
-        progress(package.name)
-        return found
+        return [finding for rule in of_package for finding in rule(package)]
 
     with ThreadPoolExecutor(max(1, jobs)) as pool:
         results = list(pool.map(look, sorted(packages, key=lambda package: -package.size)))
@@ -98,11 +87,6 @@ def check_channel(
 
 _INDEX = 1 << 28  # bytes; an index is smaller
 _SIDECAR = 8 << 20  # bytes of one, and of a shard
-# That another form of the index is there is enough to know: clients that look for it would not see ours.
-_OTHER_FORMS = (
-    *("repodata_from_packages.json", "current_repodata.json", "repodata.json.bz2", "repodata.json.gz"),
-    *("repodata.jlap", "repodata_from_packages.json.zst", "current_repodata.json.zst"),
-)
 
 
 @contextmanager
@@ -131,26 +115,18 @@ def mirrored(url: str, beside: Path, jobs: int = 4) -> Iterator[Path]:
         index = [f"{subdir}/{name}" for subdir in subdirs for name in FILES]
         get((name, _INDEX) for name in (*index, f"{HISTORY}/{STATES}", f"{HISTORY}/{TIMES}"))
         get((f"{subdir}/{file}", _SIDECAR) for subdir in subdirs for file in named_shards(folder / subdir).values())
-        others = [f"{subdir}/{name}" for subdir in subdirs for name in _OTHER_FORMS]
-        get((name, 0) for name in (*others, "channeldata.json", "notices.json"))
         with suppress(ChannelBroken):
             if state := Folder(folder, folder).history().shown:
                 kept = [f"{HISTORY}/{state.number}/{subdir}/{name}" for subdir in subdirs for name in STATED]
                 get((name, _INDEX) for name in kept)
-        get([wanted for file in folder.glob(f"[!.]*/{REPODATA}") for wanted in _named(file)])
+        get(_named(IndexFiles(folder)))
         yield folder
 
 
-def _named(repodata: Path) -> Iterator[tuple[str, int]]:
-    """What an index names, with the most bytes that each can have; nothing where it cannot be read."""
-    try:
-        records = json.loads(repodata.read_bytes())["packages.conda"].items()
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return
-    for file, record in records:
-        if not isinstance(record, dict) or Path(file).name != file or file in ("", ".", ".."):
-            continue
-        name, size, digest = f"{repodata.parent.name}/{file}", record.get("size"), record.get(FIELD)
+def _named(index: IndexFiles) -> Iterator[tuple[str, int]]:
+    """What an index names, with the most bytes that each can have."""
+    for name, record in index.records.items():
+        size, digest = record.get("size"), record.get(FIELD)
         yield name, size if isinstance(size, int) and size >= 0 else 0
         if isinstance(digest, str) and digest.isalnum():
             yield from ((f"{name}{SIDECAR}", _SIDECAR), (f"{name}{SIDECAR}.{digest}", _SIDECAR))

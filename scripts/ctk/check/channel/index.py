@@ -13,29 +13,29 @@ from typing import Any
 import zstandard
 
 from ctk.channel.folder import HISTORY, SIDECAR, TIMES, UNUSED, Folder, moments
+from ctk.channel.history import STATES
 from ctk.channel.index_files import (
     COMPRESSED,
     FILES,
-    REPODATA,
     RUN_EXPORTS,
     SHARDED,
     SHARDS,
     TIME,
     ChannelIndex,
+    Records,
     about,
-    as_in_repodata,
     milliseconds,
     named_shards,
+    shards_of,
     unpacked,
 )
-from ctk.channel.states import STATES
 from ctk.check import Finding, check
 from ctk.check.channel.package import differences
 from ctk.core.errors import ChannelBroken
 from ctk.core.files import file_sha256
 from ctk.core.platforms import NOARCH
+from ctk.package.repodata import REPODATA
 
-_LARGEST = 1 << 30  # bytes; no index is as large
 _SIDECAR = re.compile(rf"(.+\.conda){re.escape(SIDECAR)}(\.[0-9a-f]{{64}})?")
 _SECTION = "packages.conda"
 
@@ -61,8 +61,6 @@ class IndexFiles:
         """Reads an index file, whose ``info`` and other keys have to be as stated, into the entries."""
         subdir, faults = file.parent.name, []
         try:
-            if file.stat().st_size > _LARGEST:
-                raise ValueError(f"has {file.stat().st_size} bytes")
             content = json.loads(file.read_bytes())
             info, packages = content.pop("info", None), content.pop(_SECTION, None)
             if not isinstance(info, dict) or not isinstance(packages, dict):
@@ -70,12 +68,14 @@ class IndexFiles:
             for key, said, wanted in (*differences(info, {"subdir": subdir, **about}), *differences(content, empty)):
                 faults.append(f"has {said} as {key}, and should have {wanted}")
             for name, value in packages.items():
-                if not isinstance(value, dict) or "/" in name:
+                if not isinstance(value, dict) or "/" in name or not name.endswith(".conda"):
                     faults.append(f"has an entry for {name!r} that cannot be read")
                 else:
                     entries[f"{subdir}/{name}"] = value
         except FileNotFoundError:
             faults.append("is not there")
+        except PermissionError:  # of what may be sound
+            raise
         except (ValueError, TypeError, AttributeError, RecursionError, OSError) as error:
             faults.append(f"cannot be read: {type(error).__name__}: {error}")
         self.faults += [Finding(f"{subdir}/{file.name}", fault) for fault in faults]
@@ -86,6 +86,8 @@ def IndexIsConsistent(index: IndexFiles) -> Iterator[Finding]:
     """The index files can be read by every client, say the same, and are those of the state in the history."""
     yield from index.faults
     for folder in index.subdirs:
+        if not (folder / REPODATA).is_file():
+            continue  # it is said already, and the other forms have nothing to be compared with
         if message := _compressed(folder):
             yield Finding(f"{folder.name}/{COMPRESSED}", message)
         for file, message in _sharded(folder, index.records):
@@ -99,74 +101,40 @@ def IndexIsConsistent(index: IndexFiles) -> Iterator[Finding]:
 def _compressed(folder: Path) -> str:
     """What is wrong with the compressed repodata of a subdir, "" for nothing."""
     plain, packed = folder / REPODATA, folder / COMPRESSED
-    if not plain.is_file():
-        return ""
     try:
         wanted = plain.read_bytes()
         with packed.open("rb") as stream:
             # One byte more than there should be is enough to see that they differ, whatever it unpacks to.
             found = zstandard.ZstdDecompressor().stream_reader(stream).read(len(wanted) + 1)
-    except FileNotFoundError:
-        return "is not there"
     except (zstandard.ZstdError, OSError) as error:
-        return f"cannot be read: {error}"
+        return f"cannot be read: {_why(error)}"
     return "" if found == wanted else f"does not unpack to {REPODATA}"
 
 
-def _sharded(folder: Path, records: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+def _sharded(folder: Path, records: Records) -> Iterator[tuple[str, str]]:
     """Files of the sharded index of a subdir, and in what they are not what repodata.json says."""
-    if not (folder / REPODATA).is_file():
+    try:
+        wanted, index = shards_of(records, folder.name), unpacked(folder / SHARDED)
+        named = index.pop("shards").keys()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        yield SHARDED, f"cannot be compared with {REPODATA}: {_why(error)}"
         return
-    wanted: dict[str, dict[str, Any]] = {}
-    for name, record in records.items():
-        subdir, _, file = name.partition("/")
-        if subdir == folder.name:
-            wanted.setdefault(str(record.get("name")), {})[file] = record
-    content, message = _unpacked(folder / SHARDED)
-    content.pop("shards", None)
-    yield from ((SHARDED, text) for text in ([message] if message else _differing(content, about(folder.name))))
-    shards = named_shards(folder)
-    for name in sorted(shards.keys() ^ wanted.keys()):
-        has, lacks = (SHARDED, REPODATA) if name in shards else (REPODATA, SHARDED)
-        yield SHARDED, f"is not about the same packages: {has} has {name}, {lacks} has not"
-    for name in sorted(shards.keys() & wanted.keys()):
-        for message in _shard(folder / shards[name], wanted[name]):
-            yield shards[name], f"{message} ({SHARDED} names it for {name})"
+    if index != about(folder.name):
+        yield SHARDED, f"says {index} of itself, and should say {about(folder.name)}"
+    if differing := named ^ wanted.keys():
+        yield SHARDED, f"is not about the same packages as {REPODATA}: {', '.join(sorted(map(str, differing)))}"
+    for name, file in named_shards(folder).items():
+        try:
+            if file_sha256(folder / file) != Path(file).name.partition(".")[0]:
+                yield file, f"has another sha256 than its name says, which {SHARDED} has for {name}"
+            if name in wanted and unpacked(folder / file) != wanted[name]:
+                yield file, f"does not say of {name} what {REPODATA} says"
+        except (OSError, ValueError) as error:
+            yield file, f"cannot be read: {_why(error)}"
 
 
-def _shard(file: Path, records: Mapping[str, Any]) -> Iterator[str]:
-    content, message = _unpacked(file)
-    if message:
-        yield message
-        return
-    if file_sha256(file) != file.name.partition(".")[0]:
-        yield "has another sha256 than its name says"
-    said = content.pop(_SECTION, None)
-    yield from _differing(content, {"packages": {}, "removed": []})
-    try:
-        found = {name: as_in_repodata(record) for name, record in said.items()}
-        for name, _, _ in differences(found, records):
-            yield f"does not say of {name} what {REPODATA} says"
-    except (TypeError, AttributeError) as error:
-        yield f"cannot be read: {error}"
-
-
-def _differing(said: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
-    try:
-        return [f"has {ours} as {key}, and should have {other}" for key, ours, other in differences(said, wanted)]
-    except TypeError as error:  # what JSON cannot say
-        return [f"cannot be read: {error}"]
-
-
-def _unpacked(file: Path) -> tuple[dict[str, Any], str]:
-    """What a file of a sharded index says, and why it cannot be read, "" where it can."""
-    try:
-        content = unpacked(file)
-    except FileNotFoundError:
-        return {}, "is not there"
-    except (ValueError, TypeError, OSError) as error:
-        return {}, f"cannot be read: {error}"
-    return (content, "") if isinstance(content, dict) else ({}, "is no mapping")
+def _why(error: Exception) -> str:
+    return error.strerror or str(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
 
 
 def _times(index: IndexFiles) -> Iterator[Finding]:
@@ -189,7 +157,7 @@ def _history(index: IndexFiles) -> Iterator[Finding]:
     if not (channel / HISTORY).is_dir():
         return
     if not (channel / file).is_file():
-        yield Finding(file, "is not there; publish again, which lists the states anew")
+        yield Finding(file, "is not there; publish again")
         return
     try:
         folder = Folder(channel, channel)
@@ -220,7 +188,7 @@ def Orphans(index: IndexFiles) -> Iterator[Finding]:
     known = {*index.records, *waiting, *(f"{f.name}/{name}" for f in index.subdirs for name in (*FILES, SHARDS))}
     known |= {f"{folder.name}/{name}" for folder in index.subdirs for name in named_shards(folder).values()}
     # Of what an unreadable index names, each would be a line: that it cannot be read is one already.
-    readable = [folder / SHARDS for folder in index.subdirs if not _unpacked(folder / SHARDED)[1]]
+    readable = [folder / SHARDS for folder in index.subdirs if named_shards(folder)]
     places = [place for place in (*index.subdirs, *readable) if place.is_dir()]
     for path in (path for place in places for path in sorted(place.iterdir())):
         name, sidecar = path.relative_to(channel).as_posix(), _SIDECAR.fullmatch(path.name)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +24,10 @@ from ctk.package.scan import PackageScan
 
 _PARTS: tuple[Part, ...] = ("info", "pkg")
 _CHUNK = 1 << 20  # bytes
-_LARGEST_SBOM = 1 << 20  # bytes
 _LONGEST = 1000  # characters of a value in a message
-_ONLY_IN_RECORDS = {"sha256", "md5", "size", "run_exports", TIME, FIELD}
+_NOTHING: tuple[object, ...] = (None, "", [], {})  # what may as well be missing
+_OF_CHANNELS = {TIME, FIELD}  # what a record has of its channel, and not of its package
+_OPTIONAL = {"md5", "run_exports"}
 
 
 @dataclass(frozen=True)
@@ -52,26 +52,13 @@ class ChannelPackage:
 
 @dataclass(frozen=True)
 class OpenedPackage:
-    """A package whose archive was read; the metadata in `texts` is parsed later, and may be broken."""
+    """A package whose archive was read."""
 
     indexed: ChannelPackage
-    files: tuple[ScannedFile, ...]
+    scan: PackageScan
+    record: Mapping[str, Any]  # what its record should say
     texts: Mapping[str, bytes]
     faults: tuple[str, ...]
-
-    @cached_property
-    def documents(self) -> dict[str, Any]:
-        """The JSON files under ``info/``."""
-        return {file: json.loads(text) for file, text in self.texts.items() if re.fullmatch(r"info/[^/]+\.json", file)}
-
-    @cached_property
-    def scan(self) -> PackageScan:
-        info = PackageInfo(
-            index=index_of(self.documents["info/index.json"]),
-            paths=tuple(map(path_entry, self.documents["info/paths.json"]["paths"])),
-            run_exports=self.run_exports,
-        )
-        return PackageScan(str(self.indexed.path), "", info, self.files)
 
     @property
     def name(self) -> str:
@@ -81,22 +68,16 @@ class OpenedPackage:
     def index(self) -> IndexJson:
         return self.scan.info.index
 
-    @property
-    def run_exports(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.documents.get("info/run_exports.json", {})
-        return found
-
 
 @check(ChannelPackage, "file")
 def PackageFile(package: ChannelPackage) -> Iterator[Finding]:
-    """The file has the hashes and the size of its record, can be read, and holds what the record says.
+    """The file can be read, and has and holds what its record says.
 
     It is read for its hashes, and once more for all that is in it, with nothing unpacked to disk.
     """
     if not package.path.is_file():
         yield Finding(package.name, "the index names it, and it is not there")
         return
-    yield from _hashes(package)
     try:
         with readable(package.path):
             opened = _open(package)
@@ -104,17 +85,6 @@ def PackageFile(package: ChannelPackage) -> Iterator[Finding]:
                 yield from inside(opened)
     except AuditFailed as error:
         yield Finding(package.name, error.cause.splitlines()[0])
-
-
-def _hashes(package: ChannelPackage) -> Iterator[Finding]:
-    with package.path.open("rb") as stream:
-        held = digests(stream)
-    said = {key: package.record[key] for key in held if key in package.record}
-    for key in ("sha256", "size"):
-        if key not in said:
-            yield Finding(package.name, f"repodata has no {key} of it")
-    for key, theirs, ours in differences(said, {key: held[key] for key in said}):
-        yield Finding(package.name, f"repodata says {key} {theirs}, it has {ours}")
 
 
 def _open(package: ChannelPackage) -> OpenedPackage:
@@ -135,7 +105,12 @@ def _open(package: ChannelPackage) -> OpenedPackage:
                 if part == "info":
                     texts[member.path] = texts.get(member.path, b"") + piece
             files.append(replace(member, sha256=digest.hexdigest()))
-    return OpenedPackage(package, tuple(files), texts, tuple(faults))
+    with package.path.open("rb") as stream:
+        held = digests(stream)
+    index, exports = (json.loads(texts.get(f"info/{name}.json", b"{}")) for name in ("index", "run_exports"))
+    paths = tuple(map(path_entry, json.loads(texts["info/paths.json"])["paths"]))
+    scan = PackageScan(str(package.path), "", PackageInfo(index_of(index), paths, exports), tuple(files))
+    return OpenedPackage(package, scan, {**index, **held, "run_exports": exports}, texts, tuple(faults))
 
 
 @check(OpenedPackage, "payload")
@@ -149,32 +124,29 @@ def Payload(package: OpenedPackage) -> Iterator[Finding]:
 
 @check(OpenedPackage, "metadata")
 def Metadata(package: OpenedPackage) -> Iterator[Finding]:
-    """The record repeats the package's index.json."""
-    name, index, documents = package.name, package.index, package.documents
+    """The record is about this file, and repeats the package's index.json and run exports."""
+    name, index, said = package.name, package.index, package.indexed.record
     subdir, _, file = name.partition("/")
     if file != f"{index.identity}.conda":
         yield Finding(name, f"it is {index.identity} by its own index.json")
     if index.subdir != subdir:
         yield Finding(name, f"it is for {index.subdir} by its own index.json")
-    said = {key: value for key, value in package.indexed.record.items() if key not in _ONLY_IN_RECORDS}
-    for key, theirs, ours in differences(said, documents["info/index.json"]):
-        yield Finding(name, f"repodata says {key} {theirs}, its index.json {ours}")
+    wanted = {key: value for key, value in package.record.items() if key in said or key not in _OPTIONAL}
+    for key, theirs, ours in differences({k: v for k, v in said.items() if k not in _OF_CHANNELS}, wanted):
+        yield Finding(name, f"repodata says {key} {theirs}, the package {ours}")
 
 
 @check(OpenedPackage, "run-exports")
 def RunExports(package: OpenedPackage) -> Iterator[Finding]:
-    """run_exports.json, and the record where it has them, repeat the run exports of the package."""
-    places = {"run_exports.json": package.indexed.exports}
-    if "run_exports" in package.indexed.record:
-        places["repodata"] = {"run_exports": package.indexed.record["run_exports"]}
-    for where, entry in places.items():
-        said = entry.get("run_exports") if isinstance(entry, Mapping) else None
-        if entry is None:
-            yield Finding(package.name, f"{where} does not name it")
-        elif not isinstance(said, Mapping) or len(entry) != 1:
-            yield Finding(package.name, f"its entry in {where} cannot be read")
-        elif any(differences(said, package.run_exports)):
-            yield Finding(package.name, f"{where} says {shown(said)}, the package {shown(package.run_exports)}")
+    """run_exports.json repeats the run exports of the package."""
+    entry, ours = package.indexed.exports, package.record["run_exports"]
+    said = entry.get("run_exports") if isinstance(entry, Mapping) else None
+    if entry is None:
+        yield Finding(package.name, "run_exports.json does not name it")
+    elif not isinstance(said, Mapping) or len(entry) != 1:
+        yield Finding(package.name, "its entry in run_exports.json cannot be read")
+    elif any(differences(said, ours)):
+        yield Finding(package.name, f"run_exports.json says {shown(said)}, the package {shown(ours)}")
 
 
 @check(OpenedPackage, "sbom")
@@ -186,8 +158,8 @@ def Sbom(package: OpenedPackage) -> Iterator[Finding]:
     for other in sorted(package.texts):
         if other.startswith(f"{sbom.FOLDER}/") and other != place:
             yield Finding(name, f"{other} is none of this package")
-    if text is None or len(text) > _LARGEST_SBOM:
-        yield Finding(name, "there is none" if text is None else f"it has more than {_LARGEST_SBOM} bytes")
+    if text is None:
+        yield Finding(name, "there is none")
         return
     if wrong := _invalid(text):
         yield Finding(name, f"it is not valid CycloneDX: {wrong}")
@@ -240,16 +212,8 @@ def differences(said: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[
 
 def shown(value: Any) -> str:
     """A value for a message."""
-    if isinstance(value, list):
-        text = f"[{', '.join(map(str, value))}]"
-    elif isinstance(value, Mapping):
-        text = ", ".join(
-            f"{key}: {shown(part) if isinstance(part, list) else repr(part)}" for key, part in value.items()
-        )
-    else:
-        text = "" if value is None else repr(value)
-    return f"{text[:_LONGEST]}..." if len(text) > _LONGEST else text or "nothing"
+    return "nothing" if value in _NOTHING else repr(value)[:_LONGEST]
 
 
 def _form(value: Any) -> Any:
-    return None if value in ("", [], {}) else value
+    return None if value in _NOTHING else value

@@ -1,0 +1,38 @@
+"""Reading the index of a channel that is a folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ctk.core.errors import ChannelBroken
+
+REPODATA = "repodata.json"
+REMAKE = "make it anew with `ctk build`, or publish it again"
+
+
+def entries(file: Path) -> dict[str, Any]:
+    """``subdir/file`` of a package -> what an index file of a subdir says of it; nothing where there is no such file.
+
+    Raises:
+        ChannelBroken: It cannot be read as an index file.
+    """
+    try:
+        content = json.loads(file.read_bytes())
+        found = {**content.get("packages", {}), **content.get("packages.conda", {})}
+        return {f"{file.parent.name}/{name}": entry for name, entry in found.items()}
+    except FileNotFoundError:
+        return {}
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise ChannelBroken(f"{file} is no index of a channel: {type(error).__name__}: {error}", REMAKE) from None
+
+
+def records(channel: Path, subdir: str = "*") -> dict[str, dict[str, Any]]:
+    """``subdir/file`` of each package of a channel, or of one subdir of it, -> its record.
+
+    Raises:
+        ChannelBroken: A file of the index cannot be read.
+    """
+    files = sorted(channel.glob(f"{subdir}/{REPODATA}"))
+    return {name: record for file in files for name, record in entries(file).items()}
