@@ -11,7 +11,6 @@ import json
 import shlex
 import shutil
 import subprocess
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -23,7 +22,7 @@ from doc_pages import Block
 
 from conftest import ROOT
 from ctk.check import environment
-from ctk.check.doctor import CHECKS, Where, look
+from ctk.check.doctor import look
 from ctk.check.environment import ENVIRONMENT_CHECKS, examined
 from ctk.core.checkout import Workspace
 from ctk.lock.lock import release_locks
@@ -57,25 +56,6 @@ def test_every_command_of_ctk_in_a_text_is_one_that_it_takes() -> None:
                 if type(error).__name__ != "Exit":  # as --help ends
                     wrong.append(f"{file.name}: `{command}`: {error}")
     assert wrong == []
-
-
-def test_extras_that_doctor_installs_are_there() -> None:
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert {"cluster", "attest"} <= extras.keys()
-
-
-def test_what_doctor_installs_with_apt_is_a_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    apt = shutil.which("apt-cache")
-    known = subprocess.run([apt, "pkgnames"], capture_output=True, text=True, check=True).stdout.split() if apt else []
-    monkeypatch.setenv("PATH", "/nowhere")
-    steps = [finding.fix for _, finding in look(CHECKS, Where(Workspace(ROOT), offline=True))]
-    names = {
-        name for step in steps if "apt-get install " in step for name in step.partition("apt-get install ")[2].split()
-    }
-    assert {"git", "g++", "chromium", "npm"} <= names
-    if len(known) < 10_000:
-        pytest.skip("no list of packages of apt is here")
-    assert names <= {*known}
 
 
 # --- `ctk env check`
