@@ -193,6 +193,9 @@ def main() -> None:
     remember_environment()
     # Nothing outside the checkout: rattler keeps its own caches here as well.
     os.environ.setdefault("RATTLER_CACHE_DIR", str(workspace().cache / "rattler"))
+    for name, value in list(os.environ.items()):
+        if any("\udc80" <= character <= "\udcff" for character in name + value):  # no UTF-8, at which rattler panics
+            del os.environ[name]
     if "_CTK_COMPLETE" in os.environ:  # an error would land in the line that is being typed
         os.environ["COLUMNS"] = "1000"  # typer folds the help of each word, and zsh would show the pieces as words
         with contextlib.suppress(Exception):
