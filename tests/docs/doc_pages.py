@@ -48,17 +48,6 @@ class Block:
         return f"{self.page}:{self.line}"
 
 
-@dataclass(frozen=True)
-class Link:
-    """A link or picture: the page it is on, and where it leads."""
-
-    page: Path
-    target: str
-
-    def __str__(self) -> str:
-        return f"{self.page.relative_to(ROOT)}: {self.target}"
-
-
 @cache
 def tokens(page: Path) -> tuple[Token, ...]:
     return tuple(MarkdownIt("commonmark").enable("table").parse(page.read_text(encoding="utf-8")))
@@ -96,14 +85,10 @@ def headings(page: Path) -> list[str]:
     return seen
 
 
-def links(page: Path) -> list[Link]:
-    found = []
-    for token in tokens(page):
-        for child in token.children or ():
-            target = child.attrGet("href") or child.attrGet("src")
-            if target:
-                found.append(Link(page, str(target)))
-    return found
+def links(page: Path) -> list[str]:
+    """Where its links and pictures lead."""
+    children = [child for token in tokens(page) for child in token.children or ()]
+    return [str(target) for child in children if (target := child.attrGet("href") or child.attrGet("src"))]
 
 
 def named_files(page: Path) -> list[tuple[str, str]]:

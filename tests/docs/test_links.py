@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import pytest
-from doc_pages import CURRENT, PAGES, Link, headings, links, named_files
+from doc_pages import CURRENT, PAGES, headings, links, named_files
 
 from conftest import ROOT
 
 README = ROOT / "README.md"
-LINKS = [link for page in PAGES for link in links(page)]
-INSIDE = [link for link in LINKS if not urlsplit(link.target).scheme]
+INSIDE = [(page, urlsplit(link)) for page in PAGES for link in links(page) if not urlsplit(link).scheme]
 
 
-def problem(link: Link) -> str:
+def problem(page: Path, target: SplitResult) -> str:
     """What is wrong with a link inside the repository; "" where nothing is."""
-    target = urlsplit(link.target)
-    place = (link.page.parent / unquote(target.path)).resolve() if target.path else link.page
+    place = (page.parent / unquote(target.path)).resolve() if target.path else page
     if not place.is_relative_to(ROOT) or not place.exists():
         return "there is no such file"
     if target.fragment and target.fragment not in (headings(place) if place.suffix == ".md" else ()):
@@ -28,17 +26,17 @@ def problem(link: Link) -> str:
 
 
 def test_every_link_leads_to_a_file_and_a_heading_that_are_there() -> None:
-    assert {str(link): problem(link) for link in INSIDE if problem(link)} == {}
+    found = {f"{page.name}: {link.geturl()}": problem(page, link) for page, link in INSIDE}
+    assert {link: wrong for link, wrong in found.items() if wrong} == {}
 
 
 def test_every_page_can_be_reached_from_the_readme() -> None:
     reached, waiting = set(), [README]
     while waiting:
         page = waiting.pop()
-        if page in reached or page.suffix != ".md":
-            continue
-        reached.add(page)
-        waiting += [(link.page.parent / urlsplit(link.target).path).resolve() for link in INSIDE if link.page == page]
+        if page not in reached and page.suffix == ".md":
+            reached.add(page)
+            waiting += [(page.parent / link.path).resolve() for where, link in INSIDE if where == page]
     assert set(PAGES) <= reached, [page.name for page in set(PAGES) - reached]
 
 

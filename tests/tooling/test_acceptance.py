@@ -12,8 +12,6 @@ import pytest
 import acceptance
 from acceptance import Piece, Run
 from ctk.core.checkout import Workspace
-from ctk.core.platforms import PLATFORMS
-from ctk.plan.plan import Request, plan, published_set, python_tags
 
 # Stands for ctk: it makes a base channel and a channel, says what it was asked for, and ends with a digit that is last.
 CTK = """#!/bin/bash
@@ -61,15 +59,6 @@ def ran(where: Workspace) -> list[str]:
     return (where.output / "acceptance" / "clone" / "ran").read_text().splitlines()[1:]
 
 
-def test_every_release_component_ring_platform_and_export_is_a_piece(project: Workspace) -> None:
-    names = {piece.name for piece in acceptance.pieces(project)}
-    everything = plan(published_set(project), Request(platforms=PLATFORMS), python_tags(project.build_config))
-    toolkits = {(b.lock.removeprefix("cuda-"), b.subdir) for b in everything.builds if b.lock.startswith("cuda-")}
-    assert names >= {f"components:{minor}:{subdir}" for minor, subdir in toolkits if subdir in PLATFORMS}
-    assert names >= {f"{kind}:{platform}" for kind in ("default", "releases", "ring") for platform in PLATFORMS}
-    assert names >= {f"export:{file.parent.name}" for file in project.recipes.glob("*/recipe.yaml")}
-
-
 def test_a_piece_that_passed_is_not_run_again_until_what_it_reads_changes(checkout: Workspace) -> None:
     run = started(checkout)
     assert not run.has_passed(piece(0))
@@ -92,19 +81,6 @@ def test_what_fails_is_said_with_its_command_and_runs_again(
     assert "exit 3: .venv/bin/ctk build 3; " in said
     assert ran(checkout) == ["build 0", "build 3", "build 0"]  # what comes behind does not need it
     assert not Run(checkout).has_passed(piece(0, 3, 0))
-
-
-def test_what_another_platform_is_too_old_for_is_said_and_is_no_failure(
-    checkout: Workspace, capfd: pytest.CaptureFixture[str]
-) -> None:
-    said = "error: cuda needs __glibc >=2.34,<3.0.a0, and a linux-aarch64 machine is taken to have 2.28"
-    limit, other = (
-        ["sh", "-c", f"echo '{text}' >&2; exit 10", "solve"] for text in (said, "error: cuda needs __cuda >=13")
-    )
-    assert started(checkout).run(Piece("some:piece", [["echo", "├─" * 99], limit], ("scripts",)))
-    assert "  as it says: cuda needs __glibc >=2.34\n" in capfd.readouterr().out
-    assert not started(checkout).run(Piece("some:piece", [["true"], limit, other], ("scripts",)))
-    assert not started(checkout).run(Piece("some:piece", [["true"], limit[:-1]], ("scripts",)))  # this machine's own
 
 
 def test_a_piece_leaves_the_base_channel_only(checkout: Workspace) -> None:

@@ -93,38 +93,20 @@ def test_a_build_publishes_a_channel_and_the_next_one_changes_nothing(checkout: 
     assert "unchanged" in second.stdout
 
 
-NOT_HERE = ("__cuda >=13.0", "python >=3.12,<3.13.0a0", "python_abi 3.14.* *_cp314t")
-
-
 @pytest.mark.parametrize(
-    ("missing", "said"),
+    ("missing", "ends"),
     [
-        ((), ["package tests: 2 of 2 passed, now or in an earlier run", "all is well: no test failed"]),
-        (
-            NOT_HERE,
-            [
-                "package tests: 2 of 5 passed, now or in an earlier run",
-                "- 1 not run: they need a driver or a GPU that this machine does not have",
-                "- 2 not run: they need Python 3.12, 3.14, which the base channel does not have",
-                "all is well: no test failed, and what was not run is for other machines",
-            ],
-        ),
-        (
-            ("libfoo >=2", "libfoo >=2"),
-            [
-                "package tests: 2 of 4 passed, now or in an earlier run",
-                "- 2 not run: the channels here have no libfoo >=2",
-                "not all is well: what cannot be installed is of no use; --base names a channel that has more",
-            ],
-        ),
+        ("", "all is well"),
+        ("__cuda >=13.0", "all is well"),  # another machine's
+        ("python >=3.12,<3.13.0a0", "all is well"),
+        ("libfoo >=2", "not all is well"),
     ],
 )
-def test_a_build_ends_with_what_became_of_the_tests_and_whether_that_is_well(
-    missing: tuple[str, ...], said: list[str]
-) -> None:
+def test_a_build_ends_with_whether_all_is_well(missing: str, ends: str) -> None:
     tests = [pipeline.Outcome("a", "passed"), pipeline.Outcome("b", "unchanged")]
-    assert pipeline.verdict([*tests, *(pipeline.Outcome("c", "not run", "", spec) for spec in missing)]) == said
-    assert pipeline.verdict([]) == []
+    tests += [pipeline.Outcome("c", "not run", "", missing)] if missing else []
+    first, *_, last = pipeline.verdict(tests)
+    assert first.startswith(f"package tests: 2 of {len(tests)} passed") and last.startswith(f"{ends}: ")
 
 
 @pytest.mark.parametrize(
