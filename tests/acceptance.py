@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
-from filelock import FileLock, Timeout
 from packaging.version import Version
 
 from ctk.core.checkout import Workspace, git, settings, workspace
@@ -128,7 +127,6 @@ class Run:
         self.clone = self.folder / "clone"
         self.results: dict[str, dict[str, object]] = read_json(self.folder / "results.json") or {}
         self._kept: set[Path] = set()
-        self._lock = FileLock(self.folder / ".lock", blocking=False)
 
     def key(self, piece: Piece) -> str:
         """What the piece depends on, as git names it: the same words mean the same outcome."""
@@ -140,12 +138,8 @@ class Run:
         return self.results.get(piece.name, {}).get("passed") == self.key(piece)
 
     def prepare(self) -> None:
-        """Makes the clone, or brings it to the last commit; until this process ends, nobody else can."""
+        """Makes the clone, or brings it to the last commit."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        try:
-            self._lock.acquire()
-        except Timeout:
-            sys.exit("error: scripts/acceptance runs in this checkout already\nnext: wait for it, or end it")
         head = git(self.where.root, "rev-parse", "HEAD")
         if not (self.clone / ".git").is_dir():
             shutil.rmtree(self.clone, ignore_errors=True)

@@ -24,7 +24,8 @@ from rich.console import Console
 from tiny_packages import application, pure, tiny
 
 from conftest import ROOT, ctk
-from ctk.cli.main import VERBATIM, app
+from ctk.cli.main import app
+from ctk.cli.options import VERBATIM
 from ctk.core import console
 from ctk.core.address import real, take
 from ctk.core.checkout import Workspace

@@ -1,9 +1,4 @@
-"""Lines of conda, mamba and pixi: the machine and the request that they mean, and the options that these clients have.
-
-Options as the clients document them: https://docs.conda.io/projects/conda/en/26.5.x/commands/create.html and the other
-pages there; mamba's are conda's (micromamba/src/common_options.cpp of mamba-org/mamba); for pixi docs/reference/cli of
-prefix-dev/pixi. Only those that the docs use: another one is looked up, and added.
-"""
+"""Lines of conda, mamba and pixi: the machine and the request that they mean."""
 
 from __future__ import annotations
 
@@ -18,35 +13,9 @@ from ctk.solve.solve import Pick, Scenario
 
 Solve = Callable[[Scenario], Pick]
 
-_PLACE = {"-n": 1, "--name": 1, "-p": 1, "--prefix": 1}
-_SOLVE = {
-    **_PLACE,
-    "-c": 1,
-    "--channel": 1,
-    "--override-channels": 0,
-    "--strict-channel-priority": 0,
-    "-y": 0,
-    "--yes": 0,
-}
-_OPTIONS: dict[tuple[str, str], dict[str, int]] = {
-    # Client and command -> option -> how many values it takes.
-    ("conda", "create"): {**_SOLVE, "--file": 1},
-    ("conda", "install"): {**_SOLVE, "--force-reinstall": 0},
-    ("conda", "activate"): {},
-    ("conda", "config"): {"--set": 2},
-    ("conda", "list"): {**_PLACE, "--explicit": 0, "--sha256": 0},
-    ("conda", "update"): {**_SOLVE, "--all": 0},
-    ("conda", "clean"): {"--all": 0, "-y": 0, "--yes": 0},
-    ("conda", "run"): _PLACE,
-    ("conda", "env export"): {**_PLACE, "--no-builds": 0},
-    ("conda", "env create"): {**_PLACE, "-f": 1, "--file": 1},
-    ("mamba", "create"): _SOLVE,
-    ("mamba", "info"): {},
-    ("mamba", "env export"): {**_PLACE, "--explicit": 0},
-    ("pixi", "add"): {},
-    ("pixi", "run"): {},
-}
-_SOLVING = {"create", "install", "add"}
+CLIENTS = ("conda", "mamba", "pixi")
+_SOLVING = ("create", "install", "add")
+_WITH_A_VALUE = ("-n", "--name", "-p", "--prefix", "-c", "--channel", "-f", "--file")
 
 
 @dataclass(frozen=True)
@@ -67,21 +36,19 @@ class Line:
 
 
 def read(command: Command) -> Line:
-    """Reads a line.
-
-    Raises:
-        ValueError: The client has no such command, or no such option.
-    """
-    client, size = command.program, 3 if command.words[1] == "env" else 2
-    name = " ".join(command.words[1:size])
-    known = _OPTIONS.get((client, name))
-    if known is None:
-        raise ValueError(f"{client} {name}: no such command is known here")
-    options, specs = _split(command, known, size, stop=name == "run")
-    if name not in _SOLVING or not specs:
+    """Reads a line of a client."""
+    channels, specs = [], []
+    words = iter(command.words[2:])
+    for word in words:
+        if word in _WITH_A_VALUE:
+            value = next(words)
+            channels += [value] if word in ("-c", "--channel") else []
+        elif not word.startswith("-"):
+            specs.append(word)
+    if command.words[1] not in _SOLVING or not specs:
         return Line(None)
-    channels = tuple(value for option, value in options if option in ("-c", "--channel"))
-    return Line(scenario(specs, command.variables, command.comment), channels, *promise(command.comment))
+    wanted = scenario(tuple(specs), command.variables, command.comment)
+    return Line(wanted, tuple(channels), *promise(command.comment))
 
 
 def promise(comment: str) -> tuple[str, str]:
@@ -110,23 +77,3 @@ def problem(line: Line, pick: Pick, newest: str) -> str:
     if not line.fit and line.scenario and line.scenario.driver and pick.fit != "native":
         return f"{pick.fit}, and the line does not say so"
     return ""
-
-
-def _split(
-    command: Command, known: Mapping[str, int], size: int, stop: bool
-) -> tuple[list[tuple[str, str]], tuple[str, ...]]:
-    """Options with their value, and the other words behind the command's; ``stop`` at the first, which is a program."""
-    options: list[tuple[str, str]] = []
-    others: list[str] = []
-    rest = list(command.words[size:])
-    while rest:
-        word = rest.pop(0)
-        if not word.startswith("-"):
-            others.append(word)
-            if stop:
-                break
-        elif word not in known:
-            raise ValueError(f"{command.program} {' '.join(command.words[1:size])} is not known to have {word}")
-        else:
-            options.append((word, rest.pop(0) if known[word] and rest else ""))
-    return options, tuple(others)

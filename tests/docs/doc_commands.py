@@ -63,8 +63,8 @@ def of_script(block: Block, script: str) -> list[Command]:
 
 
 def _of_line(block: Block, line: str, above: str = "") -> Iterator[Command]:
-    code, comment = _without_comment(line)
-    comment = comment or above
+    code, *behind = re.split(r"(?:^|\s)#", line, maxsplit=1)
+    comment = behind[0].strip() if behind else above
     reader = shlex.shlex(code, posix=True, punctuation_chars="|&;")
     reader.whitespace_split, reader.commenters = True, ""
     words: list[str] = []
@@ -78,19 +78,6 @@ def _of_line(block: Block, line: str, above: str = "") -> Iterator[Command]:
             if words:
                 yield Command(block, tuple(words), variables, comment)
             words = []
-
-
-def _without_comment(line: str) -> tuple[str, str]:
-    """The code of a line and its comment: what follows a ``#`` that begins a word and is in no quotes."""
-    quote = ""
-    for place, character in enumerate(line):
-        if quote:
-            quote = "" if character == quote else quote
-        elif character in "'\"":
-            quote = character
-        elif character == "#" and (place == 0 or line[place - 1].isspace()):
-            return line[:place], line[place + 1 :].strip()
-    return line, ""
 
 
 def parse_ctk(words: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""The pages of the docs, as tests see them: their code blocks, headings, links, and the tests that they name."""
+"""The pages of the docs, as tests see them: their code blocks, headings, links, and the files that they name."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ PAGES = sorted(
     for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md"))
     if not path.is_symlink()
 )
+CURRENT = [path for path in PAGES if path.stem != "CHANGELOG"]
+"""Those that name what there is now, and not what there was."""
 _PRINTED_BY = re.compile(r"<!-- printed by: (.+?) -->")
-_TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
+_FILE = re.compile(r"[ `](?:\./)?((?:scripts|tests|docs|recipes|variants)/[\w./-]*\w)(?:::(\w+))?[` ,]")
 
 
 @dataclass(frozen=True)
@@ -44,17 +46,6 @@ class Block:
 
     def __str__(self) -> str:
         return f"{self.page}:{self.line}"
-
-
-@dataclass(frozen=True)
-class Link:
-    """A link or picture: the page it is on, and where it leads."""
-
-    page: Path
-    target: str
-
-    def __str__(self) -> str:
-        return f"{self.page.relative_to(ROOT)}: {self.target}"
 
 
 @cache
@@ -94,16 +85,12 @@ def headings(page: Path) -> list[str]:
     return seen
 
 
-def links(page: Path) -> list[Link]:
-    found = []
-    for token in tokens(page):
-        for child in token.children or ():
-            target = child.attrGet("href") or child.attrGet("src")
-            if target:
-                found.append(Link(page, str(target)))
-    return found
+def links(page: Path) -> list[str]:
+    """Where its links and pictures lead."""
+    children = [child for token in tokens(page) for child in token.children or ()]
+    return [str(target) for child in children if (target := child.attrGet("href") or child.attrGet("src"))]
 
 
-def named_tests(page: Path) -> list[tuple[str, str]]:
-    """The tests that a page names: path, and function or ""."""
-    return [(match[1], match[2] or "") for match in _TEST.finditer(page.read_text(encoding="utf-8"))]
+def named_files(page: Path) -> list[tuple[str, str]]:
+    """The files of this repository that a page names: path, and the function of a test or ""."""
+    return [(match[1], match[2] or "") for match in _FILE.finditer(page.read_text(encoding="utf-8"))]

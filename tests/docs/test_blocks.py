@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from doc_clients import Solve
 from doc_commands import commands
-from doc_pages import PAGES, Block, blocks
+from doc_pages import Block, blocks
 from ruamel.yaml import YAML
 
 from conftest import NEWEST, ROOT, ctk
@@ -69,12 +69,6 @@ def test_every_block_is_of_a_kind_that_is_tried() -> None:
     assert set(KINDS) == {b.language for b in ALL}
 
 
-def test_no_fence_escapes_the_reader_of_the_pages() -> None:
-    fences = sum(len(re.findall(r"^ {0,3}```\w+$", page.read_text(), re.MULTILINE)) for page in PAGES)
-    assert fences == len(ALL)
-    assert not re.findall(r"^\s*~~~", "".join(page.read_text() for page in PAGES), re.MULTILINE)
-
-
 def test_the_recipes_of_the_examples_are_on_the_page_as_they_are() -> None:
     """With their variant files, verbatim: test_example.py builds them."""
     assert {b.text for b in ALL if b.text in FILES} == set(FILES)
@@ -95,31 +89,6 @@ def test_a_program_of_the_docs_runs_without_a_gpu(block: Block, prefix: Path) ->
     variables = {"PATH": "/usr/bin:/bin", "CONDA_PREFIX": str(prefix)}
     done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-WITHOUT_A_DRIVER = """
-from cuda.bindings import nvrtc
-from cuda.core import Program, ProgramOptions
-code = 'extern "C" __global__ void twice(float *x) { x[threadIdx.x] *= 2; }'
-_, program = nvrtc.nvrtcCreateProgram(code.encode(), b"twice.cu", 0, [], [])
-assert nvrtc.nvrtcCompileProgram(program, 1, [b"--gpu-architecture=compute_90"])[0] == 0
-assert nvrtc.nvrtcGetPTXSize(program)[1] > 100
-Program(code, "c++", ProgramOptions(arch="sm_90")).compile("ptx")
-"""
-
-
-def test_what_the_page_says_of_ptx_without_a_driver(prefix: Path) -> None:
-    """NVRTC writes it; cuda-core asks the driver first, and the page quotes what it then says."""
-    if detected_driver():
-        pytest.skip("the page says what happens on a machine without a driver")
-    command = [prefix / "bin" / "python", "-c", WITHOUT_A_DRIVER]
-    variables = {"PATH": "/usr/bin:/bin", "CONDA_PREFIX": str(prefix)}
-    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
-    assert done.returncode == 1, "cuda-core compiles PTX without a driver now: say so in docs/users.md"
-    (quoted,) = re.findall(
-        r"^`(DynamicLibNotFoundError: [^`]+)`", (ROOT / "docs" / "users.md").read_text(), re.MULTILINE
-    )
-    assert quoted in done.stderr
 
 
 def outline(text: str) -> list[str]:

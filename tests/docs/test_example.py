@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from elftools.elf.elffile import ELFFile
-from rattler.package_streaming import extract
 
 from conftest import MINORS, NEWEST, ROOT, ctk
 from ctk.base import base
@@ -103,22 +101,6 @@ def test_run_exports_alone_give_the_requirements_of_cuda(build: Build, built: Wo
         assert of_cuda == wanted
 
 
-@pytest.mark.parametrize("example", EXAMPLES)
-def test_the_verdict_says_where_each_build_runs(build: Build, example: str) -> None:
-    document = build(example)
-    (survey,) = document["surveys"]
-    got = {(answer["driver"], answer["gpu"]): answer for answer in survey["answers"]}
-    name = EXAMPLES[example]
-    for driver in ("12.9", NEWEST):
-        major = driver.partition(".")[0]
-        answer = got[driver, "9.0"]
-        assert (answer["kind"] == "native") == (major in MAJORS[example])
-        assert [b.startswith(f"{name} 0.1.0 cuda{major}_") for b in answer["builds"]] == [True] * len(answer["builds"])
-    codes = [package["gpu_code"] for package in document["packages"]]
-    assert all(not code["promised_in_vain"] for code in codes)
-    assert [bool(code["gpus"]) for code in codes] == [example == "cuda-extension"] * len(codes)
-
-
 @pytest.mark.parametrize(
     ("example", "driver"), [(e, d) for e in EXAMPLES for d in ("12.6", NEWEST) if d.partition(".")[0] in MAJORS[e]]
 )
@@ -153,21 +135,6 @@ def test_an_example_computes_or_says_why_not(
         pytest.skip("no GPU on this machine: the module was imported, and computed nothing")
     if devices:
         assert (result, error) == (DOUBLED[name], "")
-
-
-@pytest.mark.parametrize("example", EXAMPLES)
-def test_its_libraries_look_for_the_runtime_in_their_own_environment_first(
-    build: Build, example: str, tmp_path: Path
-) -> None:
-    """RPATH, not RUNPATH: LD_LIBRARY_PATH and /usr/local/cuda come after it."""
-    extract(Path(build(example)["packages"][-1]["file"]), tmp_path)
-    for module in {path for path in tmp_path.rglob("*.so*") if not path.is_symlink()}:
-        with module.open("rb") as stream:
-            tags = list(ELFFile(stream).get_section_by_name(".dynamic").iter_tags())
-        (folders,) = (tag.rpath for tag in tags if tag.entry.d_tag == "DT_RPATH")
-        assert not [tag for tag in tags if tag.entry.d_tag == "DT_RUNPATH"]
-        found = [Path(f.replace("$ORIGIN", str(module.parent))).resolve() for f in folders.split(":")]
-        assert found == [tmp_path.resolve() / "lib"]
 
 
 def test_a_driver_for_cuda_12_refuses_what_nvcc_compiled(build: Build, built: Workspace) -> None:

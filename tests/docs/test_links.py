@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import pytest
-from doc_pages import PAGES, Link, headings, links, named_tests
+from doc_pages import CURRENT, PAGES, headings, links, named_files
 
 from conftest import ROOT
 
 README = ROOT / "README.md"
-LINKS = [link for page in PAGES for link in links(page)]
-INSIDE = [link for link in LINKS if not urlsplit(link.target).scheme]
+INSIDE = [(page, urlsplit(link)) for page in PAGES for link in links(page) if not urlsplit(link).scheme]
 
 
-def problem(link: Link) -> str:
+def problem(page: Path, target: SplitResult) -> str:
     """What is wrong with a link inside the repository; "" where nothing is."""
-    target = urlsplit(link.target)
-    place = (link.page.parent / unquote(target.path)).resolve() if target.path else link.page
+    place = (page.parent / unquote(target.path)).resolve() if target.path else page
     if not place.is_relative_to(ROOT) or not place.exists():
         return "there is no such file"
     if target.fragment and target.fragment not in (headings(place) if place.suffix == ".md" else ()):
@@ -28,43 +26,23 @@ def problem(link: Link) -> str:
 
 
 def test_every_link_leads_to_a_file_and_a_heading_that_are_there() -> None:
-    assert len(INSIDE) > 30
-    assert {str(link): problem(link) for link in INSIDE if problem(link)} == {}
-
-
-def test_a_link_to_the_outside_is_an_address_that_can_be_read() -> None:
-    for link in LINKS:
-        if link not in INSIDE:
-            address = urlsplit(link.target)
-            assert address.scheme == "https", link
-            assert re.fullmatch(r"[\w.-]+\.\w+", address.netloc), link
+    found = {f"{page.name}: {link.geturl()}": problem(page, link) for page, link in INSIDE}
+    assert {link: wrong for link, wrong in found.items() if wrong} == {}
 
 
 def test_every_page_can_be_reached_from_the_readme() -> None:
     reached, waiting = set(), [README]
     while waiting:
         page = waiting.pop()
-        if page in reached or page.suffix != ".md":
-            continue
-        reached.add(page)
-        waiting += [(link.page.parent / urlsplit(link.target).path).resolve() for link in INSIDE if link.page == page]
+        if page not in reached and page.suffix == ".md":
+            reached.add(page)
+            waiting += [(page.parent / link.path).resolve() for where, link in INSIDE if where == page]
     assert set(PAGES) <= reached, [page.name for page in set(PAGES) - reached]
 
 
-def functions_of(path: Path) -> set[str]:
-    return set(re.findall(r"^def (test_\w+)\(", path.read_text(), re.MULTILINE))
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_tests_that_a_page_names_are_there(page: Path) -> None:
-    for path, name in named_tests(page):
-        assert (ROOT / path).is_file(), path
-        assert not name or name in functions_of(ROOT / path), f"{path}::{name}"
-
-
-def test_each_problem_of_packaging_for_gpus_names_a_test_or_says_that_it_is_not_solved() -> None:
-    page = ROOT / "docs" / "gpu-packaging-problems.md"
-    parts = re.split(r"^#{2,3} (.+)\n", page.read_text(), flags=re.MULTILINE)[1:]
-    problems = {title: text for title, text in zip(parts[::2], parts[1::2], strict=True) if text.strip()}
-    for title, text in problems.items():
-        assert re.search(r"`tests/[\w/]+\.py::test_\w+`|^Not solved", text, re.MULTILINE) or "That page" in text, title
+@pytest.mark.parametrize("page", CURRENT, ids=lambda page: page.stem)
+def test_the_files_and_tests_that_a_page_names_are_there(page: Path) -> None:
+    """In backticks, or in a command."""
+    for path, name in named_files(page):
+        assert (ROOT / path).exists(), path
+        assert not name or re.search(rf"^def {name}\(", (ROOT / path).read_text(), re.MULTILINE), f"{path}::{name}"

@@ -160,18 +160,6 @@ def test_what_env_check_prints_for_conda_mends_what_it_found(
                 )
 
 
-def test_an_environment_whose_channel_has_nothing_that_fits_is_not_sent_to_it(
-    planned_channels: Channels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """There is no nvcc for CUDA 12, and no later toolkit for a V100: neither conda nor a driver helps."""
-    monkeypatch.setenv("PYTHONNOUSERSITE", "1")
-    pick = Catalogue(planned_channels.folders, "linux-64").pick(Scenario(("cuda-nvcc",), "linux-64", "13.0"))
-    assert pick
-    write(pick, tmp_path / "e")
-    severity, step = checked(tmp_path / "e", "13.0", "7.0")["GPU"]
-    assert (severity, step) == ("hint", "make another environment: its channel has no toolkit for this driver and GPU")
-
-
 def test_a_broken_record_is_removed_and_its_package_installed_again(planned_channels: Channels, tmp_path: Path) -> None:
     pick = Catalogue(planned_channels.folders, "linux-64").pick(Scenario(("cuda-core",), "linux-64", "13.0"))
     assert pick

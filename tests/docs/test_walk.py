@@ -6,7 +6,6 @@ The release is made up, its packages are tiny and the index is on localhost; the
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,7 +17,6 @@ import world
 from doc_commands import Command, commands
 from doc_pages import blocks
 from fake_index import serve
-from ruamel.yaml import YAML
 from world import World
 
 from conftest import ROOT
@@ -125,29 +123,3 @@ def test_what_was_published_can_be_looked_through_and_taken_back(walked: Walked)
             said[command.words] = step(walked.made, command)
     assert said["ctk", "channel", "history", "/srv/www/cuda"].count(" │ ") >= 2
     assert names(walked.made.root / "www") == walked.before
-
-
-def test_a_new_python_is_what_the_page_says(made: World) -> None:
-    """Added to the two lists, its wheels are locked, and what has none is left out with the reason."""
-    (block,) = (b for b in MAINTAINERS if b.heading == "A new Python")
-    matrix = made.root / "conda_build_config.yaml"
-    yaml = YAML()
-    values = yaml.load(matrix)
-    assert [len(values[key]) for key in ("python", "python_tag")] == [7, 7]
-    values["python"].append("3.16.* *_cp316")
-    values["python_tag"].append("cp316")
-    yaml.dump(values, matrix)
-    for name in ("cuda-bindings", "cuda-core", "numba-cuda"):
-        shutil.copytree(ROOT / "recipes" / name, made.root / "recipes" / name)
-    tag = "cp316-cp316-manylinux2014_x86_64.manylinux_2_17_x86_64"
-    made.index.add_wheel("cuda-bindings", "13.5.0", tag, requires=["cuda-pathfinder>=1.4.2"])
-    add, plan, *_ = commands(block)
-    assert add.starts_with(("ctk", "release", "add", "python-12"))
-    assert plan.starts_with(("ctk", "plan"))
-    step(made, ("ctk", "release", "add", "python-13", "--write"))  # no CUDA 12 is made up here
-    locked = load(made.root / "variants" / "python-13.lock").components
-    assert locked["cuda-bindings"].artefacts["linux-64-cp316"]
-    assert locked["cuda-core"].artefacts["linux-64-cp316"] is None
-    shown = step(made, tuple("3.16" if word == "3.14" else word for word in plan.words))
-    assert "cuda-bindings-cuda13-py316-linux-64" in shown
-    assert re.search(r"^- .*py316: no .*cuda-core.*; not published$", shown, re.M)

@@ -88,19 +88,6 @@ def test_a_build_that_fails_ends_with_its_log_which_is_kept_and_named(fails: Fai
     assert "the last words" in log.read_text()
 
 
-def test_what_a_script_leaves_behind_is_ended_and_not_waited_for(
-    built: Workspace, recipe: Recipes, tmp_path: Path
-) -> None:
-    """As servers of compilers are: the first holds the output open, the second is a session of its own."""
-    note = f'echo $! >> "{tmp_path}/left"'
-    leave = f"sleep 600 & {note}; setsid sleep 600 > /dev/null 2>&1 & {note}"
-    folder = recipe(f'mkdir -p "$PREFIX/share"; touch "$PREFIX/share/one"; {leave}', test=leave)
-    ctk(built, "build-recipe", str(folder), "--output", str(tmp_path / "made"), check=True)
-    left = (tmp_path / "left").read_text().split()
-    assert len(left) == 4
-    assert not [process for process in left if Path(f"/proc/{process}").exists()]
-
-
 def test_a_header_that_was_not_found_is_said_to_be_where_it_is(fails: Fails, recipe: Recipes) -> None:
     script = "echo 'x.cpp:1:10: fatal error: cuda_runtime.h: No such file or directory'; false"
     code, said = fails(recipe(script, host=["cuda-cudart-dev", "cuda-version 13.0.*"]))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from ctk.core.document import DEEPEST, ENTRIES, LARGEST, Document
+from ctk.core.document import DEEPEST, LARGEST, Document
 from ctk.core.errors import (
     AuditFailed,
     printable,
@@ -28,9 +28,11 @@ LIES: dict[str, tuple[str, int, str]] = {
     "one key twice": ("a: 1\nb: 2\na: 3\n", 3, "a: stated twice"),
     "a key that is a list": ("[a]: 1\n", 1, "a key that is no text"),
     "deep lists": ("a:\n  " + "[" * 50_000, 2, f"nested more than {DEEPEST} times"),
-    "many entries": ("[" + "1," * 60_000 + "]", 1, f"more than {ENTRIES} entries"),
+    "deep mappings": ("{a: " * 50_000, 1, f"nested more than {DEEPEST} times"),
     "megabytes": ("a: " + "x" * LARGEST, 1, f"and {LARGEST} are the most"),
-    "a number of 5,000 digits": ("a: 1\nb: " + "9" * 5000, 2, "b: cannot be read: too long"),
+    "a number of 5,000 digits": ("a: 1\nb: " + "9" * 5000, 2, "b: cannot be read: Exceeds the limit"),
+    "a day that is none": ("a: 2001-02-30\n", 1, "a: cannot be read"),
+    "a NUL": ("a: 'b\0'\n", 1, "not YAML"),
     "two documents": ("a: 1\n---\nb: 2\n", 2, "another document"),
 }
 
@@ -46,7 +48,7 @@ def test_a_message_is_shown_and_not_obeyed() -> None:
     assert printable("a\x1b[2J\u202eb\tc\nd é") == "a\\x1b[2J\\u202eb\tc\nd é"
 
 
-# ---- packages
+# ---- what was built
 
 
 def package_of(info: bytes, payload: bytes = b"") -> bytes:

@@ -11,10 +11,7 @@ import pytest
 
 import acceptance
 from acceptance import Piece, Run
-from ctk import feedstock
 from ctk.core.checkout import Workspace
-from ctk.core.platforms import PLATFORMS
-from ctk.plan.plan import Request, plan, published_set, python_tags
 
 # Stands for ctk: it makes a base channel and a channel, says what it was asked for, and ends with a digit that is last.
 CTK = """#!/bin/bash
@@ -62,32 +59,6 @@ def ran(where: Workspace) -> list[str]:
     return (where.output / "acceptance" / "clone" / "ran").read_text().splitlines()[1:]
 
 
-def test_every_release_component_ring_platform_and_export_is_a_piece(project: Workspace) -> None:
-    names = {piece.name for piece in acceptance.pieces(project)}
-    everything = plan(published_set(project), Request(platforms=PLATFORMS), python_tags(project.build_config))
-    toolkits = {(b.lock.removeprefix("cuda-"), b.subdir) for b in everything.builds if b.lock.startswith("cuda-")}
-    assert len(toolkits) > 40
-    assert names >= {f"components:{minor}:{subdir}" for minor, subdir in toolkits if subdir in PLATFORMS}
-    assert names >= {f"{kind}:{platform}" for kind in ("default", "releases", "ring") for platform in PLATFORMS}
-    assert names >= {f"export:{file.parent.name}" for file in project.recipes.glob("*/recipe.yaml")}
-
-
-def test_an_export_goes_to_a_folder_that_the_command_takes(project: Workspace, checkout: Workspace) -> None:
-    """Below the checkout that is output/feedstocks only: the addresses of an index are in it."""
-    exports = [piece for piece in acceptance.pieces(project) if piece.name.startswith("export:")]
-    for piece in exports:
-        (command,) = piece.commands
-        feedstock.write({"recipe.yaml": "{}\n"}, checkout.root / command[-1], checkout)
-    assert len(list((checkout.output / "feedstocks").iterdir())) == len(exports) > 50
-
-
-def test_a_group_that_is_built_is_installed_too(project: Workspace) -> None:
-    found = {piece.name: piece for piece in acceptance.pieces(project)}
-    used = {command[3] for command in found["components:13.5:linux-64"].commands if command[2] in ("create", "solve")}
-    used |= {command[2] for command in found["components:13.5:linux-64"].commands if command[1] == "solve"}
-    assert {"cuda", "cuda-toolkit", "cuda-libraries-dev"} <= used
-
-
 def test_a_piece_that_passed_is_not_run_again_until_what_it_reads_changes(checkout: Workspace) -> None:
     run = started(checkout)
     assert not run.has_passed(piece(0))
@@ -112,32 +83,6 @@ def test_what_fails_is_said_with_its_command_and_runs_again(
     assert not Run(checkout).has_passed(piece(0, 3, 0))
 
 
-def test_a_commit_while_a_piece_runs_is_not_what_passed(checkout: Workspace) -> None:
-    who = "git -C ../../.. -c user.name=x -c user.email=x@example.org"
-    commit = ["sh", "-c", f"echo two >../../../scripts/two; {who} add scripts; {who} commit -qm two"]
-    meanwhile = Piece("some:piece", [commit], ("scripts",))
-    assert started(checkout).run(meanwhile)
-    assert not Run(checkout).has_passed(meanwhile)
-
-
-def test_what_another_platform_is_too_old_for_is_said_and_is_no_failure(
-    checkout: Workspace, capfd: pytest.CaptureFixture[str]
-) -> None:
-    said = "error: cuda needs __glibc >=2.34,<3.0.a0, and a linux-aarch64 machine is taken to have 2.28"
-    limit, other = (
-        ["sh", "-c", f"echo '{text}' >&2; exit 10", "solve"] for text in (said, "error: cuda needs __cuda >=13")
-    )
-    assert started(checkout).run(Piece("some:piece", [["echo", "├─" * 99], limit], ("scripts",)))
-    assert "  as it says: cuda needs __glibc >=2.34\n" in capfd.readouterr().out
-    assert not started(checkout).run(Piece("some:piece", [["true"], limit, other], ("scripts",)))
-    assert not started(checkout).run(Piece("some:piece", [["true"], limit[:-1]], ("scripts",)))  # this machine's own
-
-
-def test_nothing_uses_what_could_not_be_built(checkout: Workspace) -> None:
-    assert not started(checkout).run(piece(4, 0))
-    assert ran(checkout) == ["build 4"]
-
-
 def test_a_piece_leaves_the_base_channel_only(checkout: Workspace) -> None:
     run = started(checkout)
     big = Piece(
@@ -160,13 +105,3 @@ def test_the_clone_is_the_last_commit_without_what_a_killed_run_left(checkout: W
     started(checkout)
     assert (clone / "docs" / "page.md").read_text() == "two\n"
     assert not (clone / "output" / "left").exists()
-
-
-def test_a_second_run_does_not_touch_the_clone_of_the_first(checkout: Workspace) -> None:
-    first = started(checkout)
-    assert first.run(piece(0))
-    with pytest.raises(SystemExit, match=r"runs in this checkout already\nnext: wait for it, or end it"):
-        started(checkout)
-    assert ran(checkout) == ["build 0"]
-    del first
-    started(checkout)

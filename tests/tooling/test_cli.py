@@ -64,24 +64,10 @@ def test_the_documented_exit_codes_are_the_real_ones() -> None:
     assert len(set(real.values())) == len(real)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "near"),
-    [
-        (["plan", "--release", "13.5"], "13.4"),
-        (["build", "--recipe", "helo"], "hello"),
-        (["build", "--platform", "linux-46"], "linux-64"),
-        (["fetch", "--python", "3.13"], "3.12"),
-    ],
-)
-def test_an_unknown_name_ends_with_its_exit_code_and_the_nearest_names(
-    checkout: Workspace, arguments: list[str], near: str
-) -> None:
-    done = ctk(checkout, *arguments)
+def test_an_unknown_name_ends_with_the_nearest_names(checkout: Workspace) -> None:
+    done = ctk(checkout, "build", "--recipe", "helo")
     assert done.returncode == errors.UnknownName.exit_code
-    assert f"unknown {arguments[1].removeprefix('--').replace('python', 'Python')}" in done.stderr
-    assert "next: did you mean" in done.stderr
-    assert near in done.stderr
-    assert "Traceback" not in done.stderr
+    assert "error: unknown recipe 'helo'\nnext: did you mean hello" in done.stderr
 
 
 def test_print_plan_prints_what_is_left_out_and_why_and_builds_nothing(checkout: Workspace) -> None:
@@ -107,38 +93,20 @@ def test_a_build_publishes_a_channel_and_the_next_one_changes_nothing(checkout: 
     assert "unchanged" in second.stdout
 
 
-NOT_HERE = ("__cuda >=13.0", "python >=3.12,<3.13.0a0", "python_abi 3.14.* *_cp314t")
-
-
 @pytest.mark.parametrize(
-    ("missing", "said"),
+    ("missing", "ends"),
     [
-        ((), ["package tests: 2 of 2 passed, now or in an earlier run", "all is well: no test failed"]),
-        (
-            NOT_HERE,
-            [
-                "package tests: 2 of 5 passed, now or in an earlier run",
-                "- 1 not run: they need a driver or a GPU that this machine does not have",
-                "- 2 not run: they need Python 3.12, 3.14, which the base channel does not have",
-                "all is well: no test failed, and what was not run is for other machines",
-            ],
-        ),
-        (
-            ("libfoo >=2", "libfoo >=2"),
-            [
-                "package tests: 2 of 4 passed, now or in an earlier run",
-                "- 2 not run: the channels here have no libfoo >=2",
-                "not all is well: what cannot be installed is of no use; --base names a channel that has more",
-            ],
-        ),
+        ("", "all is well"),
+        ("__cuda >=13.0", "all is well"),  # another machine's
+        ("python >=3.12,<3.13.0a0", "all is well"),
+        ("libfoo >=2", "not all is well"),
     ],
 )
-def test_a_build_ends_with_what_became_of_the_tests_and_whether_that_is_well(
-    missing: tuple[str, ...], said: list[str]
-) -> None:
+def test_a_build_ends_with_whether_all_is_well(missing: str, ends: str) -> None:
     tests = [pipeline.Outcome("a", "passed"), pipeline.Outcome("b", "unchanged")]
-    assert pipeline.verdict([*tests, *(pipeline.Outcome("c", "not run", "", spec) for spec in missing)]) == said
-    assert pipeline.verdict([]) == []
+    tests += [pipeline.Outcome("c", "not run", "", missing)] if missing else []
+    first, *_, last = pipeline.verdict(tests)
+    assert first.startswith(f"package tests: 2 of {len(tests)} passed") and last.startswith(f"{ends}: ")
 
 
 @pytest.mark.parametrize(
@@ -182,16 +150,6 @@ def test_what_an_earlier_run_built_and_the_audit_refuses_now_leaves_the_channel(
     assert "left the channel" not in done.stdout
 
 
-def test_a_request_that_cannot_be_solved_has_an_exit_code_of_its_own(checkout: Workspace) -> None:
-    done = with_base(checkout, "solve", "hello")
-    assert done.returncode == errors.ChannelMissing.exit_code
-    assert "make one with `ctk build`" in done.stderr
-    build(checkout)
-    done = with_base(checkout, "solve", "hello=99")
-    assert done.returncode == errors.Unsolvable.exit_code
-    assert "error: there is no hello 99 in the channels; there is " in done.stderr
-
-
 def test_an_environment_is_created_once_and_follows_a_rebuilt_package_of_the_same_name(checkout: Workspace) -> None:
     prefix = checkout.root / "env"
     build(checkout)
@@ -203,29 +161,3 @@ def test_an_environment_is_created_once_and_follows_a_rebuilt_package_of_the_sam
     assert build(checkout).returncode == 0
     assert with_base(checkout, *create).returncode == 0
     assert (prefix / "share" / "hello" / "new").exists()
-
-
-def test_the_base_channel_is_made_on_every_core(checkout: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[int] = []
-
-    def make_base(run: pipeline.Pipeline) -> None:
-        seen.append(run.jobs)
-        raise errors.BuildFailed("enough was seen")
-
-    monkeypatch.setenv("CTK_ROOT", str(checkout.root))
-    monkeypatch.setattr(pipeline.os, "cpu_count", lambda: 7)
-    monkeypatch.setattr(pipeline.Pipeline, "make_base", make_base)
-    for words in ((), ("--jobs", "3")):
-        CliRunner().invoke(app, ["build", *words])
-    assert seen == [7, 3]
-
-
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [("fetch", "--release 13.4 --all-releases"), ("build --print-plan", "--recipe hello --all-components")],
-)
-def test_what_is_named_and_everything_exclude_each_other(checkout: Workspace, command: str, words: str) -> None:
-    done = ctk(checkout, *command.split(), *words.split())
-    option, *_, whole = words.split()
-    assert done.returncode == errors.BadValue.exit_code
-    assert f"error: {option} and {whole} exclude each other\nnext: give one of them" in done.stderr

@@ -8,7 +8,6 @@ import pytest
 from test_lock import ctk_lock, write
 
 from ctk.core.checkout import Workspace
-from ctk.core.errors import BadValue
 from ctk.lock.lock import ReleaseLock
 from ctk.plan.plan import Request, published_set, small
 
@@ -60,16 +59,6 @@ def test_a_checkout_without_the_table_builds_everything(here: Workspace, text: s
     if text is not None:
         (here.root / "pyproject.toml").write_text(text)
     assert small(Request(), here) == Request()
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["releases = 'newest'", "recipes = [1]", "recipes = ['a', 2]", "packages = ['a']", "releases = {first = '12.0'}"],
-)
-def test_a_table_of_another_form_is_an_error(here: Workspace, text: str) -> None:
-    table(here, text)
-    with pytest.raises(BadValue, match=rf"tool\.ctk\.default\.{text.split()[0]}"):
-        small(Request(), here)
 
 
 def test_the_table_of_this_checkout_names_recipes_and_releases_that_are_there(project: Workspace) -> None:

@@ -13,8 +13,7 @@ from typing import Annotated
 import typer
 
 from ctk.cli.doctor import as_json, table
-from ctk.cli.main import VERBATIM
-from ctk.cli.options import Arch, Base, Driver, Platform, Python, Specs
+from ctk.cli.options import VERBATIM, Arch, Base, Driver, Platform, Python, Specs
 from ctk.core import console
 from ctk.core.checkout import given_environment, workspace
 from ctk.core.console import Reporter, count, megabytes

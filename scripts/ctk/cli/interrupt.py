@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import NoReturn
 
 from ctk.core import console
@@ -19,24 +17,6 @@ def install() -> None:
     """Has an interrupt end the process. Where interrupts are switched off they stay so."""
     if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, signal.SIG_DFL):
         signal.signal(signal.SIGINT, stop)
-
-
-@contextmanager
-def heard() -> Iterator[None]:
-    """Inside, an interrupt is an exception: for a command that prints its results so far when it is stopped."""
-    ours = signal.getsignal(signal.SIGINT) is stop
-    if ours:
-        signal.signal(signal.SIGINT, _raise)
-    try:
-        yield
-    finally:
-        if ours:
-            signal.signal(signal.SIGINT, stop)
-
-
-def _raise(*_: object) -> NoReturn:
-    end_children()  # or a pool would wait for them
-    raise KeyboardInterrupt
 
 
 def stop(*_: object) -> NoReturn:

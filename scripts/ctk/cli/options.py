@@ -18,6 +18,9 @@ from ctk.core.errors import BadValue
 from ctk.core.platforms import PLATFORMS
 from ctk.core.versions import python_name
 
+VERBATIM = "-- COMMAND [ARG]..."
+"""An argument of that name is another program's command line."""
+
 
 def locked() -> list[str]:
     """The names of the release locks: CTK minors, ``python-13`` and so on."""

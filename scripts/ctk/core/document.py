@@ -1,7 +1,8 @@
 """A YAML file whose problems are shown with place and line: release locks, and what is kept by hand beside them.
 
-Only plain data is read: no alias, which a short text could multiply to gigabytes or tie into a circle, and no tag,
-which could ask for any object. Text, depth and numbers have limits: a file that lies costs no more than an honest one.
+Recipes inside of other people's packages are read with it, too. So only plain data is read: no alias, which a short
+text could multiply to gigabytes or tie into a circle, and no tag, which could ask for any object. Text and depth have
+limits.
 """
 
 from __future__ import annotations
@@ -19,12 +20,9 @@ from ruamel.yaml.nodes import ScalarNode
 from ctk.core.errors import LockError, problems
 
 LARGEST = 1 << 20
-"""Characters of a file; the largest lock has 23,000."""
-ENTRIES = 50_000
-"""Scalars, mappings and lists of a file; the largest lock has 1,240."""
+"""Characters of a file."""
 DEEPEST = 12
 """Mappings and lists inside each other; a lock has six."""
-_LONGEST_NUMBER = 40  # characters of what could be a number or a date
 _WORDS = {
     "missing": "missing",
     "unexpected_keyword_argument": "is no field of the file",
@@ -49,7 +47,7 @@ class Document:
         self.problems: list[str] = []
         self.marks: dict[Place, yaml.Mark] = {}
         self.data: Any = None
-        self._deepest, self._entries, self._types = deepest, 0, YAML(typ="safe", pure=True)
+        self._deepest, self._types = deepest, YAML(typ="safe", pure=True)
         if len(text) > LARGEST:
             self.problems.append(f"line 1: the file has {len(text)} characters, and {LARGEST} are the most")
             return
@@ -67,7 +65,7 @@ class Document:
             self.marks.clear()
 
     def line(self, place: Place) -> int:
-        """Line of an entry, or of the nearest entry around it when it is missing; 1 is the first."""
+        """Line of `position`."""
         return self.position(place)[0]
 
     def position(self, place: Place) -> tuple[int, int]:
@@ -105,15 +103,12 @@ class Document:
 
     def _admit(self, event: Any, place: Place) -> None:
         """Refuses what would need more room than its text."""
-        self._entries += 1
         if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
             _refuse("anchors and aliases (& and *) are not read here", event)
         if event.tag is not None:
             _refuse(f"tags are not read here: {event.tag}", event)
         if len(place) >= self._deepest:
             _refuse(f"nested more than {self._deepest} times", event)
-        if self._entries > ENTRIES:
-            _refuse(f"more than {ENTRIES} entries", event)
 
     def _scalar(self, event: yaml.ScalarEvent, place: Place) -> Any:
         if event.style:  # in quotes, or a block
@@ -122,8 +117,6 @@ class Document:
         if str(event.tag).endswith(":str"):
             return event.value
         try:
-            if len(event.value) > _LONGEST_NUMBER:
-                raise ValueError("too long")
             return self._types.constructor.construct_object(ScalarNode(event.tag, event.value), deep=True)
         except (YAMLError, ValueError, OverflowError, IndexError, KeyError) as error:
             reason = getattr(error, "problem", None) or str(error)

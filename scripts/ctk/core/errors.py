@@ -198,16 +198,12 @@ class ReaderGone(CtkError, exit_code=141):  # as shells have it: 128 and the num
 
 
 _FEW = 10  # names that are listed whole
-_LISTED, _LONGEST = 100, 2000  # problems of one place, and characters of each: what is wrong may be a whole file
 
 
 def problems(kind: type[CtkError], where: str, found: Sequence[str], step: str) -> CtkError:
-    """One error that lists every problem found in one place, a line each; a file of nonsense has its first hundred."""
+    """One error that lists every problem found in one place, a line each."""
     count = f"{len(found)} problem" + ("s" if len(found) != 1 else "")
-    lines = [line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..." for line in found[:_LISTED]]
-    if len(found) > _LISTED:
-        lines.append(f"and {len(found) - _LISTED} more")
-    return kind("\n".join([f"{where}: {count}", *(f"  - {line}" for line in lines)]), step)
+    return kind("\n".join([f"{where}: {count}", *(f"  - {line}" for line in found)]), step)
 
 
 def printable(text: str) -> str:

@@ -1,15 +1,13 @@
-"""How processes end: with the one that started them, or at once. And coroutines of rattler."""
+"""How processes end: with the one that started them, or at once; and coroutines of rattler."""
 
 from __future__ import annotations
 
-import asyncio
 import ctypes
 import os
 import signal
 import sys
-import threading
-from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any, NoReturn, TypeVar
 
 from ctk.core.files import release_folders
@@ -42,27 +40,8 @@ def hard_exit(code: int) -> NoReturn:
     os._exit(code)
 
 
-class _Thread(threading.local):
-    runner: asyncio.Runner | None = None
-
-
-_this_thread = _Thread()
-
-
-@contextmanager
-def one_loop() -> Iterator[asyncio.Runner]:
-    """Inside, this thread's calls of `run` share one event loop: making and closing one is a part of a solve's time."""
-    before = _this_thread.runner
-    try:
-        with asyncio.Runner() as _this_thread.runner:
-            yield _this_thread.runner
-    finally:
-        _this_thread.runner = before
-
-
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Like `asyncio.run`, for coroutines of rattler: in the thread's loop inside of `one_loop`, else in its own."""
-    if _this_thread.runner:
-        return _this_thread.runner.run(work)
-    with one_loop() as runner:
-        return runner.run(work)
+    """`asyncio.run`, for coroutines of rattler: imported when it is called, which most commands never do."""
+    import asyncio
+
+    return asyncio.run(work)

@@ -30,7 +30,7 @@ from ctk.core.children import starting
 from ctk.core.errors import SolverFailed, check_names
 from ctk.core.files import replace_file
 from ctk.core.platforms import NOARCH
-from ctk.core.process import end_with, one_loop
+from ctk.core.process import end_with
 from ctk.lock.lock import ReleaseLock
 from ctk.lock.support import Support
 from ctk.solve.machine import python_specs
@@ -366,8 +366,7 @@ def _in_processes(
 def solve_one(work: Work) -> Mapping[str, Any]:
     """Solves one piece of work, and keeps its answers."""
     catalogue = AlikeCatalogue(work.channels, work.axes.subdir, [work.package, *ALWAYS])
-    with one_loop():  # for the solves that were not foreseen
-        text = json.dumps(packed(answers(catalogue, work.axes, work.package, work.python)), separators=(",", ":"))
+    text = json.dumps(packed(answers(catalogue, work.axes, work.package, work.python)), separators=(",", ":"))
     if work.kept:
         with suppress(OSError):  # what cannot be kept is solved again
             work.kept.parent.mkdir(parents=True, exist_ok=True)

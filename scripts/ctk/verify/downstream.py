@@ -22,7 +22,7 @@ from typing import Any
 import rattler_build
 
 from ctk.base.base import BUILD_TOOLS
-from ctk.core.children import adopting, leave_nothing_behind, starting
+from ctk.core.children import starting
 from ctk.core.console import listing
 from ctk.core.errors import BuildFailed, RecipeError, UnknownName, Unsolvable, without_credentials
 from ctk.core.files import disk_errors, full_disk, read_json
@@ -239,7 +239,6 @@ class Workshop:
         context = get_context("spawn")  # rattler-build starts threads, which do not survive a fork
         with (
             disk_errors(self.folder),
-            adopting() as self._others,
             ProcessPoolExecutor(1, context, _begin, (self.log, self._cache, os.getpid())) as pool,
         ):
             try:
@@ -262,7 +261,7 @@ class Workshop:
             for variant in self.order.variants:
                 with starting():
                     made = pool.submit(_build, self.order, variant, urls, self.folder)
-                file, seconds, lines = leave_nothing_behind(made, self._others)
+                file, seconds, lines = made.result()
                 if not file:
                     progress(variant, "FAILED")
                     if full := full_disk("\n".join(lines), self.folder):
@@ -288,7 +287,7 @@ class Workshop:
                         continue
                     with starting():
                         tried = pool.submit(_test, package.file, driver, urls)
-                    state, lines = leave_nothing_behind(tried, self._others)
+                    state, lines = tried.result()
                     if state == "failed" and (full := full_disk("\n".join(lines), self.folder)):
                         raise full
                     detail = "\n".join(_end(lines)) if state == "failed" else ""
