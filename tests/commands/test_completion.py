@@ -28,7 +28,6 @@ HERE = Workspace(ROOT)
 LOCKS = release_locks(HERE)
 MINORS = {lock.minor for lock in LOCKS.values() if lock.is_ctk}
 RELEASES = MINORS | {name for name in LOCKS if not name.startswith("cuda-")}
-COMPONENTS = {c.name for lock in LOCKS.values() for c in lock.components.values()}
 PYTHONS = {f"3.{tag[3:]}" for tag in python_tags(HERE.build_config)}
 
 
@@ -67,7 +66,6 @@ def offered(line: str) -> list[str]:
             {*MINORS, *(f"{kind}-{major}" for kind in ("libraries", "python") for major in (12, 13))},
         ),
         ("ctk release diff 13.4 ", RELEASES),
-        ("ctk release diff 13.4 13.5 --component ", COMPONENTS),
         ("ctk plan --recipe cuda-nv", {p.name for p in HERE.recipes.glob("cuda-nv*")}),
         ("ctk feedstock export cuda-core", {"cuda-core"}),
         ("ctk lint libnvf", {"libnvfatbin"}),

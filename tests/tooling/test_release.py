@@ -16,13 +16,12 @@ from fake_index import FakeIndex
 
 from conftest import ROOT
 from ctk.core.checkout import Workspace
-from ctk.core.errors import BadValue, NotPublished, OutOfDate, UnknownName
+from ctk.core.errors import BadValue, NotPublished, UnknownName
 from ctk.core.platforms import PLATFORMS
 from ctk.index.index import IndexFile
 from ctk.lock import wheels
 from ctk.lock.components import PYTHON_PROJECTS
-from ctk.lock.lock import Artefact, Component, Facts, ReleaseLock, dump, load, variant_config
-from ctk.release import release, review
+from ctk.lock.lock import Facts, ReleaseLock, dump, load, variant_config
 from ctk.release.release import names_of
 
 pytest_plugins = ["ctk_release_fixtures"]
@@ -90,12 +89,6 @@ def test_what_the_marker_denies_is_null_although_there_is_a_wheel(run: Run, here
     assert locked(here).components["cufile"].artefacts["win-64"] is None
 
 
-def test_of_two_wheels_for_a_platform_the_fuller_name_is_taken(both: Workspace) -> None:
-    artefact = locked(both, "cuda-12.9").components["cudart"].artefacts["linux-64"]
-    assert artefact is not None
-    assert artefact.file.endswith("-manylinux2014_x86_64.manylinux_2_17_x86_64.whl")
-
-
 def test_a_higher_build_tag_wins() -> None:
     def offer(middle: str) -> IndexFile:
         return IndexFile("a", "1", f"a-1{middle}-py3-none-win_amd64.whl", None, "")
@@ -152,17 +145,11 @@ def test_a_difference_is_shown_and_nothing_written(run: Run, here: Workspace, in
     assert snapshot(here) == {}
 
 
-def test_a_check_fails_on_a_difference_and_writes_nothing(run: Run, here: Workspace, index: FakeIndex) -> None:
-    with pytest.raises(OutOfDate, match=r"not up to date: python-13.lock"):
-        run("add", "python-13", "--check", "--write")
-    assert snapshot(here) == {}
-
-
 def test_the_same_is_locked_whatever_the_index_looks_like(
     run: Run, here: Workspace, index: FakeIndex, have: Have
 ) -> None:
     before = have("12.9", "13.4")
-    assert "nothing changes" in run("add", "13.4", "12.9", "--write", "--check")
+    assert "nothing changes" in run("add", "13.4", "12.9", "--write")
     index.html, index.ranges, index.head, index.metadata_copies, index.hashes = True, False, False, True, False
     index.projects = {name: dict(reversed(files.items())) for name, files in index.projects.items()}
     run("add", "12.9", "13.4", "--write")
@@ -211,26 +198,6 @@ def test_a_damaged_lock_is_replaced(run: Run, here: Workspace, index: FakeIndex,
     assert snapshot(here) == before
 
 
-def test_a_file_that_cannot_be_replaced_leaves_both_halves_as_they_were(
-    run: Run, here: Workspace, index: FakeIndex, have: Have, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = have("13.4")
-    add_manifest(index, "13.4.4")
-    replaced: list[str] = []
-
-    def fail_second(source: Path, target: Path) -> None:
-        if replaced:
-            raise OSError("no")
-        replaced.append(target.name)
-        Path(source).rename(target)
-
-    monkeypatch.setattr(review.os, "replace", fail_second)
-    with pytest.raises(OSError, match="no"):
-        run("add", "13.4", "--write")
-    assert replaced == ["cuda-13.4.lock"]
-    assert snapshot(here) == before
-
-
 def test_a_set_without_a_solution_names_the_project(run: Run, here: Workspace, index: FakeIndex) -> None:
     for needed, said in (
         ("cuda-core<1", r"no numba-cuda that can be used; 0.31.0: .* no cuda-core<1 for Python"),
@@ -275,23 +242,6 @@ def test_an_unknown_minor_or_major_names_the_nearest(run: Run, index: FakeIndex)
         run("add", "python-14")
 
 
-def test_the_base_channel_is_locked_beside_its_recipes(
-    run: Run, here: Workspace, index: FakeIndex, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[tuple[str, ...]] = []
-
-    def base_release(_: object, tags: tuple[str, ...]) -> ReleaseLock:
-        asked.append(tags)
-        artefact = Artefact("pip", "pip", "26.0", "noarch", "pip-26.0-py3-none-any.whl", "ab" * 32, 5)
-        return ReleaseLock("base", None, {"pip": Component("pip", "pip", "26.0", {"noarch": artefact})})
-
-    monkeypatch.setattr(release.base, "base_release", base_release)
-    run("add", "base", "--write")
-    assert asked == [("cp311", "cp314t")]
-    assert load(here.root / "base" / "base.lock").components["pip"].version == "26.0"
-    assert snapshot(here) == {}
-
-
 def test_a_minor_brings_the_python_set_of_its_major() -> None:
     names = ["cuda-12.9", "cuda-13.0", "cuda-13.4", "python-12", "python-13"]
     assert names_of(["13.4", "12.9", "cuda-13.0", "13.4"]) == names
@@ -303,7 +253,7 @@ def test_a_minor_brings_the_python_set_of_its_major() -> None:
 
 def test_check_says_what_is_newer(run: Run, index: FakeIndex, have: Have) -> None:
     have("13.4")
-    rows = cells(run("check", "--exit-code"))
+    rows = cells(run("check"))
     assert ("cuda-13.4", "cuda-toolkit", "13.4.3", "13.4.3", "13.4.3", "up to date") in rows
     assert ("cuda-12.9", "cuda-toolkit", "-", "12.9.2.0", "12.9.2.0", "not locked") in rows
     assert ("python-13", "cuda-bindings", "13.5.0", "13.5.0", "13.5.0", "up to date") in rows
@@ -318,8 +268,6 @@ def test_check_says_what_is_newer(run: Run, index: FakeIndex, have: Have) -> Non
     assert ("cuda-13.4", "cuda-toolkit", "13.4.3", "13.4.4", "13.4.4", "newer") in rows
     assert ("cuda-13.5", "cuda-toolkit", "-", "13.5.0", "13.5.0", "newer minor") in rows
     assert "ctk release add 13.4 13.5 python-13 --write" in shown
-    with pytest.raises(OutOfDate, match=r"newer files for cuda-13.4, cuda-13.5, python-13"):
-        run("check", "--exit-code")
 
 
 def test_check_says_what_holds_the_newest_back_and_what_an_older_version_is_for(

@@ -213,7 +213,7 @@ def test_builds_are_found_by_content_and_never_for_publishing() -> None:
 def test_the_release_check_proposes_what_one_command_makes() -> None:
     text = (FOLDER / "release-check.yml").read_text()
     order = [
-        "ctk release check --partial",
+        "ctk release check --base",
         "./scripts/new-release",
         "output/new-release.md",
         "git apply",
