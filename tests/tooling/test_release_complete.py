@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from ctk_release import Have, Run, cells, snapshot
-from fake_ctk import WHEELS_13, add_component, manifest_13
+from fake_ctk import WHEELS_13, add_component
 from fake_index import FakeIndex
 
 from ctk.core.checkout import Workspace
@@ -78,9 +76,7 @@ def test_a_partial_lock_says_what_it_lacks_until_it_is_completed(run: Run, here:
     for distribution in ("nvidia-nvvm", "nvidia-cuda-nvcc"):
         add_component(lacking, distribution, "13.4.92", WHEELS_13)
     add_component(lacking, "nvidia-cufile", "1.19.1.55", ("manylinux_2_27_x86_64",))
-    shown = run("add", "13.4", "--write")
-    for line in ("  cufile is new: 1.19.1.55", "  nvcc is new: 13.4.92", "  nvvm is published for win-64 now"):
-        assert line in shown.splitlines()
+    run("add", "13.4", "--write")
     assert (load(path).missing, len(load(path).components)) == ({}, 7)
     assert "missing" not in path.read_text()
     assert "partial" not in run("list")
@@ -137,23 +133,3 @@ def test_of_two_machines_of_a_system_one_is_enough_where_the_marker_names_none(
     lose(index, "nvidia-cuda-nvrtc-cu12", "manylinux")
     with pytest.raises(Incomplete, match=r"12\.9 nvrtc: nvidia-cuda-nvrtc-cu12 12\.9\.86 for linux$"):
         run("add", "12.9")
-
-
-def test_a_patch_changes_few_lines_and_says_which_in_words(
-    run: Run, here: Workspace, index: FakeIndex, have: Have
-) -> None:
-    before = have("13.4")
-    lines = [line.replace("nvidia-nvvm==13.4.92", "nvidia-nvvm==13.4.95") for line in manifest_13()]
-    lines = [line.replace("nvidia-cuda-crt==13.4.92", "nvidia-cuda-crt==13.4.93") for line in lines]
-    add_component(index, "nvidia-nvvm", "13.4.95", WHEELS_13)
-    add_component(index, "nvidia-cuda-crt", "13.4.93", WHEELS_13)
-    index.add_wheel("cuda-toolkit", "13.4.4", "py2.py3-none-any", requires=lines)
-    shown = run("add", "13.4", "--write").splitlines()
-    start = shown.index("cuda-13.4: 13.4.3 -> 13.4.4, 7 components, 26 artefacts")
-    assert shown[start + 1 : start + 3] == ["  crt 13.4.92 -> 13.4.93", "  nvvm 13.4.92 -> 13.4.95"]
-    changed = [line for line in shown if re.match(r"[-+](?![-+])", line)]
-    # In the .lock the release, the manifest (3) and of each component a version and four files; in the .yaml a title,
-    # the release and two versions. Each is one line out and one in.
-    assert len(changed) == 2 * (1 + 4 + 2 * 5 + 2 + 2)
-    after = snapshot(here)
-    assert {name for name in after if after[name] != before[name]} == {"cuda-13.4.lock", "cuda-13.4.yaml"}

@@ -191,18 +191,13 @@ def _settle(
 ) -> None:
     """Show what changes, then write it, or say how to write it; of files `beside` no text."""
     from ctk.lock.lock import path_of
-    from ctk.release import release
-    from ctk.release.review import changes, summary, write
+    from ctk.release.review import changes, write
 
     proposed = [change for lock in locks for change in changes(path_of(here, lock.name).parent, lock)]
     needed = [change for change in proposed if change.is_needed]
     for change in needed:
         _show_diff(change.diff(here.root), report)
     needed += [change for change in beside if change.is_needed]
-    for lock in locks:
-        if any(change.path.stem == lock.name for change in needed):
-            for line in summary(release.present(here, lock.name), lock):
-                report.line(line)
     names = ", ".join(change.path.name for change in needed)
     report.result(
         releases=[lock.name for lock in locks],

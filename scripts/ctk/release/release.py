@@ -24,7 +24,7 @@ from ctk.lock import facts, wheels
 from ctk.lock.components import CTK_COMPONENTS, MANIFEST, CtkComponent
 from ctk.lock.lock import BASE, LIBRARY_LOCK, Artefact, Component, ReleaseLock, in_order, load, path_of
 from ctk.plan.plan import python_tags
-from ctk.release import python_set, ring
+from ctk.release import choose
 
 _NEW_FORM = "the form of the manifest is new: extend ctk/release/release.py or lock/components.py; nothing was written"
 _EXTRAS = {"all", *(component.name for component in CTK_COMPONENTS)}  # the first names every component once more
@@ -279,12 +279,10 @@ def make(index: Index, name: str, workspace: Workspace, *, partial: bool = False
     kind, _, number = name.partition("-")
     if kind == BASE:
         new = base.base_release(index, python_tags(workspace.build_config))
-    elif kind == "python":
-        new = python_set.python_release(index, number, python_tags(workspace.build_config))
-    elif name.startswith(LIBRARY_LOCK):
-        new = ring.library_release(index, number, in_place(workspace).values(), python_tags(workspace.build_config))
-    else:
+    elif kind == "cuda":
         new = _ctk_release(index, number, partial)
+    else:
+        new = choose.release_of(index, name, in_place(workspace).values(), python_tags(workspace.build_config))
     old = present(workspace, name)
     if old is None:
         return new

@@ -18,9 +18,9 @@ from ctk.core.errors import LockError, NotPublished, problems
 from ctk.core.files import disk_errors, replace_file
 from ctk.index.index import Index
 from ctk.lock.components import MANIFEST
-from ctk.lock.lock import Component, ReleaseLock, dump, parse_lock, variant_config
+from ctk.lock.lock import ReleaseLock, dump, parse_lock, variant_config
 from ctk.plan.plan import python_tags
-from ctk.release import python_set, ring
+from ctk.release import choose
 from ctk.release.release import PublishedRelease, manifest_of, published, published_minors
 
 _STEP = "nothing was written; look at those files on the index, and ask whoever runs it"
@@ -118,12 +118,7 @@ def _projects(index: Index, locks: Mapping[str, ReleaseLock], workspace: Workspa
     for lock in locks.values():
         if lock.is_ctk:
             continue
-        of_major: Mapping[str, python_set.ChosenProject | None]
-        if lock.is_library_set:
-            of_major = ring.choose(index, lock.major, locks.values(), tags)
-        else:
-            of_major = python_set.choose(index, lock.major, tags)
-        for name, chosen in of_major.items():
+        for name, chosen in choose.choose(index, lock.name, locks.values(), tags).items():
             if chosen is None:  # its lock says that it is missing
                 continue
             have = lock.components[name].version if name in lock.components else None
@@ -232,35 +227,6 @@ def predecessor(locks: Mapping[str, ReleaseLock], lock: ReleaseLock) -> ReleaseL
     alike = [other for other in locks.values() if other.name.partition("-")[0] == kind]
     of_major = [other for other in alike if other.major == lock.major]
     return locks.get(lock.name) or next(reversed(of_major or alike), None)
-
-
-def summary(old: ReleaseLock | None, new: ReleaseLock) -> Iterator[str]:
-    """What a new lock changes, in the few lines that a person reads first: versions, and the targets of wheels."""
-    count = f"{len(new.components)} components, {len(new.artefacts)} artefacts"
-    if old is None:
-        yield f"{new.name} is new: {new.release}, {count}"
-        return
-    yield f"{new.name}: {old.release}{f' -> {new.release}' if new.release != old.release else ''}, {count}"
-    for name in sorted(new.components.keys() - old.components):
-        yield f"  {name} is new: {new.components[name].version}"
-    yield from (f"  {name} is gone" for name in sorted(old.components.keys() - new.components))
-    for name in sorted(new.components.keys() & old.components):
-        yield from _component_changes(name, old.components[name], new.components[name])
-    for name, places in new.missing.items():
-        yield f"  {name} is not on the index for {', '.join(places)}"
-    if old.facts and new.is_ctk and not new.facts:
-        yield f"  its facts are to be measured again: ctk release measure {new.minor} --write"
-
-
-def _component_changes(name: str, before: Component, after: Component) -> Iterator[str]:
-    if before.version != after.version:
-        yield f"  {name} {before.version} -> {after.version}"
-    had, has = ({target: a.sha256 for target, a in c.artefacts.items() if a} for c in (before, after))
-    yield from (f"  {name} is no longer published for {target}" for target in sorted(had.keys() - has))
-    yield from (f"  {name} is published for {target} now" for target in sorted(has.keys() - had))
-    replaced = sorted(target for target in had.keys() & has if had[target] != has[target])
-    if before.version == after.version and replaced:
-        yield f"  {name} {after.version} has another file for {', '.join(replaced)}"
 
 
 def write(needed: Sequence[FileChange]) -> None:
