@@ -9,19 +9,15 @@ import re
 import shlex
 import shutil
 import subprocess
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from activation_shells import CLEAN, OPTIONS, SHELLS, compiler, difference, run
 
-from conftest import NEWEST
 from ctk.base import base
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
-from ctk.fetch.fetch import laid_out
-from ctk.lock.lock import Artefact, ReleaseLock, release_locks
 
 HERE = Workspace(Path(__file__).resolve().parents[2])
 VARIABLES = ("CC", "CXX", "CFLAGS", "CPPFLAGS", "CXXFLAGS", "LDFLAGS", "CMAKE_ARGS", "CMAKE_PREFIX_PATH", "CUDA_PATH")
@@ -39,7 +35,6 @@ USERS: Mapping[str, Mapping[str, str]] = {
 # The targets that an nvcc names in its file, in any order, and what the list of a package build is made of.
 NAMES = b"\0compute_100f\0compute_75\0sm_20\0compute_90\0sm_90a\0compute_90a\0compute_100\0compute_100a\0"
 LISTED = ("75", "90a", "100f")
-WITHOUT_LIBRARY = ("8.7", "8.8")
 # conda-forge's, read from ctng-compiler-activation-feedstock and binutils-feedstock in 2026.
 PROGRAMS = {"CC": "gcc", "CXX": "g++", "CPP": "cpp", "GCC": "gcc", "GXX": "g++", "AR": "ar", "LD": "ld", "NM": "nm"}
 PROGRAMS |= {"RANLIB": "ranlib", "STRIP": "strip", "OBJCOPY": "objcopy", "OBJDUMP": "objdump", "READELF": "readelf"}
@@ -210,39 +205,6 @@ def test_a_package_build_sees_the_host_environment_first(scripts: Path, shell: s
     assert found["NVCC_GENCODE"] == " ".join([*code, "-gencode arch=compute_100,code=compute_100"])
     for own in ({"CUDAARCHS": "80"}, {"NVCC_GENCODE": ""}):
         assert own.items() <= values(shell, scripts, **BUILD, **own).items()
-
-
-NVCCS = [
-    pytest.param(
-        lock, artefact, id=f"{lock.minor}-{subdir}", marks=[] if lock.minor in ("13.0", NEWEST) else pytest.mark.sweep
-    )
-    for lock in release_locks(HERE).values()
-    if lock.is_ctk and lock.major == "13"
-    for subdir, artefact in lock.components["nvcc"].artefacts.items()
-    if artefact
-]
-
-
-@pytest.mark.parametrize(("lock", "artefact"), NVCCS)
-def test_the_gpus_of_a_package_build_are_those_that_were_measured(
-    project: Workspace, tmp_path: Path, lock: ReleaseLock, artefact: Artefact
-) -> None:
-    """Of each nvcc in the cache, for every platform: it names the targets that the release's NVRTC has.
-
-    Two are left out, which libcudadevrt.a has no code for: tests/environments/test_nvcc.py links for all others.
-    """
-    if not laid_out(artefact, project).exists():
-        pytest.skip(f"not in the cache: ctk fetch --release {lock.minor} --recipe cuda-nvcc -p {artefact.target}")
-    with zipfile.ZipFile(laid_out(artefact, project)) as wheel:
-        (name,) = (name for name in wheel.namelist() if re.search(r"/bin/(\w+/)?nvcc(\.exe)?$", name))
-        made = with_nvcc(tmp_path, artefact.target, artefact.target, wheel.read(name))
-    (listed,) = re.findall(
-        r"\bCUDAARCHS\b.*?((?:\d+[af]?-(?:real|virtual);?)+)", files(made, "activate")[0].read_text()
-    )
-    assert lock.facts is not None
-    measured = [arch.replace(".", "") for arch in lock.facts.gpu_architectures if arch not in WITHOUT_LIBRARY]
-    numbers = [re.sub("[af]?-", "-", one) for one in listed.split(";")]
-    assert numbers == [*(f"{number}-real" for number in measured), f"{measured[-1]}-virtual"]
 
 
 @pytest.mark.parametrize(

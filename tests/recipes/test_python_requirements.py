@@ -156,11 +156,6 @@ CASES = [
 ]
 
 
-def test_what_is_left_out_is_left_out_by_the_recipe(project: Workspace) -> None:
-    for name, major, subdir in LEFT_OUT:
-        assert not _depends(project, release_locks(project)[f"python-{major}"], name, subdir)
-
-
 def _wheel(lock: ReleaseLock, name: str, subdir: str) -> Artefact:
     artefacts = lock.components[name].artefacts
     return artefacts.get(NOARCH) or artefacts[f"{subdir}-cp313"]  # type: ignore[return-value]
@@ -182,7 +177,7 @@ def _depends(project: Workspace, lock: ReleaseLock, name: str, subdir: str) -> t
 
 
 @pytest.mark.parametrize(("lock", "name", "subdir"), CASES)
-def test_a_recipe_asks_for_what_its_wheel_asks_for(
+def test_a_recipe_asks_for_what_its_wheel_asks_for_and_stays_within_its_cuda_major(
     project: Workspace, lock: ReleaseLock, name: str, subdir: str
 ) -> None:
     depends, component = _depends(project, lock, name, subdir), lock.components[name]
@@ -194,21 +189,16 @@ def test_a_recipe_asks_for_what_its_wheel_asks_for(
     assert [name for name, specifier in asks.items() if not same(found[name], specifier)] == []
     asked = max(oldest(SpecifierSet(metadata["Requires-Python"] or "")), FLOOR)
     assert oldest(found["python"]) == (asked if component.artefacts.get(NOARCH) else Version(PYTHON))
+    for package, versions, *build in (spec.split() for spec in depends if " " in spec):
+        if package == "cuda-version":
+            majors = ["12", "13"] if component.name == "cuda-pathfinder" else [lock.major]
+            assert same(conda(versions), SpecifierSet(f">={majors[0]},<{int(majors[-1]) + 1}"))
+        if package in ("cuda-core", "numba-cuda-mlir"):
+            assert build == [f"cuda{lock.major}_*"]
 
 
 def oldest(specifiers: SpecifierSet) -> Version:
     return max((Version(s.version) for s in specifiers if s.operator == ">="), default=FLOOR)
-
-
-@pytest.mark.parametrize(("lock", "name", "subdir"), CASES)
-def test_a_recipe_stays_within_its_cuda_major(project: Workspace, lock: ReleaseLock, name: str, subdir: str) -> None:
-    for spec in _depends(project, lock, name, subdir):
-        package, *rest = spec.split()
-        if package == "cuda-version":
-            majors = ["12", "13"] if lock.components[name].name == "cuda-pathfinder" else [lock.major]
-            assert same(conda(rest[0]), SpecifierSet(f">={majors[0]},<{int(majors[-1]) + 1}"))
-        if package in ("cuda-core", "numba-cuda-mlir"):
-            assert rest[1] == f"cuda{lock.major}_*"
 
 
 # Component -> the package with its files, the extra that names the toolkit's libraries, and what is left out of that.
@@ -254,18 +244,3 @@ def test_a_split_recipe_asks_in_one_of_its_packages(project: Workspace, name: st
     assert len(toolkit) >= 7
     brought = {re.sub("-dev.*$", "", package) for package in depends[name]}
     assert {LIBRARIES.get(n, n) for n in toolkit} <= brought
-
-
-def test_cutile_has_the_compiler_that_its_extra_names(project: Workspace) -> None:
-    """Of any release that knows all its GPUs; the wheel stops at the newest one of its day."""
-    lock = release_locks(project)["libraries-13"]
-    depends = stated(_depends(project, lock, "cuda-tile", "linux-64"))
-    asked = [Requirement(r) for r in _metadata(project, _wheel(lock, "cuda-tile", "linux-64")).get_all("Requires-Dist")]
-    assert [r.name for r in asked if r.marker is None] == ["typing-extensions"]
-    (toolkit,) = (r for r in asked if r.marker)
-    assert (toolkit.name, toolkit.extras) == ("cuda-toolkit", {"nvcc", "nvvm", "tileiras"})
-    assert not is_within(toolkit.specifier, depends["cuda-tileiras"])
-    compiler = find_recipes(project.recipes)["cuda-tileiras"]
-    outputs = render(compiler, (project.build_config, project.variants / "cuda-13.5.yaml"), "linux-64")
-    brought = next(o.depends for o in outputs if o.name == "cuda-tileiras")
-    assert {"cuda-nvcc-tools", "cuda-nvvm-impl"} <= {spec.partition(" ")[0] for spec in brought}

@@ -162,22 +162,6 @@ def test_a_python_that_the_newest_no_longer_runs_on_keeps_the_last_that_does_wit
     assert "jax 0.10 is there beside 0.12: it is the newest for Python cp311" in said
 
 
-def test_both_majors_may_have_one_version(here: Workspace, index: FakeIndex, have: Have, run: Run) -> None:
-    have("12.9", "13.4")
-    add(index, "nvidia-nccl-cu12", "2.3")
-    add(index, "nvidia-nccl-cu13", "2.3")
-    run("add", "libraries-12", "libraries-13", "--write")
-    folder = here.recipes / "nccl"
-    folder.mkdir(parents=True)
-    (folder / "recipe.yaml").write_text(RECIPE)
-    found = plan(published_set(here), Request(platforms=["linux-64"]), ["cp311"])
-    assert len({a.sha256 for b in found.builds for a in b.artefacts}) == len(found.artefacts) == 2
-    assert {o.depends for b in found.builds for o in b.outputs} == {
-        ("cuda-version >=12,<13.0a0",),
-        ("cuda-version >=13,<14.0a0",),
-    }
-
-
 def test_a_script_refuses_a_wheel_that_it_has_no_place_for(project: Workspace, tmp_path: Path) -> None:
     def laid_out(*files: str) -> subprocess.CompletedProcess[str]:
         work = tmp_path / str(len(list(tmp_path.iterdir())))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,8 +16,6 @@ from ctk.core.checkout import Workspace, checkout, settings
 from ctk.core.console import Reporter, Task, listing
 from ctk.core.errors import (
     BadValue,
-    ChannelMissing,
-    IndexUnavailable,
     check_names,
     printable,
 )
@@ -34,7 +32,6 @@ if TYPE_CHECKING:  # what asks an index or reads binaries takes a while to be im
     from ctk.index.index import Index
     from ctk.release.review import FileChange
 
-_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 Write = Annotated[bool, typer.Option("--write", help="Write the files; without it only the difference is shown.")]
 
 
@@ -196,7 +193,8 @@ def _settle(
     proposed = [change for lock in locks for change in changes(path_of(here, lock.name).parent, lock)]
     needed = [change for change in proposed if change.is_needed]
     for change in needed:
-        _show_diff(change.diff(here.root), report)
+        for line in change.diff(here.root):
+            report.line(printable(line))
     needed += [change for change in beside if change.is_needed]
     names = ", ".join(change.path.name for change in needed)
     report.result(
@@ -212,14 +210,6 @@ def _settle(
         report.line(f"wrote {names}")
     else:
         report.line(f"nothing written; --write writes {names}")
-
-
-def _show_diff(lines: Iterable[str], report: Reporter) -> None:
-    from rich.text import Text
-
-    for line in lines:
-        style = "bold" if line.startswith(("+++", "---")) else _COLOURS.get(line[:1], "")
-        report.line(Text(printable(line), style=style))
 
 
 def check_command(
@@ -248,14 +238,8 @@ def check_command(
         states = review.completeness(index, locks, minors) if minors or not named else []
         shown = [row for row in rows if not named or row.release in named]
         newer = sorted({row.release for row in shown if row.is_newer})
-    known = settings(here.root).conda_forge.minors
-    compiled = known
-    try:
-        compiled = review.compiled_with(options.base_channel(base, here)) if base else known
-    except (ChannelMissing, IndexUnavailable) as error:  # what else there is to say is no less true
-        report.line(f"what {base} compiles with is not known: {error.cause}")
     report.result(
-        compiled_with=compiled if base else None,
+        compiled_with=None,
         rows=[asdict(row) for row in shown],
         releases=[
             {
@@ -282,12 +266,17 @@ def check_command(
     for state in states:
         for line in (*filter(None, [state.problem]), *state.withdrawn):
             report.line(f"cuda-{state.minor}: {line}")
-    if compiled != known:
-        there = f"[tool.ctk.conda_forge] of pyproject.toml has {listing(known)}"
-        report.line(f"{base} compiles with {listing(compiled)}, and {there}: change it; `ctk build` then makes these")
     if newer:
         command = f"ctk release add {' '.join(name.removeprefix('cuda-') for name in newer)} --write"
         report.line(f"to lock them: {command}")
+    if base:
+        known, compiled = settings(here.root).conda_forge.minors, review.compiled_with(options.base_channel(base, here))
+        report.result(compiled_with=compiled)
+        if compiled != known:
+            there = f"[tool.ctk.conda_forge] of pyproject.toml has {listing(known)}"
+            report.line(
+                f"{base} compiles with {listing(compiled)}, and {there}: change it; `ctk build` then makes these"
+            )
 
 
 def list_command(
