@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from io import StringIO
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,8 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString as Quoted
 
 from ctk.core.checkout import Workspace
-from ctk.core.errors import BadValue, NoSpace, NotPublished, RecipeError, UnknownName, problems
+from ctk.core.errors import BadValue, NotPublished, RecipeError, UnknownName, problems
+from ctk.core.files import disk_errors
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.lock import Artefact, ReleaseLock, variant_keys
 from ctk.plan.plan import Build, Plan, Request, Set, plan, published_set, python_tags
@@ -49,10 +49,7 @@ _ORDER = (
     *("requirements", "tests", "outputs", "about", "extra"),
 )
 _SCRIPT = re.compile(r"\bfile: \.\./common/([^\s,}]+)")
-_PATH = re.compile(
-    r"^(?P<indent> *)(?P<dash>- )?path: [\"']?\S*\.cache/artefacts/(?P<component>[^/]+)/"
-    r"\$\{\{ *(?P<version>[^}]+?) *\}\}/(?P<target>.+)\.zip[\"']?$"
-)
+_PATH = re.compile(r"\.cache/artefacts/(?P<component>[^/]+)/\$\{\{ *(?P<version>[^}]+?) *\}\}/(?P<target>.+)\.zip$")
 _MAJOR = re.compile(r"\$\{\{ *cuda_major *\}\}")  # in the name of a component, as nccl-cu13
 # A wheel is unpacked with Python's zipfile, and patchelf is what the scripts call for Linux. Both have a version, so
 # that no variant of Python is made of them.
@@ -122,21 +119,14 @@ def feedstock(
     return files
 
 
-def write(files: Mapping[str, str], folder: Path, workspace: Workspace, *, force: bool = False) -> None:
+def write(files: Mapping[str, str], folder: Path, *, force: bool = False) -> None:
     """Writes a feedstock.
 
     Raises:
-        BadValue: The folder is in this checkout, where addresses of an index must not be; or it is not empty.
+        BadValue: The folder is not empty.
         NoSpace: The folder cannot be written.
     """
-    folder = folder.resolve()
-    inside = folder.is_relative_to(workspace.root.resolve())
-    if inside and not folder.is_relative_to(workspace.output.resolve() / "feedstocks"):
-        raise BadValue(
-            f"{folder} is in this checkout, which holds no address of an index",
-            "name a folder elsewhere, or below output/feedstocks",
-        )
-    try:
+    with disk_errors(folder):
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())) and not force:
             raise BadValue(f"there is something in {folder}", "name another folder, or overwrite with --force")
         for name, text in files.items():
@@ -145,10 +135,6 @@ def write(files: Mapping[str, str], folder: Path, workspace: Workspace, *, force
             file.write_text(text, encoding="utf-8", newline="\n")
             if name.endswith(".sh"):
                 file.chmod(0o755)
-    except OSError as error:
-        raise NoSpace(
-            f"{error.filename or folder} cannot be written: {error.strerror}", "name another folder"
-        ) from error
 
 
 def _planned(published: Set, recipe: Recipe, releases: Sequence[str], tags: Sequence[str]) -> Plan:
@@ -286,39 +272,29 @@ def _standalone(
         _section(document, "context").insert(0, "python_tag", _PYTHON_TAG)
     common = document.get("build") or {}
     for block in (document, *document.get("outputs", ())):
-        _write_in_lines(block)
+        for section in block.values():
+            if isinstance(section, CommentedSeq) and any(isinstance(entry, CommentedMap) for entry in section):
+                section.fa.set_block_style()  # in brackets a mapping of one key loses its braces
         build = common | (block.get("build") or {})
         if "source" in block:
-            if ".cache/artefacts/" not in str(block["source"]):
-                raise RecipeError(
-                    f"line {block.lc.key('source')[0] + 1}: a source that is no artefact of a lock",
-                    "read it by `path: ../../.cache/artefacts/...`",
-                )
+            block.fa.set_block_style()
+            block["source"] = [entry for source in _as_list(block["source"]) for entry in _addresses(source, offers)]
             requirements = _section(block, "requirements")
             requirements.insert(0, "build", [*_TOOLS, *(requirements.pop("build", None) or ())])
             if "script" not in build:
                 _section(block, "build")["script"] = _UNPACK
         if skips and "package" in block:
-            own = build.get("skip") or []
-            _section(block, "build").insert(0, "skip", [*(own if isinstance(own, list) else [own]), *skips])
+            block.fa.set_block_style()
+            _section(block, "build").insert(0, "skip", [*_as_list(build.get("skip") or []), *skips])
     if _NOT_LINUX_64 in skips and "recipe" in document:
         # Where all of a platform is skipped, conda-smithy reads the version before it is rendered.
         document["recipe"]["version"] = Quoted(version)
     _section(document, "extra")["recipe-maintainers"] = list(maintainers)
-    lines = _with_addresses(_dumped(document).rstrip("\n").split("\n"), offers)
-    return _in_order(_SCRIPT.sub(r"file: \1", line) for line in lines)
+    return _SCRIPT.sub(r"file: \1", _dumped(document))
 
 
-def _write_in_lines(block: CommentedMap) -> None:
-    """Has a block, its sources and its lists of mappings written over several lines, where they stand in brackets."""
-    block.fa.set_block_style()
-    for name, section in block.items():
-        entries = section if isinstance(section, CommentedSeq) else ()
-        if name == "source":
-            for node in (section, *entries):
-                node.fa.set_block_style()
-        elif any(isinstance(entry, CommentedMap) for entry in entries):
-            section.fa.set_block_style()  # of one with one key the braces would be lost
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _section(block: CommentedMap, name: str) -> CommentedMap:
@@ -347,69 +323,28 @@ done
 {tail}"""
 
 
-def _with_addresses(lines: Iterable[str], offers: Sequence[Offer]) -> Iterator[str]:
-    """The lines of a recipe, each path of an artefact replaced by the addresses that it stands for."""
-    rest = list(lines)
-    while rest:
-        line = rest.pop(0)
-        path = _PATH.match(line)
-        if not path:
-            yield line
-            continue
-        indent = len(path["indent"])
-        siblings = list(takewhile(re.compile(rf" {{{indent + len(path['dash'] or '')}}}[^\s#-]").match, rest))
-        del rest[: len(siblings)]
-        component = re.compile(_MAJOR.sub("(?P<cuda_major>[0-9]+)", path["component"]))
-        mine = [offer for offer in offers if component.fullmatch(offer[0].component)]
-        for entry in _entries(component, path["version"], path["target"], mine, [s.strip() for s in siblings]):
-            yield " " * indent + entry
-
-
-def _entries(
-    component: re.Pattern[str], version: str, target: str, offers: Sequence[Offer], siblings: Sequence[str]
-) -> Iterator[str]:
-    """One source for each file, each under the condition that the path stood for."""
-    has_versions = len({artefact.version for artefact, _ in offers}) > 1
+def _addresses(source: Mapping[str, Any], offers: Sequence[Offer]) -> Iterator[dict[str, Any]]:
+    """The sources that the path of an artefact stands for: one for each file, under the condition that it is for."""
+    path = _PATH.search(source["path"])
+    if not path:
+        raise RecipeError(f"{source['path']} is no artefact of a lock", "read it by `path: ../../.cache/artefacts/...`")
+    component = re.compile(_MAJOR.sub("(?P<cuda_major>[0-9]+)", path["component"]))
+    mine = [(artefact, url) for artefact, url in offers if component.fullmatch(artefact.component)]
+    has_versions = len({artefact.version for artefact, _ in mine}) > 1
     urls: dict[tuple[str, str], str] = {}
-    for artefact, url in offers:
+    for artefact, url in mine:
         subdir, _, python = artefact.target.partition("-cp")  # a target may have no Python
         named = component.fullmatch(artefact.component)
         values = named.groupdict() if named else {}
         if has_versions and not values:
-            values = {version: artefact.version}
-        if "target_platform" in target:
+            values = {path["version"]: artefact.version}
+        if "target_platform" in path["target"]:
             values["target_platform"] = subdir
-        if "python_tag" in target:
+        if "python_tag" in path["target"]:
             values["python_tag"] = f"cp{python}"
         condition = " and ".join(f'{name} == "{value}"' for name, value in values.items())
         urls.setdefault((condition, artefact.sha256), url)
+    rest = {key: value for key, value in source.items() if key != "path"}
     for (condition, sha256), url in urls.items():
-        rest = [f"sha256: {sha256}", *siblings]
-        if condition:
-            yield from (f"- if: {condition}", "  then:", f"    url: {url}")
-            yield from (f"    {line}" for line in rest)
-        else:
-            yield f"- url: {url}"
-            yield from (f"  {line}" for line in rest)
-
-
-def _in_order(lines: Iterable[str]) -> str:
-    """The top-level sections in the order of the rule, each with the comments above it."""
-    sections: dict[str, list[str]] = {}
-    above: list[str] = []
-    current = above
-    for line in lines:
-        if re.match(r"[a-z_]+:", line):
-            current = sections.setdefault(line.partition(":")[0], [])
-            current.extend(above)
-            current.append(line)
-            above = []
-        elif line.startswith("#"):
-            above.append(line)
-        elif line.strip() or not above:
-            current.append(line)
-    unknown = [name for name in sections if name not in _ORDER]
-    if unknown:
-        raise RecipeError(f"a section {unknown[0]} has no place in the order", "add it to _ORDER in ctk/feedstock.py")
-    text = "\n\n".join("\n".join(sections[name]).strip("\n") for name in sorted(sections, key=_ORDER.index))
-    return text + "\n"
+        file = {"url": url, "sha256": sha256, **rest}
+        yield {"if": condition, "then": file} if condition else file

@@ -35,7 +35,7 @@ CASES = {
     "fetch": "{new}",
     "gpu-code": "{channel}",
     "installable": "cuda-crt --base {base}",
-    "lint": "--check FileIsYaml",
+    "lint": "--check RecipesRender",
     "plan": "{new}",
     "prove": "--base {base}",
     "publish": "--to {folder}/www",

@@ -1,20 +1,20 @@
-"""A case of a check as a small checkout: the recipe, script or variant file of the case, between small releases.
+"""A case of a check as a small checkout: the recipe of the case, between small releases.
 
-A case is the file itself, where one file says it, with comments for the test at its top:
+A case is the recipe itself, and one that fails says at its top what is expected and at which line:
 
-    # expect 4: no build number       what a failing case is told, and at which line
-    # as base/thing/recipe.yaml       where the file lies; a recipe of recipes/ otherwise
+    # expect 4: has run exports
 
-or, with `files`, a folder in one file: `files` (path -> text), `locks` (release -> component -> version), `edit` (lists
-of path, old and new text), and `expect` with file, line and message.
+or, where a recipe does not say it, `expect` (file, line, message) with `files` (path -> text), `locks` (release ->
+component -> version), `targets` (component -> where it is published), `missing` (release -> component -> places) and
+`unmeasured` (releases).
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,81 +50,55 @@ TIME = 1_757_000_000
 
 @dataclass(frozen=True)
 class Case:
-    """One case.
+    """One case: the file that says it, what its checkout has, and the finding that is expected, if any."""
 
-    Attributes:
-        check: Name of the check.
-        path: The file that says it.
-        file: Where the finding is expected, "" for a passing case.
-        line: At which line.
-        message: A part of what is said.
-        text: Of the file.
-        where: Where the file lies in the checkout; "" for a folder.
-        folder: What a folder has.
-    """
-
-    check: str
     path: Path
-    file: str
-    line: int
-    message: str
-    text: str
-    where: str
-    folder: Mapping[str, Any] = field(default_factory=dict)
+    state: Mapping[str, Any]
+    expect: Mapping[str, Any]
 
     @property
-    def fails(self) -> bool:
-        return self.path.name.startswith("fail")
+    def check(self) -> str:
+        return self.path.parent.name
 
 
 def read(path: Path) -> Case:
     """The case that a file holds."""
-    text = path.read_bytes().decode("latin-1")  # a case may be no UTF-8
-    check = path.parent.name
-    if re.search(r"^(files|locks|edit):", text, re.M) and "# as " not in text:
-        folder = YAML(typ="safe").load(text)
-        expect = folder.get("expect", {})
-        found = expect.get("file", ""), expect.get("line", 0), expect.get("message", "")
-        return Case(check, path, *found, "", "", folder)
-    said = dict(re.findall(r"^# (as|expect) (.*)$", text, re.M))
-    where = said.get("as", "recipes/thing/recipe.yaml")
-    line, _, message = said.get("expect", "0: ").partition(": ")
-    return Case(check, path, where, int(line), message, text, where)
+    text = path.read_text()
+    if re.search(r"^schema_version", text, re.M):
+        name = "recipes/thing/recipe.yaml"
+        found = re.match(r"# expect (\d+): (.*)", text)
+        expect = {"file": name, "line": int(found[1]), "message": found[2]} if found else {}
+        return Case(path, {"files": {name: text}}, expect)
+    state = YAML(typ="safe").load(text)
+    return Case(path, state, state.get("expect", {}))
 
 
 def write(case: Case, root: Path) -> None:
     """Writes the checkout of a case."""
-    _write_state(root, case.folder)
-    if case.where:
-        (root / case.where).parent.mkdir(parents=True, exist_ok=True)
-        (root / case.where).write_bytes(case.text.encode("latin-1"))
-
-
-def _write_state(root: Path, state: Mapping[str, Any]) -> None:
     for name in ("variants", "recipes"):
-        (root / name).mkdir(parents=True, exist_ok=True)
+        (root / name).mkdir()
     (root / "conda_build_config.yaml").write_text(CONFIG)
-    for release, components in state.get("locks", LOCKS).items():
-        made = release_lock(release, components)
+    for release, components in case.state.get("locks", LOCKS).items():
+        made = release_lock(release, components, case.state.get("targets", {}))
+        lacks = {name: tuple(places) for name, places in case.state.get("missing", {}).get(release, {}).items()}
+        made = replace(made, missing=lacks, facts=None if release in case.state.get("unmeasured", ()) else made.facts)
         (root / "variants" / f"{made.name}.lock").write_text(dump(made))
         (root / "variants" / f"{made.name}.yaml").write_text(variant_config(made))
-    for name, text in state.get("files", {}).items():
+    for name, text in case.state.get("files", {}).items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
-    for name, old, new in state.get("edit", ()):
-        text = (root / name).read_text()
-        assert old in text, (name, old)
-        (root / name).write_text(text.replace(old, new, 1))
 
 
-def release_lock(release: str, versions: Mapping[str, str]) -> ReleaseLock:
+def release_lock(
+    release: str, versions: Mapping[str, str], published: Mapping[str, Sequence[str]] | None = None
+) -> ReleaseLock:
     """A valid lock with one artefact of each component for each platform; Python projects are the same on all."""
     ctk = release[0].isdigit()
     components = {}
     for name, version in sorted(versions.items()):
         known = DISTRIBUTIONS.get(name)
         distribution = known.distribution(release.split(".")[0]) if ctk and known else name
-        targets = PLATFORMS if ctk else [NOARCH]
+        targets = (published or {}).get(name, PLATFORMS if ctk else [NOARCH])
         artefacts = {t: artefact(name, distribution, version, t) for t in targets}
         licence = "LicenseRef-NVIDIA-Proprietary" if ctk else "Apache-2.0"
         texts = (hashlib.sha256(licence.encode()).hexdigest(),)
@@ -137,5 +111,7 @@ def release_lock(release: str, versions: Mapping[str, str]) -> ReleaseLock:
 
 
 def artefact(component: str, distribution: str, version: str, target: str) -> Artefact:
-    file = f"{distribution.replace('-', '_')}-{version}-py3-none-{TAGS.get(target, 'any')}.whl"
+    subdir, _, python = target.partition("-cp")
+    tag = f"cp{python}-cp{python}" if python else "py3-none"
+    file = f"{distribution.replace('-', '_')}-{version}-{tag}-{TAGS.get(subdir, 'any')}.whl"
     return Artefact(component, distribution, version, target, file, hashlib.sha256(file.encode()).hexdigest(), 9, TIME)

@@ -2,38 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
 import pytest
-from case_tree import CONFIG, release_lock
+from case_tree import Case, write
 
 from conftest import ctk
-from ctk.check import Finding
 from ctk.check.lint import CHECKS
 from ctk.core.checkout import Workspace
-from ctk.lock.lock import dump
 
 RECIPE = """schema_version: 1
 
 package:
   name: thing-static
-  version: "1.10"
+  version: ${{ cuda_core }}
 
 requirements:
   run_exports:
-    - cuda-version 13.4
+    - cuda-version >=13.4
 """
-BOTH = ("--check", "StaticHasNoRunExports", "--check", "CudaVersionIsAVariant")
+BOTH = ("--check", "StaticHasNoRunExports", "--check", "NoVersionIsTyped")
 
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Workspace:
     """A checkout with one recipe that has two errors."""
-    (tmp_path / "recipes" / "thing").mkdir(parents=True)
-    (tmp_path / "recipes" / "thing" / "recipe.yaml").write_text(RECIPE)
-    (tmp_path / "conda_build_config.yaml").write_text(CONFIG)
+    write(Case(tmp_path, {"files": {"recipes/thing/recipe.yaml": RECIPE}}, {}), tmp_path)
     return Workspace(tmp_path)
 
 
@@ -42,10 +37,10 @@ def test_a_finding_says_place_rule_and_fix_and_blocks(checkout: Workspace) -> No
     assert done.returncode == 31
     exports, version = done.stdout.splitlines()
     assert exports == (
-        "recipes/thing/recipe.yaml:8: error[StaticHasNoRunExports]: thing-static has run exports;"
+        "recipes/thing/recipe.yaml:4: error[StaticHasNoRunExports]: thing-static has run exports;"
         " fix: take run_exports out"
     )
-    assert version.startswith("recipes/thing/recipe.yaml:9: error[CudaVersionIsAVariant]: 'cuda-version 13.4' types")
+    assert version.startswith("recipes/thing/recipe.yaml:9: error[NoVersionIsTyped]: 'cuda-version >=13.4' types")
     assert "1 file, 2 checks: 2 errors" in done.stderr
     assert "error: the lint found 2 errors\nnext: " in done.stderr
 
@@ -60,36 +55,10 @@ def test_a_recipe_may_be_named_or_its_path(checkout: Workspace) -> None:
     assert (done.returncode, done.stderr) == (3, "error: unknown recipe 'thin'\nnext: did you mean thing?\n")
 
 
-def test_a_hint_does_not_block(checkout: Workspace) -> None:
-    checkout.variants.mkdir()
-    for release, cudart in (("13.4.3", "13.4.92"), ("13.5.0", "13.4.91")):
-        lock = release_lock(release, {"cudart": cudart})
-        (checkout.variants / f"{lock.name}.lock").write_text(dump(lock))
-    done = ctk(checkout, "lint", "--check", "VersionsRise")
-    assert done.returncode == 0
-    assert "hint[VersionsRise]: cudart is 13.4.91, and 13.4.92 in 13.4" in done.stdout
-
-
-def test_json_has_every_finding(checkout: Workspace) -> None:
-    done = ctk(checkout, "lint", "--json", "--check", "StaticHasNoRunExports")
-    assert done.returncode == 31
-    report = json.loads(done.stdout)
-    assert (report["ok"], report["checks"], report["error"]["exit_code"]) == (False, 1, 31)
-    (finding,) = report["findings"]
-    assert (finding["file"], finding["line"], finding["column"]) == ("recipes/thing/recipe.yaml", 8, 3)
-    assert (finding["check"], finding["severity"]) == ("StaticHasNoRunExports", "error")
-
-
 def test_github_shows_findings_at_their_lines(checkout: Workspace) -> None:
     exports, _ = ctk(checkout, "lint", "--format", "github", *BOTH).stdout.splitlines()
-    place = "file=recipes/thing/recipe.yaml,line=8,col=3,title=StaticHasNoRunExports"
+    place = "file=recipes/thing/recipe.yaml,line=4,col=1,title=StaticHasNoRunExports"
     assert exports.startswith(f"::error {place}::thing-static has run exports")
-
-
-def test_an_annotation_cannot_be_left_by_what_a_file_says() -> None:
-    finding = Finding("a,b:c.yaml", "100%\n::error::gotcha", line=1, column=1, check="X", fix="mend", severity="error")
-    shown = "::error file=a%2Cb%3Ac.yaml,line=1,col=1,title=X::100%25%0A::error::gotcha; fix: mend"
-    assert finding.as_annotation() == shown
 
 
 def test_the_list_has_every_check_with_its_help(checkout: Workspace) -> None:
@@ -101,7 +70,7 @@ def test_the_list_has_every_check_with_its_help(checkout: Workspace) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["--check", "FileIsYml"], 3, "did you mean FileIsYaml"),
+        (["--check", "RecipesRendr"], 3, "did you mean RecipesRender"),
         (["nowhere"], 3, "unknown recipe 'nowhere'"),
         (["--format", "xml"], 2, "xml"),
     ],
@@ -122,8 +91,6 @@ def test_a_path_where_nothing_is_linted_is_an_error(checkout: Workspace) -> None
 
 def test_a_folder_without_anything_to_lint_is_an_error(tmp_path: Path) -> None:
     """It would be green for ever."""
-    done = ctk(Workspace(tmp_path), "lint")
-    assert (done.returncode, "is no checkout" in done.stderr) == (2, True)
     (tmp_path / "recipes").mkdir()
     done = ctk(Workspace(tmp_path), "lint")
     assert done.returncode == 3

@@ -1,17 +1,16 @@
-"""What every output of every recipe renders to and holds, in files that a reviewer can read: one for each output.
+"""What every output of every recipe renders to, in files that a reviewer can read: one for each output.
 
 Of the releases those that are built by default: the oldest and the newest of each CUDA major are among them. Versions,
 platforms, Pythons and the two fits (native, compat) are put as placeholders, so that variants which differ in nothing
-else share an entry, and a newer patch of a release changes no file. Many headers are put as their folder.
+else share an entry, and a newer patch of a release changes no file.
 """
 
 from __future__ import annotations
 
 import io
-import json
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,14 +19,11 @@ from ruamel.yaml import YAML
 
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import PLATFORMS
-from ctk.package.package import members
 from ctk.plan.plan import Build, Request, plan, published_set, python_tags, small
 from ctk.plan.recipes import render_variants
 
 FOLDER = Path(__file__).parent / "golden"
 _PLACE = "${{ target_platform }}"
-# As many files of a folder are put by name.
-_FEW = 6
 
 
 @dataclass
@@ -35,15 +31,13 @@ class Golden:
     """One output.
 
     Attributes:
-        records: Variant (``13.4 linux-64``, ``13 linux-64 cp312``) -> what it renders to and holds. Where native and
+        records: Variant (``13.4 linux-64``, ``13 linux-64 cp312``) -> what it renders to. Where native and
             compat differ in more than their names, each is a variant of its own (``13.4 linux-64 native``).
         left_out: Variants for which the recipe leaves the output out.
-        packages: Variant -> file name of the package.
     """
 
     records: dict[str, dict[str, Any]] = field(default_factory=dict)
     left_out: set[str] = field(default_factory=set)
-    packages: dict[str, str] = field(default_factory=dict)
 
 
 def rendered(workspace: Workspace) -> dict[str, Golden]:
@@ -63,11 +57,9 @@ def rendered(workspace: Workspace) -> dict[str, Golden]:
             record = dict(_record(recipe, _names(build, recipe) | ({f"{fit}_*": "FIT_*"} if fit else {})))
             twin = f"{label} {'compat' if fit == 'native' else 'native'}"
             if fit and goldens[name].records.get(twin) == record:
-                del goldens[name].records[twin], goldens[name].packages[twin]
+                del goldens[name].records[twin]
                 variant = label
             goldens[name].records[variant] = record
-            version, string = recipe["package"]["version"], recipe["build"]["string"]
-            goldens[name].packages[variant] = f"{recipe['package']['name']}-{version}-{string}.conda"
         for written in build.recipe.output_names:
             name = _file_name(written.replace(_PLACE, build.subdir), build.subdir)
             if name not in made:
@@ -90,12 +82,10 @@ def _names(build: Build, recipe: Mapping[str, Any]) -> dict[str, str]:
         assert tag is not None
         minor = int(tag[1])
         names |= {build.python: "TAG", f"3.{minor}": "3.N", f"3.{minor + 1}.0a0": "3.N+1.0a0"}
-        names |= {f"cpython-3{minor}{build.python[len(tag[0].rstrip('t')) :]}-": "cpython-TAG-"}
     else:
         major, _, minor_text = build.lock.partition("-")[2].partition(".")
         if minor_text and not build.arch:
             names |= {f"{major}.{minor_text}": "MINOR", f"{major}.{int(minor_text) + 1}.0a0": "NEXT_MINOR.0a0"}
-            names |= {f"_{major}{minor_text}.dll": "_MINOR.dll", ".".join(version.split(".")[:3]): "VERSION"}
     return names
 
 
@@ -127,55 +117,6 @@ def _spec(spec: Any) -> str:
     ((_, pin),) = spec.items()
     bound = "its own build" if pin.get("exact") else f"from its own version, below the next {pin.get('upper_bound')}"
     return f"{pin['name']} ({bound})"
-
-
-def add_files(goldens: Mapping[str, Golden], packages: Iterable[Path]) -> None:
-    """Adds the shape of the files to the records of those packages that are there."""
-    there = {path.name: path for path in packages}
-    for golden in goldens.values():
-        for variant, file in golden.packages.items():
-            if file in there:
-                golden.records[variant]["files"] = _shape(there[file], variant)
-
-
-def metadata(package: Path, name: str) -> Any:
-    """One JSON file of a package's metadata: reading all of it, with the recipe, takes ten times as long."""
-    files = members(package, "info")
-    return next(json.loads(content.read()) for member, content in files if content and member.path == f"info/{name}")
-
-
-def _shape(package: Path, variant: str) -> list[str]:
-    release, subdir, *python = re.sub(r" (native|compat|newer)$", "", variant).split()
-    files = metadata(package, "paths.json")["paths"]
-    stand_in = Build("", None, (), f"cuda-{release}", subdir, "".join(python), (), ())  # type: ignore[arg-type]
-    names = _names(stand_in, {"package": {"version": metadata(package, "index.json")["version"]}})
-    links = {file["_path"] for file in files if file["path_type"] == "softlink"}
-    folders = Counter(_folder(file["_path"]) for file in files)
-    shape = set()
-    for path in (file["_path"] for file in files):
-        folder = _folder(path)
-        short = f"{folder}*" if folder and folders[folder] > _FEW else path
-        shape.add(_put(short, names) + (" (link)" if path in links else ""))
-    return sorted(shape)
-
-
-def _folder(path: str) -> str:
-    """The folder that stands for a header, a CMake file or a part of a Python package; "" for other files."""
-    folders = (r".*?site-packages/[^/]+/", r".*?include/(?:targets/x64/)?(?:cccl/)?(?:[^/]+/)?", r".*?/cmake/[^/]+/")
-    found = re.match(rf"({'|'.join(folders)})", path)
-    return found[1] if found else ""
-
-
-def load(name: str) -> Golden:
-    """The golden file of an output, or nothing when it has none."""
-    golden, path = Golden(), FOLDER / f"{name}.yaml"
-    if path.exists():
-        content = YAML(typ="safe").load(path)
-        golden.left_out.update(content.pop("left_out", ()))
-        for entry in content["variants"]:
-            for variant in entry.pop("of"):
-                golden.records[variant] = dict(entry)
-    return golden
 
 
 def dump(golden: Golden) -> str:

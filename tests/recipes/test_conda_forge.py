@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from golden import FOLDER
 from ruamel.yaml import YAML
 
 from ctk.core.checkout import Workspace
@@ -84,8 +83,3 @@ def test_the_page_has_every_difference_from_conda_forge_and_no_other(project: Wo
             assert met, f"no such difference: {pattern} {row}"
             said |= met
     assert sorted(found - said) == []
-
-
-def test_no_package_has_stubs_the_library_of_nvml_or_sources_in_fortran() -> None:
-    """As the page says."""
-    assert not [f.name for f in FOLDER.glob("*.yaml") if re.search(r"stubs|nvidia-ml|ortran", f.read_text())]

@@ -18,7 +18,7 @@ from conftest import NEWEST, ROOT, ctk
 from ctk.channel.states import packages
 from ctk.cli.main import app
 from ctk.core.checkout import Workspace
-from ctk.core.errors import BadValue, NotPublished, UnknownName
+from ctk.core.errors import BadValue, NotPublished
 from ctk.fetch.fetch import laid_out
 from ctk.lock.lock import release_locks
 from ctk.package.package import read_info
@@ -133,12 +133,6 @@ def export(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return lambda *words: command.main(["feedstock", "export", *map(str, words)], "ctk", standalone_mode=False)
 
 
-def test_an_unknown_recipe_gets_the_nearest_names(export: Callable[..., None], tmp_path: Path) -> None:
-    with pytest.raises(UnknownName) as caught:
-        export("cuda-cor", tmp_path / "x")
-    assert "cuda-core" in caught.value.step
-
-
 def test_a_folder_with_something_in_it_is_left_alone(export: Callable[..., None], tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("x")
     with pytest.raises(BadValue) as caught:
@@ -147,14 +141,6 @@ def test_a_folder_with_something_in_it_is_left_alone(export: Callable[..., None]
     assert [p.name for p in tmp_path.iterdir()] == ["mine"]
     export("cuda-version", tmp_path, "--force")
     assert (tmp_path / "recipe" / "recipe.yaml").exists()
-
-
-@pytest.mark.parametrize("folder", ["recipes/cuda-version-feedstock", "output"])
-def test_addresses_do_not_get_into_the_checkout(export: Callable[..., None], folder: str) -> None:
-    with pytest.raises(BadValue) as caught:
-        export("cuda-version", ROOT / folder, "--force")
-    assert "output/feedstocks" in caught.value.step
-    assert not (ROOT / folder / "recipe").exists()
 
 
 def test_what_the_index_lacks_is_named(pip: FakeIndex, export: Callable[..., None], tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -18,7 +17,7 @@ from conftest import MINORS, NEWEST
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue
 from ctk.feedstock import feedstock
-from ctk.lock.lock import Artefact, release_locks
+from ctk.lock.lock import Artefact
 from ctk.plan.plan import Plan, Request, plan, published_set, python_tags
 from ctk.plan.recipes import Recipe, find_recipes, render
 
@@ -39,11 +38,8 @@ def exported(name: str) -> dict[str, str]:
 @cache
 def plan_of(name: str) -> Plan:
     """What the repository plans of the releases that the feedstock is for."""
-    return planned_for(name, exported(name), Workspace(ROOT))
-
-
-def planned_for(name: str, files: dict[str, str], workspace: Workspace) -> Plan:
-    releases = read(files["recipe/conda_build_config.yaml"]).get("cuda_version", ())
+    workspace = Workspace(ROOT)
+    releases = read(exported(name)["recipe/conda_build_config.yaml"]).get("cuda_version", ())
     request = Request(releases=releases, recipes=(name,))
     planned = plan(published_set(workspace), request, python_tags(workspace.build_config))
     # An older version of a project, which has it in the build's name, is for another branch.
@@ -73,12 +69,11 @@ def test_conda_build_drops_no_line_of_the_variants(name: str) -> None:
 
 @EACH
 def test_a_feedstock_renders_the_packages_of_the_plan_from_its_artefacts(name: str, tmp_path: Path) -> None:
-    """Down to the hash, but for Python's matrix."""
-    renders_the_plan(exported(name), plan_of(name), tmp_path)
+    """Down to the hash, but for Python's matrix.
 
-
-def renders_the_plan(files: dict[str, str], plan: Plan, folder: Path) -> None:
-    """What lacks a wheel is rendered too, as the Python API heeds no `skip` beside `outputs`."""
+    What lacks a wheel is rendered too, as the Python API heeds no `skip` beside `outputs`.
+    """
+    files, plan, folder = exported(name), plan_of(name), tmp_path
     text = files["recipe/recipe.yaml"]
     same = unhashed if "python_tag:" in text else str
     sources = {(address(a), a.sha256) for a in plan.artefacts}
@@ -104,51 +99,22 @@ def renders_the_plan(files: dict[str, str], plan: Plan, folder: Path) -> None:
         assert any(subdir == key[0] and (not k or f'"{variant[k]}"' in values) for subdir, k, values in skips), key
 
 
-@EACH
-def test_a_recipe_is_exported_for_each_release_that_has_it(name: str, tmp_path: Path) -> None:
-    locks = release_locks(Workspace(ROOT))
-    others = [lock for lock in locks if not lock.startswith("cuda-")]
-    found = []
-    for release in (MINORS[0], NEWEST, f"cuda-{NEWEST}", *others):
-        try:
-            files = feedstock(Workspace(ROOT), name, (release,), ("someone",), address)
-        except BadValue as error:
-            assert error.cause.startswith(name), error.cause
-            continue
-        found.append(release)
-        outputs = Stage0Recipe.from_yaml(files["recipe/recipe.yaml"], recipe_dir=tmp_path).to_dict().get("outputs", [])
-        assert [o["package"]["name"] for o in outputs if "package" in o] in (
-            [],
-            [*find_recipes(ROOT / "recipes")[name].output_names],
-        )
-    assert found
+@pytest.mark.parametrize(
+    ("name", "release"),
+    [
+        ("cuda-cudart", MINORS[0]),
+        ("cuda-cudart", f"cuda-{NEWEST}"),
+        ("cuda-core", "python-12"),
+        ("cupy", "libraries-13"),
+    ],
+)
+def test_a_recipe_is_exported_for_the_release_that_is_named(name: str, release: str, tmp_path: Path) -> None:
+    files = feedstock(Workspace(ROOT), name, (release,), ("someone",), address)
+    outputs = Stage0Recipe.from_yaml(files["recipe/recipe.yaml"], recipe_dir=tmp_path).to_dict().get("outputs", [])
+    names = [o["package"]["name"] for o in outputs if "package" in o]
+    assert names in ([], [*find_recipes(ROOT / "recipes")[name].output_names])
 
 
-@pytest.mark.parametrize("without", ["build", "requirements", "tests", "about", "lines of its own"])
-def test_a_recipe_may_leave_out_any_section_and_stand_in_brackets(without: str, tmp_path: Path) -> None:
-    """Of outputs and of the whole, and the conditions for what has no wheel find their place."""
-    root, name = tmp_path / "checkout", "libcudla"
-    root.mkdir()
-    for entry in ROOT.iterdir():
-        if entry.name != "recipes":
-            (root / entry.name).symlink_to(entry)
-    shutil.copytree(ROOT / "recipes" / name, root / "recipes" / name)
-    (root / "recipes" / "common").symlink_to(ROOT / "recipes" / "common")
-    file = root / "recipes" / name / "recipe.yaml"
-    recipe = read(file.read_text())
-    for block in (recipe, *recipe["outputs"]):
-        block.pop(without, None)
-    yaml = YAML(typ="safe", pure=True)
-    yaml.default_flow_style, yaml.sort_base_mapping_type_on_output = without == "lines of its own", False
-    yaml.dump(recipe, file)
-    files = feedstock(Workspace(root), name, (), ("someone",), address)
-    renders_the_plan(files, planned_for(name, files, Workspace(root)), tmp_path / "feedstock")
-    for output in read(files["recipe/recipe.yaml"])["outputs"]:
-        assert ("package" in output) == (output.get("build", {}).get("skip") == ['target_platform == "linux-64"'])
-        assert ("staging" in output) == ("script" in output.get("build", {}) and "build" in output["requirements"])
-
-
-@pytest.mark.parametrize("name", ["cuda-arch", "cuda-version"])
-def test_a_recipe_that_holds_nothing_of_nvidias_has_this_repositorys_licence(project: Workspace, name: str) -> None:
-    """A copy: rattler-build takes no file from above the recipe's folder, and drops links without a word."""
-    assert (project.recipes / name / "LICENSE").read_bytes() == (project.root / "LICENSE").read_bytes()
+def test_a_release_without_the_recipe_is_an_error() -> None:
+    with pytest.raises(BadValue, match="cuda-tileiras"):
+        feedstock(Workspace(ROOT), "cuda-tileiras", (MINORS[0],), ("someone",), address)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import zipfile
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -73,54 +73,51 @@ def bounds(project: Workspace) -> Bounds:
     return found
 
 
-def test_the_newest_gcc_is_the_one_that_the_header_takes(
-    headers: Mapping[tuple[str, str], str], bounds: Bounds
-) -> None:
-    checked = 0
-    for (minor, subdir), text in headers.items():
-        (newest,) = map(int, re.findall(r"^#if __GNUC__ > (\d+)$", text, re.M))
-        if subdir.startswith("linux-"):
-            assert bounds[minor, subdir, "gcc_impl"] == {f">=6,<{newest + 1}.0a0"}, (minor, subdir)
-            checked += 1
-    assert checked > 20
+def gcc(text: str) -> set[str]:
+    (newest,) = map(int, re.findall(r"^#if __GNUC__ > (\d+)$", text, re.M))
+    return {f">=6,<{newest + 1}.0a0"}
 
 
-def test_the_newest_clang_is_the_one_that_the_header_takes(
-    headers: Mapping[tuple[str, str], str], bounds: Bounds
-) -> None:
+def clang(text: str) -> set[str]:
     """The last such line is for clang in general; one above it is for another system."""
-    checked = 0
-    for (minor, subdir), text in headers.items():
-        above = re.findall(r"^#if \(__clang_major__ >= (\d+)\) \|\| \(__clang_major__ < 3\)", text, re.M)[-1]
-        if subdir.startswith("linux-") and minor.startswith("13."):
-            assert bounds[minor, subdir, "clangxx"] == {f"<{above}.0a0"}, (minor, subdir)
-            checked += 1
-    assert checked > 10
+    above = re.findall(r"^#if \(__clang_major__ >= (\d+)\) \|\| \(__clang_major__ < 3\)", text, re.M)[-1]
+    return {f"<{above}.0a0"}
 
 
-def test_the_glibc_is_older_than_the_first_that_the_header_contradicts(
-    headers: Mapping[tuple[str, str], str], bounds: Bounds
-) -> None:
-    """In fact its headers: those of conda's sysroot, or of the machine where the base channel gives its version."""
-    checked = 0
-    for (minor, subdir), text in headers.items():
-        declared = DECLARED.findall(text)
-        assert {"cospi", "rsqrt", "sin"} <= {name for name, _ in declared}
-        throwing = {name for name, specifier in declared if not specifier.strip()}
-        refused = [version for version, new in NEW_IN_GLIBC.items() if new & throwing]
-        if subdir.startswith("linux-"):
-            assert bounds[minor, subdir, "sysroot"] == {f"<{version}" for version in refused[:1]}, (minor, subdir)
-            checked += 1
-    assert checked > 20
+def glibc(text: str) -> set[str]:
+    """Older than the first that the header contradicts."""
+    declared = DECLARED.findall(text)
+    assert {"cospi", "rsqrt", "sin"} <= {name for name, _ in declared}
+    throwing = {name for name, specifier in declared if not specifier.strip()}
+    refused = [version for version, new in NEW_IN_GLIBC.items() if new & throwing]
+    return {f"<{version}" for version in refused[:1]}
 
 
-def test_visual_studio_is_one_that_the_header_takes(headers: Mapping[tuple[str, str], str], bounds: Bounds) -> None:
+def visual_studio(text: str) -> set[str]:
     """_MSC_VER 1920 is the compiler of toolset 14.20, which conda's packages call vc 14.2."""
-    checked = 0
-    for (minor, subdir), text in headers.items():
-        ((oldest, above),) = re.findall(r"^#if _MSC_VER < (\d+) \|\| _MSC_VER >= (\d+)$", text, re.M)
-        if subdir.startswith("win-") and minor.startswith("13."):
-            assert bounds[minor, subdir, "vc"] == {f">=14.{int(oldest) // 10 - 190}"}, (minor, subdir)
-            assert int(oldest) <= VS2022.start and VS2022.stop <= int(above), (minor, subdir)
-            checked += 1
-    assert checked > 5
+    ((oldest, above),) = re.findall(r"^#if _MSC_VER < (\d+) \|\| _MSC_VER >= (\d+)$", text, re.M)
+    assert int(oldest) <= VS2022.start and VS2022.stop <= int(above)
+    return {f">=14.{int(oldest) // 10 - 190}"}
+
+
+@pytest.mark.parametrize(
+    ("package", "system", "releases", "stated"),
+    [
+        ("gcc_impl", "linux-", "1", gcc),
+        ("clangxx", "linux-", "13.", clang),
+        ("sysroot", "linux-", "1", glibc),
+        ("vc", "win-", "13.", visual_studio),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_cuda_nvcc_admits_what_the_headers_of_its_release_take(
+    headers: Mapping[tuple[str, str], str],
+    bounds: Bounds,
+    package: str,
+    system: str,
+    releases: str,
+    stated: Callable[[str], set[str]],
+) -> None:
+    places = [place for place in headers if place[1].startswith(system) and place[0].startswith(releases)]
+    assert len(places) > 5
+    assert {p: bounds[*p, package] for p in places} == {p: stated(headers[p]) for p in places}

@@ -83,16 +83,6 @@ def test_the_plugin_brings_what_its_wheel_asks_for(project: Workspace, lock: Rel
                         assert toolkit.components[part].version in requirement.specifier, (toolkit.name, name)
 
 
-def test_cuda_ranks_above_the_build_for_cpus(project: Workspace) -> None:
-    for lock, component in plugins():
-        cuda = [o for o in outputs(project, lock, "jax-cuda-plugin", component.version) if o.name == "jaxlib"]
-        cpu = [o for o in outputs(project, lock, "jaxlib", component.version) if o.name == "jaxlib"]
-        assert cuda and cpu
-        assert all(o.build_string.startswith(f"cuda{lock.major}_py") for o in cuda)
-        assert all(o.build_string.startswith("cpu_py") and not o.track_features for o in cpu)
-        assert max(o.build_number for o in cpu) < min(o.build_number for o in cuda)
-
-
 SCRIPT = Path("recipes/jax/edit.sh")
 ANCHOR = "cuda_path = _cuda_path()\n"
 

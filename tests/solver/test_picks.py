@@ -16,7 +16,7 @@ from ctk.core.errors import Unsolvable
 from ctk.core.platforms import NOARCH, this_platform
 from ctk.lock.lock import release_locks
 from ctk.plan.plan import write_repodata
-from ctk.release.python_set import COOLDOWN
+from ctk.release.choose import COOLDOWN
 from ctk.solve.solve import Pick, Scenario, solve
 from ctk.verify.channels import Channels
 

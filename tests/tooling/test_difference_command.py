@@ -7,7 +7,6 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import pytest
 from ctk_release import Run
@@ -15,7 +14,7 @@ from fake_index import FakeIndex, configure_pip, serve
 from fake_index import wheel as made_wheel
 
 from ctk.core.checkout import Workspace
-from ctk.core.errors import BadValue, Incompatible, NotPublished, UnknownName
+from ctk.core.errors import BadValue, NotPublished, UnknownName
 from ctk.core.platforms import PLATFORMS
 from ctk.fetch.fetch import fetch, laid_out, stored
 from ctk.index.index import Index
@@ -110,32 +109,26 @@ def test_a_lock_of_a_git_revision_is_compared(run: Run, here: Workspace) -> None
         run("--", "--help:13.4", "13.4")
 
 
-def test_a_gone_component_ends_with_its_exit_code_only_when_asked(run: Run, here: Workspace, index: FakeIndex) -> None:
+def test_a_component_that_is_gone_is_flagged(run: Run, here: Workspace, index: FakeIndex) -> None:
     write(here, locked("13.5.0", "b", b"not read"))
     assert "gone: linux-64: a: not published any more" in run("13.4", "13.5", "--no-binaries")
-    with pytest.raises(Incompatible, match="a: not published any more"):
-        run("13.4", "13.5", "--no-binaries", "--exit-code")
-    run("13.3", "13.4", "--exit-code")  # nothing is gone
+    assert "gone:" not in run("13.3", "13.4")
 
 
-def test_markdown_alone_goes_to_the_output(run: Run, tmp_path: Path) -> None:
-    shown = run("13.3", "13.4", "--markdown", "-")
+def test_markdown_alone_goes_to_the_output(run: Run) -> None:
+    shown = run("13.3", "13.4", "--markdown")
     assert shown.startswith("### CTK 13.3.1 -> 13.4.0\n\n- linux-64: ")
-    run("13.3", "13.4", "--markdown", str(tmp_path / "diff.md"))
-    assert (tmp_path / "diff.md").read_text() == shown
 
 
 @pytest.mark.parametrize(
     ("words", "error", "cause"),
     [
-        (["13.4"], BadValue, r"two sides, and 13\.4 is one"),
-        (["13.3", "13.4", "--against-index"], BadValue, r"13\.3 cannot be compared with both 13\.4 and the index"),
+        (["13.4"], BadValue, "two sides"),
+        (["13.3", "13.4", "--against-index"], BadValue, "two sides"),
         (["13.4", "python-13"], UnknownName, "nothing in common"),
-        # A place that cannot be written is refused before anything is compared: release 99.9 does not exist.
-        (["13.3", "99.9", "--markdown", "no/diff.md"], BadValue, "cannot be written"),
     ],
 )
-def test_what_cannot_be_compared_or_written_is_refused(
+def test_what_cannot_be_compared_is_refused(
     run: Run, here: Workspace, monkeypatch: pytest.MonkeyPatch, words: list[str], error: type[Exception], cause: str
 ) -> None:
     monkeypatch.chdir(here.root)

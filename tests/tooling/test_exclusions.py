@@ -79,12 +79,6 @@ unpublished:
     assert load_exclusions(written(tmp_path, text)) == Exclusions((OLD_CCCL,), (unpublished,))
 
 
-@pytest.mark.parametrize("text", ["", "excluded: []\n"])
-def test_an_empty_list_excludes_nothing(tmp_path: Path, text: str) -> None:
-    assert load_exclusions(written(tmp_path, text)) == Exclusions()
-    assert load_exclusions(Workspace(tmp_path / "elsewhere")) == Exclusions()
-
-
 def test_every_problem_of_the_list_is_shown_with_its_line(tmp_path: Path) -> None:
     text = """excluded:
   - component: warp
@@ -111,9 +105,3 @@ unpublished:
         "  - line 10: excluded.2.because: is no field of the file",
         f"  - line 12: unpublished.0.releases: '' says no releases; {write}",
     ]
-
-
-@pytest.mark.parametrize("text", ["- cccl\n", "excluded: cccl\n", "excluded: [\n", "exclude: []\n"])
-def test_what_is_no_such_list_is_an_error(tmp_path: Path, text: str) -> None:
-    with pytest.raises(LockError, match=r"exclusions\.yaml: 1 problem"):
-        load_exclusions(written(tmp_path, text))

@@ -158,13 +158,13 @@ def test_the_difference_shows_what_changed_in_a_text_against_that_of_the_same_pl
     run("add", "13.4", "--write")
     add_nvrtc(index, "13.4.92.2", tags=WHEELS_13[:2])
     add_nvrtc(index, "13.4.92.2", licence=b"Or nowhere.\r\n" + windows + b"\x1b[2J", tags=WHEELS_13[2:])
-    words = ("diff", "13.4", "--against-index", "--component", "nvvm", "--markdown", str(tmp_path / "text.md"))
+    words = ("diff", "13.4", "--against-index", "--component", "nvvm")
     shown = run(*words)
     assert "licence of nvrtc: another text, still declared as NOASSERTION" in shown
     name = "nvidia_cuda_nvrtc-{}-py3-none-win_amd64.whl"
     expected = [f"--- {name.format('13.4.92.1')}", f"+++ {name.format('13.4.92.2')}", "@@ -1 +1,3 @@"]
     assert "\n".join([*expected, "+Or nowhere.", " For Windows alone.", "+\\x1b[2J"]) in shown
-    assert "\n+Or nowhere.\n For Windows alone.\n" in (tmp_path / "text.md").read_text()
+    assert "\n+Or nowhere.\n For Windows alone.\n" in run(*words, "--markdown")
     run(*words, "--json")
     (change,) = console.mode().document["licences"]
     assert (change["components"], change["diff"][-1]) == (("nvrtc",), "+\x1b[2J")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from ctk_release import Have, Run, cells, snapshot
-from fake_ctk import EVERYWHERE_13, WHEELS_13, add_component, manifest_13
+from fake_ctk import WHEELS_13, add_component
 from fake_index import FakeIndex
 
 from ctk.core.checkout import Workspace
@@ -78,33 +76,24 @@ def test_a_partial_lock_says_what_it_lacks_until_it_is_completed(run: Run, here:
     for distribution in ("nvidia-nvvm", "nvidia-cuda-nvcc"):
         add_component(lacking, distribution, "13.4.92", WHEELS_13)
     add_component(lacking, "nvidia-cufile", "1.19.1.55", ("manylinux_2_27_x86_64",))
-    shown = run("add", "13.4", "--write")
-    for line in ("  cufile is new: 1.19.1.55", "  nvcc is new: 13.4.92", "  nvvm is published for win-64 now"):
-        assert line in shown.splitlines()
+    run("add", "13.4", "--write")
     assert (load(path).missing, len(load(path).components)) == ({}, 7)
     assert "missing" not in path.read_text()
     assert "partial" not in run("list")
 
 
-def test_check_says_how_complete_each_release_is_and_refuses_one_that_is_not(
-    run: Run, index: FakeIndex, have: Have, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_says_how_complete_each_release_is(run: Run, index: FakeIndex, have: Have) -> None:
     have("12.9", "13.4")
     rows = cells(run("check"))
     assert ("cuda-12.9", "12.9.2.0", "11 of 11", "complete") in rows  # cudart, nvcc, nvrtc, crt, nvvm twice; cufile
     assert ("cuda-13.4", "13.4.3", "25 of 25", "complete") in rows  # six components four times; cufile
 
     lose(index, "nvidia-nvvm", "win_a")
-    with pytest.raises(Incomplete, match=r"13\.4 nvvm: nvidia-nvvm 13\.4\.92 for win-64, win-arm64"):
-        run("check")
-    shown = capsys.readouterr().out
+    shown = run("check")
     assert ("cuda-13.4", "13.4.3", "23 of 25", "nvvm: nvidia-nvvm 13.4.92 for win-64, win-arm64") in cells(shown)
     assert f"cuda-13.4: {SEVERAL} is no longer on the index" in shown
-    assert "cuda-13.4" in run("check", "--partial")
-    run("check", "12.9")  # another release than the named one is nobody's business
+    assert "cuda-13.4" not in run("check", "12.9")
     assert "completeness" not in run("check", "python-13")
-    with pytest.raises(Incomplete):
-        run("check", "13.4")
 
 
 def test_a_release_older_than_every_locked_one_is_not_asked_for(run: Run, index: FakeIndex, have: Have) -> None:
@@ -120,7 +109,7 @@ def test_what_is_yanked_or_a_candidate_does_not_count(run: Run, index: FakeIndex
     have("13.4")
     if how == "yanked":
         index.yanked.add(SEVERAL)
-        assert f"cuda-13.4: {SEVERAL} is yanked" in run("check", "--partial")
+        assert f"cuda-13.4: {SEVERAL} is yanked" in run("check")
     else:
         lose(index, "nvidia-nvvm")
         add_component(index, "nvidia-nvvm", "13.4.92rc1", WHEELS_13)
@@ -144,38 +133,3 @@ def test_of_two_machines_of_a_system_one_is_enough_where_the_marker_names_none(
     lose(index, "nvidia-cuda-nvrtc-cu12", "manylinux")
     with pytest.raises(Incomplete, match=r"12\.9 nvrtc: nvidia-cuda-nvrtc-cu12 12\.9\.86 for linux$"):
         run("add", "12.9")
-
-
-def test_a_patch_changes_few_lines_and_says_which_in_words(
-    run: Run, here: Workspace, index: FakeIndex, have: Have
-) -> None:
-    before = have("13.4")
-    lines = [line.replace("nvidia-nvvm==13.4.92", "nvidia-nvvm==13.4.95") for line in manifest_13()]
-    lines = [line.replace("nvidia-cuda-crt==13.4.92", "nvidia-cuda-crt==13.4.93") for line in lines]
-    add_component(index, "nvidia-nvvm", "13.4.95", WHEELS_13)
-    add_component(index, "nvidia-cuda-crt", "13.4.93", WHEELS_13)
-    index.add_wheel("cuda-toolkit", "13.4.4", "py2.py3-none-any", requires=lines)
-    shown = run("add", "13.4", "--write").splitlines()
-    start = shown.index("cuda-13.4: 13.4.3 -> 13.4.4, 7 components, 26 artefacts")
-    assert shown[start + 1 : start + 3] == ["  crt 13.4.92 -> 13.4.93", "  nvvm 13.4.92 -> 13.4.95"]
-    changed = [line for line in shown if re.match(r"[-+](?![-+])", line)]
-    # In the .lock the release, the manifest and of each component a version and four files; in the .yaml a title,
-    # the release and two versions. Each is one line out and one in.
-    assert len(changed) == 2 * (2 + 2 * 5 + 2 + 2)
-    after = snapshot(here)
-    assert {name for name in after if after[name] != before[name]} == {"cuda-13.4.lock", "cuda-13.4.yaml"}
-
-
-def test_a_part_called_unpublished_is_reported_when_a_manifest_names_it(
-    run: Run, here: Workspace, index: FakeIndex, have: Have
-) -> None:
-    have("13.4")
-    entry = "  - {name: %s, releases: '%s', reason: no wheel}\n"
-    text = "".join(entry % pair for pair in (("nvvm", "*"), ("cuda-gdb", "*"), ("crt", "<13")))
-    (here.variants / "exclusions.yaml").write_text(f"unpublished:\n{text}")
-    shown = run("check")
-    assert "cuda-13.4: its manifest names nvvm, which variants/exclusions.yaml calls unpublished" in shown
-    assert shown.count("calls unpublished") == 1
-    line = f"nvidia-cuda-gdb==13.*; {EVERYWHERE_13} and extra == 'gdb'"
-    index.add_wheel("cuda-toolkit", "13.4.4", "py2.py3-none-any", requires=[*manifest_13(), line])
-    assert "its manifest names cuda-gdb, which" in run("check")

@@ -8,18 +8,16 @@ import tarfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 from ctk_release import Have, Run, snapshot
 from fake_index import FakeIndex, serve
 
 from ctk.core.checkout import Workspace
-from ctk.core.errors import IndexUnavailable, MeasureFailed
 from ctk.index import IndexSettings
 from ctk.index.client import Retry
 from ctk.index.index import Index
-from ctk.index.inside import EARLIEST, time_text
+from ctk.index.inside import time_text
 from ctk.lock.lock import load
 
 pytest_plugins = ["ctk_release_fixtures"]
@@ -54,10 +52,8 @@ def server() -> Iterator[FakeIndex]:
     ("stated", "expected"),
     [
         ("2025-08-04T12:34:56.999999Z", "2025-08-04T12:34:56"),  # whole seconds, never the next one
-        ("2025-08-04T12:34:56", "2025-08-04T12:34:56"),
         ("2025-08-04T12:34:56+02:00", "2025-08-04T10:34:56"),
         ("1970-01-01T00:00:00Z", "1980-01-01T00:00:00"),
-        ("9999-01-01T00:00:00Z", "2107-12-31T23:59:58"),
     ],
 )
 def test_the_index_s_time_is_taken_without_another_request(server: FakeIndex, stated: str, expected: str) -> None:
@@ -80,13 +76,6 @@ def test_of_a_large_wheel_only_the_directory_is_read(server: FakeIndex) -> None:
     assert parts[0]
 
 
-def test_a_large_wheel_of_a_folder_is_read_in_place(server: FakeIndex, tmp_path: Path) -> None:
-    content = server.add_wheel("big", "1", files={"big/data.bin": os.urandom(3_000_000)})
-    (tmp_path / "big-1-py3-none-any.whl").write_bytes(content)
-    del server.projects["big"]
-    assert uploaded(server, "big", find_links=(str(tmp_path),)) == when("2020-01-01T00:00:00")
-
-
 def test_of_a_source_distribution_too(server: FakeIndex) -> None:
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w:gz") as archive:
@@ -96,20 +85,6 @@ def test_of_a_source_distribution_too(server: FakeIndex) -> None:
             archive.addfile(member)
     server.add("source-1.tar.gz", out.getvalue())
     assert uploaded(server, "source") == when("2022-02-02T02:02:02")
-
-
-@pytest.mark.parametrize("member", [(1980, 0, 0, 0, 0, 0), (1980, 1, 1, 0, 0, 0)])
-def test_no_time_at_all_is_the_oldest(server: FakeIndex, member: tuple[int, ...]) -> None:
-    server.add(FILE, zipped({"a": member}))
-    assert uploaded(server) == when("1980-01-01T00:00:00") == EARLIEST
-
-
-@pytest.mark.parametrize("file", [FILE, "tool-1.0.tar.gz"])
-def test_a_file_that_is_none_names_itself(server: FakeIndex, file: str) -> None:
-    server.projects.clear()
-    server.add(file, b"not an archive")
-    with pytest.raises(MeasureFailed, match=f"{file} cannot be read"):
-        uploaded(server)
 
 
 @pytest.mark.parametrize("first", ["silent", "later", "earlier"])
@@ -122,13 +97,6 @@ def test_of_several_indexes_the_earliest_upload_counts(server: FakeIndex, first:
         server.upload_time = times[first]
         other.upload_time = times["later" if first == "earlier" else "earlier"]
         assert uploaded(server, extra_index_urls=(other.url,)) == when("2023-01-01T00:00:00")
-
-
-@pytest.mark.parametrize("stated", ["yesterday", "2025-13-01T00:00:00Z", 1700000000])
-def test_a_page_with_a_time_that_is_none_is_no_page(server: FakeIndex, stated: str) -> None:
-    server.html, server.uploaded[FILE] = False, stated
-    with pytest.raises(IndexUnavailable, match="the package index's page of tool cannot be read"):
-        uploaded(server)
 
 
 def test_a_lock_has_the_index_s_times(run: Run, here: Workspace, index: FakeIndex) -> None:

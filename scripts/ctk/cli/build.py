@@ -336,6 +336,6 @@ def export_command(
     names = maintainers or settings(where.root).feedstock.maintainers
     with Index() as index:
         files = feedstock(where, recipe, releases or (), names, lambda artefact: public(locate(index, artefact).url))
-    write(files, folder, where, force=force)
+    write(files, folder, force=force)
     report.result(folder=str(folder), files=sorted(map(str, files)))
     report.line(f"{folder}: {count(len(files), 'file')}; `conda smithy rerender` there makes the rest")

@@ -61,7 +61,7 @@ def lint_command(
 ) -> None:
     """Hold recipes, release locks and variant files to the rules, before anything is built.
 
-    Errors block, hints advise; each names the fix.
+    Each finding names the fix.
 
     Example: ctk lint cuda-cudart --check DevHasRunExports
     """
@@ -82,7 +82,7 @@ def lint_command(
         return
     here = checkout()
     tree = Tree(here)
-    if not tree.files:
+    if not tree.paths:
         raise UnknownName(f"there is nothing to lint in {here.root}", "set CTK_ROOT to a checkout")
     found = lint(tree, check or (), [_linted(name, here) for name in names or ()])
     report.result(**found.as_json())

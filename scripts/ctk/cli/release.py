@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,16 +16,10 @@ from ctk.core.checkout import Workspace, checkout, settings
 from ctk.core.console import Reporter, Task, listing
 from ctk.core.errors import (
     BadValue,
-    ChannelMissing,
-    Incompatible,
-    IndexUnavailable,
-    NoSpace,
-    OutOfDate,
     check_names,
     printable,
-    problems,
 )
-from ctk.core.files import disk_errors, exclusive
+from ctk.core.files import exclusive
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
 from ctk.diff import FORMS
 from ctk.index import pip_settings
@@ -41,20 +32,11 @@ if TYPE_CHECKING:  # what asks an index or reads binaries takes a while to be im
     from ctk.index.index import Index
     from ctk.release.review import FileChange
 
-_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 Write = Annotated[bool, typer.Option("--write", help="Write the files; without it only the difference is shown.")]
-Check = Annotated[bool, typer.Option("--check", help="Fail when a file is not what would be written; write nothing.")]
 
 
 def _names(help_: str, values: Any) -> Any:
     return typer.Argument(help=help_, metavar="RELEASE", autocompletion=values)
-
-
-def _components() -> list[str]:
-    """The components that the locks name: each two spaces in, below ``components:``."""
-    texts = [file.read_text(encoding="utf-8") for file in checkout().variants.glob("*.lock")]
-    blocks = [block for text in texts for block in re.findall(r"^components:\n((?: .*\n)*)", text, re.M)]
-    return sorted({name for block in blocks for name in re.findall(r"^  ([\w-]+):$", block, re.M)})
 
 
 def add_command(
@@ -66,7 +48,6 @@ def add_command(
         bool, typer.Option("--newer", help="Whatever the index has newer and whole, instead of naming releases.")
     ] = False,
     write_: Write = False,
-    check: Check = False,
     partial: Annotated[
         bool, typer.Option("--partial", help="Lock a release of which the index lacks something; the lock says what.")
     ] = False,
@@ -103,7 +84,7 @@ def add_command(
     ]
     for line in licences:
         report.line(line, "bold")
-    _settle(made, here, report, write_, check)
+    _settle(made, here, report, write_)
     held = contents.load(here)
     unmeasured = [
         lock.minor or lock.name
@@ -123,7 +104,7 @@ def _newer(index: Index, here: Workspace, report: Reporter) -> list[str]:
 
     locks = release_locks(here)
     found = sorted({r.release.removeprefix("cuda-") for r in review.compare(index, locks, here) if r.is_newer})
-    for state in review.completeness(index, locks, (), [name for name in found if name[0].isdigit()]):
+    for state in review.completeness(index, locks, [name for name in found if name[0].isdigit()]):
         if not state.published or state.published.missing:
             report.say(f"{state.minor} is not whole yet: `ctk release check {state.minor}` says what is missing")
             found.remove(state.minor)
@@ -135,7 +116,6 @@ def measure_command(
         list[str] | None, _names("CTK minors like 13.4, or libraries-13, python-13; all without any.", options.locked)
     ] = None,
     write_: Write = False,
-    check: Check = False,
     again: Annotated[bool, typer.Option("--again", help="Measure also what is measured already.")] = False,
 ) -> None:
     """Measure the facts of releases from their artefacts: GPUs that NVRTC targets, PTX ISA, glibc, code for GPUs.
@@ -187,7 +167,7 @@ def measure_command(
     held = held.of(artefact.sha256 for artefact in contents.to_read(locks.values()))
     path = contents.path_of(here)
     before = path.read_text(encoding="utf-8") if path.exists() else None
-    _settle(measured, here, report, write_, check, [FileChange(path, before, held.dump())] if measured else [])
+    _settle(measured, here, report, write_, [FileChange(path, before, held.dump())] if measured else [])
     _show_facts(measured, report)
     report.result(
         facts={lock.name: asdict(lock.facts) for lock in measured if lock.facts},
@@ -204,33 +184,26 @@ def _settle(
     here: Workspace,
     report: Reporter,
     write_: bool,
-    check: bool,
     beside: Sequence[FileChange] = (),
 ) -> None:
-    """Show what changes, then write it, or fail because of it, or say how to write it; of files `beside` no text."""
+    """Show what changes, then write it, or say how to write it; of files `beside` no text."""
     from ctk.lock.lock import path_of
-    from ctk.release import release
-    from ctk.release.review import changes, summary, write
+    from ctk.release.review import changes, write
 
     proposed = [change for lock in locks for change in changes(path_of(here, lock.name).parent, lock)]
     needed = [change for change in proposed if change.is_needed]
     for change in needed:
-        _show_diff(change.diff(here.root), report)
+        for line in change.diff(here.root):
+            report.line(printable(line))
     needed += [change for change in beside if change.is_needed]
-    for lock in locks:
-        if any(change.path.stem == lock.name for change in needed):
-            for line in summary(release.present(here, lock.name), lock):
-                report.line(line)
     names = ", ".join(change.path.name for change in needed)
     report.result(
         releases=[lock.name for lock in locks],
         changes=[{"file": str(c.path), "diff": "\n".join(c.diff(here.root))} for c in needed],
-        written=bool(needed) and write_ and not check,
+        written=bool(needed) and write_,
     )
     if not needed:
         report.line("nothing changes")
-    elif check:
-        raise OutOfDate(f"not up to date: {names}", "run the command with --write")
     elif write_:
         with exclusive(here, report.say):
             write(needed)
@@ -239,34 +212,19 @@ def _settle(
         report.line(f"nothing written; --write writes {names}")
 
 
-def _show_diff(lines: Iterable[str], report: Reporter) -> None:
-    from rich.text import Text
-
-    for line in lines:
-        style = "bold" if line.startswith(("+++", "---")) else _COLOURS.get(line[:1], "")
-        report.line(Text(printable(line), style=style))
-
-
 def check_command(
     releases: Annotated[
         list[str] | None, _names("CTK minors like 13.4; by default the locked and the newer ones.", options.locked)
     ] = None,
-    exit_code: Annotated[bool, typer.Option("--exit-code", help="Fail when the index has something newer.")] = False,
-    partial: Annotated[
-        bool, typer.Option("--partial", help="Do not fail when the index lacks something of a release.")
-    ] = False,
     base: Annotated[
         str | None, typer.Option(help="Look also what packages of a channel such as conda-forge are compiled with.")
     ] = None,
 ) -> None:
     """Say what the package index has that is newer than the locks, and how complete each CTK release is there.
 
-    Fails when a release is not complete.
-
-    Example: ctk release check --exit-code
+    Example: ctk release check 13.4
     """
     from ctk.index.index import Index
-    from ctk.lock.components import EXCLUSIONS, load_exclusions
     from ctk.lock.lock import release_locks
     from ctk.release import release, review
 
@@ -276,19 +234,12 @@ def check_command(
     minors = [name.removeprefix("cuda-") for name in named if name.startswith("cuda-")]
     with Index() as index:
         rows = review.compare(index, locks, here)
-        unpublished = load_exclusions(here).unpublished
         # Who names Python projects only asks about no CTK release, and not about all of them.
-        states = review.completeness(index, locks, unpublished, minors) if minors or not named else []
+        states = review.completeness(index, locks, minors) if minors or not named else []
         shown = [row for row in rows if not named or row.release in named]
         newer = sorted({row.release for row in shown if row.is_newer})
-    known = settings(here.root).conda_forge.minors
-    compiled = known
-    try:
-        compiled = review.compiled_with(options.base_channel(base, here)) if base else known
-    except (ChannelMissing, IndexUnavailable) as error:  # what else there is to say is no less true
-        report.line(f"what {base} compiles with is not known: {error.cause}")
     report.result(
-        compiled_with=compiled if base else None,
+        compiled_with=None,
         rows=[asdict(row) for row in shown],
         releases=[
             {
@@ -299,7 +250,6 @@ def check_command(
                 "missing": state.published and state.published.missing,
                 "problem": state.problem or None,
                 "withdrawn": state.withdrawn,
-                "listed_as_unpublished": state.listed,
             }
             for state in states
         ],
@@ -314,22 +264,19 @@ def check_command(
         words = ("release", "manifest", "on the index", "what is missing there")
         report.table("completeness of the CTK releases", words, [state.cells for state in states])
     for state in states:
-        named = [f"its manifest names {name}, which variants/{EXCLUSIONS} calls unpublished" for name in state.listed]
-        for line in (*filter(None, [state.problem]), *state.withdrawn, *named):
+        for line in (*filter(None, [state.problem]), *state.withdrawn):
             report.line(f"cuda-{state.minor}: {line}")
-    if compiled != known:
-        there = f"[tool.ctk.conda_forge] of pyproject.toml has {listing(known)}"
-        report.line(f"{base} compiles with {listing(compiled)}, and {there}: change it; `ctk build` then makes these")
-    lacking = {s.minor: s.published for s in states if s.published and s.published.missing}
-    if lacking and not partial:
-        raise release.incomplete(lacking)
-    if exit_code and compiled != known and not newer:
-        raise OutOfDate(f"{base} compiles with {listing(compiled)}", "change [tool.ctk.conda_forge] of pyproject.toml")
     if newer:
         command = f"ctk release add {' '.join(name.removeprefix('cuda-') for name in newer)} --write"
-        if exit_code:
-            raise OutOfDate(f"the package index has newer files for {', '.join(newer)}", f"run `{command}`")
         report.line(f"to lock them: {command}")
+    if base:
+        known, compiled = settings(here.root).conda_forge.minors, review.compiled_with(options.base_channel(base, here))
+        report.result(compiled_with=compiled)
+        if compiled != known:
+            there = f"[tool.ctk.conda_forge] of pyproject.toml has {listing(known)}"
+            report.line(
+                f"{base} compiles with {listing(compiled)}, and {there}: change it; `ctk build` then makes these"
+            )
 
 
 def list_command(
@@ -366,11 +313,10 @@ def _show_facts(locks: Sequence[ReleaseLock], report: Reporter) -> None:
 
 def _show_locks(locks: Sequence[ReleaseLock], here: Workspace, report: Reporter) -> None:
     from ctk.lock.components import EXCLUSIONS
-    from ctk.lock.support import SUPPORT, load_support
     from ctk.plan.plan import classified
-    from ctk.release import SAID, components_row, projects_row, support_rows
+    from ctk.release import components_row, projects_row
 
-    classes, support = classified(here), load_support(here)
+    classes = classified(here)
     report.result(
         releases=[
             {
@@ -383,13 +329,9 @@ def _show_locks(locks: Sequence[ReleaseLock], here: Workspace, report: Reporter)
                 },
                 "missing": lock.missing,
                 "facts": asdict(lock.facts) if lock.facts else None,
-                "driver_branch": asdict(branch) if branch else None,
-                "vulnerabilities": [one._asdict() for one in support.unfixed_of(lock, locks)] if lock.is_ctk else [],
             }
             for lock in locks
-            for branch in [support.branch_for(lock.minor) if lock.is_ctk else None]
         ],
-        sources={name: source.url for name, source in support.sources.items()},
     )
     columns = ("release", "components", "packaged", "excluded", "unclassified", *PLATFORMS)
     rows = [components_row(lock, classes[lock.name]) for lock in locks if lock.is_ctk]
@@ -404,8 +346,6 @@ def _show_locks(locks: Sequence[ReleaseLock], here: Workspace, report: Reporter)
     columns = ("release", "projects", *PLATFORMS, NOARCH)
     rows = [projects_row(lock) for lock in locks if not lock.is_ctk]
     report.table("Python projects (artefacts by subdir)", columns, rows, right=columns[1:])
-    if said := support_rows(locks, support):
-        report.table(f"what NVIDIA says of them (variants/{SUPPORT} has the pages)", SAID, said)
 
 
 def diff_command(
@@ -424,19 +364,12 @@ def diff_command(
     platforms: Platforms = None,
     components: Annotated[
         list[str] | None,
-        typer.Option(
-            "--component", help="Such as cublas; all without it; may be repeated.", autocompletion=_components
-        ),
+        typer.Option("--component", help="Such as cublas; all without it; may be repeated."),
     ] = None,
     no_binaries: Annotated[
         bool, typer.Option("--no-binaries", help="Compare the locks only: versions, sizes, facts; no download.")
     ] = False,
-    markdown_: Annotated[
-        str | None, typer.Option("--markdown", help="Also write Markdown to a FILE; - prints it, and nothing else.")
-    ] = None,
-    exit_code: Annotated[
-        bool, typer.Option("--exit-code", help="Fail when something that programs use is gone within a CUDA major.")
-    ] = False,
+    markdown_: Annotated[bool, typer.Option("--markdown", help="Print Markdown, and nothing else.")] = False,
 ) -> None:
     """Show what changed between two releases: versions, files, SONAMEs, symbols, GPU architectures, sizes, licences.
 
@@ -444,27 +377,19 @@ def diff_command(
     removed again. A symbol, a library or a GPU architecture that is gone within a CUDA major is flagged.
 
     Examples: ctk release diff 13.3 13.4
-    ctk release diff HEAD:13.4 13.4 --markdown -
+    ctk release diff HEAD:13.4 13.4 --markdown
     """
     from ctk.diff.compare import breaks, compare, find, same_kind, wanted
     from ctk.diff.licences import licence_changes
-    from ctk.diff.render import as_json, break_text, markdown, show
+    from ctk.diff.render import as_json, markdown, show
     from ctk.index.index import Index
     from ctk.release import release
 
-    if new is not None and against_index:
-        raise BadValue(f"{old} cannot be compared with both {new} and the index", "leave out NEW or --against-index")
-    if new is None and not against_index:
-        raise BadValue(
-            f"a comparison has two sides, and {old} is one", "name a second release, or give --against-index"
-        )
-    here = checkout()
-    only_markdown = markdown_ == "-"
-    if only_markdown and console.mode().json:
-        raise BadValue("--json and --markdown - both print on stdout", "name a file: --markdown FILE")
-    if markdown_ is not None and not only_markdown:
-        _check_writable(Path(markdown_))  # to compare may take minutes
-    report = Reporter(results=not only_markdown)
+    if (new is None) is not against_index:
+        raise BadValue("a comparison has two sides", "name a second release, or give --against-index instead")
+    if markdown_ and console.mode().json:
+        raise BadValue("--json and --markdown both print on stdout", "leave out one of them")
+    here, report = checkout(), Reporter(results=not markdown_)
     subdirs = tuple(dict.fromkeys(platforms or [this_platform()]))
     check_names("platform", subdirs, PLATFORMS)
     first = find(old, here)
@@ -484,17 +409,8 @@ def diff_command(
     recipes = _recipes(here, first, second)
     report.result(**as_json(difference, found, recipes))
     show(difference, found, recipes, report)
-    text = markdown(difference, found, recipes)
-    if only_markdown:
-        print(text, end="")
-    elif markdown_ is not None:
-        with disk_errors(Path(markdown_).parent):
-            Path(markdown_).write_text(text, encoding="utf-8", newline="\n")
-    if found and exit_code:
-        gone = [break_text(entry) for entry in found]
-        raise problems(
-            Incompatible, f"{first.release} -> {second.release}", gone, "say in the release notes what is gone"
-        )
+    if markdown_:
+        print(markdown(difference, found, recipes), end="")
 
 
 def _surfaces(artefacts: Sequence[Artefact], here: Workspace, report: Reporter) -> dict[str, Surface]:
@@ -515,13 +431,3 @@ def _recipes(here: Workspace, *releases: ReleaseLock) -> dict[str, list[str]]:
     recipes = find_recipes(here.recipes).values()
     components = {c.name: c.variant_key for lock in releases for c in lock.components.values()}
     return {name: [r.name for r in recipes if key in r.names_used] for name, key in components.items()}
-
-
-def _check_writable(path: Path) -> None:
-    """A file can be written there, as far as that can be known before."""
-    if path.is_dir() or not path.parent.is_dir():
-        problem = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
-        raise BadValue(f"{path} cannot be written: {problem}", "name a file in a folder that exists")
-    there = path if path.exists() else path.parent
-    if not os.access(there, os.W_OK):
-        raise NoSpace(f"{path} cannot be written: permission denied", "name a file that may be written")

@@ -133,10 +133,6 @@ class ClusterFailed(CtkError, exit_code=20):
     """The Dask cluster that should build does not answer, has no worker, or has one that does not fit."""
 
 
-class Incompatible(CtkError, exit_code=21):
-    """A release lacks what the one before it, of the same CUDA major, gave to programs."""
-
-
 class Incomplete(CtkError, exit_code=22):
     """A CTK release of which the package index does not have every artefact that its manifest asks for."""
 

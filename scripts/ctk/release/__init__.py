@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from packaging.version import Version
@@ -11,10 +10,8 @@ from ctk.core.checkout import Marked, markdown_table
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.lock.components import Classes
 from ctk.lock.lock import ReleaseLock
-from ctk.lock.support import Support
 
 FACTS = ("release", "GPUs its compiler knows", "PTX ISA it writes")
-SAID = ("release", "its driver branch", "end of life", "known vulnerabilities")
 TABLE = Marked(
     "table of releases",
     "ctk release list --write-table",
@@ -54,18 +51,6 @@ def _facts(lock: ReleaseLock, known: Sequence[str]) -> tuple[str, str]:
     between = known[known.index(gpus[0]) : known.index(gpus[-1])]
     missing = ", ".join(gpu for gpu in between if gpu not in gpus)
     return f"{gpus[0]} to {gpus[-1]}{f', not {missing}' if missing else ''}", lock.facts.ptx_isa
-
-
-def support_rows(locks: Sequence[ReleaseLock], support: Support) -> list[tuple[str, ...]]:
-    """The CTK releases that ``support.yaml`` says something of; "" where it says nothing."""
-    rows: list[tuple[str, ...]] = []
-    for lock in (lock for lock in locks if lock.is_ctk):
-        branch, unfixed = support.branch_for(lock.minor), support.unfixed_of(lock, locks)
-        numbers = Counter((one.component, one.version) for one in unfixed)
-        told = ", ".join(f"{number} in {' '.join(component)}" for component, number in numbers.items())
-        if branch or told:
-            rows.append((lock.release, branch.branch if branch else "", (branch and branch.end) or "", told))
-    return rows
 
 
 def markdown_of(locks: Iterable[ReleaseLock]) -> str:

@@ -24,7 +24,7 @@ from ctk.lock import facts, wheels
 from ctk.lock.components import CTK_COMPONENTS, MANIFEST, CtkComponent
 from ctk.lock.lock import BASE, LIBRARY_LOCK, Artefact, Component, ReleaseLock, in_order, load, path_of
 from ctk.plan.plan import python_tags
-from ctk.release import python_set, ring
+from ctk.release import choose
 
 _NEW_FORM = "the form of the manifest is new: extend ctk/release/release.py or lock/components.py; nothing was written"
 _EXTRAS = {"all", *(component.name for component in CTK_COMPONENTS)}  # the first names every component once more
@@ -87,7 +87,7 @@ def pins(metadata: Message) -> list[Pin]:
 
 
 def read_manifest(metadata: Message, version: str) -> list[Pin]:
-    """The requirements of a manifest; LockError with each line whose form is new, or that contradicts another one."""
+    """The requirements of a manifest; LockError with each line whose form is new."""
     stated, major = pins(metadata), version.partition(".")[0]
     wrong = [
         f"no requirement that the standard knows:\n    Requires-Dist: {line}"
@@ -95,10 +95,6 @@ def read_manifest(metadata: Message, version: str) -> list[Pin]:
         if not requirement
     ]
     wrong += [f"{problem}:\n    {pin.line}" for pin in stated for problem in _strange(pin, major)]
-    extras = map(str, metadata.get_all("Provides-Extra") or [])
-    wrong += [f"an unknown extra:\n    Provides-Extra: {extra}" for extra in extras if extra not in _EXTRAS]
-    if not wrong:
-        wrong = [f"{problem}:\n    {pin.line}" for problem, pin in _contradictions(stated, major)]
     if wrong:
         raise problems(LockError, f"{MANIFEST} {version}", wrong, _NEW_FORM)
     return stated
@@ -133,18 +129,6 @@ def _strange(pin: Pin, major: str) -> Iterator[str]:
         yield f"a marker that asks for {', '.join(asked)}"
     elif values:
         yield f"a marker that names {', '.join(values)}"
-
-
-def _contradictions(stated: Sequence[Pin], major: str) -> Iterator[tuple[str, Pin]]:
-    """Lines that say of a distribution what another does not."""
-    own = {component.distribution(major): component for component in CTK_COMPONENTS}
-    first: dict[str, Pin] = {}
-    for pin in stated:
-        name = pin.requirement.name
-        if first.setdefault(name, pin).requirement.specifier != pin.requirement.specifier:
-            yield "another version than an earlier line", pin
-        elif first[name] is pin and not _pins_of(own[name], major, stated):
-            yield f"a distribution without its own extra {own[name].name}", pin
 
 
 # ---- what the index has of a CTK release
@@ -295,12 +279,10 @@ def make(index: Index, name: str, workspace: Workspace, *, partial: bool = False
     kind, _, number = name.partition("-")
     if kind == BASE:
         new = base.base_release(index, python_tags(workspace.build_config))
-    elif kind == "python":
-        new = python_set.python_release(index, number, python_tags(workspace.build_config))
-    elif name.startswith(LIBRARY_LOCK):
-        new = ring.library_release(index, number, in_place(workspace).values(), python_tags(workspace.build_config))
-    else:
+    elif kind == "cuda":
         new = _ctk_release(index, number, partial)
+    else:
+        new = choose.release_of(index, name, in_place(workspace).values(), python_tags(workspace.build_config))
     old = present(workspace, name)
     if old is None:
         return new

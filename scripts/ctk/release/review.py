@@ -1,15 +1,13 @@
 """What a person reads before a lock changes: what the index has that it lacks, the difference, and the table of facts.
 
-A generator's files are shown as a difference first, and written on request: both halves of a release, or none.
+A generator's files are shown as a difference first, and written on request.
 """
 
 from __future__ import annotations
 
 import difflib
-import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,13 +15,13 @@ from packaging.version import Version
 
 from ctk.core.checkout import Workspace
 from ctk.core.errors import LockError, NotPublished, problems
-from ctk.core.files import disk_errors
+from ctk.core.files import disk_errors, replace_file
 from ctk.index.index import Index
-from ctk.lock.components import MANIFEST, Unpublished
-from ctk.lock.lock import Component, ReleaseLock, dump, parse_lock, variant_config
+from ctk.lock.components import MANIFEST
+from ctk.lock.lock import ReleaseLock, dump, parse_lock, variant_config
 from ctk.plan.plan import python_tags
-from ctk.release import python_set, ring
-from ctk.release.release import PublishedRelease, manifest_of, pins, published, published_minors
+from ctk.release import choose
+from ctk.release.release import PublishedRelease, manifest_of, published, published_minors
 
 _STEP = "nothing was written; look at those files on the index, and ask whoever runs it"
 
@@ -120,12 +118,7 @@ def _projects(index: Index, locks: Mapping[str, ReleaseLock], workspace: Workspa
     for lock in locks.values():
         if lock.is_ctk:
             continue
-        of_major: Mapping[str, python_set.ChosenProject | None]
-        if lock.is_library_set:
-            of_major = ring.choose(index, lock.major, locks.values(), tags)
-        else:
-            of_major = python_set.choose(index, lock.major, tags)
-        for name, chosen in of_major.items():
+        for name, chosen in choose.choose(index, lock.name, locks.values(), tags).items():
             if chosen is None:  # its lock says that it is missing
                 continue
             have = lock.components[name].version if name in lock.components else None
@@ -145,7 +138,6 @@ class Completeness:
     Attributes:
         published: What the index has of it; None when its manifest cannot be read, for what `problem` says.
         withdrawn: Files of the release lock that are yanked or no longer on the index.
-        listed: Entries of the written list that say the release lacks what its manifest names.
     """
 
     minor: str
@@ -153,7 +145,6 @@ class Completeness:
     published: PublishedRelease | None
     problem: str
     withdrawn: tuple[str, ...]
-    listed: tuple[str, ...]
 
     @property
     def cells(self) -> tuple[str, ...]:
@@ -165,30 +156,22 @@ class Completeness:
         return f"cuda-{self.minor}", self.version, have, "\n".join(missing) or "complete"
 
 
-def completeness(
-    index: Index, locks: Mapping[str, ReleaseLock], unpublished: Sequence[Unpublished], minors: Collection[str] = ()
-) -> list[Completeness]:
+def completeness(index: Index, locks: Mapping[str, ReleaseLock], minors: Collection[str] = ()) -> list[Completeness]:
     """How complete CTK releases are, oldest first; by default all from the oldest locked one on."""
     locked = {lock.minor: lock for lock in locks.values() if lock.is_ctk}
     oldest = min(map(Version, locked), default=Version("0"))
     chosen = minors or [minor for minor in published_minors(index) if Version(minor) >= oldest]
-    return [_completeness(index, minor, locked.get(minor), unpublished) for minor in sorted(chosen, key=Version)]
+    return [_completeness(index, minor, locked.get(minor)) for minor in sorted(chosen, key=Version)]
 
 
-def _completeness(
-    index: Index, minor: str, lock: ReleaseLock | None, unpublished: Sequence[Unpublished]
-) -> Completeness:
-    version, file = manifest_of(index, minor)
+def _completeness(index: Index, minor: str, lock: ReleaseLock | None) -> Completeness:
+    version, _ = manifest_of(index, minor)
     problem, release = "", None
     try:
         release = published(index, minor)
     except LockError as error:
         problem = error.cause
-    stated, suffix = pins(index.metadata(file)), f"-cu{minor.partition('.')[0]}"
-    named = {pin.requirement.name.removeprefix("nvidia-").removesuffix(suffix) for pin in stated}
-    named |= {pin.extra or "" for pin in stated}
-    listed = tuple(entry.name for entry in unpublished if Version(minor) in entry.releases and entry.name in named)
-    return Completeness(minor, str(version), release, problem, tuple(_withdrawn(index, lock)) if lock else (), listed)
+    return Completeness(minor, str(version), release, problem, tuple(_withdrawn(index, lock)) if lock else ())
 
 
 def _withdrawn(index: Index, lock: ReleaseLock) -> Iterator[str]:
@@ -246,62 +229,12 @@ def predecessor(locks: Mapping[str, ReleaseLock], lock: ReleaseLock) -> ReleaseL
     return locks.get(lock.name) or next(reversed(of_major or alike), None)
 
 
-def summary(old: ReleaseLock | None, new: ReleaseLock) -> Iterator[str]:
-    """What a new lock changes, in the few lines that a person reads first: versions, and the targets of wheels."""
-    count = f"{len(new.components)} components, {len(new.artefacts)} artefacts"
-    if old is None:
-        yield f"{new.name} is new: {new.release}, {count}"
-        return
-    yield f"{new.name}: {old.release}{f' -> {new.release}' if new.release != old.release else ''}, {count}"
-    for name in sorted(new.components.keys() - old.components):
-        yield f"  {name} is new: {new.components[name].version}"
-    yield from (f"  {name} is gone" for name in sorted(old.components.keys() - new.components))
-    for name in sorted(new.components.keys() & old.components):
-        yield from _component_changes(name, old.components[name], new.components[name])
-    for name, places in new.missing.items():
-        yield f"  {name} is not on the index for {', '.join(places)}"
-    if old.facts and new.is_ctk and not new.facts:
-        yield f"  its facts are to be measured again: ctk release measure {new.minor} --write"
-
-
-def _component_changes(name: str, before: Component, after: Component) -> Iterator[str]:
-    if before.version != after.version:
-        yield f"  {name} {before.version} -> {after.version}"
-    had, has = ({target: a.sha256 for target, a in c.artefacts.items() if a} for c in (before, after))
-    yield from (f"  {name} is no longer published for {target}" for target in sorted(had.keys() - has))
-    yield from (f"  {name} is published for {target} now" for target in sorted(has.keys() - had))
-    replaced = sorted(target for target in had.keys() & has if had[target] != has[target])
-    if before.version == after.version and replaced:
-        yield f"  {name} {after.version} has another file for {', '.join(replaced)}"
-
-
 def write(needed: Sequence[FileChange]) -> None:
-    """Write every change, or leave every file as it was.
+    """Writes every change, each file as a whole.
 
-    Each new text is on disk beside its file before the first is put in place. A process that is killed between two of
-    them leaves halves that disagree, which loading reports, with the command that repairs it.
+    A run that is stopped between two files leaves halves that disagree: loading says so, with the command to run.
     """
-    with ExitStack() as undo:
-        ready = []
-        for change in needed:
-            undo.enter_context(disk_errors(change.path.parent))
+    for change in needed:
+        with disk_errors(change.path.parent):
             change.path.parent.mkdir(parents=True, exist_ok=True)
-            temporary = change.path.with_name(f".{change.path.name}.{os.getpid()}")
-            undo.callback(temporary.unlink, missing_ok=True)
-            with temporary.open("w", encoding="utf-8", newline="\n") as file:
-                file.write(change.new)
-                file.flush()
-                os.fsync(file.fileno())
-            ready.append((temporary, change))
-        with ExitStack() as roll_back:
-            for temporary, change in ready:
-                os.replace(temporary, change.path)
-                roll_back.callback(_restore, change)
-            roll_back.pop_all()
-
-
-def _restore(change: FileChange) -> None:
-    if change.old is None:
-        change.path.unlink(missing_ok=True)
-    else:
-        change.path.write_text(change.old, encoding="utf-8", newline="\n")
+            replace_file(change.path, change.new.encode())

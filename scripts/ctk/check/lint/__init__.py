@@ -46,10 +46,10 @@ def lint(tree: Tree, checks: Sequence[str] = (), paths: Sequence[Path] = ()) -> 
     for path in paths:
         if not path.exists():
             raise UnknownName(f"there is no {path}", step)
-        if not any(_within(file.path, [path]) for file in tree.files):
+        if not any(_within(file, [path]) for file in tree.paths):
             raise BadValue(f"nothing in {path} is linted", step)
-    files = {file.name for file in tree.files if _within(file.path, paths)}
-    subjects = [*tree.files, tree]
+    files = [file for file in tree.paths if _within(file, paths)]
+    subjects = [*tree.recipes.values(), tree]
     findings = [
         f for rule in wanted for subject in subjects if isinstance(subject, rule.subject) for f in rule(subject)
     ]

@@ -1,8 +1,12 @@
-"""The lock of the Python projects of a CUDA major: the newest of each, and older ones that others need beside them."""
+"""Which versions are locked of what has versions of its own: the Python projects, and what stands on the toolkit.
+
+Of each the newest that works, and older ones beside it where others, or older Pythons, need them.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,13 +18,13 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
 from ctk.core.errors import NotPublished, UnknownName
-from ctk.core.platforms import NOARCH, PLATFORMS
+from ctk.core.platforms import NOARCH, PLATFORMS, SYSTEMS
 from ctk.core.versions import python_name
 from ctk.index.index import Index, IndexFile
-from ctk.index.inside import applies, read_requirements
+from ctk.index.inside import applies, read_requirements, stated_requirements
 from ctk.lock import wheels
-from ctk.lock.components import PYTHON_PROJECTS, PYTHON_ROOT
-from ctk.lock.lock import ReleaseLock
+from ctk.lock.components import CTK_COMPONENTS, MANIFEST, PYTHON_PROJECTS, PYTHON_ROOT, SECOND_RING
+from ctk.lock.lock import LIBRARY_LOCK, ReleaseLock
 
 VERSIONED_BY_CUDA = ("cuda-python", "cuda-bindings")
 """Projects whose major is CUDA's."""
@@ -34,29 +38,59 @@ class ChosenProject:
     """What is chosen of one project.
 
     Attributes:
-        files: Version -> its wheels, newest first: the newest, and the older ones that others of the set go with.
-        older: Each of these older versions -> why it is there beside the newest, in sentences.
+        files: Version -> its wheels, newest first: the newest, and the older ones beside it; none where nothing works.
+        targets: Version -> what it is locked for.
+        older: Each of the older versions -> why it is there beside the newest, in sentences.
         newest: The newest final version on the index, for the CUDA major where a project is versioned by it.
         held_back: Why that one is not chosen; empty when it is.
     """
 
     files: Mapping[Version, list[IndexFile]]
+    targets: Mapping[Version, list[str]]
     older: Mapping[Version, tuple[str, ...]]
     newest: Version
     held_back: str
 
 
-def choose(index: Index, major: str, tags: tuple[str, ...]) -> dict[str, ChosenProject]:
-    """The versions of each project for a CUDA major, with their wheels.
+Chosen = dict[str, ChosenProject | None]
+"""By the name of the component; None for a library of which the index has no wheel for the CUDA major."""
 
-    Of each the newest that runs on every Python of these tags, and for which the index has what it requires. What
-    another project requires does not hold it back: the version that this one goes with is chosen beside the newest.
-    So is the newest set in which all accept each other: ``cuda-python`` first, then in the order of `PYTHON_PROJECTS`;
-    and that set as it was `COOLDOWN` before the youngest wheel of all these, where the index says when each came.
+
+def release_of(index: Index, name: str, toolkits: Iterable[ReleaseLock], tags: tuple[str, ...]) -> ReleaseLock:
+    """The lock ``python-13`` or ``libraries-13`` of what is chosen; its errors are those of `choose`."""
+    components, missing = {}, {}
+    for project, chosen in choose(index, name, toolkits, tags).items():
+        if chosen is None:
+            missing[project] = tuple(SYSTEMS)
+            continue
+        for version, files in chosen.files.items():
+            key = f"{project}-{files[0].version}" if version in chosen.older else project
+            components[key] = wheels.component(index, project, files, chosen.targets[version])
+    return ReleaseLock(name, None, dict(sorted(components.items())), missing=missing)
+
+
+def choose(index: Index, name: str, toolkits: Iterable[ReleaseLock], tags: tuple[str, ...]) -> Chosen:
+    """What ``python-13`` or ``libraries-13`` locks, for the Pythons of these tags.
 
     Raises:
-        UnknownName: When no ``cuda-python`` of that major exists.
-        NotPublished: When no version of a project can be used, or none fits the others.
+        UnknownName: The index has nothing for that major.
+        NotPublished: No version of a Python project can be used, or none fits the others.
+    """
+    kind, _, major = name.rpartition("-")
+    if f"{kind}-" != LIBRARY_LOCK:
+        return _python_projects(index, major, tags)
+    return _libraries(index, major, [lock for lock in toolkits if lock.is_ctk and lock.major == major], list(tags))
+
+
+# ---- the Python projects of a CUDA major
+
+
+def _python_projects(index: Index, major: str, tags: tuple[str, ...]) -> Chosen:
+    """Of each the newest that runs on every Python of these tags, and for which the index has what it requires.
+
+    What another project requires does not hold it back: the version that this one goes with is chosen beside it. So is
+    the newest set in which all accept each other: ``cuda-python`` first, then in the order of `PYTHON_PROJECTS`;
+    and that set as it was `COOLDOWN` before the youngest wheel of all these, where the index says when each came.
     """
     majors = sorted({v.major for v in wheels.final_versions(index.files(PYTHON_ROOT))})
     if major not in map(str, majors):
@@ -67,16 +101,6 @@ def choose(index: Index, major: str, tags: tuple[str, ...]) -> dict[str, ChosenP
     with suppress(NotPublished):  # a project that is as young as that
         sets.append(choice.before(sets).together(PYTHON_PROJECTS))
     return {name: choice.of(name, sets, held_back) for name, (_, held_back) in alone.items()}
-
-
-def python_release(index: Index, major: str, tags: tuple[str, ...]) -> ReleaseLock:
-    """The lock of the Python projects for a CUDA major; its errors are those of `choose`."""
-    components = {}
-    for name, chosen in choose(index, major, tags).items():
-        for version, files in chosen.files.items():
-            key = f"{name}-{files[0].version}" if version in chosen.older else name
-            components[key] = wheels.component(index, name, files, _targets(files, tags))
-    return ReleaseLock(f"python-{major}", None, dict(sorted(components.items())))
 
 
 class _VersionChoice:
@@ -132,7 +156,8 @@ class _VersionChoice:
         files = {version: wheels.files_of(listed, version) for version in (newest, *older)}
         cooldown = f"it is for clients that take nothing younger than {COOLDOWN.days} days"
         reasons = {v: tuple(sentences) or (cooldown,) for v, sentences in why.items()}
-        return ChosenProject(files, reasons, self._versions(name)[0], held_back)
+        targets = {version: _targets(wheels_, self._tags) for version, wheels_ in files.items()}
+        return ChosenProject(files, targets, reasons, self._versions(name)[0], held_back)
 
     def _against(self, name: str, version: Version, chosen: Mapping[str, Version]) -> Iterator[str]:
         """What in a set speaks against a version of one of its projects."""
@@ -185,7 +210,7 @@ class _VersionChoice:
         files, tags = wheels.files_of(self._index.files(name), version), self._tags
         if not any(wheels.wheel_for(files, target) for target in _targets(files, tags)):
             return f"it has no wheel for Python {', '.join(tags)} on {', '.join(PLATFORMS)}"
-        refused = [tag for tag in tags if not all(runs_on(file, tag) for file in files)]
+        refused = [tag for tag in tags if not all(_runs_on(file, tag) for file in files)]
         if refused:
             stated = ", ".join(sorted({file.requires_python or "" for file in files} - {""}))
             return f"it requires Python {stated}, and is to run on {', '.join(refused)} too"
@@ -206,13 +231,141 @@ class _VersionChoice:
             extras |= own
 
 
+# ---- the libraries and programs that stand on the toolkit of a CUDA major
+
+
+def _libraries(index: Index, major: str, toolkits: Sequence[ReleaseLock], tags: Sequence[str]) -> Chosen:
+    """Of each the newest version that a locked toolkit of the major, and those before it, accept.
+
+    Beside it, for each Python of the matrix that is older than all that it runs on, the newest that runs there. By name
+    with the major where a project has a distribution for each: majors share versions.
+    """
+    wanted = {name: Requirement(form.format(major=major)) for name, form in SECOND_RING.items()}
+    choice = _LibraryChoice(index, major, toolkits, tags, {r.name for r in wanted.values()})
+    chosen = {n if SECOND_RING[n] == str(r) else f"{n}-cu{major}": choice.of(r) for n, r in wanted.items()}
+    if not any(project for name, project in chosen.items() if name.endswith(f"-cu{major}")):
+        raise UnknownName(
+            f"the package index has no library for CUDA {major}", "majors are those of the locked toolkits"
+        )
+    return chosen
+
+
+@dataclass(frozen=True)
+class _Demand:
+    """What a chosen version requires of another library, on the Pythons that it is there for."""
+
+    by: str
+    requirement: Requirement
+    tags: Sequence[str]
+
+
+class _LibraryChoice:
+    """The projects for one CUDA major, one after another; `names` are their distributions."""
+
+    def __init__(
+        self, index: Index, major: str, toolkits: Sequence[ReleaseLock], tags: Sequence[str], names: Collection[str]
+    ) -> None:
+        self._index, self._major, self._toolkits, self._tags, self._names = index, major, toolkits, tags, names
+        self._demands: list[_Demand] = []
+
+    def of(self, wanted: Requirement) -> ChosenProject | None:
+        """What is chosen of a project, given what is chosen of those before it."""
+        distribution = wanted.name
+        try:
+            listed = self._index.files(distribution)
+        except NotPublished:
+            return None
+        held_back = ""
+        files: dict[Version, list[IndexFile]] = {}
+        older: dict[Version, tuple[str, ...]] = {}
+        targets: dict[Version, list[str]] = {}
+        versions, open_ = wheels.final_versions(listed), self._tags
+        for version in versions:
+            offered = wheels.files_of(listed, version)
+            if not (runs := _served(offered, open_)):
+                continue
+            needs = [r for _, r in stated_requirements(self._index.metadata(offered[0])) if r]
+            against = list(self._against(needs, wanted.extras))
+            refused = {tag: reason for tag in runs if (reason := self._refusal(distribution, version, tag))}
+            served = [tag for tag in runs if not against and tag not in refused]
+            if served and (not files or served[0] == open_[0]):
+                files[version] = offered
+                targets[version] = _library_targets(offered, served)
+                if len(files) > 1:
+                    older[version] = (f"it is the newest for Python {', '.join(served)}",)
+                self._demands += [_Demand(f"{distribution} {version}", r, served) for r in needs if self._asks(r)]
+                # What a newer Python lacks, no older version has.
+                open_ = open_[: open_.index(served[0])]
+            elif not files and not held_back:
+                held_back = f"{version}: {'; '.join(against or dict.fromkeys(refused.values()))}"
+            if not open_:
+                break
+        if not files:
+            held_back = held_back or "it has no wheel for this matrix"
+        return ChosenProject(files, targets, older, versions[0], held_back) if versions else None
+
+    def _against(self, needs: Sequence[Requirement], extras: Iterable[str]) -> Iterator[str]:
+        """What speaks against a version, whatever else is chosen."""
+        for extra in extras:
+            if not any(_holds(r, extra) and not _holds(r, "") for r in needs):
+                yield f"it says nothing of what it needs for {extra}"
+        asked = [r for r in needs if _holds(r, "", *extras)]
+        if unmet := [str(r) for r in asked if not any(_meets(lock, r) for lock in self._toolkits)]:
+            yield f"it requires {', '.join(unmet)}, which no locked toolkit has"
+
+    def _refusal(self, distribution: str, version: Version, tag: str) -> str:
+        """Why a version does not go with what is chosen for a Python, as a sentence; empty when it does."""
+        for demand in self._demands:
+            need = demand.requirement
+            if need.name == distribution and tag in demand.tags and version not in need.specifier:
+                return f"{demand.by} requires {need.name}{need.specifier}"
+        return ""
+
+    def _asks(self, requirement: Requirement) -> bool:
+        """Whether a requirement holds by itself or for this CUDA major."""
+        return requirement.name in self._names and _holds(requirement, "", f"cu{self._major}", f"cuda{self._major}")
+
+
+def _served(files: Sequence[IndexFile], tags: Sequence[str]) -> list[str]:
+    """Those of these Pythons that the wheels of a version run on: of a wheel for any Python, those that it states."""
+    pure = [f for f in files if wheels.targets_of(f) & {NOARCH, *PLATFORMS}]
+    if pure:
+        return [tag for tag in tags if all(_runs_on(file, tag) for file in pure)]
+    return [tag for tag in tags if any(wheels.wheel_for(files, f"{subdir}-{tag}") for subdir in PLATFORMS)]
+
+
+def _library_targets(files: Sequence[IndexFile], tags: Sequence[str]) -> list[str]:
+    by_platform = any(wheels.wheel_for(files, subdir) for subdir in PLATFORMS)
+    return list(PLATFORMS) if by_platform and not wheels.wheel_for(files, NOARCH) else _targets(files, tags)
+
+
+def _holds(requirement: Requirement, *extras: str) -> bool:
+    """Whether it holds on some platform of ours, with one of these extras asked for."""
+    return applies(
+        requirement, [p.marker_environment | {"extra": extra} for p in PLATFORMS.values() for extra in extras]
+    )
+
+
+def _meets(lock: ReleaseLock, requirement: Requirement) -> bool:
+    """Whether a toolkit has what is required of it; what is no part of a toolkit is not asked for."""
+    if requirement.name == MANIFEST:
+        return Version(lock.release) in requirement.specifier
+    if re.sub(r"-cu\d+$", "", requirement.name) not in {component.project for component in CTK_COMPONENTS}:
+        return True
+    had = [c.version for c in lock.components.values() if c.distribution == requirement.name]
+    return any(Version(version) in requirement.specifier for version in had)
+
+
+# ---- wheels and requirements of both
+
+
 def _targets(files: Sequence[IndexFile], tags: Sequence[str]) -> list[str]:
     if wheels.wheel_for(files, NOARCH):
         return [NOARCH]
     return [f"{subdir}-{tag}" for subdir in PLATFORMS for tag in tags]
 
 
-def runs_on(file: IndexFile, tag: str) -> bool:
+def _runs_on(file: IndexFile, tag: str) -> bool:
     """Whether a file's Requires-Python accepts the Python of a tag: ``cp314t`` is 3.14."""
     try:
         return python_name(tag).removesuffix("t") in SpecifierSet(file.requires_python or "")

@@ -1,0 +1,359 @@
+"""Activation scripts of cuda-nvcc and of the base channel's gcc and gxx: what they set, and that all of it is undone.
+
+Each scenario runs in a shell of its own, with the options that users have. The .bat files are read, not run.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from activation_shells import CLEAN, OPTIONS, SHELLS, compiler, difference, run
+
+from ctk.base import base
+from ctk.core.checkout import Workspace
+from ctk.core.platforms import this_platform
+
+HERE = Workspace(Path(__file__).resolve().parents[2])
+VARIABLES = ("CC", "CXX", "CFLAGS", "CPPFLAGS", "CXXFLAGS", "LDFLAGS", "CMAKE_ARGS", "CMAKE_PREFIX_PATH", "CUDA_PATH")
+VARIABLES += ("CUDA_HOME", "CUDAARCHS", "NVCC_GENCODE", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN", "AR")
+VARIABLES += ("HOST", "BUILD", "MESON_ARGS", "CC_FOR_BUILD", "DEBUG_CFLAGS", "LDFLAGS_LD")
+BUILD = {"CONDA_BUILD": "1", "PREFIX": "/host env", "BUILD_PREFIX": "/build env", "HOST": "x86_64-conda-linux-gnu"}
+BUILD |= {"SRC_DIR": "/work", "PKG_NAME": "one", "PKG_VERSION": "2"}
+USERS: Mapping[str, Mapping[str, str]] = {
+    "nothing": {},
+    "all empty": dict.fromkeys(VARIABLES, ""),
+    "all set": {name: f"-D{name}='a b'  $HOME \"*\" \\ x=y;z\n-Dsecond" for name in VARIABLES},
+    "a compiler with spaces": {"CXX": "/my tools/g++"},
+    "a build, all set": {**dict.fromkeys(VARIABLES, "-DX"), **BUILD},
+}
+# The targets that an nvcc names in its file, in any order, and what the list of a package build is made of.
+NAMES = b"\0compute_100f\0compute_75\0sm_20\0compute_90\0sm_90a\0compute_90a\0compute_100\0compute_100a\0"
+LISTED = ("75", "90a", "100f")
+# conda-forge's, read from ctng-compiler-activation-feedstock and binutils-feedstock in 2026.
+PROGRAMS = {"CC": "gcc", "CXX": "g++", "CPP": "cpp", "GCC": "gcc", "GXX": "g++", "AR": "ar", "LD": "ld", "NM": "nm"}
+PROGRAMS |= {"RANLIB": "ranlib", "STRIP": "strip", "OBJCOPY": "objcopy", "OBJDUMP": "objdump", "READELF": "readelf"}
+
+
+@pytest.fixture(params=SHELLS)
+def shell(request: pytest.FixtureRequest) -> str:
+    if shutil.which(request.param) is None:  # every test runs in bash and sh too, which no machine lacks
+        pytest.skip(f"no {request.param} on this machine")
+    return str(request.param)
+
+
+def installed(prefix: Path, script: Path, **variables: str) -> Path:
+    own = {"PREFIX": str(prefix), "RECIPE_DIR": str(script.parent), "target_platform": "linux-64"}
+    subprocess.run(["bash", script], env={**CLEAN, **own, **variables}, check=True)
+    return prefix
+
+
+def with_nvcc(prefix: Path, target: str = "linux-64", platform: str = "linux-64", nvcc: bytes = NAMES) -> Path:
+    program = prefix / ("Library/bin/nvcc.exe" if target.startswith("win") else "bin/nvcc")
+    program.parent.mkdir(parents=True, exist_ok=True)
+    program.write_bytes(nvcc)
+    script = HERE.recipes / "cuda-nvcc" / "activation.sh"
+    return installed(prefix, script, PKG_VERSION="13.5.37", TARGET=target, target_platform=platform)
+
+
+def with_gcc(prefix: Path, target: str = "linux-64", **variables: str) -> Path:
+    """With the base channel's gcc and gxx, which stand for this machine's: nothing is tried where there are none."""
+    if this_platform() != "linux-64" or target not in base.installed_compilers():
+        pytest.skip(f"no g++ for {target} on this machine")
+    script = HERE.base_recipes / "gcc" / "activation.sh"
+    for package in (f"gcc_{target}", f"gxx_{target}"):
+        installed(prefix, script, PACKAGE=package, **variables)
+    return prefix
+
+
+MAKERS = {"nvcc": with_nvcc, "gcc": with_gcc, "both": lambda prefix: with_gcc(with_nvcc(prefix))}
+
+
+@pytest.fixture(scope="module", params=MAKERS)
+def any_prefix(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with either or both."""
+    return MAKERS[request.param](tmp_path_factory.mktemp("environment"))
+
+
+@pytest.fixture(scope="module")
+def scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with cuda-nvcc."""
+    return with_nvcc(tmp_path_factory.mktemp("environment"))
+
+
+@pytest.fixture(scope="module")
+def compilers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with gcc and gxx."""
+    return with_gcc(tmp_path_factory.mktemp("environment"))
+
+
+def files(prefix: Path, change: str) -> list[Path]:
+    return sorted((prefix / "etc" / "conda" / f"{change}.d").iterdir())
+
+
+def activate(prefix: Path) -> str:
+    return "; ".join(f". '{file}'" for file in files(prefix, "activate"))
+
+
+def deactivate(prefix: Path, *, backwards: bool = True) -> str:
+    """As conda goes, in the opposite order, or as conda-pack does."""
+    found = files(prefix, "deactivate")
+    return "; ".join(f". '{file}'" for file in (reversed(found) if backwards else found))
+
+
+def values(shell: str, prefix: Path, **environment: str) -> dict[str, str]:
+    """The environment after activation."""
+    done = run(shell, f"set -eu; {activate(prefix)}\nenv -0", CONDA_PREFIX=str(prefix), **environment)
+    assert done.returncode == 0, done.stderr
+    return dict(entry.split("=", 1) for entry in done.stdout.split("\0") if entry)
+
+
+# ---- what is undone
+
+
+@pytest.mark.parametrize(
+    ("user", "options"),
+    [
+        pytest.param(user, options, marks=[] if "all set" in user or options == "set -eu" else pytest.mark.sweep)
+        for user in USERS
+        for options in OPTIONS
+    ],
+)
+def test_activate_then_deactivate_leaves_the_shell_as_it_was(
+    any_prefix: Path, tmp_path: Path, shell: str, options: str, user: str
+) -> None:
+    environment = {**USERS[user], "CONDA_PREFIX": str(any_prefix)}
+    assert difference(shell, options, activate(any_prefix), tmp_path, **environment)
+    both = f"{activate(any_prefix)}; {deactivate(any_prefix)}"
+    assert not difference(shell, options, both, tmp_path, **environment)
+
+
+def test_all_is_undone_in_the_other_order_and_after_a_second_activation(
+    any_prefix: Path, tmp_path: Path, shell: str
+) -> None:
+    enter = activate(any_prefix)
+    for code in (f"{enter}; {deactivate(any_prefix, backwards=False)}", f"{enter}; {enter}; {deactivate(any_prefix)}"):
+        assert not difference(shell, "set -eu", code, tmp_path, CONDA_PREFIX=str(any_prefix))
+
+
+def test_stacked_environments_are_left_one_by_one(any_prefix: Path, tmp_path: Path, shell: str) -> None:
+    upper = tmp_path / "upper one"
+    shutil.copytree(any_prefix, upper, symlinks=True)
+    into, back = (f"CONDA_PREFIX='{upper}'; {code}" for code in (activate(upper), deactivate(upper)))
+    stack = f"{activate(any_prefix)}; {into}; {back}; CONDA_PREFIX='{any_prefix}'; {deactivate(any_prefix)}"
+    assert not difference(shell, "set -eu", stack, tmp_path, CONDA_PREFIX=str(any_prefix), CFLAGS="-O2")
+
+
+def test_a_variable_that_is_not_exported_is_not_exported_afterwards(scripts: Path, tmp_path: Path, shell: str) -> None:
+    environment = {"CONDA_PREFIX": str(scripts)}
+    both = f"{activate(scripts)}; {deactivate(scripts)}"
+    before = "CFLAGS='-O2 -g'; LDFLAGS=; NVCC_PREPEND_FLAGS=-v"
+    assert not difference(shell, "set -eu", both, tmp_path, before, **environment)
+
+
+def test_without_an_active_environment_nothing_happens(scripts: Path, tmp_path: Path, shell: str) -> None:
+    assert not difference(shell, "set -eu", activate(scripts), tmp_path)
+
+
+# ---- what cuda-nvcc sets
+
+
+def test_the_variables_are_those_of_conda_forge(scripts: Path, shell: str) -> None:
+    found = values(shell, scripts, CFLAGS="-O2", CXX="x86_64-conda-linux-gnu-c++")
+    target = f"{scripts}/targets/x86_64-linux"
+    assert found["CFLAGS"] == f"-O2 -I{target}/include -I{target}/include/cccl"
+    assert found["CPPFLAGS"] == found["CXXFLAGS"] == f"-I{target}/include -I{target}/include/cccl"
+    rpath = f"-Wl,--disable-new-dtags -Wl,-rpath,{scripts}/lib -Wl,-rpath-link,{scripts}/lib"
+    assert found["LDFLAGS"] == f"-L{target}/lib -L{target}/lib/stubs {rpath}"
+    rpath = f"-Xlinker=--disable-new-dtags,-rpath={scripts}/lib,-rpath-link={scripts}/lib"
+    assert found["NVCC_PREPEND_FLAGS"] == f"{rpath} -ccbin=x86_64-conda-linux-gnu-c++"
+    assert not found.keys() & {"CMAKE_ARGS", "CUDAARCHS", "NVCC_GENCODE", "NVCC_APPEND_FLAGS"}
+
+
+def test_the_environment_is_the_toolkit_that_build_systems_find(scripts: Path, shell: str) -> None:
+    """Whatever the user, an installer or an image had said; after the environment itself."""
+    other = {"CUDA_PATH": "/usr/local/cuda", "CUDA_HOME": "/opt/cuda", "CMAKE_PREFIX_PATH": str(scripts)}
+    for user in ({}, other):
+        found = values(shell, scripts, **user)
+        assert found["CUDA_PATH"] == found["CUDA_HOME"] == f"{scripts}/lib/cuda"
+        before = f"{scripts}:" if user else ""
+        assert found["CMAKE_PREFIX_PATH"] == f"{before}{scripts}/targets/x86_64-linux"
+    home = scripts / "lib" / "cuda"
+    assert (home / "version.txt").read_text() == "CUDA Version 13.5.37\n"
+    leads = {"bin": "bin", "include": "targets/x86_64-linux/include", "targets": "targets", "nvvm": "nvvm"}
+    leads |= dict.fromkeys(("lib", "lib64"), "targets/x86_64-linux/lib")
+    links = [path for path in home.iterdir() if path.is_symlink()]
+    assert {path.name: str(path.resolve().relative_to(scripts)) for path in links} == leads
+
+
+def test_a_package_build_sees_the_host_environment_first(scripts: Path, shell: str) -> None:
+    found = values(shell, scripts, **BUILD, CMAKE_ARGS="-DX=1")
+    host, build = "/host env/targets/x86_64-linux", f"{scripts}/targets/x86_64-linux"
+    assert found["CFLAGS"] == " ".join(f"-I{p}/include -I{p}/include/cccl" for p in (host, build))
+    assert found["NVCC_APPEND_FLAGS"] == f"-I{host}/include -L{host}/lib -L{host}/lib/stubs"
+    sysroot = f"{scripts}/x86_64-conda-linux-gnu/sysroot"
+    assert found["CMAKE_ARGS"] == f"-DX=1 -DCMAKE_FIND_ROOT_PATH=/host env;{sysroot};{host};{build}"
+    assert found["LDFLAGS"] == f"-L{host}/lib -L{host}/lib/stubs -L{build}/lib -L{build}/lib/stubs"
+    assert (found["CMAKE_PREFIX_PATH"], "NVCC_PREPEND_FLAGS" in found) == (f"{host}:{build}", False)
+    assert found["CUDAARCHS"] == ";".join([*(f"{name.rstrip('f')}-real" for name in LISTED), "100-virtual"])
+    code = [f"-gencode arch=compute_{name},code=sm_{name}" for name in LISTED]
+    assert found["NVCC_GENCODE"] == " ".join([*code, "-gencode arch=compute_100,code=compute_100"])
+    for own in ({"CUDAARCHS": "80"}, {"NVCC_GENCODE": ""}):
+        assert own.items() <= values(shell, scripts, **BUILD, **own).items()
+
+
+@pytest.mark.parametrize(
+    "own", [{"NVCC_CCBIN": "clang++"}, {"NVCC_PREPEND_FLAGS": "-ccbin clang++"}, {"NVCC_APPEND_FLAGS": "-ccbin=a"}]
+)
+def test_a_compiler_that_the_user_chose_for_nvcc_stays(scripts: Path, shell: str, own: Mapping[str, str]) -> None:
+    found = values(shell, scripts, CXX="c++", **own)
+    assert all(found[name].startswith(value) for name, value in own.items())
+    assert "-ccbin=c++" not in found["NVCC_PREPEND_FLAGS"]
+
+
+def test_a_path_with_spaces_reaches_nvcc_whole(scripts: Path, tmp_path: Path, shell: str) -> None:
+    cxx = str(compiler(tmp_path / "my tools") / "g++")
+    found = values(shell, scripts, CXX=cxx)
+    assert found["NVCC_CCBIN"] == cxx
+    assert "-ccbin" not in found["NVCC_PREPEND_FLAGS"]
+
+
+def test_an_environment_whose_path_has_spaces_gives_nvcc_no_flag_that_it_would_split(
+    tmp_path: Path, shell: str
+) -> None:
+    assert "NVCC_PREPEND_FLAGS" not in values(shell, with_nvcc(tmp_path / "my environment"))
+
+
+@pytest.mark.parametrize(
+    ("target", "cxx"), [("linux-64", "g++"), ("linux-aarch64", "aarch64-linux-gnu-g++")], ids=["native", "cross"]
+)
+def test_a_missing_compiler_is_one_sentence_and_no_failure(tmp_path: Path, shell: str, target: str, cxx: str) -> None:
+    made = with_nvcc(tmp_path / "environment", target)
+    empty = {"PATH": str(tmp_path / "none"), "CONDA_PREFIX": str(made)}
+    code = f"set -eu; {activate(made)}; echo done; {deactivate(made)}"
+    done = run(shell, code, **empty)
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    (sentence,) = done.stderr.splitlines()
+    assert sentence.startswith("cuda-nvcc: nvcc needs a C++ compiler")
+    assert f"gxx_{target} " in sentence and f"or {cxx} on" in sentence and "CXX" in sentence
+    for found in ({"PATH": str(compiler(tmp_path / "bin", cxx))}, {"CXX": "c++"}, {"NVCC_CCBIN": "c++"}):
+        assert not run(shell, code, **{**empty, **found}).stderr
+
+
+def test_for_another_platform_nvcc_is_told_target_and_compiler(tmp_path: Path, shell: str) -> None:
+    made = with_nvcc(tmp_path / "environment", "linux-aarch64")
+    path = f"{compiler(tmp_path / 'bin', 'aarch64-linux-gnu-g++')}:{CLEAN['PATH']}"
+    found = values(shell, made, PATH=path)
+    assert found["NVCC_PREPEND_FLAGS"] == "-target-dir=sbsa-linux -ccbin=aarch64-linux-gnu-g++"
+    include = f"-I{made}/targets/sbsa-linux/include"
+    assert found["CFLAGS"] == f"{include} {include}/cccl"
+    assert "rpath" not in found["LDFLAGS"]  # a program for another machine runs somewhere else
+    # Where meson looks for targets/sbsa-linux; nothing in the package has the layout for one target.
+    assert found["CUDA_HOME"] == found["CUDA_PATH"] == str(made) and not (made / "lib").exists()
+    assert not difference(
+        shell, "set -eu", f"{activate(made)}; {deactivate(made)}", tmp_path, PATH=path, CONDA_PREFIX=str(made)
+    )
+
+
+@pytest.mark.parametrize("target", ["win-64", "win-arm64"])
+def test_what_the_batch_file_sets_the_other_one_takes_back(tmp_path: Path, target: str) -> None:
+    made = with_nvcc(tmp_path, target, target)
+    texts = [files(made, change)[0].read_text() for change in ("activate", "deactivate")]
+    assert not [line for text in texts for line in text.splitlines() if not line.startswith("@")]
+    assert "\n@exit /b 0\n" in texts[0]  # `where` sets an error level, and clients look at it
+    assert f"vs2022_{target} " in texts[0]
+    assigned, released = [re.findall(r'\bset "(\w+(?:%\w+%\w*)?)=([^"]*)"', text) for text in texts]
+    lasting = {name for name, _ in assigned} - {name for name, value in assigned if not value}
+    marks = {f"CUDA_NVCC_OWN_%CONDA_SHLVL%_{name}" for name in ("CUDAARCHS", "NVCC_GENCODE")}
+    kept = ("INCLUDE", "CMAKE_PREFIX_PATH", "CUDA_PATH", "CUDA_HOME")
+    own = {*kept, "CUDAARCHS", "NVCC_GENCODE", *marks}
+    assert lasting == {
+        *own,
+        "CUDA_NVCC_ACTIVE_%CONDA_SHLVL%",
+        *(f"CUDA_NVCC_OLD_%CONDA_SHLVL%_{name}" for name in kept),
+    }
+    assert {name for name, value in released if not value} == lasting
+    for name in ("CUDAARCHS", "NVCC_GENCODE"):  # in a package build alone, and taken back only where it was set here
+        mark = f"CUDA_NVCC_OWN_%CONDA_SHLVL%_{name}"
+        first = f'@if "%CONDA_BUILD%"=="1" if not defined {name} set "{mark}=1" & set "{name}='
+        assert re.search(f"^{re.escape(first)}.*(90a|_100)", texts[0], re.M)
+        assert f'\n@if defined {mark} set "{name}="\n' in texts[1]
+    assert {(name, f"%%CUDA_NVCC_OLD_%CONDA_SHLVL%_{name}%%") for name in kept} <= set(released)
+    assert ("CUDA_PATH", r"%CONDA_PREFIX%\Library") in assigned
+    machine = {"win-64": "x64", "win-arm64": "arm64"}[target]
+    assert ("CMAKE_PREFIX_PATH", rf"%CMAKE_PREFIX_PATH%;%CUDA_NVCC_ROOT%\lib\{machine}\cmake") in assigned
+
+
+# ---- what the base channel's gcc and gxx set
+
+
+def test_the_compilers_variables_are_those_of_conda_forge_with_this_machine_s_programs(
+    compilers: Path, shell: str
+) -> None:
+    found = values(shell, compilers, CFLAGS="-O0")
+    assert PROGRAMS.items() <= found.items()
+    host = subprocess.run(["gcc", "-dumpmachine"], capture_output=True, text=True, check=True).stdout.strip()
+    assert {found[name] for name in ("BUILD", "CONDA_TOOLCHAIN_HOST", "CONDA_TOOLCHAIN_BUILD", "host_alias")} == {host}
+    assert found["CFLAGS"].split()[-3:] == ["-isystem", f"{compilers}/include", "-O0"]  # the user's word is the last
+    assert {"-O2", "-fPIC", "-fstack-protector-strong"} <= set(found["CFLAGS"].split())
+    assert {"-fvisibility-inlines-hidden", "-fmessage-length=0", "-O2"} <= set(found["CXXFLAGS"].split())
+    assert {"-DNDEBUG", "-D_FORTIFY_SOURCE=2"} <= set(found["CPPFLAGS"].split())
+    assert {f"-Wl,-rpath,{compilers}/lib", f"-L{compilers}/lib", "-Wl,--as-needed"} <= set(found["LDFLAGS"].split())
+    assert (found["CMAKE_PREFIX_PATH"], found["CONDA_BUILD_CROSS_COMPILATION"]) == (str(compilers), "")
+    assert "-DCMAKE_BUILD_TYPE=Release" in found["CMAKE_ARGS"].split()
+
+
+def test_a_package_build_with_the_compilers_is_for_the_host_environment(compilers: Path, shell: str) -> None:
+    found = values(shell, compilers, **BUILD)
+    for name in ("CFLAGS", "CXXFLAGS", "CPPFLAGS"):
+        assert "-isystem /host env/include" in found[name]
+    mapped = (
+        "-fdebug-prefix-map=/work=/usr/local/src/conda/one-2 -fdebug-prefix-map=/host env=/usr/local/src/conda-prefix"
+    )
+    assert found["CFLAGS"].endswith(f" -fno-merge-constants {mapped}")
+    assert "-Wl,-rpath,/host env/lib" in found["LDFLAGS"]
+    assert "-DCMAKE_INSTALL_PREFIX=/host env -DCMAKE_INSTALL_LIBDIR=lib" in found["CMAKE_ARGS"]
+    assert f"-DCMAKE_PROGRAM_PATH={compilers}/bin;/host env/bin" in found["CMAKE_ARGS"]
+    assert found["MESON_ARGS"] == "-Dbuildtype=release --prefix=/host env -Dlibdir=lib"
+
+
+@pytest.mark.parametrize(("compiler", "flags"), [("CC", "CFLAGS"), ("CXX", "CXXFLAGS"), ("CXX", "DEBUG_CXXFLAGS")])
+def test_a_program_compiled_with_all_of_it_runs(compilers: Path, tmp_path: Path, compiler: str, flags: str) -> None:
+    """And the compiler warns of no flag."""
+    found = values("bash", compilers)
+    source = tmp_path / ("one.c" if compiler == "CC" else "one.cpp")
+    source.write_text('#include <stdio.h>\nint main(void) { puts("here"); return 0; }\n')
+    words = [found[compiler], "-Werror", *shlex.split(f"{found[flags]} {found['CPPFLAGS']}"), str(source)]
+    done = subprocess.run(
+        [*words, *shlex.split(found["LDFLAGS"]), "-o", tmp_path / "one"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert subprocess.run([tmp_path / "one"], capture_output=True, text=True, check=True).stdout == "here\n"
+
+
+def test_a_flag_that_the_compiler_does_not_take_is_left_out(tmp_path: Path) -> None:
+    """And a program that the machine lacks."""
+    (own := tmp_path / "bin").mkdir()
+    for name in ("gcc", "g++"):
+        (own / name).write_text(
+            f'#!/bin/bash\nfor word; do [[ $word != -fno-plt ]] || exit 1; done\nexec /usr/bin/{name} "$@"\n'
+        )
+        (own / name).chmod(0o755)
+    for name in ("bash", "mkdir", "ld", "as", "ar", "cat"):
+        (own / name).symlink_to(f"/usr/bin/{name}")
+    found = values("bash", with_gcc(tmp_path, PATH=str(own)))
+    assert "-fno-plt" not in found["CFLAGS"] and "-ftree-vectorize" in found["CFLAGS"]
+    assert "STRIP" not in found and "CMAKE_STRIP" not in found["CMAKE_ARGS"]
+
+
+def test_for_another_platform_the_cross_compiler_is_named(tmp_path: Path) -> None:
+    found = values("bash", with_gcc(tmp_path, "linux-aarch64"))
+    assert (found["CC"], found["CXX"]) == ("aarch64-linux-gnu-gcc", "aarch64-linux-gnu-g++")
+    assert found["CONDA_BUILD_CROSS_COMPILATION"] == "1"
+    assert "-DCMAKE_SYSTEM_PROCESSOR=aarch64" in found["CMAKE_ARGS"]
+    assert "-march=nocona" not in found["CFLAGS"]
