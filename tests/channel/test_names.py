@@ -96,14 +96,6 @@ def test_the_names_of_a_server_are_read_as_clients_read_them(tmp_path: Path) -> 
         assert len(on_server(url)) == 4
 
 
-def test_a_server_that_does_not_say_what_it_has_is_an_error(tmp_path: Path) -> None:
-    with serve(tmp_path) as url:
-        gone = url
-    with pytest.raises(PublishFailed, match="does not say which names it has") as error:
-        on_server(gone.replace("//", "//user:password@"))
-    assert "password" not in str(error.value)
-
-
 def test_a_server_that_does_not_answer_is_an_error_after_a_while() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(PublishFailed, match="no answer in 1 s"):
         on_server(f"http://127.0.0.1:{silent.getsockname()[1]}/cuda", patience=1)

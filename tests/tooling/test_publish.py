@@ -73,12 +73,6 @@ def test_all_of_it_is_uploaded_with_the_key_that_rattler_has(tmp_path: Path) -> 
     assert seen == files
 
 
-def test_what_the_server_has_already_is_no_error(tmp_path: Path) -> None:
-    with upload_server(tmp_path / "server", **{"b-1": 409}) as server:
-        publish(channel(tmp_path / "channel", {"a": ["b"], "b": []}), server.url, "cuda")
-    assert len(server.requests) == 2
-
-
 @pytest.mark.parametrize(
     "status",
     [pytest.param(0, marks=pytest.mark.sweep), 500, *(pytest.param(n, marks=pytest.mark.sweep) for n in (401, 429))],
