@@ -20,7 +20,6 @@ import forked
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.lock.lock import release_locks
-from ctk.lock.support import load_support
 from ctk.verify import channels
 from ctk.verify.channels import Channels, Repodata, pythons
 from ctk.verify.oracle import OracleFacts
@@ -87,7 +86,7 @@ def known(project: Workspace) -> OracleFacts:
 @pytest.fixture(scope="session")
 def every(known: OracleFacts, project: Workspace) -> Matrix:
     """The whole matrix of scenarios."""
-    return matrix(known, pythons(), support=load_support(project))
+    return matrix(known, pythons())
 
 
 @pytest.fixture(scope="session")

@@ -19,15 +19,13 @@ from browsing import HEIGHT, SCHEMES, WIDTHS, Watched, axe, watched
 from playwright.sync_api import Browser, Page, expect
 from rattler import MatchSpec
 
-from ctk.core.checkout import Workspace
-from ctk.lock.support import load_support
+from ctk.solve.drivers import impossible
 
 CTK = Path(sys.executable).with_name("ctk")
 PRINTED = Path(__file__).with_name("nvidia-smi")
 COMBINATIONS = 240
 NO_ANSWER = "There is no answer for this choice"
 SEED = 7
-SUPPORT = load_support(Workspace(Path(__file__).parents[2]))
 
 SMI_580 = """\
 Sun Nov 22 08:16:57 2026
@@ -109,7 +107,7 @@ def solved(offered: dict[str, Any]) -> dict[Chosen, dict[str, Any]]:
         platform = chance.choice(list(offered["platforms"]))
         axes = offered["platforms"][platform]
         driver, gpu = (chance.choice(axes[name]) for name in ("drivers", "gpus"))
-        if SUPPORT.impossible(driver, gpu):  # nobody is asked about such a machine
+        if impossible(driver, gpu):  # nobody is asked about such a machine
             continue
         combinations.add(
             Chosen(

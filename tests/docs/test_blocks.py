@@ -19,7 +19,6 @@ from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
 from ctk.env.environment import create
 from ctk.lock.components import load_exclusions
-from ctk.lock.support import parse_support
 from ctk.plan.recipes import Recipe, render
 from ctk.solve.machine import detected_driver
 from ctk.solve.solve import Scenario, solve
@@ -47,7 +46,6 @@ YAMLS = {
     "# environment.yml": "test_environments.py",
     "# virtual-packages.yml": "test_environments.py",
     "# variants/exclusions.yaml": "exclusions",
-    "# variants/support.yaml": "support",
 }
 
 
@@ -162,11 +160,6 @@ def test_what_the_page_adds_for_two_builds_of_each_major_renders(tmp_path: Path)
     files = [ROOT / "conda_build_config.yaml", tmp_path / "conda_build_config.yaml"]
     outputs = render(Recipe("scale", tmp_path), files, this_platform())
     assert {output.build_number for output in outputs} == {12000, 12100, 13000, 13100}
-
-
-@pytest.mark.parametrize("block", of("yaml", "support"), ids=str)
-def test_an_entry_with_its_source_can_be_read(block: Block) -> None:
-    assert parse_support(block.text).drivers
 
 
 @pytest.mark.parametrize("block", of("yaml", "exclusions"), ids=str)

@@ -22,7 +22,6 @@ from small_channel import base, channel, record, write
 from ctk.core.checkout import workspace
 from ctk.core.errors import SolverFailed, UnknownName
 from ctk.lock.lock import ReleaseLock, release_locks
-from ctk.lock.support import load_support
 from ctk.site import Site
 from ctk.site.answers import (
     CODE,
@@ -152,7 +151,8 @@ def test_a_rule_cuts_where_it_should_however_it_is_written(rule: str, other: str
 
 
 def test_questions_that_were_asked_together_are_answered_as_alone(folders: Folders, asked: Axes) -> None:
-    few = replace(asked, pins=("", "12", "13.0"), drivers=(None, "11.8", "12.9", "13.1"), gpus=(None, "7.0", "9.0"))
+    drivers, gpus = (None, "11.8", "12.9", "13.1"), (None, "7.0", "9.0")
+    few = replace(asked, pins=("", "12", "13.0"), drivers=drivers, gpus=gpus, impossible={})
     together = dict(answers(AlikeCatalogue(folders, "linux-64", ["cuda-nvcc", *NAMES]), few, "cuda-nvcc", ""))
     alone = Catalogue(folders, "linux-64")
     assert len(together) == 3 * (1 + 3 * 3)
@@ -165,7 +165,7 @@ def test_a_machine_that_cannot_exist_is_not_solved_and_its_answer_says_why(
     folders: Folders, locks: list[ReleaseLock], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     catalogue = AlikeCatalogue(folders, "linux-64", ["cuda-core", *NAMES])
-    asked = axes(Catalogue(folders, "linux-64"), locks, TAGS, support=load_support(workspace()))
+    asked = axes(Catalogue(folders, "linux-64"), locks, TAGS)
     few = replace(asked, pins=("",), drivers=("13.0", "13.1"), gpus=("7.0", "9.0"))
     solved: set[tuple[str | None, str | None]] = set()
     ask = catalogue.ask

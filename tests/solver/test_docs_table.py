@@ -6,7 +6,6 @@ import pytest
 
 from ctk.core.checkout import Workspace
 from ctk.lock.lock import release_locks
-from ctk.lock.support import load_support
 from ctk.verify import table
 from ctk.verify.channels import Channels
 from ctk.verify.oracle import version
@@ -15,7 +14,7 @@ from ctk.verify.table import Answers
 
 @pytest.fixture(scope="module")
 def answers(project: Workspace, solved: Channels) -> Answers:
-    return table.ask(solved.folders, release_locks(project).values(), support=load_support(project))
+    return table.ask(solved.folders, release_locks(project).values())
 
 
 def small(**changed: str) -> Answers:

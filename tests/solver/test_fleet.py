@@ -184,7 +184,7 @@ def written(where: Workspace, tmp_path_factory: pytest.TempPathFactory) -> tuple
 def test_the_answer_comes_first_then_each_machine_and_what_to_type(where: Workspace) -> None:
     printed = ctk(where, "solve", "cuda-core", *STATED, check=True).stdout
     first, *rest = printed.splitlines()
-    assert first == "3 environments serve 12 kinds of machines"
+    assert first == "3 environments serve 11 kinds of machines"
     assert re.search(r"│ 13\.0 +│ 7\.0 +│ cuda-12\.0 +│ 12\.0 +│ native +│ 12\.9 native +│", printed)
     typed = "  CONDA_OVERRIDE_CUDA=13.0 CONDA_OVERRIDE_CUDA_ARCH=9.0 conda create -n cuda-13.0 -c file://"
     assert [line for line in rest if line.startswith(typed) and line.endswith("cuda-core __cuda")]

@@ -44,7 +44,6 @@ from worlds import (
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.lock.lock import release_locks
-from ctk.lock.support import load_support
 from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags
 from ctk.verify.channels import pythons
 from ctk.verify.oracle import PYTHON_REQUESTS, Question, Toolkit, expected, version
@@ -319,7 +318,7 @@ def test_one_build_of_cuda_version_loads_its_ptx_on_few_machines(
 ) -> None:
     """docs/upstream/cuda-version.md has the numbers; ``-s`` shows them."""
     toolkits = {toolkit.minor: toolkit for toolkit in channel.facts.toolkits}
-    everything = matrix(channel.facts, pythons(), support=load_support(project))
+    everything = matrix(channel.facts, pythons())
     drivers = [driver for driver in everything.drivers if driver and version(driver) >= (12, 0)][:-1]
     gpus = [gpu for gpu in everything.gpus if gpu][:-1]  # the last of both is newer than what is known
     asked = [ask(name, *machine) for machine in everything.machines if machine in set(product(drivers, gpus))]

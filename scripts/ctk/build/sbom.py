@@ -5,9 +5,6 @@ names the package, its artefacts with sha256 and licence, and the commit of the 
 What CycloneDX has no word for is a property in the namespace ``cuda-feedstocks``.
 
 The package itself has no PURL: that of a conda package must say its channel (CEP 49), and the same bytes may be in any.
-
-What is known of vulnerabilities changes when a bulletin appears, and the bytes of a package must not: it is a document
-of its own, which speaks of the components of these SBOMs (`vex`).
 """
 
 from __future__ import annotations
@@ -15,37 +12,24 @@ from __future__ import annotations
 import json
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from cyclonedx.contrib.license.factories import LicenseFactory
-from cyclonedx.model import HashAlgorithm, HashType, Property, XsUri
+from cyclonedx.model import HashAlgorithm, HashType, Property
 from cyclonedx.model.bom import Bom, BomMetaData
 from cyclonedx.model.component import Commit, Component, ComponentType, Pedigree
-from cyclonedx.model.impact_analysis import ImpactAnalysisJustification as Justification
-from cyclonedx.model.impact_analysis import ImpactAnalysisResponse as Response
-from cyclonedx.model.impact_analysis import ImpactAnalysisState as State
 from cyclonedx.model.license import LicenseExpression
 from cyclonedx.model.tool import ToolRepository
-from cyclonedx.model.vulnerability import (
-    BomTarget,
-    Vulnerability,
-    VulnerabilityAdvisory,
-    VulnerabilityAnalysis,
-    VulnerabilitySource,
-)
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
 from ctk.core.errors import AuditFailed
 from ctk.index.inside import parse_time, time_text
-from ctk.lock.lock import Artefact, ReleaseLock
-from ctk.lock.support import Support
+from ctk.lock.lock import Artefact
 from ctk.package.package import members
 from ctk.plan.plan import Build
 from ctk.plan.recipes import recipe_commit, recipe_digest, variant_values
@@ -258,55 +242,3 @@ def of(package: Path) -> Sbom:
                 raise AuditFailed(f"{package.name}: {member.path} is {member.size} bytes", "build the package again")
             return read(stream.read())
     raise AuditFailed(f"{package.name} has no SBOM in {FOLDER}", "build it again with this version of ctk")
-
-
-def vex(sboms: Iterable[bytes], support: Support, locks: Iterable[ReleaseLock]) -> bytes:
-    """What the vulnerabilities of ``support.yaml`` mean for packages, by their SBOMs: a VEX document of CycloneDX.
-
-    A vulnerability whose component is in a package, in a version that has it, counts as exploitable and affects that
-    component of the SBOM, by BOM-Link (https://cyclonedx.org/capabilities/bomlink/). Any other one does not affect the
-    channel: no package was made from such a component.
-    """
-    affected = _affected(sboms, support, list(locks))
-    channel = Component(name="channel", type=ComponentType.PLATFORM, bom_ref="channel")
-    entries = [
-        Vulnerability(
-            bom_ref=cve,
-            id=cve,
-            source=VulnerabilitySource(name="NVIDIA", url=XsUri(pages[0].url)),
-            advisories=[VulnerabilityAdvisory(title=page.title, url=XsUri(page.url)) for page in pages],
-            analysis=VulnerabilityAnalysis(
-                state=State.EXPLOITABLE if cve in affected else State.NOT_AFFECTED,
-                justification=None if cve in affected else Justification.CODE_NOT_PRESENT,
-                responses=[Response.UPDATE] if cve in affected else [],
-                detail=f"in {' and '.join(entry.components)} before CTK {entry.fixed}",
-            ),
-            affects=[BomTarget(ref=link) for link in sorted(affected.get(cve, ["channel"]))],
-        )
-        for entry in support.vulnerabilities
-        for pages in [[support.sources[name] for name in entry.sources]]
-        for cve in entry.cves
-    ]
-    as_of = max(source.read for source in support.sources.values())
-    bom = Bom(
-        serial_number=uuid.uuid5(_SERIAL, f"vex {support} {sorted(affected.items())}"),
-        metadata=BomMetaData(component=channel, timestamp=datetime.combine(as_of, time(), UTC)),
-        vulnerabilities=entries,
-    )
-    return (JsonV1Dot6(bom).output_as_string(indent=1) + "\n").encode()
-
-
-def _affected(sboms: Iterable[bytes], support: Support, locks: Sequence[ReleaseLock]) -> dict[str, list[str]]:
-    """CVE -> BOM-Links to the components of the SBOMs that have it."""
-    names = {name for entry in support.vulnerabilities for name in entry.components}
-    found: dict[str, list[str]] = defaultdict(list)
-    for text in sboms:
-        if any(f'"{name}"'.encode() in text for name in names):  # `read` takes long, and few are concerned
-            with suppress(AuditFailed):  # `ctk channel check` says which
-                inputs = read(text).provenance.inputs
-                serial = json.loads(text)["serialNumber"].removeprefix("urn:uuid:")
-                for part in inputs:
-                    ref = quote(_input(part.artefact, part.license).bom_ref.value or "", safe="")
-                    for one in support.unfixed([(part.artefact.component, part.artefact.version)], locks):
-                        found[one.cve].append(f"urn:cdx:{serial}/1#{ref}")
-    return dict(found)

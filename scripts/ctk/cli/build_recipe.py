@@ -73,7 +73,6 @@ def build_recipe_command(
     from ctk.channel.index_files import add
     from ctk.check.gpu_code import Known, subjects
     from ctk.lock.lock import release_locks
-    from ctk.lock.support import load_support
     from ctk.solve.machine import driver_version, python_specs
     from ctk.verify.downstream import Workshop, drivers, order
     from ctk.verify.foreseen import recipe_in, variant_files
@@ -135,7 +134,7 @@ def build_recipe_command(
                 for one, code in zip(made, codes, strict=True)
             ]
         )
-        every = matrix(facts(release_locks(where).values()), (), support=load_support(where))
+        every = matrix(facts(release_locks(where).values()), ())
         surveys, _ = survey_records([one.record for one in made], [], channels, every, folder)
         report.result(surveys=[survey.as_json() for survey in surveys])
         _show_verdict(made, codes, surveys, report)

@@ -283,7 +283,6 @@ def site_command(
     from ctk import site
     from ctk.cli.solve import catalogue
     from ctk.lock.lock import release_locks
-    from ctk.lock.support import load_support
     from ctk.plan.plan import python_tags
     from ctk.site.answers import axes, plan_work, solved
     from ctk.site.pages import Selector, check, front_page, shards
@@ -301,7 +300,7 @@ def site_command(
     for subdir in chosen:
         channels = catalogue(where, base, subdir, report)
         locks, tags = release_locks(where).values(), python_tags(where.build_config)
-        made[subdir] = axes(channels, locks, tags, packages or (), pythons or (), load_support(where))
+        made[subdir] = axes(channels, locks, tags, packages or (), pythons or ())
         work += plan_work(made[subdir], channels.channels, where.cache)
         addresses = addresses or _addresses(where, url, channels.channels)
     questions = sum(piece.size for piece in work)

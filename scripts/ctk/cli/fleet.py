@@ -25,20 +25,19 @@ def stated_machines(
     where: Workspace, drivers: str | None, archs: str | None, file: Path | None, platform: str | None
 ) -> tuple[Kinds, list[str]]:
     """The machines that options state, and what to know of them; a pair that cannot exist is left out."""
-    from ctk.lock.support import load_support
+    from ctk.solve.drivers import impossible
     from ctk.solve.fleet import pairs, read_machines
 
     if archs is not None and drivers is None:
         step = f"add --drivers, as in --drivers 13.0 --archs {archs}"
         raise BadValue("--archs says nothing without --drivers", step)
     kinds = read_machines(file, platform) if file else pairs(drivers or "", archs, platform)
-    support = load_support(where)
-    impossible = {on: why for on in kinds if (why := support.impossible(on.driver, on.arch))}
-    if len(impossible) == len(kinds):
-        raise BadValue(next(iter(impossible.values())), "list the machines that you have in a file: --machines FILE")
-    left = {on: names for on, names in kinds.items() if on not in impossible}
-    listed = "; ".join(on.words for on in impossible)
-    return left, [f"left out, since no such driver runs the GPU: {listed}"] if impossible else []
+    excluded = {on: why for on in kinds if (why := impossible(on.driver, on.arch))}
+    if len(excluded) == len(kinds):
+        raise BadValue(next(iter(excluded.values())), "list the machines that you have in a file: --machines FILE")
+    left = {on: names for on, names in kinds.items() if on not in excluded}
+    listed = "; ".join(on.words for on in excluded)
+    return left, [f"left out, since no such driver runs the GPU: {listed}"] if excluded else []
 
 
 def show_fleet(

@@ -63,7 +63,6 @@ def installable_command(
     ctk installable ./recipe.yaml --platform linux-64 --html installable.html
     """
     from ctk.lock.lock import release_locks
-    from ctk.lock.support import load_support
     from ctk.solve.solve import Catalogue, parse_spec
     from ctk.verify.foreseen import foresee, recipe_at, variant_files
     from ctk.verify.installable import alike, survey_records, survey_specs
@@ -79,7 +78,7 @@ def installable_command(
     check_names("platform", platforms or (), PLATFORMS)
     if html:
         check_place(html)
-    every = matrix(facts(release_locks(where).values()), (), support=load_support(where))
+    every = matrix(facts(release_locks(where).values()), ())
     here = catalogue(where, base, this_platform(), report if as_planned else None, as_planned, channel or ())
     notes: dict[str, None] = {}
     with TemporaryDirectory(prefix="ctk-installable-") as folder:

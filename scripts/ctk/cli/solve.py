@@ -34,7 +34,6 @@ from ctk.core.platforms import this_platform
 from ctk.core.versions import python_name
 
 if TYPE_CHECKING:
-    from ctk.lock.support import Unfixed
     from ctk.solve.machine import Machine
     from ctk.solve.solve import Catalogue, Maker, Pick
     from ctk.verify.run import Solver, Tally, Wrong
@@ -199,7 +198,7 @@ def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter) ->
 
     Returns the packages of which the request should name a build.
     """
-    from ctk.lock.support import in_words
+    from ctk.solve.drivers import impossible
     from ctk.solve.machine import STATE_DRIVER, overstated
     from ctk.solve.solve import channel_name
     from ctk.solve.why import choices, native_instead, newer_nvjitlink, toolkit_in_words
@@ -230,10 +229,9 @@ def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter) ->
         packages=packages,
         size=size,
     )
-    found, notes = _support(pick, on)
-    if said := overstated(on, workspace()):
-        notes = [f"{said}; {STATE_DRIVER}", *notes]
-    report.result(support=notes, vulnerabilities=[one._asdict() for one in found])
+    notes = [f"{said}; {STATE_DRIVER}"] if (said := overstated(on, workspace())) else []
+    notes += filter(None, [impossible(on.driver, on.arch)])
+    report.result(support=notes)
     columns = ["package", "version", "build", "channel", "MB"]
     sizes = (megabytes(r.size) if r.size else "" for r in pick.records)
     rows = [(p["name"], p["version"], p["build"], p["channel"], mb) for p, mb in zip(packages, sizes, strict=True)]
@@ -244,28 +242,9 @@ def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter) ->
         report.line(line)
     if native:
         report.line(f"toolkit {native} native can be had too: add cuda-version={native}")
-    for line in filter(None, [*notes, in_words(found)]):
+    for line in notes:
         report.line(line)
     return [document["package"] for _, document in named]
-
-
-def _support(pick: Pick, on: Machine) -> tuple[list[Unfixed], list[str]]:
-    """What NVIDIA's bulletins say of the components in the pick, and of the machine's driver and GPU."""
-    from ctk.lock.lock import release_locks
-    from ctk.lock.support import load_support
-    from ctk.plan.recipes import find_recipes, maker_of
-
-    where = workspace()
-    said = load_support(where)
-    concerned = {name for entry in said.vulnerabilities for name in entry.components}
-    makers = {name: r for name, r in find_recipes(where.recipes).items() if r.components & concerned}
-    versions = [
-        (component, str(record.version))
-        for record in pick.records
-        if (maker := maker_of(record.name.normalized, makers))
-        for component in sorted(makers[maker].components & concerned)
-    ]
-    return said.unfixed(versions, release_locks(where).values()), said.notes(on.driver, on.arch)
 
 
 def catalogue(
@@ -385,7 +364,6 @@ def verify_command(
     Example: ctk verify --platform win-64 --request cuda-core
     """
     from ctk.lock.lock import release_locks
-    from ctk.lock.support import load_support
     from ctk.verify import channels as matrix_channels
     from ctk.verify import clients, table
     from ctk.verify.run import Tally, counts_as_json
@@ -398,8 +376,7 @@ def verify_command(
     not_both("--all", "--sample", whole and sample is not None)
     by = clients.solver(solver, where)
     known = facts(release_locks(where).values())
-    tags, support = _tags(where, python), load_support(where)
-    every = matrix(known, tags, platforms or (), requests or (), any_python=not python, support=support)
+    every = matrix(known, _tags(where, python), platforms or (), requests or (), any_python=not python)
     content = matrix_channels.built(channel) if channel else matrix_channels.planned(where, every.subdirs)
     ignoring = constraints is Constraints.IGNORED
     if ignoring:

@@ -7,7 +7,7 @@ limits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -158,19 +158,12 @@ def problem_line(document: Document, error: Any) -> str:
     return f"line {document.line(place)}: {place_text(place)}: {text}"
 
 
-def parse_by_hand(
-    text: str,
-    shape: TypeAdapter[T],
-    file: str,
-    step: str,
-    contradictions: Callable[[T], Iterable[tuple[Place, str]]] = lambda _: (),
-) -> T:
+def parse_by_hand(text: str, shape: TypeAdapter[T], file: str, step: str) -> T:
     """A file that is kept by hand, which may be empty; LockError with every problem of it and its line."""
     document = Document(text)
     wrong = list(document.problems)
     try:
         said = shape.validate_python(document.data if document.data is not None else {})
-        wrong += [f"line {document.line(place)}: {place_text(place)}: {what}" for place, what in contradictions(said)]
     except ValidationError as error:
         wrong += [problem_line(document, e) for e in error.errors()]
     if wrong:

@@ -32,7 +32,7 @@ from ctk.core.files import replace_file
 from ctk.core.platforms import NOARCH
 from ctk.core.process import end_with
 from ctk.lock.lock import ReleaseLock
-from ctk.lock.support import Support
+from ctk.solve.drivers import impossible
 from ctk.solve.machine import python_specs
 from ctk.solve.solve import ANY_DRIVER, Alike, AlikeCatalogue, Catalogue, Pick, Scenario, channel_name
 from ctk.solve.why import COMPAT, explain, find_reason, fit_in_words
@@ -100,12 +100,11 @@ def axes(
     tags: Iterable[str],
     packages: Collection[str] = (),
     pythons: Collection[str] = (),
-    support: Support | None = None,
 ) -> Axes:
     """The axes of a catalogue of this channel and its base, for its platform.
 
     The facts of the locks say which drivers and GPUs exist; the wheel tags, oldest first, are the Pythons that packages
-    are built for. `packages` and `pythons`, where given, are the only ones. `support` says which machines cannot exist.
+    are built for. `packages` and `pythons`, where given, are the only ones.
     """
     known, offered = matrix(facts(locks), tags, [catalogue.subdir]), installed_by_name(catalogue)
     check_names("package", packages, offered)
@@ -124,7 +123,7 @@ def axes(
         names,
         older=alike.is_same_driver(_OLDEST_DRIVER, str(oldest)),
         newer=alike.is_same_driver(str(newest), ANY_DRIVER),
-        impossible={machine: why for machine in machines if (why := (support or Support()).impossible(*machine))},
+        impossible={machine: why for machine in machines if (why := impossible(*machine))},
     )
 
 

@@ -15,7 +15,6 @@ from ctk.core.platforms import PLATFORMS
 from ctk.diff.compare import compare
 from ctk.diff.render import summary, tables
 from ctk.lock.lock import ReleaseLock
-from ctk.lock.support import load_support
 from ctk.package.binaries import version_key
 from ctk.release import facts_rows
 from ctk.site.content import Site
@@ -44,10 +43,9 @@ def picks(site: Site) -> Iterator[Page]:
     if site.platforms and any(lock.facts for lock in site.releases):  # the facts say which GPUs there are
         try:
             # Some hundred solves for each platform of the channel, which take a second or two.
-            support = load_support(site.workspace)
             with TemporaryDirectory(prefix="ctk-site-") as folder:
                 folders = channels.write(channels.built(site.channel), Path(folder)).folders
-                maps += [heat_map(s, ask(folders, site.releases, s, support)) for s in site.platforms]
+                maps += [heat_map(s, ask(folders, site.releases, s)) for s in site.platforms]
         except CtkError as error:
             problem = f"{error.cause}. {error.step}".strip()
     description = f"What a solver picks for {REQUEST}, for each driver and GPU."

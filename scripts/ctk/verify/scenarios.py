@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import groupby, product, starmap
 from math import prod
 from typing import Any
@@ -14,7 +14,7 @@ from ctk.core.errors import BadValue, LockError, check_names
 from ctk.core.platforms import PLATFORMS
 from ctk.core.versions import python_name
 from ctk.lock.lock import ReleaseLock, variant_keys
-from ctk.lock.support import Support
+from ctk.solve.drivers import impossible
 from ctk.solve.machine import python_specs
 from ctk.solve.solve import Scenario
 from ctk.verify.oracle import REQUESTS, OracleFacts, Question, Toolkit, version
@@ -74,7 +74,6 @@ class Matrix:
     requests: tuple[str, ...]
     pins: tuple[str | None, ...]  # None, then CUDA majors, then minors; one of the minors is not locked
     facts: OracleFacts
-    support: Support = field(default_factory=Support)  # says which drivers do not run which GPUs
 
     @property
     def machines(self) -> list[Machine]:
@@ -82,7 +81,7 @@ class Matrix:
         return self._possible(product(self.drivers, self.gpus))
 
     def _possible(self, machines: Iterable[Machine]) -> list[Machine]:
-        return [(d, gpu) for d, gpu in machines if (d or not gpu) and not self.support.impossible(d, gpu)]
+        return [(d, gpu) for d, gpu in machines if (d or not gpu) and not impossible(d, gpu)]
 
     @property
     def _axes(self) -> list[Sequence[Any]]:
@@ -153,12 +152,8 @@ def matrix(
     subdirs: Iterable[str] = (),
     requests: Iterable[str] = (),
     any_python: bool = True,
-    support: Support | None = None,
 ) -> Matrix:
-    """The matrix of the facts, for Pythons as wheel tags (``cp314t``), and only some platforms and requests if any.
-
-    Machines that cannot exist by `support` are no part of it.
-    """
+    """The matrix of the facts, for Pythons as wheel tags (``cp314t``), and only some platforms and requests if any."""
     check_names("platform", subdirs, PLATFORMS)
     check_names("request", requests, REQUESTS)
     minors = _in_order(t.minor for t in facts.toolkits)
@@ -171,7 +166,6 @@ def matrix(
         requests=tuple(r for r in REQUESTS if not requests or r in set(requests)),
         pins=(None, *_pins(minors)),
         facts=facts,
-        support=support or Support(),
     )
 
 

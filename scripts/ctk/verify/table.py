@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from ctk.core.checkout import Marked, Workspace, markdown_table
 from ctk.lock.lock import ReleaseLock, release_locks
-from ctk.lock.support import Support, load_support
+from ctk.solve.drivers import impossible
 from ctk.solve.solve import Catalogue, Scenario
 from ctk.verify import channels
 from ctk.verify.scenarios import facts, matrix
@@ -31,16 +31,14 @@ class Answers:
     cells: Mapping[tuple[str | None, str | None], str]
 
 
-def ask(
-    folders: Sequence[Path | str], locks: Iterable[ReleaseLock], subdir: str = SUBDIR, support: Support | None = None
-) -> Answers:
+def ask(folders: Sequence[Path | str], locks: Iterable[ReleaseLock], subdir: str = SUBDIR) -> Answers:
     """Solves `REQUEST` for every driver and GPU that the release locks of the channels know, where both can be."""
     known = matrix(facts(locks), ())
     drivers, gpus = (None, *known.drivers[2:]), (*known.gpus[1:], None)  # without the driver that is too old for all
     catalogue = Catalogue(folders, subdir)
 
     def cell(driver: str | None, gpu: str | None) -> str:
-        if support and support.impossible(driver, gpu):
+        if impossible(driver, gpu):
             return ""
         pick = catalogue.pick(Scenario((REQUEST,), subdir, driver, gpu))
         return f"{pick.toolkit} {pick.fit}".removesuffix(" native").strip() if pick else "-"
@@ -52,7 +50,7 @@ def ask_planned(workspace: Workspace) -> Answers:
     """The same for the planned channel, whatever was built. Takes a few seconds."""
     with TemporaryDirectory(prefix="ctk-table-") as folder:
         solved = channels.write(channels.planned(workspace, [SUBDIR]), Path(folder))
-        return ask(solved.folders, release_locks(workspace).values(), support=load_support(workspace))
+        return ask(solved.folders, release_locks(workspace).values())
 
 
 def table(answers: Answers) -> str:

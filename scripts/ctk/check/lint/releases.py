@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
 from packaging.version import Version
 
 from ctk.check import Finding, check
 from ctk.check.lint.tree import Tree
-from ctk.core.errors import LockError
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.lock.components import CTK_COMPONENTS, EXCLUSIONS, needless_exclusions
-from ctk.lock.support import SUPPORT, parse_support
 
 
 @check(Tree, fix="ctk release add RELEASE --write, which asks the index for each of them")
@@ -73,16 +69,3 @@ def LacksAreExplained(tree: Tree) -> Iterator[Finding]:
                 yield tree.at_lock(lock, f"it lacks {name}, and the written list does not say why")
             for name in sorted(said - lacked):
                 yield tree.at_lock(lock, f"it has {name}, which the written list calls unpublished")
-
-
-@check(Tree, fix="name the page that says it, or take the entry out: nothing in variants/support.yaml is guessed")
-def SupportHasSources(tree: Tree) -> Iterator[Finding]:
-    """What is said of driver branches, GPUs and vulnerabilities can be read, and names pages, none of the future."""
-    path = tree.workspace.variants / SUPPORT
-    try:
-        parse_support(path.read_text(encoding="utf-8") if path.exists() else "", datetime.now(UTC).date())
-    except LockError as error:
-        for line in error.cause.splitlines()[1:]:
-            if found := re.search(r"line (\d+): (.*)", line):
-                name = path.relative_to(tree.workspace.root).as_posix()
-                yield Finding(name, found[2], line=int(found[1]))
