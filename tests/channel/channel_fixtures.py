@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,9 @@ from tiny import tiny_checkout
 from typer.testing import CliRunner, Result
 
 from ctk.cli.main import app
+from ctk.core import console
 from ctk.core.checkout import Workspace
+from ctk.core.errors import CtkError
 
 
 @pytest.fixture
@@ -25,7 +29,17 @@ def two_states(tmp_path: Path) -> Workspace:
 
 @pytest.fixture
 def run_ctk(two_states: Workspace, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """Runs a command of ctk in this process; an error is in `exception`."""
+    """Runs a command of ctk in this process; an error is in `exception`, and in the document of --json as in `main`."""
     monkeypatch.setenv("CTK_ROOT", str(two_states.root))
     monkeypatch.setenv("COLUMNS", "120")
-    return lambda *words: CliRunner().invoke(app, words)
+
+    def command(*words: str) -> Result:
+        console.begin()
+        done = CliRunner().invoke(app, words)
+        if isinstance(done.exception, CtkError) and "--json" in words:
+            with redirect_stdout(StringIO()) as said:
+                console.finish(done.exception)
+            done.stdout_bytes = said.getvalue().encode()
+        return done
+
+    return command

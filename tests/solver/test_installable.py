@@ -296,7 +296,7 @@ def test_the_map_fits_the_terminal_and_has_every_cell_once(folders: list[Path], 
     cells = [cell.text for _, gpu in found.rows for cell in found.cells(found.pinned, gpu)]
     labels = {label for label, _ in found.rows}
     shown = [line.removeprefix(label) for line in lines for label in labels if line.startswith(f"{label} ")]
-    assert sorted(" ".join(shown).split()) == sorted(cells)
+    assert sorted(" ".join(shown).split()) == sorted(filter(None, cells))  # nothing for a machine that cannot exist
     assert {"lost", "13.4", "13.4c*"} <= set(cells)
 
 

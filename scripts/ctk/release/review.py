@@ -1,13 +1,15 @@
 """What a person reads before a lock changes: what the index has that it lacks, the difference, and the table of facts.
 
-A generator's files are shown as a difference first, and written on request.
+A generator's files are shown as a difference first, and written on request: both halves of a release, or none.
 """
 
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from packaging.version import Version
 
 from ctk.core.checkout import Workspace
 from ctk.core.errors import LockError, NotPublished, problems
-from ctk.core.files import disk_errors, replace_file
+from ctk.core.files import disk_errors
 from ctk.index.index import Index
 from ctk.lock.components import MANIFEST
 from ctk.lock.lock import ReleaseLock, dump, parse_lock, variant_config
@@ -230,11 +232,32 @@ def predecessor(locks: Mapping[str, ReleaseLock], lock: ReleaseLock) -> ReleaseL
 
 
 def write(needed: Sequence[FileChange]) -> None:
-    """Writes every change, each file as a whole.
+    """Write every change, or leave every file as it was.
 
-    A run that is stopped between two files leaves halves that disagree: loading says so, with the command to run.
+    Each new text is on disk beside its file before the first is put in place. A process that is killed between two of
+    them leaves halves that disagree, which loading reports, with the command that repairs it.
     """
-    for change in needed:
-        with disk_errors(change.path.parent):
+    with ExitStack() as undo:
+        ready = []
+        for change in needed:
+            undo.enter_context(disk_errors(change.path.parent))
             change.path.parent.mkdir(parents=True, exist_ok=True)
-            replace_file(change.path, change.new.encode())
+            temporary = change.path.with_name(f".{change.path.name}.{os.getpid()}")
+            undo.callback(temporary.unlink, missing_ok=True)
+            with temporary.open("w", encoding="utf-8", newline="\n") as file:
+                file.write(change.new)
+                file.flush()
+                os.fsync(file.fileno())
+            ready.append((temporary, change))
+        with ExitStack() as roll_back:
+            for temporary, change in ready:
+                os.replace(temporary, change.path)
+                roll_back.callback(_restore, change)
+            roll_back.pop_all()
+
+
+def _restore(change: FileChange) -> None:
+    if change.old is None:
+        change.path.unlink(missing_ok=True)
+    else:
+        change.path.write_text(change.old, encoding="utf-8", newline="\n")
