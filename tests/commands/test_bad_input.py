@@ -39,6 +39,7 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
     "doctor --no-option": (BadValue, "error: no such option: --no-option"),
     "env check /no/place": (BadValue, "error: /no/place is no environment"),
     "env create cuda-crt== --prefix {folder}/env --base {base}": (BadValue, SPEC),
+    "env create cuda-crt --prefix=": (BadValue, "error: a value is empty"),
     "env create cuda-crt --prefix /proc/env --base {base}": (NoSpace, "error: cannot write /proc/env"),
     "env pack cuda-crt -o /no/place/crt.run --base {base}": (BadValue, "error: there is no folder /no/place"),
     "env run /no/place -- true": (BadValue, "error: /no/place is no environment"),

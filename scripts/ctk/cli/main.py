@@ -91,6 +91,12 @@ class Command(TyperCommand):
         self.examples = [line.strip() for part in rest for line in part.splitlines() if line.strip()]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuses an empty value: of a script's unset variable, `Path` would make the current folder."""
+        own = args[: args.index("--")] if "--" in args else args
+        if not ctx.resilient_parsing and any(
+            not word or (word.startswith("--") and word.endswith("=")) for word in own
+        ):
+            raise BadValue("a value is empty", f"leave it out, or see {ctx.command_path} --help")
         rest = super().parse_args(ctx, args)
         verbatim = {param.name for param in self.params if param.metavar == VERBATIM}
         ctx.params = {name: value if name in verbatim else _public(value) for name, value in ctx.params.items()}
