@@ -65,6 +65,7 @@ def test_the_list_has_every_check_with_its_help(checkout: Workspace) -> None:
     shown = ctk(checkout, "lint", "--list").stdout
     assert re.findall(r"^(\w+) \[", shown, re.M) == [check.name for check in CHECKS]
     assert "A -static package has no run exports" in shown
+    assert "fix: take run_exports out" in shown
 
 
 @pytest.mark.parametrize(

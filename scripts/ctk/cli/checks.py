@@ -78,7 +78,7 @@ def lint_command(
         report.result(checks=[_as_json(known) for known in lints.CHECKS])
         for known in lints.CHECKS:
             report.line(f"{known.name} [{known.severity}]", "bold")
-            report.console.print(Padding(Text(known.help), (0, 0, 0, 2)))
+            report.console.print(Padding(Text(f"{known.help}\nfix: {known.fix}"), (0, 0, 0, 2)))
         return
     here = checkout()
     tree = Tree(here)
