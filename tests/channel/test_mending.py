@@ -1,8 +1,9 @@
-"""What time and others do to a published folder: growth, damaged packages, files that are not ours."""
+"""What time and others do to a published folder: wrong clocks, growth, damaged packages, files that are not ours."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -12,7 +13,7 @@ import pytest
 from small_channels import build, digit, sound
 from typer.testing import Result
 
-from ctk.channel.folder import HISTORY, UNUSED, Folder, Keep
+from ctk.channel.folder import HISTORY, TIMES, UNUSED, Folder, Keep
 from ctk.channel.index_files import read_index
 from ctk.check.channel import check_channel
 from ctk.core.checkout import Workspace
@@ -29,9 +30,10 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path / "www", tmp_path / "recipes", Keep(states=2, unused=timedelta(days=7)))
 
 
-def at(folder: Folder, day: int) -> Folder:
-    """The same on that day after `START`."""
-    return replace(folder, now=lambda: START + timedelta(days=day))
+def at(folder: Folder, moment: datetime | int) -> Folder:
+    """The same on a machine whose clock says so, or on that day after `START`."""
+    now = moment if isinstance(moment, datetime) else START + timedelta(days=moment)
+    return replace(folder, now=lambda: now)
 
 
 def channel(place: Path, *digits: int) -> Path:
@@ -53,12 +55,53 @@ def test_a_folder_stays_sound_and_small_through_ten_publishes_in_twenty_days(fol
     assert folder.names().keys() >= {*deleted}
 
 
-def test_with_a_clock_before_the_packages_were_made_nothing_is_published(folder: Folder, tmp_path: Path) -> None:
-    built = channel(tmp_path, 1)  # of packages of November 2023
-    with pytest.raises(NotReady, match="the clock of this machine says 2022-01-01") as error:
-        at(folder, -4 * 365 - 1).publish(built)
+@pytest.mark.parametrize("year", [1990, 2023, 2040])
+def test_with_a_clock_that_is_clearly_wrong_nothing_is_published(folder: Folder, tmp_path: Path, year: int) -> None:
+    """The packages were made in November 2023, and the channel was built now."""
+    built = channel(tmp_path, 1)
+    with pytest.raises(NotReady, match=rf"the clock of this machine says {year}-01-01") as error:
+        at(folder, datetime(year, 1, 1, tzinfo=UTC)).publish(built)
     assert error.value.step.startswith("set it; `date -u` shows it")
     assert not folder.path.exists()
+    at(folder, 0).publish(built)
+    before = files(folder.path)
+    with pytest.raises(NotReady):
+        at(folder, datetime(year, 1, 1, tzinfo=UTC)).publish(built)
+    assert files(folder.path) == before
+
+
+def test_files_without_a_time_of_their_own_say_nothing_against_the_clock(folder: Folder, tmp_path: Path) -> None:
+    built = channel(tmp_path, 1)
+    for file in built.glob("*/repodata.json"):
+        os.utime(file, (0, 0))  # as an archive of bytes that can be made again unpacks them
+    assert at(folder, datetime(2024, 6, 1, tzinfo=UTC)).publish(built).packages == 1
+
+
+@pytest.mark.parametrize("year", [1990, 2040])
+def test_what_was_published_with_a_wrong_clock_is_dated_anew_by_the_next_publish(
+    folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, year: int
+) -> None:
+    wrong, built = at(folder, datetime(year, 1, 1, tzinfo=UTC)), channel(tmp_path, 1)
+    with monkeypatch.context() as patch:  # as ctk did once
+        patch.setattr(Folder, "_check_clock", lambda *_: None)
+        wrong.publish(channel(tmp_path, 1, 2))
+        wrong.publish(built, exact=True)
+        replace(wrong, keep=Keep(1)).publish(built, exact=True)
+    at(folder, 3).publish(built)
+    assert check_channel(folder.path).findings == ()
+    now = (START + timedelta(days=3)).isoformat(timespec="milliseconds")
+    assert set(read_index(folder.path).times().values()) == {now}
+    assert {*json.loads((folder.path / HISTORY / UNUSED).read_bytes()).values()} == {now}
+    assert all(datetime.fromisoformat(state.made) <= START + timedelta(days=3) for state in folder.history().states)
+    assert at(folder, 9).publish(built).deleted == ()
+    assert at(folder, 10).publish(built).deleted == (TWO,)
+
+
+def test_times_that_can_be_stay(folder: Folder, tmp_path: Path) -> None:
+    at(folder, 0).publish(channel(tmp_path, 1))
+    noted = (folder.path / HISTORY / TIMES).read_bytes()
+    at(folder, 5).publish(channel(tmp_path, 1))
+    assert (folder.path / HISTORY / TIMES).read_bytes() == noted
 
 
 def test_files_of_others_stay(folder: Folder, tmp_path: Path) -> None:

@@ -17,12 +17,15 @@ from pathlib import Path
 
 import pytest
 from job import Job, Run, Undisturbed
+from small_channels import build, digit, sound
 from whole import problems, state
 from world import command
 
 from conftest import ROOT
+from ctk.core.checkout import Workspace
+from ctk.core.errors import NotReady
 
-pytest_plugins = ["fault_fixtures"]
+pytest_plugins = ["fault_fixtures", "channel_fixtures"]
 
 SOURCE = Path(__file__).with_name("clock.c")
 DAY = 86400
@@ -85,6 +88,29 @@ def test_a_clock_that_jumps_in_the_middle_of_a_run_changes_nothing(
     channel = job.world.workspace.channel
     assert problems(channel, job.world.base) == []
     assert state(channel) == right.after
+
+
+def test_ten_publishes_in_eight_days_leave_a_sound_folder_and_a_wrong_clock_changes_nothing_in_it(
+    clock: Clock, two_states: Workspace, tmp_path: Path
+) -> None:
+    www, root = tmp_path / "www", two_states.root
+    publish = ("publish", "--to", str(www), "--exact", "--keep", "2", "--keep-days", "3")
+    said = ""
+    for number in range(10):
+        clock.move(number * 8 * DAY // 9)
+        build(two_states.channel, sound(digit(1)), sound(digit(2 * number + 2)))
+        done = clock.run(root, *publish)
+        assert done.returncode == 0, done.stderr
+        said += done.stdout
+    assert "1 deleted after 3 days without use" in said
+    checked = clock.run(root, "channel", "check", str(www))
+    assert checked.returncode == 0, checked.stdout
+    before = state(www)
+    for days in (-12000, 400, 5000):
+        clock.move(days * DAY)
+        refused = clock.run(root, *publish)
+        assert (refused.returncode, state(www)) == (NotReady.exit_code, before)
+        assert "the clock of this machine says" in refused.stderr
 
 
 def test_a_clock_that_is_years_slow_stops_no_command_that_reads_what_nvidia_says(clock: Clock) -> None:

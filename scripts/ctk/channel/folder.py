@@ -34,11 +34,14 @@ from filelock import FileLock, Timeout
 from ctk.channel.history import STATES, History, State, load, numbered, read_note, save
 from ctk.channel.index_files import (
     FILES,
+    FIRST,
     SHARD,
     SHARDS,
     STATED,
     ChannelIndex,
     in_order,
+    made_at,
+    milliseconds,
     put_in_place,
     read_index,
     shows,
@@ -49,6 +52,7 @@ from ctk.channel.states import is_built
 from ctk.core.errors import BadValue, Busy, ChannelBroken, CtkError, NameReused, NotReady, PublishFailed
 from ctk.core.files import copy_file, disk_errors, file_sha256, holds, make_folder, read_json, replace_file, temporaries
 from ctk.core.platforms import NOARCH, PLATFORMS
+from ctk.package.repodata import REPODATA
 from ctk.plan.recipes import find_recipes, maker_of
 
 if TYPE_CHECKING:  # an extra
@@ -60,6 +64,7 @@ FIELD = "attestations_sha256"  # in repodata: the sha256 of the sidecar
 SIDECAR = ".sigs"
 NAMES, TIMES, UNUSED, INCOMING = "names.json", "published.json", "unused.json", "incoming.json"
 _SUBDIRS = (*PLATFORMS, NOARCH)
+_STALE = timedelta(days=365)  # nobody publishes a channel that long after it was built, but a clock that is fast
 
 Attester = Callable[[str, str], str]
 """Signs: gives a Sigstore bundle, as JSON, which says that a package of this name and sha256 was published."""
@@ -155,23 +160,21 @@ class Folder:
 
         What the channel lacks leaves the index only if `exact`. A package whose name is taken by other content is an
         error (`NameReused`), or left out if `skip_taken`. A package that is damaged in the folder is put there
-        anew.
+        anew. A time of publication that cannot be, since the clock of a run was wrong, becomes the time of this run.
 
         Raises:
             BadValue: The folder is a built channel, or in one.
-            NotReady: The clock of this machine is wrong: it says a time before a package was made.
+            NotReady: The clock of this machine is wrong.
         """
         order = [f"{path.parent.name}/{path.name}" for path in in_order(channel)]
         ours = read_index(channel)
         if is_built(Path(os.path.realpath(self.path))):
             step = "name another folder, which is for readers only"
             raise BadValue(f"{self.path} is a built channel, or in one; nothing can be published into it", step)
-        if self.now().timestamp() * 1000 < max(record.get("timestamp", 0) for record in ours.records.values()):
-            cause = f"the clock of this machine says {self.now():%Y-%m-%d %H:%M} UTC, before the packages were made"
-            raise NotReady(cause, "set it; `date -u` shows it")
+        self._check_clock(channel, ours)
         with self._held():
             now = self.now().isoformat(timespec="milliseconds")
-            history, names = self._adopted(self.history()), self.names()
+            history, names = self._adopted(self.history().until(now)), self.names()
             before = self._dated(history.shown) if history.shown else ChannelIndex()
             taken = clashes(ours.names(), names)
             if not skip_taken:
@@ -189,7 +192,7 @@ class Folder:
                     changed.append(name)
                 progress(name)
             wanted = before | fresh
-            times = {**dict.fromkeys(sha256, now), **times}
+            times = possible({**dict.fromkeys(sha256, now), **times}, wanted, now)
             wanted = wanted.dated(times)
             if exact:
                 wanted = wanted.without(wanted.names().keys() - ours.names().keys())
@@ -200,7 +203,7 @@ class Folder:
                 history = self._new_state(history, self._present(wanted))
             self._show(wanted, history)
             write_notes(self.notes / TIMES, times)
-            deleted = self._clean(history, wanted)
+            deleted = self._clean(history, wanted, times)
             incoming = {n: t for n, t in incoming.items() if n not in times and (self.path / n).exists()}
             write_notes(self.notes / INCOMING, incoming)
             left = tuple(sorted(before.names().keys() - wanted.names().keys()))
@@ -256,6 +259,20 @@ class Folder:
     def _ours(self) -> set[str]:
         """The packages that were ever in the index, and those that a run was about to put there."""
         return {*moments(self.notes / TIMES), *moments(self.notes / INCOMING)}
+
+    def _check_clock(self, channel: Path, ours: ChannelIndex) -> None:
+        """Raises NotReady before what is there was made, or long after the channel was built: dates stay for good."""
+        now = self.now()
+        records = (self._visible() | ours).records
+        newest = datetime.fromtimestamp(max(map(made_at, records.values()), default=FIRST) / 1000, UTC)
+        file = max(channel.glob(f"*/{REPODATA}"), key=lambda file: file.stat().st_mtime)
+        built = max(newest, datetime.fromtimestamp(file.stat().st_mtime, UTC))  # of an unpacked archive it may be 1980
+        says, step = f"the clock of this machine says {now:%Y-%m-%d %H:%M} UTC", "set it; `date -u` shows it"
+        if now < newest:
+            raise NotReady(f"{says}, before a package was made ({newest:%Y-%m-%d %H:%M})", step)
+        if now - built > _STALE:
+            step += f"; if it is right, `touch {file}`"
+            raise NotReady(f"{says}, more than a year after the channel was built ({built:%Y-%m-%d %H:%M})", step)
 
     def _dated(self, state: State) -> ChannelIndex:
         return self.state_index(state).dated(self.times())
@@ -342,7 +359,7 @@ class Folder:
         except ChannelBroken:
             return ChannelIndex()
 
-    def _clean(self, history: History, index: ChannelIndex) -> tuple[str, ...]:
+    def _clean(self, history: History, index: ChannelIndex, times: Mapping[str, str]) -> tuple[str, ...]:
         """Drops states that are too old, and packages and shards that have been unused for long enough.
 
         Returns the packages that it deleted.
@@ -356,7 +373,10 @@ class Folder:
         for state in kept.states:
             used |= self.state_index(state).names().keys()
         unused = dict.fromkeys((self._packages() & self._ours()) - used | unnamed_shards(self.path), stamp)
-        unused |= {name: since for name, since in moments(self.notes / UNUSED).items() if name in unused}
+        for name, since in moments(self.notes / UNUSED).items():
+            # Unless it says what a wrong clock said: before the package came, or in the future.
+            if name in unused and milliseconds(times.get(name, since)) <= milliseconds(since) <= milliseconds(stamp):
+                unused[name] = since
         old = tuple(sorted(n for n, t in unused.items() if now - datetime.fromisoformat(t) >= self.keep.unused))
         if old:
             self._show(index, kept, gone=old)
@@ -396,6 +416,13 @@ def moments(file: Path) -> dict[str, str]:
     """Notes that say a moment of packages, ``subdir/file`` -> ISO 8601; those that cannot be read are left out."""
     notes = read_json(file)
     return {name: text for name, text in notes.items() if _is_moment(text)} if isinstance(notes, dict) else {}
+
+
+def possible(times: Mapping[str, str], index: ChannelIndex, now: str) -> dict[str, str]:
+    """Times of publication; one after `now`, or before the package of the index was made, is `now`."""
+    latest, records = milliseconds(now), index.records
+    known = {name: (text, milliseconds(text), made_at(records.get(name, {}))) for name, text in times.items()}
+    return {name: text if made <= time <= latest else now for name, (text, time, made) in known.items()}
 
 
 def _is_moment(text: object) -> bool:

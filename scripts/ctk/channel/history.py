@@ -50,6 +50,11 @@ class History:
         state = State(number, self.current, now.isoformat(timespec="seconds"), packages)
         return replace(self, states=(*self.states, state), current=number)
 
+    def until(self, now: str) -> History:
+        """With no state of the future: what a clock that was wrong said was made `now`."""
+        states = (replace(s, made=min(s.made, now, key=datetime.fromisoformat)) for s in self.states)
+        return replace(self, states=tuple(states))
+
     def kept(self, count: int) -> History:
         """With the newest states and the current one only; one that followed a dropped state follows none."""
         newest = {s.number for s in self.states[-count:]} | {self.current}

@@ -74,6 +74,11 @@ class ChannelIndex:
         return len(self.records)
 
 
+def made_at(record: Mapping[str, Any]) -> int:
+    """The time of a package's newest artefact in milliseconds since 1970; `FIRST` if its record does not say it."""
+    return max(FIRST, int(record.get("timestamp", 0)))
+
+
 def milliseconds(text: str) -> int:
     """A moment of ISO 8601 as records state it."""
     return round(datetime.fromisoformat(text).timestamp() * 1000)
