@@ -186,6 +186,26 @@ def test_what_a_client_makes_of_each_file(client: Client) -> None:
     assert len(asked.get("channels", [])) == (0 if client.is_conda else 1), "of the two"
 
 
+@pytest.mark.parametrize("client", [*CONDAS, "conda-classic", "mamba", "micromamba"], indirect=True)
+@pytest.mark.parametrize(
+    ("spec", "driver"), [("cuda-version=13.0", "12.9"), ("__cuda", ""), ("cuda-version==13.0=native_100", "")]
+)
+def test_a_client_says_what_the_page_quotes(client: Client, spec: str, driver: str) -> None:
+    text = (ROOT / "docs" / "troubleshooting.md").read_text()
+    table = text.partition("## The solver refuses")[2].partition("\n## ")[0]
+    quotes = re.findall(r"`([^`]+)`", "".join(re.findall(r"^\| (.+?) \|", table, re.MULTILINE)))
+    asked = client.solving("create", "said", "--dry-run", FOLLOWS, spec)
+    if driver:
+        asked.append("__cuda")
+    done = client.run(*asked, driver=driver)
+    if client.name == "conda-classic" and driver:
+        assert "cuda-version-13.0-compat" in done.stdout, "as docs/users.md says"
+        return
+    assert done.returncode
+    said = " ".join((done.stdout + done.stderr).split())
+    assert [quote for quote in quotes if quote in said], said
+
+
 def test_a_client_makes_what_is_written_for_a_fleet(client: Client, built: Workspace) -> None:
     """And conda-lock, where it is on PATH; tests/solver/test_fleet.py holds the picks, by rattler."""
     options = ("--drivers", "12.6,13.0", "--archs", "9.0,10.0", "--write", str(client.folder / "fleet"), "--json")
@@ -204,3 +224,21 @@ def test_a_client_makes_what_is_written_for_a_fleet(client: Client, built: Works
             assert done.returncode == 0, done.stderr
             lock = (client.folder / f"{name}.yml").read_text()
             assert all(file in lock for file in one["files"])
+
+
+@pytest.mark.parametrize("stated", [True, False])
+def test_conda_lock_itself_locks_what_the_page_says(client: Client, stated: bool) -> None:
+    program = shutil.which("conda-lock")
+    if program is None or this_platform() != "linux-64":  # test_conda_lock_needs_the_driver holds it, by rattler
+        pytest.skip(
+            "there is no conda-lock on PATH (requirements-conda-lock.lock installs it in an environment of its own)"
+        )
+    client.write("environment.yml", [FOLLOWS])
+    if stated:
+        (client.folder / "virtual-packages.yml").write_text(file("virtual-packages.yml").text)
+    words = ["lock", "--conda", client.program, "-f", "environment.yml", "-p", "linux-64"]
+    words += ["--virtual-package-spec", "virtual-packages.yml"] if stated else []
+    done = client.run(*words, program=program)
+    lock = client.folder / "conda-lock.yml"
+    found = re.findall(r"url: \S+/cuda-version-([\d.]+)-([a-z]+)_", lock.read_text()) if not done.returncode else []
+    assert found == [("13.0", "native")] if stated else not [fit for _, fit in found if fit == "native"], done.stderr

@@ -55,6 +55,7 @@ json.dump(float(abs(got - wanted).max() / abs(wanted).max()), sys.stdout)
 @pytest.fixture(scope="module")
 def toolkits(project: Workspace) -> Path:
     """The channel: the default set of two releases, cuFFT, and what shows the machine code in a library."""
+    # What needs no compiler is held without one: the run exports of all -dev packages are in the golden files.
     if this_platform() not in base.installed_compilers():
         pytest.skip("no g++ on this machine, which nvcc calls: apt-get install g++")
     folder = project.output / "downstream"

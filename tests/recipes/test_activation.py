@@ -9,15 +9,19 @@ import re
 import shlex
 import shutil
 import subprocess
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from activation_shells import CLEAN, OPTIONS, SHELLS, compiler, difference, run
 
+from conftest import NEWEST
 from ctk.base import base
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
+from ctk.fetch.fetch import laid_out
+from ctk.lock.lock import Artefact, ReleaseLock, release_locks
 
 HERE = Workspace(Path(__file__).resolve().parents[2])
 VARIABLES = ("CC", "CXX", "CFLAGS", "CPPFLAGS", "CXXFLAGS", "LDFLAGS", "CMAKE_ARGS", "CMAKE_PREFIX_PATH", "CUDA_PATH")
@@ -35,6 +39,7 @@ USERS: Mapping[str, Mapping[str, str]] = {
 # The targets that an nvcc names in its file, in any order, and what the list of a package build is made of.
 NAMES = b"\0compute_100f\0compute_75\0sm_20\0compute_90\0sm_90a\0compute_90a\0compute_100\0compute_100a\0"
 LISTED = ("75", "90a", "100f")
+WITHOUT_LIBRARY = ("8.7", "8.8")
 # conda-forge's, read from ctng-compiler-activation-feedstock and binutils-feedstock in 2026.
 PROGRAMS = {"CC": "gcc", "CXX": "g++", "CPP": "cpp", "GCC": "gcc", "GXX": "g++", "AR": "ar", "LD": "ld", "NM": "nm"}
 PROGRAMS |= {"RANLIB": "ranlib", "STRIP": "strip", "OBJCOPY": "objcopy", "OBJDUMP": "objdump", "READELF": "readelf"}
@@ -62,9 +67,13 @@ def with_nvcc(prefix: Path, target: str = "linux-64", platform: str = "linux-64"
 
 
 def with_gcc(prefix: Path, target: str = "linux-64", **variables: str) -> Path:
-    """With the base channel's gcc and gxx, which stand for this machine's: nothing is tried where there are none."""
-    if this_platform() != "linux-64" or target not in base.installed_compilers():
-        pytest.skip(f"no g++ for {target} on this machine")
+    """With the base channel's gcc and gxx, which stand for this machine's compilers."""
+    if this_platform() != "linux-64":
+        pytest.skip("the base channel's compilers are tried on linux-64; the scripts of cuda-nvcc are tried everywhere")
+    # Where g++ is missing, the base channel has no such package: tests/environments/test_base_channel.py holds that.
+    if target not in base.installed_compilers():
+        package = "g++" if target == "linux-64" else "g++-aarch64-linux-gnu"
+        pytest.skip(f"no g++ for {target} on this machine: apt-get install {package}")
     script = HERE.base_recipes / "gcc" / "activation.sh"
     for package in (f"gcc_{target}", f"gxx_{target}"):
         installed(prefix, script, PACKAGE=package, **variables)
@@ -357,3 +366,63 @@ def test_for_another_platform_the_cross_compiler_is_named(tmp_path: Path) -> Non
     assert found["CONDA_BUILD_CROSS_COMPILATION"] == "1"
     assert "-DCMAKE_SYSTEM_PROCESSOR=aarch64" in found["CMAKE_ARGS"]
     assert "-march=nocona" not in found["CFLAGS"]
+
+
+NVCCS = [
+    pytest.param(
+        lock, artefact, id=f"{lock.minor}-{subdir}", marks=[] if lock.minor in ("13.0", NEWEST) else pytest.mark.sweep
+    )
+    for lock in release_locks(HERE).values()
+    if lock.is_ctk and lock.major == "13"
+    for subdir, artefact in lock.components["nvcc"].artefacts.items()
+    if artefact
+]
+
+
+@pytest.mark.parametrize(("lock", "artefact"), NVCCS)
+def test_the_gpus_of_a_package_build_are_those_that_were_measured(
+    project: Workspace, tmp_path: Path, lock: ReleaseLock, artefact: Artefact
+) -> None:
+    """Of each nvcc in the cache, for every platform: it names the targets that the release's NVRTC has.
+
+    Two are left out, which libcudadevrt.a has no code for: tests/environments/test_nvcc.py links for all others.
+    """
+    if not laid_out(artefact, project).exists():
+        pytest.skip(f"not in the cache: ctk fetch --release {lock.minor} --recipe cuda-nvcc -p {artefact.target}")
+    with zipfile.ZipFile(laid_out(artefact, project)) as wheel:
+        (name,) = (name for name in wheel.namelist() if re.search(r"/bin/(\w+/)?nvcc(\.exe)?$", name))
+        made = with_nvcc(tmp_path, artefact.target, artefact.target, wheel.read(name))
+    text = "".join(file.read_text() for file in files(made, "activate"))
+    (listed,) = re.findall(r"\bCUDAARCHS\b.*?((?:\d+[af]?-(?:real|virtual);?)+)", text)
+    assert lock.facts is not None
+    measured = [arch.replace(".", "") for arch in lock.facts.gpu_architectures if arch not in WITHOUT_LIBRARY]
+    numbers = [re.sub("[af]?-", "-", one) for one in listed.split(";")]
+    assert numbers == [*(f"{number}-real" for number in measured), f"{measured[-1]}-virtual"]
+
+
+@pytest.mark.parametrize("target", ["linux-64", "win-64"])
+def test_no_template_is_left(tmp_path: Path, target: str) -> None:
+    prefix = with_nvcc(tmp_path, target, target)
+    text = "".join(file.read_text() for change in ("activate", "deactivate") for file in files(prefix, change))
+    assert text and not re.search(r"@\w+@", text)
+
+
+def test_an_nvcc_that_names_no_gpu_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(subprocess.CalledProcessError):
+        with_nvcc(tmp_path, nvcc=b"sm_20")
+
+
+@pytest.mark.parametrize("prefix", ["/x/$(touch touched)", "/x/`touch touched`", '/x/"; touch touched; "', "/x/a b"])
+def test_activation_takes_the_environments_path_for_one(tmp_path: Path, prefix: str) -> None:
+    """Whoever unpacks an artefact chooses the folder; a name like this must not run when the environment is entered."""
+    for script in ("activate", "deactivate"):
+        text = (HERE.root / "recipes/cuda-nvcc" / f"{script}.sh").read_text()
+        (tmp_path / f"{script}.sh").write_text(re.sub("@(targets|cxx|flags|target_platform)@", "x", text))
+    program = ". ./activate.sh; . ./deactivate.sh; echo done"
+    for shell in ("sh", "bash"):
+        environment = {**CLEAN, "CONDA_PREFIX": prefix, "CONDA_BUILD": "1", "PREFIX": prefix}
+        done = subprocess.run(
+            [shell, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.stdout == "done\n", done.stderr
+    assert not (tmp_path / "touched").exists()

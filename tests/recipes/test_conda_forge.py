@@ -11,6 +11,7 @@ from pathlib import Path
 from ruamel.yaml import YAML
 
 from ctk.core.checkout import Workspace
+from ctk.package.package import read_info
 from ctk.plan.plan import Request, plan, published_set, python_tags, small
 
 SUBDIRS = ("linux-64", "linux-aarch64", "win-64")
@@ -83,3 +84,11 @@ def test_the_page_has_every_difference_from_conda_forge_and_no_other(project: Wo
             assert met, f"no such difference: {pattern} {row}"
             said |= met
     assert sorted(found - said) == []
+
+
+def test_no_package_has_stubs_the_library_of_nvml_or_sources_in_fortran(built: Workspace) -> None:
+    """As the page says."""
+    packages = sorted(built.channel.resolve().rglob("*.conda"))
+    names = [f"{package.name}: {entry.path}" for package in packages for entry in read_info(package).paths]
+    assert len(packages) > 100
+    assert [name for name in names if re.search(r"/stubs/|nvidia-ml|ortran", name.partition(": ")[2])] == []

@@ -118,3 +118,9 @@ def test_a_recipe_is_exported_for_the_release_that_is_named(name: str, release: 
 def test_a_release_without_the_recipe_is_an_error() -> None:
     with pytest.raises(BadValue, match="cuda-tileiras"):
         feedstock(Workspace(ROOT), "cuda-tileiras", (MINORS[0],), ("someone",), address)
+
+
+@pytest.mark.parametrize("name", ["cuda-arch", "cuda-version"])
+def test_a_recipe_that_holds_nothing_of_nvidias_has_this_repositorys_licence(project: Workspace, name: str) -> None:
+    """A copy: rattler-build takes no file from above the recipe's folder, and drops links without a word."""
+    assert (project.recipes / name / "LICENSE").read_bytes() == (project.root / "LICENSE").read_bytes()

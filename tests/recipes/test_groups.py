@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -126,3 +127,24 @@ def test_whatever_is_packaged_comes_with_a_group(places: list[Here]) -> None:
         forgotten += [f"{here}: {name}" for name in left - here.in_no_group - (set() if whole else OF_THE_COMPILER)]
     assert not forgotten
     assert not needless, "these come with a group: take them off the list"
+
+
+def test_a_group_has_the_version_of_its_release_and_files_of_none(places: list[Here]) -> None:
+    for here in places:
+        for group in here.groups.values():
+            assert group.version == here.lock.release
+            assert group.subdir == here.subdir
+
+
+def test_a_group_names_a_version_of_each_member(places: list[Here]) -> None:
+    for here in places:
+        named = {name: text for group in here.groups.values() for name, text in members(group).items()}
+        free = {name for name, text in named.items() if not re.match(r"==\d", text)}
+        assert free == (set() if "cuda-cccl" in here.packages else {f"{SERVED_BY_NEWER}{here.subdir}"}), here
+
+
+def test_cuda_is_the_toolkit_and_the_runtime(places: list[Here]) -> None:
+    for here in places:
+        if "cuda" in here.groups:
+            assert here.reached(["cuda"]) == here.reached(["cuda-toolkit"])
+            assert here.reached(["cuda-runtime"]) < here.reached(["cuda-toolkit"])

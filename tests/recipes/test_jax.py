@@ -113,3 +113,13 @@ def test_jax_finds_ptxas_in_its_environment(project: Workspace, tmp_path: Path, 
 def test_a_jax_that_looks_elsewhere_is_not_edited_blindly(project: Workspace, tmp_path: Path, text: str) -> None:
     done = edit(project, tmp_path, text)
     assert done.returncode and "see how jax finds ptxas now" in done.stderr
+
+
+def test_cuda_ranks_above_the_build_for_cpus(project: Workspace) -> None:
+    for lock, component in plugins():
+        cuda = [o for o in outputs(project, lock, "jax-cuda-plugin", component.version) if o.name == "jaxlib"]
+        cpu = [o for o in outputs(project, lock, "jaxlib", component.version) if o.name == "jaxlib"]
+        assert cuda and cpu
+        assert all(o.build_string.startswith(f"cuda{lock.major}_py") for o in cuda)
+        assert all(o.build_string.startswith("cpu_py") and not o.track_features for o in cpu)
+        assert max(o.build_number for o in cpu) < min(o.build_number for o in cuda)

@@ -6,6 +6,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from ctk.check.audit.files import LICENCE_WORDS
 from ctk.core.checkout import Workspace, settings
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.lock import release_locks
+from ctk.package.package import read_info
 from ctk.plan.plan import Request, lacking, plan, planned_repodata, published_set, python_tags, small
 
 Record = Mapping[str, Any]
@@ -78,6 +80,31 @@ def test_a_tracked_feature_puts_compat_last_and_nothing_else(records: list[Recor
         assert bool(record.get("track_features")) == (fit(record) == "compat" or is_newer(record)), record["name"]
 
 
+def test_a_newer_nvjitlink_is_taken_last_but_for_compat_and_only_beside_an_older_native_toolkit(
+    records: list[Record],
+) -> None:
+    found = [record for record in records if is_newer(record)]
+    assert {record["name"] for record in found} == {"libnvjitlink"} and len(found) > 30
+    for record in found:
+        major, minor = record["version"].split(".")[:2]
+        assert ties(record) == [f"cuda-version >={major},<{major}.{minor} native_*"]
+        alike = [
+            r
+            for r in records
+            if [r[k] for k in ("name", "version", "subdir")] == [record[k] for k in ("name", "version", "subdir")]
+        ]
+        numbers = {fit(r) or "newer": r["build_number"] for r in alike}
+        assert numbers["compat"] < numbers["newer"] < numbers["native"]
+
+
+def test_a_build_string_says_what_its_number_means(records: list[Record]) -> None:
+    """`conda search` shows the string: 12110 and 12010 alone told nobody which is native, and of which CUDA major."""
+    for record in records:
+        words, major = record["build"].split("_"), record["build_number"] // 1000
+        assert [word for word in words if word in FITS] == [fit(record)] * bool(fit(record)), record["name"]
+        assert [word for word in words if word.startswith("cuda")] == [f"cuda{major}"] * bool(major), record["name"]
+
+
 def test_the_text_of_each_licence_can_be_told(records: list[Record]) -> None:
     """`LicenseIsInside` of the audit looks for the text of each that is named: it must know it by some words."""
     named = {name for record in records for name in re.findall(r"[\w.-]+", record["license"])} - {"AND", "OR", "WITH"}
@@ -137,6 +164,29 @@ def test_cuda_version_says_what_was_measured(records: list[Record], project: Wor
         assert compat["constrains"] == [f"__cuda >={major}", f"__cuda_arch >={lowest}", f"cudatoolkit {minor}.*"]
 
 
+def test_cuda_arch_has_a_version_for_each_gpu_that_a_release_knows(records: list[Record], project: Workspace) -> None:
+    known = {arch for lock in release_locks(project).values() if lock.facts for arch in lock.facts.gpu_architectures}
+    found = {r["version"]: r["constrains"] for r in records if r["name"] == "cuda-arch"}
+    assert found == {arch: [f"__cuda_arch >={arch}"] for arch in known}
+
+
+def test_a_newer_cuda_and_the_usual_python_rank_first(records: list[Record]) -> None:
+    """cuda-core and numba-cuda have one version for both majors; free-threaded builds differ in python_abi only."""
+    for name in ("cuda-core", "numba-cuda", "cuda-bindings", "numba-cuda-mlir", "cccl-python"):
+        numbers: dict[tuple[str, str, bool], set[int]] = defaultdict(set)
+        for r in records:
+            if r["name"] == name:
+                free_threaded = any(re.search(r"python_abi .*t$", spec) for spec in r["depends"])
+                numbers[fit(r), r["build"][:6], free_threaded].add(r["build_number"])
+        single = {key: min(found) for key, found in numbers.items() if len(found) == 1}
+        assert single.keys() == numbers.keys()
+        for (f, major, free_threaded), number in single.items():
+            if major == "cuda12" and (f, "cuda13", free_threaded) in single:
+                assert number < single[f, "cuda13", free_threaded]
+            if free_threaded:
+                assert number < single[f, major, False]
+
+
 def test_a_package_of_files_is_named_by_its_own_twins_only(records: list[Record]) -> None:
     files = {r["name"] for r in records if r["name"].endswith("-files")}
     assert files
@@ -162,6 +212,22 @@ def test_files_are_tied_to_the_toolkit_as_their_twins_are(records: list[Record])
     assert tied > 300
 
 
+def test_built_twins_hold_the_same_files(built: Workspace) -> None:
+    """Made from one tree: a machine with a driver and one without run the same programs."""
+    contents: dict[str, list[object]] = defaultdict(list)
+    for package in sorted(built.channel.resolve().rglob("*.conda")):
+        info = read_info(package)
+        index = asdict(info.index)
+        tie = next((spec.rpartition(" ")[0] for spec in index["depends"] if spec.startswith("cuda-version")), "")
+        if tie and index["name"] != "cuda-pathfinder" and not is_newer(index) and not index["name"].endswith("-files"):
+            python = next((spec for spec in index["depends"] if spec.startswith("python_abi")), "")
+            contents[f"{index['subdir']}/{index['name']} {index['version']} {tie} {python}"].append(info.paths)
+    assert len(contents) > 50
+    for name, pair in contents.items():
+        assert len(pair) == 2, name
+        assert pair[0] == pair[1], name
+
+
 def test_the_default_set_has_what_conda_forge_compiles_with_and_a_channel_without_is_told(
     project: Workspace, tmp_path: Path
 ) -> None:
@@ -176,17 +242,14 @@ def test_the_default_set_has_what_conda_forge_compiles_with_and_a_channel_withou
         assert lacking(project, tmp_path) == lacks
 
 
-def test_what_is_made_of_a_toolkit_is_tied_to_it(project: Workspace) -> None:
-    """Libraries of mathematics; some other libraries serve several toolkits."""
-    everything = published_set(project)
-    recipes = [
-        name for name in everything.recipes if re.fullmatch("lib(cublas|cu(fft|rand|solver|sparse)|npp|nvjpeg)", name)
+def test_the_default_set_has_what_its_oldest_toolkit_needs_of_newer_ones(project: Workspace) -> None:
+    """Python can use no libnvjitlink before 12.3 and no libnvfatbin before 12.4; these serve the older ones."""
+    what, tags = published_set(project), python_tags(project.build_config)
+    request = small(Request(platforms=["linux-64"], recipes=["libnvjitlink", "libnvfatbin"]), project)
+    made = [
+        r for subdir in planned_repodata(plan(what, request, tags)).values() for r in subdir["packages.conda"].values()
     ]
-    wanted = Request(recipes=recipes, platforms=list(PLATFORMS))
-    builds = plan(everything, wanted, python_tags(project.build_config)).builds
-    assert len(builds) > 200
-    for build in builds:
-        major, _, minor = build.lock.removeprefix("cuda-").partition(".")
-        tie = f"cuda-version >={major}.{minor},<{major}.{int(minor or 0) + 1}.0a0"
-        for output in build.outputs if minor else ():
-            assert any(spec.startswith(tie) for spec in output.depends), (build.id, output.name)
+    for name in ("libnvjitlink", "libnvfatbin"):
+        serving = {r["version"] for r in made if r["name"] == name and "cuda-version >=12.0," in " ".join(r["depends"])}
+        newest = max(serving, key=lambda version: [int(part) for part in version.split(".")])
+        assert newest.startswith({"libnvjitlink": "12.3.", "libnvfatbin": "12.4."}[name])

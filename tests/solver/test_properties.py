@@ -18,13 +18,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from negative_cases import RELEASES
 from rattler import Gateway
-from worlds import Ask, World, Worlds
+from worlds import Ask, World, Worlds, violations
 
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import NOARCH
-from ctk.lock.lock import ReleaseLock, variant_config
+from ctk.lock.lock import ReleaseLock, release_locks, variant_config
 from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags
-from ctk.verify.channels import Repodata
+from ctk.verify.channels import Repodata, pythons
 from ctk.verify.oracle import (
     PYTHON_REQUESTS,
     REQUESTS,
@@ -33,9 +33,10 @@ from ctk.verify.oracle import (
     Question,
     Toolkit,
     expected,
+    expected_ignoring,
     version,
 )
-from ctk.verify.scenarios import facts
+from ctk.verify.scenarios import facts, matrix
 
 Scene = tuple[OracleFacts, Question]
 
@@ -116,6 +117,16 @@ def test_a_newer_driver_never_yields_an_older_toolkit(scene: Scene, other: str) 
         assert version(after.toolkit) > version(old)
 
 
+@given(asked(anyone=False), st.sampled_from(GPUS))
+def test_a_newer_gpu_never_yields_an_older_toolkit(scene: Scene, other: str) -> None:
+    """From a native pick, to whatever is picked then; and from one compat pick to another."""
+    releases, question = scene
+    old, new = sorted((question.arch or GPUS[0], other), key=version)
+    before, after = (expected(releases, replace(question, arch=gpu)) for gpu in (old, new))
+    if before.fit == "native" or before.fit == after.fit:
+        assert newness(after) >= newness(before)
+
+
 @given(asked(), st.integers(-1, 5))
 def test_adding_a_release_changes_no_native_pick_of_an_older_driver(scene: Scene, added: int) -> None:
     """Nor what a driver of an older CUDA major gets at all.
@@ -135,16 +146,25 @@ def test_adding_a_release_changes_no_native_pick_of_an_older_driver(scene: Scene
     assert after.toolkit in (before.toolkit, new.minor)
 
 
+@given(asked(), st.integers(0, 5))
+def test_a_release_that_learns_newer_gpus_changes_nothing_for_the_older(scene: Scene, learning: int) -> None:
+    releases, question = scene
+    toolkit = releases.toolkits[learning % len(releases.toolkits)]
+    learned = replace(toolkit, architectures=tuple(dict.fromkeys((*toolkit.architectures, *GPUS[-2:]))))
+    later = replace(releases, toolkits=tuple(learned if t == toolkit else t for t in releases.toolkits))
+    if question.arch not in GPUS[-2:]:
+        assert expected(later, question) == expected(releases, question)
+
+
 @given(asked())
-def test_a_pin_and_a_python_are_honoured_and_the_picks_own_toolkit_as_a_pin_gives_the_same_pick(scene: Scene) -> None:
+def test_a_pin_is_honoured_and_the_picks_own_toolkit_as_a_pin_gives_the_same_pick(scene: Scene) -> None:
     releases, question = scene
     pick = expected(releases, question)
     if pick.toolkit:
         assert question.pin in (None, pick.toolkit, pick.major)
         assert expected(releases, replace(question, pin=pick.toolkit)) == pick
-    if pick.toolkit and question.request in PYTHON_REQUESTS:
-        wanted = f"cp{question.python.replace('.', '')}" if question.python else pick.python
-        assert pick.python == wanted and (question.python or not wanted.endswith("t"))
+    if pick.toolkit and question.pin in (None, pick.major):
+        assert expected(releases, replace(question, pin=pick.major)) == pick
 
 
 @given(asked())
@@ -158,6 +178,25 @@ def test_native_is_picked_where_it_can_be_and_never_without_a_driver(scene: Scen
     assert pick.toolkit == max(best, key=newness, default=Expected()).toolkit
     without = expected(releases, replace(question, driver=None, arch=None))
     assert newness(without) >= newness(pick)
+
+
+@given(asked())
+def test_a_request_for_a_python_is_honoured_and_the_gil_is_the_default(scene: Scene) -> None:
+    releases, question = scene
+    pick = expected(releases, question)
+    if pick.toolkit and question.request in PYTHON_REQUESTS:
+        wanted = f"cp{question.python.replace('.', '')}" if question.python else pick.python
+        assert pick.python == wanted
+        assert question.python or not pick.python.endswith("t")
+
+
+@given(asked(anyone=False))
+def test_a_client_that_ignores_constraints_keeps_the_drivers_side(scene: Scene) -> None:
+    """Wherever some toolkit is not newer than the driver, GPU or not; a GPU's side is what such a client loses."""
+    releases, question = scene
+    unseen = replace(question, arch=None)
+    if expected(releases, unseen).fit == "native":
+        assert expected_ignoring(releases, question) == expected(releases, unseen)
 
 
 # ---- a solver, with what the recipes make of other releases
@@ -283,3 +322,17 @@ def test_a_solver_picks_what_is_right_from_any_releases_built_in_any_order(
     world = channels.of(minors, seed)
     for question in questions:
         assert world.fault(Ask(question)) == "", question
+
+
+@pytest.mark.sweep
+def test_no_pick_of_the_matrix_violates_a_constraint(project: Workspace, tmp_path: Path) -> None:
+    """A sample of the real one, on every platform: read with match specs, by nothing that picks."""
+    everything = matrix(facts(release_locks(project).values()), pythons())
+    content = planned_repodata(plan(published_set(project), Request(), python_tags(project.build_config)))
+    worlds = Worlds(content, everything.facts, tmp_path, Gateway())
+    world, solved = worlds.without(subdirs=everything.subdirs), 0
+    for question in everything.sample(600, seed=7):
+        if pick := world.pick(Ask(question).scenario):
+            solved += 1
+            assert list(violations(pick, worlds.states)) == [], question
+    assert solved > 150

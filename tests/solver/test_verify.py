@@ -18,7 +18,7 @@ from ctk.core.errors import ChannelMissing, CtkError, SolverFailed, VerifyFailed
 from ctk.core.platforms import NOARCH
 from ctk.plan.plan import write_repodata
 from ctk.solve import solve
-from ctk.solve.solve import Scenario
+from ctk.solve.solve import Alike, Scenario
 from ctk.verify import channels, clients
 from ctk.verify.channels import Channels, TwinBuild
 from ctk.verify.clients import RattlerSolver
@@ -147,6 +147,36 @@ def test_what_can_be_wrong_with_an_answer(changed: dict[str, Any], said: str) ->
     assert said in judged(**changed)
 
 
+def test_an_old_python_is_told_by_its_version() -> None:
+    question, right = replace(QUESTION, python="3.11"), replace(RIGHT, python="cp311")
+    records = RECORDS | {
+        "python": Record("3.11.9", "h4_100_cpython"),
+        "python_abi": Record("3.11", "8_cp311"),
+        "cuda-core": Record("1.2.2", "cuda13_py311_native_habc_13110"),
+        "cuda-bindings": Record("13.4.4", "cuda13_py311_native_hdef_13110"),
+    }
+    sides = SIDES | {("cuda-core", "1.2.2", "cuda13_py311_native_habc_13110"): TwinBuild("native", "13")}
+    assert wrong(question, right, SolverAnswer(scenario(question), records), sides) == ""
+
+
+def test_bindings_for_cuda_12_need_a_newer_nvjitlink_than_toolkit_12_0_has() -> None:
+    question, right = replace(QUESTION, request="cuda-bindings"), Expected("12.0", "native", "cp314")
+    records = {name: record for name, record in RECORDS.items() if name != "cuda-core"} | {
+        **{name: r._replace(version="12.0.140") for name, r in RECORDS.items() if name.startswith("cuda-nv")},
+        "libnvjitlink-files": Record("12.3.101", "h8_0"),
+        "libnvfatbin": Record("12.4.127", "h9_100"),
+        "cuda-version": Record("12.0", "native_100"),
+        "cuda-bindings": Record("12.9.10", "cuda12_py314_native_hdef_12110"),
+        "libnvjitlink": Record("12.0.140", "h9_100"),
+        "python": RECORDS["python"],
+    }
+    sides = {(n, r.version, r.build): TwinBuild("native", "12") for n, r in records.items() if n.startswith("cuda")}
+    said = wrong(question, right, SolverAnswer(scenario(question), records), sides)
+    assert said == "libnvjitlink 12.0.140 is not of toolkit 12.3"
+    records["libnvjitlink"] = Record("12.3.101", "h9_100")
+    assert wrong(question, right, SolverAnswer(scenario(question), records), sides) == ""
+
+
 def test_a_pick_where_there_must_be_none_and_none_where_there_must_be_one() -> None:
     refused = SolverAnswer(scenario(QUESTION), problem="nothing provides __cuda")
     assert wrong(QUESTION, RIGHT, refused, SIDES) == "it can be solved, but was refused"
@@ -205,6 +235,14 @@ def tally(known: OracleFacts, solved: Channels, solver: Scripted, *questions: Qu
     return counting
 
 
+def test_machines_that_are_taken_for_alike_and_are_not_fail_the_run(
+    machines: list[Scenario], solved: Channels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Alike, "key", lambda self, scenario: scenario.specs)
+    with pytest.raises(SolverFailed, match="no rule of the channel tells apart got different packages"):
+        list(RattlerSolver().solve_all(machines, solved.folders))
+
+
 def test_a_solver_that_does_not_answer_every_scenario_once_has_failed(known: OracleFacts, solved: Channels) -> None:
     asked = [Question("cuda-nvrtc", "linux-64", driver) for driver in ("13.0", "12.9")]
     (answer,) = RattlerSolver().solve_all([scenario(asked[0])], solved.folders)
@@ -240,7 +278,35 @@ def test_a_solver_that_takes_the_driver_away_loses_the_refusal_only(known: Oracl
 # --- what is solved from
 
 
-def test_a_folder_without_packages_is_no_channel(tmp_path: Path) -> None:
+def test_every_package_of_one_cuda_major_says_which_of_the_two_builds_it_is(
+    planned: channels.Repodata, solved: Channels
+) -> None:
+    for subdir in planned.values():
+        for record in subdir["packages.conda"].values():
+            ranges = [need for need in record["depends"] if need.startswith("cuda-version ")]
+            known = (record["name"], record["version"], record["build"]) in solved.twins
+            # One build for both majors, or for both fits.
+            once = record["name"] in ("cuda-pathfinder", "cuda-gpu") or record["name"].endswith("-files")
+            assert known == (record["name"] == "cuda-version" or (bool(ranges) and not once)), record["name"]
+
+
+def test_only_constraints_on_virtual_packages_are_taken_out(planned: channels.Repodata) -> None:
+    before = json.dumps(planned)
+    copy = channels.without_virtual_constraints(planned)
+    assert json.dumps(planned) == before
+    assert '"__cuda >=13.4"' in json.dumps(copy)  # the dependency of the native build
+    for subdir in planned:
+        for file, record in planned[subdir]["packages.conda"].items():
+            kept = [c for c in record.get("constrains", []) if not c.startswith("__")]
+            assert copy[subdir]["packages.conda"][file].get("constrains", []) == kept
+            assert {**copy[subdir]["packages.conda"][file], "constrains": 0} == {**record, "constrains": 0}
+
+
+@pytest.mark.parametrize("subdirs", [[], [NOARCH], ["linux-64"]])
+def test_a_folder_without_packages_for_a_platform_is_no_channel(tmp_path: Path, subdirs: list[str]) -> None:
+    for subdir in subdirs:
+        (tmp_path / subdir).mkdir()
+        (tmp_path / subdir / "repodata.json").write_text(json.dumps({"packages.conda": {}}))
     with pytest.raises(ChannelMissing, match="there is no channel"):
         channels.built(tmp_path)
 

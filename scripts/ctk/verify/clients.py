@@ -56,7 +56,8 @@ def solver(name: str, where: Workspace) -> Solver:
 class RattlerSolver:
     """rattler, as `ctk solve` uses it, with eight jobs at a time for each core, so that none waits for Python.
 
-    Machines that are alike to a solver are asked for once.
+    Machines that are alike to a solver are asked for once. Of every 16th such class another machine is solved alone:
+    where it gets other packages, they were not alike, and no answer can be trusted.
     """
 
     name = "rattler"
@@ -69,10 +70,14 @@ class RattlerSolver:
         classes = iter(self._classes(list(scenarios), channels, gateway))
         # Enough at a time to keep the cores busy, few enough to show progress.
         while batch := list(islice(classes, 512)):
-            asked = [members[0] for members in batch]
+            checked = [members[len(members) // 2] for members in [c for c in batch if len(c) > 1][::_CHECKED]]
+            asked = [*(members[0] for members in batch), *checked]
             answers = {s: _as_answer(s, pick) for s, pick in solve_many(asked, channels, gateway, self._jobs)}
-            for members in batch:
-                yield from (replace(answers[members[0]], scenario=member) for member in members)
+            for first, *others in batch:
+                for other in answers.keys() & others:
+                    _check_alike(answers[first], answers[other])
+                yield answers[first]
+                yield from (replace(answers[first], scenario=other) for other in others)
 
     def _classes(
         self, scenarios: Sequence[Scenario], channels: Sequence[Path], gateway: Gateway
@@ -92,11 +97,24 @@ class RattlerSolver:
         return classes.values()
 
 
+_CHECKED = 16  # of so many classes with several machines, one has another machine solved alone
+
+
 def _as_answer(scenario: Scenario, pick: Pick | str) -> SolverAnswer:
     if isinstance(pick, str):
         return SolverAnswer(scenario, problem=pick)
     named = ((r.name.normalized, str(r.version), str(r.build), str(r.channel)) for r in pick.records)
     return SolverAnswer(scenario, {name: Record(*rest) for name, *rest in named})
+
+
+def _check_alike(one: SolverAnswer, other: SolverAnswer) -> None:
+    if (one.solved, one.records) != (other.solved, other.records):
+        machines = " and ".join(f"driver {s.driver}, GPU {s.arch}" for s in (one.scenario, other.scenario))
+        raise SolverFailed(
+            f"{' '.join(one.scenario.specs)} on {one.scenario.subdir}: two machines that no rule of the channel tells "
+            f"apart got different packages ({machines})",
+            "report it: machines are compared in ctk/solve/solve.py (Alike)",
+        )
 
 
 # --- a client as a program: with an environment of its own, a time limit, and errors with its own words
