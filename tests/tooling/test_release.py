@@ -340,3 +340,11 @@ def test_list_counts_artefacts_and_shows_facts(run: Run, here: Workspace, have: 
     assert ("13.4.3", "7", "0", "0", "7", "7", "7", "6", "6") in rows  # no recipe, no written list
     assert ("python-13", "12", "18", "18", "18", "9", "3") in rows
     assert ("13.4.3", "7.5 to 12.1", "9.4") in rows
+
+
+def test_a_channel_that_cannot_be_read_is_a_line_of_the_check_and_hides_nothing_of_the_index(
+    run: Run, index: FakeIndex
+) -> None:
+    shown = run("check", "13.4", "--base", "/no/place")
+    assert "to lock them: ctk release add" in shown
+    assert "what /no/place compiles with is not known: there is no channel" in shown

@@ -16,6 +16,8 @@ from ctk.core.checkout import Workspace, checkout, settings
 from ctk.core.console import Reporter, Task, listing
 from ctk.core.errors import (
     BadValue,
+    ChannelMissing,
+    IndexUnavailable,
     check_names,
     printable,
 )
@@ -270,7 +272,12 @@ def check_command(
         command = f"ctk release add {' '.join(name.removeprefix('cuda-') for name in newer)} --write"
         report.line(f"to lock them: {command}")
     if base:
-        known, compiled = settings(here.root).conda_forge.minors, review.compiled_with(options.base_channel(base, here))
+        known = settings(here.root).conda_forge.minors
+        try:
+            compiled = review.compiled_with(options.base_channel(base, here))
+        except (ChannelMissing, IndexUnavailable) as error:  # what was said before is no less true
+            report.line(f"what {base} compiles with is not known: {error.cause}")
+            return
         report.result(compiled_with=compiled)
         if compiled != known:
             there = f"[tool.ctk.conda_forge] of pyproject.toml has {listing(known)}"
