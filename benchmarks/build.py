@@ -21,7 +21,7 @@ from figures import RATIO, record
 
 from ctk import pipeline
 from ctk.build import build
-from ctk.channel import states
+from ctk.channel import local as states
 from ctk.core.checkout import Workspace, workspace
 from ctk.core.console import Reporter, megabytes
 from ctk.core.platforms import this_platform

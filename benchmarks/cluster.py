@@ -17,11 +17,11 @@ import time
 from pathlib import Path
 from statistics import mean
 
-from build import fresh_checkout  # benchmarks/build.py
 from distributed import Client
 from distributed.deploy.subprocess import SubprocessCluster
 from figures import RATIO, record
 
+from build import fresh_checkout  # benchmarks/build.py
 from ctk.build import build
 from ctk.build.cluster import Cluster, Store, engine
 from ctk.core.checkout import Workspace, workspace

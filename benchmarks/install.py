@@ -37,7 +37,7 @@ from ctk.core.checkout import Workspace, workspace
 from ctk.core.console import Reporter, megabytes
 from ctk.index.index import Index, IndexFile
 from ctk.index.inside import members
-from ctk.package.package import read_info
+from ctk.package.reader import read_info
 
 DRIVER = "13.9"
 """Newer than every toolkit of CUDA 13, so that the newest is picked, as pip does."""

@@ -15,16 +15,16 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from figures import RATIO, record
+
 from build import (  # benchmarks/build.py
     cpu_seconds,  # benchmarks/build.py
     fresh_checkout,
     limit,
 )
-from figures import RATIO, record
-
+from ctk.audit import audit_packages
 from ctk.build import build
-from ctk.channel import states
-from ctk.check.audit import audit_packages
+from ctk.channel import local as states
 from ctk.core.checkout import Workspace, workspace
 from ctk.core.console import Reporter, megabytes
 from ctk.core.platforms import PLATFORMS, this_platform

@@ -19,13 +19,13 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
-from build import cpu_seconds  # benchmarks/build.py
 from figures import RATIO, record
 
+from build import cpu_seconds  # benchmarks/build.py
 from ctk.core.checkout import workspace
 from ctk.core.console import Reporter
 from ctk.core.errors import SolverMissing
-from ctk.lock.lock import release_locks
+from ctk.lock.model import release_locks
 from ctk.solve.solve import Scenario
 from ctk.verify import channels, clients
 from ctk.verify.channels import pythons

@@ -16,14 +16,14 @@ from hypothesis import HealthCheck, settings
 from packaging.version import Version
 from xdist.scheduler import LoadFileScheduling
 
-import forked
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import PLATFORMS, this_platform
-from ctk.lock.lock import release_locks
+from ctk.lock.model import release_locks
 from ctk.verify import channels
 from ctk.verify.channels import Channels, Repodata, pythons
 from ctk.verify.oracle import OracleFacts
 from ctk.verify.scenarios import Matrix, facts, matrix
+from kit import forked
 
 ROOT = Path(__file__).resolve().parents[1]
 MINORS = sorted((lock.minor for lock in release_locks(Workspace(ROOT)).values() if lock.is_ctk), key=Version)
@@ -42,7 +42,7 @@ settings.register_profile("quick", _STEADY)
 settings.register_profile("thorough", _STEADY, max_examples=300)  # ./scripts/test --all
 settings.load_profile("quick")
 
-_ONE_WORLD = re.compile("tests/(faults|commands)/")
+_ONE_WORLD = re.compile("tests/(system/faults|cli)/")
 
 
 class _ByWorld(LoadFileScheduling):
@@ -58,7 +58,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ByWorld:
     return _ByWorld(config, log)
 
 
-_LONGEST = ("environments", "faults", "docs", "recipes", "solver")
+_LONGEST = ("system/environments", "system/faults", "system/docs", "recipes", "verify", "authors", "solve", "cli")
 
 
 def pytest_collection_finish() -> None:

@@ -22,7 +22,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, NotPublished, RecipeError, UnknownName, problems
 from ctk.core.files import disk_errors
 from ctk.core.platforms import PLATFORMS
-from ctk.lock.lock import Artefact, ReleaseLock, variant_keys
+from ctk.lock.model import Artefact, ReleaseLock, variant_keys
 from ctk.plan.plan import Build, Plan, Request, Set, plan, published_set, python_tags
 from ctk.plan.recipes import Recipe
 

@@ -17,12 +17,12 @@ import rattler_build
 from packaging.version import Version
 from rattler import Gateway
 
+from ctk.audit import AuditReport, audit_packages
 from ctk.base import base
 from ctk.build import build
 from ctk.build.cluster import Cluster
 from ctk.build.runner import Built, check_machine, machine_paths, temporary_files
-from ctk.channel import states
-from ctk.check.audit import AuditReport, audit_packages
+from ctk.channel import local as states
 from ctk.clean import trim
 from ctk.core.address import open_gateway
 from ctk.core.checkout import Workspace
@@ -32,7 +32,7 @@ from ctk.core.files import HashNotes, disk_errors, full_disk, publishing, read_j
 from ctk.core.platforms import NOARCH, this_platform
 from ctk.fetch import fetch
 from ctk.index.index import Index
-from ctk.lock.lock import Artefact
+from ctk.lock.model import Artefact
 from ctk.plan.plan import Plan
 from ctk.solve.machine import detected
 from ctk.solve.solve import Scenario, channel_url, solve

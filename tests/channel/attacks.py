@@ -15,11 +15,11 @@ from typing import Any
 
 import msgpack
 import zstandard
-from small_channels import Draft, digit, sound
 
-from ctk.channel.folder import HISTORY
-from ctk.channel.index_files import read_index, unpacked, write_index
+from ctk.channel.publish import HISTORY
+from ctk.channel.repodata import read_index, unpacked, write_index
 from ctk.core.errors import ChannelBroken
+from kit.small_channels import Draft, digit, sound
 
 ONE, TWO = "noarch/digit1-1.0-h0_0.conda", "linux-64/digit2-1.0-h0_0.conda"
 STEM = "digit2-1.0-h0_0"

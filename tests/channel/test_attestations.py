@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_channels import build, digit
 from typer.testing import Result
 
-from ctk.channel.folder import FIELD, PREDICATE, Folder, Sigstore
-from ctk.channel.index_files import FILES, read_index, write_index
-from ctk.check.channel import check_channel
-from ctk.check.channel.attestations import Policy
+from ctk.channel.attestations import Policy
+from ctk.channel.check import check_channel
+from ctk.channel.publish import FIELD, PREDICATE, Folder, Sigstore
+from ctk.channel.repodata import FILES, read_index, write_index
 from ctk.core.errors import BadValue, ChannelBroken, PublishFailed
+from kit.small_channels import build, digit
 
 pytest.importorskip("sigstore", reason="sigstore is not installed: the extra `attest` of ctk")
 
@@ -30,7 +30,7 @@ URL = "https://conda.example.org/cuda"
 NAME = "noarch/digit1-1.0-h0_0.conda"
 Bundle = dict[str, Any]
 
-pytest_plugins = ["channel_fixtures"]
+pytest_plugins = ["kit.channel_fixtures"]
 
 
 @pytest.fixture(scope="module")

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 from attacks import ATTACKS, OF_SHARDS, ONE, REPODATA, SHARDED, TWO, Attack, edit, recorded
-from small_channels import build, digit, serve, sound
 from typer.testing import Result
 
-from ctk.channel.folder import HISTORY, Folder
-from ctk.check.channel import check_channel, mirrored
+from ctk.channel.check import check_channel, mirrored
+from ctk.channel.publish import HISTORY, Folder
 from ctk.core.errors import ChannelBroken, ChannelMissing, NameReused, PublishFailed
+from kit.small_channels import build, digit, serve, sound
 
-pytest_plugins = ["channel_fixtures"]
+pytest_plugins = ["kit.channel_fixtures"]
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def test_a_run_that_was_killed_is_said_until_the_next_one_ends(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("ctk.channel.folder.save", dies)
+        patch.setattr("ctk.channel.publish.save", dies)
         with pytest.raises(KeyboardInterrupt):
             folder.publish(channel)
     said = [p for p in check_channel(www).findings if p.where.endswith("repodata.json")]

@@ -12,16 +12,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from small_channels import build, digit, sound
 from typer.testing import Result
 
-from ctk.channel.folder import HISTORY, NAMES, TIMES, UNUSED, Folder
+from ctk.channel.check import check_channel
 from ctk.channel.history import STATES
-from ctk.channel.index_files import read_index
-from ctk.check.channel import check_channel
+from ctk.channel.publish import HISTORY, NAMES, TIMES, UNUSED, Folder
+from ctk.channel.repodata import read_index
 from ctk.core.errors import ChannelBroken
+from kit.small_channels import build, digit, sound
 
-pytest_plugins = ["channel_fixtures"]
+pytest_plugins = ["kit.channel_fixtures"]
 
 START = datetime(2027, 1, 15, 8, tzinfo=UTC)
 DAMAGED = [b"", b"[]", b'{"x": 7, "states": 7}']

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 import zstandard
 from filelock import FileLock
-from small_channels import Draft, build, digit, sharded_records
 
-from ctk.channel.folder import HISTORY, Folder, Keep, Published
-from ctk.channel.index_files import FILES, put_in_place, read_index
+from ctk.channel.publish import HISTORY, Folder, Keep, Published
+from ctk.channel.repodata import FILES, put_in_place, read_index
 from ctk.core.errors import Busy, NoSpace, PublishFailed
+from kit.small_channels import Draft, build, digit, sharded_records
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def test_an_old_shard_is_deleted_days_after_the_last_index_that_names_it(
 
     with monkeypatch.context() as patch, pytest.raises(Killed) if killed else nullcontext():
         if killed:
-            patch.setattr("ctk.channel.folder.put_in_place", dying)
+            patch.setattr("ctk.channel.publish.put_in_place", dying)
         on(folder, 2).rollback()
     assert sharded_records(folder.path / "linux-64").keys() == {"tool-1.0-h0_0.conda"}
     for day in (4, 9, 10):  # from the first of these days on nothing names it

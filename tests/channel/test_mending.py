@@ -10,16 +10,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from small_channels import build, digit, sound
 from typer.testing import Result
 
-from ctk.channel.folder import HISTORY, TIMES, UNUSED, Folder, Keep
-from ctk.channel.index_files import read_index
-from ctk.check.channel import check_channel
+from ctk.channel.check import check_channel
+from ctk.channel.publish import HISTORY, TIMES, UNUSED, Folder, Keep
+from ctk.channel.repodata import read_index
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, ChannelBroken, NotReady
+from kit.small_channels import build, digit, sound
 
-pytest_plugins = ["channel_fixtures"]
+pytest_plugins = ["kit.channel_fixtures"]
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 TWO = "linux-64/digit2-1.0-h0_0.conda"

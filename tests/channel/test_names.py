@@ -9,20 +9,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from small_channels import Draft, build, digit, serve
 from typer.testing import Result
-from upload_server import upload_server
 
 from conftest import ROOT
-from ctk.channel.folder import HISTORY, Folder
-from ctk.channel.index_files import read_index
+from ctk.channel.check import check_channel
+from ctk.channel.publish import HISTORY, Folder
+from ctk.channel.repodata import read_index
 from ctk.channel.server import on_server
-from ctk.check.channel import check_channel
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, NameReused, PublishFailed
 from ctk.plan.recipes import find_recipes, maker_of
+from kit.small_channels import Draft, build, digit, serve
+from kit.upload_server import upload_server
 
-pytest_plugins = ["channel_fixtures"]
+pytest_plugins = ["kit.channel_fixtures"]
 
 
 def test_another_content_under_a_published_name_is_refused_with_both_hashes(tmp_path: Path) -> None:

@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 
 import zstandard
 from rattler import Gateway, SourceConfig
-from small_channels import build, digit, serve
 
-from ctk.channel.folder import Folder
+from ctk.channel.publish import Folder
 from ctk.core.process import run
+from kit.small_channels import build, digit, serve
 
 PUBLISHES = 50
 SUBDIRS = ("noarch", "linux-64")

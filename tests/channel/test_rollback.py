@@ -7,15 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from small_channels import build, digit
 from typer.testing import Result
 
-from ctk.channel.folder import Folder, Keep
-from ctk.channel.index_files import read_index
+from ctk.channel.publish import Folder, Keep
+from ctk.channel.repodata import read_index
 from ctk.core.checkout import Workspace
 from ctk.core.errors import ChannelMissing, UnknownName
+from kit.small_channels import build, digit
 
-pytest_plugins = ["channel_fixtures"]
+pytest_plugins = ["kit.channel_fixtures"]
 
 
 def names(place: Path) -> set[str]:

@@ -22,7 +22,7 @@ from ruamel.yaml import YAML
 
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.lock.components import CTK_COMPONENTS
-from ctk.lock.lock import Artefact, Component, Facts, ReleaseLock, dump, variant_config
+from ctk.lock.model import Artefact, Component, Facts, ReleaseLock, dump, variant_config
 
 CONFIG = """cuda_major:
   - "12"

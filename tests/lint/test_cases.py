@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from case_tree import Case, read, write
 
-from ctk.check.lint import CHECKS, lint
-from ctk.check.lint.tree import Tree
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import PLATFORMS
+from ctk.lint import CHECKS, lint
+from ctk.lint.tree import Tree
 
 CASES = [read(path) for path in sorted((Path(__file__).parent / "cases").glob("*/*.yaml"))]
 

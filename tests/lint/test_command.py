@@ -9,8 +9,8 @@ import pytest
 from case_tree import Case, write
 
 from conftest import ctk
-from ctk.check.lint import CHECKS
 from ctk.core.checkout import Workspace
+from ctk.lint import CHECKS
 
 RECIPE = """schema_version: 1
 

@@ -21,7 +21,7 @@ from ctk.base import base
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
 from ctk.fetch.fetch import laid_out
-from ctk.lock.lock import Artefact, ReleaseLock, release_locks
+from ctk.lock.model import Artefact, ReleaseLock, release_locks
 
 HERE = Workspace(Path(__file__).resolve().parents[2])
 VARIABLES = ("CC", "CXX", "CFLAGS", "CPPFLAGS", "CXXFLAGS", "LDFLAGS", "CMAKE_ARGS", "CMAKE_PREFIX_PATH", "CUDA_PATH")
@@ -70,7 +70,7 @@ def with_gcc(prefix: Path, target: str = "linux-64", **variables: str) -> Path:
     """With the base channel's gcc and gxx, which stand for this machine's compilers."""
     if this_platform() != "linux-64":
         pytest.skip("the base channel's compilers are tried on linux-64; the scripts of cuda-nvcc are tried everywhere")
-    # Where g++ is missing, the base channel has no such package: tests/environments/test_base_channel.py holds that.
+    # Where g++ is missing, the base channel has no such package: tests/system/environments/test_base_channel.py.
     if target not in base.installed_compilers():
         package = "g++" if target == "linux-64" else "g++-aarch64-linux-gnu"
         pytest.skip(f"no g++ for {target} on this machine: apt-get install {package}")
@@ -385,7 +385,7 @@ def test_the_gpus_of_a_package_build_are_those_that_were_measured(
 ) -> None:
     """Of each nvcc in the cache, for every platform: it names the targets that the release's NVRTC has.
 
-    Two are left out, which libcudadevrt.a has no code for: tests/environments/test_nvcc.py links for all others.
+    Two are left out, which libcudadevrt.a has no code for: tests/system/environments/test_nvcc.py links for all others.
     """
     if not laid_out(artefact, project).exists():
         pytest.skip(f"not in the cache: ctk fetch --release {lock.minor} --recipe cuda-nvcc -p {artefact.target}")

@@ -11,7 +11,7 @@ from pathlib import Path
 from ruamel.yaml import YAML
 
 from ctk.core.checkout import Workspace
-from ctk.package.package import read_info
+from ctk.package.reader import read_info
 from ctk.plan.plan import Request, plan, published_set, python_tags, small
 
 SUBDIRS = ("linux-64", "linux-aarch64", "win-64")

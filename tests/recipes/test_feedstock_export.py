@@ -12,17 +12,17 @@ from pathlib import Path
 import pytest
 import rattler_build
 import typer
-from fake_index import FakeIndex, configure_pip, serve
 
 from conftest import NEWEST, ROOT, ctk
-from ctk.channel.states import packages
+from ctk.channel.local import packages
 from ctk.cli.main import app
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, NotPublished
 from ctk.fetch.fetch import laid_out
-from ctk.lock.lock import release_locks
-from ctk.package.package import read_info
+from ctk.lock.model import release_locks
+from ctk.package.reader import read_info
 from ctk.plan.recipes import platform_config
+from kit.fake_index import FakeIndex, configure_pip, serve
 
 PROGRAM = """
 import sys

@@ -12,14 +12,14 @@ import pytest
 from rattler_build import Stage0Recipe
 from ruamel.yaml import YAML
 
-from conda_build import selector
 from conftest import MINORS, NEWEST
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue
 from ctk.feedstock import feedstock
-from ctk.lock.lock import Artefact
+from ctk.lock.model import Artefact
 from ctk.plan.plan import Plan, Request, plan, published_set, python_tags
 from ctk.plan.recipes import Recipe, find_recipes, render
+from kit.conda_build import selector
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = sorted(find_recipes(ROOT / "recipes"))

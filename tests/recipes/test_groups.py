@@ -10,7 +10,7 @@ import pytest
 
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import PLATFORMS
-from ctk.lock.lock import ReleaseLock, release_locks
+from ctk.lock.model import ReleaseLock, release_locks
 from ctk.plan.plan import Plan, Request, plan, published_set, python_tags
 from ctk.plan.recipes import Rendered
 

@@ -15,7 +15,7 @@ from ctk.core.errors import IndexUnavailable
 from ctk.core.platforms import PLATFORMS
 from ctk.fetch.fetch import laid_out, locate
 from ctk.index.index import Index
-from ctk.lock.lock import Artefact, release_locks
+from ctk.lock.model import Artefact, release_locks
 from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags
 
 # Compiler toolset of Visual Studio 2022, the vs2022_<subdir> that cuda-nvcc requires: _MSC_VER 1930 to 1949.

@@ -16,7 +16,7 @@ from packaging.version import Version
 from ctk.core.checkout import Workspace, workspace
 from ctk.fetch.fetch import fetch
 from ctk.index.index import Index
-from ctk.lock.lock import Component, ReleaseLock, release_locks
+from ctk.lock.model import Component, ReleaseLock, release_locks
 from ctk.plan.recipes import Rendered, find_recipes, render
 
 # What the extra `with-cuda` names -> the component of a toolkit that it is, and the package that has what JAX opens.

@@ -10,7 +10,7 @@ import pytest
 
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import PLATFORMS
-from ctk.lock.lock import ReleaseLock, release_locks
+from ctk.lock.model import ReleaseLock, release_locks
 from ctk.package.binaries import version_key
 from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags
 

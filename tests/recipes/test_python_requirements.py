@@ -18,7 +18,7 @@ from ctk.core.checkout import Workspace, workspace
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.fetch.fetch import fetch
 from ctk.index.index import Index
-from ctk.lock.lock import Artefact, ReleaseLock, release_locks
+from ctk.lock.model import Artefact, ReleaseLock, release_locks
 from ctk.plan.recipes import find_recipes, render
 
 # Distribution -> the conda packages that hold what it holds. None: not made, for the reason given.

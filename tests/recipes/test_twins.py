@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from ctk.check.audit.files import LICENCE_WORDS
+from ctk.audit.files import LICENCE_WORDS
 from ctk.core.checkout import Workspace, settings
 from ctk.core.platforms import PLATFORMS
-from ctk.lock.lock import release_locks
-from ctk.package.package import read_info
+from ctk.lock.model import release_locks
+from ctk.package.reader import read_info
 from ctk.plan.plan import Request, lacking, plan, planned_repodata, published_set, python_tags, small
 
 Record = Mapping[str, Any]

@@ -8,12 +8,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from tiny import lock
-
 from ctk.core.checkout import Workspace
-from ctk.lock.lock import Facts, ReleaseLock, dump, variant_config
+from ctk.lock.model import Facts, ReleaseLock, dump, variant_config
 from ctk.site import Site, read
 from kit.packages import Draft
+from kit.tiny import lock
 
 HOSTILE = "<script>alert('taken over')</script> & \"more\""
 MINORS = ("13.3", "13.4")

@@ -17,11 +17,10 @@ import grimp
 import pytest
 from rattler import MatchSpec
 from reading import Read
-from small_channel import base, channel, record, write
 
 from ctk.core.checkout import workspace
 from ctk.core.errors import SolverFailed, UnknownName
-from ctk.lock.lock import ReleaseLock, release_locks
+from ctk.lock.model import ReleaseLock, release_locks
 from ctk.site import Site
 from ctk.site.answers import (
     CODE,
@@ -43,6 +42,7 @@ from ctk.site.pages import Selector, front_page, safe_json, shards
 from ctk.solve.fleet import pixi_lines
 from ctk.solve.machine import python_specs
 from ctk.solve.solve import AlikeCatalogue, Catalogue, Scenario
+from kit.small_channel import base, channel, record, write
 
 pytest_plugins = ["site_fixtures"]
 

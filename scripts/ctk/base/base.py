@@ -37,7 +37,7 @@ from ctk.fetch.fetch import stored
 from ctk.index.index import Index, IndexFile
 from ctk.index.inside import applies, read_requirements
 from ctk.lock import wheels
-from ctk.lock.lock import Artefact, Component, ReleaseLock, load
+from ctk.lock.model import Artefact, Component, ReleaseLock, load
 from ctk.package import binaries
 from ctk.plan.plan import Plan, Request, Set, plan
 from ctk.plan.recipes import find_recipes

@@ -20,11 +20,10 @@ from pathlib import Path
 from ctk.build.cluster import Cluster
 from ctk.build.runner import Built, at_work, build_key, cached, make
 from ctk.core.checkout import Workspace
-from ctk.core.children import starting
 from ctk.core.errors import BuildFailed
 from ctk.core.files import disk_errors
 from ctk.core.platforms import PLATFORMS
-from ctk.core.process import end_with
+from ctk.core.process import end_with, starting
 from ctk.plan.plan import Build, Plan, Request, Set, choose_locks, plan
 
 __all__ = ["BuildReport", "Built", "build_key", "cached", "finished", "run"]

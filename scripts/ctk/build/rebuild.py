@@ -23,7 +23,7 @@ from ctk.core.files import disk_errors, file_sha256
 from ctk.core.platforms import NOARCH, this_platform
 from ctk.fetch import fetch
 from ctk.index.index import Index
-from ctk.package.package import ScannedFile, members
+from ctk.package.reader import ScannedFile, members
 from ctk.plan.plan import Build, Plan
 from ctk.plan.recipes import Recipe, recipe_digest, render
 

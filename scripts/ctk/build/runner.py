@@ -47,7 +47,7 @@ from ctk.core.files import (
     read_json,
     release_folder,
 )
-from ctk.package.package import BUFFER, count_tests, index_record
+from ctk.package.reader import BUFFER, count_tests, index_record
 from ctk.plan.plan import Build
 from ctk.plan.recipes import recipe_commit, variant_values
 

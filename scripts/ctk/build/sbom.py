@@ -29,8 +29,8 @@ from packageurl import PackageURL
 
 from ctk.core.errors import AuditFailed
 from ctk.index.inside import parse_time, time_text
-from ctk.lock.lock import Artefact
-from ctk.package.package import members
+from ctk.lock.model import Artefact
+from ctk.package.reader import members
 from ctk.plan.plan import Build
 from ctk.plan.recipes import recipe_commit, recipe_digest, variant_values
 

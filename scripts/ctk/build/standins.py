@@ -24,7 +24,7 @@ from typing import IO
 from ctk.core.checkout import Workspace
 from ctk.fetch.admission import HEAD, LargeBinary, admit_one
 from ctk.fetch.fetch import laid_out
-from ctk.lock.lock import Artefact
+from ctk.lock.model import Artefact
 from ctk.package.binaries import Binary, Dynamic, SearchPath
 from ctk.plan.plan import Build
 

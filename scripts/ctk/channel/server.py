@@ -18,12 +18,11 @@ import rattler_build
 from rattler import SourceConfig, Subdir
 from rattler.exceptions import GatewayError, InvalidChannelError
 
-from ctk.channel.folder import clashes, no_identity, refuse
+from ctk.channel.publish import clashes, no_identity, refuse
 from ctk.core.address import open_gateway, real
-from ctk.core.children import starting
 from ctk.core.errors import PublishFailed, without_credentials
 from ctk.core.platforms import NOARCH, PLATFORMS
-from ctk.core.process import end_with, run
+from ctk.core.process import end_with, run, starting
 
 # What GitHub Actions sets for a job that may ask for an identity token, which signs the attestation.
 _IDENTITY = "ACTIONS_ID_TOKEN_REQUEST_URL"

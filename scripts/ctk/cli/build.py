@@ -253,7 +253,7 @@ def rebuild_command(
     Example: ctk rebuild output/channel/noarch/cuda-version-13.0-native_100.conda
     """
     from ctk.build.rebuild import rebuild
-    from ctk.channel import states
+    from ctk.channel import local as states
 
     where, report = workspace(), Reporter()
     if sum((bool(packages), everything, sample is not None)) != 1:

@@ -19,9 +19,9 @@ from ctk.core.files import check_path, check_place, held
 from ctk.core.platforms import this_platform
 
 if TYPE_CHECKING:
-    from ctk.check.gpu_code import Subject
-    from ctk.verify.downstream import Made, Tested
-    from ctk.verify.installable import Survey
+    from ctk.authors.build_recipe import Made, Tested
+    from ctk.authors.installable import Survey
+    from ctk.package.gpu_subject import Subject
 
 
 def build_recipe_command(
@@ -69,14 +69,15 @@ def build_recipe_command(
     Examples: ctk build-recipe ./examples/cpp-extension
     ctk build-recipe ./my-recipe --cuda 12 --cuda 13.0 --driver 12.8 --output ./packages
     """
+    from ctk.authors.build_recipe import Workshop, drivers, order
+    from ctk.authors.expected import recipe_in, variant_files
+    from ctk.authors.installable import survey_records
     from ctk.build.runner import check_machine
-    from ctk.channel.index_files import add
-    from ctk.check.gpu_code import Known, subjects
-    from ctk.lock.lock import release_locks
+    from ctk.channel.repodata import add
+    from ctk.lock.facts import known as known_gpu_code
+    from ctk.lock.model import release_locks
+    from ctk.package.gpu_subject import subjects
     from ctk.solve.machine import driver_version, python_specs
-    from ctk.verify.downstream import Workshop, drivers, order
-    from ctk.verify.foreseen import recipe_in, variant_files
-    from ctk.verify.installable import survey_records
     from ctk.verify.scenarios import facts, matrix
 
     where, report = checkout(), Reporter()
@@ -117,7 +118,7 @@ def build_recipe_command(
             tests.append(tested)
             report.say(f"tests of {tested.package.file.stem}, {_machine(tested.driver)}: {tested.state}")
         _show_tests(made, tests, report)
-        known = Known.of(release_locks(where).values())
+        known = known_gpu_code(release_locks(where).values())
         codes = [subject for one in made for subject in subjects(one.file, known)]
         report.result(
             packages=[

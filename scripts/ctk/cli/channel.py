@@ -28,8 +28,8 @@ from ctk.core.errors import (
 from ctk.core.platforms import PLATFORMS
 
 if TYPE_CHECKING:
-    from ctk.channel.folder import Folder
-    from ctk.check.channel import ChannelReport
+    from ctk.channel.check import ChannelReport
+    from ctk.channel.publish import Folder
     from ctk.site.answers import Axes, Work
 
 Published = Annotated[Path, typer.Argument(help="A folder that was published to.", metavar="FOLDER")]
@@ -62,11 +62,11 @@ def check_command(
 
     Example: ctk channel check --published https://conda.example.org/cuda
     """
-    from ctk.channel.folder import Folder, clashes, refuse
-    from ctk.channel.index_files import read_index
+    from ctk.channel.attestations import Policy
+    from ctk.channel.check import check_channel, mirrored
+    from ctk.channel.publish import Folder, clashes, refuse
+    from ctk.channel.repodata import read_index
     from ctk.channel.server import on_server
-    from ctk.check.channel import check_channel, mirrored
-    from ctk.check.channel.attestations import Policy
 
     where, report = workspace(), Reporter()
     policy = Policy(identity, issuer, url, attested, trusted_root)
@@ -139,7 +139,7 @@ def rollback_command(
 
 
 def _published(folder: Path) -> Folder:
-    from ctk.channel.folder import Folder
+    from ctk.channel.publish import Folder
 
     if not folder.exists():
         raise ChannelMissing.of(folder)
@@ -197,8 +197,8 @@ def publish_command(
     Examples: ctk publish --to /srv/www/cuda
     ctk publish --server https://conda.example.org --channel cuda
     """
-    from ctk.channel.folder import Folder, Keep, Sigstore, clashes, refuse
-    from ctk.channel.index_files import in_order, read_index
+    from ctk.channel.publish import Folder, Keep, Sigstore, clashes, refuse
+    from ctk.channel.repodata import in_order, read_index
     from ctk.channel.server import confirm, on_server, publish
 
     source = context.get_parameter_source("server")
@@ -282,7 +282,7 @@ def site_command(
     """
     from ctk import site
     from ctk.cli.solve import catalogue
-    from ctk.lock.lock import release_locks
+    from ctk.lock.model import release_locks
     from ctk.plan.plan import python_tags
     from ctk.site.answers import axes, plan_work, solved
     from ctk.site.pages import Selector, check, front_page, shards

@@ -18,8 +18,8 @@ from ctk.core.errors import AuditFailed, ChannelMissing, LintFailed, UnknownName
 from ctk.core.platforms import PLATFORMS
 
 if TYPE_CHECKING:
-    from ctk.check import Check
-    from ctk.check.audit import AuditReport
+    from ctk.audit import AuditReport
+    from ctk.rules import Check
 
 
 class LintFormat(StrEnum):
@@ -30,13 +30,13 @@ class LintFormat(StrEnum):
 
 
 def _lint_names() -> list[str]:
-    from ctk.check import lint as lints
+    from ctk import lint as lints
 
     return [check.name for check in lints.CHECKS]
 
 
 def _audit_names() -> list[str]:
-    from ctk.check import audit
+    from ctk import audit
 
     return [check.name for check in audit.CHECKS]
 
@@ -68,9 +68,9 @@ def lint_command(
     from rich.padding import Padding
     from rich.text import Text
 
-    from ctk.check import lint as lints
-    from ctk.check.lint import lint
-    from ctk.check.lint.tree import Tree
+    from ctk import lint as lints
+    from ctk.lint import lint
+    from ctk.lint.tree import Tree
 
     report = Reporter()
     if list_:
@@ -130,9 +130,9 @@ def audit_command(
 
     Example: ctk audit output/channel --check NeededIsProvided
     """
+    from ctk import audit
+    from ctk.audit import audit_packages
     from ctk.build.runner import machine_paths  # the lint, in this module too, does without it
-    from ctk.check import audit
-    from ctk.check.audit import audit_packages
     from ctk.package.scan import PackageScan
 
     where, report = workspace(), Reporter()
@@ -173,7 +173,7 @@ def audit_command(
 
 def _audit_planned(where: Workspace, jobs: int, only: Collection[str]) -> AuditReport:
     """Every release, component and platform as one channel."""
-    from ctk.check.audit import audit_planned
+    from ctk.audit import audit_planned
     from ctk.lock import contents
     from ctk.plan.plan import Request, plan, published_set, python_tags
 

@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ctk.check import Check, Finding
+    from ctk.rules import Check, Finding
 
 from ctk.core.checkout import checkout
 from ctk.core.console import Reporter, count
@@ -29,7 +29,7 @@ def doctor_command(
     Examples: ctk doctor
     ctk doctor --offline --json
     """
-    from ctk.check.doctor import CHECKS, Where, look
+    from ctk.env.doctor import CHECKS, Where, look
 
     report = Reporter()
     found = look(CHECKS, Where(checkout(), offline))
@@ -47,7 +47,7 @@ def doctor_command(
 
 def as_json(finding: Finding) -> dict[str, Any]:
     """A finding for other programs."""
-    from ctk.check.doctor import state
+    from ctk.env.doctor import state
 
     return {
         "check": finding.check,
@@ -62,7 +62,7 @@ def table(found: Sequence[tuple[Check[Any], Finding]], *, why: bool = False) -> 
     from rich.table import Table
     from rich.text import Text
 
-    from ctk.check.doctor import state
+    from ctk.env.doctor import state
 
     table = Table.grid(padding=(0, 2))
     table.add_column()

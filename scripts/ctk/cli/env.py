@@ -40,8 +40,8 @@ def create_command(
 
     Example: ctk env create cuda-core --prefix ./my-env
     """
-    from ctk.check.environment import beside, examined
     from ctk.cli.solve import built_catalogue, show_pick, solve_request
+    from ctk.env.check import beside, examined
     from ctk.env.environment import check as check_prefix
     from ctk.env.environment import create
     from ctk.solve.machine import machine
@@ -99,8 +99,8 @@ def check_command(prefix: Prefix, driver: Driver = None, arch: Arch = None) -> N
     Examples: ctk env check ./my-env
     ctk env check $CONDA_PREFIX --driver 13.0 --arch 9.0
     """
-    from ctk.check.doctor import look
-    from ctk.check.environment import ENVIRONMENT_CHECKS, examined
+    from ctk.env.check import ENVIRONMENT_CHECKS, examined
+    from ctk.env.doctor import look
     from ctk.env.environment import check_is_there
 
     report = Reporter()

@@ -14,8 +14,8 @@ from ctk.core.console import Reporter, count
 from ctk.core.errors import AuditFailed
 
 if TYPE_CHECKING:
-    from ctk.check.gpu_code import Subject
-    from ctk.package.gpu_code import FileCode, GpuCode
+    from ctk.package.gpu_fatbin import FileCode, GpuCode
+    from ctk.package.gpu_subject import Subject
 
 
 def gpu_code_command(
@@ -35,11 +35,12 @@ def gpu_code_command(
 
     Example: ctk gpu-code output/channel/linux-64/libcufft-files-12.0.0.61-h946e1c4_0.conda
     """
-    from ctk.check.gpu_code import Known, subjects
-    from ctk.lock.lock import release_locks
+    from ctk.lock.facts import known as known_gpu_code
+    from ctk.lock.model import release_locks
+    from ctk.package.gpu_subject import subjects
 
     report, start = Reporter(), time.monotonic()
-    known = Known.of(release_locks(workspace()).values())
+    known = known_gpu_code(release_locks(workspace()).values())
     found: list[Subject] = []
     for path in paths:
         for subject in subjects(path, known):

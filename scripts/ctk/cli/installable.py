@@ -20,8 +20,8 @@ from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from ctk.authors.installable import Case, Survey
     from ctk.solve.solve import Catalogue
-    from ctk.verify.installable import Case, Survey
 
 # Kind -> the style of a cell on a terminal, and what its text means.
 _LOOKS = {
@@ -62,10 +62,10 @@ def installable_command(
     Examples: ctk installable cupy --planned --pin "cuda-version >=13.4"
     ctk installable ./recipe.yaml --platform linux-64 --html installable.html
     """
-    from ctk.lock.lock import release_locks
+    from ctk.authors.expected import foresee, recipe_at, variant_files
+    from ctk.authors.installable import alike, survey_records, survey_specs
+    from ctk.lock.model import release_locks
     from ctk.solve.solve import Catalogue, parse_spec
-    from ctk.verify.foreseen import foresee, recipe_at, variant_files
-    from ctk.verify.installable import alike, survey_records, survey_specs
     from ctk.verify.scenarios import facts, matrix
 
     where, report, pins = checkout(), Reporter(), pins or []

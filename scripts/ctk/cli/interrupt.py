@@ -8,9 +8,8 @@ import sys
 from typing import NoReturn
 
 from ctk.core import console
-from ctk.core.children import end_children
 from ctk.core.errors import Stopped
-from ctk.core.process import hard_exit
+from ctk.core.process import end_children, hard_exit
 
 
 def install() -> None:

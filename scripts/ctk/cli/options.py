@@ -42,7 +42,7 @@ def pythons() -> list[str]:
 
 def packages() -> list[str]:
     """The packages of the channel; before it is built the names of the recipes."""
-    from ctk.package.repodata import records
+    from ctk.package.records import records
 
     return sorted({record["name"] for record in records(workspace().channel).values()}) or recipes()
 

@@ -27,7 +27,7 @@ from ctk.diff import FORMS
 from ctk.index import pip_settings
 
 if TYPE_CHECKING:
-    from ctk.lock.lock import Artefact, ReleaseLock
+    from ctk.lock.model import Artefact, ReleaseLock
 
 if TYPE_CHECKING:  # what asks an index or reads binaries takes a while to be imported: `ctk release list` does without
     from ctk.diff.scan import Surface
@@ -101,7 +101,7 @@ def add_command(
 
 def _newer(index: Index, here: Workspace, report: Reporter) -> list[str]:
     """What `ctk release check` calls newer, without the CTK releases of which something is missing yet."""
-    from ctk.lock.lock import release_locks
+    from ctk.lock.model import release_locks
     from ctk.release import review
 
     locks = release_locks(here)
@@ -131,7 +131,7 @@ def measure_command(
     from ctk.fetch.fetch import borrowed, missing
     from ctk.index.index import Index
     from ctk.lock import contents, facts
-    from ctk.lock.lock import find_release, release_locks
+    from ctk.lock.model import find_release, release_locks
     from ctk.release.review import FileChange
 
     here, report = checkout(), Reporter()
@@ -189,7 +189,7 @@ def _settle(
     beside: Sequence[FileChange] = (),
 ) -> None:
     """Show what changes, then write it, or say how to write it; of files `beside` no text."""
-    from ctk.lock.lock import path_of
+    from ctk.lock.model import path_of
     from ctk.release.review import changes, write
 
     proposed = [change for lock in locks for change in changes(path_of(here, lock.name).parent, lock)]
@@ -227,7 +227,7 @@ def check_command(
     Example: ctk release check 13.4
     """
     from ctk.index.index import Index
-    from ctk.lock.lock import release_locks
+    from ctk.lock.model import release_locks
     from ctk.release import release, review
 
     here, report = checkout(), Reporter()
@@ -294,7 +294,7 @@ def list_command(
 
     Example: ctk release list
     """
-    from ctk.lock.lock import release_locks
+    from ctk.lock.model import release_locks
     from ctk.release import TABLE, markdown_of
 
     here, report = checkout(), Reporter()

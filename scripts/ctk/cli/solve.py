@@ -261,7 +261,7 @@ def catalogue(
     what recipes and release locks say, a base channel of ours by metadata shaped as conda-forge's. One line says so.
     `as_planned` takes the plan, whatever was built.
     """
-    from ctk.package.repodata import records
+    from ctk.package.records import records
     from ctk.plan.plan import write_repodata
     from ctk.solve.solve import Catalogue
     from ctk.verify import channels as matrix_channels
@@ -284,7 +284,7 @@ def catalogue(
 
 def built_catalogue(where: Workspace, base: str, subdir: str) -> Catalogue:
     """The same with packages that are built and not only planned."""
-    from ctk.package.repodata import records
+    from ctk.package.records import records
     from ctk.solve.solve import Catalogue
 
     if subdir != this_platform():
@@ -363,7 +363,7 @@ def verify_command(
 
     Example: ctk verify --platform win-64 --request cuda-core
     """
-    from ctk.lock.lock import release_locks
+    from ctk.lock.model import release_locks
     from ctk.verify import channels as matrix_channels
     from ctk.verify import clients, table
     from ctk.verify.run import Tally, counts_as_json

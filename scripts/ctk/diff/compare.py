@@ -18,7 +18,7 @@ from ctk.core.platforms import NOARCH
 from ctk.diff import FORMS
 from ctk.diff.licences import LicenceChange
 from ctk.diff.scan import File, Shown, Surface
-from ctk.lock.lock import Artefact, ReleaseLock, find_release, load, parse_lock, release_locks
+from ctk.lock.model import Artefact, ReleaseLock, find_release, load, parse_lock, release_locks
 from ctk.package.binaries import version_key
 
 Surfaces = Mapping[str, Surface]

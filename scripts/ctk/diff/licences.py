@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ctk.core.errors import HashMismatch, IndexUnavailable, NotPublished
 from ctk.fetch.fetch import locate
 from ctk.index.index import Index
-from ctk.lock.lock import Component, ReleaseLock
+from ctk.lock.model import Component, ReleaseLock
 from ctk.lock.wheels import Licence, read_licence
 
 

@@ -29,7 +29,7 @@ from ctk.core.errors import MeasureFailed
 from ctk.core.files import disk_errors, replace_file
 from ctk.fetch.fetch import Progress, borrowed
 from ctk.index.index import Index
-from ctk.lock.lock import Artefact
+from ctk.lock.model import Artefact
 from ctk.package.binaries import ELF_MAGIC, MOST, PE_MAGIC, UnreadableBinary, parse_pe, read_binary
 
 FORMAT = 1

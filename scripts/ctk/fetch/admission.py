@@ -27,7 +27,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import ArtefactRefused
 from ctk.core.files import make_folder, replace_file
 from ctk.core.platforms import targets
-from ctk.lock.lock import Artefact
+from ctk.lock.model import Artefact
 from ctk.package.archives import Refused, open_tar, open_zip, shown
 from ctk.package.binaries import ELF_MAGIC, Dynamic, ElfParts, UnreadableBinary
 

@@ -22,7 +22,7 @@ from ctk.core.files import disk_errors, holds
 from ctk.fetch.admission import admit, admit_one
 from ctk.index import Interrupted
 from ctk.index.index import Index, IndexFile
-from ctk.lock.lock import Artefact
+from ctk.lock.model import Artefact
 
 Progress = Callable[[Artefact, int], None]
 """Told of an artefact's bytes as they arrive."""

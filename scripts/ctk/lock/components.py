@@ -13,7 +13,7 @@ from pydantic_core import PydanticKnownError
 
 from ctk.core.checkout import Workspace
 from ctk.core.document import parse_by_hand, read
-from ctk.lock.lock import ReleaseLock
+from ctk.lock.model import ReleaseLock
 
 MANIFEST = "cuda-toolkit"
 """The distribution whose metadata at version X.Y.Z is the manifest of CTK release X.Y.Z."""

@@ -26,8 +26,8 @@ from ctk.core.errors import LockError, MeasureFailed
 from ctk.core.files import make_folder, replace_file
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.lock.facts import AtHand
-from ctk.lock.lock import Artefact, GpuRange, ReleaseLock
-from ctk.package import binaries, gpu_code, scan
+from ctk.lock.model import Artefact, GpuRange, ReleaseLock
+from ctk.package import binaries, gpu_fatbin, scan
 from ctk.package.binaries import Binary
 from ctk.package.gpu_support import bound, present
 from ctk.package.scan import scan_wheel
@@ -39,7 +39,7 @@ _OWN_NAME = "="  # stands for a SONAME that is the name of the file
 _SEPARATOR = "|"
 _DIGITS = 6  # of a digest; two that are alike are noticed
 _STEP = "look at that file"
-_READERS = (Path(file) for file in (binaries.__file__, gpu_code.__file__, scan.__file__))
+_READERS = (Path(file) for file in (binaries.__file__, gpu_fatbin.__file__, scan.__file__))
 _READER = hashlib.sha256(b"".join(path.read_bytes() for path in _READERS)).hexdigest()[:8]  # of others it is read anew
 
 
@@ -50,7 +50,7 @@ class Content:
     Attributes:
         binary: Headers, of an ELF or PE file that a loader reads.
         gpus: The GPUs that its code runs on, as a spec for ``__cuda_arch``; "" without code.
-        dll_folders: As of `ctk.package.package.ScannedFile`.
+        dll_folders: As of `ctk.package.reader.ScannedFile`.
     """
 
     binary: Binary | None = None

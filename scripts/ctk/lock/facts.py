@@ -21,10 +21,11 @@ from ctk.core.errors import LockError, MeasureFailed
 from ctk.core.files import file_sha256, make_folder, replace_file
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.lock.components import GPU_LIBRARIES
-from ctk.lock.lock import Artefact, Facts, ReleaseLock
-from ctk.package import gpu_code
+from ctk.lock.model import Artefact, Facts, ReleaseLock
+from ctk.package import gpu_fatbin
 from ctk.package.binaries import ELF_MAGIC, Binary, UnreadableBinary, oldest_glibc, read_bytes, version_key
-from ctk.package.gpu_code import FileCode, read_wheel
+from ctk.package.gpu_fatbin import FileCode, read_wheel
+from ctk.package.gpu_subject import Known
 from ctk.package.gpu_support import bound, present
 
 PROBED = "linux-64"
@@ -36,7 +37,7 @@ _PATIENCE = 600  # seconds
 _STEP = "look at the release's nvrtc artefact"
 _PROBE = Path(__file__).with_name("nvrtc_probe.py")
 _CODE = TypeAdapter(tuple[FileCode, ...])
-_READER = file_sha256(Path(gpu_code.__file__))[:8]  # what another reader found is read anew
+_READER = file_sha256(Path(gpu_fatbin.__file__))[:8]  # what another reader found is read anew
 _NVRTC = re.compile(r".*/lib/libnvrtc(-builtins)?\.so\.[\d.]+")
 
 
@@ -218,6 +219,16 @@ def _code_of(artefact: Artefact, at_hand: AtHand, kept: Path) -> tuple[FileCode,
 def known_gpus(locks: Iterable[ReleaseLock]) -> tuple[str, ...]:
     """Every compute capability that the NVRTC of some release can compile for, lowest first."""
     return tuple(sorted({g for k in locks if k.facts for g in k.facts.gpu_architectures}, key=version_key))
+
+
+def known(locks: Collection[ReleaseLock]) -> Known:
+    """GPUs, PTX versions and compile targets of the toolkits that locks have measured facts of."""
+    measured = {lock.minor: lock.facts for lock in locks if lock.facts}
+    return Known(
+        known_gpus(locks),
+        {minor: facts.ptx_isa for minor, facts in measured.items()},
+        {minor: facts.gpu_architectures for minor, facts in measured.items()},
+    )
 
 
 def _by_subdir(lock: ReleaseLock, name: str) -> dict[str, Artefact]:

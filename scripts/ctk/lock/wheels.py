@@ -17,7 +17,7 @@ from packaging.version import InvalidVersion, Version
 from ctk.core.platforms import targets
 from ctk.index.index import Index, IndexFile
 from ctk.index.inside import members, metadata_of
-from ctk.lock.lock import UNDECLARED, Artefact, Component
+from ctk.lock.model import UNDECLARED, Artefact, Component
 
 
 def is_wheel(file: IndexFile) -> bool:

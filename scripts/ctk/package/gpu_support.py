@@ -15,7 +15,7 @@ from statistics import median
 from typing import Literal
 
 from ctk.package.binaries import version_key
-from ctk.package.gpu_code import FileCode, GpuCode
+from ctk.package.gpu_fatbin import FileCode, GpuCode
 
 How = Literal["native", "jit", "part", "none"]
 ORDER: tuple[How, ...] = ("none", "part", "jit", "native")

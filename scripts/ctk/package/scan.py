@@ -24,10 +24,11 @@ from pydantic import TypeAdapter, ValidationError
 from ctk.core.errors import AuditFailed
 from ctk.core.files import disk_errors, file_sha256, make_folder, replace_file
 from ctk.core.platforms import PLATFORMS
-from ctk.package import binaries, gpu_code, package
+from ctk.package import binaries, gpu_fatbin
+from ctk.package import reader as package
 from ctk.package.archives import Refused, open_zip
 from ctk.package.binaries import Binary, UnreadableBinary
-from ctk.package.package import PLACEHOLDER, Kind, PackageInfo, ScannedFile, Sighting
+from ctk.package.reader import PLACEHOLDER, Kind, PackageInfo, ScannedFile, Sighting
 
 _CHUNK = 1 << 20
 _PLACEHOLDER = PLACEHOLDER.encode()
@@ -204,7 +205,7 @@ class Scanner:
 
 @cache
 def _code() -> list[str]:
-    return [file_sha256(Path(file)) for file in (package.__file__, binaries.__file__, gpu_code.__file__, __file__)]
+    return [file_sha256(Path(file)) for file in (package.__file__, binaries.__file__, gpu_fatbin.__file__, __file__)]
 
 
 def listed_package(path: Path) -> PackageScan:
@@ -233,7 +234,7 @@ def _scan_member(file: ScannedFile, stream: IO[bytes] | None, search: Search) ->
         search.feed(b"", last=True)
         kept.flush()
         binary, unreadable = _headers(Path(kept.name)) if is_binary else (None, "")
-        code = gpu_code.read_file(Path(kept.name), uses=False) if is_binary else None
+        code = gpu_fatbin.read_file(Path(kept.name), uses=False) if is_binary else None
         folders = _dll_folders(kept.getvalue()) if is_module and isinstance(kept, io.BytesIO) else ()
     file = replace(
         file,

@@ -25,8 +25,8 @@ from ctk.core.files import replace_file
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.core.versions import python_name
 from ctk.lock.components import SECOND_RING, Classes, Exclusion, classify, load_exclusions
-from ctk.lock.lock import FACT_KEY, LIBRARY_LOCK, Artefact, ReleaseLock, release_locks
-from ctk.package.repodata import REPODATA, records
+from ctk.lock.model import FACT_KEY, LIBRARY_LOCK, Artefact, ReleaseLock, release_locks
+from ctk.package.records import REPODATA, records
 from ctk.plan.recipes import Recipe, Rendered, find_recipes, render
 
 Named = TypeVar("Named")
@@ -491,7 +491,7 @@ def _releases(words: Sequence[str], locks: Iterable[ReleaseLock], compiled: Sequ
 
 # Planned repodata: what the channel's index will say once a plan is built, without a build or a download. Everything a
 # solver looks at follows from recipes, locks and platforms, so all four platforms can be solved for on any machine, in
-# seconds. tests/packages/test_planned_repodata.py holds it against the index of the channel that was built.
+# seconds. tests/plan/test_planned_repodata.py holds it against the index of the channel that was built.
 
 FROM_BUILD = frozenset({"size", "md5", "sha256", "timestamp"})
 """What only a built package, or its indexing, adds to a record."""

@@ -9,7 +9,7 @@ from packaging.version import Version
 from ctk.core.checkout import Marked, markdown_table
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.lock.components import Classes
-from ctk.lock.lock import ReleaseLock
+from ctk.lock.model import ReleaseLock
 
 FACTS = ("release", "GPUs its compiler knows", "PTX ISA it writes")
 TABLE = Marked(

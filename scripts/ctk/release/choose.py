@@ -24,7 +24,7 @@ from ctk.index.index import Index, IndexFile
 from ctk.index.inside import applies, read_requirements, stated_requirements
 from ctk.lock import wheels
 from ctk.lock.components import CTK_COMPONENTS, MANIFEST, PYTHON_PROJECTS, PYTHON_ROOT, SECOND_RING
-from ctk.lock.lock import LIBRARY_LOCK, ReleaseLock
+from ctk.lock.model import LIBRARY_LOCK, ReleaseLock
 
 VERSIONED_BY_CUDA = ("cuda-python", "cuda-bindings")
 """Projects whose major is CUDA's."""

@@ -22,7 +22,7 @@ from ctk.index.index import Index, IndexFile
 from ctk.index.inside import applies, stated_requirements
 from ctk.lock import facts, wheels
 from ctk.lock.components import CTK_COMPONENTS, MANIFEST, CtkComponent
-from ctk.lock.lock import BASE, LIBRARY_LOCK, Artefact, Component, ReleaseLock, in_order, load, path_of
+from ctk.lock.model import BASE, LIBRARY_LOCK, Artefact, Component, ReleaseLock, in_order, load, path_of
 from ctk.plan.plan import python_tags
 from ctk.release import choose
 

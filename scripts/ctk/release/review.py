@@ -20,7 +20,7 @@ from ctk.core.errors import LockError, NotPublished, problems
 from ctk.core.files import disk_errors
 from ctk.index.index import Index
 from ctk.lock.components import MANIFEST
-from ctk.lock.lock import ReleaseLock, dump, parse_lock, variant_config
+from ctk.lock.model import ReleaseLock, dump, parse_lock, variant_config
 from ctk.plan.plan import python_tags
 from ctk.release import choose
 from ctk.release.release import PublishedRelease, manifest_of, published, published_minors

@@ -26,12 +26,11 @@ from typing import Any, NamedTuple, TypeVar
 from rattler import RepoDataRecord
 from ruamel.yaml import YAML
 
-from ctk.core.children import starting
 from ctk.core.errors import SolverFailed, check_names
 from ctk.core.files import replace_file
 from ctk.core.platforms import NOARCH
-from ctk.core.process import end_with
-from ctk.lock.lock import ReleaseLock
+from ctk.core.process import end_with, starting
+from ctk.lock.model import ReleaseLock
 from ctk.solve.drivers import impossible
 from ctk.solve.machine import python_specs
 from ctk.solve.solve import ANY_DRIVER, Alike, AlikeCatalogue, Catalogue, Pick, Scenario, channel_name

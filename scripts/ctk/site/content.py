@@ -15,8 +15,8 @@ from rattler import Version
 from ctk.core.checkout import Workspace
 from ctk.core.errors import ChannelBroken, ChannelMissing
 from ctk.core.platforms import PLATFORMS
-from ctk.lock.lock import ReleaseLock, release_locks
-from ctk.package.package import IndexJson, index_of
+from ctk.lock.model import ReleaseLock, release_locks
+from ctk.package.reader import IndexJson, index_of
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from packaging.version import Version
 
 from ctk.build.runner import machine_paths
 from ctk.lock.components import load_exclusions
-from ctk.package.package import PathEntry, read_info
+from ctk.package.reader import PathEntry, read_info
 from ctk.package.scan import Scanner
 from ctk.site.answers import is_half
 from ctk.site.content import IndexedPackage, Site

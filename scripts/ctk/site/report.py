@@ -14,7 +14,7 @@ from ctk.core.errors import CtkError
 from ctk.core.platforms import PLATFORMS
 from ctk.diff.compare import compare
 from ctk.diff.render import summary, tables
-from ctk.lock.lock import ReleaseLock
+from ctk.lock.model import ReleaseLock
 from ctk.package.binaries import version_key
 from ctk.release import facts_rows
 from ctk.site.content import Site

@@ -18,7 +18,7 @@ from ruamel.yaml import YAML
 from ctk.core.checkout import Workspace
 from ctk.core.errors import ChannelMissing
 from ctk.core.platforms import NOARCH, PLATFORMS
-from ctk.package.repodata import REPODATA, records
+from ctk.package.records import REPODATA, records
 from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags, repodata_of, write_repodata
 
 UNIVERSE = Path(__file__).with_name("universe.yaml")

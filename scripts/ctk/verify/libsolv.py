@@ -38,7 +38,7 @@ from ctk.core.files import disk_errors
 from ctk.core.platforms import NOARCH
 from ctk.fetch import fetch
 from ctk.index.index import Index
-from ctk.lock.lock import Artefact
+from ctk.lock.model import Artefact
 from ctk.solve.solve import Scenario, parse_spec
 from ctk.verify.run import Record, SolverAnswer
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ctk.core.checkout import Marked, Workspace, markdown_table
-from ctk.lock.lock import ReleaseLock, release_locks
+from ctk.lock.model import ReleaseLock, release_locks
 from ctk.solve.drivers import impossible
 from ctk.solve.solve import Catalogue, Scenario
 from ctk.verify import channels

@@ -1,0 +1,194 @@
+"""Rules on the binaries of one package, and on where a CTK component's files lie (`ctk.package.layout`)."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+
+from ctk.audit.files import at
+from ctk.package.binaries import Binary, version_key
+from ctk.package.layout import LAYOUTS, Layout
+from ctk.package.reader import ScannedFile
+from ctk.package.scan import PackageScan
+from ctk.rules import Finding, check
+
+_MACHINES = {"linux-64": ("elf", "x86_64"), "linux-aarch64": ("elf", "aarch64")} | {
+    "win-64": ("pe", "x86_64"),
+    "win-arm64": ("pe", "aarch64"),
+}
+_ORIGIN = re.compile(r"\$(ORIGIN|\{ORIGIN\})(/.*)?")
+# How wheels find each other: no such folder exists in an environment.
+_WHEEL_LEFTOVER = re.compile(r"(^|/)(nvidia|cu1\d)(/|$)|\.libs(/|$)")
+
+
+def binaries(package: PackageScan) -> Iterator[tuple[ScannedFile, Binary]]:
+    """The package's executables, libraries and extension modules; GPU code (cubin) is none."""
+    for file in package.installed():
+        if file.binary is not None and file.binary.machine != "cuda":
+            yield file, file.binary
+
+
+def search_folders(path: str, binary: Binary) -> list[str]:
+    """The folders that the RPATH of a binary opened at a path names, as paths from the prefix."""
+    here = posixpath.dirname(path)
+    matches = (_ORIGIN.fullmatch(entry) for search in binary.search for entry in search.entries)
+    return [posixpath.normpath(posixpath.join(here, (match[2] or "").lstrip("/"))) for match in matches if match]
+
+
+@check(
+    PackageScan,
+    fix="check the artefact: the file is cut short or corrupted (libnvvm.so, for one, does not survive patching)",
+)
+def BinariesAreReadable(package: PackageScan) -> Iterator[Finding]:
+    """Each file that begins like an ELF or PE file is one, so that the other checks see all of them."""
+    for file in package.installed():
+        if file.unreadable:
+            yield at(package, file, file.unreadable)
+
+
+@check(PackageScan, fix="check which target's artefact the recipe's source line names")
+def BinariesFitTheSubdir(package: PackageScan) -> Iterator[Finding]:
+    """Binaries are of the machine and the system that the package's subdir, or ``_<subdir>`` half, is for."""
+    subdir = package.target_subdir
+    for file, binary in binaries(package):
+        if not subdir:
+            yield at(package, file, f"{binary.format}, {binary.machine}, in a package for any machine")
+        elif (binary.format, binary.machine) != _MACHINES.get(subdir):
+            yield at(package, file, f"{binary.format}, {binary.machine}, in a package for {subdir}")
+
+
+@check(PackageScan, fix="set the RPATH to $ORIGIN in the recipe's layout script")
+def RpathIsRelative(package: PackageScan) -> Iterator[Finding]:
+    """RPATHs hold ``$ORIGIN``-relative entries only, stay inside the prefix and name no folder of the wheels' layout.
+
+    An empty entry, as in ``$ORIGIN:``, is an error: the loader reads it as the current directory, so a program that is
+    started in a folder where someone else can write loads their ``librt.so.1`` or ``libcuda.so.1`` (CWE-427).
+    """
+    for file, binary in binaries(package):
+        for search in binary.search:
+            for entry in search.entries:
+                problem = _entry_problem(file, entry)
+                if problem:
+                    yield at(package, file, f"{search.tag} {search.text!r}: {problem}")
+
+
+def _entry_problem(file: ScannedFile, entry: str) -> str:
+    if not entry:
+        return "the empty entry means the current directory"
+    match = _ORIGIN.fullmatch(entry)
+    if match is None:
+        return f"{entry!r} is not relative to $ORIGIN"
+    if _WHEEL_LEFTOVER.search(match[2] or ""):
+        return f"{entry!r} is a folder of the wheel's layout"
+    folder = posixpath.normpath(posixpath.join(posixpath.dirname(file.path), (match[2] or "").lstrip("/")))
+    return f"{entry!r} leaves the prefix" if folder.startswith("..") else ""
+
+
+_MAJOR = re.compile(r"cuda-version\s*[>=~]*\s*(\d+)\.")
+
+
+def layout_of(package: PackageScan) -> Layout | None:
+    """The row of the table that a package follows; None for Python projects and what is not of the CTK."""
+    if any("site-packages/" in file.path for file in package.installed()):
+        return None
+    majors = [int(match[1]) for spec in package.info.index.depends if (match := _MAJOR.match(spec))]
+    return LAYOUTS.get((package.target_subdir, majors[0])) if majors else None
+
+
+@check(
+    PackageScan,
+    fix="mend recipes/common/layout.sh, or the table in scripts/ctk/package/layout.py, which the recipes' tests share",
+)
+def FilesAreInTheirPlace(package: PackageScan) -> Iterator[Finding]:
+    """Files of CTK components are where the layout table says, and no folder is left from the wheels.
+
+    DLLs are in Library/bin, libraries below targets/ under their full version, libdevice where compilers look for it.
+    """
+    layout = layout_of(package)
+    if layout is None:
+        return
+    for file in package.installed():
+        if layout.is_forbidden(file.path):
+            yield at(package, file, "a place where no package for this platform puts files")
+            continue
+        if _lies(file.path, f"{layout.sanitizer}/"):
+            continue
+        places = _places(layout, file)
+        if places and not any(_lies(file.path, place) for place in places):
+            yield at(package, file, f"belongs in {' or '.join(dict.fromkeys(places))}")
+        elif layout.pkgconfig and file.kind == "file" and file.binary is not None and file.binary.soname:
+            name, *_ = layout.library_names(file.binary.soname, package.info.index.version)
+            if posixpath.basename(file.path) != name:
+                yield at(package, file, f"the real file of {file.binary.soname} is called {name}")
+
+
+@check(PackageScan, fix="set it with patchelf in recipes/common/layout.sh; leave libNVVM alone")
+def RpathIsTheLayouts(package: PackageScan) -> Iterator[Finding]:
+    """Libraries and tools of CTK components have the RPATH of the layout table; libNVVM, never to be patched, none.
+
+    It is RPATH, not RUNPATH: loaders follow LD_LIBRARY_PATH before a RUNPATH, so that an NVRTC would compile with the
+    parts of another toolkit.
+    """
+    layout = layout_of(package)
+    if layout is None or not layout.pkgconfig:
+        return
+    for file in package.installed():
+        if file.binary is None or file.binary.machine == "cuda":
+            continue
+        folder = posixpath.dirname(file.path)
+        wanted = {
+            layout.libraries: layout.rpath,
+            layout.tools: layout.tool_rpath,
+            layout.sanitizer: layout.sanitizer_rpath,
+        }.get(folder, "")
+        wanted = f"RPATH {wanted}" if wanted else "no RPATH"
+        found = ", ".join(f"{search.tag} {search.text}" for search in file.binary.search) or "no RPATH"
+        if found != wanted:
+            yield at(package, file, f"it has {found}, and should have {wanted}")
+
+
+def _places(layout: Layout, file: ScannedFile) -> tuple[str, ...]:
+    """Where a file of this kind may lie: folders with a slash at their end, or whole paths. Empty for any place."""
+    folder_of = {
+        r"libdevice\..*\.bc": (layout.libdevice,),
+        r"(libnvvm|nvvm64).*\.(so.*|dll)": (f"{layout.nvvm_library}/",),
+        r".*\.dll": (f"{layout.libraries}/",),
+        r".*\.so(\..*)?": (f"{layout.libraries}/", f"{layout.links}/"),
+        r".*\.(a|lib)": (f"{layout.linking}/", f"{layout.links}/"),
+        r"nvvm.*\.h": (f"{layout.nvvm_headers}/",),
+        r"(nvToolsExt|nvtx).*\.(h|hpp)": (f"{layout.nvtx_headers}/",),
+        r".*\.(h|hpp|cuh|inl)": (f"{layout.headers}/", f"{layout.cccl_headers}/"),
+        r".*\.cmake": (f"{layout.cmake}/",),
+        r".*\.pc": (f"{layout.pkgconfig}/",),
+        r"cicc(\.exe)?": (f"{layout.nvvm_tools}/",),
+        r".*\.exe": (f"{layout.tools}/",),
+    }
+    name = posixpath.basename(file.path)
+    for pattern, places in folder_of.items():
+        if re.fullmatch(pattern, name):
+            # Real libraries are in one place; only links are elsewhere.
+            return places[:1] if file.kind == "file" and ".so" in name else places
+    is_program = file.kind == "file" and file.binary is not None and file.binary.machine != "cuda"
+    return (f"{layout.tools}/",) if is_program else ()
+
+
+def _lies(path: str, place: str) -> bool:
+    return path.startswith(place) if place.endswith("/") else path == place
+
+
+@check(
+    PackageScan,
+    fix="check which wheel the recipe took; if NVIDIA links cudart dynamically again, depend on cuda-cudart",
+)
+def CudartIsInside(package: PackageScan) -> Iterator[Finding]:
+    """cuda-bindings from 13 has cudart linked in: a module says so, but for Windows, and none needs libcudart."""
+    if package.name != "cuda-bindings" or version_key(package.info.index.version)[0] < 13:
+        return
+    modules = list(binaries(package))
+    if not package.subdir.startswith("win-") and not any(file.code and file.code.cudart for file, _ in modules):
+        yield at(package, "", "no module has cudart inside")
+    for file, binary in modules:
+        for name in (*binary.needed, *binary.delayed):
+            if re.match(r"(lib)?cudart", name, re.IGNORECASE):
+                yield at(package, file, f"needs {name}")

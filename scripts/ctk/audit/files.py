@@ -1,0 +1,190 @@
+"""Rules on one package: what it says of itself, its files and links, and Python tags."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+
+from ctk.package.reader import PLACEHOLDER, PathEntry, ScannedFile
+from ctk.package.scan import PackageScan
+from ctk.rules import Finding, Severity, check, spec_name
+
+
+def at(package: PackageScan, file: ScannedFile | str, message: str, severity: Severity = "") -> Finding:
+    """A finding in a file of a package, of the check's own severity unless told otherwise."""
+    return Finding(package.file_name, message, file if isinstance(file, str) else file.path, severity=severity)
+
+
+# Words by which the text of a licence or exception is told: of all that recipes name, but LicenseRef-*.
+LICENCE_WORDS = {
+    "Apache-2.0": b"Apache License Version 2.0",
+    "BSD-2-Clause": b"Redistribution and use in source and binary forms",
+    "BSD-3-Clause": b"to endorse or promote products derived from this software",
+    "LLVM-exception": b"LLVM Exceptions to the Apache 2.0 License",
+    "MIT": b"Permission is hereby granted, free of charge, to any person obtaining a copy",
+    "NCSA": b"University of Illinois/NCSA Open Source License",
+}
+
+
+@check(PackageScan, fix="name the artefact's licence files in about: license_file, or a text beside the recipe")
+def LicenseIsInside(package: PackageScan) -> Iterator[Finding]:
+    """The package names its licence and, unless it installs nothing, carries its text, or each, under info/licenses."""
+    if not package.info.index.license:
+        yield at(package, "info/index.json", "no licence named")
+    if any(True for _ in package.installed()) and not package.info.licenses:
+        yield at(package, "info/licenses", "no licence text")
+    for name, text in package.info.licenses.items():
+        if not text:
+            yield at(package, f"info/licenses/{name}", "the licence text is empty")
+    texts = b" ".join(b" ".join(package.info.licenses.values()).lower().split())
+    for name in re.findall(r"[\w.-]+", package.info.index.license if texts else ""):
+        if LICENCE_WORDS.get(name, b"").lower() not in texts:
+            yield at(package, "info/licenses", f"no text of {name}, which its licence names")
+
+
+@check(
+    PackageScan,
+    fix="let the build station clean info/; keep the path out of other files; declare a prefix in paths.json",
+)
+def NoBuildPath(package: PackageScan) -> Iterator[Finding]:
+    """No text and no binary, metadata included, holds a path of the build machine or an undeclared placeholder."""
+    for file in package.files:
+        for seen in file.sightings:
+            times = f" ({seen.count} times)" if seen.count > 1 else ""
+            what = "an undeclared placeholder prefix" if seen.needle == PLACEHOLDER else seen.needle
+            yield at(package, file, f"holds {what}{times}: {seen.context!r}")
+
+
+_KINDS = {"hardlink": "file", "softlink": "link", "directory": "folder"}
+_LIBRARY_FOLDER = re.compile(r"(targets/[^/]+/)?lib")
+_EXTENSION = re.compile(r"\.(?:cpython-|cp)(3)(\d+)(t?)-[^/]*\.(?:so|pyd)$")
+
+
+@check(PackageScan, fix="build it again; a package must not be changed after it was built")
+def ArchiveMatchesPaths(package: PackageScan) -> Iterator[Finding]:
+    """The archive holds exactly the files that paths.json lists, each of the size and sha256 given there."""
+    listed = {entry.path: entry for entry in package.info.paths}
+    held = {file.path: file for file in package.files if file.part == "pkg"}
+    if len(listed) != len(package.info.paths):
+        yield at(package, "info/paths.json", "lists a path twice")
+    if len(held) != sum(file.part == "pkg" for file in package.files):
+        yield at(package, "", "the archive holds a path twice")
+    for path in sorted(listed.keys() - held.keys()):
+        yield at(package, path, "listed in paths.json, missing in the archive")
+    for path, file in held.items():
+        if path in listed:
+            yield from _differences(package, file, listed[path])
+        else:
+            yield at(package, path, "in the archive, missing in paths.json")
+
+
+def _differences(package: PackageScan, file: ScannedFile, entry: PathEntry) -> Iterator[Finding]:
+    if _KINDS.get(entry.kind) != file.kind:
+        yield at(package, file, f"paths.json says {entry.kind}, the archive holds a {file.kind}")
+    elif file.kind == "file" and entry.size != file.size:
+        yield at(package, file, f"paths.json says {entry.size} bytes, the archive holds {file.size}")
+    elif file.kind == "file" and entry.sha256 != file.sha256:
+        yield at(package, file, f"paths.json says sha256 {entry.sha256}, the archive holds {file.sha256}")
+
+
+@check(PackageScan, fix="mend the glob in the recipe, or the script that should have made the file")
+def KeepsItsPromises(package: PackageScan) -> Iterator[Finding]:
+    """Each glob of the recipe's ``build: files`` and of its package_contents tests matches a file, or as it says none.
+
+    Read from the rendered recipe in the package; a package without one was held to its tests when it was built.
+    """
+    promise = package.info.promise
+    if promise is None:
+        return
+    paths = [file.path for file in package.installed()]
+    for where, globs in (("build: files", promise.files), ("package_contents", promise.contents)):
+        for glob in globs:
+            pattern = glob_pattern(glob)
+            if not any(pattern.fullmatch(path) for path in paths):
+                yield at(package, glob, f"promised by {where}, matches no file")
+    for glob in promise.absent:
+        pattern = glob_pattern(glob)
+        for path in filter(pattern.fullmatch, paths):
+            yield at(package, path, f"package_contents says that nothing matches {glob}")
+            break
+
+
+def glob_pattern(glob: str) -> re.Pattern[str]:
+    """A glob of rattler-build as a regular expression: ``**`` spans folders, a folder stands for all in it."""
+    pieces = {"**/": r"(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    tokens = re.findall(r"\*\*/|\*\*|\*|\?|\{[^}]*\}|\[[^]]*\]|.", glob)
+    body = "".join(pieces.get(token) or _literal(token) for token in tokens)
+    return re.compile(f"{body.rstrip('/')}(?:/.*)?")
+
+
+def _literal(token: str) -> str:
+    if token.startswith("{"):
+        return f"(?:{'|'.join(map(re.escape, token[1:-1].split(',')))})"
+    return token if token.startswith("[") else re.escape(token)
+
+
+@check(PackageScan, fix="make the link relative to its own folder, or ship the file; on Windows, ship the file")
+def LinksStayInside(package: PackageScan) -> Iterator[Finding]:
+    """Symbolic links are relative and stay inside the prefix; packages for Windows have none."""
+    windows = package.target_subdir.startswith("win-")
+    for file in package.files:
+        if file.kind == "other":
+            yield at(package, file, "is neither a file, a folder nor a symbolic link")
+        if file.path.startswith("/") or ".." in file.path.split("/"):
+            yield at(package, file, "lies outside the prefix")
+        if file.kind != "link":
+            continue
+        if windows:
+            yield at(package, file, f"links to {file.link}; Windows needs privileges to make a link")
+        if file.link.startswith("/"):
+            yield at(package, file, f"links to the absolute path {file.link}")
+        elif file.target.startswith(".."):
+            yield at(package, file, f"links out of the prefix: {file.link}")
+
+
+@check(PackageScan, fix="move the link to the -dev output (build: files)")
+def BareNameOnlyInDev(package: PackageScan) -> Iterator[Finding]:
+    """The bare name of a library (``lib/libX.so``) is in ``-dev`` packages only: linkers must not find it elsewhere.
+
+    So it is in one that exports itself to who links with it, as nccl does. A library whose SONAME is the bare name has
+    no other name to be loaded by, and is where it is used.
+    """
+    exported = {spec_name(spec) for specs in package.info.run_exports.values() for spec in specs}
+    if "-dev" in package.name or package.name in exported:
+        return
+    only = {
+        file.path
+        for file in package.installed()
+        if file.binary is not None and file.binary.soname in ("", posixpath.basename(file.path))
+    }
+    for file in package.installed():
+        folder, name = posixpath.split(file.path)
+        if not _LIBRARY_FOLDER.fullmatch(folder) or not re.fullmatch(r"lib[^/]*\.so", name):
+            continue
+        real = file.target if file.kind == "link" else file.path
+        if real not in only and (file.kind == "link" or file.binary is not None):
+            yield at(package, file, "the bare name of a library, outside a -dev package")
+
+
+@check(PackageScan, fix="check the Python tag in the recipe's source line, and its python_abi requirement")
+def ExtensionsFitThePython(package: PackageScan) -> Iterator[Finding]:
+    """Extension modules are for the Python whose folder they are in, and the package depends on that Python's ABI."""
+    depends = [spec for spec in package.info.index.depends if spec.split()[0] in ("python", "python_abi")]
+    missing = set()
+    for file in package.installed():
+        match = _EXTENSION.search(file.path)
+        if match is None:
+            continue
+        major, minor, threaded = match.groups()
+        folder = re.search(r"lib/python([0-9.]+)t?/", file.path)
+        if folder and folder[1] != f"{major}.{minor}":
+            yield at(package, file, f"for Python {major}.{minor}, in the folder of {folder[1]}")
+        if package.info.index.noarch:
+            yield at(package, file, "an extension module in a noarch package")
+        tag = re.compile(rf"(^python {major}\.{minor}(\.|\s|$))|_cp{major}{minor}{threaded or '(?!t)'}")
+        if not any(tag.search(spec) for spec in depends):
+            missing.add(f"{major}.{minor}{threaded}")
+    for python in sorted(missing):
+        message = f"holds modules for Python {python}, on which it does not depend: {depends}"
+        yield at(package, "info/index.json", message)

@@ -1,0 +1,440 @@
+"""Rules on packages that share an environment: whose file it is, where links lead, what a binary needs to be loaded."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, cached_property, partial
+from itertools import combinations
+
+from rattler import MatchSpec, PackageRecord
+from rattler.exceptions import InvalidMatchSpecError, InvalidVersionError
+from rattler.package import BuildString
+
+from ctk.audit.binaries import binaries, search_folders
+from ctk.audit.files import at
+from ctk.core.platforms import NOARCH
+from ctk.package.binaries import Binary, oldest_glibc, version_key
+from ctk.package.gpu_subject import Known, Subject
+from ctk.package.gpu_support import spans, within
+from ctk.package.reader import IndexJson, ScannedFile
+from ctk.package.scan import PackageScan
+from ctk.rules import Finding, check, spec_name
+
+
+@cache
+def _spec(text: str) -> MatchSpec | None:
+    try:
+        return MatchSpec(text)
+    except InvalidMatchSpecError:
+        return None
+
+
+def _exact(spec: str) -> tuple[str, ...]:
+    """Name, version and build of a spec that admits one build only; of others, what is no such three."""
+    return tuple(spec.replace("==", "").replace("=", " ").split())
+
+
+def _record(index: IndexJson) -> PackageRecord | None:
+    try:
+        return PackageRecord(index.name, index.version, BuildString(index.build), index.build_number, index.subdir)
+    except (InvalidVersionError, ValueError):
+        return None
+
+
+class PackageSet:
+    """Packages under audit, and the base that they may depend on: what one channel would offer."""
+
+    def __init__(self, audited: Sequence[PackageScan], base: Sequence[PackageScan] = ()) -> None:
+        self.audited = tuple(audited)
+        self.all = (*self.audited, *base)
+        self._audited = frozenset(package.file for package in self.audited)
+        self._named: dict[str, list[tuple[PackageScan, PackageRecord]]] = defaultdict(list)
+        for package in self.all:
+            record = _record(package.info.index)
+            if record is not None:
+                self._named[package.name].append((package, record))
+        self._closures: dict[str, tuple[tuple[PackageScan, ...], frozenset[str]]] = {}
+        self._places: dict[str, frozenset[str]] = {}
+        self._files: dict[str, dict[str, list[str]]] = {}
+        self._matching: dict[tuple[str, str], list[PackageScan]] = {}
+
+    def is_audited(self, package: PackageScan) -> bool:
+        """Whether the package is under audit, and not only there to depend on."""
+        return package.file in self._audited
+
+    def matching(self, spec: str, subdir: str) -> list[PackageScan]:
+        """The packages of the set that satisfy a spec in an environment of a subdir ("" for any)."""
+        if (spec, subdir) not in self._matching:
+            parsed = _spec(spec)
+            self._matching[spec, subdir] = [
+                package
+                for package, record in self._named.get(spec_name(spec), ())
+                if parsed is not None and (not subdir or package.subdir in (subdir, NOARCH)) and parsed.matches(record)
+            ]
+        return self._matching[spec, subdir]
+
+    def owners(self, package: PackageScan) -> list[PackageScan]:
+        """The packages without which this one is never installed, and that pin exactly this build.
+
+        For a ``_<subdir>`` half, its other half; for ``<name>-files``, the twins that bring it.
+        """
+        half = package.half
+        name = package.name.removesuffix(f"_{half}" if half else "-files")
+        subdir = half or package.subdir
+        return [
+            other
+            for other, _ in self._named.get(name, ())
+            if name != package.name and other.subdir == subdir and self.pins(other, package)
+        ]
+
+    def pins(self, one: PackageScan, other: PackageScan) -> bool:
+        """Whether a package depends on exactly this build of another."""
+        return any(self.is_exact(spec, other) for spec in one.info.index.depends)
+
+    @staticmethod
+    def is_exact(spec: str, package: PackageScan) -> bool:
+        """Whether a spec admits this one build only."""
+        index = package.info.index
+        return _exact(spec) == (index.name, index.version, index.build)
+
+    def closure(self, package: PackageScan) -> tuple[tuple[PackageScan, ...], frozenset[str]]:
+        """The package, its other half and all they depend on; and the names that no package of the set has."""
+        if package.file not in self._closures:
+            self._closures[package.file] = self._walk(package)
+        return self._closures[package.file]
+
+    def _walk(self, package: PackageScan) -> tuple[tuple[PackageScan, ...], frozenset[str]]:
+        subdir = package.target_subdir
+        seen = {package.file: package}
+        outside: set[str] = set()
+        queue = [package, *self.owners(package)]
+        while queue:
+            current = queue.pop()
+            seen[current.file] = current
+            for spec in current.info.index.depends:
+                name = spec_name(spec)
+                # A package of another subdir is no package here: the base channel is this machine's only.
+                if all(other.subdir not in (subdir or other.subdir, NOARCH) for other, _ in self._named.get(name, ())):
+                    outside.add(name)
+                queue.extend(found for found in self.matching(spec, subdir) if found.file not in seen)
+        return tuple(seen.values()), frozenset(outside)
+
+    def constrained(self, package: PackageScan) -> tuple[PackageScan, ...]:
+        """What the package or its other half states run constraints for, with all that depends on."""
+        specs = {spec for stating in (package, *self.owners(package)) for spec in stating.info.index.constrains}
+        found = (other for spec in sorted(specs) for other in self.matching(spec, package.target_subdir))
+        return tuple({reached.file: reached for other in found for reached in self.closure(other)[0]}.values())
+
+    def companions(self, package: PackageScan) -> list[PackageScan]:
+        """The package's closure, and the closures of those that pin exactly this build."""
+        subdir = package.target_subdir
+        index = package.info.index
+        pinned = self._pinning.get((index.name, index.version, index.build), ())
+        pinning = (other for other in pinned if other.subdir in (subdir, NOARCH))
+        found = {other.file: other for start in (package, *pinning) for other in self.closure(start)[0]}
+        return list(found.values())
+
+    @cached_property
+    def _pinning(self) -> dict[tuple[str, ...], list[PackageScan]]:
+        """Name, version and build -> the packages that depend on exactly that one."""
+        found: dict[tuple[str, ...], list[PackageScan]] = defaultdict(list)
+        for package in self.all:
+            for spec in package.info.index.depends:
+                if len(parts := _exact(spec)) == 3:
+                    found[parts].append(package)
+        return found
+
+    def places(self, package: PackageScan) -> frozenset[str]:
+        """The paths of the package's files, and the folders that they are in."""
+        if package.file not in self._places:
+            self._places[package.file] = frozenset(package.places())
+        return self._places[package.file]
+
+    def named(self, package: PackageScan, library: str) -> list[str]:
+        """Where a package has a file or link of a name; case matters only off Windows."""
+        if package.file not in self._files:
+            names: dict[str, list[str]] = defaultdict(list)
+            for file in package.installed():
+                name = posixpath.basename(file.path)
+                names[name.lower() if name.lower().endswith((".dll", ".pyd", ".exe")) else name].append(file.path)
+            self._files[package.file] = names
+        return self._files[package.file].get(library.lower() if library.lower().endswith(".dll") else library, [])
+
+    def links_to(self, package: PackageScan, path: str) -> list[str]:
+        """The links to a file that the package, its other half and its dependencies have, also through other links."""
+        reach, _ = self.closure(package)
+        targets = {file.path: file.target for other in reach for file in other.installed() if file.kind == "link"}
+        found, new = [], [path]
+        while new:
+            new = [link for link, target in targets.items() if target in new and link not in found]
+            found += new
+        return found
+
+    def coexist(self, one: PackageScan, other: PackageScan, subdir: str) -> bool:
+        """Whether some builds of all that both depend on, themselves included, are the same for both."""
+        wanted: dict[str, set[str]] = {i.info.index.name: {i.file} for i in (one, other)}
+        for spec in (*one.info.index.depends, *other.info.index.depends):
+            if (name := spec_name(spec)) in self._named and _spec(spec) is not None:
+                found = {package.file for package in self.matching(spec, subdir)}
+                wanted[name] = wanted.get(name, found) & found
+        for spec in (*one.info.index.constrains, *other.info.index.constrains):
+            if (name := spec_name(spec)) in wanted and _spec(spec) is not None:
+                wanted[name] &= {package.file for package in self.matching(spec, subdir)}
+        return all(wanted.values())
+
+    @cached_property
+    def subdirs(self) -> tuple[str, ...]:
+        """The subdirs whose environments the set can fill."""
+        held = {package.subdir for package in self.audited} - {NOARCH}
+        return tuple(sorted(held or {package.half for package in self.audited} - {""})) or ("linux-64",)
+
+    def environment(self, subdir: str) -> Iterator[PackageScan]:
+        """The packages that an environment of the subdir may draw from."""
+        return (package for package in self.all if package.subdir in (subdir, NOARCH))
+
+
+# noarch: python packages hold site-packages/ and python-scripts/; the installer moves them to the Python's folders.
+_SITE = re.compile(r"(lib/python3\.\d+t?|Lib)/site-packages/")
+_SCRIPTS = re.compile(r"(python-scripts|bin|Scripts)/")
+
+
+@check(PackageSet, fix="leave the file to one of the two (build: files), or let one depend on the other")
+def FilesHaveOneOwner(packages: PackageSet) -> Iterator[Finding]:
+    """No file is in two packages that fit in one environment; on Windows, whatever the case of its name."""
+    reported: set[frozenset[str]] = set()
+    for subdir in packages.subdirs:
+        by_file = {package.file: package for package in packages.environment(subdir)}
+        shared: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for path, holders in _holders(packages, subdir).items():
+            for one, other in combinations(holders, 2):
+                shared[one.file, other.file].append(path)
+        for (first, second), paths in shared.items():
+            one, other = by_file[first], by_file[second]
+            names = frozenset((one.name, other.name))
+            if len(names) == 2 and names not in reported and packages.coexist(one, other, subdir):
+                reported.add(names)
+                more = f", as are {len(paths) - 1} more files" if len(paths) > 1 else ""
+                yield at(one, min(paths), f"also in {other.file_name}{more}; both fit in one environment")
+
+
+def _holders(packages: PackageSet, subdir: str) -> dict[str, list[PackageScan]]:
+    holders: dict[str, list[PackageScan]] = defaultdict(list)
+    for package in packages.environment(subdir):
+        for path in {_place(package, file.path, subdir) for file in package.installed()}:
+            holders[path].append(package)
+    return {
+        path: sorted(held, key=lambda package: package.file)
+        for path, held in holders.items()
+        if len(held) > 1 and any(map(packages.is_audited, held))
+    }
+
+
+def _place(package: PackageScan, path: str, subdir: str) -> str:
+    """The path that two packages must not share: where the installer puts the file, without the Python's version."""
+    path = _SITE.sub("site-packages/", path)
+    if package.info.index.noarch == "python":
+        path = _SCRIPTS.sub("bin/" if not subdir.startswith("win-") else "Scripts/", path, count=1)
+    return path.lower() if subdir.startswith("win-") else path
+
+
+@check(
+    PackageSet, fix="depend on the package that has the target with pin_subpackage(..., exact=True), or drop the link"
+)
+def LinksLeadSomewhere(packages: PackageSet) -> Iterator[Finding]:
+    """The target of each symbolic link is in the same package, below what it depends on, or comes with it.
+
+    It comes with a package that pins exactly this build, as the compiler's parts pin one another.
+    """
+    for package in packages.audited:
+        links = [file for file in package.installed() if file.kind == "link" and not file.link.startswith("/")]
+        if not links:
+            continue
+        there = [packages.places(other) for other in packages.companions(package)]
+        for file in links:
+            target = file.target
+            if not target.startswith("..") and not any(target in places for places in there):
+                yield at(package, file, f"leads to {target}, which nothing that comes with it has")
+
+
+# glibc, and the loader; a system that installs conda packages has them.
+_GLIBC = r"lib(c|m|dl|pthread|rt|util)\.so\.\d+|ld-linux-(x86-64\.so\.2|aarch64\.so\.1)"
+# The driver's own libraries: only ever the machine's.
+_LINUX_DRIVER = r"lib(cuda|nvidia-ml|cudla)\.so\.1"
+_WINDOWS = (
+    r"(kernel32|user32|advapi32|ole32|oleaut32|shell32|ws2_32|ntdll|gdi32|bcrypt|crypt32|setupapi|cfgmgr32|version|dbghelp"
+    r"|psapi|shlwapi|rpcrt4|secur32|winmm|userenv|powrprof|iphlpapi|mswsock|msvcrt|normaliz)\.dll"
+    r"|(api-ms-win-(core|security|eventing|service|base)|ext-ms)-.*\.dll"
+)
+_WINDOWS_DRIVER = r"(nvcuda|nvml)\.dll"
+
+_SYSTEM = {
+    "elf": re.compile(f"{_GLIBC}|{_LINUX_DRIVER}"),
+    "pe": re.compile(f"{_WINDOWS}|{_WINDOWS_DRIVER}", re.IGNORECASE),
+}
+
+# Also on every system, new enough for what NVIDIA builds to the manylinux rules.
+_COMPILER_RUNTIME = re.compile(r"libgcc_s\.so\.1|libstdc\+\+\.so\.6")
+
+_UCRT = r"api-ms-win-crt-.*\.dll|ucrtbase\.dll"
+_VC = rf"(vcruntime140(_1|_threads)?|msvcp140(_1|_2|_atomic_wait|_codecvt_ids)?|concrt140|vccorlib140)\.dll|{_UCRT}"
+
+EXTERNAL: Mapping[str, re.Pattern[str]] = {
+    name: re.compile(pattern, re.IGNORECASE)
+    for name, pattern in {
+        "libgcc": r"libgcc_s\.so\.1|libgomp\.so\.1|libatomic\.so\.1",
+        # libstdcxx depends on libgcc.
+        "libstdcxx": r"libstdc\+\+\.so\.6|libgcc_s\.so\.1",
+        "libzlib": r"libz\.so\.1",
+        "rdma-core": r"lib(ibverbs|rdmacm|mlx5|mlx4|ibumad)\.so\.1",
+        "ucrt": _UCRT,
+        # vc and vc14_runtime depend on ucrt, python on all three.
+        "vc14_runtime": _VC,
+        "vc": _VC,
+        "python": rf"libpython3\..*|python3\d*t?\.dll|{_VC}",
+    }.items()
+}
+
+# Modules that are imported only where what they need is loaded, which no RPATH or dependency says: (package, file) ->
+# library.
+OPTIONAL: Mapping[tuple[str, str], re.Pattern[str]] = {
+    # Reads PyTorch tensors; imported once torch is.
+    ("cuda-core", "_tensor_bridge"): re.compile(r"torch_cpu\.dll", re.IGNORECASE),
+    # On Windows jax imports jaxlib/_jax.pyd first, which has this DLL beside it. Once loaded, it is found by its name.
+    ("jaxlib-files", "/_mlir_libs/"): re.compile(r"jax_common\.dll", re.IGNORECASE),
+}
+
+
+# Where Windows looks for a DLL in an environment besides the folder of the program: conda puts these on PATH, and
+# Python searches them for its modules.
+_DLL_FOLDERS = frozenset({"", "Library/bin"})
+
+
+@check(PackageSet, fix="add the package that has the library to the recipe's run requirements")
+def NeededIsProvided(packages: PackageSet) -> Iterator[Finding]:
+    """Each library that a binary needs is the system's or the driver's, or in the package or one that it depends on."""
+    for package, file, _, library in _needs(packages):
+        if not _places(packages, package, file, library):
+            depends = ", ".join(dict.fromkeys(map(spec_name, package.info.index.depends))) or "nothing"
+            yield at(package, file, f"needs {library}, which nothing below {depends} has")
+
+
+@check(PackageSet, fix="set the RPATH to $ORIGIN in the recipe's layout script; put DLLs into Library/bin")
+def NeededIsFound(packages: PackageSet) -> Iterator[Finding]:
+    """The loader reaches each needed library: by the binary's own RPATH, or where Python and Windows look anyway.
+
+    On Windows these are also the folders that a module of the package adds with ``os.add_dll_directory``. A library
+    that relies on the RPATH of the program that loads it works in some programs only. Where it is the
+    compiler's runtime that is not reached, this is a hint: the loader takes the system's copy.
+    """
+    for package, file, binary, library in _needs(packages):
+        places = _places(packages, package, file, library)
+        folders = _loader_folders(packages, package, file, binary)
+        if places and not any(posixpath.dirname(place) in folders for place in places):
+            looked = ", ".join(f"{folder}/" for folder in sorted(folders)) or "no folder of the environment"
+            message = f"needs {library} ({places[0]}); the loader looks in {looked}"
+            yield at(package, file, message, "hint" if _COMPILER_RUNTIME.fullmatch(library) else "")
+
+
+def _needs(packages: PackageSet) -> Iterator[tuple[PackageScan, ScannedFile, Binary, str]]:
+    """Each library that a binary of the audited packages needs from an environment."""
+    for package in packages.audited:
+        for file, binary in binaries(package):
+            for library in dict.fromkeys((*binary.needed, *binary.delayed)):
+                optional = any(
+                    package.name == owner and name in file.path and pattern.fullmatch(library)
+                    for (owner, name), pattern in OPTIONAL.items()
+                )
+                if not optional and not _SYSTEM[binary.format].fullmatch(library):
+                    yield package, file, binary, library
+
+
+def _places(packages: PackageSet, package: PackageScan, file: ScannedFile, library: str) -> list[str]:
+    """The paths of a library in the environments of a package, in the order of its dependencies.
+
+    What the package, or its other half, only constrains counts: a module that needs that is imported where it is.
+    """
+    reach, outside = packages.closure(package)
+    reach += packages.constrained(package)
+    # What the base channel has may be less than the real package, where this machine lacks the library.
+    outside |= {other.name for other in reach if not packages.is_audited(other)}
+    places = [path for other in reach for path in packages.named(other, library)]
+    known = [name for name in outside if name in EXTERNAL and EXTERNAL[name].fullmatch(library)]
+    windows = file.binary is not None and file.binary.format == "pe"
+    return places + [f"Library/bin/{library}" if windows else f"lib/{library}" for _ in known]
+
+
+def _loader_folders(packages: PackageSet, package: PackageScan, file: ScannedFile, binary: Binary) -> set[str]:
+    here = posixpath.dirname(file.path)
+    if binary.format == "pe":
+        # Those that a module of the package makes a path of and adds, as the wheels' repair tool has __init__.py do.
+        added = {name for other in package.installed() for name in other.dll_folders}
+        folders = {posixpath.dirname(other.path) for other in package.installed() if other.path.endswith(".dll")}
+        return {here, *_DLL_FOLDERS, *(folder for folder in folders if posixpath.basename(folder) in added)}
+    # $ORIGIN is the folder of the name by which a library was opened, so each link to it adds one.
+    names = [file.path, *packages.links_to(package, file.path)] if binary.search else []
+    folders = {folder for name in names for folder in search_folders(name, binary)}
+    # conda's Python searches its lib for everything that its modules load.
+    return folders | ({"lib"} if "site-packages/" in file.path else set())
+
+
+@check(PackageSet, fix="declare the floor that the release's facts measured: __glibc >=X.Y,<3.0.a0")
+def GlibcIsDeclared(packages: PackageSet) -> Iterator[Finding]:
+    """No ELF file needs a glibc above the ``__glibc`` floor that the package, or its other half, depends on.
+
+    Symbols say by their versions what they need. Those that libc.so.6 took over in 2.34 need that one where they have
+    no version, and nothing that the file is loaded with needs the library that had them, as of libcutensorMg.
+    """
+    for package in packages.audited:
+        reach, _ = packages.closure(package)
+        named = partial(_binaries_named, packages, reach)
+        files = [(file.path, oldest_glibc(binary, named)) for file, binary in binaries(package)]
+        file, highest = max(files, key=lambda need: (version_key(need[1]), need[0]), default=("", ""))
+        if not highest:
+            continue
+        floor = _glibc_floor(packages, package)
+        if not floor:
+            yield at(package, file, f"needs glibc {highest}; no __glibc floor is declared")
+        elif version_key(highest) > version_key(floor):
+            yield at(package, file, f"needs glibc {highest}, above the declared floor {floor}")
+
+
+def _binaries_named(packages: PackageSet, reach: Sequence[PackageScan], name: str) -> Iterator[Binary]:
+    """The libraries of a name in some packages."""
+    for package in reach:
+        paths = packages.named(package, name)
+        yield from (binary for file, binary in (binaries(package) if paths else ()) if file.path in paths)
+
+
+def _glibc_floor(packages: PackageSet, package: PackageScan) -> str:
+    """The highest floor that holds wherever the package is installed, "" for none."""
+    certain = _glibc_floors(package)
+    for spec in package.info.index.depends:
+        for other in packages.matching(spec, package.target_subdir):
+            certain += _glibc_floors(other) if packages.is_exact(spec, other) else []
+    owners = packages.owners(package)
+    if owners and all(_glibc_floors(owner) for owner in owners):
+        certain.append(min((max(_glibc_floors(owner), key=version_key) for owner in owners), key=version_key))
+    return max(certain, key=version_key, default="")
+
+
+def _glibc_floors(package: PackageScan) -> list[str]:
+    specs = [spec for spec in package.info.index.depends if spec_name(spec) == "__glibc"]
+    return [match[1] for spec in specs for match in re.finditer(r">=\s*([0-9.]*[0-9])", spec)]
+
+
+@check(PackageSet, fix="constrain __cuda_arch in the recipe to the GPUs of the release lock, which end in _gpus")
+def CodeIsForItsGpus(packages: PackageSet) -> Iterator[Finding]:
+    """A package can be installed only for GPUs for which all of its libraries have code."""
+    known = Known.of_toolkits(package.info.index for package in packages.all)
+    for package in packages.audited:
+        files = {file.path: file.code for file in package.installed() if file.code}
+        subject = Subject(package.name, "package", files, package.info.index, package.target_subdir, known=known)
+        gpus = subject.promised_in_vain
+        if not subject.excuse:  # of files that are not at hand only the range is known
+            ranges = [file.gpus for file in package.installed() if file.gpus]
+            gpus += tuple(g for g in subject.promised or () if not all(within(g, range_) for range_ in ranges))
+        if gpus:
+            yield at(package, "", f"has no code, or little, for GPUs that it admits: {spans(gpus, known.gpus)}")

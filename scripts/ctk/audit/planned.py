@@ -1,0 +1,209 @@
+"""The packages of a plan, seen like built ones: from recipes, locks and what ``variants/contents.json`` says.
+
+Each recipe's script is run on a few lines of text for each member of its artefacts. What an output's own script adds to
+a tree that it shares (activation scripts of nvcc) is not seen, and no test of that output is held then; a script's
+edits (``EDIT``) add no file and need the text, so they are left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+
+from pydantic import TypeAdapter, ValidationError
+
+from ctk.audit.files import glob_pattern
+from ctk.core.checkout import Workspace
+from ctk.core.errors import RecipeError
+from ctk.core.files import file_sha256, make_folder, replace_file
+from ctk.lock.contents import LEFT_OUT, PLAIN, Content, Contents, Members
+from ctk.package.binaries import ELF_MAGIC, SearchPath
+from ctk.package.glibc import MOVED
+from ctk.package.reader import IndexJson, PackageInfo, Promise, ScannedFile
+from ctk.package.scan import PackageScan
+from ctk.plan.plan import Build, Plan
+from ctk.plan.recipes import Rendered, Script
+from ctk.rules import Finding
+
+NEED_BYTES = frozenset({"ArchiveMatchesPaths", "CudartIsInside", "LicenseIsInside"})
+"""Checks that only a built package can be held to."""
+_MARK = "ctk-planned-file"
+_PATCHELF = f"""#!/bin/bash
+# A member's lines are its number, its SONAME and its RPATH; what is to be changed in it comes below them.
+file=${{!#}}
+grep -qa {_MARK} "$file" || exit 1
+case $1 in
+  --print-soname) sed -n 2p "$file" ;;
+  --print-rpath) sed -n 3p "$file" ;;
+  *) echo "${{*:1:$#-1}}" >>"$file" ;;
+esac
+"""
+_FILES = TypeAdapter(list[ScannedFile])
+
+
+def planned_scans(
+    plan: Plan, workspace: Workspace, contents: Contents, jobs: int
+) -> tuple[list[PackageScan], list[PackageScan], list[Finding]]:
+    """The packages of a plan; those, without files, of which artefacts are not measured; and a hint for their locks.
+
+    One Python stands for the others: that whose wheels are measured.
+
+    Raises:
+        RecipeError: A recipe's script fails.
+    """
+    measured = [b for b in plan.builds if all(a.sha256 in contents.artefacts for a in b.artefacts)]
+    seen = {_but_for_python(build) for build in measured}
+    made: dict[str, PackageScan] = {}
+    with tempfile.TemporaryDirectory(prefix="ctk-planned-") as scratch, ThreadPoolExecutor(jobs) as pool:
+        program = Path(scratch, "patchelf")  # made once: a program is busy while some thread writes it
+        program.write_text(_PATCHELF)
+        program.chmod(0o755)
+        for scans in pool.map(lambda build: _scans(build, workspace, contents, Path(scratch)), measured):
+            made |= {scan.file: scan for scan in scans}
+    lacking = [build for build in plan.builds if _but_for_python(build) not in seen]
+    unseen = [scan for b in lacking for output in b.outputs if (scan := _scan(output, ())).file not in made]
+    return list(made.values()), unseen, [_not_measured(lock) for lock in dict.fromkeys(b.lock for b in lacking)]
+
+
+def _not_measured(lock: str) -> Finding:
+    words = "some of its artefacts are not measured, and what is made of them is not judged"
+    step = f"ctk release measure {lock.removeprefix('cuda-')} --write"
+    return Finding(lock, words, check="ArtefactsAreMeasured", fix=step, severity="hint")
+
+
+def _but_for_python(build: Build) -> tuple[object, ...]:
+    """What builds have in common that differ in their Python."""
+    return build.recipe.name, build.lock, build.subdir, build.arch, tuple(build.versions.items())
+
+
+def _scans(build: Build, workspace: Workspace, contents: Contents, programs: Path) -> list[PackageScan]:
+    trees: dict[str, list[ScannedFile]] = {}
+    found = []
+    for output in build.outputs:
+        files: list[ScannedFile] = []
+        if output.scripts:
+            key = repr((output.scripts[0], output.sources))
+            if key not in trees:
+                trees[key] = _tree(build, output, workspace, contents, programs)
+            files = trees[key]
+        found.append(_scan(output, files))
+    return found
+
+
+def _scan(output: Rendered, tree: Sequence[ScannedFile]) -> PackageScan:
+    wanted, unwanted = (list(map(glob_pattern, globs)) for globs in (output.files, output.left_files))
+    held = [f for f in tree if not wanted or any(w.fullmatch(f.path) for w in wanted)]
+    files = tuple(f for f in held if not any(u.fullmatch(f.path) for u in unwanted))
+    index = IndexJson(
+        output.name,
+        output.version,
+        output.build_string,
+        output.build_number,
+        output.subdir,
+        output.noarch,
+        depends=output.depends,
+        constrains=output.constrains,
+        license=output.license,
+    )
+    promised = tuple(glob for glob in output.contents if not LEFT_OUT.fullmatch(glob))
+    promise = Promise(output.files, promised, output.absent) if len(output.scripts) == 1 else None
+    info = PackageInfo(index, (), output.run_exports, promise=promise)
+    return PackageScan(f"{output.subdir}/{output.file_name}", "", info, files)
+
+
+def _tree(
+    build: Build, output: Rendered, workspace: Workspace, contents: Contents, programs: Path
+) -> list[ScannedFile]:
+    """The files that the script of an output makes of its artefacts; kept by all that decides them."""
+    script = output.scripts[0]
+    shas = {(a.component, a.target): a.sha256 for a in build.artefacts}
+    members: dict[str, Content] = {}
+    folder = ""  # what the names in RECORD have before those here
+    for source in output.sources:
+        inside = contents.members(shas[source.component, source.target]) or {}
+        # rattler-build unpacks an archive without a folder that all of it is in.
+        tops = {name.partition("/")[0] for name in inside if "/" in name}
+        top = f"{tops.pop()}/" if len(tops) == 1 and all("/" in name for name in inside) else ""
+        folder = top if not source.folder else folder
+        members |= {str(PurePosixPath(source.folder, n.removeprefix(top))): c for n, c in inside.items()}
+    scripts = (file_sha256(file) for file in build.recipe.files() if file != build.recipe.file)
+    decisive = [script.file, sorted(script.env.items()), build.subdir, folder, sorted(members.items(), key=str)]
+    key = repr([file_sha256(Path(__file__)), *scripts, *decisive])
+    note = workspace.cache / "laid-out" / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
+    with suppress(OSError, ValidationError):  # not there, or cut short
+        return _FILES.validate_json(note.read_bytes())
+    files = _lay_out(build, script, members, folder, programs)
+    make_folder(note.parent)
+    replace_file(note, _FILES.dump_json(files, exclude_defaults=True))
+    return files
+
+
+def _lay_out(build: Build, script: Script, members: Members, folder: str, programs: Path) -> list[ScannedFile]:
+    with tempfile.TemporaryDirectory(prefix="ctk-planned-") as scratch:
+        work, prefix = Path(scratch, "work"), Path(scratch, "prefix")
+        prefix.mkdir()
+        names = list(members)
+        for number, name in enumerate(names):
+            file = work / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            if name.endswith(".dist-info/RECORD") or name == "RECORD":
+                file.write_text("".join(f"{folder}{other},,\n" for other in names))
+            else:
+                file.write_bytes(_lines(number, members[name]))
+        variables = {
+            "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+            "PREFIX": str(prefix),
+            "RECIPE_DIR": str(build.recipe.folder),
+            "target_platform": build.subdir,
+            **script.env,
+            "EDIT": "",
+        }
+        command = ["bash", str(build.recipe.folder / script.file)]
+        done = subprocess.run(command, cwd=work, env=os.environ | variables, capture_output=True, text=True)
+        if done.returncode:
+            raise RecipeError(f"{build.id} cannot be laid out: {done.stderr.strip()}", f"mend {script.file}")
+        return sorted(_placed(prefix, names, members), key=lambda file: file.path)
+
+
+def _lines(number: int, content: Content) -> bytes:
+    """What stands for a member; scripts tell programs by their first bytes."""
+    elf = content.binary if content.binary and content.binary.format == "elf" else None
+    if elf is None:
+        return b"text\n" if content == PLAIN else f"MZ {_MARK} {number}\n".encode()
+    rpath = elf.search[-1].text if elf.search else ""
+    return ELF_MAGIC + f" {_MARK} {number}\n{elf.soname}\n{rpath}\n".encode()
+
+
+def _placed(prefix: Path, names: Sequence[str], members: Members) -> Iterator[ScannedFile]:
+    for folder, folders, files in os.walk(prefix):
+        for path in (Path(folder, name) for name in (*folders, *files)):
+            where = path.relative_to(prefix).as_posix()
+            if path.is_symlink():
+                yield ScannedFile("pkg", where, "link", link=os.readlink(path))
+            elif path.is_file():
+                with path.open("rb") as file:
+                    lines = file.read(1 << 14).decode(errors="replace").splitlines()
+                is_member = lines and _MARK in lines[0]
+                content = members[names[int(lines[0].rpartition(" ")[2])]] if is_member else PLAIN
+                yield _file(where, content, lines[3:] if is_member else [])
+
+
+def _file(path: str, content: Content, edits: Sequence[str]) -> ScannedFile:
+    """A member as patchelf was told to change it."""
+    binary = content.binary
+    for edit in edits if binary else ():
+        assert binary
+        option, _, value = edit.removeprefix("--force-rpath ").partition(" ")
+        if option == "--add-needed":
+            needed = (*binary.needed, value)
+            binary = replace(binary, needed=needed, moved=tuple(m for m in binary.moved if MOVED[m] not in needed))
+        else:
+            binary = replace(binary, search=(SearchPath("RPATH", value),) if value else ())
+    return ScannedFile("pkg", path, "file", binary=binary, gpus=content.gpus, dll_folders=content.dll_folders)

@@ -1,0 +1,219 @@
+"""One package of a channel against its record in the index: its archive, metadata, payload and SBOM."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ctk.audit.files import ArchiveMatchesPaths
+from ctk.build import sbom
+from ctk.build.runner import digests
+from ctk.channel.publish import FIELD
+from ctk.channel.repodata import TIME
+from ctk.core.errors import AuditFailed
+from ctk.package.archives import leads_out
+from ctk.package.archives import shown as shown_name
+from ctk.package.reader import IndexJson, PackageInfo, Part, ScannedFile, index_of, members, path_entry, readable
+from ctk.package.scan import PackageScan
+from ctk.rules import Finding, check
+
+_PARTS: tuple[Part, ...] = ("info", "pkg")
+_CHUNK = 1 << 20  # bytes
+_LONGEST = 1000  # characters of a value in a message
+_NOTHING: tuple[object, ...] = (None, "", [], {})  # what may as well be missing
+_OF_CHANNELS = {TIME, FIELD}  # what a record has of its channel, and not of its package
+_OPTIONAL = {"md5", "run_exports"}
+
+
+@dataclass(frozen=True)
+class ChannelPackage:
+    """A package that an index names as ``subdir/file``, with its entries in repodata and run_exports.json."""
+
+    channel: Path
+    name: str
+    record: Mapping[str, Any]
+    exports: Any = None
+
+    @property
+    def path(self) -> Path:
+        return self.channel / self.name
+
+    @property
+    def size(self) -> int:
+        """Bytes as the index states them."""
+        size = self.record.get("size")
+        return size if isinstance(size, int) else 0
+
+
+@dataclass(frozen=True)
+class OpenedPackage:
+    """A package whose archive was read."""
+
+    indexed: ChannelPackage
+    scan: PackageScan
+    record: Mapping[str, Any]  # what its record should say
+    texts: Mapping[str, bytes]
+    faults: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return self.indexed.name
+
+    @property
+    def index(self) -> IndexJson:
+        return self.scan.info.index
+
+
+@check(ChannelPackage, "file")
+def PackageFile(package: ChannelPackage) -> Iterator[Finding]:
+    """The file can be read, and has and holds what its record says.
+
+    It is read for its hashes, and once more for all that is in it, with nothing unpacked to disk.
+    """
+    if not package.path.is_file():
+        yield Finding(package.name, "the index names it, and it is not there")
+        return
+    try:
+        with readable(package.path):
+            opened = _open(package)
+            for inside in (Payload, Metadata, RunExports, Sbom):
+                yield from inside(opened)
+    except AuditFailed as error:
+        yield Finding(package.name, error.cause.splitlines()[0])
+
+
+def _open(package: ChannelPackage) -> OpenedPackage:
+    """Reads both halves of a package, metadata first; AuditFailed where one cannot be read."""
+    texts: dict[str, bytes] = {}
+    files: list[ScannedFile] = []
+    faults: list[str] = []
+    for part in _PARTS:
+        for member, content in members(package.path, part):
+            if leads_out(member.path) or member.kind == "other":
+                faults.append(f"{shown_name(member.path)}: it is no file, link or folder inside the package")
+            # Both halves are unpacked into one folder.
+            if (member.path.partition("/")[0] == "info") != (part == "info"):
+                faults.append(f"{shown_name(member.path)}: is in the {part} half")
+            digest = hashlib.sha256()
+            while content and (piece := content.read(_CHUNK)):
+                digest.update(piece)
+                if part == "info":
+                    texts[member.path] = texts.get(member.path, b"") + piece
+            files.append(replace(member, sha256=digest.hexdigest()))
+    with package.path.open("rb") as stream:
+        held = digests(stream)
+    index, exports = (json.loads(texts.get(f"info/{name}.json", b"{}")) for name in ("index", "run_exports"))
+    paths = tuple(map(path_entry, json.loads(texts["info/paths.json"])["paths"]))
+    scan = PackageScan(str(package.path), "", PackageInfo(index_of(index), paths, exports), tuple(files))
+    return OpenedPackage(package, scan, {**index, **held, "run_exports": exports}, texts, tuple(faults))
+
+
+@check(OpenedPackage, "payload")
+def Payload(package: OpenedPackage) -> Iterator[Finding]:
+    """Both halves hold what belongs there, and the payload is what paths.json lists."""
+    for fault in package.faults:
+        yield Finding(package.name, fault)
+    for found in ArchiveMatchesPaths(package.scan):
+        yield Finding(package.name, f"{found.path}: {found.message}" if found.path else found.message)
+
+
+@check(OpenedPackage, "metadata")
+def Metadata(package: OpenedPackage) -> Iterator[Finding]:
+    """The record is about this file, and repeats the package's index.json and run exports."""
+    name, index, said = package.name, package.index, package.indexed.record
+    subdir, _, file = name.partition("/")
+    if file != f"{index.identity}.conda":
+        yield Finding(name, f"it is {index.identity} by its own index.json")
+    if index.subdir != subdir:
+        yield Finding(name, f"it is for {index.subdir} by its own index.json")
+    wanted = {key: value for key, value in package.record.items() if key in said or key not in _OPTIONAL}
+    for key, theirs, ours in differences({k: v for k, v in said.items() if k not in _OF_CHANNELS}, wanted):
+        yield Finding(name, f"repodata says {key} {theirs}, the package {ours}")
+
+
+@check(OpenedPackage, "run-exports")
+def RunExports(package: OpenedPackage) -> Iterator[Finding]:
+    """run_exports.json repeats the run exports of the package."""
+    entry, ours = package.indexed.exports, package.record["run_exports"]
+    said = entry.get("run_exports") if isinstance(entry, Mapping) else None
+    if entry is None:
+        yield Finding(package.name, "run_exports.json does not name it")
+    elif not isinstance(said, Mapping) or len(entry) != 1:
+        yield Finding(package.name, "its entry in run_exports.json cannot be read")
+    elif any(differences(said, ours)):
+        yield Finding(package.name, f"run_exports.json says {shown(said)}, the package {shown(ours)}")
+
+
+@check(OpenedPackage, "sbom")
+def Sbom(package: OpenedPackage) -> Iterator[Finding]:
+    """The package carries one SBOM, which is valid and about this package."""
+    name, index = package.name, package.index
+    place = sbom.place(index.name)
+    text = package.texts.get(place)
+    for other in sorted(package.texts):
+        if other.startswith(f"{sbom.FOLDER}/") and other != place:
+            yield Finding(name, f"{other} is none of this package")
+    if text is None:
+        yield Finding(name, "there is none")
+        return
+    if wrong := _invalid(text):
+        yield Finding(name, f"it is not valid CycloneDX: {wrong}")
+    try:
+        said = sbom.read(text)
+    except AuditFailed as error:
+        yield Finding(name, error.cause)
+        return
+    ours = f"{index.name} {index.version} {index.build} for {index.subdir}"
+    theirs = f"{said.name} {said.version} {said.build} for {said.subdir}"
+    if ours != theirs:
+        yield Finding(name, f"it is about {theirs}")
+    if not said.provenance.commit:
+        yield Finding(name, "it names no commit of the recipe: built with changes that were not committed?")
+    for given in said.provenance.inputs:
+        if not given.license:
+            yield Finding(name, f"it states no licence of {given.artefact.file}")
+
+
+@cache
+def _validator() -> Any:
+    # Imported here: what reads the schema takes a second to load, and every command would pay for it.
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator
+
+    return JsonStrictValidator(SchemaVersion.V1_6)
+
+
+def _invalid(text: bytes) -> str:
+    """What the standard's schema says against a text, "" for nothing, or without the library that reads schemas."""
+    from cyclonedx.exception import MissingOptionalDependencyException
+
+    try:
+        json.loads(text)
+        found = _validator().validate_str(text.decode(errors="replace"))
+    except MissingOptionalDependencyException:
+        return ""
+    except (ValueError, RecursionError) as error:
+        return str(error)
+    return " ".join(str(found).split())[:200] if found else ""
+
+
+def differences(said: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """The keys that two mappings differ in, with what each says; what is wanted to be empty may be missing."""
+    for key in sorted(said.keys() | wanted.keys()):
+        ours, theirs = _form(said.get(key)), _form(wanted.get(key))
+        if ours != theirs or key not in wanted:
+            yield key, shown(said.get(key)), shown(wanted.get(key))
+
+
+def shown(value: Any) -> str:
+    """A value for a message."""
+    return "nothing" if value in _NOTHING else repr(value)[:_LONGEST]
+
+
+def _form(value: Any) -> Any:
+    return None if value in _NOTHING else value

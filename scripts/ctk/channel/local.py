@@ -1,0 +1,165 @@
+"""The states of a built channel.
+
+A built channel is a link to a folder that never changes once it is visible. A new state is made beside it, indexed,
+and put in place by one rename. What a reader may rely on:
+
+- Who follows the link once and stays in the folder that it led to sees one state, whole, until `KEPT` newer ones were
+  made. All of ctk reads that way (`ctk.solve.solve.channel_url`).
+- Who goes through the link for every file sees each file whole, but may get an index from one state and look for its
+  packages in the next, where a package may be gone, or another under the same name: here, where recipes are being
+  worked on, a package may be replaced. So a web server is not given this link but a folder that `ctk publish --to`
+  fills, where neither can happen (`ctk.channel.publish`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ctk.build.runner import Built
+from ctk.channel.history import numbered
+from ctk.channel.repodata import FILES, ChannelIndex, Records, read_index, shows, write_index
+from ctk.core.errors import ChannelBroken, UnknownName
+from ctk.core.files import disk_errors, holds, listed_packages, make_folder, read_json, share
+from ctk.core.platforms import NOARCH
+
+KEPT = 3  # states, the current one included: they share the files of packages that are in several
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A complete, indexed state of a channel that no reader of it sees yet."""
+
+    channel: Path  # that it is meant for
+    path: Path  # its folder; clients can use it like a channel
+    packages: Mapping[str, int]  # subdir -> how many
+    size: int  # bytes of all packages
+    changed: bool  # whether it differs from what the channel holds now
+    earlier: Mapping[str, str] = field(default_factory=dict)  # file name of a package of another build -> id of that
+
+
+def stage(
+    built: Iterable[Built],
+    channel: Path,
+    holds: Callable[[Path, str], bool] = holds,
+    *,
+    without: Collection[str] = (),
+) -> Staged:
+    """Makes the next state of a channel.
+
+    What the channel holds from other builds stays, but for the builds of `without`; what it held from these builds is
+    replaced. `holds` says whether a package has a sha256.
+
+    Raises:
+        ChannelBroken: A package of another build is not what that build put into the channel.
+        NoSpace: The disk is full; the channel in place stays as it was.
+    """
+    built, current = tuple(built), channel.resolve()
+    before, indexed = _builds(current), _indexed(current)
+    made = {b.id: {"key": b.key, "packages": dict(b.sha256)} for b in built}
+    kept = {i: note for i, note in before.items() if i not in without}
+    wanted = {i: note for i, note in kept.items() if all((current / n).exists() for n in note["packages"])} | made
+    stated = {n: sha256 for note in (*wanted.values(), *made.values()) for n, sha256 in note["packages"].items()}
+    fresh = {name: b.home / name for b in built for name in b.records}
+    # What other builds made is taken from the channel itself: the cache may have been deleted since.
+    files = {n: fresh.get(n, current / n) for n in stated}
+    records = {**indexed, **{n: record for b in built for n, record in b.records.items()}}
+    damaged = {
+        n
+        for n, sha256 in stated.items()
+        if n not in records or (sha256 and not (records[n]["sha256"] == sha256 and holds(current / n, sha256)))
+    }
+    if lost := sorted(damaged - fresh.keys()):
+        raise ChannelBroken(
+            f"{channel} has other content than was built under {', '.join(lost)}",
+            "build that again, with the options of before",
+        )
+    exports = {name: {"run_exports": records[name].get("run_exports", {})} for name in files}
+    subdirs = frozenset({NOARCH, *(name.partition("/")[0] for name in files)})
+    index = ChannelIndex({name: records[name] for name in files}, exports, subdirs)
+    changed = wanted != before or bool(damaged) or not shows(current, index)
+    path = current
+    if changed:
+        with disk_errors(channel.parent):
+            path = _assemble(channel, wanted, files, index)
+    counts = dict(sorted(Counter(name.partition("/")[0] for name in files).items()))
+    earlier = {Path(n).name: i for i, note in wanted.items() for n in note["packages"] if n not in fresh}
+    return Staged(channel, path, counts, sum(f.stat().st_size for f in files.values()), changed, earlier)
+
+
+def commit(staged: Staged) -> None:
+    """Lets readers see a staged state. The states before it stay on disk until `KEPT` newer ones were staged."""
+    channel = staged.channel
+    if staged.changed:
+        link = channel.with_name(f".{channel.name}.new")
+        with disk_errors(channel.parent):
+            link.unlink(missing_ok=True)
+            link.symlink_to(os.path.relpath(staged.path, channel.parent), target_is_directory=True)
+            os.replace(link, channel)
+
+
+def is_built(place: Path) -> bool:
+    """Whether a real path is a state of a built channel, the folder of its states, or anything in them."""
+    return any(re.fullmatch(r"\..+-states", folder.name) for folder in (place, *place.parents))
+
+
+def packages(channel: Path) -> list[Path]:
+    """Every package of a channel, as files of its current state."""
+    return sorted(channel.resolve().glob("*/*.conda"))
+
+
+def _states(channel: Path) -> Path:
+    return channel.parent / f".{channel.name}-states"
+
+
+def _builds(state: Path) -> dict[str, dict[str, Any]]:
+    """Build id -> ``key`` and ``packages`` (name below the state -> sha256) of what made a state, noted beside it."""
+    raw = read_json(state.with_suffix(".json"))
+    notes = [(i, note, listed_packages(note)) for i, note in raw.items()] if isinstance(raw, dict) else []
+    return {i: {"key": note.get("key"), "packages": names} for i, note, names in notes if names is not None}
+
+
+def _indexed(state: Path) -> Records:
+    """The records of a state's index; none where it is damaged."""
+    try:
+        return read_index(state).records
+    except ChannelBroken:
+        return {}
+
+
+def _assemble(channel: Path, builds: Mapping[str, Any], files: Mapping[str, Path], index: ChannelIndex) -> Path:
+    """The folder of a new state, with its index and the note of its builds; removes states that are too old."""
+    states, place = _states(channel), channel.resolve()
+    if channel.exists() and (not channel.is_symlink() or place.parent != states.resolve()):
+        raise UnknownName(f"{channel} is no channel that ctk built", "name one, or a place where nothing is")
+    make_folder(states)
+    before = numbered(states)
+    shown = int(place.name) if channel.exists() else 0
+    kept = [old for old in before if int(old.name) <= shown][1 - KEPT :]  # with the one that is made now, KEPT
+    for old in before:
+        if old not in kept:  # older ones, and what killed runs left
+            shutil.rmtree(old, ignore_errors=True)
+            old.with_suffix(".json").unlink(missing_ok=True)
+    number = max((int(old.name) for old in before), default=0) + 1
+    state = states / str(number)
+    state.mkdir()
+    for name, file in sorted(files.items()):
+        target = state / name
+        target.parent.mkdir(exist_ok=True)
+        try:
+            os.link(file, target)
+        except OSError:
+            shutil.copyfile(file, target)
+    for subdir in index.subdirs:
+        write_index(index, state, subdir, FILES)
+    for path in (state, *state.rglob("*")):
+        share(path)
+    state.with_suffix(".json").write_text(json.dumps(builds, indent=1, sort_keys=True))
+    return state

@@ -1,0 +1,504 @@
+"""Publishing into a folder that a web server, rsync or an object store hands out file by file.
+
+The folder is a real tree, not a link: packages lie in it under their final names, and each file is put in place by one
+rename. What a reader may rely on at any moment, whichever run was killed when:
+
+- An index file is whole, and every package that it names is there with the size and sha256 that it states.
+- An index of one subdir and an older one of another make a set that was published together (`put_in_place`).
+- A package or a shard stays for days after the last index that names it is gone, for readers who hold that index.
+- A package file name that was in the folder once is never given to other content: clients, mirrors and lock files
+  keep what they saw. Packages are reproducible, so another sha256 means a change that needs another build number.
+- A record says when its package came into this index first (CEP 47), and never another time.
+
+What the folder needs for that is in ``.history``: the index files of its states, the names that were ever used with
+their sha256, when each was first in the index, since when a package is not used, and what a run is about to put. A
+killed run leaves the state before it in place, or a mixture as above; the next run finishes the work. Only what these
+notes name is ever deleted: a folder may have files of others. What has the name of a shard, among shards, is ours.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from filelock import FileLock, Timeout
+
+from ctk.channel.history import STATES, History, State, load, numbered, read_note, save
+from ctk.channel.local import is_built
+from ctk.channel.repodata import (
+    FILES,
+    FIRST,
+    SHARD,
+    SHARDS,
+    STATED,
+    ChannelIndex,
+    in_order,
+    made_at,
+    milliseconds,
+    put_in_place,
+    read_index,
+    shows,
+    unnamed_shards,
+    write_index,
+)
+from ctk.core.errors import BadValue, Busy, ChannelBroken, CtkError, NameReused, NotReady, PublishFailed
+from ctk.core.files import copy_file, disk_errors, file_sha256, holds, make_folder, read_json, replace_file, temporaries
+from ctk.core.platforms import NOARCH, PLATFORMS
+from ctk.package.records import REPODATA
+from ctk.plan.recipes import find_recipes, maker_of
+
+if TYPE_CHECKING:  # an extra
+    from sigstore.sign import Signer, SigningContext
+
+HISTORY = ".history"
+PREDICATE = "https://schemas.conda.org/attestations/publish/v1"
+FIELD = "attestations_sha256"  # in repodata: the sha256 of the sidecar
+SIDECAR = ".sigs"
+NAMES, TIMES, UNUSED, INCOMING = "names.json", "published.json", "unused.json", "incoming.json"
+_SUBDIRS = (*PLATFORMS, NOARCH)
+_STALE = timedelta(days=365)  # nobody publishes a channel that long after it was built, but a clock that is fast
+
+Attester = Callable[[str, str], str]
+"""Signs: gives a Sigstore bundle, as JSON, which says that a package of this name and sha256 was published."""
+
+
+@dataclass(frozen=True)
+class Keep:
+    """What stays of the past."""
+
+    states: int = 10  # that can be returned to, the one that readers see included
+    unused: timedelta = timedelta(days=7)  # how long a package stays after no kept state names it
+
+
+@dataclass(frozen=True)
+class Published:
+    """What a run did; packages as ``subdir/file``."""
+
+    state: int  # that readers see now
+    packages: int  # that its index names
+    added: tuple[str, ...]  # to the folder
+    left: tuple[str, ...]  # the index
+    deleted: tuple[str, ...]  # since they were unused for long enough
+    left_out: tuple[str, ...]  # since their names are taken by other content
+    mended: tuple[str, ...] = ()  # that were damaged in the folder
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder to publish into; made when it is not there."""
+
+    path: Path
+    recipes: Path  # the feedstocks, for messages
+    keep: Keep = Keep()
+    now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC), repr=False)
+
+    @property
+    def notes(self) -> Path:
+        return self.path / HISTORY
+
+    def history(self) -> History:
+        """Its states; none where the note of them is lost.
+
+        Raises:
+            ChannelBroken: The note is damaged.
+        """
+        return load(self.notes)
+
+    def state_index(self, state: State) -> ChannelIndex:
+        """The index of a kept state.
+
+        Raises:
+            ChannelBroken: It is not whole.
+        """
+        place = self.notes / str(state.number)
+        try:
+            index = read_index(place)
+        except ChannelBroken:
+            index = ChannelIndex()
+        if len(index) != state.packages:
+            raise ChannelBroken(
+                f"state {state.number} of {self.path} has lost index files",
+                f"put {place} back, or delete {self.notes / STATES}: then its states are forgotten, and what readers "
+                "see is kept",
+            )
+        return index
+
+    def names(self) -> dict[str, str]:
+        """Every name that was ever used -> sha256; what a killed run or somebody else left is read.
+
+        Raises:
+            ChannelBroken: The note is damaged. Without it a name may get other content.
+        """
+        noted = read_note(self.notes / NAMES, dict[str, str], "the names of deleted packages may be used again") or {}
+        indexed = self._visible().names()
+        # Of files of others it counts what they are now.
+        unknown = self._packages() - indexed.keys() - (noted.keys() & self._ours())
+        return {**indexed, **noted, **{name: file_sha256(self.path / name) for name in sorted(unknown)}}
+
+    def times(self) -> dict[str, str]:
+        """``subdir/file`` -> when it came into the index first, as noted; else, after a kill, as the index says it."""
+        return {**self._visible().times(), **moments(self.notes / TIMES)}
+
+    def publish(
+        self,
+        channel: Path,
+        *,
+        exact: bool = False,
+        skip_taken: bool = False,
+        attester: Attester | None = None,
+        progress: Callable[[str], None] = lambda name: None,
+    ) -> Published:
+        """Publishes a built channel, which does not change meanwhile; after an error, readers see what they saw before.
+
+        What the channel lacks leaves the index only if `exact`. A package whose name is taken by other content is an
+        error (`NameReused`), or left out if `skip_taken`. A package that is damaged in the folder is put there
+        anew. A time of publication that cannot be, since the clock of a run was wrong, becomes the time of this run.
+
+        Raises:
+            BadValue: The folder is a built channel, or in one.
+            NotReady: The clock of this machine is wrong.
+        """
+        order = [f"{path.parent.name}/{path.name}" for path in in_order(channel)]
+        ours = read_index(channel)
+        if is_built(Path(os.path.realpath(self.path))):
+            step = "name another folder, which is for readers only"
+            raise BadValue(f"{self.path} is a built channel, or in one; nothing can be published into it", step)
+        self._check_clock(channel, ours)
+        with self._held():
+            now = self.now().isoformat(timespec="milliseconds")
+            history, names = self._adopted(self.history().until(now)), self.names()
+            before = self._dated(history.shown) if history.shown else ChannelIndex()
+            taken = clashes(ours.names(), names)
+            if not skip_taken:
+                refuse(taken, str(self.path), self.recipes)
+            skipped = tuple(taken)
+            fresh = ours.without(skipped)
+            sha256, times = fresh.names(), self.times()
+            incoming = {**dict.fromkeys(sha256.keys() - times.keys(), now), **moments(self.notes / INCOMING)}
+            write_notes(self.notes / INCOMING, incoming)
+            added: list[str] = []
+            mended: list[str] = []
+            for name in order:
+                changed = mended if (self.path / name).exists() else added
+                if name in sha256 and self._put(channel / name, sha256[name]):
+                    changed.append(name)
+                progress(name)
+            wanted = before | fresh
+            times = possible({**dict.fromkeys(sha256, now), **times}, wanted, now)
+            wanted = wanted.dated(times)
+            if exact:
+                wanted = wanted.without(wanted.names().keys() - ours.names().keys())
+            if attester:
+                wanted = self._attested(wanted, [name for name in order if name in sha256], attester)
+            write_notes(self.notes / NAMES, {**names, **sha256})
+            if (wanted.undated(), wanted.subdirs) != (before.undated(), before.subdirs):
+                history = self._new_state(history, self._present(wanted))
+            self._show(wanted, history)
+            write_notes(self.notes / TIMES, times)
+            deleted = self._clean(history, wanted, times)
+            incoming = {n: t for n, t in incoming.items() if n not in times and (self.path / n).exists()}
+            write_notes(self.notes / INCOMING, incoming)
+            left = tuple(sorted(before.names().keys() - wanted.names().keys()))
+            done = history.current or 0, len(wanted), tuple(added), left, deleted, skipped, tuple(mended)
+            return Published(*done)
+
+    def rollback(self, number: int | None = None) -> State:
+        """Lets readers see an older state again, by default the one before; the newer ones can be returned to as well.
+
+        Raises:
+            UnknownName: It is not kept.
+            ChannelBroken: A package that it names is not there, or damaged; nothing was changed.
+        """
+        with self._held():
+            history = self.history()
+            state = history.target(number, self.path)
+            index = self._dated(state)
+            if gone := [name for name, sha256 in index.names().items() if not holds(self.path / name, sha256)]:
+                named = ", ".join(f"{name} (damaged)" if (self.path / name).exists() else name for name in gone)
+                raise ChannelBroken(
+                    f"state {state.number} of {self.path} lacks {named}",
+                    f"return to another state, or put them there again: `ctk publish --to {self.path}`, where the "
+                    "channel has them",
+                )
+            self._show(index, replace(history, current=state.number))
+            return state
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        with disk_errors(self.path):
+            make_folder(self.notes)
+            try:
+                lock = FileLock(self.notes / "lock").acquire(timeout=0)
+            except Timeout:
+                step = "run the command again when it has ended"
+                raise Busy(f"another run publishes into {self.path}", step) from None
+            with lock:
+                for leftover in self.leftovers():
+                    leftover.unlink()
+                yield
+
+    def leftovers(self) -> Iterator[Path]:
+        """Half written files that killed runs left: of notes, of index files, and of packages that the notes name."""
+        yield from temporaries(self.notes)
+        ours = self._ours()
+        places = [self.path / subdir / part for subdir in _SUBDIRS for part in ("", SHARDS)]
+        for file in (file for place in places for file in temporaries(place)):
+            name, _, process = file.stem[1:].rpartition(".")
+            package = f"{file.parent.name}/{name.partition(SIDECAR)[0]}"
+            if process.isdigit() and (name in FILES or SHARD.fullmatch(name) or package in ours):
+                yield file
+
+    def _ours(self) -> set[str]:
+        """The packages that were ever in the index, and those that a run was about to put there."""
+        return {*moments(self.notes / TIMES), *moments(self.notes / INCOMING)}
+
+    def _check_clock(self, channel: Path, ours: ChannelIndex) -> None:
+        """Raises NotReady before what is there was made, or long after the channel was built: dates stay for good."""
+        now = self.now()
+        records = (self._visible() | ours).records
+        newest = datetime.fromtimestamp(max(map(made_at, records.values()), default=FIRST) / 1000, UTC)
+        file = max(channel.glob(f"*/{REPODATA}"), key=lambda file: file.stat().st_mtime)
+        built = max(newest, datetime.fromtimestamp(file.stat().st_mtime, UTC))  # of an unpacked archive it may be 1980
+        says, step = f"the clock of this machine says {now:%Y-%m-%d %H:%M} UTC", "set it; `date -u` shows it"
+        if now < newest:
+            raise NotReady(f"{says}, before a package was made ({newest:%Y-%m-%d %H:%M})", step)
+        if now - built > _STALE:
+            step += f"; if it is right, `touch {file}`"
+            raise NotReady(f"{says}, more than a year after the channel was built ({built:%Y-%m-%d %H:%M})", step)
+
+    def _dated(self, state: State) -> ChannelIndex:
+        return self.state_index(state).dated(self.times())
+
+    def _packages(self) -> set[str]:
+        """Those that lie in the folder, named by an index or not."""
+        files = (file for subdir in _SUBDIRS for file in (self.path / subdir).glob("[!.]*.conda") if file.is_file())
+        return {f"{file.parent.name}/{file.name}" for file in files}
+
+    def _adopted(self, history: History) -> History:
+        """The history of a folder that had an index before anything was published into it: that is its first state."""
+        found = read_index(self.path) if history.current is None else ChannelIndex()
+        return self._new_state(history, found) if len(found) else history
+
+    def _new_state(self, history: History, index: ChannelIndex) -> History:
+        folder = self.notes / str(history.next_number)
+        shutil.rmtree(folder, ignore_errors=True)  # of a killed run
+        for subdir in sorted(index.subdirs):
+            write_index(index, folder, subdir, STATED)
+        return history.with_state(len(index), self.now())
+
+    def _put(self, source: Path, sha256: str) -> bool:
+        """Puts a package into the folder unless it is there, undamaged; whether it was put."""
+        target = self.path / source.parent.name / source.name
+        if holds(target, sha256):
+            return False
+        make_folder(target.parent)
+        if not source.is_file() or not copy_file(source, target, sha256):
+            step = "run `ctk build` again, then publish again"
+            raise PublishFailed(f"{source} is not the package that its index names", step)
+        return True
+
+    def _attested(self, index: ChannelIndex, names: Sequence[str], attester: Attester) -> ChannelIndex:
+        """The index with an attestation for each of some packages; those that have one keep it.
+
+        A sidecar is written under its content's name, then under the name that tools guess, and only then named by the
+        index that this returns: a reader of any index finds what it names.
+        """
+        records = dict(index.records)
+        for name in names:
+            if FIELD in records[name]:
+                continue
+            package = self.path / name
+            plain = package.with_name(package.name + SIDECAR)
+            left = plain.read_bytes() if plain.exists() else b""  # what was accepted once stays, as CEP 50 demands
+            content = left or f"[{attester(package.name, records[name]['sha256'])}]".encode()
+            digest = hashlib.sha256(content).hexdigest()
+            replace_file(package.with_name(f"{plain.name}.{digest}"), content)
+            replace_file(plain, content)
+            records[name] = {**records[name], FIELD: digest}
+        return replace(index, records=records)
+
+    def _show(self, index: ChannelIndex, history: History, gone: Collection[str] = ()) -> None:
+        """Lets readers see an index, and notes the history of which it is the current one.
+
+        Entries of run_exports.json stay as long as their packages, but for those that will be `gone`.
+        """
+        old, new = self._present(self._visible(), gone), self._present(index, gone)
+        # A subdir that the index does not have any more is shown empty.
+        new = replace(new | old, records=index.records)
+        if not shows(self.path, new):
+            self._note_shards()  # those that a rollback named again, and this takes away, are not old ones
+            put_in_place(old, new, self.path)
+        self._note_shards()
+        save(history, self.notes)
+
+    def _note_shards(self) -> None:
+        """Notes since when the shards that no index in place names are not named."""
+        old, noted = unnamed_shards(self.path), moments(self.notes / UNUSED)
+        since = dict.fromkeys(old, self.now().isoformat(timespec="milliseconds"))
+        since |= {name: text for name, text in noted.items() if name in old or not SHARD.fullmatch(Path(name).name)}
+        if since != noted:
+            write_notes(self.notes / UNUSED, since)
+
+    def _present(self, index: ChannelIndex, gone: Collection[str] = ()) -> ChannelIndex:
+        """An index whose run exports are those of packages that are in the folder."""
+        there = {n: e for n, e in index.run_exports.items() if n not in gone and (self.path / n).exists()}
+        return replace(index, run_exports=there)
+
+    def _visible(self) -> ChannelIndex:
+        """What index files in place name; a damaged one names nothing, and is replaced."""
+        try:
+            return read_index(self.path)
+        except ChannelBroken:
+            return ChannelIndex()
+
+    def _clean(self, history: History, index: ChannelIndex, times: Mapping[str, str]) -> tuple[str, ...]:
+        """Drops states that are too old, and packages and shards that have been unused for long enough.
+
+        Returns the packages that it deleted.
+        """
+        kept, now, used = history.kept(self.keep.states), self.now(), {*index.records}
+        stamp = now.isoformat(timespec="milliseconds")
+        save(kept, self.notes)
+        for place in numbered(self.notes):
+            if int(place.name) not in {state.number for state in kept.states}:
+                shutil.rmtree(place)
+        for state in kept.states:
+            used |= self.state_index(state).names().keys()
+        unused = dict.fromkeys((self._packages() & self._ours()) - used | unnamed_shards(self.path), stamp)
+        for name, since in moments(self.notes / UNUSED).items():
+            # Unless it says what a wrong clock said: before the package came, or in the future.
+            if name in unused and milliseconds(times.get(name, since)) <= milliseconds(since) <= milliseconds(stamp):
+                unused[name] = since
+        old = tuple(sorted(n for n, t in unused.items() if now - datetime.fromisoformat(t) >= self.keep.unused))
+        if old:
+            self._show(index, kept, gone=old)
+        for package in (self.path / name for name in old):
+            # The package last: a run that is killed here leaves nothing that the next one does not know.
+            for file in (*package.parent.glob(f"{package.name}{SIDECAR}*"), package):
+                file.unlink(missing_ok=True)
+        write_notes(self.notes / UNUSED, {name: since for name, since in unused.items() if name not in old})
+        return tuple(name for name in old if not SHARD.fullmatch(Path(name).name))
+
+
+Clashes = Mapping[str, tuple[str, str]]
+"""``subdir/file`` of a package -> the sha256 that is published under this name, and another one that ours has."""
+
+
+def clashes(ours: Mapping[str, str], taken: Mapping[str, str]) -> Clashes:
+    """Which of our packages have another content than what was published; both are ``subdir/file`` -> sha256."""
+    return {name: (taken[name], ours[name]) for name in sorted(ours.keys() & taken.keys()) if taken[name] != ours[name]}
+
+
+def refuse(found: Clashes, where: str, recipes: Path) -> None:
+    """Raises NameReused if names are taken somewhere: each with both hashes, and the recipes to mend."""
+    if not found:
+        return
+    lines = [f"  {name}\n    published sha256 {old}\n    this one's sha256 {new}" for name, (old, new) in found.items()]
+    names = f"{len(found)} package file name" + ("s are" if len(found) > 1 else " is")
+    known = find_recipes(recipes)
+    makers = {maker_of(name.partition("/")[2].rsplit("-", 2)[0], known) or "<feedstock>" for name in found}
+    files = ", ".join(f"recipes/{maker}/recipe.yaml" for maker in sorted(makers))
+    raise NameReused(
+        "\n".join([f"{names} taken by other content in {where}:", *lines]),
+        f"raise the first term of `build: number` in {files}, and build again",
+    )
+
+
+def moments(file: Path) -> dict[str, str]:
+    """Notes that say a moment of packages, ``subdir/file`` -> ISO 8601; those that cannot be read are left out."""
+    notes = read_json(file)
+    return {name: text for name, text in notes.items() if _is_moment(text)} if isinstance(notes, dict) else {}
+
+
+def possible(times: Mapping[str, str], index: ChannelIndex, now: str) -> dict[str, str]:
+    """Times of publication; one after `now`, or before the package of the index was made, is `now`."""
+    latest, records = milliseconds(now), index.records
+    known = {name: (text, milliseconds(text), made_at(records.get(name, {}))) for name, text in times.items()}
+    return {name: text if made <= time <= latest else now for name, (text, time, made) in known.items()}
+
+
+def _is_moment(text: object) -> bool:
+    try:
+        return isinstance(text, str) and datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
+
+
+def write_notes(file: Path, noted: Mapping[str, str]) -> None:
+    """Writes notes; a reader sees the old ones or the new ones."""
+    replace_file(file, json.dumps(noted, indent=1, sort_keys=True).encode())
+
+
+@dataclass
+class Sigstore:
+    """Signs with the identity of the CI job that this runs in, and notes it in Sigstore's public log."""
+
+    channel: str  # URL under which the folder is read, which becomes part of the statement
+    context: Callable[[], SigningContext] = field(default=lambda: _public(), repr=False)
+    token: Callable[[], str | None] = field(default=lambda: _ambient(), repr=False)
+    _signer: Signer | None = field(default=None, init=False, repr=False)
+
+    def __call__(self, file: str, sha256: str) -> str:
+        from sigstore import dsse
+        from sigstore.oidc import ExpiredIdentity
+        from sigstore.sign import ExpiredCertificate  # type: ignore[attr-defined]  # it has no other public place
+
+        statement = (
+            dsse.StatementBuilder()
+            .subjects([dsse.Subject(name=file, digest=dsse.DigestSet({"sha256": sha256}))])
+            .predicate_type(PREDICATE)
+            .predicate({"targetChannel": self.channel.rstrip("/")})
+            .build()
+        )
+        try:
+            try:
+                return self.signer().sign_dsse(statement).to_json()
+            except (ExpiredCertificate, ExpiredIdentity):  # they live for minutes; a large channel takes longer
+                self._signer = None
+                return self.signer().sign_dsse(statement).to_json()
+        except CtkError:
+            raise
+        except Exception as error:  # sigstore's own have no common base, and its client's come through
+            raise PublishFailed(
+                f"{file} cannot be attested: {type(error).__name__}: {error}", "run the command again to go on"
+            ) from error
+
+    def signer(self) -> Signer:
+        """What signs for the identity of this job; made once."""
+        from sigstore.oidc import IdentityToken
+        from sigstore.sign import Signer
+
+        if self._signer is None:
+            token = self.token()
+            if token is None:
+                raise no_identity()
+            self._signer = Signer(IdentityToken(token), self.context())
+        return self._signer
+
+
+def no_identity() -> PublishFailed:
+    return PublishFailed(
+        "an attestation says which CI job published a package, and this is none that has an identity",
+        "run it in GitHub Actions with `permissions: id-token: write`, or without --attest",
+    )
+
+
+def _public() -> SigningContext:
+    from sigstore.models import ClientTrustConfig
+    from sigstore.sign import SigningContext
+
+    return SigningContext.from_trust_config(ClientTrustConfig.production())
+
+
+def _ambient() -> str | None:
+    from sigstore.oidc import detect_credential
+
+    return detect_credential()

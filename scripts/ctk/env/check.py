@@ -1,0 +1,479 @@
+"""`ctk env check`: an environment that any client made, as conda's records and pip's describe it, and its checks."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from rattler import MatchSpec, PackageRecord
+from rattler.package.build_string import BuildString
+
+from ctk.core.address import public
+from ctk.core.checkout import Workspace
+from ctk.core.console import count, listing
+from ctk.core.files import LARGEST
+from ctk.core.platforms import PLATFORMS
+from ctk.env.doctor import look_at, missing, ok, problem
+from ctk.env.prefix import Installed, Note
+from ctk.lock.model import ReleaseLock, release_locks
+from ctk.rules import Finding, checks_of, spec_name
+from ctk.solve.machine import STATE_DRIVER, Machine, machine, overstated
+from ctk.solve.solve import Catalogue, Scenario, channel_name, lasting, older
+from ctk.solve.why import newer_nvjitlink
+
+_IDENTITY = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,127} [\w.!+-]{1,64} [\w.+-]{0,127}")
+_WHEEL = re.compile(r"([A-Za-z0-9_.]{1,127})-([\w.!+]{1,64})\.dist-info")
+_LIBRARY = re.compile(r"^nvidia/(?:[^\n]*/)?([^/\n]+(?:\.so(?:\.\d+)*|\.dll)),", re.M)
+_LONGEST = 1000  # characters of a spec or a channel
+
+
+@dataclass(frozen=True)
+class InstalledPackage:
+    """A package that conda installed; of each file the sha256 as it was then, "" where it is not noted."""
+
+    name: str
+    version: str
+    build: str
+    subdir: str
+    channel: str
+    source: str  # the channel's address, without a user's name, password or token; "" where it is not noted
+    depends: tuple[str, ...]
+    constrains: tuple[str, ...]
+    files: Mapping[str, str]
+    record: PackageRecord
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version} {self.build} of {self.channel or 'an unknown channel'}"
+
+
+@dataclass(frozen=True)
+class ModuleFolder:
+    """A folder from which the environment's Python imports, and the variable or program that adds it."""
+
+    path: Path
+    by: str = ""  # ``PYTHONPATH``, ``user site``, ``VIRTUAL_ENV``; "" for the environment's own
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """A distribution that the environment's Python imports, and that conda did not install."""
+
+    name: str
+    version: str
+    libraries: tuple[str, ...]  # file names of NVIDIA's
+    folder: ModuleFolder
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}{f' in {self.folder.path}' if self.folder.by else ''}"
+
+
+@dataclass(frozen=True)
+class Examined:
+    """An environment, its records, and the machine."""
+
+    has: Installed
+    packages: tuple[InstalledPackage, ...]
+    locks: Mapping[str, ReleaseLock]
+    machine: Machine
+    overstated: str = ""  # of the machine, as `solve.machine` says it
+
+    @property
+    def prefix(self) -> Path:
+        return self.has.prefix
+
+    @property
+    def unreadable(self) -> list[str]:
+        """Names of what clients take for a record, and that is none."""
+        return [file.name for file in self.has.broken]
+
+    @cached_property
+    def by_name(self) -> dict[str, InstalledPackage]:
+        return {package.name: package for package in self.packages}
+
+    @property
+    def toolkit(self) -> InstalledPackage | None:
+        return self.by_name.get("cuda-version")
+
+    @property
+    def fit(self) -> str:
+        """``native`` or ``compat``; "" without CUDA, or with another channel's cuda-version."""
+        kind = self.toolkit.build.partition("_")[0] if self.toolkit else ""
+        return kind if kind in ("native", "compat") else ""
+
+    @cached_property
+    def nvidia_wheels(self) -> tuple[Wheel, ...]:
+        """What pip installed of what conda's CUDA packages have too: libraries, or NVIDIA's Python projects.
+
+        Of the environment, and of each place beside it that its Python prefers.
+        """
+        known = {c.distribution for lock in self.locks.values() for c in lock.components.values()}
+        wheels = chain(*(_pip_wheels(folder, self) for folder in module_folders(self.prefix)))
+        return tuple(wheel for wheel in wheels if wheel.libraries or wheel.name in known)
+
+    @cached_property
+    def files(self) -> dict[str, str]:
+        """The files of its packages, and their sha256 as they were installed."""
+        return {path: sha256 for package in self.packages for path, sha256 in package.files.items()}
+
+    @cached_property
+    def channels(self) -> list[str]:
+        """The channels of its packages: that of its toolkit first, then by how many are from each."""
+        found = Counter(package.source for package in self.packages if package.source)
+        first = self.toolkit.source if self.toolkit else ""
+        return sorted(found, key=lambda source: (source != first, -found[source], source))
+
+    def targets(self, minor: str) -> tuple[str, ...]:
+        """The GPUs that a toolkit compiles for; none where it is not known."""
+        lock = self.locks.get(f"cuda-{minor}")
+        return lock.facts.gpu_architectures if lock and lock.facts else ()
+
+    @property
+    def is_native(self) -> str:
+        """The build of a spec for a toolkit; "" for a channel whose cuda-version is of one kind."""
+        return " native_*" if self.fit else ""
+
+    @cached_property
+    def better(self) -> str:
+        """The spec that gives it a toolkit which is native on the machine; "" where its channel has none that fits.
+
+        A range, since a channel need not have each minor. A channel in a folder is asked whether it has one.
+        """
+        driver, arch = self.machine.driver, self.machine.arch
+        fit = [m for m in self._for_gpu if driver and not older(driver, m)]
+        if not fit:
+            return ""
+        spec = f"cuda-version >={fit[0]},<={fit[-1]}{self.is_native}"
+        places = [Path(unquote(urlsplit(source).path)) for source in self.channels if source.startswith("file:")]
+        if not places or len(places) < len(self.channels) or not all(place.is_dir() for place in places):
+            return spec
+        keeps = [p.name for p in self.packages if any(spec_name(s) == "cuda-version" for s in p.depends)]
+        request = Scenario((spec, *keeps), self.machine.subdir, driver, arch)
+        return spec if Catalogue(places, self.machine.subdir).pick(request) else ""
+
+    @property
+    def _for_gpu(self) -> list[str]:
+        """The locked toolkits that know the GPU, oldest first."""
+        arch, minors = self.machine.arch, [lock.minor for lock in self.locks.values() if lock.is_ctk]
+        return [m for m in minors if not arch or arch in self.targets(m)]
+
+    @property
+    def newer_driver(self) -> str:
+        """The CUDA version of a newer driver that would do: for its toolkit, else for the first that knows the GPU."""
+        known = [m for m in self._for_gpu if self.machine.driver and older(self.machine.driver, m)]
+        version = self.toolkit.version if self.toolkit else ""
+        return version if version in known else "" if self.better or not known else known[0]
+
+    def install(self, *specs: str) -> str:
+        """The command that installs something in it, from where its packages are."""
+        channels = [word for source in self.channels for word in ("-c", source)]
+        return shlex.join(["conda", "install", "-p", str(self.prefix), *channels, *specs])
+
+    def uninstall(self, wheels: Sequence[Wheel]) -> list[str]:
+        """The commands after which its Python finds some wheels no more."""
+        by = {wheel.folder.by for wheel in wheels}
+        steps = ["unset PYTHONPATH"] if "PYTHONPATH" in by else []
+        # Not removed: another program of the user may need what is there.
+        steps += ["export PYTHONNOUSERSITE=1"] if "user site" in by else []
+        for source in ("", "VIRTUAL_ENV"):
+            if names := [wheel.name for wheel in wheels if wheel.folder.by == source]:
+                pip = ["python", "-m", "pip", "uninstall", "--yes", *dict.fromkeys(names)]
+                if not source and "pip" not in self.by_name:
+                    steps.append(self.install("pip"))
+                steps.append(shlex.join(pip if source else ["ctk", "env", "run", str(self.prefix), "--", *pip]))
+        return steps
+
+    def mend(self) -> str:
+        """What gives the machine and the environment the same toolkit."""
+        steps = [self.install(self.better)] if self.better else []
+        if self.newer_driver:
+            steps.append(f"update the driver to one for CUDA {self.newer_driver} or newer")
+        return ", or ".join(steps) or "make another environment: its channel has no toolkit for this driver and GPU"
+
+    def mended(self, text: str) -> Finding:
+        """A finding that another toolkit mends; without one, only another driver would."""
+        return problem(text, self.mend()) if self.better else missing(text, self.mend())
+
+
+def examined(workspace: Workspace, prefix: Path, driver: str | None = None, arch: str | None = None) -> Examined:
+    """Reads an environment's records; driver and GPU are this machine's where they are None.
+
+    Raises:
+        BadValue: A driver or GPU that cannot be read.
+        LockError: A release lock is not valid.
+        NoSpace: A record may not be read.
+    """
+    has = Installed.read(prefix)
+    packages = {file: _package(record) for file, record in has.records.items()}
+    found = {file: package for file, package in packages.items() if package}
+    # All that conda and rattler take for a record.
+    others = [file for file in (prefix / "conda-meta").glob("*.json") if file not in found]
+    has = Installed(prefix, {file: has.records[file] for file in found}, tuple(sorted(others)))
+    on = machine(next((p.subdir for p in found.values() if p.subdir in PLATFORMS), None), driver, arch)
+    return Examined(has, tuple(found.values()), release_locks(workspace), on, overstated(on, workspace))
+
+
+def _package(record: Any) -> InstalledPackage | None:
+    try:
+        name, version, build = (str(record[key]) for key in ("name", "version", "build"))
+        specs = [tuple(map(str, record.get(key) or ())) for key in ("depends", "constrains")]
+        channel = str(record.get("channel") or "")
+        readable = _IDENTITY.fullmatch(f"{name} {version} {build}")
+        if not readable or max(map(len, (channel, *specs[0], *specs[1]))) > _LONGEST:
+            return None
+        entries = (record.get("paths_data") or {}).get("paths") or ()
+        files = dict.fromkeys(map(str, record.get("files") or ()), "")
+        files |= {str(e["_path"]): str(e.get("sha256_in_prefix") or e.get("sha256") or "") for e in entries}
+        subdir, known = str(record.get("subdir") or ""), _record(name, version, build)
+        # The address has it whole; conda's channel of a package ends with the platform.
+        address = str(record.get("url") or "").rsplit("/", 2)[0] or channel
+        if max(map(len, (address, channel))) > _LONGEST:
+            return None
+        source = lasting(public(re.sub(rf"/(noarch|{re.escape(subdir)})/?$", "", address)).rstrip("/"))
+        shown = channel_name(source or channel)
+        return InstalledPackage(name, version, build, subdir, shown, source, specs[0], specs[1], files, known)
+    except Exception:  # whatever somebody wrote there, or rattler does not take as a version
+        return None
+
+
+def _record(name: str, version: str, build: str = "0") -> PackageRecord:
+    return PackageRecord(name, version, BuildString(build), 0, "noarch")
+
+
+def module_folders(prefix: Path) -> list[ModuleFolder]:
+    """The folders of modules of an environment's Python, in the order in which it looks into them.
+
+    https://docs.python.org/3/library/site.html; cuda.pathfinder keeps to the same order, but for PYTHONPATH. What a
+    process adds when it runs is not known.
+    """
+    own = [place for place in prefix.glob("lib/python3*/site-packages") if not place.parent.is_symlink()]
+    found = [
+        ModuleFolder(Path(text), "PYTHONPATH") for text in os.environ.get("PYTHONPATH", "").split(os.pathsep) if text
+    ]
+    venv = Path(os.environ.get("VIRTUAL_ENV") or os.devnull)
+    lines = re.findall(r"^\s*([\w-]+)\s*=\s*(.*?)\s*$", _text(venv / "pyvenv.cfg"), re.M)
+    config = {key.lower(): value for key, value in lines}
+    if "home" in config and os.path.realpath(config["home"]) == os.path.realpath(prefix / "bin"):
+        found += [ModuleFolder(venv / place.relative_to(prefix), "VIRTUAL_ENV") for place in own]
+        if config.get("include-system-site-packages", "").lower() != "true":
+            return found
+    if not os.environ.get("PYTHONNOUSERSITE"):
+        base = Path(os.environ.get("PYTHONUSERBASE") or Path.home() / ".local")
+        found += [ModuleFolder(base / place.relative_to(prefix), "user site") for place in own]
+    return [*found, *map(ModuleFolder, (*own, *prefix.glob("Lib/site-packages")))]
+
+
+def _pip_wheels(folder: ModuleFolder, on: Examined) -> Iterator[Wheel]:
+    own = {} if folder.by else on.files
+    folders = {path.rpartition("/")[0] for path in own}
+    for info in sorted(folder.path.glob("*.dist-info")):
+        match = _WHEEL.fullmatch(info.name)
+        place = os.path.relpath(info, on.prefix)
+        # pip puts the same version in place of conda's: another file than the one that was installed.
+        text, sha256 = _text(info / "INSTALLER"), own.get(f"{place}/INSTALLER", "")
+        is_replaced = text and sha256 and hashlib.sha256(text.encode()).hexdigest() != sha256
+        if match and (place not in folders or is_replaced):
+            name = re.sub(r"[-_.]+", "-", match[1]).lower()
+            yield Wheel(name, match[2], tuple(_LIBRARY.findall(_text(info / "RECORD"))), folder)
+
+
+def _text(file: Path) -> str:
+    """The text of a file of pip's; "" for anything else."""
+    try:
+        if not file.is_file():
+            return ""
+        with file.open(encoding="utf-8", newline="") as content:
+            return content.read(LARGEST)
+    except PermissionError:
+        raise
+    except (OSError, ValueError):
+        return ""
+
+
+_SHOWN = 4  # of many
+
+
+def _holds(spec: str, record: PackageRecord) -> bool:
+    """Whether a package is what a spec asks for; what is no spec asks for nothing."""
+    try:
+        return MatchSpec(spec).matches(record)
+    except Exception:  # rattler's own, of many kinds
+        return True
+
+
+def _some(texts: Sequence[str]) -> str:
+    """The first of many."""
+    return listing([*texts[:_SHOWN], *([f"{len(texts) - _SHOWN} more"] if len(texts) > _SHOWN else [])])
+
+
+@look_at(Examined, "records")
+def _records(on: Examined) -> Finding:
+    """A package whose record is broken is neither updated nor removed by any client."""
+    if on.unreadable:
+        files = [shlex.quote(str(on.prefix / "conda-meta" / name)) for name in on.unreadable]
+        lost = [name.rsplit("-", 2)[0] for name in on.unreadable if name.count("-") > 1]
+        step = f"rm {' '.join(files)}" + (f" && {on.install('--force-reinstall', *lost)}" if lost else "")
+        return problem(f"no records: {_some([ascii(name)[1:-1] for name in on.unreadable])}", step)
+    channels = sorted({package.channel or "an unknown channel" for package in on.packages})
+    return ok(f"{count(len(on.packages), 'package')}{f', of {listing(channels)}' if channels else ''}")
+
+
+@look_at(Examined, "files")
+def _files(on: Examined) -> Finding:
+    """Programs find what is missing, changed, or half there after a stopped `ctk env create` when they need it."""
+    has, note = on.has, Note.read(on.prefix)
+    if note and note.asked and not note.stamp:
+        return problem("the run that made this environment was stopped, or is at work now", note.again(on.prefix))
+    if note and note.stamp and note.stamp == has.stamp:
+        return ok(f"of {count(len(has.records), 'package')}, as they were installed")
+    altered = has.altered()
+    own = (wheel for folder in module_folders(on.prefix) if not folder.by for wheel in _pip_wheels(folder, on))
+    by_pip = [wheel.name for wheel in own if altered.pop(wheel.name, None)]
+    if altered:
+        found = [f"{name}: {_some(files)}" for name, files in altered.items()]
+        is_ours = note and note.asked and set(has.packages) <= set(note.packages)
+        step = note.again(on.prefix) if note and is_ours else on.install("--force-reinstall", *altered)
+        return problem(f"missing, or not as they were installed: {_some(found)}", step)
+    if by_pip:
+        return missing(f"pip replaced those of {_some(by_pip)}", on.install("--force-reinstall", *by_pip))
+    return ok(f"of {count(len(has.records), 'package')}, as they were installed")
+
+
+def beside(on: Examined) -> str:
+    """What its Python takes before the environment's own, and what to do about it; "" where there is nothing."""
+    found = next(iter(wheels_of_pip(on)))
+    return f"{found.message}; {found.fix}" if found.fix else ""
+
+
+@look_at(Examined, "wheels of pip")
+def wheels_of_pip(on: Examined) -> Finding:
+    """cuda.pathfinder looks into pip's wheels first: their libraries are loaded in place of conda's."""
+    wheels = on.nvidia_wheels
+    if not wheels:
+        return ok("none of NVIDIA's")
+    if not any(name == "cuda-version" or name.startswith("cuda") for name in on.by_name):
+        return ok(f"{count(len(wheels), 'wheel')} of NVIDIA's, and no CUDA of conda's beside them")
+    steps = on.uninstall(wheels)
+    if both := [wheel.name for wheel in wheels if wheel.name in on.by_name and not wheel.folder.by]:
+        steps.append(on.install("--force-reinstall", *both))
+    text = f"beside conda's CUDA: {_some([_in_place_of(wheel, on) for wheel in wheels])}"
+    return problem(text, " && ".join(steps))
+
+
+def _in_place_of(wheel: Wheel, on: Examined) -> str:
+    """A wheel, and the package of conda's whose library it comes before."""
+    names = {path.rpartition("/")[2]: package for package in on.packages for path in package.files}
+    same = next((names[library] for library in wheel.libraries if library in names), on.by_name.get(wheel.name))
+    return f"{wheel}{f', in place of {same.name} {same.version}' if same else ''}"
+
+
+@look_at(Examined, "variables")
+def _variables(on: Examined) -> Finding:
+    """cuda.pathfinder looks there last; cuTile, build systems and programs with a shared runtime look there first."""
+    found, wrong = [], []
+    if stated := os.environ.get("PYTHONHOME"):
+        wrong.append("PYTHONHOME")
+        found.append(f"PYTHONHOME={stated}: its Python takes another one's modules")
+    for place in filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)):
+        if not is_in(place, on.prefix) and (libraries := sorted(chain(*map(Path(place).glob, _CUDA_LIBRARIES)))):
+            wrong.append("LD_LIBRARY_PATH")
+            found.append(f"LD_LIBRARY_PATH has {place} with {_some([file.name for file in libraries])}")
+    for name in ("CUDA_PATH", "CUDA_HOME"):
+        if (toolkit := os.environ.get(name)) and not is_in(toolkit, on.prefix):
+            wrong.append(name)
+            found.append(f"{name}={toolkit}")
+    text, step = "; ".join(found), f"unset {' '.join(dict.fromkeys(wrong))}"
+    if not found:
+        return ok("none that leads elsewhere")
+    return problem(text, step) if "PYTHONHOME" in wrong else missing(text, step)
+
+
+_CUDA_LIBRARIES = ("libnvrtc.so.*", "libnvJitLink.so.*", "libcudart.so.*", "libnvvm.so.*", "libcublas.so.*")
+
+
+def is_in(place: str, prefix: Path) -> bool:
+    """Whether a place is an environment or in it."""
+    return Path(os.path.realpath(place)).is_relative_to(os.path.realpath(prefix))
+
+
+@look_at(Examined, "packages agree")
+def _agreement(on: Examined) -> Finding:
+    """A package was made for what it asks for; with something else it fails when it is imported, or later."""
+    unmet, names = [], set()
+    for package in on.packages:
+        for spec in (*package.depends, *package.constrains):
+            name = spec_name(spec)
+            other = on.by_name.get(name)
+            if other is not None and not _holds(spec, other.record):
+                unmet.append(f"{package} needs {spec}, and there is {other}")
+            elif other is None and spec in package.depends and not name.startswith("__") and not on.unreadable:
+                unmet.append(f"{package} needs {spec}, which is not there")
+            else:
+                continue
+            names |= {package.name, name}
+    if unmet:
+        more = [f"and {len(unmet) - _SHOWN} more"] if len(unmet) > _SHOWN else []
+        return problem("; ".join([*unmet[:_SHOWN], *more]), on.install(*sorted(names)[:12]))
+    return ok(f"what {count(len(on.packages), 'package')} ask for is there")
+
+
+@look_at(Examined, "driver")
+def _driver_fits(on: Examined) -> Finding:
+    """A driver older than packages ask for does not load their code: errors 35 and 222."""
+    driver = on.machine.driver
+    specs = [(p, s) for p in on.packages for s in (*p.depends, *p.constrains) if spec_name(s) == "__cuda"]
+    if not driver:
+        if wanted := [f"{p.name} {p.version} needs {s}" for p, s in specs if s in p.depends]:
+            other = shlex.join(["ctk", "env", "check", str(on.prefix), "--driver", "13.0"])
+            step = f"`ctk doctor`, or for another machine: `{other}`"
+            return missing(f"{on.machine.words}, and {_some(wanted)}", step)
+        return ok(on.machine.words)
+    there = _record("__cuda", driver)
+    unmet = [f"{p.name} {p.version} needs {s}" for p, s in specs if not _holds(s, there)]
+    if unmet:
+        return problem(f"it supports CUDA {driver}, and {_some(unmet)}", on.mend())
+    if on.overstated:
+        return missing(on.overstated, STATE_DRIVER)
+    return ok(f"it supports CUDA {driver}")
+
+
+@look_at(Examined, "native toolkit")
+def _native_toolkit(on: Examined) -> Finding:
+    """A driver refuses PTX of a toolkit newer than itself (error 222); a native toolkit never is."""
+    toolkit, driver, arch = on.toolkit, on.machine.driver, on.machine.arch
+    if toolkit is None:
+        return ok("no CUDA toolkit in it")
+    text = f"toolkit {toolkit.version}{' ' if on.fit else ''}{on.fit}"
+    if not driver or on.fit == "native":
+        return ok("; ".join([text, *newer_nvjitlink(package.record for package in on.packages)]))
+    if older(driver, toolkit.version):
+        return on.mended(f"{text} is newer than the driver, which supports CUDA {driver}")
+    if on.fit == "compat" and (not arch or arch in on.targets(toolkit.version)):
+        step = on.install(f"cuda-version={toolkit.version}=native_*")
+        return missing(f"{text}, where the driver takes it native: an update may bring a newer one", step)
+    return ok(text)
+
+
+@look_at(Examined, "GPU")
+def _gpu_known(on: Examined) -> Finding:
+    """A toolkit compiles for the GPUs that it knows."""
+    toolkit, arch = on.toolkit, on.machine.arch
+    if not arch:
+        return ok(on.machine.words)
+    known = on.targets(toolkit.version) if toolkit else ()
+    if toolkit is None or not known or arch in known:
+        return ok(f"compute capability {arch}")
+    return on.mended(f"toolkit {toolkit.version} does not know compute capability {arch}; it knows {listing(known)}")
+
+
+ENVIRONMENT_CHECKS = checks_of(sys.modules[__name__])

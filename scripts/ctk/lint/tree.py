@@ -1,0 +1,118 @@
+"""A checkout as rules see it: its recipes line by line, its locks, and every build of them."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from pathlib import Path
+
+from ctk.core.checkout import Workspace
+from ctk.core.errors import CtkError
+from ctk.core.platforms import PLATFORMS
+from ctk.lock.components import Classes, Exclusions, load_exclusions
+from ctk.lock.model import ReleaseLock, path_of
+from ctk.plan.plan import Build, Request, Set, classified, plan, published_set, python_tags
+from ctk.plan.recipes import Recipe
+from ctk.rules import Finding
+
+EXPRESSION = re.compile(r"\$\{\{.*?\}\}", re.DOTALL)
+_BRANCH = re.compile(r"\s*(- )?(if|then|else):")
+
+
+class RecipeFile:
+    """One ``recipe.yaml``. Lines count from 1."""
+
+    def __init__(self, recipe: Recipe, root: Path) -> None:
+        self.recipe, self.path = recipe, recipe.file
+        self.name = recipe.file.relative_to(root).as_posix()
+        self.lines = recipe.file.read_text(encoding="utf-8").split("\n")
+
+    def at(self, line: int, message: str, column: int = 1) -> Finding:
+        return Finding(self.name, message, line=line, column=column)
+
+    def code(self) -> list[tuple[int, str]]:
+        """The lines that are no comments, with their numbers."""
+        return [(n, line) for n, line in enumerate(self.lines, 1) if not line.lstrip().startswith("#")]
+
+    def output_line(self, output: str) -> int:
+        """Where the output is named that renders to a package of this name."""
+        for written in self.recipe.output_names:
+            if re.fullmatch(".+".join(map(re.escape, EXPRESSION.split(written))), output):
+                pattern = re.compile(rf"\bname: [\"']?{re.escape(written)}(?![\w-])")
+                return next((n for n, line in self.code() if pattern.search(line)), 1)
+        return 1
+
+    def commented(self, line: int) -> bool:
+        """Whether a comment says something of a line: on it, right above it, or above the condition that it is for."""
+        if " #" in self.lines[line - 1]:
+            return True
+        above = self.lines[: line - 1]
+        while above and _BRANCH.match(above[-1]):
+            above.pop()
+        return bool(above) and above[-1].lstrip().startswith("#")
+
+
+class Tree:
+    """A checkout. What cannot be read at all is the error of whoever reads it."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        self.unplanned: dict[str, str] = {}
+        """Recipe -> why nothing can be planned of it, once `builds` was asked for."""
+
+    @property
+    def paths(self) -> list[Path]:
+        """The files that the rules are about."""
+        here = self.workspace
+        locks = [path for suffix in ("lock", "yaml") for path in sorted(here.variants.glob(f"*.{suffix}"))]
+        return [*sorted(here.recipes.glob("*/recipe.yaml")), *locks]
+
+    @cached_property
+    def set(self) -> Set:
+        """The recipes with the locks."""
+        return published_set(self.workspace)
+
+    @cached_property
+    def recipes(self) -> dict[str, RecipeFile]:
+        return {name: RecipeFile(recipe, self.workspace.root) for name, recipe in self.set.recipes.items()}
+
+    @cached_property
+    def locks(self) -> dict[str, ReleaseLock]:
+        return {name: lock for name, (lock, _) in self.set.locks.items()}
+
+    def at_lock(self, lock: ReleaseLock, message: str) -> Finding:
+        """A finding on a lock, which is written by a command: it has no line."""
+        return Finding(path_of(self.workspace, lock.name).relative_to(self.workspace.root).as_posix(), message, line=1)
+
+    @cached_property
+    def exclusions(self) -> Exclusions:
+        """What is not packaged on purpose."""
+        return load_exclusions(self.workspace)
+
+    def at_name(self, file: str, name: str, message: str) -> Finding:
+        """A finding on a file of ``variants/`` that is kept by hand, at the line that begins with a name."""
+        path = self.workspace.variants / file
+        lines = path.read_text(encoding="utf-8").split("\n")
+        number = next((n for n, line in enumerate(lines, 1) if re.search(rf": {re.escape(name)}\b", line)), 1)
+        return Finding(path.relative_to(self.workspace.root).as_posix(), message, line=number)
+
+    @cached_property
+    def python_tags(self) -> tuple[str, ...]:
+        return python_tags(self.workspace.build_config)
+
+    @cached_property
+    def builds(self) -> tuple[Build, ...]:
+        """Every build of every release and platform, as far as it can be planned; `unplanned` has the rest."""
+        found: list[Build] = []
+        for name in self.set.recipes:
+            request = Request(recipes=(name,), platforms=tuple(PLATFORMS))
+            try:
+                found += plan(self.set, request, self.python_tags).builds
+            except CtkError as error:
+                self.unplanned[name] = error.cause
+        return tuple(found)
+
+    @cached_property
+    def classes(self) -> dict[str, Classes]:
+        """Which components of each CTK release are packaged, excluded or neither."""
+        return classified(self.workspace, self.set)

@@ -1,0 +1,487 @@
+"""Release locks: the artefacts of a release, and what its binaries say of themselves.
+
+A release is a pair of files that are generated together. ``<name>.lock`` is what fetch reads, JSON with an artefact a
+line. ``<name>.yaml`` is what recipes read: a standard variant config with one version for each component, and the
+facts. The types of this module are the schema: pydantic checks a file by their annotations, `dump` writes it by them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any
+
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import InvalidVersion, Version
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    SkipValidation,
+    TypeAdapter,
+    ValidationError,
+)
+
+from ctk.core.checkout import Workspace
+from ctk.core.document import read
+from ctk.core.errors import LockError, UnknownName, problems
+from ctk.core.platforms import NOARCH, PLACES, PLATFORMS, targets
+from ctk.index.inside import EARLIEST, parse_time, time_text
+from ctk.package.gpu_support import common
+
+SCHEMA = 3
+BASE = "base"
+"""The lock of the base channel, which is beside its recipes."""
+LIBRARY_LOCK = "libraries-"
+"""The name of a lock of libraries beside the toolkit begins so; the CUDA major follows."""
+_OWN = "win-arm64"  # the platform whose GPUs have a variant key of their own
+UNDECLARED = "NOASSERTION"
+"""The licence of what declares none; SPDX's word for it."""
+DOWNSTREAM = "downstream"
+"""The lock of what somebody else builds against the channel: sources, and build tools that the base channel lacks."""
+_MOST = 64  # texts that are kept parsed
+
+
+# ---- the types of fields: how each is checked, and how it is written
+
+
+def _form(pattern: str, problem: str) -> AfterValidator:
+    """Text of one form; ``{}`` in the problem is the text."""
+
+    def check(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(problem.format(repr(text)))
+        return text
+
+    return AfterValidator(check)
+
+
+def _version(text: str) -> str:
+    # Versions become paths, and words of shells: `Version` itself would let spaces and newlines around them pass.
+    try:
+        if re.fullmatch(r"[0-9][0-9A-Za-z.+]{0,63}", text) and Version(text):
+            return text
+    except InvalidVersion:
+        pass
+    raise ValueError(f"{text!r} is not a version")
+
+
+def _licence(text: str) -> str:
+    if not text.isprintable() or not text or text != " ".join(text.split()):
+        raise ValueError("a licence is one line of text, NOASSERTION where none is declared")
+    return text
+
+
+def _sorted(values: tuple[str, ...]) -> tuple[str, ...]:
+    if values != tuple(sorted(set(values))):
+        raise ValueError("they are sorted, and none comes twice")
+    return values
+
+
+def _ascending(values: tuple[str, ...]) -> tuple[str, ...]:
+    if values != tuple(sorted(set(values), key=Version)):
+        raise ValueError("the lowest comes first, and none comes twice")
+    return values
+
+
+FromPlace = Annotated[str, SkipValidation, Field(exclude=True)]
+"""What the file says by the key that an entry has."""
+# Names become folders of the artefact cache, so they hold no separator.
+Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$", max_length=100)]
+VersionText = Annotated[str, AfterValidator(_version)]
+Target = Annotated[
+    str,
+    _form(
+        rf"{NOARCH}|({'|'.join(PLATFORMS)})(-cp3[0-9]{{1,2}}t?)?",
+        f"unknown target {{}}; targets are {', '.join(PLATFORMS)}, each with a Python tag or not, or noarch",
+    ),
+]
+Sha256 = Annotated[str, _form(r"[0-9a-f]{64}", "a sha256 is 64 hexadecimal digits in lower case")]
+FileName = Annotated[str, _form(r"[A-Za-z0-9][A-Za-z0-9._+!-]{0,249}", "{} is not a plain file name")]
+Size = Annotated[int, Field(strict=True, gt=0, le=1 << 40)]
+Moment = Annotated[int, BeforeValidator(parse_time), PlainSerializer(time_text, return_type=str)]
+LicenceText = Annotated[str, AfterValidator(_licence)]
+Number = Annotated[str, Field(pattern=r"^[0-9]{1,4}\.[0-9]{1,4}$")]
+# One or more ranges of compute capabilities, as `ctk.package.gpu_support.bound` writes them.
+GpuRange = Annotated[
+    str,
+    _form(
+        r"<0|>=\d{1,2}(\.\d)?(,<\d{1,2}(\.\d)?)?(\|>=\d{1,2}(\.\d)?(,<\d{1,2}(\.\d)?)?)*",
+        "{} is not a range of GPUs like >=7.5,<13",
+    ),
+]
+Place = Annotated[str, _form("|".join(PLACES), f"unknown place {{}}; places are {', '.join(PLACES)}")]
+ReleaseName = Annotated[
+    str,
+    _form(
+        r"[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}|(python|libraries)-[0-9]{1,3}|base|downstream",
+        "{} is not a release like 13.4.3, python-13, libraries-13 or base",
+    ),
+]
+
+
+# ---- a lock
+
+
+@dataclass(frozen=True)
+class Artefact:
+    """One published file.
+
+    Attributes:
+        component: Our name of what it belongs to, e.g. ``cudart``.
+        distribution: Its name on the package index, e.g. ``nvidia-cuda-runtime``.
+        target: What it is for: ``<subdir>``, ``<subdir>-<python tag>`` or ``noarch``; stem of what recipes read.
+        uploaded: When its publisher uploaded it, in seconds since 1970 (UTC).
+    """
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    component: FromPlace
+    distribution: Name
+    version: VersionText
+    target: FromPlace
+    file: FileName
+    sha256: Sha256
+    size: Size
+    uploaded: Moment = EARLIEST
+
+
+@dataclass(frozen=True)
+class Component:
+    """A part of a release with a version of its own.
+
+    Attributes:
+        artefacts: By target; one without an artefact maps to None.
+        license: As its artefacts declare it, e.g. ``Apache-2.0``.
+        license_texts: sha256 of each text that its artefacts have as their licence.
+    """
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    name: FromPlace
+    distribution: Name
+    version: VersionText
+    artefacts: Mapping[Target, Artefact | None]
+    license: LicenceText = UNDECLARED
+    license_texts: Annotated[tuple[Sha256, ...], AfterValidator(_sorted)] = ()
+
+    @property
+    def variant_key(self) -> str:
+        """The key under which recipes find the version: ``nccl`` for ``nccl-cu13``, which is in that major's lock."""
+        return re.sub(r"-cu[0-9]+$", "", self.name).replace("-", "_")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the binaries of a CTK release say of themselves.
+
+    Attributes:
+        gpu_architectures: Compute capabilities that NVRTC can compile for, lowest first, e.g. ``7.5``.
+        ptx_isa: PTX ISA version that NVRTC writes, e.g. ``9.4``.
+        glibc: Subdir -> component -> the oldest glibc that has what its ELF files need.
+    """
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    gpu_architectures: Annotated[tuple[Number, ...], Field(min_length=1), AfterValidator(_ascending)]
+    ptx_isa: Number
+    glibc: Mapping[Target, Mapping[Name, VersionText]]
+
+
+@dataclass(frozen=True)
+class ReleaseLock:
+    """A whole release lock.
+
+    Attributes:
+        release: ``13.4.3`` for a CTK release, else the name itself: ``python-13``, ``libraries-13``, ``base``.
+        manifest: The artefact that defines a CTK release; None for the other kinds.
+        components: By name, sorted. An older version of a Python project, which another one of the set requires beside
+            the newest, is there as ``<name>-<version>``.
+        facts: None until measured, and for the other kinds.
+        missing: Component -> where it lacks a wheel that the manifest asks for, a subdir or an operating system
+            (``linux``, ``win``). Empty but for a partial release.
+        measured: While ``facts`` is None, the glibc that unchanged files need: subdir -> component -> version, or None.
+        gpu_code: Library -> subdir -> the GPUs that its code runs on; nothing for one without code. A library that is
+            not there is not measured yet.
+        since: When the first manifest of this CTK minor was uploaded, in seconds since 1970. It is the time of packages
+            that hold metadata only: a new patch leaves those as they are.
+        schema: Form of the file.
+    """
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    release: ReleaseName
+    manifest: Artefact | None
+    components: Annotated[Mapping[Name, Component], Field(min_length=1)]
+    facts: Facts | None = None
+    missing: Mapping[Name, Annotated[tuple[Place, ...], Field(min_length=1)]] = field(default_factory=dict)
+    measured: Mapping[Target, Mapping[Name, VersionText | None]] = field(default_factory=dict)
+    gpu_code: Mapping[Name, Mapping[Target, GpuRange]] = field(default_factory=dict)
+    since: Moment = EARLIEST
+    schema: Annotated[int, Field(strict=True, ge=SCHEMA, le=SCHEMA)] = SCHEMA
+
+    @property
+    def is_ctk(self) -> bool:
+        return self.release[:1].isdigit()
+
+    @property
+    def is_library_set(self) -> bool:
+        """Whether it has the libraries beside the toolkit."""
+        return self.release.startswith(LIBRARY_LOCK)
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether it is of what packages are made: all but the base channel and the downstream tests."""
+        return bool(self.major)
+
+    @property
+    def name(self) -> str:
+        """Stem of the pair of files."""
+        return f"cuda-{self.minor}" if self.is_ctk else self.release
+
+    @property
+    def minor(self) -> str:
+        """E.g. ``13.4``; empty for what is not a CTK release."""
+        return ".".join(self.release.split(".")[:2]) if self.is_ctk else ""
+
+    @property
+    def major(self) -> str:
+        """E.g. ``13``; empty for the base channel."""
+        return self.release.split(".")[0] if self.is_ctk else self.release.partition("-")[2]
+
+    def require_facts(self) -> Facts:
+        """The facts; `LockError` where the release is not measured yet."""
+        if self.facts is None:
+            step = f"run `ctk release measure {self.minor} --write`"
+            raise LockError(f"release {self.minor} has not been measured", step)
+        return self.facts
+
+    @property
+    def artefacts(self) -> tuple[Artefact, ...]:
+        """Every artefact of every component, in the order of the file. The manifest is not one of them."""
+        return tuple(a for c in self.components.values() for a in c.artefacts.values() if a is not None)
+
+    def component_of(self, name: str, version: str) -> Component | None:
+        """The component of an artefact, or of a source that a recipe reads."""
+        return next((c for c in self.components.values() if (c.name, c.version) == (name, version)), None)
+
+
+SHAPE = TypeAdapter(ReleaseLock)
+"""The schema."""
+
+
+FACT_KEY = re.compile(r"cuda_arch(_set)?|ptx_isa|\w+_gpus(_win_arm64)?")
+"""The keys of `variant_keys` that are there once a release is measured."""
+
+
+def variant_keys(lock: ReleaseLock) -> dict[str, list[str]]:
+    """What the ``.yaml`` half tells recipes: key -> values.
+
+    That is one, but for ``cuda_arch``, and for a Python project that is locked in several versions.
+    """
+    keys = {"cuda_major": [lock.major]} if lock.major else {}
+    if lock.is_library_set:
+        keys["cuda_range"] = [f">={lock.major},<{int(lock.major) + 1}.0a0"]
+    if lock.is_ctk:
+        next_minor = f"{lock.major}.{int(lock.minor.partition('.')[2]) + 1}"
+        cuda_range = f">={lock.minor},<{next_minor}.0a0"
+        keys = {"cuda_version": [lock.minor], "cuda_range": [cuda_range], "cuda_release": [lock.release]}
+    for component in lock.components.values():
+        keys.setdefault(component.variant_key, []).append(component.version)
+    if lock.facts:
+        keys |= {
+            "cuda_arch": [*lock.facts.gpu_architectures],
+            "cuda_arch_set": ["|".join(lock.facts.gpu_architectures)],
+            "ptx_isa": [lock.facts.ptx_isa],
+        }
+    return keys | _gpu_keys(lock)
+
+
+def _gpu_keys(lock: ReleaseLock) -> dict[str, list[str]]:
+    """Of each component with code the GPUs that it runs on wherever it is published, and on Windows on ARM by itself.
+
+    There some are for PCs with a new GPU only. Where nothing is published for it, it says the same.
+    """
+    bounds: dict[str, dict[str, list[str]]] = {}
+    for name, stated in lock.gpu_code.items():
+        for subdir, gpus in stated.items() if name in lock.components else ():
+            bounds.setdefault(lock.components[name].variant_key, {}).setdefault(subdir, []).append(gpus)
+    keys = {}
+    for key, found in bounds.items():
+        keys[f"{key}_gpus"] = [common(g for subdir, several in found.items() if subdir != _OWN for g in several)]
+        keys[f"{key}_gpus_{_OWN.replace('-', '_')}"] = [common(found[_OWN])] if _OWN in found else keys[f"{key}_gpus"]
+    return keys
+
+
+# ---- loading
+
+
+def load(path: Path) -> ReleaseLock:
+    """A release: the ``.lock`` at ``path`` and the ``.yaml`` beside it; LockError with every problem of both."""
+    return _checked(path.stem, read(path.with_suffix(".lock")), read(path.with_suffix(".yaml")))
+
+
+@lru_cache(maxsize=_MOST)
+def _checked(stem: str, text: str, pair: str) -> ReleaseLock:
+    lock, wrong = parse_lock(text, stem)
+    wrong = tuple(f"{stem}.lock {line}" for line in wrong)
+    if lock is not None and pair != variant_config(lock):
+        wrong = (f"{stem}.yaml is not what {stem}.lock says",)
+    if wrong or lock is None:
+        step = f"run `ctk release add {stem.removeprefix('cuda-')} --write` to write it anew"
+        raise problems(LockError, stem, wrong, step)
+    return lock
+
+
+def parse_lock(text: str, stem: str | None = None) -> tuple[ReleaseLock | None, tuple[str, ...]]:
+    """The lock of a text, None when it is not valid, and every problem of it.
+
+    The stem of its file, where it is given, must be the release's name.
+    """
+    try:
+        lock = SHAPE.validate_python(_with_places(json.loads(text)))
+    except json.JSONDecodeError as error:
+        return None, (f"line {error.lineno}: not JSON: {error.msg}; an older revision wrote YAML",)
+    except ValidationError as error:
+        return None, tuple(
+            f"{'.'.join(map(str, e['loc']))}: {e['msg'].removeprefix('Value error, ')}" for e in error.errors()
+        )
+    except (AttributeError, KeyError, TypeError) as error:
+        return None, (f"has not the form of a lock: {error!r}",)
+    wrong = tuple(_contradictions(lock, stem))
+    return None if wrong else lock, wrong
+
+
+def _with_places(data: Any) -> Any:
+    """The content of a file with the names that an entry has from its place, as the types have them."""
+    components = {key: _component(key, stated) for key, stated in sorted(data["components"].items())}
+    manifest = data.get("manifest")
+    if manifest:
+        manifest = {**manifest, "component": manifest["distribution"], "target": NOARCH}
+    return {**data, "components": components, "manifest": manifest}
+
+
+def _component(key: str, stated: Mapping[str, Any]) -> dict[str, Any]:
+    name = key.removesuffix(f"-{stated['version']}")  # an older version of a project has it in its key
+    place = {"component": name, "distribution": stated["distribution"], "version": stated["version"]}
+    files = {target: file and {**file, **place, "target": target} for target, file in stated["artefacts"].items()}
+    return {**stated, "name": name, "artefacts": files}
+
+
+def _contradictions(lock: ReleaseLock, stem: str | None) -> Iterator[str]:
+    """What no single field shows."""
+    if stem is not None and lock.name != stem:
+        yield f"release: {lock.release} belongs into {lock.name}.lock"
+    if lock.is_ctk is (lock.manifest is None):
+        yield "manifest: a CTK release names the artefact that is its manifest, and no other lock does"
+    for name, places in lock.missing.items():
+        for where in places:
+            if name in lock.components and any(lock.components[name].artefacts.get(s) for s in PLACES[where]):
+                yield f"missing.{name}: has an artefact for {where}"
+    for name, component in lock.components.items():
+        if name != component.name and component.name not in lock.components:
+            yield f"components.{name}: is an older version of {component.name}, which is not there"
+        silent = [t for t in PLATFORMS if t not in component.artefacts]
+        if silent and (lock.is_ctk or (lock.is_library_set and len(silent) < len(PLATFORMS))):
+            yield f"components.{name}: says nothing about {', '.join(silent)}; null means that none is published"
+        for target, artefact in component.artefacts.items():
+            if artefact and (wrong := _wrong_file(artefact)):
+                yield f"components.{name}.artefacts.{target}: {wrong}"
+
+
+def _wrong_file(artefact: Artefact) -> str:
+    """What its file name says that the lock does not: another distribution, version or target."""
+    if not artefact.file.endswith(".whl"):
+        return "" if artefact.target == NOARCH else "is no wheel, and sources are for all platforms"
+    other = f"is no file of {artefact.distribution} {artefact.version}"
+    try:
+        name, version, _, tags = parse_wheel_filename(artefact.file)
+    except InvalidWheelFilename:
+        return other
+    if name != canonicalize_name(artefact.distribution) or version != Version(artefact.version):
+        return other
+    return "" if artefact.target in targets(tags) else f"{artefact.file} is not for {artefact.target}"
+
+
+# ---- the locks of a checkout
+
+
+def path_of(workspace: Workspace, name: str) -> Path:
+    """Where the release ``cuda-13.4``, ``python-13`` or ``base`` has its lock."""
+    return (workspace.base_recipes if name == BASE else workspace.variants) / f"{name}.lock"
+
+
+def release_locks(workspace: Workspace) -> dict[str, ReleaseLock]:
+    """Every release of the checkout by name: CTK releases by version, then the others; LockError if one is bad."""
+    return {lock.name: lock for lock in in_order(map(load, workspace.variants.glob("*.lock")))}
+
+
+def find_release(locks: Mapping[str, ReleaseLock], name: str) -> ReleaseLock:
+    """The lock that ``13.4``, ``13.4.3``, ``cuda-13.4`` or ``python-13`` means; UnknownName with the nearest ones."""
+    for lock in locks.values():
+        if name in (lock.name, lock.minor, lock.release):
+            return lock
+    raise UnknownName.of("release", name, [lock.minor or lock.name for lock in locks.values()])
+
+
+def in_order(locks: Iterable[ReleaseLock]) -> list[ReleaseLock]:
+    """CTK releases by version, then the others."""
+
+    def order(lock: ReleaseLock) -> tuple[bool, bool, Version]:
+        return not lock.is_ctk, lock.is_library_set, Version(lock.release if lock.is_ctk else lock.major or "0")
+
+    return sorted(locks, key=order)
+
+
+_OPTIONAL = ("manifest", "facts", "missing", "measured", "gpu_code")
+
+
+def dump(lock: ReleaseLock) -> str:
+    """The text of the ``.lock`` half."""
+    stated = SHAPE.dump_python(lock, mode="json")
+    for component in stated["components"].values():
+        for artefact in filter(None, component["artefacts"].values()):
+            del artefact["distribution"], artefact["version"]
+        component["artefacts"] = component.pop("artefacts")  # the last of it, as it is the longest
+    skipped = {key for key in _OPTIONAL if not stated[key]} | ({"since"} if not lock.is_ctk else set())
+    order = ("schema", "release", "since", "manifest", "missing", "components", *_OPTIONAL[1:])
+    return _json({key: stated[key] for key in order if key not in skipped}) + "\n"
+
+
+def _json(value: Any, indent: str = "") -> str:
+    """JSON in which a mapping without mappings in it is one line."""
+    if not isinstance(value, dict) or not any(isinstance(inner, dict) for inner in value.values()):
+        return json.dumps(value, ensure_ascii=False)
+    deeper = indent + "  "
+    lines = (f"{deeper}{json.dumps(key)}: {_json(inner, deeper)}" for key, inner in value.items())
+    return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
+
+
+def variant_config(lock: ReleaseLock) -> str:
+    """The canonical text of the ``.yaml`` half."""
+    head = f"# Versions of {_title(lock)}. Generated by `{_writer(lock)}`, with the .lock beside it.\n"
+    if lock.is_ctk and lock.facts is None:
+        head += f"# Its facts are not measured yet: run `ctk release measure {lock.minor} --write`.\n"
+    items = (
+        f"{key}:\n" + "".join(f'  - "{value}"\n' for value in values) for key, values in variant_keys(lock).items()
+    )
+    return head + "".join(items)
+
+
+def _title(lock: ReleaseLock) -> str:
+    if lock.is_ctk:
+        return f"CTK release {lock.release}"
+    if lock.major:
+        kind = "libraries beside the toolkit" if lock.is_library_set else "Python projects"
+        return f"the {kind} for CUDA {lock.major}"
+    return "the downstream packages of the tests" if lock.release == DOWNSTREAM else "the base channel"
+
+
+def _writer(lock: ReleaseLock) -> str:
+    return "tests/system/downstream/update_lock.py" if lock.release == DOWNSTREAM else "ctk release add"

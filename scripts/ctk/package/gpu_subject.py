@@ -1,0 +1,242 @@
+"""What runs where: the GPUs and drivers that code in files is for, and whether a package's metadata says so.
+
+A driver compiles PTX up to the ISA version of its own toolkit, and runs machine code of its CUDA major.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from rattler import MatchSpec, PackageRecord
+from rattler.exceptions import InvalidMatchSpecError, InvalidVersionError
+from rattler.package import BuildString
+
+from ctk.core.errors import AuditFailed, UnknownName
+from ctk.core.files import check_readable, read_json
+from ctk.package import reader as package
+from ctk.package.binaries import version_key
+from ctk.package.gpu_fatbin import FileCode, read_file, read_members, read_tree, read_wheel
+from ctk.package.gpu_support import How, Runs, present, runs, worst
+from ctk.package.reader import IndexJson, index_of
+from ctk.rules import spec_name
+
+FOR_SOME_GPUS = {
+    "cuda-cupti-files": "libnvperf of CUDA 12 begins with 7.0; libcupti has code for the GPUs before",
+    "cuda-sanitizer-api-files": "libsanitizer of 12.8 and 12.9 shows only its code for 10.0 and newer, before none",
+    "libcufile": "cuda-libraries brings it: a bound would refuse all libraries to a GPU that this one leaves out",
+}
+"""Packages that may be installed for a GPU for which some of their files have no code -> why."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of GPUs and PTX: of release locks, by `ctk.lock.facts.known`, or of `cuda-version` packages.
+
+    Attributes:
+        gpus: Every compute capability that some toolkit can compile for, lowest first.
+        isa: CTK minor -> PTX ISA version that it writes, and its driver reads.
+        targets: CTK minor -> compute capabilities that its NVRTC can compile for.
+    """
+
+    gpus: tuple[str, ...]
+    isa: Mapping[str, str]
+    targets: Mapping[str, tuple[str, ...]]
+
+    @classmethod
+    def of_toolkits(cls, packages: Iterable[IndexJson]) -> Known:
+        """What `cuda-version` packages say: the constraint of a native one lists the GPUs of its toolkit."""
+        targets: dict[str, tuple[str, ...]] = {}
+        for index in packages:
+            listed = next((spec for spec in index.constrains if spec.startswith("__cuda_arch ==")), "")
+            if index.name == "cuda-version" and listed:
+                targets[index.version] = tuple(re.findall(r"==(\d+\.\d+)", listed))
+        return cls(tuple(sorted({g for gpus in targets.values() for g in gpus}, key=version_key)), {}, targets)
+
+    def driver_for(self, isa: str) -> str:
+        """The oldest driver that compiles PTX of a version, as the CUDA version that it supports; "" if none does."""
+        minors = [minor for minor, newest in self.isa.items() if version_key(newest) >= version_key(isa)]
+        return min(minors, key=version_key, default="")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What `ctk gpu-code` was asked about: a package, wheel, library, or a package in an environment.
+
+    Attributes:
+        kind: ``package``, ``wheel`` or ``files``.
+        files: Path inside -> what it holds; those without anything are left out.
+        index: A package's metadata.
+    """
+
+    name: str
+    kind: str
+    files: Mapping[str, FileCode]
+    index: IndexJson | None = None
+    subdir: str = ""
+    known: Known = field(repr=False, kw_only=True)
+
+    @cached_property
+    def by_file(self) -> dict[str, dict[str, Runs]]:
+        """File -> GPU -> how its code runs."""
+        gpus = present(self.known.gpus, self.subdir)
+        return {path: found for path, file in self.files.items() if (found := runs(file, gpus))}
+
+    @cached_property
+    def runs(self) -> dict[str, Runs]:
+        """GPU -> how all of it runs: as its worst file does."""
+        return worst(self.by_file.values())
+
+    def gpus(self, *hows: How) -> tuple[str, ...]:
+        """The GPUs on which it runs so."""
+        return tuple(gpu for gpu, found in self.runs.items() if found.how in hows)
+
+    @property
+    def damaged(self) -> tuple[str, ...]:
+        return tuple(path for path, file in self.files.items() if file.damaged)
+
+    def driver(self, gpu: str) -> str:
+        """The oldest CUDA version of a driver that runs it on a GPU, as far as its files show; "" where they do not."""
+        isas = [found[gpu].isa for found in self.by_file.values() if found[gpu].isa]
+        stated = {self.known.driver_for(isa) for isa in isas} | {f"{major}.0" for major in self.majors}
+        return max(stated - {""}, key=version_key, default="")
+
+    @cached_property
+    def majors(self) -> frozenset[str]:
+        """The CUDA majors of the runtimes that its files have inside or need."""
+        texts = [text for file in self.files.values() for text in (file.cudart, *file.uses)]
+        found = (re.fullmatch(r"(?:libcudart\.so\.|cudart64_)?(\d\d)(?:0?\.\w+)?", text) for text in texts)
+        return frozenset(match[1] for match in found if match)
+
+    @property
+    def promised(self) -> tuple[str, ...] | None:
+        """The GPUs for which a package's metadata lets it be installed; None for what has no metadata."""
+        if self.index is None:
+            return None
+        gpus = present(self.known.gpus, self.subdir)
+        for spec in (*self.index.depends, *self.index.constrains):
+            if spec_name(spec) == "__cuda_arch":
+                gpus = tuple(gpu for gpu in gpus if _admits(spec, gpu))
+            elif spec_name(spec) == "cuda-version":
+                gpus = tuple(gpu for gpu in gpus if self._toolkit_admits(spec, gpu))
+        return gpus
+
+    def _toolkit_admits(self, spec: str, gpu: str) -> bool:
+        """Whether `cuda-version`, in some build that a spec admits, goes with a GPU."""
+        native = "native" in spec.split()[-1]
+        for minor, targets in self.known.targets.items():
+            newer = version_key(gpu) >= version_key(targets[0])
+            if _admits(spec, minor) and (gpu in targets or (newer and not native)):
+                return True
+        return False
+
+    @property
+    def lacking(self) -> tuple[str, ...]:
+        """GPUs that its metadata admits, and for which some file has no code, or little."""
+        return tuple(gpu for gpu in self.promised or () if self.runs and self.runs[gpu].how in ("none", "part"))
+
+    @property
+    def excuse(self) -> str:
+        """Why it may lack code for a GPU that it admits; "" where that is an error."""
+        return FOR_SOME_GPUS.get(self.index.name, "") if self.index else ""
+
+    @property
+    def promised_in_vain(self) -> tuple[str, ...]:
+        """The GPUs of `lacking`, where that is an error."""
+        return () if self.excuse else self.lacking
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "files": {
+                path: {
+                    "code": [
+                        {"kind": c.kind, "target": str(c), "isa": c.isa, "packed": c.packed, "objects": c.count}
+                        for c in file.code
+                    ],
+                    "cudart": file.cudart or None,
+                    "uses": list(file.uses),
+                    "damaged": file.damaged,
+                }
+                for path, file in self.files.items()
+            },
+            "gpus": {gpu: {"runs": found.how, "driver": self.driver(gpu) or None} for gpu, found in self.runs.items()},
+            "promised": self.promised and list(self.promised),
+            "promised_in_vain": list(self.promised_in_vain),
+        }
+
+
+@cache
+def _admits(spec: str, version: str) -> bool:
+    """Whether a spec, whatever build it asks for, goes with a version."""
+    name = spec_name(spec)
+    try:
+        wanted = MatchSpec(spec).version
+        bare = MatchSpec(f"{name} {wanted}" if wanted else name)
+        return bare.matches(PackageRecord(name, version, BuildString("0"), 0, "noarch"))
+    except (InvalidMatchSpecError, InvalidVersionError):
+        return True
+
+
+# ---- reading
+
+
+def subjects(path: Path, known: Known) -> Iterator[Subject]:
+    """What there is at a path: a package, a wheel, a file, or a folder that is an environment, a channel or neither.
+
+    Raises:
+        UnknownName: There is nothing.
+        AuditFailed: It cannot be read.
+    """
+    if path.is_dir():
+        yield from _folder(path, known)
+    elif not path.is_file():
+        raise UnknownName(f"there is no {path}", "name a package, a wheel, a library, an environment or a channel")
+    elif path.suffix == ".conda":
+        yield _package(path, known)
+    elif path.suffix in (".whl", ".zip"):
+        subdir = next((s for tag, s in _WHEEL_TAGS.items() if re.search(tag, path.name)), "")
+        yield Subject(path.name, "wheel", read_wheel(path), subdir=subdir, known=known)
+    else:
+        yield Subject(path.name, "files", {path.name: read_file(path)}, known=known)
+
+
+_WHEEL_TAGS = {
+    r"linux.*x86_64": "linux-64",
+    r"linux.*aarch64": "linux-aarch64",
+    r"win_amd64": "win-64",
+    r"win_arm64": "win-arm64",
+}
+
+
+def _folder(path: Path, known: Known) -> Iterator[Subject]:
+    records = sorted(path.glob("conda-meta/*.json"))
+    # What may not be read is not found by a pattern.
+    check_readable(path, path / "conda-meta", *records)
+    if not records:
+        check_readable(*(place for place in path.rglob("*") if place.is_dir() and not place.is_symlink()))
+    channel = sorted((*path.glob("*.conda"), *path.glob("*/*.conda")))
+    for record in records:
+        said = read_json(record)
+        try:
+            index, names = index_of(said), [str(file) for file in said["files"]]
+        except (TypeError, KeyError, ValueError, AttributeError):
+            raise AuditFailed(f"{record} is no record of a package", "make the environment again") from None
+        yield Subject(index.identity, "package", read_tree(path, names), index, index.subdir, known=known)
+    for archive in channel if not records else ():
+        yield _package(archive, known)
+    if not records and not channel:
+        names = [file.relative_to(path).as_posix() for file in sorted(path.rglob("*"))]
+        yield Subject(path.name, "files", read_tree(path, names), known=known)
+
+
+def _package(path: Path, known: Known) -> Subject:
+    index = package.read_info(path).index
+    with package.readable(path):
+        files = dict(read_members((m.path, m.size, s) for m, s in package.members(path, "pkg")))
+    return Subject(path.name, "package", files, index, index.subdir, known=known)

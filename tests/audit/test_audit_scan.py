@@ -1,0 +1,112 @@
+"""The pass over a package sees everything once, and what it saw is kept."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ctk.audit import AuditReport, audit_packages
+from ctk.core.files import file_sha256
+from ctk.package.scan import Scanner, Search, outermost, scan_wheel
+from kit.packages import Draft, good_set
+
+NEEDLE = b"/srv/here"
+
+
+@given(before=st.binary(max_size=40), after=st.binary(max_size=40), size=st.integers(1, 30))
+def test_a_path_is_found_wherever_chunks_end(before: bytes, after: bytes, size: int) -> None:
+    content = before.replace(NEEDLE, b"") + b"\0" + NEEDLE + b"/" + after.replace(NEEDLE, b"")
+    search = Search([NEEDLE])
+    for start in range(0, len(content), size):
+        search.feed(content[start : start + size])
+    search.feed(b"", last=True)
+    assert search.hits == {NEEDLE: [content.index(NEEDLE)]}
+
+
+@pytest.mark.parametrize(
+    ("needle", "text", "is_seen"),
+    [
+        (NEEDLE, b"/srv/hereafter", False),
+        (NEEDLE, b"/mnt/srv/here", False),
+        (NEEDLE, b"/srv/her", False),
+        (NEEDLE, b"x/srv/here", False),
+        # A folder of the root is on every machine: it counts with something below it.
+        (b"/srv", b"/maps\0/srv\0$Id", False),
+        (b"/srv", b"=/srv/.cache\0", True),
+        (b"/srv", b"=/srv", False),
+    ],
+)
+def test_only_a_whole_path_counts(needle: bytes, text: bytes, is_seen: bool) -> None:
+    search = Search([needle])
+    search.feed(text)
+    search.feed(b"", last=True)
+    assert bool(search.hits) == is_seen
+
+
+def test_a_folder_in_another_is_looked_for_once() -> None:
+    assert outermost(["/a/b/", "/a/bc", "/a/b/c", "/", ""]) == ("/a/b", "/a/bc")
+
+
+def test_a_changed_package_or_another_forbidden_path_is_scanned_again(tmp_path: Path) -> None:
+    path = good_set()["libcufile"].write(tmp_path)
+    sha256 = file_sha256(path)
+    keys = {Scanner([path]).name(of) for path, of in (("/a", sha256), ("/b", sha256), ("/a", "0" * 64))}
+    assert len(keys) == 3
+
+
+def test_a_package_that_cannot_be_read_is_a_finding_beside_the_others(tmp_path: Path) -> None:
+    paths = [draft.write(tmp_path) for draft in good_set().values()]
+    broken = tmp_path / "linux-64" / "broken-1-0.conda"
+    broken.write_bytes(b"not a package")
+    report = audit_packages([*paths, broken], forbidden_paths=[])
+    assert [(finding.check, finding.where) for finding in report.findings] == [("PackageOpens", broken.name)]
+    assert not report.ok
+
+
+def test_the_same_packages_are_held_to_the_same_rules_once(tmp_path: Path) -> None:
+    paths = [draft.write(tmp_path) for draft in good_set().values()]
+    cache = tmp_path / "cache"
+
+    def audited(count: int = len(paths), forbidden: str = "/home/x", only: str = "") -> AuditReport:
+        chosen = [only] if only else []
+        return audit_packages(paths[:count], forbidden_paths=[forbidden], only=chosen, cache=cache)
+
+    first = audited()
+    assert not first.earlier and "unchanged" not in first.summary()
+    assert audited() == first and audited().earlier and audited().summary().endswith(", unchanged")
+    assert not any(other.earlier for other in (audited(1), audited(forbidden="/home/y"), audited(only="NoBuildPath")))
+    for note in (cache / "reports").iterdir():
+        note.write_text("{")
+    again = audited()
+    assert again == first and not again.earlier
+    other = Draft("another", files={"lib/x.txt": b"x"})
+    other.write(tmp_path).replace(paths[0])
+    assert not audited().earlier
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("d = os.path.join(here, 'cccl')\nos.add_dll_directory(d)", ("cccl",)),
+        (
+            "if os.path.isdir(d := os.path.abspath(os.path.join(here, 'x.libs'))):\n  os.add_dll_directory(d)",
+            ("x.libs",),
+        ),
+        ("for d in (here, os.path.join(here, 'lib')):\n  os.add_dll_directory(d)", ("lib",)),
+        ("os.add_dll_directory(str(Path(here) / 'dlls'))", ("dlls",)),
+        ("headers = os.path.join(here, 'headers')\nos.add_dll_directory(d)", ()),
+        ("d = os.path.join(here, 'cccl')  # for os.add_dll_directory", ()),
+        ("os.add_dll_directory(", ()),
+    ],
+    ids=["a name", "the wheels' repair tool", "a loop", "a path object", "another path", "a comment", "no Python"],
+)
+def test_folders_that_a_module_has_windows_search_are_seen(source: str, names: tuple[str, ...], tmp_path: Path) -> None:
+    wheel = tmp_path / "x-1-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("x/__init__.py", f"import os\n{source}\n")
+    (file,) = scan_wheel(wheel)
+    assert file.dll_folders == names

@@ -1,0 +1,252 @@
+"""`ctk build-recipe` with recipes that cannot be built, or not so: the sentence, the next step, the exit code, the log.
+
+tests/system/docs/test_example.py holds what it says of recipes that can.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rattler import Gateway
+from ruamel.yaml import YAML
+
+from conftest import ROOT, ctk
+from ctk.authors.build_recipe import Order, order
+from ctk.authors.expected import recipe_in, variant_files
+from ctk.core import errors
+from ctk.core.checkout import Workspace
+from ctk.core.errors import RecipeError, UnknownName
+from ctk.core.platforms import this_platform
+from ctk.solve.solve import Catalogue
+
+Recipes = Callable[..., Path]
+Fails = Callable[..., tuple[int, str]]
+CPP = ROOT / "examples" / "cpp-extension"
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Recipes:
+    """Writes a recipe that needs no compiler."""
+
+    def write(script: str = "mkdir -p $PREFIX/share && touch $PREFIX/share/one", **parts: Any) -> Path:
+        (folder := tmp_path / "one").mkdir(exist_ok=True)
+        whole = {
+            "package": {"name": "one", "version": "1"},
+            "build": {"noarch": "generic", "script": [script]},
+            "requirements": {section: parts[section] for section in ("build", "host", "run") if section in parts},
+            "tests": [{"script": [parts.get("test", "test -f $PREFIX/share/one")]}],
+            "about": {"license": "MIT"},
+        }
+        YAML().dump(whole, folder / "recipe.yaml")
+        return folder
+
+    return write
+
+
+@pytest.fixture
+def fails(built: Workspace, tmp_path: Path) -> Fails:
+    """Runs the command, which must fail; gives its exit code and what it says on stderr."""
+
+    def run(folder: Path, *options: str) -> tuple[int, str]:
+        done = ctk(built, "build-recipe", str(folder), "-q", "--output", str(tmp_path / "made"), *options)
+        assert done.returncode
+        assert "Traceback" not in done.stderr
+        assert "next: " in done.stderr
+        return done.returncode, done.stderr
+
+    return run
+
+
+@pytest.mark.parametrize("named", ["", "meta.yaml"])
+def test_a_recipe_of_conda_build_s_is_said_to_be_one(fails: Fails, tmp_path: Path, named: str) -> None:
+    (tmp_path / "meta.yaml").write_text("package: {name: one, version: 1}\n")
+    code, said = fails(tmp_path / named)
+    assert code == errors.UnknownName.exit_code
+    assert "meta.yaml, and no recipe.yaml" in said and "conda-recipe-manager convert" in said
+
+
+def test_a_recipe_that_does_not_render_is_an_error_of_the_recipe(fails: Fails, recipe: Recipes) -> None:
+    file = recipe() / "recipe.yaml"
+    file.write_text(file.read_text().replace("version: '1'", "version: ${{ nothing }}"))
+    code, said = fails(file)
+    assert code == errors.RecipeError.exit_code
+    assert "does not render" in said and "nothing" in said
+
+
+def test_a_build_that_fails_ends_with_its_log_which_is_kept_and_named(fails: Fails, recipe: Recipes) -> None:
+    code, said = fails(recipe("echo the last words; false"))
+    assert code == errors.BuildFailed.exit_code
+    assert "one-1-" in said and "was not built" in said
+    assert "\n    the last words\n" in said
+    assert "To run the script manually" not in said  # in a folder that is removed
+    log = Path(said.rpartition("the whole log is ")[2].strip())
+    assert "the last words" in log.read_text()
+
+
+def test_a_header_that_was_not_found_is_said_to_be_where_it_is(fails: Fails, recipe: Recipes) -> None:
+    script = "echo 'x.cpp:1:10: fatal error: cuda_runtime.h: No such file or directory'; false"
+    code, said = fails(recipe(script, host=["cuda-cudart-dev", "cuda-version 13.0.*"]))
+    assert code == errors.BuildFailed.exit_code
+    targets = "sbsa-linux" if this_platform() == "linux-aarch64" else "x86_64-linux"
+    assert f"next: cuda_runtime.h is in $PREFIX/targets/{targets}/include: " in said
+    assert "-DCUDAToolkit_BIN_DIR" in said
+
+
+# What build systems print of a toolkit: CMake, meson, a Makefile, PyTorch, setuptools, a linker.
+NAMED = """-- Found CUDAToolkit: {}/targets/x86_64-linux/include (found version "13.0.88")
+Run-time dependency CUDA (modules: cudart) found: YES 13.0 ({})
+{}/bin/nvcc -c x.cu
+No CUDA runtime is found, using CUDA_HOME='{}'
+g++ -DNDEBUG -I{}/include -c x.cpp
+c++ x.o -L{}/lib64 -lcudart -Wl,-rpath,{}/lib64"""
+
+
+def test_a_toolkit_of_this_machine_that_a_build_took_is_said_to_be_wrong(
+    built: Workspace, recipe: Recipes, tmp_path: Path
+) -> None:
+    lines = [line.replace("{}", "$PREFIX") for line in NAMED.splitlines()]  # the build's own
+    others = [tmp_path / "opt" / f"toolkit-{number}" for number, _ in enumerate(NAMED.splitlines())]
+    for line, other in zip(NAMED.splitlines(), others, strict=True):
+        (other / "include").mkdir(parents=True)
+        (other / "include" / "cuda_runtime_api.h").touch()
+        lines += [line.replace("{}", str(other)), line.replace("{}", str(tmp_path / "no toolkit"))]
+    (tmp_path / "log").write_text("\n".join(lines))
+    folder = recipe(f'mkdir -p "$PREFIX/share"; touch "$PREFIX/share/one"; cat "{tmp_path}/log"')
+    done = ctk(built, "build-recipe", str(folder), "--output", str(tmp_path / "made"), "--json", "-q", check=True)
+    (package,) = json.loads(done.stdout)["packages"]
+    assert [note.partition("toolkit in ")[2].partition(",")[0] for note in package["notes"]] == [str(o) for o in others]
+    assert all("-DCUDAToolkit_BIN_DIR" in note and "CUDA_PATH=$PREFIX" in note for note in package["notes"])
+
+
+def test_tests_that_fail_are_an_error_and_the_package_is_there(
+    built: Workspace, recipe: Recipes, tmp_path: Path
+) -> None:
+    words = ("build-recipe", str(recipe(test="echo seen; false")), "--output", str(tmp_path / "made"), "--json", "-q")
+    done = ctk(built, *words)
+    document = json.loads(done.stdout)
+    assert done.returncode == errors.BuildFailed.exit_code == document["error"]["exit_code"]
+    assert "the tests of one-1-" in document["error"]["cause"] and "seen" in document["error"]["cause"]
+    (package,) = document["packages"]
+    assert [test["state"] for test in package["tests"]] == ["failed"]
+    assert Path(package["file"]).is_file() and document["log"] in document["error"]["next"]
+
+
+@pytest.mark.parametrize(
+    ("section", "spec", "sentence", "step"),
+    [
+        ("host", "cuda-version 12.7.*", "no cuda-version 12.7 in the channels", "ask for one of those"),
+        ("host", "libcublas-dev", "made by the recipe libcublas", "ctk build --recipe libcublas"),
+        ("build", "nonesuch", "no package nonesuch", "--base"),
+    ],
+)
+def test_an_environment_without_a_solution_is_said_in_a_sentence(
+    fails: Fails, recipe: Recipes, section: str, spec: str, sentence: str, step: str
+) -> None:
+    code, said = fails(recipe(**{section: [spec]}))
+    assert code == errors.Unsolvable.exit_code
+    cause, _, next_step = said.partition("next: ")
+    assert f"in its {section} environment" in cause and sentence in cause
+    assert step in next_step
+
+
+def test_a_compiler_or_cmake_that_this_machine_lacks_is_named_with_the_package_to_install(
+    built: Workspace, fails: Fails, recipe: Recipes, tmp_path: Path
+) -> None:
+    """A base channel of a machine without them."""
+    lacking = tmp_path / "base"
+    subprocess.run(["cp", "-rL", built.base_channel, lacking], check=True)
+    for index in lacking.glob("*/repodata.json"):
+        content = json.loads(index.read_text())
+        names = ("gcc", "gxx", "cmake", "ninja")
+        kept = {name: r for name, r in content["packages.conda"].items() if not name.startswith(names)}
+        index.write_text(json.dumps({**content, "packages.conda": kept}))
+        index.with_name("repodata.json.zst").unlink()
+    code, said = fails(recipe(build=['${{ compiler("cxx") }}', "cmake", "ninja"]), "--base", str(lacking))
+    assert code == errors.Unsolvable.exit_code
+    assert f"there is no cmake, gxx_{this_platform()} and ninja" in said
+    assert "apt-get install cmake g++ ninja-build" in said and "--base conda-forge" in said
+
+
+@pytest.mark.parametrize("word", ["x", "130", "12.x"])
+def test_a_toolkit_that_is_none_is_a_bad_value(fails: Fails, word: str) -> None:
+    code, said = fails(CPP, "--cuda", word)
+    assert code == errors.BadValue.exit_code
+    assert "no toolkit" in said
+
+
+def test_a_driver_that_no_build_is_for_is_an_error_with_the_reason(fails: Fails, recipe: Recipes) -> None:
+    code, said = fails(recipe(run=["cuda-version 13.0.*"]), "--driver", "12.9", "--driver", "none")
+    assert code == errors.Unsolvable.exit_code
+    assert "no build is for a machine with driver 12.9" in said and "CUDA 13.0" in said
+
+
+# --- which builds
+
+
+@pytest.fixture(scope="module")
+def channels(built: Workspace) -> Catalogue:
+    return Catalogue([built.channel, built.base_channel], this_platform(), Gateway())
+
+
+def ordered(folder: Path, channels: Catalogue, scratch: Path, *cuda: str, pythons: tuple[str, ...] = ()) -> Order:
+    recipe = recipe_in(folder)
+    return order(recipe, variant_files(recipe, ROOT / "conda_build_config.yaml"), channels, scratch, cuda, pythons)
+
+
+@pytest.mark.parametrize(
+    ("cuda", "toolkits"),
+    [
+        ((), ["12.6", "13.0"]),
+        (("12",), ["12.6"]),
+        (("13.0",), ["13.0"]),
+        (("13", "12"), ["12.6", "13.0"]),
+        (("12.9",), ["12.9"]),
+        (("12", "13.5"), ["12.6", "13.5"]),
+    ],
+)
+def test_cuda_chooses_among_the_builds_or_sets_the_toolkit(
+    channels: Catalogue, tmp_path: Path, cuda: tuple[str, ...], toolkits: list[str]
+) -> None:
+    found = ordered(CPP, channels, tmp_path, *cuda)
+    assert sorted(variant.toolkit for variant in found.variants) == toolkits
+    assert len({variant.values["python"] for variant in found.variants}) == 1
+    (note,) = found.notes
+    assert note.startswith("left out are Pythons that the channels do not have: ")
+
+
+def test_a_toolkit_that_no_variant_file_has_is_set_where_the_recipe_asks_for_one(
+    channels: Catalogue, recipe: Recipes, tmp_path: Path
+) -> None:
+    folder = recipe(host=["cuda-version ${{ cuda_version }}.*"])
+    with pytest.raises(RecipeError):
+        ordered(folder, channels, tmp_path)
+    (variant,) = ordered(folder, channels, tmp_path, "12.6").variants
+    assert variant.toolkit == "12.6"
+
+
+def test_a_cpu_build_stays_unless_a_toolkit_is_asked_for(channels: Catalogue, recipe: Recipes, tmp_path: Path) -> None:
+    folder = recipe(host=["cuda-version ${{ cuda_compiler_version }}.*"])
+    text = (
+        (folder / "recipe.yaml")
+        .read_text()
+        .replace("  - cuda", '  - if: cuda_compiler_version != "None"\n    then: cuda')
+    )
+    (folder / "recipe.yaml").write_text(text)
+    (folder / "variants.yaml").write_text('cuda_compiler_version: ["None", "13.0"]\n')
+    assert sorted(v.toolkit for v in ordered(folder, channels, tmp_path).variants) == ["", "13.0"]
+    assert [v.toolkit for v in ordered(folder, channels, tmp_path, "13").variants] == ["13.0"]
+
+
+@pytest.mark.parametrize(("cuda", "pythons"), [(("11",), ()), ((), ("3.9",)), ((), ("3.13t",))])
+def test_what_no_build_is_for_is_named_with_what_there_is(
+    channels: Catalogue, tmp_path: Path, cuda: tuple[str, ...], pythons: tuple[str, ...]
+) -> None:
+    with pytest.raises(UnknownName) as error:
+        ordered(CPP, channels, tmp_path, *cuda, pythons=pythons)
+    assert (cuda or pythons)[0] in error.value.cause
+    assert ("12.6 and 13.0" in error.value.cause) if cuda else ("3.14, 3.14t" in error.value.step)

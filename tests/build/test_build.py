@@ -1,0 +1,200 @@
+"""The build station: what is built once, what is built again, and what a failure leaves."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, as_completed
+from functools import partial
+from io import BufferedReader
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ctk.build import build
+from ctk.build.runner import check_machine
+from ctk.core import files
+from ctk.core.checkout import Workspace
+from ctk.core.errors import NotReady
+from ctk.fetch import fetch
+from ctk.index.index import Index
+from ctk.package.reader import members
+from kit.tiny import tiny_checkout, tiny_plan
+
+HELLO, FOLLOWER = "hello-cuda13.4-linux-64", "follower-cuda13.4-noarch"
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Workspace:
+    return fetched(tmp_path)
+
+
+def fetched(folder: Path) -> Workspace:
+    workspace = tiny_checkout(folder)
+    fetch.fetch(tiny_plan(workspace).artefacts, workspace, Index)
+    return workspace
+
+
+def edit(file: Path, old: str, new: str) -> None:
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+
+def cached_after_a_run(checkout: Workspace) -> dict[str, bool]:
+    return {b.id: b.cached for b in build.run(tiny_plan(checkout), checkout).built}
+
+
+def test_a_build_is_made_once(checkout: Workspace) -> None:
+    first = build.run(tiny_plan(checkout), checkout)
+    assert {b.id: b.cached for b in first.built} == {HELLO: False, FOLLOWER: False}
+    before = {p: (p.stat().st_mtime_ns, p.stat().st_ino) for b in first.built for p in b.packages}
+    second = build.run(tiny_plan(checkout), checkout)
+    assert all(b.cached for b in second.built)
+    assert {p: (p.stat().st_mtime_ns, p.stat().st_ino) for b in second.built for p in b.packages} == before
+
+
+SCRIPT = "\n    - mkdir -p $PREFIX/share/hello\n    - cp greeting.txt $PREFIX/share/hello/"
+SHARED = "recipes/common/greet.sh"
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "again"),
+    [
+        ("recipes/hello/recipe.yaml", "A greeting", "Another greeting", True),
+        ("recipes/hello/recipe.yaml", "number: 0", "number: 1", True),
+        (SHARED, "cp greeting", "cp -p greeting", True),
+        ("conda_build_config.yaml", "[cp312]", "[cp312]\nunused: [a]", False),
+    ],
+    ids=["metadata", "number", "shared script", "variant key that no recipe uses"],
+)
+def test_what_can_change_a_package_builds_it_again_and_nothing_else_does(
+    checkout: Workspace, file: str, old: str, new: str, again: bool
+) -> None:
+    (checkout.recipes / "common").mkdir()
+    (checkout.root / SHARED).write_text("mkdir -p $PREFIX/share/hello\ncp greeting.txt $PREFIX/share/hello/\n")
+    edit(checkout.recipes / "hello" / "recipe.yaml", SCRIPT, " {file: ../common/greet.sh}")
+    cached_after_a_run(checkout)
+    edit(checkout.root / file, old, new)
+    assert cached_after_a_run(checkout) == {HELLO: not again, FOLLOWER: True}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("cp greeting.txt", "cp no-such.txt"), ("files: [share/hello/greeting.txt]", "files: [share/hello/no-such.txt]")],
+    ids=["the script fails", "a promised file is missing"],
+)
+def test_a_failed_build_shows_its_log_and_fails_alone(checkout: Workspace, old: str, new: str) -> None:
+    edit(checkout.recipes / "hello" / "recipe.yaml", old, new)
+    report = build.run(tiny_plan(checkout), checkout)
+    assert [b.id for b in report.built] == [FOLLOWER]  # though it requires hello
+    assert [*report.failed] == [HELLO]
+    assert "no-such.txt" in report.failed[HELLO]
+    assert "no-such.txt" in (checkout.cache / "logs" / f"{HELLO}.log").read_text()
+    assert not list(checkout.builds.glob(".tmp-*"))
+
+
+def test_large_builds_start_first(checkout: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[str] = []
+
+    def noted(running: dict[Future[build.Built], str]) -> Iterator[Future[build.Built]]:
+        started.extend(running.values())
+        return as_completed(running)
+
+    monkeypatch.setattr(build, "as_completed", noted)
+    report = build.run(tiny_plan(checkout), checkout)
+    assert started == [HELLO, FOLLOWER]
+    assert [b.id for b in report.built] == [FOLLOWER, HELLO]  # the plan's order
+
+
+def test_an_incomplete_build_is_made_again_and_what_a_killed_run_left_is_cleared(checkout: Workspace) -> None:
+    made = build.run(tiny_plan(checkout), checkout).built[0]
+    made.packages[0].unlink()
+    leftover = checkout.builds / ".tmp-0123-1"
+    leftover.mkdir()
+    (leftover / "half.conda").write_bytes(b"half")
+    assert not build.run(tiny_plan(checkout), checkout).built[0].cached
+    assert made.packages[0].exists()
+    assert not leftover.exists()
+
+
+def test_no_package_names_a_folder_of_the_build_machine(checkout: Workspace) -> None:
+    for made in build.run(tiny_plan(checkout), checkout).built:
+        files = {m.path: stream.read() for m, stream in members(made.packages[0], "info") if stream}
+        assert "info/recipe/rendered_recipe.yaml" in files
+        for name, text in files.items():
+            for word in (str(checkout.root), str(Path.home()), "_placehold"):
+                assert word.encode() not in text, name
+
+
+@pytest.mark.parametrize("name", ["a ${{ x }}", "a $(touch here)", "a `b`", 'a "b', "it's", "a:b", "a\nb", "a\rb"])
+def test_a_path_that_would_break_a_build_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """rattler-build writes it into a script between double quotes, and others into Python files, #! lines and PATH."""
+    with pytest.raises(NotReady, match="would break files of packages"):
+        check_machine(tiny_checkout(tmp_path / name))
+    linked = tiny_checkout(tmp_path / "linked")
+    linked.own_cache.symlink_to(linked.own_cache.rename(tmp_path / name / "cache"))  # where rattler-build works
+    with pytest.raises(NotReady, match="would break files of packages"):
+        check_machine(linked)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / name))  # where packages are tested
+    with pytest.raises(NotReady, match="would break files of packages"):
+        check_machine(tiny_checkout(tmp_path / "good"))
+
+
+def test_a_path_with_other_signs_builds(tmp_path: Path) -> None:
+    workspace = fetched(tmp_path / "a (b) {c} ü; & #")
+    assert not build.run(tiny_plan(workspace), workspace).failed
+
+
+def test_packages_are_read_once_for_as_long_as_nobody_writes_to_them(
+    checkout: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = tiny_plan(checkout)
+    made = build.run(planned, checkout)
+    read: list[str] = []
+
+    def file_digest(file: BufferedReader, kind: str) -> Any:
+        read.append(Path(file.name).name)
+        return hashlib.new(kind, file.read())
+
+    def finished(meanwhile: Callable[[], object] = lambda: None) -> list[str]:
+        """The builds that are found, as another process finds them; what it reads is in `read`."""
+        files._hashes.clear()
+        read.clear()
+        found = files.HashNotes(checkout.cache / "read.json")
+        monkeypatch.setattr(files.HashNotes, "of", lambda workspace: found)
+        ids = sorted(build.finished(planned, checkout))
+        meanwhile()
+        found.save({})
+        return ids
+
+    monkeypatch.setattr(hashlib, "file_digest", file_digest)
+    monkeypatch.setattr(files.HashNotes, "_TICK", 1 << 60)  # what was written a moment ago may be written once more
+    every, names = sorted(b.id for b in made.built), sorted(p.name for b in made.built for p in b.packages)
+    for _ in range(2):
+        assert finished() == every
+        assert sorted(read) == names
+    monkeypatch.setattr(files.HashNotes, "_TICK", 0)
+    assert finished() == every
+    assert sorted(read) == names
+    assert finished() == every
+    assert read == []
+
+    last = made.built[-1].packages[0]
+    right = last.read_bytes()
+    (checkout.cache / "read.json").unlink()
+    assert finished(meanwhile=partial(last.write_bytes, b"another")) == every  # spoilt after it was read
+    assert finished() == [b.id for b in made.built[:-1]]
+    last.write_bytes(right)
+    assert finished() == every
+
+    package = made.built[0].packages[0]
+    before, content = package.stat(), bytearray(package.read_bytes())
+    content[-1] ^= 1
+    package.write_bytes(content)  # in place, as large, and with the time of before
+    os.utime(package, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert finished() == [b.id for b in made.built[1:]]
+    assert read == [package.name]

@@ -1,0 +1,256 @@
+"""Builds on a cluster: scheduler and workers are processes on loopback, which die, or do not fit, or never answer."""
+
+from __future__ import annotations
+
+import shutil
+import zipfile
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from test_build import FOLLOWER, HELLO, edit, fetched
+
+from conftest import ROOT, ctk
+from ctk.build import build
+from ctk.build import cluster as module
+from ctk.build.cluster import Cluster, Store
+from ctk.core.checkout import Workspace
+from ctk.core.errors import ClusterFailed
+from ctk.plan.plan import Build
+from kit.dask_processes import Loopback, loopback, silent_port, wait_for
+from kit.tiny import artefact, tiny_checkout, tiny_plan
+
+ALLOWED = "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES"
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loopback]:
+    with loopback(tmp_path_factory.mktemp("dask")) as cluster:
+        yield cluster
+
+
+def checkout(folder: Path, script: str = "") -> Workspace:
+    """A tiny checkout whose recipe `hello` runs something first."""
+    workspace = fetched(folder)
+    if script:
+        line = "    - mkdir -p $PREFIX/share/hello\n"
+        edit(workspace.recipes / "hello" / "recipe.yaml", line, f"    - {script}\n{line}")
+    return workspace
+
+
+def hello(workspace: Workspace) -> Build:
+    return tiny_plan(workspace).by_id[HELLO]
+
+
+def run(workspace: Workspace, address: str, store: Path) -> build.BuildReport:
+    with Cluster(address, str(store)) as cluster:
+        return build.run(tiny_plan(workspace), workspace, cluster=cluster)
+
+
+def here(folder: Path, script: str = "") -> dict[str, str]:
+    """What this machine builds."""
+    workspace = checkout(folder, script)
+    return sha256(build.run(tiny_plan(workspace), workspace))
+
+
+def sha256(report: build.BuildReport) -> dict[str, str]:
+    return {name: sha for b in report.built for name, sha in b.sha256.items()}
+
+
+def test_a_cluster_builds_what_this_machine_builds_and_nobody_builds_it_again(
+    running: Loopback, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    made = run(checkout(tmp_path / "one"), running.address, store)
+    assert {b.id: b.cached for b in made.built} == {HELLO: False, FOLLOWER: False}
+    assert sha256(made) == here(tmp_path / "here")
+    notes = {f: f.stat().st_mtime_ns for f in (store / "builds").iterdir()}
+    again = run(checkout(tmp_path / "two"), running.address, store)
+    assert all(b.cached for b in again.built)
+    assert sha256(again) == sha256(made)
+    assert {f: f.stat().st_mtime_ns for f in (store / "builds").iterdir()} == notes
+
+
+def test_what_is_spoiled_in_the_store_is_made_again(running: Loopback, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    first = run(checkout(tmp_path / "one"), running.address, store)
+    for sha in (*first.built[0].sha256.values(), artefact().sha256):
+        file = store / "sha256" / sha[:2] / sha
+        file.chmod(0o644)
+        file.write_bytes(b"x" * file.stat().st_size)
+    Store(str(store)).publish(first.built[1].key, {"id": HELLO, "packages": {}, "seconds": 0.0})
+    again = run(checkout(tmp_path / "two"), running.address, store)
+    assert [b.cached for b in again.built] == [False, False]
+    assert sha256(again) == sha256(first)
+
+
+@pytest.mark.parametrize(
+    ("script", "message", "log"),
+    [
+        ("cat no-such-greeting.txt", "no-such-greeting.txt", "no-such-greeting.txt"),
+        ("kill -9 $PPID", f"{HELLO}: its process on tcp://127.0.0.1:", ""),
+    ],
+    ids=["its script fails", "its process is killed twice"],
+)
+def test_a_failed_build_shows_its_log_here_and_fails_alone(
+    running: Loopback, tmp_path: Path, script: str, message: str, log: str
+) -> None:
+    begun, store = tmp_path / "begun", tmp_path / "store"
+    workspace = checkout(tmp_path / "one", f"echo begun >> {begun}; {script}")
+    report = run(workspace, running.address, store)
+    assert [(name, message in cause) for name, cause in report.failed.items()] == [(HELLO, True)]
+    assert [b.id for b in report.built] == [FOLLOWER]
+    assert [f.stem for f in (store / "builds").iterdir()] == [report.built[0].key]
+    if log:
+        assert log in (workspace.cache / "logs" / f"{HELLO}.log").read_text()
+    else:
+        assert begun.read_text().split() == ["begun", "begun"]
+
+
+def waiting(begun: Path, go: Path) -> str:
+    """A line of a script that writes its parent's process id, and waits for a file."""
+    return f"echo $PPID >> {begun}; while [ ! -e {go} ]; do sleep 0.05; done"
+
+
+# Deaths of workers that the scheduler itself forgives.
+@pytest.mark.parametrize("allowed", ["0", pytest.param("3", marks=pytest.mark.sweep)])
+def test_the_build_of_a_worker_that_is_killed_is_made_by_another(tmp_path: Path, allowed: str) -> None:
+    begun, go = tmp_path / "begun", tmp_path / "go"
+    workspace = checkout(tmp_path / "one", waiting(begun, go))
+    setting = {ALLOWED: allowed}
+    with loopback(tmp_path / "dask", workers=0, **setting) as cluster, ThreadPoolExecutor(1) as pool:
+        doomed = cluster.worker()
+        done = pool.submit(run, workspace, cluster.address, tmp_path / "store")
+        wait_for(begun)
+        cluster.worker()
+        doomed.kill()
+        doomed.wait()
+        go.touch()
+        report = done.result(900)
+    assert {b.id for b in report.built} == {HELLO, FOLLOWER}
+    first, _ = begun.read_text().split()
+    left = Path(f"/proc/{first}/stat")
+    assert not left.exists() or left.read_text().rpartition(")")[2].split()[0] == "Z"  # it ended with its worker
+    # The living worker has removed what the killed one left.
+    assert len(list((tmp_path / "dask").glob("ctk-workers-*/*.lock"))) == 1
+    assert sha256(report) == here(tmp_path / "here", waiting(begun, go))
+
+
+def test_a_build_whose_workers_die_again_is_a_failure_with_its_name(tmp_path: Path) -> None:
+    begun, go = tmp_path / "begun", tmp_path / "go"
+    workspace = checkout(tmp_path / "one", waiting(begun, go))
+    with loopback(tmp_path / "dask", workers=0, **{ALLOWED: "0"}) as cluster, ThreadPoolExecutor(1) as pool:
+        doomed = cluster.worker()
+        done = pool.submit(run, workspace, cluster.address, tmp_path / "store")
+        for _ in range(2):
+            wait_for(begun)
+            begun.unlink()
+            doomed.kill()
+            doomed = cluster.worker()
+        report = done.result(900)
+    go.touch()
+    failed = report.failed
+    assert failed[HELLO].startswith(f"{HELLO}: ") and failed[HELLO].endswith("is memory short there?")
+
+
+def test_an_interrupted_run_ends_at_once(running: Loopback, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go = tmp_path / "begun", tmp_path / "go"
+    workspace = checkout(tmp_path / "one", waiting(begun, go))
+
+    def interrupted(futures: dict[Future[build.Built], str]) -> None:
+        wait_for(begun)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(build, "as_completed", interrupted)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run(workspace, running.address, tmp_path / "store")
+    finally:
+        go.touch()
+    assert not (workspace.builds / build.build_key(hello(workspace), 3)).exists()
+
+
+def test_a_scheduler_that_is_lost_ends_the_run_and_keeps_what_is_finished(tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    workspace = checkout(tmp_path / "one")
+    follower = workspace.recipes / "follower" / "recipe.yaml"
+    edit(follower, "script: [", f'script: ["{waiting(begun, tmp_path / "go")}", ')
+    with loopback(tmp_path / "dask", workers=0) as cluster, ThreadPoolExecutor(1) as pool:
+        cluster.worker("--nthreads", "2")
+        finished = workspace.builds / build.build_key(hello(workspace), 3) / "build.json"
+        done = pool.submit(run, workspace, cluster.address, tmp_path / "store")
+        wait_for(finished)
+        wait_for(begun)
+        cluster.scheduler.kill()
+        with pytest.raises(ClusterFailed, match=f"the scheduler at {cluster.address} was lost"):
+            done.result(900)
+        (tmp_path / "go").touch()
+    assert build.cached(hello(workspace), workspace, 3)
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        ("pipeline.py", r"the worker tcp://127.0.0.1:\d+ .* has ctk \w+ with rattler-build"),
+        ("build/cluster.py", r"the worker tcp://127.0.0.1:\d+ cannot build with this ctk: .*cluster"),
+    ],
+    ids=["another revision", "none that knows of workers"],
+)
+def test_a_worker_that_does_not_fit_is_refused_by_name(tmp_path: Path, file: str, message: str) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(ROOT / "scripts", other, ignore=shutil.ignore_patterns("__pycache__"))
+    (other / "ctk" / file).write_text("# another revision\n")
+    with loopback(tmp_path / "dask", workers=0) as cluster:
+        cluster.worker(PYTHONPATH=str(other))
+        with pytest.raises(ClusterFailed, match=message):
+            Cluster(cluster.address, str(tmp_path / "store"))
+
+
+def test_a_scheduler_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    (other / "ctk").mkdir(parents=True)
+    (other / "ctk" / "__init__.py").touch()  # it has another ctk, which knows nothing of engines
+    with loopback(tmp_path / "dask", workers=0, PYTHONPATH=str(other)) as cluster:
+        cluster.worker(PYTHONPATH=str(ROOT / "scripts"))
+        with pytest.raises(ClusterFailed, match=r"the scheduler has no ctk that fits: .*ctk"):
+            Cluster(cluster.address, str(tmp_path / "store"))
+
+
+def test_a_worker_that_joins_later_refuses_what_it_does_not_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = checkout(tmp_path / "one")
+    order = module.work_order(hello(workspace), workspace, 3, str(tmp_path / "store"))
+    monkeypatch.setattr(module, "engine", lambda: "ctk of yesterday")
+    with pytest.raises(ClusterFailed, match="has ctk of yesterday, and this machine has ctk"):
+        module.fulfil(order)
+
+
+def test_the_same_build_made_twice_at_once_is_whole_whoever_ends_last(tmp_path: Path) -> None:
+    workspace = checkout(tmp_path / "one")
+    store = Store(str(tmp_path / "store"))
+    order = module.work_order(hello(workspace), workspace, 3, store.url)
+    for name in order.files:
+        store.put(workspace.root / name)
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(module.fulfil, [order, order])) == [module.WorkResult()] * 2
+    note = store.finished(order.key)
+    assert note is not None
+    assert all(store.get(record["sha256"], tmp_path / "read" / name) for name, record in note["packages"].items())
+    assert all(map(zipfile.is_zipfile, (tmp_path / "read").rglob("*.conda")))
+
+
+def test_an_address_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_ANSWERS", 0.5)
+    with silent_port() as silent:
+        for address in (silent, "nonsense"):
+            with pytest.raises(ClusterFailed, match=f"answers at {address}"):
+                Cluster(address, str(tmp_path / "store"))
+
+
+def test_the_command_names_the_address_that_does_not_answer(tmp_path: Path) -> None:
+    done = ctk(tiny_checkout(tmp_path), "build", "--dask", "tcp://127.0.0.1:1")
+    assert done.returncode == 20
+    assert done.stderr.startswith("error: no Dask scheduler answers at tcp://127.0.0.1:1: ")
+    assert "Traceback" not in done.stderr

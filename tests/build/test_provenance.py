@@ -1,0 +1,232 @@
+"""Where a package says it comes from: its commit, its SBOM, and metadata without a machine in it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import replace
+from functools import reduce
+from operator import getitem
+from pathlib import Path
+
+import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+from packageurl import PackageURL
+
+from conftest import ROOT
+from ctk.build import sbom
+from ctk.build.runner import portable, tools
+from ctk.build.sbom import Input, Provenance, provenance
+from ctk.core.checkout import Workspace
+from ctk.core.errors import AuditFailed, BuildFailed
+from ctk.lock.model import release_locks
+from ctk.plan import recipes
+from ctk.plan.recipes import Recipe, recipe_commit, recipe_digest
+from kit.tiny import UPLOADED, artefact, tiny_checkout, tiny_plan
+
+INDEX = {"name": "hello", "version": "13.4.92", "build": "h0_0", "subdir": "linux-64", "license": "MIT"}
+
+
+@pytest.fixture
+def origin() -> Provenance:
+    return Provenance(
+        recipe="hello",
+        digest="0" * 64,
+        commit="1" * 40,
+        place="linux-64",
+        timestamp=1_750_000_000,
+        inputs=(Input(replace(artefact(), uploaded=1_749_999_999), "LicenseRef-Proprietary"),),
+        variant={"cuda_version": ("13.4",), "cuda_fit": ("compat", "native")},
+        level=3,
+        tools={"rattler-build": "0.73.0", "zstd": "1.5.7"},
+    )
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    """The tiny checkout in git, with one commit."""
+    for name in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{name}_NAME", "somebody")
+        monkeypatch.setenv(f"GIT_{name}_EMAIL", "somebody@example.org")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+    workspace = tiny_checkout(tmp_path / "checkout")
+    (workspace.root / ".gitignore").write_text(".cache\n")
+    git(workspace.root, "init", "--quiet")
+    commit(workspace.root)
+    return workspace
+
+
+def git(folder: Path, *words: str) -> str:
+    return subprocess.run(["git", "-C", folder, *words], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def commit(folder: Path) -> str:
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--message", "change")
+    forget()
+    return git(folder, "rev-parse", "HEAD")
+
+
+def forget() -> None:
+    """Answers of git are kept for the life of a process."""
+    recipes._commit.cache_clear()
+    recipes._shallow.cache_clear()
+
+
+def recipe(where: Workspace, name: str = "hello") -> Recipe:
+    return Recipe(name, where.recipes / name)
+
+
+def test_the_commit_is_the_last_that_touched_the_recipe(repository: Workspace) -> None:
+    first = git(repository.root, "rev-parse", "HEAD")
+    (repository.recipes / "follower" / "LICENSE").write_text("Or not.\n")
+    second = commit(repository.root)
+    assert recipe_commit(recipe(repository)) == first
+    assert recipe_commit(recipe(repository, "follower")) == second
+
+
+def test_a_shared_script_belongs_to_the_recipe(repository: Workspace) -> None:
+    file = repository.recipes / "hello" / "recipe.yaml"
+    file.write_text(file.read_text().replace("  number: 0\n", "  number: 0\n  # file: ../common/x.sh\n"))
+    (repository.recipes / "common").mkdir()
+    states = []
+    for text in ("true\n", "false\n"):
+        (repository.recipes / "common" / "x.sh").write_text(text)
+        states.append((commit(repository.root), recipe_digest(recipe(repository))))
+        assert recipe_commit(recipe(repository)) == states[-1][0]
+    assert states[0][1] != states[1][1]
+
+
+def test_where_git_does_not_know_the_commit_there_is_none(repository: Workspace, tmp_path: Path) -> None:
+    (repository.recipes / "follower" / "LICENSE").write_text("Or not.\n")
+    newest = commit(repository.root)
+    git(tmp_path, "clone", "--quiet", "--depth", "1", f"file://{repository.root}", "shallow")
+    outside = tiny_checkout(tmp_path / "outside")
+    (repository.recipes / "hello" / "new.txt").write_text("new")
+    forget()
+    assert recipe_commit(recipe(repository)) == "", "not committed"
+    assert recipe_commit(recipe(repository, "follower")) == newest
+    assert recipe_commit(recipe(outside)) == "", "no git"
+    # To git, hello appears in the commit at which the shallow clone ends too.
+    assert git(tmp_path / "shallow", "log", "-1", "--format=%H", "--", "recipes/hello") == newest
+    assert recipe_commit(recipe(Workspace(tmp_path / "shallow"))) == "", "beyond the end of a shallow clone"
+
+
+def test_a_build_without_artefacts_has_a_time_and_one_with_them_that_of_the_newest(tmp_path: Path) -> None:
+    follower, hello = tiny_plan(tiny_checkout(tmp_path)).builds
+    assert provenance(hello, 3, tools()).timestamp == artefact().uploaded
+    assert provenance(follower, 3, tools()).timestamp == UPLOADED
+    assert (provenance(follower, 3, tools()).inputs, provenance(follower, 3, tools()).place) == ((), "noarch")
+
+
+def test_an_sbom_says_all_of_it_and_is_valid(origin: Provenance) -> None:
+    text = sbom.write(INDEX, origin)
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text.decode()) is None
+    assert sbom.read(text) == sbom.Sbom("hello", "13.4.92", "h0_0", "linux-64", origin)
+    raw = json.loads(text)
+    # Of a conda package it must name the channel (CEP 49), which no package knows.
+    purls = [
+        PackageURL.from_string(c["purl"]) for c in (raw["metadata"]["component"], *raw["components"]) if "purl" in c
+    ]
+    assert [purl.type for purl in purls] == ["pypi"]
+    assert raw["metadata"]["component"]["pedigree"]["commits"] == [{"uid": "1" * 40}]
+    (component,) = raw["components"]
+    assert component["hashes"] == [{"alg": "SHA-256", "content": artefact().sha256}]
+    assert component["licenses"] == [{"license": {"name": "LicenseRef-Proprietary"}}]
+
+
+LOCKED = {c.license for lock in release_locks(Workspace(ROOT)).values() for c in lock.components.values()}
+
+
+@pytest.mark.parametrize(
+    "licence", sorted(LOCKED | {"Apache 2.0", "The licence of it (text 0123)", "A | B", "Apache-2.0 OR MIT", ""})
+)
+def test_a_licence_comes_out_of_an_sbom_as_it_is_locked(origin: Provenance, licence: str) -> None:
+    """`ctk rebuild` makes the package again from it; names that are no SPDX expression are among them."""
+    text = sbom.write(INDEX, replace(origin, inputs=(Input(artefact(), licence),)))
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text.decode()) is None
+    assert [i.license for i in sbom.read(text).provenance.inputs] == [licence]
+
+
+def test_an_sbom_is_the_same_twice_and_another_for_anything_else(origin: Provenance) -> None:
+    texts = [
+        sbom.write(INDEX, origin),
+        sbom.write({**INDEX, "build": "h1_0"}, origin),
+        *(
+            sbom.write(INDEX, replace(origin, **other))
+            for other in ({"commit": ""}, {"inputs": ()}, {"timestamp": 1}, {"variant": {}})
+        ),
+    ]
+    assert sbom.write(INDEX, origin) == texts[0]
+    assert len({json.loads(text)["serialNumber"] for text in texts}) == 6
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"\xff", b"[" * 100_000, b'{"metadata": {"component": 1}}'])
+def test_what_is_no_sbom_is_refused(text: bytes) -> None:
+    with pytest.raises(AuditFailed, match="an SBOM of ours cannot be read"):
+        sbom.read(text)
+
+
+@pytest.mark.parametrize("place", ["metadata", "metadata component properties", "components 0 hashes"])
+def test_an_sbom_that_lacks_a_part_is_refused(origin: Provenance, place: str) -> None:
+    raw = json.loads(sbom.write(INDEX, origin))
+    *above, name = (int(word) if word.isdecimal() else word for word in place.split())
+    del reduce(getitem, above, raw)[name]
+    test_what_is_no_sbom_is_refused(json.dumps(raw).encode())
+
+
+RENDERED = """recipe:
+  package:
+    name: hello
+  about:
+    description: |
+      timestamp: 2020
+build_configuration:
+  target_platform: linux-64
+  host_platform:
+    platform: linux-64
+    virtual_packages:
+    - __linux=6.1.0=0
+    - __cuda=13.0=0
+  build_platform:
+    platform: linux-aarch64
+    virtual_packages: []
+  directories:
+    host_prefix: /scratch/.tmp-1/bld/host_env_placehold_placehold_placeho
+  timestamp: 2026-11-21T16:05:42.166226554Z
+  packaging_settings:
+    archive_type: conda
+    compression_level: 1
+finalized_sources: []
+"""
+
+
+def test_metadata_names_no_machine(origin: Provenance) -> None:
+    files = {
+        "info/index.json": json.dumps({**INDEX, "timestamp": 1}).encode(),
+        "info/recipe/rendered_recipe.yaml": RENDERED.encode(),
+        "info/about.json": b'{"channels": ["file:///scratch/.tmp-1/channel"]}',
+        "info/tests/tests.yaml": b"- script: /scratch/.tmp-1\n",
+    }
+    found = portable(files, origin, {"/scratch/.tmp-1": "/build", "file:///scratch/.tmp-1": "file:///build"})
+    text = found["info/recipe/rendered_recipe.yaml"].decode()
+    assert "2026-11" not in text and "__linux" not in text and "__cuda" not in text and "aarch64" not in text
+    assert "  timestamp: 2025-06-15T15:06:40Z\n" in text
+    assert "      timestamp: 2020\n" in text, "the recipe's own words stay"
+    assert "    compression_level: 3\n" in text
+    assert "    host_prefix: /build/bld/host_env\n" in text
+    assert json.loads(found["info/index.json"])["timestamp"] == 1_750_000_000_000
+    assert found["info/about.json"] == b'{"channels": ["file:///build/channel"]}'
+    assert found["info/tests/tests.yaml"] == files["info/tests/tests.yaml"], "from the recipe: not the machine's"
+    assert sbom.read(found["info/sboms/hello.cdx.json"]).provenance == origin
+
+
+@pytest.mark.parametrize("line", ["  timestamp: 2026-11-21T16:05:42.166226554Z\n", "build_configuration:\n"])
+def test_metadata_of_another_shape_is_not_guessed_at(origin: Provenance, line: str) -> None:
+    files = {
+        "info/index.json": json.dumps(INDEX).encode(),
+        "info/recipe/rendered_recipe.yaml": RENDERED.replace(line, "").encode(),
+    }
+    with pytest.raises(BuildFailed, match=r"rattler-build 0\.73\.0 writes rendered recipes in another way"):
+        portable(files, origin, {})

@@ -1,0 +1,82 @@
+"""Real packages come out as the same bytes when they are built again; `ctk rebuild --all` for all of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from conftest import ctk
+from ctk.build import sbom
+from ctk.channel import local as states
+from ctk.core.checkout import Workspace
+from ctk.core.platforms import this_platform
+from ctk.lock.model import release_locks
+
+SAMPLE = 12
+# Metadata alone, a library that is laid out, and extension modules for one Python.
+KINDS = ("noarch/cuda-version-13.0-native_*", f"{this_platform()}/libnvfatbin-13.*", "*/cuda-core-*-cuda13_py311*")
+
+
+@pytest.fixture
+def channel(built: Workspace, request: pytest.FixtureRequest) -> Path:
+    """The channel of this machine, or the one of all platforms."""
+    return built.channel if request.param == "one platform" else Path(request.getfixturevalue("all_platforms"))
+
+
+CHANNELS = pytest.mark.parametrize(
+    "channel", ["one platform", pytest.param("all platforms", marks=pytest.mark.sweep)], indirect=True
+)
+
+
+def test_a_package_of_each_kind_is_the_same_again(built: Workspace) -> None:
+    packages = [max(str(file) for file in built.channel.glob(f"{kind}.conda")) for kind in KINDS]
+    done = ctk(built, "rebuild", *packages)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    assert f"{len(KINDS)} packages rebuilt, identical" in done.stdout
+
+
+@pytest.mark.sweep
+@CHANNELS
+def test_a_sample_of_the_channel_is_the_same_again(built: Workspace, channel: Path) -> None:
+    done = ctk(built, "rebuild", "--sample", str(SAMPLE), "--channel", str(channel))
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    assert f"{SAMPLE} packages rebuilt, identical" in done.stdout
+
+
+@CHANNELS
+def test_every_package_says_what_it_is_made_of(built: Workspace, channel: Path) -> None:
+    """The artefacts are those of a release lock, and the time in the index is that of the newest of them."""
+    locked = {a for lock in release_locks(built).values() for a in lock.artefacts}
+    seen, shown = set(), set()
+    for index in sorted(channel.glob("*/repodata.json")):
+        records = json.loads(index.read_text())["packages.conda"]
+        shown |= {index.parent.name for _ in records}
+        for file, record in records.items():
+            said = sbom.of(index.parent / file)
+            assert (said.name, said.version, said.build, said.subdir) == tuple(
+                record[key] for key in ("name", "version", "build", "subdir")
+            )
+            origin = said.provenance
+            assert record["timestamp"] == origin.timestamp * 1000
+            for given in origin.inputs:
+                assert given.artefact in locked
+                seen.add(given.artefact.target)
+            if origin.inputs:
+                assert origin.timestamp == max(i.artefact.uploaded for i in origin.inputs)
+            else:
+                assert origin.recipe in ("cuda-arch", "cuda-gpu", "cuda-version"), "nothing else is metadata alone"
+    assert {this_platform(), "noarch"} <= shown <= seen
+
+
+@pytest.mark.sweep
+def test_packages_of_one_name_are_one_file_in_both_channels(built: Workspace, all_platforms: Path) -> None:
+    """Another run, with another request, made the second channel."""
+    here = {(p.parent.name, p.name): p for p in states.packages(built.channel)}
+    there = {(p.parent.name, p.name): p for p in states.packages(all_platforms)}
+    common = here.keys() & there.keys()
+    if not common:
+        pytest.fail("the channels have no package in common")
+    for place in common:
+        assert here[place].read_bytes() == there[place].read_bytes(), place

@@ -1,0 +1,144 @@
+"""The states of a built channel: what readers see, and when."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ctk.build import build
+from ctk.channel import local as states
+from ctk.channel.repodata import FILES, SHARDED, SHARDS
+from ctk.core.checkout import Workspace
+from ctk.core.errors import ChannelBroken, UnknownName
+from ctk.fetch import fetch
+from ctk.index.index import Index
+from kit import small_channels
+from kit.small_channels import digit
+from kit.tiny import tiny_checkout, tiny_plan
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    workspace = tiny_checkout(tmp_path_factory.mktemp("checkout"))
+    fetch.fetch(tiny_plan(workspace).artefacts, workspace, Index)
+    return workspace
+
+
+@pytest.fixture(scope="module")
+def made(checkout: Workspace) -> tuple[build.Built, ...]:
+    return build.run(tiny_plan(checkout), checkout).built[::-1]  # hello, follower
+
+
+def names(where: Path, subdir: str) -> set[str]:
+    return set(json.loads((where / subdir / "repodata.json").read_text())["packages.conda"])
+
+
+def test_a_staged_state_is_not_seen_until_it_is_committed(made: tuple[build.Built, ...], tmp_path: Path) -> None:
+    place = tmp_path / "channel"
+    staged = states.stage(made[:1], place)
+    assert not place.exists()
+    states.commit(staged)
+    assert names(place, "linux-64") == {made[0].packages[0].name}
+    second = states.stage(made, place)
+    assert names(place, "noarch") == set()
+    states.commit(second)
+    assert names(place, "noarch") == {made[1].packages[0].name}
+
+
+def test_the_index_has_every_form_that_clients_ask_for(made: tuple[build.Built, ...], tmp_path: Path) -> None:
+    states.commit(states.stage(made, tmp_path / "channel"))
+    for subdir in ("linux-64", "noarch"):
+        found = {p.name for p in (tmp_path / "channel" / subdir).iterdir() if not p.name.endswith(".conda")}
+        assert found == {*FILES, SHARDS}
+    exports = json.loads((tmp_path / "channel" / "linux-64" / "run_exports.json").read_text())
+    assert exports["packages.conda"][made[0].packages[0].name] == {"run_exports": {"weak": ["hello >=13"]}}
+
+
+def test_the_same_packages_give_the_same_index(made: tuple[build.Built, ...], tmp_path: Path) -> None:
+    one, two = (tmp_path / place / "channel" for place in ("one", "two"))
+    for place in (one, two):
+        states.commit(states.stage(made, place))
+    files = [p.relative_to(one.resolve()) for p in one.resolve().rglob("*") if p.is_file() and p.suffix != ".conda"]
+    assert len(files) == 2 * (len(FILES) + 1)  # and a shard
+    assert all((one / file).read_bytes() == (two / file).read_bytes() for file in files)
+
+
+def test_only_what_changed_makes_a_new_state_and_a_lost_index_file_is_written_again(
+    made: tuple[build.Built, ...], tmp_path: Path
+) -> None:
+    place = tmp_path / "channel"
+    states.commit(states.stage(made, place))
+    again = states.stage(made, place)
+    assert (again.changed, again.path) == (False, place.resolve())
+    (place / "noarch" / SHARDED).unlink()
+    states.commit(states.stage(made, place))
+    assert (place / "noarch" / SHARDED).is_file()
+
+
+def test_an_index_that_does_not_name_a_package_of_another_build_is_not_taken_over(
+    made: tuple[build.Built, ...], tmp_path: Path
+) -> None:
+    place = tmp_path / "channel"
+    states.commit(states.stage(made, place))
+    index = place / "noarch" / "repodata.json"
+    index.write_text("{")
+    with pytest.raises(ChannelBroken, match="has other content"):
+        states.stage(made[:1], place)
+    assert states.stage(made, place).changed  # the step that it names
+
+
+def test_packages_of_other_builds_stay_and_replaced_ones_go(made: tuple[build.Built, ...], tmp_path: Path) -> None:
+    place = tmp_path / "channel"
+    states.commit(states.stage(made, place))
+    renamed = tmp_path / "linux-64" / "hello-14-h0_0.conda"
+    renamed.parent.mkdir()
+    os.link(made[0].packages[0], renamed)
+    (record,) = made[0].records.values()
+    newer = replace(made[0], key="other", home=tmp_path, records={"linux-64/hello-14-h0_0.conda": record})
+    staged = states.stage([newer], place)
+    assert sorted(p.name for p in states.packages(staged.path)) == sorted([made[1].packages[0].name, renamed.name])
+
+
+def test_a_run_that_dies_between_staging_and_commit_leaves_the_channel_and_the_next_one_cleans_up(
+    made: tuple[build.Built, ...], tmp_path: Path
+) -> None:
+    place = tmp_path / "channel"
+    states.commit(states.stage(made[:1], place))
+    dead = states.stage(made, place)
+    assert names(place, "noarch") == set()
+    next_ = states.stage(made, place)
+    assert not dead.path.exists()
+    states.commit(next_)
+    assert names(place, "noarch") == {made[1].packages[0].name}
+
+
+def test_what_other_builds_made_stays_when_the_cache_is_deleted(made: tuple[build.Built, ...], tmp_path: Path) -> None:
+    hello, follower = made
+    place, cache = tmp_path / "channel", tmp_path / "cache"
+    shutil.copytree(follower.home, cache)
+    states.commit(states.stage([replace(follower, home=cache)], place))
+    shutil.rmtree(cache)
+    states.commit(states.stage([hello], place))
+    assert names(place, "noarch") == {follower.packages[0].name}
+    assert names(place, "linux-64") == {hello.packages[0].name}
+    assert not states.stage([hello], place).changed
+
+
+def test_a_reader_of_a_state_sees_it_whole_until_enough_newer_ones_were_made(tmp_path: Path) -> None:
+    seen = small_channels.build(tmp_path / "channel", digit(1), digit(2))
+    for number in range(3, 2 + states.KEPT):
+        small_channels.build(tmp_path / "channel", digit(number))
+        assert len(states.packages(seen)) == 2
+    small_channels.build(tmp_path / "channel", digit(9))
+    assert not seen.exists()
+
+
+def test_a_folder_that_is_no_built_channel_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "plain").mkdir()
+    with pytest.raises(UnknownName, match="is no channel that ctk built"):
+        small_channels.build(tmp_path / "plain", digit(1))

@@ -1,0 +1,35 @@
+"""All commands, as typer has them, and command lines for a world of tests/system/faults."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import typer
+from world import NEW, OLD, World
+
+from ctk.cli.main import COMMANDS, app
+
+RECIPE = Path(__file__).with_name("recipe")
+"""Somebody's, which needs no compiler."""
+ALL = sorted(
+    f"{name} {inner}".strip()
+    for name, entry in COMMANDS.items()
+    for inner in (entry[1] if isinstance(entry, tuple) else [""])
+)
+"""``plan``, ``release list`` and so on."""
+
+
+def command(name: str) -> Any:
+    """The command of a name."""
+    found: Any = typer.main.get_command(app)
+    for word in name.split():
+        found = found.commands[word]
+    return found
+
+
+def line(world: World, text: str, folder: Path) -> list[str]:
+    """The words of a command line, in which ``{base}`` and the like stand for what there is in a world."""
+    places = {"base": world.base, "channel": world.workspace.channel, "folder": folder}
+    plans = {"new": " ".join(world.plan(NEW)), "both": " ".join(world.plan(OLD, NEW))}
+    return text.format(**places, **plans).split()

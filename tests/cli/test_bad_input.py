@@ -1,0 +1,126 @@
+"""What each command says of a word that it cannot take: the exit code of docs/errors.md, the cause, and what to do."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+
+import pytest
+from command_list import ALL, line
+from world import World, ctk
+
+from ctk.core.errors import (
+    BadValue,
+    ChannelMissing,
+    CtkError,
+    NoSpace,
+    PublishFailed,
+    UnknownName,
+    Unsolvable,
+)
+from kit.next_steps import commands_in
+
+pytest_plugins = ["command_fixtures"]
+
+SPEC = "error: 'cuda-crt==' is no spec: "
+CHANNEL = "error: there is no channel in /no/place"
+CASES: dict[str, tuple[type[CtkError], str]] = {
+    "audit /no/place": (UnknownName, "error: there is no /no/place"),
+    "audit --check NoCheck": (UnknownName, "error: unknown check 'NoCheck'"),
+    "build --release 99.9": (UnknownName, "error: unknown release '99.9'"),
+    "build --all-releases --recipe no-recipe": (UnknownName, "error: unknown recipe 'no-recipe'"),
+    "rebuild --all --jobs 0": (BadValue, "error: invalid value for '--jobs' / '-j'"),
+    "build-recipe /no/place": (UnknownName, "error: there is no recipe in /no/place"),
+    "channel check /no/place": (ChannelMissing, CHANNEL),
+    "channel history /no/place": (ChannelMissing, CHANNEL),
+    "channel rollback /no/place": (ChannelMissing, CHANNEL),
+    "channel rollback /no/place --to no-number": (BadValue, "error: invalid value for '--to'"),
+    "clean --no-option": (BadValue, "error: no such option: --no-option"),
+    "doctor --no-option": (BadValue, "error: no such option: --no-option"),
+    "env check /no/place": (BadValue, "error: /no/place is no environment"),
+    "env create cuda-crt== --prefix {folder}/env --base {base}": (BadValue, SPEC),
+    "env create cuda-crt --prefix=": (BadValue, "error: a value is empty"),
+    "env create cuda-crt --prefix /proc/env --base {base}": (NoSpace, "error: cannot write /proc/env"),
+    "env pack cuda-crt -o /no/place/crt.run --base {base}": (BadValue, "error: there is no folder /no/place"),
+    "env run /no/place -- true": (BadValue, "error: /no/place is no environment"),
+    "feedstock export no-recipe {folder}/new": (UnknownName, "error: unknown recipe 'no-recipe'"),
+    "fetch --all-releases --recipe cuda-crt --python 2.7": (UnknownName, "error: unknown Python '2.7'"),
+    "gpu-code /no/place": (UnknownName, "error: there is no /no/place"),
+    "installable cuda-crt --pin cuda-crt== --base {base}": (BadValue, SPEC),
+    "installable no-package --base {base}": (Unsolvable, "error: there is no package no-package"),
+    "lint /no/place": (UnknownName, "error: there is no /no/place"),
+    "plan --all-releases --recipe cuda-crt --platform linux-46": (UnknownName, "error: unknown platform 'linux-46'"),
+    "fetch --release 13.4 --all-releases": (BadValue, "error: --release and --all-releases exclude each other"),
+    "build --print-plan --recipe a --all-components": (BadValue, "error: --recipe and --all-components exclude each"),
+    "lint --check NoCheck": (UnknownName, "error: unknown check 'NoCheck'"),
+    "prove --base /no/place": (ChannelMissing, CHANNEL),
+    "publish": (BadValue, "error: there is no place to publish to"),
+    "publish --to http://localhost:1/cuda": (BadValue, "error: --to takes a folder"),
+    "publish {folder} --to {folder}/www": (PublishFailed, "error: there is no channel with packages in"),
+    "rebuild no-package": (UnknownName, "error: unknown package 'no-package'"),
+    "rebuild /no/place/a.conda": (UnknownName, "error: there is no /no/place/a.conda"),
+    "release add no-release": (UnknownName, "error: 'no-release' names no release"),
+    "release add 99.9": (UnknownName, "error: unknown CTK minor '99.9'"),
+    "release add 13.4 --newer": (BadValue, "error: --newer chooses what to lock"),
+    "release check 99.9": (UnknownName, "error: unknown CTK minor '99.9'"),
+    "release diff 13.4 99.9": (UnknownName, "error: unknown release '99.9'"),
+    "release list --write-table --check-table": (BadValue, "error: --write-table and --check-table exclude"),
+    "release measure 99.9": (UnknownName, "error: unknown release '99.9'"),
+    "site build /proc/site": (NoSpace, "error: cannot write /proc/site"),
+    "site build {folder}/site --package no-package --base {base}": (UnknownName, "error: unknown package 'no-package'"),
+    "solve cuda-crt==": (BadValue, SPEC),
+    "solve cuda-crt --base /no/place": (ChannelMissing, CHANNEL),
+    "solve cuda-crt --driver no-driver": (BadValue, "error: 'no-driver' is not the CUDA version of a driver"),
+    "solve cuda-crt --arch no-arch": (BadValue, "error: 'no-arch' is not a compute capability"),
+    "solve cuda-crt --platform linux-46": (UnknownName, "error: unknown platform 'linux-46'"),
+    "solve cuda-crt --python 3.x": (BadValue, "error: '3.x' is not a version of Python"),
+    "solve cuda-crt --drivers , --base {base}": (BadValue, "error: there are no machines"),
+    "solve cuda-crt --archs 9.0 --base {base}": (BadValue, "error: --archs says nothing without --drivers"),
+    "solve no-package --base {base}": (Unsolvable, "error: there is no package no-package"),
+    "verify --channel /no/place": (ChannelMissing, "error: there is no channel with packages for a platform in /no"),
+    "verify --request no-request": (UnknownName, "error: unknown request 'no-request'"),
+    "verify --python 2.7": (UnknownName, "error: unknown Python '2.7'"),
+}
+"""A command line -> the error, and the beginning of the first line on stderr that is no progress."""
+
+
+def test_every_command_is_given_something_that_it_cannot_take() -> None:
+    assert [name for name in ALL if not any(f"{case} ".startswith(f"{name} ") for case in CASES)] == []
+
+
+ELSEWHERE = ("ctk env create ", "ctk build", "ctk plan")
+"""What needs a whole checkout: the tests of real channels build and plan, and make environments."""
+
+
+@pytest.fixture(scope="module")
+def typed() -> set[str]:
+    """What was typed already."""
+    return set()
+
+
+def type_in(world: World, step: str, typed: set[str]) -> None:
+    """Types the commands of a next step, each once; they must work."""
+    for command in commands_in(step):
+        if command in typed or command.startswith(ELSEWHERE):
+            continue
+        typed.add(command)
+        program, *words = shlex.split(command)
+        if program == "ctk":
+            done = ctk(world, *words)
+        else:
+            done = subprocess.run([program, *words], cwd=world.root, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bad_input_ends_with_the_documented_exit_code_and_says_each_thing_once(
+    case: str, world: World, tmp_path_factory: pytest.TempPathFactory, typed: set[str]
+) -> None:
+    error, said = CASES[case]
+    done = ctk(world, *line(world, case, tmp_path_factory.mktemp("bad")))
+    told = done.stderr[done.stderr.find("error: ") :].splitlines()
+    assert (done.returncode, told[0][: len(said)]) == (error.exit_code, said), done.stderr
+    assert told[-1].startswith("next: ") and len(told[-1]) > len("next: ")
+    assert "Traceback" not in done.stderr
+    type_in(world, told[-1].removeprefix("next: "), typed)
+    assert max("\n".join(told).count(word) for word in ("no-package", "/no/place", "cuda-crt==", "99.9")) <= 1

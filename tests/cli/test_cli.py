@@ -1,0 +1,163 @@
+"""The command line, run as processes: what a user reads, and how a build ends."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from conftest import ROOT, ctk
+from ctk import pipeline
+from ctk.audit import AuditReport
+from ctk.channel.local import packages
+from ctk.cli.main import app
+from ctk.core import errors
+from ctk.core.checkout import Workspace
+from ctk.core.platforms import this_platform
+from kit.tiny import tiny_checkout
+
+pytestmark = pytest.mark.skipif(
+    this_platform() != "linux-64", reason="the tiny artefact is published for linux-64 only"
+)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Workspace:
+    """A tiny checkout with an empty base channel."""
+    workspace = tiny_checkout(tmp_path)
+    noarch = tmp_path / "base-channel" / "noarch"
+    noarch.mkdir(parents=True)
+    (noarch / "repodata.json").write_text('{"info": {"subdir": "noarch"}, "packages": {}, "packages.conda": {}}')
+    return workspace
+
+
+def with_base(checkout: Workspace, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return ctk(checkout, *arguments, "--base", str(checkout.root / "base-channel"))
+
+
+def build(checkout: Workspace, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return with_base(checkout, "build", *arguments)
+
+
+def change(checkout: Workspace, pattern: str, new: str) -> None:
+    """Edits the recipe of `hello`."""
+    recipe = checkout.recipes / "hello" / "recipe.yaml"
+    before = recipe.read_text()
+    recipe.write_text(re.sub(pattern, lambda _: new, before))
+    assert recipe.read_text() != before
+
+
+def test_the_documented_exit_codes_are_the_real_ones() -> None:
+    table = (ROOT / "docs" / "errors.md").read_text()
+    documented = {name: int(code) for code, name in re.findall(r"^\| (\d+) \| `(\w+)` \|", table, re.MULTILINE)}
+    real = {
+        name: value.exit_code
+        for name, value in vars(errors).items()
+        if inspect.isclass(value) and issubclass(value, errors.CtkError)
+    }
+    assert documented == real
+    assert len(set(real.values())) == len(real)
+
+
+def test_an_unknown_name_ends_with_the_nearest_names(checkout: Workspace) -> None:
+    done = ctk(checkout, "build", "--recipe", "helo")
+    assert done.returncode == errors.UnknownName.exit_code
+    assert "error: unknown recipe 'helo'\nnext: did you mean hello" in done.stderr
+
+
+def test_print_plan_prints_what_is_left_out_and_why_and_builds_nothing(checkout: Workspace) -> None:
+    done = build(checkout, "--print-plan", "--platform", "linux-64", "--platform", "win-64")
+    assert done.returncode == 0
+    assert "hello-cuda13.4-linux-64" in done.stdout
+    assert "2 builds, 2 packages, 1 artefact of" in done.stdout
+    assert "left out, by reason (-v: each)\n- 13.4; win-64: no hello; not published\n" in done.stdout
+    done = build(checkout, "--print-plan", "-v", "--platform", "win-64")
+    assert "nvidia-cuda-runtime 13.4.92 is not published for win-64" in re.sub(r"[\s│]+", " ", done.stdout)
+    assert not checkout.output.exists()
+
+
+def test_a_build_publishes_a_channel_and_the_next_one_changes_nothing(checkout: Workspace) -> None:
+    first = build(checkout)
+    assert first.returncode == 0, first.stderr
+    assert {p.name.split("-")[0] for p in packages(checkout.channel)} == {"hello", "follower"}
+    assert "package tests: 1 passed" in first.stderr
+    state = checkout.channel.resolve()
+    second = build(checkout)
+    assert second.returncode == 0, second.stderr
+    assert checkout.channel.resolve() == state
+    assert "unchanged" in second.stdout
+
+
+@pytest.mark.parametrize(
+    ("missing", "ends"),
+    [
+        ("", "all is well"),
+        ("__cuda >=13.0", "all is well"),  # another machine's
+        ("python >=3.12,<3.13.0a0", "all is well"),
+        ("libfoo >=2", "not all is well"),
+    ],
+)
+def test_a_build_ends_with_whether_all_is_well(missing: str, ends: str) -> None:
+    tests = [pipeline.Outcome("a", "passed"), pipeline.Outcome("b", "unchanged")]
+    tests += [pipeline.Outcome("c", "not run", "", missing)] if missing else []
+    first, *_, last = pipeline.verdict(tests)
+    assert first.startswith(f"package tests: 2 of {len(tests)} passed") and last.startswith(f"{ends}: ")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "new", "error", "said"),
+    [
+        (r"= hello\]", "= farewell]", errors.BuildFailed, "its tests failed"),
+        (r"cp greeting.txt", "echo $ROOT > path.txt; cp path.txt greeting.txt", errors.AuditFailed, "NoBuildPath"),
+    ],
+    ids=["package test", "audit"],
+)
+def test_what_fails_keeps_the_channel_as_it_was(
+    checkout: Workspace, pattern: str, new: str, error: type[errors.CtkError], said: str
+) -> None:
+    assert build(checkout).returncode == 0
+    state = checkout.channel.resolve()
+    change(checkout, pattern, new.replace("$ROOT", str(checkout.root)))
+    done = build(checkout)
+    assert done.returncode == error.exit_code, done.stdout
+    assert said in done.stderr
+    assert checkout.channel.resolve() == state
+
+
+def test_what_an_earlier_run_built_and_the_audit_refuses_now_leaves_the_channel(
+    checkout: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CTK_ROOT", str(checkout.root))
+    with monkeypatch.context() as allowing:  # as if no rule had been there
+        allowing.setattr(pipeline, "audit_packages", lambda *_, **__: AuditReport.of([], [], 0, 0))
+        change(checkout, r"cp greeting.txt", f"echo {checkout.root} > path.txt; cp path.txt greeting.txt")
+        base = ["--base", str(checkout.root / "base-channel")]
+        assert CliRunner().invoke(app, ["build", "--recipe", "hello", *base]).exit_code == 0
+    assert [p.name.split("-")[0] for p in packages(checkout.channel)] == ["hello"]
+    change(checkout, r"echo .*; cp path.txt", "cp greeting.txt")
+    done = build(checkout, "--recipe", "follower", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["dropped"] == ["hello-cuda13.4-linux-64"]
+    assert "an earlier run built what the audit refuses now" in done.stderr and "NoBuildPath" in done.stderr
+    assert [p.name.split("-")[0] for p in packages(checkout.channel)] == ["follower"]
+    done = build(checkout)
+    assert {p.name.split("-")[0] for p in packages(checkout.channel)} == {"follower", "hello"}
+    assert "left the channel" not in done.stdout
+
+
+def test_an_environment_is_created_once_and_follows_a_rebuilt_package_of_the_same_name(checkout: Workspace) -> None:
+    prefix = checkout.root / "env"
+    build(checkout)
+    create = ("env", "create", "follower", "--prefix", str(prefix))
+    assert "created:" in with_base(checkout, *create).stdout
+    assert (prefix / "share" / "hello" / "greeting.txt").read_text() == "hello\n"
+    assert "unchanged:" in with_base(checkout, *create).stdout
+    change(checkout, r"\$PREFIX/share/hello/\n", "$PREFIX/share/hello/\n    - touch $PREFIX/share/hello/new\n")
+    assert build(checkout).returncode == 0
+    assert with_base(checkout, *create).returncode == 0
+    assert (prefix / "share" / "hello" / "new").exists()

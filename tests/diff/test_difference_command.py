@@ -1,0 +1,153 @@
+"""`ctk release diff` against a package index on localhost."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from ctk.core.checkout import Workspace
+from ctk.core.errors import BadValue, NotPublished, UnknownName
+from ctk.core.platforms import PLATFORMS
+from ctk.fetch.fetch import fetch, laid_out, stored
+from ctk.index.index import Index
+from ctk.lock.model import Artefact, Component, ReleaseLock, dump, load, variant_config
+from kit.ctk_release import Run
+from kit.fake_index import FakeIndex, configure_pip, serve
+from kit.fake_index import wheel as made_wheel
+
+pytest_plugins = ["kit.ctk_release_fixtures"]
+
+
+@pytest.fixture
+def index(monkeypatch: pytest.MonkeyPatch, here: Workspace) -> Iterator[FakeIndex]:
+    """Offers two minors of one component; the newer one has lost a header."""
+    here.variants.mkdir()
+    with serve() as index:
+        configure_pip(monkeypatch, index, retries="0", timeout="60")
+        write(here, offer(index, "13.3.1", {"a.h": b"int a;", "b.h": b"int b;"}))
+        write(here, offer(index, "13.4.0", {"a.h": b"int a, more;"}))
+        yield index
+
+
+@pytest.fixture
+def run(run: Run, index: FakeIndex) -> Run:
+    """Runs `ctk release diff ...` in this process, for linux-64; errors propagate."""
+    return partial(run, "diff", "-p", "linux-64")
+
+
+TAGS = "py3-none-manylinux_2_17_x86_64"
+
+
+def offer(index: FakeIndex, release: str, files: dict[str, bytes]) -> ReleaseLock:
+    inside = {f"nvidia/cu13/include/{name}": content for name, content in files.items()}
+    content = made_wheel("nvidia-a", release, TAGS, (), inside)
+    index.add(f"nvidia_a-{release}-{TAGS}.whl", content)
+    return locked(release, "a", content)
+
+
+def locked(release: str, name: str, content: bytes) -> ReleaseLock:
+    """A release of one component, for linux-64."""
+    project, sha256 = f"nvidia-{name}", hashlib.sha256(content).hexdigest()
+    wheel = f"nvidia_{name}-{release}-{TAGS}.whl"
+    artefact = Artefact(name, project, release, "linux-64", wheel, sha256, len(content))
+    component = Component(name, project, release, dict.fromkeys(PLATFORMS) | {"linux-64": artefact})
+    file = f"cuda_toolkit-{release}-py3-none-any.whl"
+    manifest = Artefact("cuda-toolkit", "cuda-toolkit", release, "noarch", file, "ab" * 32, 1)
+    return ReleaseLock(release, manifest, {name: component})
+
+
+def write(here: Workspace, lock: ReleaseLock) -> None:
+    (here.variants / f"{lock.name}.lock").write_text(dump(lock))
+    (here.variants / f"{lock.name}.yaml").write_text(variant_config(lock))
+
+
+def lock_of(here: Workspace, minor: str) -> ReleaseLock:
+    return load(here.variants / f"cuda-{minor}.lock")
+
+
+def test_two_locked_minors_are_compared_by_their_files_and_asked_of_the_index_once(run: Run, index: FakeIndex) -> None:
+    shown = run("13.3", "13.4")
+    assert "CTK 13.3.1 -> 13.4.0" in shown
+    assert "linux-64: 1 of 1 component changed" in shown
+    assert " -1 ~1 " in shown
+    index.requests.clear()
+    assert run("13.3", "13.4").splitlines()[-9:] == shown.splitlines()[-9:]
+    assert index.requests == []
+
+
+def test_what_was_fetched_for_it_is_removed_and_what_was_there_stays(run: Run, here: Workspace) -> None:
+    [kept], [borrowed] = (lock_of(here, minor).artefacts for minor in ("13.3", "13.4"))
+    fetch([kept], here, Index)
+    run("13.3", "13.4")
+    assert stored(kept, here).exists() and laid_out(kept, here).exists()
+    assert not stored(borrowed, here).exists() and not laid_out(borrowed, here).exists()
+
+
+def test_without_binaries_nothing_is_fetched(run: Run, index: FakeIndex) -> None:
+    assert "the binaries were not read" in run("13.3", "13.4", "--no-binaries")
+    assert index.requests == []
+
+
+def test_a_lock_of_a_git_revision_is_compared(run: Run, here: Workspace) -> None:
+    def git(*words: str) -> None:
+        subprocess.run(["git", "-C", str(here.root), "-c", "user.name=a", "-c", "user.email=a", *words], check=True)
+
+    git("init", "-q")
+    git("add", "variants")
+    git("commit", "-qm", "locks")
+    now = replace(lock_of(here, "13.4"), release="13.4.7")
+    write(here, now)
+    assert "CTK 13.4.0 -> 13.4.7" in run("HEAD:13.4", "13.4", "--no-binaries")
+    with pytest.raises(BadValue, match=r"HEAD:variants/cuda-13\.9\.lock cannot be read"):
+        run("HEAD:13.9", "13.4")
+    with pytest.raises(BadValue, match="is no git revision"):
+        run("--", "--help:13.4", "13.4")
+
+
+def test_a_component_that_is_gone_is_flagged(run: Run, here: Workspace, index: FakeIndex) -> None:
+    write(here, locked("13.5.0", "b", b"not read"))
+    assert "gone: linux-64: a: not published any more" in run("13.4", "13.5", "--no-binaries")
+    assert "gone:" not in run("13.3", "13.4")
+
+
+def test_markdown_alone_goes_to_the_output(run: Run) -> None:
+    shown = run("13.3", "13.4", "--markdown")
+    assert shown.startswith("### CTK 13.3.1 -> 13.4.0\n\n- linux-64: ")
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "cause"),
+    [
+        (["13.4"], BadValue, "two sides"),
+        (["13.3", "13.4", "--against-index"], BadValue, "two sides"),
+        (["13.4", "python-13"], UnknownName, "nothing in common"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(
+    run: Run, here: Workspace, monkeypatch: pytest.MonkeyPatch, words: list[str], error: type[Exception], cause: str
+) -> None:
+    monkeypatch.chdir(here.root)
+    write(here, replace(lock_of(here, "13.4"), release="python-13", manifest=None))
+    with pytest.raises(error, match=cause):
+        run(*words)
+
+
+def test_against_the_index_is_against_what_would_be_locked(run: Run, index: FakeIndex) -> None:
+    where = "sys_platform == 'linux' and platform_machine == 'x86_64'"
+    index.add_wheel("nvidia-cuda-runtime", "13.4.99", TAGS, files={"nvidia/cu13/include/r.h": b""})
+    pin = f"nvidia-cuda-runtime==13.4.99.*; {where} and extra == 'cudart'"
+    index.add_wheel("cuda-toolkit", "13.4.9", "py2.py3-none-any", requires=[pin])
+    shown = run("13.4", "--against-index")
+    assert "CTK 13.4.0 -> 13.4.9" in shown
+    assert "new components: cudart" in shown
+
+
+def test_a_wheel_that_vanished_is_named(run: Run, index: FakeIndex) -> None:
+    index.projects["nvidia-a"].popitem()
+    with pytest.raises(NotPublished, match="nvidia-a"):
+        run("13.3", "13.4")

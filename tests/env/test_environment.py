@@ -1,0 +1,223 @@
+"""An environment of `ctk env create` in use: its bytecode, its activation, and `ctk env run`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from conftest import ctk
+from ctk.core.checkout import Workspace
+from ctk.core.platforms import this_platform
+from kit.packs import CLEAN, checkout, create, pack, pretend, refused, unpack
+from kit.tiny_packages import PLACEHOLDER, application, pure, tiny
+
+pytestmark = pytest.mark.skipif(this_platform() != "linux-64", reason="the tiny packages are for linux-64")
+
+SITE = f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
+CHECKED_HASH = 3  # the flags of PEP 552
+
+
+@pytest.fixture(scope="module")
+def where(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    folder = tiny(
+        "folder",
+        depends=("python",),
+        files={f"{SITE}/folder/__init__.py": b"x = 1\n", f"{SITE}/folder/broken.py": b"this is no Python\n"},
+    )
+    placed = tiny(
+        "placed",
+        depends=("python",),
+        files={f"{SITE}/placed.py": f"home = {PLACEHOLDER!r}\n".encode()},
+        placeholders={f"{SITE}/placed.py": PLACEHOLDER},
+    )
+    return checkout(tmp_path_factory.mktemp("a checkout"), application(), pure(), folder, placed)
+
+
+@pytest.fixture(scope="module")
+def environment(where: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Under a path with a space."""
+    prefix = tmp_path_factory.mktemp("an environment") / "env"
+    create(where, prefix, "application", "folder", "placed")
+    return prefix
+
+
+def compiled(prefix: Path) -> dict[str, bytes]:
+    """Module -> its bytecode."""
+    found = prefix.rglob("__pycache__/*.pyc")
+    return {
+        path.name.partition(".")[0] if "__init__" not in path.name else path.parts[-3]: path.read_bytes()
+        for path in found
+    }
+
+
+def test_every_module_has_bytecode_that_is_valid_by_hash_and_names_no_folder(environment: Path) -> None:
+    found = compiled(environment)
+    assert found.keys() == {"pure", "folder", "placed"}  # and not what is no Python
+    for name, content in found.items():
+        assert content[4] == CHECKED_HASH, name
+        assert (str(environment).encode() in content) is (name == "placed"), "but for a module that has it as text"
+    assert f"{SITE}/pure.py".encode() in found["pure"]
+
+
+def test_of_a_package_that_goes_no_bytecode_and_no_folder_stays(where: Workspace, tmp_path: Path) -> None:
+    create(where, tmp_path / "env", "application", "folder")
+    assert (tmp_path / "env" / SITE / "folder" / "__pycache__").is_dir()
+    create(where, tmp_path / "env", "application")
+    assert not (tmp_path / "env" / SITE / "folder").exists()
+    assert compiled(tmp_path / "env").keys() == {"pure"}
+
+
+def test_packs_have_bytecode_and_what_unpacking_changes_is_compiled_there(where: Workspace, tmp_path: Path) -> None:
+    done = pack(where, "application", "folder", "placed", "-o", str(tmp_path / "p.run"))
+    assert done.returncode == 0, done.stderr
+    skip = int((tmp_path / "p.run").read_bytes().partition(b"skip='")[2].partition(b"'")[0])
+    listing = f"tail -c +{skip} p.run | tar -tzf -"
+    names = subprocess.run(["sh", "-c", listing], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert "pure.cpython" in names and "placed.cpython" not in names
+    assert unpack(tmp_path / "p.run", tmp_path / "there").returncode == 0
+    found = compiled(tmp_path / "there")
+    assert found.keys() == {"pure", "folder", "placed"}
+    assert str(tmp_path / "there").encode() in found["placed"]
+    assert {content[4] for content in found.values()} == {CHECKED_HASH}
+
+
+def test_a_pack_for_another_platform_is_compiled_where_it_is_unpacked(tmp_path: Path) -> None:
+    arm = tiny("application", subdir="linux-aarch64", depends=("python", "pure"), files={"lib/a": b"a"})
+    where = checkout(tmp_path, arm, pure(), subdir="linux-aarch64")
+    done = pack(where, "application", "--platform", "linux-aarch64", "-o", str(tmp_path / "p.run"))
+    assert "bytecode is made where it is unpacked: a Python for linux-aarch64 does not run here" in done.stderr
+    refused(unpack(tmp_path / "p.run", tmp_path / "e"), "for linux-aarch64", "x86_64")
+    arms = pretend(tmp_path / "arm", uname="[ $1 = -m ] && echo aarch64 || echo Linux")
+    assert unpack(tmp_path / "p.run", tmp_path / "e", PATH=arms["PATH"]).returncode == 0
+    assert compiled(tmp_path / "e").keys() == {"pure"}
+
+
+ASK = 'echo "$CONDA_PREFIX|$CONDA_DEFAULT_ENV|$APPLICATION"; command -v hello'
+
+
+def answer(prefix: Path) -> list[str]:
+    return [f"{prefix}|{prefix}|active in {prefix}", f"{prefix}/bin/hello"]
+
+
+def test_a_command_runs_activated_wherever_the_environment_has_gone(
+    where: Workspace, environment: Path, tmp_path: Path
+) -> None:
+    assert ctk(where, "env", "run", str(environment), "--", "sh", "-c", ASK).stdout.splitlines() == answer(environment)
+    moved = tmp_path / "it was moved"
+    shutil.copytree(environment, moved, symlinks=True)
+    assert ctk(where, "env", "run", str(moved), "--", "sh", "-c", ASK).stdout.splitlines() == answer(moved)
+    own = subprocess.run([moved / "bin" / "run-in-environment", "sh", "-c", ASK], capture_output=True, text=True)
+    assert own.stdout.splitlines() == answer(moved)
+
+
+def test_any_conda_environment_will_do(where: Workspace, tmp_path: Path) -> None:
+    """Without a script of ours in it."""
+    (tmp_path / "env" / "conda-meta").mkdir(parents=True)
+    (tmp_path / "env" / "bin").mkdir()
+    done = ctk(where, "env", "run", str(tmp_path / "env"), "--", "sh", "-c", 'echo "$CONDA_PREFIX"; echo "$PATH"')
+    prefix, path = done.stdout.splitlines()
+    assert prefix == str(tmp_path / "env") and path.startswith(f"{prefix}/bin:")
+
+
+def test_the_exit_code_is_the_commands_and_so_are_its_words(where: Workspace, environment: Path) -> None:
+    script = 'printf "<%s>" "$@"; exit 7'
+    done = ctk(where, "env", "run", str(environment), "--", "sh", "-c", script, "sh", "", "a b", "--json")
+    assert (done.returncode, done.stdout, done.stderr) == (7, "<><a b><--json>", "")
+
+
+def test_nothing_of_this_program_is_in_the_commands_surroundings(
+    where: Workspace, environment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What Python ignores, a command would ignore as well; and its variables are those that were given."""
+    monkeypatch.setenv("STRANGE", os.fsdecode(b"\xff"))
+    script = 'echo "${RATTLER_CACHE_DIR-unset}"; echo "${TMPDIR-unset}"; printf "$STRANGE" | od -An -tx1; '
+    done = ctk(where, "env", "run", str(environment), "--", "sh", "-c", f"{script} grep SigIgn /proc/$$/status")
+    *variables, ignored = done.stdout.splitlines()
+    assert variables == [os.environ.get("RATTLER_CACHE_DIR", "unset"), os.environ.get("TMPDIR", "unset"), " ff"]
+    assert not (where.cache / "tmp").exists()
+    assert not int(ignored.split()[1], 16) & 1 << (signal.SIGPIPE - 1)
+
+
+def test_a_signal_is_the_commands(where: Workspace, environment: Path, tmp_path: Path) -> None:
+    code = "from ctk.cli.main import main; main()"
+    said = f"trap 'echo came; exit 9' TERM; : >{tmp_path}/ready; while :; do sleep 0.05; done"
+    words = [sys.executable, "-c", code, "env", "run", str(environment), "--", "sh", "-c", said]
+    running = subprocess.Popen(
+        words, env={**os.environ, "CTK_ROOT": str(where.root)}, stdout=subprocess.PIPE, text=True
+    )
+    while not (tmp_path / "ready").exists():
+        assert running.poll() is None
+        time.sleep(0.02)
+    running.send_signal(signal.SIGTERM)
+    assert running.communicate()[0] == "came\n"
+    assert running.returncode == 9
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("", "has no conda-meta"), ("x", "is not there"), ("file", "is no folder")]
+)
+def test_what_is_no_environment_is_said(where: Workspace, tmp_path: Path, name: str, words: str) -> None:
+    (tmp_path / "file").write_text("")
+    for command in (("run", str(tmp_path / name), "--", "true"), ("check", str(tmp_path / name))):
+        done = ctk(where, "env", *command)
+        assert done.returncode == 2
+        assert words in done.stderr and "\nnext: " in done.stderr
+
+
+@pytest.mark.parametrize("name", ["it's", "a$HOME", "a:b", "a\nb"])
+def test_a_path_that_would_break_the_environment_is_refused(
+    where: Workspace, environment: Path, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / name)
+    base = str(where.root / "base")
+    for prefix in (str(tmp_path / name), str(tmp_path / "link")):
+        done = ctk(where, "env", "create", "application", "--base", base, "--prefix", prefix)
+        assert done.returncode == 2 and "would break files of packages" in done.stderr
+    assert not os.path.lexists(tmp_path / name)
+    shutil.copytree(environment, tmp_path / name, symlinks=True)  # another program made it
+    for command in (("run", str(tmp_path / name), "--", "true"), ("check", str(tmp_path / name))):
+        done = ctk(where, "env", *command)
+        assert done.returncode == 2 and "would break files of packages" in done.stderr
+
+
+def test_a_command_that_is_not_there_is_said(where: Workspace, environment: Path) -> None:
+    done = ctk(where, "env", "run", str(environment), "--", "no-such-command")
+    assert done.returncode == 127
+    assert done.stderr.startswith("error: there is no command no-such-command in ") and "\nnext: " in done.stderr
+    done = ctk(where, "env", "run", str(environment), "--", str(environment / "conda-meta" / "history"))
+    assert done.returncode in (126, 127) and "history" in done.stderr
+
+
+def test_with_json_the_document_has_the_exit_code(where: Workspace, environment: Path) -> None:
+    script = "echo said; kill -TERM $$"
+    done = ctk(where, "--json", "env", "run", str(environment), "--", "sh", "-c", script)
+    assert json.loads(done.stdout) == {
+        "prefix": str(environment),
+        "command": ["sh", "-c", script],
+        "exit_code": 128 + signal.SIGTERM,
+    }
+    assert (done.returncode, done.stderr) == (128 + signal.SIGTERM, "said\n")
+
+
+@pytest.mark.parametrize(("shell", "script"), [("zsh", "activate"), ("fish", "activate.fish")])
+def test_other_shells_activate_it_too(environment: Path, shell: str, script: str) -> None:
+    if not shutil.which(shell):
+        pytest.skip(f"no {shell} on this machine")
+    code = f'. "{environment}/bin/{script}"; echo "$CONDA_PREFIX"; command -v hello'
+    done = subprocess.run([shell, "-c", code], env=CLEAN, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == [str(environment), f"{environment}/bin/hello"], done.stderr
+
+
+def test_a_package_that_brings_activation_keeps_its_own(tmp_path: Path, where: Workspace) -> None:
+    own = tiny("conda", depends=("python",), files={"bin/activate": b"its own\n"})
+    made = checkout(tmp_path / "c", own)
+    create(made, tmp_path / "env", "conda")
+    assert (tmp_path / "env" / "bin" / "activate").read_text() == "its own\n"

@@ -1,0 +1,404 @@
+"""`ctk env check`: for each check an environment that is whole and one that is not, and records that lie."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import ROOT, ctk
+from ctk.cli.doctor import as_json
+from ctk.core import errors
+from ctk.core.checkout import Workspace
+from ctk.env import check as environment
+from ctk.env.check import ENVIRONMENT_CHECKS, examined
+from ctk.env.doctor import look
+from ctk.lock.model import release_locks
+
+LOCKS = release_locks(Workspace(ROOT))
+SITE = "lib/python3.12/site-packages"
+CUDA_PLACES = ("LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME")
+NATIVE = {"depends": ["__cuda >=12.6"], "constrains": ["__cuda_arch >=5.0,<=9.0"]}
+
+
+class Made:
+    """An environment as conda's records have it."""
+
+    def __init__(self, prefix: Path) -> None:
+        self.prefix = prefix
+        (prefix / "conda-meta").mkdir(parents=True)
+
+    def package(self, name: str, version: str = "1.0", build: str = "0", **more: Any) -> Made:
+        record = {"name": name, "version": version, "build": build, "subdir": "linux-64", "depends": [], **more}
+        return self.record(f"{name}-{version}-{build}.json", json.dumps(record).encode())
+
+    def record(self, file: str, text: bytes) -> Made:
+        (self.prefix / "conda-meta" / file).write_bytes(text)
+        return self
+
+    def toolkit(self, version: str = "12.6", build: str = "native_100", **rules: Any) -> Made:
+        return self.package("cuda-version", version, build, **(rules or (NATIVE if version == "12.6" else {})))
+
+    def wheel(
+        self, name: str, version: str, record: str = "", installer: str = "pip", site: Path | None = None
+    ) -> Made:
+        (self.prefix / SITE).mkdir(parents=True, exist_ok=True)
+        info = (site or self.prefix / SITE) / f"{name}-{version}.dist-info"
+        info.mkdir(parents=True)
+        (info / "INSTALLER").write_text(f"{installer}\n")
+        (info / "RECORD").write_text(record)
+        return self
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
+    """An environment without a package, alone. The release locks are read once for all tests."""
+    for name in ("PYTHONPATH", "PYTHONHOME", "PYTHONNOUSERSITE", "VIRTUAL_ENV", *CUDA_PLACES):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PYTHONUSERBASE", str(tmp_path / "user"))
+    monkeypatch.setattr(environment, "release_locks", lambda where: LOCKS)
+    return Made(tmp_path / "an environment")
+
+
+def check(made: Made, driver: str = "12.6", arch: str | None = "9.0") -> dict[str, dict[str, str]]:
+    """What each check says on a machine that is described."""
+    seen = look(ENVIRONMENT_CHECKS, examined(Workspace(ROOT), made.prefix, driver, arch))
+    for check, finding in seen:
+        assert finding.message and check.help and (finding.severity == "ok" or finding.fix)
+    return {check.name: {**as_json(finding), "step": finding.fix} for check, finding in seen}
+
+
+def states(found: dict[str, dict[str, str]]) -> dict[str, str]:
+    """Those that are not content."""
+    return {name: one["state"] for name, one in found.items() if one["state"] != "ok"}
+
+
+def test_a_whole_environment_is_in_order(made: Made) -> None:
+    files = [f"{SITE}/cuda_bindings-12.9.4.dist-info/{name}" for name in ("INSTALLER", "RECORD")]
+    rules = ["cuda-version >=12,<13.0a0 native_*", "cuda-nvrtc >=12,<13.0a0", "python_abi 3.12.* *_cp312"]
+    made.toolkit().wheel("cuda_bindings", "12.9.4", installer="conda").package("python_abi", "3.12", "8_cp312")
+    made.package("cuda-bindings", "12.9.4", "cuda12_py312_native_h1_0", depends=rules, files=files)
+    made.package("cuda-nvrtc", "12.6.85", depends=["cuda-version >=12.6,<12.7.0a0"])
+    found = check(made)
+    assert states(found) == {}
+    assert found["native toolkit"]["found"] == "toolkit 12.6 native"
+    made.package("libnvjitlink", "12.9.86", "newer_h1_51", depends=["cuda-version >=12,<12.9 native_*"])
+    found = check(made)
+    assert states(found) == {}
+    assert found["native toolkit"]["found"].startswith(
+        "toolkit 12.6 native; nvJitLink is of toolkit 12.9, as asked for"
+    )
+
+
+@pytest.mark.parametrize("damage", ["missing", "of another size", "of other bytes", "a folder", "a link to nowhere"])
+def test_a_file_that_is_not_as_it_was_installed_is_found(made: Made, damage: str) -> None:
+    (made.prefix / "share").mkdir()
+    file = made.prefix / "share" / "file"
+    file.write_bytes(b"right")
+    entry = {"_path": "share/file", "sha256": hashlib.sha256(b"right").hexdigest(), "size_in_bytes": 5}
+    made.toolkit().package("other", paths_data={"paths": [entry]})
+    assert states(check(made)) == {}
+    file.unlink()
+    if damage.startswith("of"):
+        file.write_bytes(b"wrong" if "bytes" in damage else b"righ")
+    elif damage == "a folder":
+        file.mkdir()
+    elif damage == "a link to nowhere":
+        file.symlink_to("nowhere")
+    found = check(made)
+    assert states(found) == {"files": "problem"} and "other: share/file" in found["files"]["found"]
+    assert found["files"]["step"].endswith("--force-reinstall other")
+
+
+def test_a_run_that_was_stopped_is_found_with_the_command_to_type_again(made: Made) -> None:
+    note = {"packages": [], "asked": ["cuda-core", "--driver", "13.0"], "stamp": ""}
+    (made.toolkit().prefix / "conda-meta" / "ctk").write_text(json.dumps(note))
+    found = check(made)
+    assert states(found) == {"files": "problem"}
+    assert shlex.split(found["files"]["step"])[:6] == ["ctk", "env", "create", "cuda-core", "--driver", "13.0"]
+    (made.prefix / "conda-meta" / "ctk").write_text(json.dumps({**note, "stamp": "1"}))
+    assert states(check(made)) == {}
+
+
+NVRTC = ("nvidia_cuda_nvrtc_cu12", "12.6.77", "nvidia/cuda_nvrtc/lib/libnvrtc.so.12,sha256=x,1\n")
+
+
+def test_libraries_of_wheels_beside_condas_are_found_and_without_condas_they_are_in_order(made: Made) -> None:
+    made.package("numpy").wheel(*NVRTC)
+    assert states(check(made)) == {}
+    made.toolkit().package("pip").wheel("nvidia_ml_py", "13.0", "pynvml.py,sha256=x,1\n")
+    made.wheel("requests", "2.0", "requests/__init__.py,,\n")
+    found = check(made)
+    assert states(found) == {"wheels of pip": "problem"}
+    assert "nvidia-cuda-nvrtc-cu12 12.6.77" in found["wheels of pip"]["found"]
+    step = found["wheels of pip"]["step"]
+    assert shlex.split(step)[:6] == ["ctk", "env", "run", str(made.prefix), "--", "python"]
+    assert step.endswith("pip uninstall --yes nvidia-cuda-nvrtc-cu12")
+    (made.prefix / "conda-meta" / "pip-1.0-0.json").unlink()
+    assert check(made)["wheels of pip"]["step"] == f"conda install -p '{made.prefix}' pip && {step}"
+
+
+@pytest.mark.parametrize("version", ["12.9.4", "12.9.3"])
+def test_a_project_that_pip_put_in_condas_place_is_found(made: Made, version: str) -> None:
+    """Of the same version too: its files then have other contents than conda's record says."""
+    info = f"{SITE}/cuda_bindings-12.9.4.dist-info"
+    paths = [{"_path": f"{info}/INSTALLER", "sha256": hashlib.sha256(b"conda\n").hexdigest()}]
+    made.toolkit()
+    made.package("cuda-bindings", "12.9.4", "cuda12_py312_native_h1_0", paths_data={"paths": paths})
+    made.wheel("cuda_bindings", version)
+    found = check(made)
+    assert states(found) == {"wheels of pip": "problem", "files": "missing"}
+    assert found["files"]["found"] == "pip replaced those of cuda-bindings"
+    assert found["wheels of pip"]["step"].endswith("--force-reinstall cuda-bindings")
+
+
+WHEEL = ("nvidia_cuda_nvrtc", "13.5.37", "nvidia/cu13/lib/libnvrtc.so.13,sha256=x,1\n")
+
+
+def beside(made: Made, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, str]:
+    """A folder of modules beside an environment, which its Python prefers, and what is typed against it."""
+    if place == "venv":
+        venv = tmp_path / "venv"
+        venv.mkdir()
+        (tmp_path / "link").symlink_to(made.prefix)
+        (venv / "pyvenv.cfg").write_text(f"home = {tmp_path}/link/bin\ninclude-system-site-packages = true\n")
+        monkeypatch.setenv("VIRTUAL_ENV", str(venv))
+        return venv / SITE, "python -m pip uninstall --yes nvidia-cuda-nvrtc"
+    if place == "PYTHONPATH":
+        monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'more'}{os.pathsep}")
+        return tmp_path / "more", "unset PYTHONPATH"
+    return tmp_path / "user" / SITE, "export PYTHONNOUSERSITE=1"
+
+
+@pytest.mark.parametrize("place", ["user site", "venv", "PYTHONPATH"])
+def test_a_wheel_beside_the_environment_that_comes_before_its_own_library_is_found(
+    made: Made, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (made.prefix / SITE).mkdir(parents=True)
+    made.toolkit("13.0", "native_100")
+    (made.prefix / "lib" / "libnvrtc.so.13").touch()
+    library = {"paths": [{"_path": "lib/libnvrtc.so.13"}]}
+    made.package("cuda-nvrtc-files", "13.0.88", paths_data=library)
+    site, step = beside(made, place, tmp_path, monkeypatch)
+    assert states(check(made, "13.0")) == {}
+    made.wheel(*WHEEL, site=site)
+    found = check(made, "13.0")
+    assert states(found) == {"wheels of pip": "problem"}
+    said = found["wheels of pip"]["found"]
+    assert f"nvidia-cuda-nvrtc 13.5.37 in {site}, in place of cuda-nvrtc-files 13.0.88" in said
+    assert found["wheels of pip"]["step"] == step
+
+
+def test_the_users_wheels_are_not_read_where_python_does_not(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = tmp_path / "user" / SITE
+    made.toolkit("13.0", "native_100").wheel(*WHEEL, site=site)
+    venv = tmp_path / "venv"
+    venv.mkdir()
+    (venv / "pyvenv.cfg").write_text(f"home = {made.prefix}/bin\ninclude-system-site-packages = false\n")
+    monkeypatch.setenv("VIRTUAL_ENV", str(venv))
+    assert states(check(made, "13.0")) == {}
+    (venv / "pyvenv.cfg").write_text("home = /usr/bin\n")  # of another Python
+    assert states(check(made, "13.0")) == {"wheels of pip": "problem"}
+    monkeypatch.setenv("PYTHONNOUSERSITE", "1")
+    assert states(check(made, "13.0")) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "state"),
+    [("LD_LIBRARY_PATH", "missing"), ("CUDA_PATH", "missing"), ("CUDA_HOME", "missing"), ("PYTHONHOME", "problem")],
+)
+def test_a_variable_that_leads_out_of_the_environment_is_found(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, state: str
+) -> None:
+    made.toolkit("13.0", "native_100")
+    for folder in (tmp_path / "elsewhere", made.prefix / "lib"):
+        folder.mkdir()
+        (folder / "libnvrtc.so.13").write_text("")
+    if name != "PYTHONHOME":
+        monkeypatch.setenv(name, str(made.prefix / "lib"))
+        assert states(check(made, "13.0")) == {}
+    monkeypatch.setenv(name, str(tmp_path / "elsewhere"))
+    found = check(made, "13.0")
+    assert states(found) == {"variables": state}
+    assert str(tmp_path / "elsewhere") in found["variables"]["found"]
+    assert found["variables"]["step"] == f"unset {name}"
+    (tmp_path / "elsewhere" / "libnvrtc.so.13").unlink()
+    assert ("variables" in states(check(made, "13.0"))) is (name != "LD_LIBRARY_PATH")
+
+
+FORGE = {"name": "cuda-version", "version": "12.6", "build": "h7480c83_3"}  # has one build of it
+
+
+@pytest.mark.parametrize(
+    ("other", "spec", "said"),
+    [
+        (FORGE, "cuda-version >=12,<13.0a0 native_*", "h7480c83_3"),
+        (FORGE, "cuda-version >=12.9,<12.10.0a0", "12.9"),
+        ({"name": "numpy", "version": "1.26"}, "numpy >=2", "numpy 1.26"),
+        ({"name": "something"}, "numpy >=2", "which is not there"),
+    ],
+)
+def test_packages_that_disagree_are_found_with_their_channels(
+    made: Made, other: dict[str, Any], spec: str, said: str
+) -> None:
+    made.package(**other, channel="https://user:secret@host/t/tk-secret/conda-forge/linux-64")
+    made.package("cuda-core", "1.2", channel="file:///somewhere/.channel-states/3/", depends=[spec])
+    found = check(made)["packages agree"]
+    assert found["state"] == "problem"
+    assert "cuda-core 1.2 0 of channel needs " in found["found"] and said in found["found"]
+    assert "secret" not in json.dumps(found)
+    assert found["step"].startswith(f"conda install -p '{made.prefix}' -c ") and " cuda-core " in found["step"]
+
+
+def test_a_rule_for_what_is_there_anyway_is_held_and_one_for_what_is_not_there_is_not(made: Made) -> None:
+    rules = ["numpy <2.5.0a0", "cudatoolkit 12.6.*", "__cuda >=99"]
+    made.package("numba-cuda", "0.30", constrains=rules).package("numpy", "2.4")
+    assert "packages agree" not in states(check(made))
+    (made.prefix / "conda-meta" / "numpy-2.4-0.json").unlink()
+    made.package("numpy", "2.5")
+    assert states(check(made))["packages agree"] == "problem"
+
+
+@pytest.mark.parametrize(
+    ("record", "channel"),
+    [
+        ({"channel": "https://u:secret@host/t/tk-secret/ch/linux-64"}, "https://host/ch"),
+        ({"channel": "ch", "url": "https://host/t/tk-secret/ch/linux-64/a-1.0-0.conda"}, "https://host/ch"),
+        ({"channel": "file:///somewhere/.channel-states/3/"}, "file:///somewhere/channel"),
+        ({"channel": "conda-forge"}, "conda-forge"),
+    ],
+)
+def test_what_is_to_be_installed_names_the_channel_of_the_toolkit_first(
+    made: Made, record: dict[str, str], channel: str
+) -> None:
+    made.toolkit("13.4", "compat_0", constrains=["__cuda >=12"], **record)
+    for name in ("numpy", "python"):
+        made.package(name, channel="https://conda.anaconda.org/conda-forge/noarch")
+    step = check(made, "13.0")["native toolkit"]["step"]
+    channels = list(dict.fromkeys((channel, "https://conda.anaconda.org/conda-forge")))
+    words = shlex.split(step.partition(", or ")[0])
+    assert words[:4] == ["conda", "install", "-p", str(made.prefix)]
+    assert words[4:-1] == [word for name in channels for word in ("-c", name)]
+
+
+DRIVER, TOOLKIT, GPU = "driver", "native toolkit", "GPU"
+
+
+@pytest.mark.parametrize(
+    ("version", "build", "driver", "arch", "name", "state", "step"),
+    [
+        ("12.6", "native_100", "12.6", "9.0", DRIVER, "ok", ""),
+        (
+            "12.6",
+            "native_100",
+            "12.4",
+            "9.0",
+            DRIVER,
+            "problem",
+            "'cuda-version >=12.0,<=12.4 native_*', or update the driver to",
+        ),
+        ("12.6", "native_100", "11.8", "9.0", DRIVER, "problem", "update the driver to one for CUDA 12.6 or newer"),
+        ("12.6", "native_100", "none", None, DRIVER, "missing", "or for another machine: `ctk env check "),
+        ("13.4", "compat_0", "13.4", "9.0", TOOLKIT, "missing", "cuda-version=13.4=native_*"),  # it would be native
+        (
+            "13.4",
+            "compat_0",
+            "13.0",
+            "9.0",
+            TOOLKIT,
+            "problem",
+            "<=13.0 native_*', or update the driver to one for CUDA 13.4",
+        ),  # error 222
+        ("13.4", "h1_3", "13.0", "9.0", TOOLKIT, "problem", "'cuda-version >=12.0,<=13.0', or update"),  # conda-forge's
+        ("13.0", "h1_3", "13.4", "9.0", TOOLKIT, "ok", ""),
+        ("13.4", "compat_0", "none", None, TOOLKIT, "ok", ""),
+        ("13.0", "native_100", "13.0", "9.0", GPU, "ok", ""),
+        (
+            "13.0",
+            "native_100",
+            "13.0",
+            "7.0",
+            GPU,
+            "problem",
+            "'cuda-version >=12.0,<=12.9 native_*'",
+        ),  # too old for it
+        (
+            "12.9",
+            "native_100",
+            "13.0",
+            "11.0",
+            GPU,
+            "problem",
+            "'cuda-version >=13.0,<=13.0 native_*'",
+        ),  # in a hole of its list
+        ("12.6", "native_100", "12.6", "12.1", GPU, "missing", "update the driver to one for CUDA 12.9 or newer"),
+        ("12.6", "native_100", "13.5", "3.5", GPU, "missing", "make another environment"),  # no toolkit knows it
+        ("11.8", "native_100", "12.6", "12.1", GPU, "ok", ""),  # of which nothing is known
+    ],
+)
+def test_a_toolkit_is_held_to_the_driver_and_to_the_gpu(
+    made: Made, version: str, build: str, driver: str, arch: str | None, name: str, state: str, step: str
+) -> None:
+    rules = {"depends": [f"__cuda >={version}"]} if "native" in build else {"constrains": ["__cuda >=12"]}
+    found = check(made.toolkit(version, build, **rules), driver, arch)
+    assert states(found) == ({} if state == "ok" else {name: state})
+    assert step in found[name]["step"]
+    # What a newer driver is advised for, a newer driver does.
+    if newer := re.search(r"driver to one for CUDA (\S+)", found[name]["step"]):
+        better = check(made, newer[1], arch)
+        assert states(better).get(name) != "problem" or "update the driver" not in better[name]["step"]
+    if version == "13.0" and arch == "7.0":
+        assert "update the driver" not in found[name]["step"], "no driver makes it know an older GPU"
+
+
+LYING = (
+    b"",
+    b"[]",
+    b"\xff\xfe\x00",
+    b"[" * 100_000,
+    b'{"name": "../../x", "version": "1", "build": "0"}',
+    b'{"name": "x\\u001b[31m", "version": "1", "build": "0"}',
+    b'{"name": "x", "version": "not a version", "build": "0"}',
+    b'{"name": "x", "version": "1", "build": 7, "depends": 7}',
+    b'{"name": "x", "version": "1", "build": "0", "paths_data": {"paths": [1]}}',
+    b'{"name": "x", "version": "1", "build": "0", "files": {"a": 1}, "depends": ["' + b"y" * 10_000 + b'"]}',
+)
+
+
+@pytest.mark.parametrize("text", LYING, ids=range(len(LYING)))
+def test_a_record_that_lies_is_a_finding_with_its_name(made: Made, text: bytes) -> None:
+    found = check(made.toolkit().record("x-1-0.json", text))
+    assert states(found) == {"records": "problem"}
+    assert found["records"]["found"] == "no records: x-1-0.json"
+    assert found["records"]["step"].endswith("--force-reinstall x")
+
+
+def test_what_is_no_file_and_what_is_no_spec_hold_nothing_up(made: Made) -> None:
+    os.mkfifo(made.prefix / "conda-meta" / "fifo-1-0.json")
+    (made.prefix / "conda-meta" / "zero-1-0.json").symlink_to("/dev/zero")
+    (made.prefix / "conda-meta" / "loop-1-0.json").symlink_to("loop-1-0.json")
+    (made.prefix / SITE / "nvidia_x-1.dist-info").mkdir(parents=True)
+    os.mkfifo(made.prefix / SITE / "nvidia_x-1.dist-info" / "RECORD")
+    made.package("odd", depends=["", "[[", "x" * 900, ">=1", "odd >>=", "cuda-version <<<"]).toolkit("12.6", "h1_0")
+    found = check(made)
+    assert found["records"]["found"] == "no records: fifo-1-0.json, loop-1-0.json and zero-1-0.json"
+
+
+def test_in_words_each_finding_has_what_why_and_a_step(made: Made) -> None:
+    made.toolkit("13.4", "compat_0")
+    done = ctk(Workspace(ROOT), "env", "check", str(made.prefix), "--driver", "13.0")
+    assert done.returncode == errors.NotReady.exit_code
+    text = " ".join(done.stdout.split())
+    said = "problem native toolkit toolkit 13.4 compat is newer than the driver, which supports CUDA 13.0 why: A driver"
+    assert said in text and "to do: conda install -p" in text
+    assert done.stderr.startswith("error: 1 problem in ")
+    quiet = ctk(Workspace(ROOT), "env", "check", str(made.prefix), "--driver", "13.4", "-q")
+    assert (quiet.returncode, quiet.stderr) == (0, "")

@@ -1,0 +1,151 @@
+"""Nothing of others is lost at a prefix, and "unchanged" is what it has: by the real commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from conftest import ctk
+from ctk.core.checkout import Workspace
+from ctk.core.platforms import this_platform
+from ctk.env.prefix import LOCK, NOTE, Installed, Note
+from kit.packs import checkout, create
+from kit.tiny_packages import application, pure, tiny
+
+pytestmark = pytest.mark.skipif(
+    this_platform() != "linux-64",
+    reason="the tiny packages are for linux-64; test_environment_check.py looks at altered files everywhere",
+)
+
+FILE = "share/other"
+
+
+@pytest.fixture(scope="module")
+def where(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    other = tiny("other", files={FILE: b"right", "share/second": b"x"})
+    return checkout(tmp_path_factory.mktemp("c"), application(), pure(), other)
+
+
+@pytest.fixture
+def prefix(where: Workspace, tmp_path: Path) -> Path:
+    create(where, tmp_path / "env", "application=1.0", "other")
+    return tmp_path / "env"
+
+
+def words(where: Workspace, prefix: Path, *specs: str) -> list[str]:
+    return ["env", "create", *specs, "--prefix", str(prefix), "--base", str(where.root / "base")]
+
+
+def tree(prefix: Path) -> dict[str, bytes]:
+    return {
+        str(p.relative_to(prefix)): p.read_bytes() for p in prefix.rglob("*") if p.is_file() and p.name != LOCK.name
+    }
+
+
+def names(prefix: Path) -> set[str]:
+    return {title.split()[0] for title in Installed.read(prefix).packages.values()}
+
+
+def problems(where: Workspace, prefix: Path) -> dict[str, dict[str, str]]:
+    found = json.loads(ctk(where, "env", "check", str(prefix), "--json").stdout)["checks"]
+    return {one["check"]: one for one in found if one["state"] == "problem"}
+
+
+@pytest.mark.parametrize(
+    "whose", ["another tool's", "ours, to which conda added a package", "a broken record of others"]
+)
+def test_packages_of_others_stay_but_with_force(where: Workspace, prefix: Path, whose: str) -> None:
+    meta = prefix / "conda-meta"
+    if whose.startswith("ours"):
+        record = json.loads(next(meta.glob("other-*.json")).read_text())
+        added = {"name": "numpy", "version": "2.1", "fn": "numpy-2.1-0.conda", "files": [], "paths_data": {"paths": []}}
+        (meta / "numpy-2.1-0.json").write_text(json.dumps({**record, **added}))
+        lost = ["numpy 2.1"]
+    else:
+        (prefix / NOTE).unlink()
+        lost = ["application 1.0", "pure 1.0", "python 3"]
+        if whose.startswith("a broken"):
+            (meta / "numpy-2.1-0.json").write_text("{")
+    before = tree(prefix)
+    done = ctk(where, *words(where, prefix, "other"))
+    assert done.returncode == 2 and "did not put there, and would lose" in done.stderr
+    assert all(name in done.stderr for name in lost), done.stderr
+    assert tree(prefix) == before
+    assert ctk(where, *words(where, prefix, "other"), "--force").returncode == 0
+    assert names(prefix) == {"other"} and (prefix / FILE).read_bytes() == b"right"
+
+
+def test_an_environment_of_others_with_all_that_is_asked_for_is_not_ours(where: Workspace, prefix: Path) -> None:
+    (prefix / NOTE).unlink()
+    done = ctk(where, *words(where, prefix, "application=1.0", "other"))
+    assert done.returncode == 2 and "did not put there, and is of another tool" in done.stderr
+
+
+def test_what_goes_is_said(where: Workspace, prefix: Path) -> None:
+    done = ctk(where, *words(where, prefix, "other"), "--json", check=True)
+    assert "removes application 1.0, pure 1.0, python 3" in done.stderr
+    assert json.loads(done.stdout)["removed"] == ["application", "pure", "python"]
+    assert json.loads(ctk(where, *words(where, prefix, "other"), "--json").stdout)["removed"] == []
+
+
+def _removed(file: Path) -> None:
+    file.unlink()
+
+
+def _written_to(file: Path) -> None:
+    """Through the hard link, in the cache of unpacked packages too."""
+    with file.open("r+b") as stream:
+        stream.write(b"wrong")
+
+
+def _link(file: Path) -> None:
+    file.unlink()
+    file.symlink_to("nowhere")
+
+
+@pytest.mark.parametrize("damage", [_removed, _written_to, _link])
+def test_unchanged_is_what_the_prefix_has(where: Workspace, prefix: Path, damage: Callable[[Path], None]) -> None:
+    specs = ("application=1.0", "other")
+    assert "unchanged" in create(where, prefix, *specs).stdout
+    (prefix / FILE).touch()  # nothing is altered
+    assert problems(where, prefix) == {}
+    assert "unchanged" in create(where, prefix, *specs).stdout
+    damage(prefix / FILE)
+    assert FILE in problems(where, prefix)["files"]["found"]
+    asked = [*specs, "--base", str(where.root / "base"), "--prefix", str(prefix)]
+    assert problems(where, prefix)["files"]["step"] == shlex.join(["ctk", "env", "create", *asked])
+    assert "created" in create(where, prefix, *specs).stdout
+    assert (prefix / FILE).read_bytes() == b"right" and not (prefix / FILE).is_symlink()
+    assert problems(where, prefix) == {}
+    assert "unchanged" in create(where, prefix, *specs).stdout
+
+
+def test_a_run_that_was_stopped_is_said_and_continued(where: Workspace, prefix: Path) -> None:
+    note = Note.read(prefix)
+    assert note and note.stamp
+    Note(note.packages, note.asked).write(prefix)
+    (prefix / "conda-meta" / "pure-1.0-0.json").write_text("{")
+    found = problems(where, prefix)
+    assert found.keys() == {"records", "files"}
+    assert ctk(where, *shlex.split(found["files"]["step"])[1:]).returncode == 0
+    assert problems(where, prefix) == {}
+
+
+def test_two_runs_at_one_prefix_take_turns(where: Workspace, tmp_path: Path) -> None:
+    """Whichever is last, the prefix is whole, and has what that one asked for."""
+    prefix = tmp_path / "env"
+    requests = [("application=1.0",), ("other",), ("application", "other"), ("pure",)]
+    program = [sys.executable, "-c", "from ctk.cli.main import main; main()"]
+    variables = {**os.environ, "CTK_ROOT": str(where.root)}
+    runs = [subprocess.Popen([*program, *words(where, prefix, *specs)], env=variables) for specs in requests]
+    assert [run.wait() for run in runs] == [0] * len(runs)
+    note = Note.read(prefix)
+    assert note and sorted(note.packages) == sorted(Installed.read(prefix).packages)
+    assert problems(where, prefix) == {}

@@ -1,0 +1,111 @@
+"""Built channels of tiny real packages, indexed as `ctk build` does it."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import zstandard
+
+from ctk.build import sbom
+from ctk.build.build import Built
+from ctk.build.sbom import Input, Provenance
+from ctk.channel import local as states
+from ctk.lock.model import Artefact
+from ctk.package.reader import index_record, members
+from kit.packages import Draft
+
+__all__ = ["Draft", "build", "digit", "serve", "sharded_records", "sound"]
+
+
+def build(folder: Path, *drafts: Draft) -> Path:
+    """A built channel with exactly these packages; returns the folder that its link leads to.
+
+    Args:
+        folder: Its link; packages are kept beside it. Building again makes its next state.
+        drafts: The packages.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    place = folder.with_name(f"{folder.name}-packages") / str(len(list(folder.parent.iterdir())))
+    records = {f"{file.parent.name}/{file.name}": record(file) for file in (d.write(place) for d in drafts)}
+    states.commit(states.stage([Built("all", place.name, place, records, {}, 0.0, False)], folder))
+    return folder.resolve()
+
+
+def record(package: Path) -> dict[str, Any]:
+    """The record of a package, as the run that makes one notes it."""
+    content = package.read_bytes()
+    texts = {member.path: stream.read() for member, stream in members(package, "info") if stream}
+    md5, sha256 = hashlib.md5(content).hexdigest(), hashlib.sha256(content).hexdigest()
+    return index_record(texts, {"size": len(content), "md5": md5, "sha256": sha256})
+
+
+def sharded_records(folder: Path) -> dict[str, dict[str, Any]]:
+    """File name of a package -> its record, as a client reads it from the shards of a subdir alone (CEP 16)."""
+
+    def read(file: Path) -> dict[str, Any]:
+        content: dict[str, Any] = msgpack.unpackb(zstandard.ZstdDecompressor().decompress(file.read_bytes()))
+        return content
+
+    records: dict[str, dict[str, Any]] = {}
+    index = read(folder / "repodata_shards.msgpack.zst")
+    for name, digest in index["shards"].items():
+        file = folder / index["info"]["shards_base_url"] / f"{digest.hex()}.msgpack.zst"
+        assert hashlib.sha256(file.read_bytes()).digest() == digest
+        for package, record in read(file)["packages.conda"].items():
+            assert record["name"] == name
+            records[package] = {**record, **{k: record[k].hex() for k in ("md5", "sha256")}}
+    return records
+
+
+def digit(number: int, content: str = "", **more: object) -> Draft:
+    """A package that is named after a number; the even ones are for linux-64, the odd ones for no platform."""
+    subdir = "noarch" if number % 2 else "linux-64"
+    files = {"share/digit": f"{number}{content}".encode()}
+    exports = {"run_exports.json": b'{"weak": ["digit >=%d"]}' % number}
+    return Draft(f"digit{number}", subdir=subdir, files=files, info=exports).with_(**more)
+
+
+@contextmanager
+def serve(folder: Path) -> Iterator[str]:
+    """The folder on a web server of its own process; gives the URL."""
+    words = [sys.executable, "-u", "-m", "http.server", "0", "--bind", "127.0.0.1", "--directory", str(folder)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
+        try:
+            assert server.stdout is not None
+            yield f"http://127.0.0.1:{server.stdout.readline().split(' port ')[1].split()[0]}"
+        finally:
+            server.kill()
+
+
+def sound(draft: Draft, commit: str = "1" * 40, licence: str = "MIT") -> Draft:
+    """The package with an SBOM that is right."""
+    artefact = Artefact(
+        "cudart",
+        "nvidia-cuda-runtime",
+        "13.4.92",
+        "linux-64",
+        "cudart-13.4.92-py3-none-any.whl",
+        "ab" * 32,
+        7,
+        1_700_000_000,
+    )
+    origin = Provenance(
+        recipe=draft.name,
+        digest="cd" * 32,
+        commit=commit,
+        place="linux-64",
+        timestamp=1_767_225_600,
+        inputs=(Input(artefact, licence),),
+        variant={"cuda_version": ("13.4",)},
+        level=3,
+        tools={"rattler-build": "0.73.0", "zstd": "1.5.7"},
+    )
+    text = sbom.write(draft.index_json(), origin)
+    return draft.with_(info={**draft.info, sbom.place(draft.name).removeprefix("info/"): text})

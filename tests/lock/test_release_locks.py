@@ -1,0 +1,70 @@
+"""The release locks of this repository, as others read them; `ctk lint` holds them to the rules (tests/lint)."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from packaging.version import Version
+from rattler_build import VariantConfig
+
+from ctk.core.checkout import Workspace
+from ctk.core.errors import OutOfDate
+from ctk.lock.model import ReleaseLock, dump, load, release_locks, variant_config, variant_keys
+from ctk.release import TABLE, markdown_of
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = Workspace(ROOT)
+CTK = [lock for lock in release_locks(HERE).values() if lock.is_ctk]
+NAMES = sorted(path.stem for path in HERE.variants.glob("*.lock"))
+
+
+@pytest.fixture(params=NAMES)
+def lock(request: pytest.FixtureRequest) -> ReleaseLock:
+    return load(HERE.variants / f"{request.param}.lock")
+
+
+@pytest.mark.parametrize("folder", ["variants", "base", "tests/system/downstream"])
+def test_every_lock_survives_load_and_dump_byte_for_byte(folder: str) -> None:
+    paths = [*(ROOT / folder).glob("*.lock")]
+    assert paths
+    for path in paths:
+        assert dump(load(path)).encode() == path.read_bytes()
+        assert variant_config(load(path)).encode() == path.with_suffix(".yaml").read_bytes()
+
+
+def test_rattler_build_reads_the_variant_file_as_it_is(lock: ReleaseLock) -> None:
+    config = VariantConfig.from_files([HERE.build_config, HERE.variants / f"{lock.name}.yaml"])
+    assert {key: config.get(key) for key in variant_keys(lock)} == variant_keys(lock)
+
+
+def test_downstream_sources_are_source_distributions_and_tools_are_wheels() -> None:
+    components = load(ROOT / "tests/system/downstream/downstream.lock").components.values()
+    kinds = {c.name: {a.file.rpartition(".")[2] for a in c.artefacts.values() if a} for c in components}
+    assert [kinds.pop(source) for source in ("jax-finufft", "ducc0")] == [{"gz"}] * 2
+    assert kinds and all(kind == {"whl"} for kind in kinds.values()), kinds
+
+
+def test_a_newer_toolkit_writes_newer_ptx() -> None:
+    found = [lock.facts.ptx_isa for lock in release_locks(HERE).values() if lock.facts]
+    # 12.6 writes the same as 12.5; two newer ones never did.
+    assert found == sorted(found, key=Version)
+    assert [isa for isa, next_ in pairwise(found) if isa == next_] == ["8.5"]
+
+
+def test_the_table_of_releases_in_the_docs_is_what_the_locks_say() -> None:
+    TABLE.check(HERE, markdown_of(release_locks(HERE).values()))
+
+
+def test_a_table_of_releases_that_is_not_is_found_and_written_anew(tmp_path: Path) -> None:
+    copy = Workspace(tmp_path)
+    page = tmp_path / TABLE.page
+    page.parent.mkdir()
+    right = (ROOT / TABLE.page).read_text()
+    page.write_text(right.replace("| 5.0 to 9.0, not 8.8 | 8.0 |", "| 5.0 to 9.0, not 8.8 | 8.1 |", 1))
+    with pytest.raises(OutOfDate, match=r"in docs/.*\.md is not what the release locks say") as error:
+        TABLE.check(copy, markdown_of(CTK))
+    assert error.value.step == "run `ctk release list --write-table`"
+    assert TABLE.write(copy, markdown_of(CTK)) == (page,)
+    assert page.read_text() == right

@@ -1,0 +1,117 @@
+"""An archive that is written again: its bytes follow from its contents, and nothing of these is lost."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from ctk.package.reader import members
+from kit.tiny_packages import application, rewrite_in_place
+
+NOON = 1_750_000_000
+
+
+def written(folder: Path, **files: bytes) -> Path:
+    return application(**files).write(folder)
+
+
+def tar_members(package: Path, part: str) -> list[tarfile.TarInfo]:
+    with zipfile.ZipFile(package) as archive:
+        name = next(n for n in archive.namelist() if n.startswith(f"{part}-"))
+        plain = zstandard.ZstdDecompressor().stream_reader(io.BytesIO(archive.read(name))).read()
+    with tarfile.open(fileobj=io.BytesIO(plain)) as tar:
+        return tar.getmembers()
+
+
+def contents(package: Path) -> dict[tuple[str, str], tuple[str, str, str]]:
+    """(half, path) -> kind, link, sha256."""
+    return {
+        (part, m.path): (m.kind, m.link, hashlib.sha256(stream.read()).hexdigest() if stream else "")
+        for part in ("info", "pkg")
+        for m, stream in members(package, part)  # type: ignore[arg-type]
+    }
+
+
+def test_only_times_and_modes_change(tmp_path: Path) -> None:
+    deep = "share/" + "/".join(["long" * 20] * 4) + "/file"
+    package = written(tmp_path / "a", **{deep: b"x"})
+    before = contents(package)
+    rewrite_in_place(package, NOON)
+    assert contents(package) == before
+    assert ("pkg", deep) in before
+    assert before["pkg", "lib64"][:2] == ("link", "lib")
+    for part in ("info", "pkg"):
+        found = tar_members(package, part)
+        assert {(m.mtime, m.uid, m.gid, m.uname, m.gname) for m in found} == {(NOON, 0, 0, "", "")}
+    modes = {m.name: m.mode for m in found if m.isfile()}
+    assert (modes["bin/hello"], modes["etc/application.conf"]) == (0o755, 0o644)
+
+
+def test_the_same_contents_give_the_same_bytes_whatever_they_were_packed_with(tmp_path: Path) -> None:
+    """Times, owners, modes, levels and the frames of zstd come from the build; none of them may show."""
+    one, other = written(tmp_path / "a"), written(tmp_path / "b")
+    with zipfile.ZipFile(other) as archive:
+        halves = {n: archive.read(n) for n in archive.namelist()}
+    with zipfile.ZipFile(other, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in halves.items():
+            archive.writestr(zipfile.ZipInfo(name, (2026, 1, 2, 3, 4, 6)), repacked(content, name))
+    assert one.read_bytes() != other.read_bytes()
+    for package in (one, other):
+        rewrite_in_place(package, NOON)
+    assert one.read_bytes() == other.read_bytes()
+
+
+def repacked(content: bytes, name: str) -> bytes:
+    """An archive with another writer's marks."""
+    if not name.endswith(".tar.zst"):
+        return content
+    plain = zstandard.ZstdDecompressor().stream_reader(io.BytesIO(content)).read()
+    result = io.BytesIO()
+    with tarfile.open(fileobj=io.BytesIO(plain)) as old, tarfile.open(fileobj=result, mode="w") as new:
+        for member in old:
+            member.mtime, member.uid, member.uname = 1_234_567_890, 1000, "somebody"
+            member.mode = member.mode & ~0o022 | 0o040
+            new.addfile(member, old.extractfile(member) if member.isfile() else None)
+    return zstandard.ZstdCompressor(level=12, write_checksum=True).compress(result.getvalue())
+
+
+@pytest.mark.parametrize(("time", "level"), [(NOON + 1, 3), (NOON, 19)])
+def test_time_and_level_show(tmp_path: Path, time: int, level: int) -> None:
+    one, other = written(tmp_path / "a"), written(tmp_path / "b")
+    rewrite_in_place(one, NOON)
+    rewrite_in_place(other, time, level=level)
+    assert one.read_bytes() != other.read_bytes()
+
+
+def test_metadata_is_what_the_edit_returns_in_order_of_names(tmp_path: Path) -> None:
+    package = written(tmp_path / "a")
+
+    def edit(files: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        index = json.loads(files["info/index.json"])
+        return {"info/z": b"last", "info/index.json": json.dumps({**index, "license": "MIT"}).encode(), "info/a": b""}
+
+    rewrite_in_place(package, NOON, edit)
+    assert [m.name for m in tar_members(package, "info")] == ["info/a", "info/index.json", "info/z"]
+
+
+def test_a_broken_package_is_refused(tmp_path: Path) -> None:
+    package = written(tmp_path / "a")
+    whole = package.read_bytes()
+    with zipfile.ZipFile(package) as archive:
+        name = next(n for n in archive.namelist() if n.startswith("pkg-"))
+        cut = archive.read(name)[:-40]
+    with zipfile.ZipFile(package, "w") as archive:
+        archive.writestr(name, cut)
+    broken = package.read_bytes()
+    assert broken != whole
+    with pytest.raises((EOFError, tarfile.ReadError, zstandard.ZstdError)):
+        rewrite_in_place(package, NOON)
+    assert package.read_bytes() == broken

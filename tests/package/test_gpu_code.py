@@ -1,0 +1,329 @@
+"""Code for GPUs in binaries: what is read, which GPUs run it, and whether metadata says so."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rattler import MatchSpec, PackageRecord
+from rattler.package import BuildString
+
+from conftest import ctk
+from ctk.core.checkout import Workspace
+from ctk.package.gpu_fatbin import FileCode, GpuCode, read
+from ctk.package.gpu_subject import FOR_SOME_GPUS, Known, Subject
+from ctk.package.gpu_support import bound, common, fits, present, runs, spans
+from kit.binaries import code, elf, fatbin, together
+from kit.packages import Draft
+
+GPUS = ("5.0", "6.0", "7.0", "7.2", "7.5", "8.0", "8.6", "9.0", "10.0", "10.3", "11.0", "12.0", "12.1")
+ISA = {"12.0": "8.0", "12.9": "8.8", "13.0": "9.0", "13.5": "9.5"}
+KNOWN = Known(GPUS, ISA, {"12.9": GPUS[:10] + GPUS[11:], "13.0": GPUS[4:]})
+
+
+def library(*entries: bytes, more: bytes = b"") -> bytes:
+    return elf(soname="liba.so.1", payload=b"".join(map(fatbin, entries)) + more)
+
+
+def targets(content: bytes) -> list[str]:
+    return [f"{c.count} {c.kind} {c} {c.isa} {c.packed}".strip() for c in read(content).code]
+
+
+# ---- reading
+
+
+def test_each_kind_of_code_is_read_with_its_target_and_compression() -> None:
+    content = library(
+        code("cubin", "75"),
+        code("cubin", "90a", zstd=False),
+        code("cubin", "90a", zstd=False) + code("ptx", "120f", "8.8"),
+        code("lto", "75"),
+        together("100", "120f"),
+    )
+    assert targets(content) == [
+        "1 cubin sm_100  zstd",
+        "1 cubin sm_120f  zstd",
+        "1 cubin sm_75  zstd",
+        "2 cubin sm_90a  lz4",
+        "1 lto lto_75  zstd",
+        "1 ptx compute_120f 8.8 zstd",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "plain", "is_stub"),
+    [
+        ("cubin", "75", 1596, True),
+        ("cubin", "75", 2312, False),
+        ("cubin", "100", 2284, True),
+        ("cubin", "100", 4842, False),
+        ("ptx", "75", 56, True),
+        ("ptx", "75", 93, False),
+    ],
+)
+def test_what_has_no_kernel_counts_for_nothing(kind: str, target: str, plain: int, is_stub: bool) -> None:
+    """nvcc makes an object for every target of every source file."""
+    found = read(library(code(kind, target, size=40, plain=plain)))
+    assert [c.kind == "stub" for c in found.code] == [is_stub]
+    assert (runs(found, GPUS) == {}) is is_stub
+
+
+def test_code_outside_fat_binaries_is_found_and_text_of_ptx_does_not_count() -> None:
+    cubin = bytearray(elf(machine="cuda"))
+    cubin[7:9] = b"\x41\x08"
+    struct.pack_into("<I", cubin, 48, 0x06005A04)
+    text = b"//\n.version 8.4\n.target sm_80, debug\n.address_size 64\n"
+    found = read(library(code("cubin", "75"), more=bytes(cubin) + b"\0" * 40 + text))
+    assert [str(c) for c in found.code] == ["sm_75", "sm_90", "compute_80"]
+    assert runs(found, GPUS)["8.0"].how == "none"
+    assert runs(found, GPUS)["9.0"].how == "native"
+
+
+@pytest.mark.parametrize(
+    ("text", "cudart"),
+    [
+        (b"", ""),
+        (b"\xc7\x00\xfa\x32\0\0" * 2, "13.0"),  # movl $13050, (%rax) is 13.5
+        (b"\xc7\x00\xc8\x32\0\0" * 2 + b"\xc7\x45\xfc\x38\x31\0\0", "13.0"),
+        (b"\xc7\x00\xc8\x32\0\0" * 2 + b"\xc7\x00\x3a\x2f\0\0" * 2, "?"),
+    ],
+)
+def test_a_runtime_inside_says_its_version_where_it_stores_one_number_twice(text: bytes, cudart: str) -> None:
+    message = b"\0startup failure in cuda runtime\0" if text else b""
+    expected = "13.5" if b"\xfa\x32" in text else cudart
+    assert read(elf(payload=message + text)).cudart == expected
+
+
+def test_it_says_which_libraries_of_nvidia_are_named() -> None:
+    content = elf(("libcudart.so.13", "libc.so.6"), payload=b"\0libnvrtc.so.13\0libcuda.so.1\0libcudaxyz\0")
+    assert read(content).uses == ("libcuda.so.1", "libcudart.so.13", "libnvrtc.so.13")
+    assert read(b"MZ\0cudart64_13.dll\0nvcuda.dll").uses == ("cudart64_13.dll", "nvcuda.dll")
+
+
+def test_a_fat_binary_that_does_not_hold_its_entries_is_damaged() -> None:
+    entry = bytearray(code("cubin", "75"))
+    struct.pack_into("<Q", entry, 8, 1 << 40)
+    found = read(library(code("cubin", "80"), bytes(entry)))
+    assert (found.damaged, [str(c) for c in found.code]) == (1, ["sm_80"])
+
+
+# ---- the rules
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "expected"),
+    [
+        ("cubin", "75", "7.5"),
+        ("cubin", "80", "8.0 8.6"),
+        ("cubin", "86", "8.6"),
+        ("cubin", "90a", "9.0"),
+        ("cubin", "100f", "10.0 10.3"),
+        ("cubin", "103f", "10.3"),
+        ("ptx", "75", "7.5 8.0 8.6 9.0 10.0 10.3 11.0 12.0 12.1"),
+        ("ptx", "90a", "9.0"),
+        ("ptx", "120f", "12.0 12.1"),
+    ],
+)
+def test_which_gpus_run_a_target(kind: Any, target: str, expected: str) -> None:
+    """As the CUDA Programming Guide has it (5.1, compute capabilities)."""
+    assert " ".join(gpu for gpu in GPUS if fits(GpuCode(kind, target), gpu)) == expected
+
+
+def file_of(**counts: int) -> FileCode:
+    """``c75=64`` is 64 cubins for 7.5, ``p100=82`` as many of PTX."""
+    kinds = {"c": "cubin", "p": "ptx"}
+    return FileCode(
+        tuple(
+            GpuCode(kinds[name[0]], name[1:], "8.8" if name[0] == "p" else "", "", count, 100)  # type: ignore[arg-type]
+            for name, count in counts.items()
+        )
+    )
+
+
+def hows(file: FileCode) -> dict[str, str]:
+    found = runs(file, GPUS)
+    return {how: spans([g for g in GPUS if found[g].how == how], GPUS) for how in ("native", "jit", "part", "none")}
+
+
+def test_much_less_than_usual_is_a_part_as_in_libraries_that_were_measured() -> None:
+    cublaslt = file_of(c50=64, c60=65, c70=76, c75=121, c80=321, c90=1436, c100=509, c120=1231, p52=1)
+    assert hows(cublaslt)["native"] == "5.0 to 10.3, 12.0 to 12.1"
+    assert hows(cublaslt)["part"] == "11.0"
+    cutensor = file_of(c75=99, c80=141, c90=150, c100f=184, c120f=141, p50=1, p75=23, p100=78)
+    assert hows(cutensor) == {"native": "7.5 to 10.3, 12.0 to 12.1", "jit": "11.0", "part": "5.0 to 7.2", "none": ""}
+    cusolver = file_of(c75=173, c80=176, c90=177, c100=176, c120=176, p75=21)
+    assert hows(cusolver)["part"] == "11.0"
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ([file_of(c75=9, c80=9, c90a=9, c100f=9, c120f=9)], ">=7.5,<11.0|>=12.0,<13"),
+        ([file_of(c75=9, c80=9, c90=9, p90=9)], ">=7.5"),
+        ([file_of(c75=9, c80=9, c90=9, c100=9, c110=9, c120=9)], ">=7.5,<13"),
+        ([file_of(c100=9, c120=9)], ">=10.0,<11.0|>=12.0,<13"),
+        ([file_of(c75=9), file_of(c80=9)], "<0"),
+        ([FileCode()], ""),
+        ([], ""),
+    ],
+)
+def test_the_bound_in_metadata(files: list[FileCode], expected: str) -> None:
+    assert bound(files, GPUS) == expected
+
+
+@given(st.lists(st.sampled_from(GPUS), unique=True), st.lists(st.sampled_from(GPUS), unique=True))
+def test_what_bounds_have_in_common_admits_what_each_admits(one: list[str], other: list[str]) -> None:
+    """Asked of the solver's own reading of them."""
+
+    def admits(spec: str, gpu: str) -> bool:
+        record = PackageRecord("__cuda_arch", gpu, BuildString("0"), 0, "noarch")
+        return MatchSpec(f"__cuda_arch {spec}").matches(record)
+
+    first, second = (
+        bound([FileCode(tuple(GpuCode("cubin", f"{g.replace('.', '')}a", "", "", 9, 9) for g in sorted(gpus)))], GPUS)
+        for gpus in (one, other)
+    )
+    if first and second:
+        both = common([first, second])
+        for gpu in GPUS:
+            assert admits(both, gpu) == (admits(first, gpu) and admits(second, gpu))
+            assert admits(first, gpu) == (gpu in one)
+
+
+def test_gpus_of_arm_boards_are_in_no_other_machine() -> None:
+    assert present(GPUS, "linux-64") == tuple(g for g in GPUS if g not in ("7.2", "11.0"))
+    assert present(GPUS, "linux-aarch64") == present(GPUS, "") == GPUS
+
+
+def subject(
+    *files: FileCode, depends: tuple[str, ...] = (), constrains: tuple[str, ...] = (), name: str = "a"
+) -> Subject:
+    index = Draft(name, depends=depends, index={"constrains": constrains})
+    from ctk.package.reader import index_of
+
+    named = {f"lib/{number}.so": file for number, file in enumerate(files)}
+    return Subject("a", "package", named, index_of(index.index_json()), "linux-64", known=KNOWN)
+
+
+@pytest.mark.parametrize(
+    ("depends", "constrains", "in_vain"),
+    [
+        ((), (), "5.0 6.0 7.0"),
+        (("cuda-version >=12,<13.0a0",), (), "5.0 6.0 7.0"),
+        (("cuda-version >=13.0,<13.1.0a0",), (), ""),
+        (("cuda-version >=12.9,<12.10.0a0 native_*",), ("__cuda_arch >=7.0",), "7.0"),
+        (("cuda-version >=12,<13.0a0",), ("__cuda_arch >=7.5,<13",), ""),
+        (("cuda-version >=12,<13.0a0",), ("__cuda_arch >=6.0",), "6.0 7.0"),
+    ],
+)
+def test_metadata_that_admits_gpus_without_code_is_found(
+    depends: tuple[str, ...], constrains: tuple[str, ...], in_vain: str
+) -> None:
+    found = subject(file_of(c75=9, c80=9, c90=9, c100=9, c120=9), depends=depends, constrains=constrains)
+    assert " ".join(found.promised_in_vain) == in_vain
+
+
+def test_a_package_that_lacks_code_on_purpose_says_why() -> None:
+    lacking = file_of(c75=9, c80=9, c90=9, c100=9, c120=9)
+    (name, why), *_ = FOR_SOME_GPUS.items()
+    of_that_name = subject(lacking, depends=("cuda-version >=12,<13.0a0",), name=name)
+    assert (of_that_name.lacking, of_that_name.promised_in_vain) == (("5.0", "6.0", "7.0"), ())
+    assert of_that_name.excuse == why
+
+
+# ---- the command
+
+
+def conda_package(folder: Path, name: str = "liba", **more: Any) -> Path:
+    files = {"lib/liba.so.1": library(code("cubin", "75"), code("cubin", "80"), code("ptx", "80", "8.8"))}
+    return Draft(name, files=files, **more).write(folder)
+
+
+def gpu_code(project: Workspace, *words: str | Path, code: int = 0) -> Any:
+    done = ctk(project, "--json", "gpu-code", *map(str, words))
+    assert done.returncode == code, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_package_a_wheel_a_folder_and_an_environment(project: Workspace, tmp_path: Path) -> None:
+    package = conda_package(tmp_path / "channel", index={"constrains": ["__cuda_arch >=7.5"]})
+    content = library(code("cubin", "75"), code("cubin", "80"), code("ptx", "80", "8.8"))
+    wheel = tmp_path / "a-1-py3-none-manylinux_2_17_x86_64.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("a/lib/liba.so.1", content)
+    folder = tmp_path / "env"
+    (folder / "lib").mkdir(parents=True)
+    (folder / "lib/liba.so.1").write_bytes(content)
+    (folder / "conda-meta").mkdir()
+    record = {**Draft("liba").index_json(), "files": ["lib/liba.so.1", "lib/gone.so"]}
+    (folder / "conda-meta/liba.json").write_text(json.dumps(record))
+
+    def natives(path: Path) -> list[str]:
+        (only,) = gpu_code(project, path)["subjects"]
+        return [gpu for gpu, found in only["gpus"].items() if found["runs"] == "native"]
+
+    on_linux_64 = ["7.5", "8.0", "8.6", "8.8", "8.9"]
+    assert natives(package) == natives(package.parent.parent) == natives(wheel) == on_linux_64
+    assert natives(folder) == on_linux_64
+    assert natives(folder / "lib/liba.so.1") == ["7.5", "8.0", "8.6", "8.7", "8.8", "8.9"]
+
+
+def test_check_fails_for_a_wrong_bound_and_not_for_a_right_one(project: Workspace, tmp_path: Path) -> None:
+    """Metadata as conda-forge's packages have it: of a CUDA major, without a word about GPUs."""
+    depends = ("cuda-version >=12,<13.0a0",)
+    wrong = conda_package(tmp_path / "one", depends=depends)
+    right = conda_package(tmp_path / "two", depends=depends, index={"constrains": ["__cuda_arch >=7.5"]})
+    assert gpu_code(project, wrong)["subjects"][0]["promised_in_vain"] == ["5.0", "5.2", "6.0", "6.1", "7.0"]
+    assert "can be installed for GPUs without code" in gpu_code(project, "--check", wrong, code=9)["error"]["cause"]
+    assert gpu_code(project, "--check", right)["subjects"][0]["promised_in_vain"] == []
+
+
+def test_two_versions_are_compared_and_what_the_newer_one_lost_is_said(project: Workspace, tmp_path: Path) -> None:
+    old, new = tmp_path / "libcudnn-9.10.so", tmp_path / "libcudnn-9.11.so"
+    old.write_bytes(library(*(code("cubin", t) for t in ("50", "60", "70", "75", "80", "90"))))
+    new.write_bytes(library(*(code("cubin", t) for t in ("75", "80", "90"))))
+    done = ctk(project, "gpu-code", str(old), str(new), check=True)
+    assert "libcudnn-9.11.so, beside libcudnn-9.10.so: no longer runs on 5.0 to 7.2" in done.stdout
+
+
+def test_explain_names_the_file_that_limits_a_gpu(project: Workspace, tmp_path: Path) -> None:
+    files = {
+        "lib/libmany.so": library(code("cubin", "50"), code("cubin", "75")),
+        "lib/libfew.so": library(code("cubin", "75")),
+    }
+    package = Draft("both", files=files).write(tmp_path)
+    lines = [
+        line.strip() for line in ctk(project, "gpu-code", "--explain", str(package), check=True).stdout.splitlines()
+    ]
+    assert "5.0: no code: libfew.so (of 2 files)" in lines
+    assert "7.5: machine code: every file" in lines
+    assert "no code for 5.0 to 5.2, in libfew.so (of 2 files)" in lines
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "cause"),
+    [
+        ("a.conda", b"PK\5\6nonsense", "a.conda cannot be read"),
+        ("a.whl", b"nonsense", "a.whl cannot be read"),
+    ],
+)
+def test_what_cannot_be_read_is_said(project: Workspace, tmp_path: Path, name: str, content: bytes, cause: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    done = ctk(project, "gpu-code", str(tmp_path / name))
+    assert done.returncode == 9, done.stderr
+    assert cause in done.stderr
+    assert "next: " in done.stderr
+
+
+def test_nothing_at_a_path_and_a_file_without_code(project: Workspace, tmp_path: Path) -> None:
+    done = ctk(project, "gpu-code", str(tmp_path / "gone"))
+    assert done.returncode == 3, done.stderr
+    assert "there is no" in done.stderr
+    (tmp_path / "a.so").write_bytes(elf())
+    assert "no code for GPUs" in ctk(project, "gpu-code", str(tmp_path / "a.so"), check=True).stdout

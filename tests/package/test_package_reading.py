@@ -1,0 +1,51 @@
+"""A ``.conda`` file is read as a stream, and a broken one is an error that names it."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from ctk.core.errors import AuditFailed
+from ctk.package.reader import PathEntry, Promise, members, read_info
+from kit.packages import Draft, good_set
+
+
+def test_metadata_is_read_without_the_contents(tmp_path: Path) -> None:
+    draft = good_set()["cuda-cudart-dev"]
+    info = read_info(draft.write(tmp_path))
+    assert info.index.identity == "cuda-cudart-dev-13.4.92-h0_0"
+    assert info.index.depends == draft.depends
+    assert info.run_exports == {"weak": ("cuda-cudart >=13.4.92,<14.0a0",)}
+    assert info.licenses == {"LICENSE": b"You may.\n"}
+    assert PathEntry("lib/libcudart.so", "softlink", hashlib.sha256().hexdigest()) in info.paths
+    assert {entry.path: entry.placeholder for entry in info.paths}["lib/pkgconfig/cudart.pc"] == "/opt/here"
+
+
+def test_the_recipe_in_a_package_says_what_it_promised(tmp_path: Path) -> None:
+    tests = b"[{package_contents: {files: d}}, {script: [x]}]"
+    recipe = b"recipe: {build: {files: {include: [a, b], exclude: [c]}}, tests: %s}" % tests
+    info = read_info(Draft("x", info={"recipe/rendered_recipe.yaml": recipe}).write(tmp_path))
+    assert info.promise == Promise(files=("a", "b"), contents=("d",))
+    assert read_info(Draft("y").write(tmp_path)).promise is None
+
+
+def test_members_come_one_by_one_with_their_bytes(tmp_path: Path) -> None:
+    path = Draft("x", files={"lib/a": b"1" * 3_000_000}, links={"lib/b": "a"}).write(tmp_path)
+    seen = {
+        member.path: (member.kind, member.link, stream and len(stream.read()))
+        for member, stream in members(path, "pkg")
+    }
+    assert seen == {"lib/a": ("file", "", 3_000_000), "lib/b": ("link", "a", None)}
+
+
+def test_a_broken_package_is_an_error_that_names_it(tmp_path: Path) -> None:
+    good = Draft("x", files={"lib/a": bytes(range(256)) * 4000}).write(tmp_path)
+    content = good.read_bytes()
+    cut = tmp_path / "cut.conda"
+    cut.write_bytes(content[: len(content) // 2])
+    wordless = Draft("y", info={"index.json": b'{"name": "y"}'}).write(tmp_path)
+    for path in (cut, wordless, tmp_path / "absent.conda"):
+        with pytest.raises(AuditFailed, match=path.name):
+            read_info(path)

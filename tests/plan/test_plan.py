@@ -1,0 +1,312 @@
+"""The plan: which builds, in which order, and what is left out with which reason."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from ctk.core.errors import LockError, RecipeError, UnknownName
+from ctk.lock.model import UNDECLARED, Artefact, Component, ReleaseLock
+from ctk.plan.plan import LeftOut, Plan, Request, Set, folded, plan
+from ctk.plan.recipes import find_recipes, render_variants, rendered_outputs
+
+TAGS = ("cp312", "cp313", "cp314t")
+
+BUILD_CONFIG = """
+cuda_major: ["12", "13"]
+python: ["3.12.* *_cpython", "3.13.* *_cp313", "3.14.* *_cp314t"]
+python_tag: [cp312, cp313, cp314t]
+zip_keys:
+  - [python, python_tag]
+"""
+
+RUNTIME = """
+schema_version: 1
+context: {version: "${{ cudart }}"}
+recipe: {name: runtime, version: "${{ version }}"}
+outputs:
+  - staging: {name: tree}
+    source: {path: "../../.cache/artefacts/cudart/${{ version }}/${{ target_platform }}.zip"}
+    build: {script: ["true"]}
+  - package: {name: "runtime_${{ target_platform }}"}
+    inherit: tree
+    build: {noarch: generic}
+  - package: {name: runtime-static}
+    inherit: tree
+    build:
+      skip: cuda_version == "12.6"
+    requirements:
+      run: ["${{ pin_subpackage('runtime_' ~ target_platform, exact=True) }}"]
+"""
+
+VERSION = """
+schema_version: 1
+package: {name: toolkit-version, version: "${{ cuda_version }}"}
+build: {noarch: generic}
+"""
+
+PYTHON = """
+schema_version: 1
+package: {name: binding, version: "${{ binding }}"}
+source: {path: "../../.cache/artefacts/binding/${{ binding }}/${{ target_platform }}-${{ python_tag }}.zip"}
+build: {string: "cuda${{ cuda_major }}_${{ python_tag }}h${{ hash }}_0"}
+requirements:
+  run: ["python_abi ${{ python }}", "runtime-static", "toolkit-version >=${{ cuda_major }}"]
+"""
+
+
+def lock(release: str, components: dict[str, tuple[str, dict[str, int | None]]]) -> ReleaseLock:
+    """A release lock whose artefacts have made-up files; the numbers are sizes."""
+    return ReleaseLock(
+        release,
+        None,
+        {
+            name: Component(
+                name,
+                f"nvidia-{name}",
+                version,
+                {
+                    target: size
+                    and Artefact(name, f"nvidia-{name}", version, target, f"{name}-{target}.whl", f"{size:064x}", size)
+                    for target, size in artefacts.items()
+                },
+            )
+            for name, (version, artefacts) in components.items()
+        },
+    )
+
+
+@pytest.fixture
+def small_set(tmp_path: Path) -> Set:
+    """Three recipes, two CTK releases, one Python lock; nothing is published for win-arm64 but the newest runtime."""
+    for name, text in {"runtime": RUNTIME, "toolkit-version": VERSION, "binding": PYTHON}.items():
+        (tmp_path / "recipes" / name).mkdir(parents=True)
+        (tmp_path / "recipes" / name / "recipe.yaml").write_text(text)
+    (tmp_path / "conda_build_config.yaml").write_text(BUILD_CONFIG)
+    platforms = ("linux-64", "linux-aarch64", "win-64")
+    locks = {
+        "cuda-12.6": lock("12.6.3", {"cudart": ("12.6.77", {**dict.fromkeys(platforms, 10), "win-arm64": None})}),
+        "cuda-13.4": lock("13.4.3", {"cudart": ("13.4.92", dict.fromkeys((*platforms, "win-arm64"), 20))}),
+        "python-13": lock(
+            "python-13", {"binding": ("13.4.4", {f"{p}-{t}": 5 for p in platforms for t in ("cp312", "cp313")})}
+        ),
+    }
+    variants = {
+        "cuda-12.6": 'cuda_version: ["12.6"]\ncudart: ["12.6.77"]\n',
+        "cuda-13.4": 'cuda_version: ["13.4"]\ncudart: ["13.4.92"]\n',
+        "python-13": 'cuda_major: ["13"]\nbinding: ["13.4.4"]\n',
+    }
+    for name, text in variants.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
+    return Set(
+        find_recipes(tmp_path / "recipes"),
+        {name: (value, tmp_path / f"{name}.yaml") for name, value in locks.items()},
+        (tmp_path / "conda_build_config.yaml",),
+    )
+
+
+def ids(planned: Plan) -> set[str]:
+    return {b.id for b in planned.builds}
+
+
+def test_every_build_has_a_stable_readable_id(small_set: Set) -> None:
+    assert ids(plan(small_set, Request(platforms=["linux-64"]), TAGS)) == {
+        "runtime-cuda12.6-linux-64",
+        "runtime-cuda13.4-linux-64",
+        "toolkit-version-cuda12.6-noarch",
+        "toolkit-version-cuda13.4-noarch",
+        "binding-cuda13-py312-linux-64",
+        "binding-cuda13-py313-linux-64",
+    }
+
+
+def test_an_older_version_of_a_project_is_built_beside_the_newest(small_set: Set) -> None:
+    locked, variant_file = small_set.locks["python-13"]
+    newest, old = (
+        lock("python-13", {"binding": (version, {f"linux-64-{t}": 5 for t in TAGS[:2]})}).components["binding"]
+        for version in ("13.5.0", "13.4.4")
+    )
+    variant_file.write_text('cuda_major: ["13"]\nbinding: ["13.5.0", "13.4.4"]\n')
+    both = replace(locked, components={"binding": newest, "binding-13.4.4": replace(old, license="Apache-2.0")})
+    what = replace(small_set, locks={**small_set.locks, "python-13": (both, variant_file)})
+    planned = plan(what, Request(), TAGS)
+    found = {b.id: b for b in planned.builds if b.recipe.name == "binding" and b.subdir == "linux-64"}
+    assert {id_: ([a.version for a in b.artefacts], b.licenses) for id_, b in found.items()} == {
+        f"binding-{label}cuda13-py{t[2:]}-linux-64": ([version], {"binding": license})
+        for t in TAGS[:2]
+        for label, version, license in (("", "13.5.0", UNDECLARED), ("13.4.4-", "13.4.4", "Apache-2.0"))
+    }
+    for build in found.values():
+        again = render_variants(build.recipe, build.variant_files, "linux-64", build.narrow)
+        assert {dict(v.variant)["binding"] for v in again} == {a.version for a in build.artefacts}
+        assert len(again) == len(build.outputs)
+
+
+def test_a_name_that_is_near_no_other_does_not_bring_them_all() -> None:
+    many, few = [f"lib{n}" for n in range(40)], ["linux-64", "win-64"]
+    assert UnknownName.of("recipe", "nosuch", many).step == "there are 40, such as lib0, lib1, lib10"
+    assert UnknownName.of("recipe", "lib3", many).step.count(" or ") == 2
+    assert UnknownName.of("recipe", "b", ["a-b", "long-name-c", "d"]).step == "did you mean a-b?"
+    assert UnknownName.of("platform", "nosuch", few).step == "choose one of linux-64, win-64"
+    assert UnknownName.of("release", "nosuch", []).step == "there is no release yet"
+
+
+def test_what_is_left_out_for_one_reason_is_one_row() -> None:
+    skipped = 'its recipe skips it where match(cuda_version, "<13")'
+    left = [
+        LeftOut(f"{name}-cuda{minor}-{subdir}", skipped, name, minor, subdir, kind="before 13")
+        for name, minor, subdir in product(("nvcc", "crt"), ("12.0", "12.6", "12.9"), ("linux-64", "win-64"))
+    ]
+    left += [LeftOut("cccl-cuda12.6", "it lacks headers", "cccl", "12.6")]
+    left += [
+        LeftOut(
+            f"core-cuda{major}-{tag}-win-64", "core 1 is not published", "core", major, "win-64", tag, "not published"
+        )
+        for major, tag in product(("12", "13"), ("py311", "py314t"))
+    ]
+    assert folded(left, {"linux-64", "win-64"}) == [
+        ("crt, nvcc", "12.0 to 12.9", "before 13"),
+        ("cccl", "12.6", "it lacks headers"),
+        ("core", "12, 13; win-64; py311, py314t", "not published"),
+    ]
+
+
+def test_what_was_not_published_is_left_out_with_the_reason(small_set: Set) -> None:
+    planned = plan(small_set, Request(platforms=["win-arm64"]), TAGS)
+    reasons = {x.id: x.reason for x in planned.left_out}
+    assert reasons["runtime-cuda12.6-win-arm64"] == "nvidia-cudart 12.6.77 is not published for win-arm64"
+    assert reasons["binding-cuda13-py312-win-arm64"] == "nvidia-binding 13.4.4 is not published for win-arm64-cp312"
+    assert "runtime-cuda13.4-win-arm64" in ids(planned)
+
+
+def test_an_output_that_the_recipe_skips_is_named_with_its_condition(small_set: Set) -> None:
+    planned = plan(small_set, Request(platforms=["linux-64"], releases=["12.6"], recipes=["runtime"]), TAGS)
+    assert [(x.id, x.reason) for x in planned.left_out] == [
+        ("runtime-static-cuda12.6-linux-64", 'its recipe skips it where cuda_version == "12.6"')
+    ]
+    assert [o.name for o in planned.builds[0].outputs] == ["runtime_linux-64"]
+
+
+def test_a_release_brings_the_python_projects_of_its_major_and_no_other_release(small_set: Set) -> None:
+    planned = plan(small_set, Request(releases=["13.4"], platforms=["linux-64"], pythons=["3.13"]), TAGS)
+    assert ids(planned) == {
+        "runtime-cuda13.4-linux-64",
+        "toolkit-version-cuda13.4-noarch",
+        "binding-cuda13-py313-linux-64",
+    }
+
+
+SERVING = """
+schema_version: 1
+context:
+  oldest: ${{ "12.0" if cuda_version == "12.6" else cuda_version }}
+package: {name: linker, version: "${{ cudart }}"}
+source: {path: "../../.cache/artefacts/cudart/${{ cudart }}/${{ target_platform }}.zip"}
+requirements:
+  run: ["toolkit-version", "cuda-version >=${{ oldest }},<99"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("older", "brought"), [("12.0", {"linker-cuda12.6-linux-64"}), ("11.8", set()), ("13.4", set())]
+)
+def test_an_older_release_brings_along_what_a_newer_one_makes_for_it(
+    older: str, brought: set[str], small_set: Set, tmp_path: Path
+) -> None:
+    """The newer one's tie says so, and nothing else of the newer one comes."""
+    (tmp_path / "recipes" / "linker").mkdir()
+    (tmp_path / "recipes" / "linker" / "recipe.yaml").write_text(SERVING)
+    locks = dict(small_set.locks)
+    if older != "13.4":
+        locks[f"cuda-{older}"] = lock(f"{older}.1", {"cudart": (f"{older}.9", {"linux-64": 10})}), tmp_path / "old.yaml"
+        (tmp_path / "old.yaml").write_text(f'cuda_version: ["{older}"]\ncudart: ["{older}.9"]\n')
+    what = replace(small_set, recipes=find_recipes(tmp_path / "recipes"), locks=locks)
+    planned = plan(what, Request(releases=[older], platforms=["linux-64"]), TAGS)
+    assert {build for build in ids(planned) if "cuda12.6" in build} == brought
+    assert f"linker-cuda{older}-linux-64" in ids(planned)
+
+
+def test_artefacts_are_listed_once_largest_first(small_set: Set) -> None:
+    planned = plan(small_set, Request(platforms=["linux-64"]), TAGS)
+    assert [a.file for a in planned.artefacts] == [
+        "cudart-linux-64.whl",
+        "cudart-linux-64.whl",
+        "binding-linux-64-cp312.whl",
+        "binding-linux-64-cp313.whl",
+    ]
+
+
+def test_a_build_knows_the_licences_that_its_artefacts_declare(small_set: Set) -> None:
+    lock, file = small_set.locks["cuda-13.4"]
+    components = {"cudart": replace(lock.components["cudart"], license="LicenseRef-Somebody")}
+    changed = replace(small_set, locks={**small_set.locks, "cuda-13.4": (replace(lock, components=components), file)})
+    found = {b.lock: b.licenses for b in plan(changed, Request(platforms=["linux-64"]), TAGS).builds if b.artefacts}
+    assert found == {
+        "cuda-12.6": {"cudart": UNDECLARED},
+        "cuda-13.4": {"cudart": "LicenseRef-Somebody"},
+        "python-13": {"binding": UNDECLARED},
+    }
+
+
+@pytest.mark.parametrize(
+    ("request_", "message", "near"),
+    [
+        (Request(releases=["13.5"]), "unknown release '13.5'", "13.4"),
+        (Request(recipes=["runtim"]), "unknown recipe 'runtim'", "runtime"),
+        (Request(platforms=["linux64"]), "unknown platform 'linux64'", "linux-64"),
+        (Request(pythons=["3.9"]), "unknown Python '3.9'", "3.12"),
+    ],
+)
+def test_an_unknown_name_is_an_error_with_the_nearest_valid_ones(
+    small_set: Set, request_: Request, message: str, near: str
+) -> None:
+    with pytest.raises(UnknownName) as error:
+        plan(small_set, request_, TAGS)
+    assert message in error.value.cause
+    assert near in error.value.step
+
+
+def test_a_recipe_that_reads_what_no_lock_has_is_an_error(small_set: Set, tmp_path: Path) -> None:
+    file = tmp_path / "recipes" / "runtime" / "recipe.yaml"
+    file.write_text(file.read_text().replace("artefacts/cudart/", "artefacts/cudarr/"))
+    with pytest.raises(RecipeError, match=r"reads cudarr 12\.6\.77, which cuda-12.6 does not lock"):
+        plan(small_set, Request(recipes=["runtime"]), TAGS)
+
+
+def test_a_recipe_that_does_not_render_is_an_error_with_rattler_builds_words(small_set: Set, tmp_path: Path) -> None:
+    file = tmp_path / "recipes" / "toolkit-version" / "recipe.yaml"
+    file.write_text(file.read_text() + "about: {summary: '${{ no_such_key }}'}\n")
+    with pytest.raises(RecipeError, match="no_such_key"):
+        plan(small_set, Request(recipes=["toolkit-version"]), TAGS)
+
+
+def test_a_recipe_that_reads_facts_needs_a_measured_release(small_set: Set, tmp_path: Path) -> None:
+    file = tmp_path / "recipes" / "toolkit-version" / "recipe.yaml"
+    file.write_text(file.read_text() + "about: {summary: '${{ ptx_isa }}'}\n")
+    with pytest.raises(LockError, match=r"release 12\.\d has not been measured") as error:
+        plan(small_set, Request(recipes=["toolkit-version"]), TAGS)
+    assert "ctk release measure 12." in error.value.step
+
+
+def test_a_recipe_that_is_written_again_while_a_process_runs_is_read_again(small_set: Set, tmp_path: Path) -> None:
+    # Not through a plan, whose cache of what was rendered goes by the files' content anyway.
+    recipe = find_recipes(tmp_path / "recipes")["toolkit-version"]
+    variants = [tmp_path / "cuda-13.4.yaml"]
+    (before,) = rendered_outputs(render_variants(recipe, variants, "linux-64"), "linux-64")
+    recipe.file.write_text(recipe.file.read_text() + "requirements: {run: [runtime-static]}\n")
+    (after,) = rendered_outputs(render_variants(recipe, variants, "linux-64"), "linux-64")
+    assert set(after.depends) - set(before.depends) == {"runtime-static"}
+
+
+def test_the_plan_as_json_has_every_build(small_set: Set) -> None:
+    planned = plan(small_set, Request(platforms=["linux-64"]), TAGS)
+    data = json.loads(json.dumps(planned.as_json()))
+    assert [b["id"] for b in data["builds"]] == [b.id for b in planned.builds]
+    binding = next(b for b in data["builds"] if b["id"] == "binding-cuda13-py312-linux-64")
+    assert binding["python"] == "cp312"
+    assert binding["needs"] == []  # no build reads what another made
+    assert len(data["left_out"]) == len(planned.left_out)

@@ -1,0 +1,204 @@
+"""Locks of the libraries beside the toolkit: what is chosen, held back and missing, and what is planned of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ctk.core.checkout import Workspace
+from ctk.core.errors import UnknownName
+from ctk.core.platforms import PLATFORMS
+from ctk.lock import components
+from ctk.lock.model import load
+from ctk.plan.plan import Request, plan, published_set
+from kit.ctk_release import Have, Run
+from kit.fake_ctk import WHEELS_12, WHEELS_13, add_component
+from kit.fake_index import FakeIndex
+
+pytest_plugins = ["kit.ctk_release_fixtures"]
+
+RECIPE = """
+schema_version: 1
+context: {version: "${{ nccl }}"}
+package: {name: nccl, version: "${{ version }}"}
+source: {path: "../../.cache/artefacts/nccl-cu${{ cuda_major }}/${{ version }}/${{ target_platform }}.zip"}
+requirements: {run: ["cuda-version ${{ cuda_range }}"]}
+"""
+
+
+@pytest.fixture(autouse=True)
+def two_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {name: components.SECOND_RING[name] for name in ("nccl", "cudnn")}
+    for module in ("ctk.lock.components", "ctk.release.choose"):
+        monkeypatch.setattr(f"{module}.SECOND_RING", known)
+
+
+def add(index: FakeIndex, name: str, version: str, *requires: str, tags: tuple[str, ...] = WHEELS_13[:2]) -> None:
+    for tag in tags:
+        index.add_wheel(name, version, f"py3-none-{tag}", requires=requires)
+
+
+def test_the_newest_of_each_is_locked_for_its_major(here: Workspace, index: FakeIndex, have: Have, run: Run) -> None:
+    have("12.9", "13.4")
+    for version in ("2.1", "2.3", "2.2"):
+        add(index, "nvidia-nccl-cu12", version)
+        add(index, "nvidia-nccl-cu13", version)
+    add(index, "nvidia-nccl-cu13", "2.4rc1")
+    add_component(index, "nvidia-cudnn-cu13", "9.1", WHEELS_13)
+    add_component(index, "nvidia-cudnn-cu12", "9.0", WHEELS_12)
+    run("add", "libraries-13", "--write")
+    lock = load(here.variants / "libraries-13.lock")
+    assert {name: c.version for name, c in lock.components.items()} == {"cudnn-cu13": "9.1", "nccl-cu13": "2.3"}
+    assert list(lock.components["nccl-cu13"].artefacts) == list(PLATFORMS)
+    assert lock.components["nccl-cu13"].artefacts["win-64"] is None
+    text = (here.variants / "libraries-13.yaml").read_text()
+    assert text.splitlines()[1:] == [
+        *("cuda_major:", '  - "13"', "cuda_range:", '  - ">=13,<14.0a0"'),
+        *("cudnn:", '  - "9.1"', "nccl:", '  - "2.3"'),
+    ]
+    assert run("add", "libraries-13") == (
+        "nothing changes\nnot measured: run `ctk release measure libraries-13 --write`\n"
+    )
+
+
+def test_a_version_that_no_locked_toolkit_can_serve_is_held_back(
+    here: Workspace, index: FakeIndex, have: Have, run: Run
+) -> None:
+    have("13.4")
+    add(index, "nvidia-nccl-cu13", "2.3", "nvidia-cuda-nvrtc==13.*", "cuda-toolkit[nvrtc]<14", "numpy>=99")
+    add(index, "nvidia-nccl-cu13", "2.4", "nvidia-cuda-nvrtc>=13.9")
+    add(index, "nvidia-nccl-cu13", "2.5", "cuda-toolkit[nvrtc]==14.*", "nvidia-cuda-nvrtc>=13.9; extra == 'more'")
+    run("add", "libraries-13", "--write")
+    assert load(here.variants / "libraries-13.lock").components["nccl-cu13"].version == "2.3"
+    said = run("check", "libraries-13")
+    assert "2.5: it requires cuda-toolkit[nvrtc]==14.*, which no locked toolkit has" in said
+    assert "up to date" in said
+
+
+def test_one_that_fits_nothing_is_held_back_whole(
+    here: Workspace, index: FakeIndex, have: Have, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As cuda-tile: one wheel for all majors, whose extra names the toolkits that it stands on."""
+    monkeypatch.setattr("ctk.release.choose.SECOND_RING", {"nccl": "nvidia-nccl-cu{major}", "tile": "tile[compiler]"})
+    have("12.9", "13.4")
+    for major in ("12", "13"):
+        add(index, f"nvidia-nccl-cu{major}", "2.3")
+    add(index, "tile", "1.2")
+    add(index, "tile", "1.3", "nvidia-cuda-nvrtc>=13; extra == 'compiler'")
+    add(index, "tile", "1.7", "cuda-toolkit<13.5,>=13.2; extra == 'compiler'", "cuda-toolkit>=14; extra == 'other'")
+    for major, locked in (("12", ["nccl-cu12"]), ("13", ["nccl-cu13", "tile"])):
+        run("add", f"libraries-{major}", "--write")
+        lock = load(here.variants / f"libraries-{major}.lock")
+        assert list(lock.components) == locked and not lock.missing
+    said = " ".join(run("check", "libraries-12").split())
+    assert "tile 1.7 is held back; 1.7: it requires cuda-toolkit<13.5,>=13.2; extra == " in said
+    assert "which no locked toolkit has" in said
+    assert "held back" not in run("check", "libraries-13")
+
+
+def test_a_major_without_libraries_is_an_error(here: Workspace, index: FakeIndex, have: Have, run: Run) -> None:
+    have("13.4")
+    with pytest.raises(UnknownName, match="no library for CUDA 12"):
+        run("add", "libraries-12")
+    with pytest.raises(UnknownName, match="names no release"):
+        run("add", "libraries-x")
+
+
+def test_a_library_without_a_wheel_for_the_major_or_platform_is_left_out_with_the_reason(
+    here: Workspace, index: FakeIndex, have: Have, run: Run
+) -> None:
+    have("13.4")
+    add(index, "nvidia-nccl-cu13", "2.3", tags=WHEELS_13[:1])
+    run("add", "libraries-13", "--write")
+    lock = load(here.variants / "libraries-13.lock")
+    assert lock.missing == {"cudnn-cu13": ("linux", "win")}
+    folder = here.recipes / "nccl"
+    folder.mkdir(parents=True)
+    (folder / "recipe.yaml").write_text(RECIPE)
+    found = plan(published_set(here), Request(releases=["13.4"], platforms=["linux-64", "win-64"]), ["cp311"])
+    assert [(b.id, b.artefacts[0].file) for b in found.builds] == [
+        ("nccl-cuda13-linux-64", "nvidia_nccl_cu13-2.3-py3-none-manylinux2014_x86_64.manylinux_2_17_x86_64.whl")
+    ]
+    reasons = {entry.id: entry.reason for entry in found.left_out}
+    assert reasons["nccl-cuda13-win-64"] == "nvidia-nccl-cu13 2.3 is not published for win-64"
+    assert reasons["cudnn-cu13-linux"] == (
+        "it was not on the package index: complete the release with `ctk release add libraries-13`"
+    )
+
+
+def test_a_python_that_the_newest_no_longer_runs_on_keeps_the_last_that_does_with_what_goes_with_it(
+    here: Workspace, index: FakeIndex, have: Have, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As JAX: its plugin is compiled for each Python, and wants one version of a library that is for all of them."""
+    forms = {"jax": "jax", "plugin": "jax-cuda{major}-plugin", "pjrt": "jax-cuda{major}-pjrt"}
+    monkeypatch.setattr("ctk.release.choose.SECOND_RING", forms)
+    have("13.4")
+    for version, oldest in (("0.9", "3.11"), ("0.10", "3.11"), ("0.12", "3.12")):
+        tags = ["cp314-cp314t", *(["cp311-cp311"] if oldest == "3.11" else [])]
+        wants = [f"jax-cuda13-plugin=={version}; extra == 'cuda13'"]
+        index.add_wheel("jax", version, requires=wants, requires_python=f">={oldest}")
+        for tag in tags:
+            index.add_wheel(
+                "jax-cuda13-plugin", version, f"{tag}-{WHEELS_13[0]}", requires=[f"jax-cuda13-pjrt=={version}"]
+            )
+        # The library itself would run on every Python, and its newest version is nobody's.
+        add(index, "jax-cuda13-pjrt", version)
+    add(index, "jax-cuda13-pjrt", "0.13")
+    run("add", "libraries-13", "--write")
+    lock = load(here.variants / "libraries-13.lock")
+    assert {key: component.version for key, component in lock.components.items()} == {
+        f"{name}{older}": version
+        for name in ("jax", "plugin-cu13", "pjrt-cu13")
+        for older, version in (("", "0.12"), ("-0.10", "0.10"))
+    }
+    assert [t for t, a in lock.components["plugin-cu13-0.10"].artefacts.items() if a] == ["linux-64-cp311"]
+    assert "linux-64-cp311" not in lock.components["plugin-cu13"].artefacts
+    said = " ".join(run("check", "libraries-13").split())
+    assert "pjrt-cu13 0.13 is held back; 0.13: jax-cuda13-plugin 0.10 requires jax-cuda13-pjrt==0.10" in said
+    assert "jax-cuda13-plugin 0.12 requires jax-cuda13-pjrt==0.12" in said
+    assert "jax 0.10 is there beside 0.12: it is the newest for Python cp311" in said
+
+
+def test_a_script_refuses_a_wheel_that_it_has_no_place_for(project: Workspace, tmp_path: Path) -> None:
+    def laid_out(*files: str) -> subprocess.CompletedProcess[str]:
+        work = tmp_path / str(len(list(tmp_path.iterdir())))
+        for file in (*files, "x-1.dist-info/LICENSE"):
+            (work / file).parent.mkdir(parents=True, exist_ok=True)
+            (work / file).write_text("text")
+        script = project.recipes / "common" / "library.sh"
+        values = {"PREFIX": str(work / "prefix"), "target_platform": "win-64", "LIBRARY_VERSION": "1"}
+        return subprocess.run(
+            ["bash", script], cwd=work, env={"PATH": "/usr/bin:/bin", **values}, capture_output=True, text=True
+        )
+
+    assert laid_out("nvidia/x/bin/x64/x.dll", "nvidia/x/include/x.h", "nvidia/x/lib/x.lib").returncode == 0
+    assert "expected the tree of one library" in laid_out("nvidia/x/bin/x.dll", "nvidia/y/bin/y.dll").stderr
+    assert "no place is known for nvidia/x/other/" in laid_out("nvidia/x/other/x.dll").stderr
+
+
+def test_a_library_on_linux_has_three_names_and_finds_what_is_beside_it(project: Workspace, tmp_path: Path) -> None:
+    """What `tests/system/gpu/test_libraries.py` relies on, without the libraries and a GPU."""
+    patchelf = '#!/bin/bash\nif [[ $1 == --print-soname ]]; then echo libx.so.9; else echo "$*" >>edits; fi\n'
+    for name, content in {
+        "nvidia/x/lib/libx.so.9": "library",
+        "nvidia/x/include/x.h": "",
+        "x-1.dist-info/LICENSE": "text",
+        "tools/patchelf": patchelf,
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
+    (tmp_path / "tools" / "patchelf").chmod(0o755)
+    values = {"PREFIX": str(tmp_path / "prefix"), "target_platform": "linux-64", "LIBRARY_VERSION": "9.28.1.4"}
+    environment = {"PATH": f"{tmp_path}/tools:/usr/bin:/bin", **values}
+    subprocess.run(["bash", project.recipes / "common" / "library.sh"], cwd=tmp_path, env=environment, check=True)
+    folder = tmp_path / "prefix" / "lib"
+    assert {p.name: os.readlink(p) if p.is_symlink() else "" for p in folder.iterdir()} == {
+        "libx.so.9.28.1": "",
+        "libx.so.9": "libx.so.9.28.1",
+        "libx.so": "libx.so.9",
+    }
+    assert (tmp_path / "edits").read_text() == f"--force-rpath --set-rpath $ORIGIN {folder}/libx.so.9.28.1\n"
+    assert (tmp_path / "prefix" / "include" / "x.h").exists()

@@ -1,0 +1,185 @@
+"""What is locked of licences, and that a change of one is said and shown."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tarfile
+from collections.abc import Iterator
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+
+from ctk.core import console
+from ctk.core.checkout import Workspace
+from ctk.diff import licences
+from ctk.index import IndexSettings
+from ctk.index.client import Retry
+from ctk.index.index import Index
+from ctk.lock.model import Component, ReleaseLock, load
+from ctk.lock.wheels import Licence, declared_licence, read_licence
+from ctk.release.review import predecessor
+from kit.ctk_release import Have, Run, release
+from kit.fake_ctk import WHEELS_13
+from kit.fake_index import LICENCE, FakeIndex, serve
+
+pytest_plugins = ["kit.ctk_release_fixtures"]
+NVRTC = "nvidia-cuda-nvrtc"
+TEXT = hashlib.sha256(LICENCE).hexdigest()
+NEW_TEXT = b"You may do nothing with it.\n"
+
+
+def sha256(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()
+
+
+def add_nvrtc(
+    index: FakeIndex, version: str, *metadata: str, licence: bytes = LICENCE, tags: tuple[str, ...] = WHEELS_13
+) -> None:
+    """A newer NVRTC, which the manifest of 13.4 accepts."""
+    for tag in tags:
+        index.add_wheel(NVRTC, version, f"py3-none-{tag}", metadata=metadata, licence=licence)
+
+
+def nvrtc(here: Workspace) -> Component:
+    return load(here.variants / "cuda-13.4.lock").components["nvrtc"]
+
+
+@pytest.fixture
+def server() -> Iterator[FakeIndex]:
+    with serve() as index:
+        yield index
+
+
+def read(server: FakeIndex, distribution: str = "tool") -> Licence:
+    with Index(IndexSettings(index_url=server.url, timeout=60), Retry(attempts=1)) as index:
+        return read_licence(index, index.files(distribution)[0])
+
+
+@pytest.mark.parametrize(
+    ("metadata", "expected"),
+    [
+        (["License-Expression: LicenseRef-NVIDIA-Proprietary"], "LicenseRef-NVIDIA-Proprietary"),
+        (["License: BSD", "License-Expression: BSD-2-Clause"], "BSD-2-Clause"),
+        (["License: NVIDIA Proprietary Software", "Classifier: License :: A"], "NVIDIA Proprietary Software"),
+        (["License: UNKNOWN", "Classifier: License :: OSI Approved :: MIT License"], "OSI Approved :: MIT License"),
+        (["Classifier: License :: B", "Classifier: Topic :: C", "Classifier: License :: A"], "A; B"),
+        ([], "NOASSERTION"),
+    ],
+)
+def test_what_is_declared_is_one_line(metadata: list[str], expected: str) -> None:
+    assert declared_licence(Parser().parsestr("\n".join(["Name: a", *metadata]) + "\n\n")) == expected
+
+
+def test_a_whole_text_as_the_declaration_is_its_first_line_and_a_hash() -> None:
+    text = "The licence of it\n\n" + "Do what you like. " * 20
+
+    def of(text: str) -> str:
+        return declared_licence(Parser().parsestr("License: " + text.replace("\n", "\n        ") + "\n\n"))
+
+    digest = sha256(" ".join(text.split()).encode())
+    assert of(text) == f"The licence of it (text {digest})"
+    assert of(text + "And no more.") != of(text)
+
+
+def test_texts_are_those_of_the_dist_info_folder_whatever_their_line_ends(server: FakeIndex) -> None:
+    server.add_wheel(
+        "tool", "1", metadata=["License-Expression: MIT"], licence=b"A\r\nB\n", files={"tool/LICENSE": b"C"}
+    )
+    assert read(server) == Licence("MIT", sha256(b"A\nB\n"))
+
+
+def test_a_wheel_without_a_text_there_may_have_it_beside_its_library(server: FakeIndex) -> None:
+    server.add_wheel("tool", "2", licence=b"", files={"tool/LICENSE": b"C", "tool/lib/LICENSE": b"D"})
+    assert read(server) == Licence("NOASSERTION", sha256(b"C"))
+    server.add_wheel("tool", "4", licence=b"", files={"tool/lib/LICENSE": b"D"})
+    assert read(server) == Licence("NOASSERTION", None)
+
+
+def test_a_source_distribution_says_it_too(server: FakeIndex) -> None:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as archive:
+        for name, text in (("PKG-INFO", b"License: X\n"), ("LICENSE", LICENCE), ("src/LICENSE", b"of others")):
+            member = tarfile.TarInfo(f"tool-1/{name}")
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text))
+    server.add("tool-1.tar.gz", out.getvalue())
+    assert read(server) == Licence("X", TEXT)
+
+
+def test_a_lock_has_the_licence_of_each_component(run: Run, here: Workspace, index: FakeIndex) -> None:
+    add_nvrtc(index, "13.4.92.1", "License: NVIDIA Proprietary Software", tags=WHEELS_13[:3])
+    add_nvrtc(index, "13.4.92.1", "License: NVIDIA Proprietary Software", licence=NEW_TEXT, tags=WHEELS_13[3:])
+    run("add", "13.4", "--write")
+    assert nvrtc(here).license == "NVIDIA Proprietary Software"
+    assert nvrtc(here).license_texts == tuple(sorted([TEXT, sha256(NEW_TEXT)]))
+    others = [c for c in load(here.variants / "cuda-13.4.lock").components.values() if c.name != "nvrtc"]
+    assert {(c.license, c.license_texts) for c in others} == {("NOASSERTION", (TEXT,))}
+
+
+@pytest.mark.parametrize(
+    ("in_place", "new", "expected"),
+    [
+        (["13.3.1", "13.4.0"], "13.3.2", "cuda-13.3"),
+        (["12.9.1", "13.3.1", "13.4.0"], "13.5.0", "cuda-13.4"),
+        (["12.9.1"], "13.4.0", "cuda-12.9"),
+        (["python-13"], "13.4.0", None),
+    ],
+)
+def test_a_new_lock_is_compared_with_the_nearest_one(in_place: list[str], new: str, expected: str | None) -> None:
+    locks = {lock.name: lock for lock in map(release, in_place)}
+    found = predecessor(locks, release(new))
+    assert (found and found.name) == expected
+
+
+def test_another_licence_is_one_line_and_what_is_written_is_in_the_lock(
+    run: Run, here: Workspace, index: FakeIndex, have: Have
+) -> None:
+    have("13.4")
+    add_nvrtc(index, "13.4.92.1", licence=NEW_TEXT)
+    said = "cuda-13.4, compared with cuda-13.4: licence of nvrtc: "
+    shown = run("add", "13.4")
+    assert f"{said}another text, still declared as NOASSERTION; release diff shows the text" in shown
+    assert f"+      license_texts: [{sha256(NEW_TEXT)}]" in shown.replace('"', "")
+    add_nvrtc(index, "13.4.92.2", "License: Buy it first")
+    assert f"{said}NOASSERTION -> Buy it first; " in run("add", "13.4", "--write")
+    assert (nvrtc(here).license, nvrtc(here).license_texts) == ("Buy it first", (TEXT,))
+    assert "nothing changes" in run("add", "13.4", "--write")
+
+
+def test_the_difference_shows_what_changed_in_a_text_against_that_of_the_same_platform(
+    run: Run, index: FakeIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ctk.cli.release._surfaces", lambda *_: None)  # not all wheels
+    windows = b"For Windows alone.\n"
+    add_nvrtc(index, "13.4.92.1", tags=WHEELS_13[:2])
+    add_nvrtc(index, "13.4.92.1", licence=windows, tags=WHEELS_13[2:])
+    run("add", "13.4", "--write")
+    add_nvrtc(index, "13.4.92.2", tags=WHEELS_13[:2])
+    add_nvrtc(index, "13.4.92.2", licence=b"Or nowhere.\r\n" + windows + b"\x1b[2J", tags=WHEELS_13[2:])
+    words = ("diff", "13.4", "--against-index", "--component", "nvvm")
+    shown = run(*words)
+    assert "licence of nvrtc: another text, still declared as NOASSERTION" in shown
+    name = "nvidia_cuda_nvrtc-{}-py3-none-win_amd64.whl"
+    expected = [f"--- {name.format('13.4.92.1')}", f"+++ {name.format('13.4.92.2')}", "@@ -1 +1,3 @@"]
+    assert "\n".join([*expected, "+Or nowhere.", " For Windows alone.", "+\\x1b[2J"]) in shown
+    assert "\n+Or nowhere.\n For Windows alone.\n" in run(*words, "--markdown")
+    run(*words, "--json")
+    (change,) = console.mode().document["licences"]
+    assert (change["components"], change["diff"][-1]) == (("nvrtc",), "+\x1b[2J")
+    assert "Or nowhere" not in run(*words, "--no-binaries")
+    index.projects[NVRTC] = {f: c for f, c in index.projects[NVRTC].items() if "13.4.92.2" in f}
+    assert "the texts cannot be shown: the package index has no nvidia_cuda_nvrtc-13.4.92.1" in run(*words)
+
+
+def test_a_component_that_had_no_artefact_has_its_whole_text_as_new(
+    server: FakeIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = Licence("MIT", sha256(b"All of it"), "All of it")
+    after = Component("a", "a", "2", {}, "MIT", (sha256(b"All of it"),))
+    before = Component("a", "a", "1", {}, "MIT", ())
+    monkeypatch.setattr(licences, "_texts", lambda _, c: {"linux-64": ("a.whl", text)} if c is after else {})
+    old, new = (ReleaseLock("python-13", None, {"a": component}) for component in (before, after))
+    (change,) = licences.licence_changes(old, new, lambda: Index(IndexSettings(index_url=server.url, timeout=60)))
+    assert change.diff[:2] == ("--- /dev/null", "+++ a.whl") and change.diff[-1] == "+All of it"

@@ -1,0 +1,52 @@
+"""Machines that cannot exist: no driver for that CUDA version runs that GPU."""
+
+from __future__ import annotations
+
+import pytest
+
+from ctk.core.checkout import Workspace
+from ctk.lock.model import release_locks
+from ctk.solve.drivers import impossible
+from ctk.verify.oracle import OracleFacts, version
+from ctk.verify.scenarios import matrix
+from ctk.verify.table import Answers, merged
+
+
+@pytest.mark.parametrize(
+    ("driver", "gpu", "why"),
+    [
+        ("13.1", "7.0", "no driver for CUDA 13.1 runs a GPU 7.0: R580, for CUDA 13.0, is the last branch for Volta"),
+        ("13.0", "7.0", ""),  # its own branch
+        ("13.1", "7.5", ""),
+        ("13.1", None, ""),
+        (None, None, ""),
+    ],
+)
+def test_a_driver_newer_than_the_last_one_for_a_gpu_is_impossible(
+    driver: str | None, gpu: str | None, why: str
+) -> None:
+    assert impossible(driver, gpu) == why
+
+
+def test_drivers_after_13_0_run_no_gpu_older_than_turing(project: Workspace) -> None:
+    old = {gpu for lock in release_locks(project).values() if lock.facts for gpu in lock.facts.gpu_architectures}
+    for gpu in sorted(old):
+        assert bool(impossible("13.1", gpu)) == (version(gpu) < (7, 5)), gpu
+        assert not impossible("13.0", gpu)
+
+
+def test_machines_that_cannot_exist_are_no_part_of_the_matrix(known: OracleFacts) -> None:
+    every = matrix(known, ["cp312"])
+    there = {(q.driver, q.arch) for q in (*every.covering(), *every.sample(2000, 1))} | set(every.machines)
+    assert ("13.0", "7.0") in there
+    assert not {machine for machine in there if impossible(*machine)}
+
+
+def test_a_table_has_an_empty_cell_for_them() -> None:
+    cells = {
+        (d, g): "" if (d, g) == ("13.1", "7.0") else "12.9"
+        for d in (None, "13.0", "13.1")
+        for g in ("7.0", "9.0", None)
+    }
+    _, rows = merged(Answers((None, "13.0", "13.1"), ("7.0", "9.0", None), cells))
+    assert [row[:2] for row in rows] == [("no driver", "12.9"), ("13.0", "12.9"), ("13.1 or newer", "")]

@@ -1,0 +1,246 @@
+"""Environments for a fleet: the fewest that serve it, what is printed, and what solvers make of the written files."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import subprocess
+import tomllib
+from itertools import combinations, product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from conftest import ctk, program_of
+from ctk.core.checkout import Workspace
+from ctk.core.errors import BadValue, SolverMissing
+from ctk.core.platforms import this_platform
+from ctk.solve.fleet import Fleet, files, find_fleet, installs, pairs, pixi_lines, read_machines
+from ctk.solve.machine import Machine, machine
+from ctk.solve.solve import Catalogue, Scenario, older, solve
+from ctk.verify import clients
+from kit import foreign_channel
+from kit.small_channel import TOOLKITS, base, channel, record, write
+
+# The small channel is of linux-64, and the command asks for the packages of the machine that it runs on. What it prints
+# and writes is made by functions that the other tests here ask for linux-64 on every platform.
+PRINTED = pytest.mark.skipif(
+    this_platform() != "linux-64", reason="the small channel is of linux-64; the functions are tested on every platform"
+)
+DRIVERS = ("12.0", "12.9", "13.0", "13.4")
+GPUS = (None, "6.0", "7.0", "9.0", "10.0", "10.7", "11.0", "13.0")
+
+
+@pytest.fixture(scope="module")
+def where(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """The small channel, and a library whose newest version has no code for old GPUs."""
+    made = Workspace(tmp_path_factory.mktemp("checkout"))
+    library = [record("library", v, "h_0", "linux-64", constrains=[f"__cuda_arch >={gpu}"]) for v, gpu in LIBRARY]
+    write(made.channel, iter([*channel(), *library]))
+    write(made.base_channel, base())
+    return made
+
+
+LIBRARY = (("1.0", "5.0"), ("2.0", "8.0"))
+
+
+@pytest.fixture(scope="module")
+def catalogue(where: Workspace) -> Catalogue:
+    return Catalogue([where.channel, where.base_channel], "linux-64")
+
+
+def fleet(catalogue: Catalogue, *stated: tuple[str, str | None], request: tuple[str, ...] = ("cuda-core",)) -> Fleet:
+    return find_fleet(request, [machine("linux-64", *one) for one in stated], catalogue)
+
+
+def native(on: Machine) -> set[str]:
+    """The toolkits that are native on a machine, by the table that the small channel is made of."""
+    known = {t for t, gpus in TOOLKITS.items() if on.arch is None or on.arch in gpus}
+    return {t for t in known if on.driver and not older(on.driver, t)}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_fewer_toolkits_are_native_on_all_machines_and_each_machine_gets_one(
+    seed: int, catalogue: Catalogue
+) -> None:
+    stated = random.Random(seed).sample(list(product(DRIVERS, GPUS)), 5)
+    found = fleet(catalogue, *stated)
+    machines = [on for on in found.alone if native(on)]
+    for on in machines:
+        environment = found.environment(on)
+        assert environment and environment.pick.toolkit in native(on) and environment.pick.fit == "native"
+    sizes = (n for n in range(6) for some in combinations(TOOLKITS, n) if all(native(m) & {*some} for m in machines))
+    assert len({e.name for e in found.environments if e.pick.fit == "native"}) == next(sizes)
+    # What is stated to a client gives these packages, and they install where they should.
+    for environment in found.environments:
+        variables = environment.variables
+        stated = variables["CONDA_OVERRIDE_CUDA"] or None, variables.get("CONDA_OVERRIDE_CUDA_ARCH")
+        pick = solve(Scenario(environment.specs, "linux-64", *stated), catalogue.channels)
+        assert pick.records == environment.pick.records
+        assert all(installs(pick, on) for on in environment.machines)
+
+
+def test_of_several_ways_to_have_few_the_newest_toolkits_are_taken(catalogue: Catalogue) -> None:
+    (only,) = fleet(catalogue, ("13.0", "7.0"), ("12.9", "9.0")).environments
+    assert (only.name, only.variables) == (
+        "cuda-12.9",
+        {"CONDA_OVERRIDE_CUDA": "12.9", "CONDA_OVERRIDE_CUDA_ARCH": "7.0"},
+    )
+    found = fleet(catalogue, ("12.0", "9.0"), ("13.0", "9.0"), ("13.4", "10.7"))
+    assert [(e.name, [on.driver for on in e.machines]) for e in found.environments] == [
+        ("cuda-12.0", ["12.0", "13.0"]),
+        ("cuda-13.4", ["13.4"]),
+    ]
+
+
+def test_a_v100_with_a_driver_for_13_gets_12_9_by_a_driver_that_every_client_can_be_told(catalogue: Catalogue) -> None:
+    (only,) = fleet(catalogue, ("13.0", "7.0")).environments
+    assert (only.specs, only.pick.scenario.driver) == (("cuda-core", "__cuda"), "12.9")
+
+
+def test_where_nothing_is_native_only_a_client_that_knows_the_gpu_picks_the_same(catalogue: Catalogue) -> None:
+    (only,) = fleet(catalogue, ("13.4", "13.0"), ("13.0", "13.0")).environments
+    assert (only.name, only.every_client) == ("cuda-13.4-compat", False)
+    assert only.variables["CONDA_OVERRIDE_CUDA_ARCH"] == "13.0"
+
+
+def test_an_environment_with_a_cpu_build_does_not_serve_who_would_have_cuda(
+    project: Workspace, where: Workspace, tmp_path: Path
+) -> None:
+    both = write(tmp_path / "conda-forge", iter([*base(), *foreign_channel.records(project.variants)]))
+    channels = Catalogue([where.channel, both], "linux-64")
+    found = fleet(channels, ("13.0", "13.0"), ("none", None), request=("pytorch", "cuda-core"))
+    builds = [(e.name, str(r.build)[:3]) for e in found.environments if (r := e.pick.record("pytorch"))]
+    assert builds == [("cuda-13.4-compat", "cpu"), ("cuda-13.4-compat-2", "cud")]
+    assert all(installs(found.environments[0].pick, on) for on in found.alone), "or it would not be said by this"
+
+
+def test_pixi_gives_each_machine_what_was_solved_for_it(catalogue: Catalogue) -> None:
+    """By its rule: the first platform whose driver and GPU a machine has, or a newer one."""
+    found = fleet(catalogue, *product(DRIVERS, GPUS), ("none", None))
+    *_, (_, text) = files(found, ["here"])
+    platforms = [p.get("cuda") for p in tomllib.loads(text)["workspace"]["platforms"]]
+    stated = [(c["driver"], c["arch"]) if isinstance(c, dict) else (c, None) for c in platforms]
+    for on in found.alone:
+        fitting = (
+            (driver, arch)
+            for driver, arch in stated
+            if (not driver or (on.driver and not older(on.driver, driver)))
+            and (not arch or (on.arch and not older(on.arch, arch)))
+        )
+        assert next(fitting) == (on.driver, on.arch)
+
+
+def test_specs_are_lines_of_a_pixi_toml() -> None:
+    specs = ("cuda-core", "numpy >=1.26", "numpy <3", "conda-forge::pip", "python_abi=3.14=*_cp314t")
+    assert tomllib.loads("\n".join(pixi_lines(specs))) == {
+        "cuda-core": "*",
+        "numpy": ">=1.26,<3",
+        "pip": {"version": "*", "channel": "conda-forge"},
+        "python_abi": {"version": "==3.14", "build": "*_cp314t"},
+    }
+
+
+# --- the machines
+
+
+def test_machines_are_every_driver_with_every_gpu_or_the_lines_of_a_file(tmp_path: Path) -> None:
+    stated = [(on.driver, on.arch) for on in pairs("12.4, 13,none", "sm_70,9.0", "linux-64")]
+    assert stated == [("12.4", "7.0"), ("12.4", "9.0"), ("13.0", "7.0"), ("13.0", "9.0"), (None, None)]
+    file = tmp_path / "machines"
+    file.write_text("# rack\n\nnode1 13.0 9.0\nnode2,13.0,sm_90 # the same kind\nlogin none\nold\t12.4\n")
+    kinds = read_machines(file, "linux-64")
+    assert {(on.driver, on.arch): names for on, names in kinds.items()} == {
+        ("13.0", "9.0"): ["node1", "node2"],
+        (None, None): ["login"],
+        ("12.4", None): ["old"],
+    }
+
+
+@pytest.mark.parametrize("line", ["a", "b 580.65.06 9.0", "c 13.0 H100", "e 13.0 9.0 more", "f none 9.0", "", "\xff"])
+def test_a_file_that_cannot_be_read_is_a_bad_value(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "machines"
+    file.write_text(f"# ours\n{line}\n", encoding="latin-1")
+    with pytest.raises(BadValue):
+        read_machines(file, "linux-64")
+
+
+# --- the command, and its files
+
+STATED = ("--drivers", "12.0,13.0,13.4", "--archs", "7.0,9.0,10.0,13.0")
+
+
+@pytest.fixture(scope="module")
+def written(where: Workspace, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
+    folder = tmp_path_factory.mktemp("files") / "fleet"
+    options = (*STATED, "--write", str(folder), "--json")
+    return json.loads(ctk(where, "solve", "cuda-core", *options, check=True).stdout), folder
+
+
+@PRINTED
+def test_the_answer_comes_first_then_each_machine_and_what_to_type(where: Workspace) -> None:
+    printed = ctk(where, "solve", "cuda-core", *STATED, check=True).stdout
+    first, *rest = printed.splitlines()
+    assert first == "3 environments serve 11 kinds of machines"
+    assert re.search(r"│ 13\.0 +│ 7\.0 +│ cuda-12\.0 +│ 12\.0 +│ native +│ 12\.9 native +│", printed)
+    typed = "  CONDA_OVERRIDE_CUDA=13.0 CONDA_OVERRIDE_CUDA_ARCH=9.0 conda create -n cuda-13.0 -c file://"
+    assert [line for line in rest if line.startswith(typed) and line.endswith("cuda-core __cuda")]
+    assert "driver 12.0, GPU 10.0" in printed and "cubin and nvJitLink work, PTX JIT does not" in printed
+
+
+@PRINTED
+def test_machines_that_cannot_exist_or_get_nothing_are_said(
+    project: Workspace, where: Workspace, tmp_path: Path
+) -> None:
+    made = Workspace(tmp_path)
+    (tmp_path / "output").symlink_to(where.output)
+    (tmp_path / "variants").symlink_to(project.variants)
+    printed = ctk(made, "solve", "cuda-core", "--drivers", "12.9,13.4", "--archs", "7.0", check=True).stdout
+    assert printed.startswith("1 environment serves 1 kind of machine\n")
+    assert "left out, since no such driver runs the GPU: driver 13.4, GPU 7.0" in printed
+    done = ctk(made, "solve", "cuda-core", "--drivers", "11.8,12.9")
+    assert (done.returncode, "1 environment serves 1 kind of machine" in done.stdout) == (10, True)
+    assert "error: 1 of 2 kinds of machines get nothing; driver 11.8, GPU not given: the driver supp" in done.stderr
+
+
+@PRINTED
+@pytest.mark.parametrize("name", ["rattler", "libsolv", "libsolv-2.8.1"])
+@pytest.mark.parametrize("file", ["environment.yml", "virtual-packages.yml"])
+def test_every_solver_makes_of_a_written_file_what_was_picked(
+    name: str, file: str, project: Workspace, where: Workspace, written: tuple[dict[str, Any], Path]
+) -> None:
+    """The specs of environment.yml, on the machine that the printed variables state, or that conda-lock is told."""
+    try:
+        solver = clients.solver(name, project)
+    except SolverMissing as missing:  # rattler, the first of the names, is always there, and holds it
+        pytest.skip(missing.cause)
+    document, folder = written
+    for environment in document["environments"]:
+        content = YAML(typ="safe").load(folder / environment["name"] / "environment.yml")
+        assert content["channels"] == environment["channels"] == [where.channel.as_uri(), where.base_channel.as_uri()]
+        variables = environment["variables"]
+        stated = variables["CONDA_OVERRIDE_CUDA"] or None, variables.get("CONDA_OVERRIDE_CUDA_ARCH")
+        if file == "virtual-packages.yml":
+            lock = YAML(typ="safe").load(folder / environment["name"] / file)["subdirs"]["linux-64"]["packages"]
+            stated = lock.get("__cuda"), lock.get("__cuda_arch")
+        scenario = Scenario(tuple(content["dependencies"]), "linux-64", *stated)
+        (answer,) = solver.solve_all([scenario], [where.channel, where.base_channel])
+        records = {package: r for package, r in answer.records.items() if package != "pip"}  # conda adds it to Python
+        found = [f"{package}-{r.version}-{r.build}.conda" for package, r in records.items()]
+        assert sorted(found) == environment["files"], answer.problem
+
+
+@PRINTED
+def test_pixi_itself_locks_what_was_picked(written: tuple[dict[str, Any], Path], tmp_path: Path) -> None:
+    document, folder = written
+    workspace = tomllib.loads((folder / "pixi.toml").read_text())
+    assert workspace["dependencies"] == {"cuda-core": "*"}
+    program = program_of("pixi")  # test_pixi_gives_each_machine_what_was_solved_for_it holds it
+    (tmp_path / "pixi.toml").write_text((folder / "pixi.toml").read_text())
+    subprocess.run([program, "lock"], cwd=tmp_path, check=True, env=clients.environment(tmp_path))
+    lock = (tmp_path / "pixi.lock").read_text()
+    toolkits = {tuple(machine["alone"].values()) for machine in document["machines"]}
+    assert all(f"cuda-version-{toolkit}-{fit}" in lock for toolkit, fit in toolkits)

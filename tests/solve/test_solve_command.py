@@ -1,0 +1,255 @@
+"""`ctk solve` as its user meets it: what options mean, what is detected, what is printed, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from conftest import ROOT, ctk
+from ctk.core.checkout import Workspace
+from ctk.core.errors import BadValue, UnknownName
+from ctk.core.platforms import this_platform
+from ctk.solve.machine import (
+    Machine,
+    compute_capability,
+    detected,
+    driver_version,
+    machine,
+    overstated,
+    python_specs,
+)
+from ctk.solve.solve import Scenario
+from kit import foreign_channel
+from kit.small_channel import base, channel, write
+
+FOREIGN = "linux-aarch64" if this_platform() != "linux-aarch64" else "linux-64"
+NO_DRIVER = {"CONDA_OVERRIDE_CUDA": ""}
+V100 = {"CONDA_OVERRIDE_CUDA": "13.0", "CONDA_OVERRIDE_CUDA_ARCH": "7.0"}
+
+
+def override(monkeypatch: pytest.MonkeyPatch, driver: str, arch: str = "") -> None:
+    """Makes this machine look like one with that driver and GPU, as CEP 30 and 46 provide for."""
+    monkeypatch.setenv("CONDA_OVERRIDE_CUDA", driver)
+    monkeypatch.setenv("CONDA_OVERRIDE_CUDA_ARCH", arch)
+
+
+# --- what options mean
+
+
+@pytest.mark.parametrize(
+    ("read", "texts", "value"),
+    [
+        (driver_version, ("12.4", " 12.4", "12.4.1", "12.4.0.0", "12.04"), "12.4"),
+        (driver_version, ("13", "13.0"), "13.0"),
+        (driver_version, ("12.10",), "12.10"),
+        (compute_capability, ("9.0", "90", "sm_90", "sm_90a"), "9.0"),
+        (compute_capability, ("compute_121",), "12.1"),
+        (compute_capability, ("100",), "10.0"),
+        (compute_capability, ("12.0f",), "12.0"),
+        (python_specs, ("3.13",), ("python=3.13",)),
+        (python_specs, ("3.13.2",), ("python=3.13.2",)),
+        (python_specs, ("3.14t",), ("python=3.14", "python_abi=3.14=*_cp314t")),
+    ],
+)
+def test_drivers_gpus_and_pythons_may_be_written_as_their_programs_do(
+    read: Callable[[str], object], texts: tuple[str, ...], value: object
+) -> None:
+    assert [read(text) for text in texts] == [value] * len(texts)
+
+
+@pytest.mark.parametrize(
+    ("read", "texts", "said"),
+    [
+        (driver_version, ("abc", "", "13.", "12.4.x", "v12", "12,4", "-1"), "12.4 or none"),
+        (driver_version, ("580", "580.65.06", "535.104"), "own version"),
+        (compute_capability, ("12", "9", "H100", "sm_9", "9.0.1", "90b", "", "sm-90"), "9.0, sm_90 or none"),
+        (python_specs, ("3", "abc", "cp313", "3.13 t", ">=3.12"), "not a version of Python"),
+        (machine, ("win64",), "win-64"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_the_form_that_is_wanted(
+    read: Callable[[str], object], texts: tuple[str, ...], said: str
+) -> None:
+    for text in texts:
+        with pytest.raises((BadValue, UnknownName)) as error:
+            read(text)
+        assert said in f"{error.value.cause} {error.value.step}"
+
+
+# --- the machine
+
+
+def test_a_gpu_is_never_there_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    override(monkeypatch, "", "9.0")
+    assert detected(this_platform()) == (None, None)
+    assert (machine().arch, machine().words) == (None, "no driver given")
+    assert machine(driver="none").arch is None
+    with pytest.raises(BadValue, match="without a driver") as error:
+        machine(arch="9.0")
+    assert "--driver" in error.value.step
+    virtual = {p.name.normalized for p in Scenario((), this_platform(), None, "9.0").virtual_packages}
+    assert "__cuda_arch" not in virtual
+
+
+def test_a_driver_given_by_hand_comes_with_the_gpu_given_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    override(monkeypatch, "13.4", "9.0")
+    assert (machine(driver="12.4").arch, machine(driver="12.4").words) == (None, "driver 12.4, GPU not given")
+    assert machine(driver="12.4", arch="7.0").words == "driver 12.4, GPU 7.0"
+    assert machine(driver="12.4", arch="none").words == "driver 12.4, no GPU"
+    assert machine(arch="sm_70").words == "driver 13.4 given, GPU 7.0"
+    assert machine(driver="none").words == "no driver"
+
+
+@pytest.mark.parametrize("platform", [None, FOREIGN])
+@pytest.mark.parametrize(
+    ("driver", "arch", "read"),
+    [
+        ("12.9.1", "", ("12.9", None)),
+        (" 12.9 ", " 9.0 ", ("12.9", "9.0")),
+        ("13", "12.1", ("13.0", "12.1")),
+        ("999", "", ("999.0", None)),
+        ("  ", "9.0", (None, None)),
+        ("13.0", " ", ("13.0", None)),
+    ],
+)
+def test_variables_are_read_as_conda_reads_them_on_every_platform(
+    monkeypatch: pytest.MonkeyPatch, platform: str | None, driver: str, arch: str, read: tuple[str | None, str | None]
+) -> None:
+    """conda/plugins/types.py of conda 26.7, and nvidia_virtual_packages/cuda/arch.py of nvidia-virtual-packages 0.2."""
+    override(monkeypatch, driver, arch)
+    assert (machine(platform).driver, machine(platform).arch) == read
+
+
+@pytest.mark.parametrize("platform", [None, FOREIGN])
+@pytest.mark.parametrize(
+    ("driver", "arch", "variable", "example"),
+    [
+        ("abc", "", "CONDA_OVERRIDE_CUDA", "12.9"),
+        ("none", "", "CONDA_OVERRIDE_CUDA", "12.9"),
+        ("580.95.05", "9.0", "CONDA_OVERRIDE_CUDA", "12.9"),
+        ("13.0", "sm_90", "CONDA_OVERRIDE_CUDA_ARCH", "9.0"),
+        ("13.0", "90", "CONDA_OVERRIDE_CUDA_ARCH", "9.0"),
+        ("13.0", "9.0.1", "CONDA_OVERRIDE_CUDA_ARCH", "9.0"),
+    ],
+)
+def test_a_variable_that_cannot_be_read_is_named_with_what_to_set_it_to(
+    monkeypatch: pytest.MonkeyPatch, platform: str | None, driver: str, arch: str, variable: str, example: str
+) -> None:
+    override(monkeypatch, driver, arch)
+    with pytest.raises(BadValue) as error:
+        machine(platform)
+    assert error.value.cause.startswith(f"{variable}: ")
+    assert error.value.step.startswith(f"`export {variable}={example}`, or `export {variable}=` for none")
+    assert f"`unset {variable}`" in error.value.step
+
+
+def test_a_driver_that_no_toolkit_is_for_is_doubted_where_it_is_stated(
+    checkout: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = Workspace(ROOT)
+    for driver, doubted in (("99", True), ("14.0", True), ("13.9", False), ("12.9", False), ("", False)):
+        override(monkeypatch, driver)
+        assert bool(overstated(machine(), where)) is doubted, driver
+    assert overstated(machine(driver="99"), where).startswith("--driver states a driver for CUDA 99.0")
+    # Of one that was detected nothing is said, however new; and nothing where no toolkit is known.
+    assert overstated(Machine(this_platform(), "99.0", None, ""), where) == ""
+    assert overstated(machine(driver="99"), checkout) == ""
+
+
+@pytest.mark.parametrize("platform", ["linux-64", "linux-aarch64"])
+def test_the_glibc_of_a_machine_is_what_condas_variable_states(checkout: Workspace, platform: str) -> None:
+    words = ("solve", "needs-glibc", "--platform", platform)
+    whose = "this machine has" if platform == this_platform() else f"a {platform} machine is taken to have"
+    assert f"needs __glibc >=99, and {whose} " in ctk(checkout, *words).stderr
+    assert ctk(checkout, *words, CONDA_OVERRIDE_GLIBC="99.1").returncode == 0
+    assert "and this machine has 98.0" in ctk(checkout, *words, CONDA_OVERRIDE_GLIBC="98.0").stderr
+    said = ctk(checkout, *words, CONDA_OVERRIDE_GLIBC="new").stderr
+    assert (
+        "CONDA_OVERRIDE_GLIBC: 'new' is not a version of glibc" in said and "`export CONDA_OVERRIDE_GLIBC=2.34`" in said
+    )
+
+
+# --- the command
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """A folder with nothing but the small channel and its base."""
+    if this_platform() != "linux-64":  # what the command prints comes from functions that test_why holds anywhere
+        pytest.skip("the small channel's packages without a CUDA version are for linux-64")
+    where = Workspace(tmp_path_factory.mktemp("checkout"))
+    write(where.channel, channel())
+    write(where.base_channel, base())
+    return where
+
+
+def test_the_last_line_says_what_the_pick_means_for_the_machine(checkout: Workspace) -> None:
+    printed = ctk(checkout, "solve", "cuda-core", check=True, **V100).stdout
+    assert re.search(r"│ cuda-version +│ 12\.9 +│ native_100 +│ channel +│", printed)
+    assert printed.splitlines()[-1] == (
+        "toolkit 12.9, native: the driver loads the PTX that it compiles "
+        "(linux-64, driver 13.0 given, GPU 7.0 given; 6 packages, 6.0 MB)"
+    )
+
+
+def test_a_request_without_a_solution_ends_with_the_cause_the_solver_s_text_and_a_step(checkout: Workspace) -> None:
+    done = ctk(checkout, "solve", "cuda-core", "--driver", "11.8")
+    assert done.returncode == 10
+    first, second, third, *_, last = done.stderr.splitlines()
+    assert first == "error: the driver supports CUDA 11.8; the oldest toolkit in the channel needs 12.0"
+    assert second == "no set of packages satisfies cuda-core on linux-64 with a driver for CUDA 11.8:"
+    assert third.startswith("Cannot solve the request because of")
+    assert last == "next: update the driver to one for CUDA 12.0 or newer"
+    assert "more; --explain shows all" in done.stderr
+    assert len(done.stderr.splitlines()) < 20
+    whole = ctk(checkout, "solve", "cuda-core", "--driver", "11.8", "--explain")
+    assert "--explain shows all" not in whole.stderr
+    assert len(whole.stderr.splitlines()) > len(done.stderr.splitlines())
+
+
+def test_a_package_with_cuda_and_cpu_builds_is_said_below_the_pick_and_to_other_programs(
+    checkout: Workspace, project: Workspace, tmp_path: Path
+) -> None:
+    both = write(tmp_path / "conda-forge", chain(base(), foreign_channel.records(project.variants)))
+    options = ("--base", str(both), "--driver", "12.6")
+    *_, toolkit, line = ctk(checkout, "solve", "pytorch", "cuda-core", *options, check=True).stdout.splitlines()
+    assert toolkit.startswith("toolkit 12.9, compat")
+    assert line.startswith("pytorch is the CUDA build here") and '"pytorch=*=cpu*" gives' in line
+    said = json.loads(ctk(checkout, "solve", "pytorch", "cuda-core", *options, "--json", check=True).stdout)
+    assert said["choices"][0]["cpu"] == {"spec": "pytorch=*=cpu*", "toolkit": "12.0", "fit": "native"}
+    assert said["native_instead"] is None
+    strict = ctk(checkout, "solve", "pytorch", "cuda-core", *options, "--strict")
+    assert strict.returncode == 34
+    assert strict.stderr.startswith("error: not every client gets CUDA builds of pytorch\nnext: name what")
+    ctk(checkout, "solve", "pytorch=*=cuda*", "cuda-core", *options, "--strict", check=True)
+    *_, line = ctk(checkout, "solve", "cuda-gdb", "cuda-core", *options, check=True).stdout.splitlines()
+    assert line == "toolkit 12.0 native can be had too: add cuda-version=12.0"
+
+
+# --- what was not built
+
+
+@pytest.fixture(scope="module")
+def unbuilt(project: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """This checkout's recipes and release locks, and nothing that was built."""
+    where = Workspace(tmp_path_factory.mktemp("unbuilt"))
+    for place in (project.recipes, project.variants, project.build_config):
+        (where.root / place.name).symlink_to(place)
+    where.cache.mkdir()
+    (where.cache / "rendered").symlink_to(project.cache / "rendered")
+    return where
+
+
+def test_a_platform_that_is_not_built_here_is_solved_as_planned_and_says_so(unbuilt: Workspace) -> None:
+    options = ("--platform", FOREIGN, "--driver", "13.0", "--python", "3.13")
+    first, *_, last = ctk(unbuilt, "solve", "cuda-core", *options, check=True).stdout.splitlines()
+    assert first == (
+        f"nothing is built for {FOREIGN} here: solved against what recipes and release locks say, "
+        "with a stand-in for conda-forge"
+    )
+    assert last.startswith("toolkit 13.0, native") and re.search(rf"\({FOREIGN}, driver 13.0.*; \d+ packages\)", last)

@@ -1,0 +1,353 @@
+"""The lines of `ctk solve --explain`, and the one sentence of a request without a solution."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+
+from ctk.cli.solve import built_catalogue
+from ctk.core.checkout import Workspace
+from ctk.core.errors import BadValue, ChannelMissing, Unsolvable
+from ctk.core.platforms import this_platform
+from ctk.solve.machine import python_specs
+from ctk.solve.solve import Catalogue, Maker, Pick, Scenario
+from ctk.solve.why import choices, explain, fit_in_words, native_instead, newer_nvjitlink, solve_or_say_why
+from kit import foreign_channel
+from kit.small_channel import base, channel, pair, record, toolkit, write
+
+NO_NVCC = "NVIDIA publishes no nvcc for CUDA 12 as a wheel, only ptxas, libNVVM and headers"
+PTX_NOT = "cubin and nvJitLink work, PTX JIT does not"
+LOADS = "native: the driver loads the PTX that it compiles"
+
+
+@pytest.fixture(scope="module")
+def catalogue(tmp_path_factory: pytest.TempPathFactory) -> Catalogue:
+    place = tmp_path_factory.mktemp("channels")
+    return Catalogue([write(place / "channel", channel()), write(place / "base", base())], "linux-64")
+
+
+def read(name: str) -> list[tuple[str, list[str]]]:
+    """The questions of a file, with the indented lines below each."""
+    blocks = re.findall(r"^([^#\s].*)\n((?:  .*\n)+)", Path(__file__).with_name(name).read_text(), re.M)
+    return [(question, [line.strip() for line in lines.splitlines()]) for question, lines in blocks]
+
+
+def asked(question: str) -> tuple[str, str | None, str | None]:
+    """Specs, driver and GPU of ``13.0 none cuda-core``."""
+    driver, gpu, specs = question.split(" ", 2)
+    return specs, None if driver == "none" else driver, None if gpu == "none" else gpu
+
+
+def pick(catalogue: Catalogue, specs: str, driver: str | None = None, arch: str | None = None) -> Pick:
+    """The pick for a request; the platform is the catalogue's, and ``python:3.14t`` is what --python 3.14t asks for."""
+    wanted = [one for s in specs.split() for one in (python_specs(s[7:]) if s.startswith("python:") else (s,))]
+    return solve_or_say_why(Scenario(tuple(wanted), catalogue.subdir, driver, arch), catalogue)
+
+
+def problem(catalogue: Catalogue, specs: str, *machine: str | None) -> tuple[str, str]:
+    """The sentence, and what to do, of a request without a solution."""
+    with pytest.raises(Unsolvable) as error:
+        pick(catalogue, specs, *machine)
+    sentence, *solver = error.value.cause.splitlines()
+    assert solver, "the solver's own text follows"
+    assert error.value.exit_code == 10
+    return sentence, error.value.step
+
+
+# --- why this toolkit
+
+
+@pytest.mark.parametrize(("question", "lines"), read("explained.txt"))
+def test_each_toolkit_that_was_passed_over_has_a_line(catalogue: Catalogue, question: str, lines: list[str]) -> None:
+    assert explain(pick(catalogue, *asked(question)), catalogue) == lines
+
+
+def test_a_library_of_a_newer_toolkit_is_named_with_the_driver_that_its_ptx_needs(tmp_path: Path) -> None:
+    records = [
+        *toolkit("12.0"),
+        *pair("libnvjitlink", "12.3.101", "h", "linux-64", ">=12.0,<12.4"),
+        *pair("libnvfatbin", "12.4.127", "h", "linux-64", ">=12.0,<12.5"),
+    ]
+    made = Catalogue([write(tmp_path / "channel", iter(records))], "linux-64")
+    (line,) = explain(pick(made, "libnvjitlink libnvfatbin", "12.2", "9.0"), made)
+    assert line == (
+        f"12.0 is picked, {LOADS}. "
+        "12.0 has no nvJitLink that Python can use: libnvjitlink is 12.3's, and PTX that it links needs a driver for "
+        "CUDA 12.3. 12.0 has no nvFatbin that Python can use: libnvfatbin is 12.4's."
+    )
+
+
+@pytest.mark.parametrize(
+    ("lost", "specs", "line"),
+    [
+        (("cuda-nvcc", "13.4.20", ""), "cuda-nvcc", "cuda-nvcc is not published for toolkit 13.4; it is for 13.0."),
+        (
+            ("cuda-core", "1.2.0", "cuda13_py312"),
+            "cuda-core python:3.12",
+            "cuda-core is not built for Python 3.12 with toolkit 13.4; it is for 3.13, 3.14 and 3.14t.",
+        ),
+    ],
+)
+def test_what_a_newer_toolkit_lacks_is_named(tmp_path: Path, lost: tuple[str, ...], specs: str, line: str) -> None:
+    name, version, build = lost
+    few = (r for r in channel() if not (r["name"] == name and r["version"] == version and build in r["build"]))
+    made = Catalogue([write(tmp_path / "channel", few), write(tmp_path / "base", base())], "linux-64")
+    assert explain(pick(made, specs, "13.4"), made)[0] == f"13.4: {line}"
+
+
+def test_a_channel_with_one_build_of_each_toolkit_has_nothing_to_explain(tmp_path: Path) -> None:
+    one = [{**r, "build": "h1_0"} for r in channel() if r["name"] == "cuda-version" and "compat" in r["build"]]
+    old = Catalogue([write(tmp_path / "old", iter(one))], "linux-64")
+    picked = pick(old, "cuda-version", "13.0")
+    assert (picked.fit, fit_in_words(picked, old)) == ("", "")
+    assert explain(picked, old) == ["this channel's cuda-version has no native and compat builds to choose by"]
+
+
+# --- why there is no solution
+
+
+@pytest.mark.parametrize(("question", "said"), read("unsolvable.txt"))
+def test_a_request_without_a_solution_has_one_sentence_and_a_step(
+    catalogue: Catalogue, question: str, said: list[str]
+) -> None:
+    subdir, _, rest = question.partition(" ")
+    found = problem(Catalogue(catalogue.channels, subdir), *asked(rest))
+    for text, wanted in zip(found, said, strict=True):
+        assert fnmatchcase(text, wanted.replace("[", "[[]").replace("*", "[*]").replace("...", "*"))
+
+
+@pytest.mark.parametrize(
+    ("request_", "driver", "said"),
+    [
+        ("cuda-nvcc=12", None, True),
+        ("cuda-nvcc cuda-version=12", None, True),
+        ("cuda-nvcc", "12.9", True),
+        ("cuda-nvcc=14", None, False),
+        ("cuda-nvcc python=2", None, False),
+        ("cuda-nvrtc=11", "12.9", False),
+    ],
+)
+def test_a_request_for_nvcc_with_cuda_12_gets_the_reason(
+    catalogue: Catalogue, request_: str, driver: str | None, said: bool
+) -> None:
+    assert problem(catalogue, request_, driver)[0].endswith(f"; {NO_NVCC}") is said
+
+
+def test_free_threaded_python_is_a_python_of_its_own(catalogue: Catalogue) -> None:
+    for kind, build in (("3.14", "cuda13_py314native_13100"), ("3.14t", "cuda13_py314tnative_13100")):
+        core = pick(catalogue, f"cuda-core python:{kind}", "13.0").record("cuda-core")
+        assert core and str(core.build) == build
+
+
+def test_a_package_with_a_recipe_that_was_not_built_says_how_to_get_it(catalogue: Catalogue) -> None:
+    makers = {"libcublas": Maker("libcublas", "--all-components"), "cuda-runtime": Maker("cuda-toolkit", "")}
+    makers["nccl"] = Maker("nccl", "--ring 2")
+    here = Catalogue(catalogue.channels, "linux-64", maker=makers.get)
+    assert problem(here, "libcublas") == (
+        "libcublas is not built here: it is made by the recipe libcublas, which the default build leaves out",
+        "run `ctk build --recipe libcublas`, or `ctk build --all-components`",
+    )
+    assert problem(here, "cuda-runtime") == (
+        "cuda-runtime is not built here: it is made by the recipe cuda-toolkit",
+        "run `ctk build --recipe cuda-toolkit`",
+    )
+    assert problem(here, "nccl") == (
+        "nccl is not built here: it is made by the recipe nccl, which the default build leaves out",
+        "run `ctk build --ring 2`",
+    )
+
+
+def test_the_commands_know_which_recipes_of_this_checkout_are_not_built(project: Workspace) -> None:
+    maker = built_catalogue(project, "/base", this_platform()).maker
+    assert maker("libcublas-dev") == Maker("libcublas", "--all-components")
+    assert maker("libcudnn-dev") == Maker("cudnn", "--ring 2")
+    assert maker("cuda-core") == Maker("cuda-core", "")
+    assert maker("pytorch") is None
+
+
+def test_a_base_channel_that_has_nothing_for_the_platform(catalogue: Catalogue, tmp_path: Path) -> None:
+    ours, _ = catalogue.channels
+    linux_base = write(tmp_path / "base", (r for r in base() if r["subdir"] in ("linux-64", "noarch")))
+    windows = Catalogue([ours, linux_base], "win-64")
+    lacks, step = "the base channel, which has nothing for win-64", "name another one, such as --base conda-forge"
+    assert problem(windows, "cuda-core", "13.0") == (f"cuda-core needs python from {lacks}", step)
+    assert problem(windows, "cuda-core python:3.13", "13.0")[0] == f"python would come from {lacks}"
+
+
+def test_a_request_and_a_channel_that_cannot_be_read(catalogue: Catalogue, tmp_path: Path) -> None:
+    with pytest.raises(BadValue, match="'cuda-core==' is no spec"):
+        pick(catalogue, "cuda-core==")
+    gone = Catalogue([tmp_path / "nowhere"], "linux-64")
+    with pytest.raises(ChannelMissing, match=f"there is no channel in {tmp_path}/nowhere") as error:
+        pick(gone, "cuda-core")
+    assert "ctk build" in error.value.step
+    with pytest.raises(ChannelMissing, match="there is no channel"):
+        gone.pick(Scenario(("cuda-core",), "linux-64"))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ChannelMissing, match="a channel could not be read"):
+        pick(Catalogue([tmp_path / "empty"], "linux-64"), "cuda-core")
+
+
+# --- packages of other channels with CUDA and CPU builds
+
+
+@pytest.fixture(scope="module")
+def beside(catalogue: Catalogue, project: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Catalogue:
+    """The small channel above conda-forge's GPU packages."""
+    foreign = write(tmp_path_factory.mktemp("conda-forge"), foreign_channel.records(project.variants))
+    ours, base_channel = catalogue.channels
+    return Catalogue([ours, foreign, base_channel], "linux-64")
+
+
+def said(beside: Catalogue, specs: str, *machine: str | None) -> list[str]:
+    return [line for line, _ in choices(pick(beside, specs, *machine), beside)]
+
+
+def test_a_cuda_build_that_costs_the_native_toolkit_is_said_with_what_to_type(beside: Catalogue) -> None:
+    assert said(beside, "pytorch cuda-core", "12.6") == [
+        "pytorch is the CUDA build here, and another client may take the CPU build: name the one you want. "
+        f'"pytorch=*=cuda*" gives CUDA with toolkit 12.9, compat: {PTX_NOT}; '
+        '"pytorch=*=cpu*" gives the CPU build with toolkit 12.0, native: the driver loads the PTX that it compiles'
+    ]
+
+
+def test_explain_says_that_an_older_native_toolkit_goes_with_the_cpu_build(beside: Catalogue) -> None:
+    *_, oldest = explain(pick(beside, "pytorch cuda-core", "12.6"), beside)
+    assert oldest == "12.0 native can be had too, with the CPU build of pytorch."
+
+
+def test_a_cpu_build_where_cuda_can_be_had_is_said_with_what_gives_cuda(beside: Catalogue) -> None:
+    """As conda and mamba pick, which take native first."""
+    theirs = pick(beside, "pytorch=*=cpu* cuda-core", "12.6")
+    theirs = replace(theirs, scenario=replace(theirs.scenario, specs=("pytorch", "cuda-core")))
+    assert [line for line, _ in choices(theirs, beside)] == [
+        f'pytorch is the CPU build here; "pytorch=*=cuda*" gives CUDA with toolkit 12.9, compat: {PTX_NOT}'
+    ]
+
+
+def test_a_build_string_that_ends_in_cuda_is_asked_for_as_such(beside: Catalogue) -> None:
+    (line,) = said(beside, "onnxruntime cuda-core", "12.6")
+    assert '"onnxruntime=*=*cuda*"' in line and '"onnxruntime=*=*cpu*"' in line
+
+
+def test_a_cuda_build_of_the_older_major_is_said_too(beside: Catalogue) -> None:
+    (line,) = said(beside, "jaxlib cuda-core", "13.0")
+    assert "gives CUDA with toolkit 12.9, native" in line and "the CPU build with toolkit 13.0, native" in line
+
+
+def test_a_pin_that_keeps_every_cuda_build_out_is_named(beside: Catalogue) -> None:
+    assert said(beside, "cuda-version=12.0 pytorch cuda-core", "12.6") == [
+        "pytorch is the CPU build here: its CUDA builds do not go with your cuda-version=12.0"
+    ]
+
+
+def test_a_cuda_build_that_nothing_of_the_request_keeps_out_is_said_to_be_out_of_reach(
+    beside: Catalogue, tmp_path: Path
+) -> None:
+    """A package of the first channel hides those of the same name in the others, whatever their versions."""
+    _, foreign, base_channel = beside.channels
+    newer = [record("cuda-cuobjdump", "13.4.1", "h0_0", "linux-64", depends=["cuda-version >=13.4,<13.5"])]
+    hiding = write(tmp_path / "hiding", iter([*channel(), *newer]))
+    assert said(Catalogue([hiding, foreign, base_channel], "linux-64"), "pytorch cuda-core", "12.9") == [
+        "pytorch is the CPU build here: its CUDA builds do not go with these channels on this machine"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("specs", "driver"),
+    [
+        ("pytorch cuda-core", None),  # without a driver the CPU build is right
+        ("pytorch cuda-core", "12.9"),  # CUDA and native: nothing to choose
+        ("pytorch", "12.6"),  # nothing of CUDA but pytorch's own
+        ("pytorch=*=cuda* cuda-core", "12.6"),  # chosen
+        ("pytorch=*=cpu* cuda-core", "12.6"),
+        ("pytorch-cpu cuda-core", "12.6"),
+        ("onnxruntime-novec cuda-core", "12.6"),  # has CPU builds only
+        ("cupy cudnn cuda-core", "12.6"),  # has CUDA builds only
+        ("cuda-core", "12.6"),
+    ],
+)
+def test_nothing_is_said_where_there_is_nothing_to_choose_or_the_user_has_chosen(
+    beside: Catalogue, specs: str, driver: str | None
+) -> None:
+    assert said(beside, specs, driver) == []
+    if "pytorch" not in specs:
+        assert native_instead(pick(beside, specs, driver), beside) == ""
+
+
+def test_for_other_programs_both_ways_have_their_spec_and_toolkit(beside: Catalogue) -> None:
+    ((_, document),) = choices(pick(beside, "pytorch cuda-core", "12.6"), beside)
+    assert document == {
+        "package": "pytorch",
+        "build": "cuda",
+        "cuda": {"spec": "pytorch=*=cuda*", "toolkit": "12.9", "fit": "compat"},
+        "cpu": {"spec": "pytorch=*=cpu*", "toolkit": "12.0", "fit": "native"},
+    }
+
+
+def test_the_package_that_asks_for_cuda_builds_is_what_to_type_for_those_it_knows(
+    beside: Catalogue, tmp_path: Path
+) -> None:
+    _, foreign, base_channel = beside.channels
+    known = ["pytorch * cuda*", "jaxlib * cuda*"]
+    asks = pair("cuda-gpu", "1", "h_", "linux-64", "*", ("__cuda",))
+    ours = write(tmp_path / "asks", iter([*channel(), *({**r, "constrains": known} for r in asks)]))
+    asking = Catalogue([ours, foreign, base_channel], "linux-64")
+    (line,) = said(asking, "pytorch cuda-core", "12.6")
+    assert f"cuda-gpu, named first, gives CUDA with toolkit 12.9, compat: {PTX_NOT};" in line
+    ((_, document),) = choices(pick(asking, "pytorch cuda-core", "12.6"), asking)
+    assert document["cuda"]["spec"] == "cuda-gpu"
+    assert said(asking, "cuda-gpu pytorch cuda-core", "12.6") == []
+    (line,) = said(asking, "cuda-gpu onnxruntime cuda-core", "12.6")  # which it does not know
+    assert '"onnxruntime=*=*cuda*" gives' in line
+
+
+def test_without_a_driver_the_package_that_asks_for_cuda_builds_may_be_left_out(
+    catalogue: Catalogue, tmp_path: Path
+) -> None:
+    asks = pair("cuda-gpu", "1", "h_", "linux-64", "*", ("__cuda",))
+    asking = Catalogue([write(tmp_path / "asks", iter([*channel(), *asks])), *catalogue.channels[1:]], "linux-64")
+    state = "state the driver of the machine, as in --driver 12.0"
+    assert (
+        problem(asking, "cuda-gpu cuda-core", None)[1]
+        == f"{state}, or leave out cuda-gpu, which gives toolkit 13.4 compat"
+    )
+    assert problem(asking, "cuda-gpu", None)[1] == state
+
+
+def test_a_toolkit_that_the_channel_lacks_is_named_where_a_cuda_build_needs_it(
+    beside: Catalogue, tmp_path: Path
+) -> None:
+    _, foreign, base_channel = beside.channels
+    small = write(tmp_path / "small", iter([*toolkit("12.0"), *toolkit("13.0")]))
+    only = Catalogue([small, foreign, base_channel], "linux-64")
+    picked = pick(only, "pytorch=*=cpu* cuda-version", "13.0")
+    picked = replace(picked, scenario=replace(picked.scenario, specs=("pytorch", "cuda-version")))
+    assert [line for line, _ in choices(picked, only)] == [
+        "pytorch is the CPU build here: its CUDA builds do not go with this channel, which lacks toolkit 12.9 and 13.4"
+    ]
+
+
+def test_a_newer_nvjitlink_is_said_with_what_it_costs(beside: Catalogue, tmp_path: Path) -> None:
+    _, _, base_channel = beside.channels
+    newer = record("libnvjitlink", "13.4.92", "newer_h0_50", "linux-64", depends=["cuda-version >=13,<13.4 native_*"])
+    ours = write(tmp_path / "newer", iter([*channel(), newer]))
+    found = pick(Catalogue([ours, base_channel], "linux-64"), "libnvjitlink=13.4.92", "13.0")
+    assert list(newer_nvjitlink(found.records)) == [
+        "nvJitLink is of toolkit 13.4, as asked for: machine code that it links runs, and PTX that it writes needs a "
+        "driver for CUDA 13.4"
+    ]
+    assert list(newer_nvjitlink(pick(beside, "cuda-core", "13.0").records)) == []
+
+
+def test_a_package_tied_to_a_minor_may_bring_compat_where_native_could_be_had(beside: Catalogue) -> None:
+    tied = pick(beside, "cuda-gdb cuda-core", "12.6")
+    assert (tied.toolkit, tied.fit) == ("12.9", "compat")
+    assert native_instead(tied, beside) == "12.0"
+    assert native_instead(pick(beside, "cuda-version=12.0 cuda-gdb cuda-core", "12.6"), beside) == ""
+    assert native_instead(pick(beside, "pytorch", "12.6"), beside) == ""  # it would be the CPU build
+    assert native_instead(pick(beside, "cuda-version=12.9 cuda-core", "12.6"), beside) == ""  # as asked for

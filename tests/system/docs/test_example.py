@@ -1,0 +1,144 @@
+"""The examples of docs/recipe-authors.md: built with `ctk build-recipe`, installed with each CUDA major, and run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import MINORS, NEWEST, ROOT, ctk
+from ctk.base import base
+from ctk.core.checkout import Workspace
+from ctk.core.errors import Unsolvable
+from ctk.core.platforms import this_platform
+from ctk.env.environment import create
+from ctk.solve.machine import detected_driver
+from ctk.solve.solve import Scenario, solve
+
+EXAMPLES = {"cpp-extension": "scale", "cmake-library": "libsum", "cuda-extension": "axpy"}
+"""Folder -> package."""
+FIRST = {major: next(minor for minor in MINORS if minor.startswith(f"{major}.")) for major in ("12", "13")}
+BUILT_WITH = {"12": "12.6", "13": FIRST["13"]}
+MAJORS = {"cpp-extension": {"12", "13"}, "cmake-library": {"12", "13"}, "cuda-extension": {"13"}}
+IN_PYTHON = """
+import array, json, sys, {module} as it
+x, y = array.array("f", [1, 2, 3]), array.array("f", [10, 20, 30])
+try:
+    {call}
+    error = ""
+except RuntimeError as problem:
+    error = str(problem)
+try:
+    {refused}
+    refused = ""
+except RuntimeError as problem:
+    refused = str(problem)
+json.dump([it.{version}(), it.devices(), list(y), error, refused], sys.stdout)
+"""
+PROGRAMS = {
+    "scale": IN_PYTHON.format(module="scale", call="it.scale(2, y)", refused="it.scale(2, y[:0])", version="versions"),
+    "axpy": IN_PYTHON.format(module="axpy", call="it.axpy(2, x, y)", refused="it.axpy(2, x, y[:2])", version="runtime"),
+}
+DOUBLED = {"scale": [20, 40, 60], "axpy": [12, 24, 36]}
+
+Build = Callable[[str], dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def build(built: Workspace, roomy: Callable[[str], Path]) -> Build:
+    """Builds an example once; gives the document of the command."""
+    # Without these programs, tests/system/docs/test_blocks.py still holds what the page shows of the recipes.
+    if this_platform() not in base.installed_compilers():
+        pytest.skip("no g++ on this machine: apt-get install g++")
+    made: dict[str, dict[str, Any]] = {}
+
+    def build(example: str) -> dict[str, Any]:
+        if example == "cmake-library" and not {"cmake", "ninja"} <= base.installed_tools().keys():
+            pytest.skip("no CMake or no Ninja on this machine: apt-get install cmake ninja-build")
+        if example not in made:
+            folder = str(ROOT / "examples" / example)
+            done = ctk(built, "build-recipe", folder, "--output", str(roomy(example)), "--json", "-q", check=True)
+            made[example] = json.loads(done.stdout)
+        return made[example]
+
+    return build
+
+
+def pick(build: Build, built: Workspace, example: str, driver: str | None) -> Any:
+    channels = [Path(build(example)["output"]), built.channel, built.base_channel]
+    return solve(Scenario((EXAMPLES[example],), this_platform(), driver), channels)
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_each_major_has_a_build_and_its_tests_pass_with_the_oldest_and_the_newest_driver(
+    build: Build, example: str
+) -> None:
+    packages = {package["toolkit"].partition(".")[0]: package for package in build(example)["packages"]}
+    assert packages.keys() == MAJORS[example]
+    for major, package in packages.items():
+        newest = [minor for minor in MINORS if minor.startswith(f"{major}.")][-1]
+        assert package["toolkit"] == BUILT_WITH[major]
+        tests = [(t["driver"], t["state"], t["toolkit"], t["fit"]) for t in package["tests"]]
+        assert tests == [(d, "passed", d, "native") for d in (BUILT_WITH[major], newest)]
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_run_exports_alone_give_the_requirements_of_cuda(build: Build, built: Workspace, example: str) -> None:
+    for package in build(example)["packages"]:
+        major, toolkit = package["toolkit"].partition(".")[0], package["toolkit"]
+        specs = ("cuda-cudart-dev", "cuda-nvrtc-dev", f"cuda-version={toolkit}")
+        host = solve(Scenario(specs, this_platform()), [built.channel, built.base_channel])
+        after = f"{int(major) + 1}.0a0"
+        of_cuda = {spec for spec in package["requires"] if spec.startswith("cuda-")}
+        wanted = {f"cuda-cudart >={host.version('cuda-cudart')},<{after}"}
+        # What nvcc compiled needs its toolkit, or a later one of the major; the others compile at run time.
+        nvrtc = f"cuda-nvrtc >={host.version('cuda-nvrtc')},<{after}"
+        wanted.add(f"cuda-version >={toolkit},<{after}" if example == "cuda-extension" else nvrtc)
+        assert of_cuda == wanted
+
+
+@pytest.mark.parametrize(
+    ("example", "driver"), [(e, d) for e in EXAMPLES for d in ("12.6", NEWEST) if d.partition(".")[0] in MAJORS[e]]
+)
+def test_an_example_computes_or_says_why_not(
+    build: Build, built: Workspace, roomy: Callable[[str], Path], example: str, driver: str
+) -> None:
+    """With the oldest toolkit of CUDA 12 that it is for, and with the newest."""
+    picked = pick(build, built, example, driver)
+    assert picked.toolkit == driver
+    folder = roomy("environment")
+    made = create(picked, folder / "prefix", folder / "packages")
+    name = EXAMPLES[example]
+    if name == "libsum":
+        words = [made.prefix / "bin" / "sum-of", "1", "2", "3.5"]
+        said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        assert said.startswith(f"toolkit {driver}: ")
+        if detected_driver() is None:
+            assert "no sum: CUDA driver version is insufficient" in said
+            # The kernels of tests/system/gpu/test_kernels.py go the same way, NVRTC to cubin.
+            pytest.skip("no GPU on this machine: the library was loaded, and computed nothing")
+        assert said.endswith("sum 6.5\n")
+        return
+    done = subprocess.run([made.python, "-I", "-c", PROGRAMS[name]], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    version, devices, result, error, refused = json.loads(done.stdout)
+    assert version == (driver if name == "axpy" else f"runtime {driver}, NVRTC {driver}")
+    assert refused == ("invalid argument" if name == "axpy" else "there is no number")
+    if detected_driver() is None:
+        assert (devices, result) == (0, [10, 20, 30])
+        assert "driver" in error
+        # As for the library above; without a GPU all else is asserted before this.
+        pytest.skip("no GPU on this machine: the module was imported, and computed nothing")
+    if devices:
+        assert (result, error) == (DOUBLED[name], "")
+
+
+def test_a_driver_for_cuda_12_refuses_what_nvcc_compiled(build: Build, built: Workspace) -> None:
+    """What the page says: NVIDIA publishes no nvcc of CUDA 12 as a wheel, so there is no build for it."""
+    with pytest.raises(Unsolvable) as error:
+        pick(build, built, "cuda-extension", "12.9")
+    assert error.value.solver

@@ -1,0 +1,170 @@
+"""The base channel: its lock, what this machine adds to it, and an environment made of nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+import zipfile
+from email.parser import BytesParser
+from importlib.util import cache_from_source
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+from ctk.base import base
+from ctk.core.checkout import Workspace
+from ctk.core.errors import NotPublished
+from ctk.core.platforms import NOARCH, this_platform
+from ctk.env import environment
+from ctk.fetch.fetch import fetch, stored
+from ctk.index.index import Index
+from ctk.lock.model import load
+from ctk.solve.solve import Scenario, solve
+from ctk.verify.channels import Repodata
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the base channel is made on Linux")
+
+
+@pytest.fixture
+def checkout(project: Workspace, tmp_path: Path) -> Workspace:
+    """A checkout with an empty cache: the base recipes, their lock, and the matrix."""
+    shutil.copytree(project.base_recipes, tmp_path / "base")
+    shutil.copytree(project.recipes / "common", tmp_path / "recipes" / "common")
+    shutil.copy(project.build_config, tmp_path)
+    return Workspace(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["numba", "wheel", "numpy", "llvmlite", "pip"])
+def test_locked_wheels_get_what_they_require(project: Workspace, name: str) -> None:
+    lock = load(project.base_recipes / "base.lock")
+    target = f"{this_platform()}-{base.this_python().tag}"
+    artefacts = lock.components[name].artefacts
+    artefact = artefacts.get(NOARCH) or artefacts.get(target)
+    if artefact is None:
+        pytest.skip(f"{name} has no wheel for {target}")
+    (path,) = fetch([artefact], project, Index)
+    with zipfile.ZipFile(path) as wheel:
+        info = next(n for n in wheel.namelist() if n.count("/") == 1 and n.endswith(".dist-info/METADATA"))
+        metadata = BytesParser().parsebytes(wheel.read(info))
+    recipe = (project.base_recipes / name / "recipe.yaml").read_text(encoding="utf-8")
+    for requirement in map(Requirement, metadata.get_all("Requires-Dist") or []):
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+            assert Version(lock.components[requirement.name].version) in requirement.specifier
+            assert f"    - {requirement.name}" in recipe
+
+
+def test_this_machine_adds_its_interpreter_and_runtime_once_and_a_lost_one_again_byte_for_byte(
+    checkout: Workspace,
+) -> None:
+    first = base.prepare(checkout)
+    own = [first[0].components[name].artefacts[this_platform()] for name in ("cpython", "gcc-runtime")]
+    assert all(a and hashlib.sha256(stored(a, checkout).read_bytes()).hexdigest() == a.sha256 for a in own)
+    before = {p: p.stat().st_mtime_ns for p in checkout.cache.rglob("*") if p.is_file()}
+    assert base.prepare(checkout) == first
+    assert {p: p.stat().st_mtime_ns for p in checkout.cache.rglob("*") if p.is_file()} == before
+    assert own[0]
+    stored(own[0], checkout).unlink()
+    assert base.prepare(checkout) == first
+    assert stored(own[0], checkout).exists()
+
+
+def test_the_plan_is_for_the_running_python_only(checkout: Workspace) -> None:
+    made = base.plan_base(checkout)
+    names = {o.name for b in made.builds for o in b.outputs}
+    machine = {f"{n}_{t}" for t in base.installed_compilers() for n in ("gcc", "gxx", "gcc_impl", "sysroot")}
+    machine |= base.installed_tools().keys()
+    if this_platform() in base.installed_compilers():
+        machine |= {"c-compiler", "cxx-compiler"}
+    empty = {"libgcc", "libstdcxx", "libzlib", "rdma-core", "ocl-icd"}
+    assert {n.replace("_", "-") for n in names} == {
+        n.replace("_", "-") for n in ("python", "python_abi", *empty, *base.PROJECTS, *machine)
+    }
+    assert {b.python for b in made.builds} <= {"", base.this_python().tag}
+
+
+def test_the_machine_s_compilers_and_tools_are_there_by_name_and_version_or_not_at_all(
+    checkout: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base, "installed_compilers", lambda: {"linux-64": "12.2.0", "linux-aarch64": "13.1.0"})
+    made = {o.name: o.version for b in base.plan_base(checkout).builds for o in b.outputs}
+    assert {made[f"{name}_linux-64"] for name in ("gcc", "gxx", "gcc_impl")} == {"12.2.0"}
+    assert {made[f"{name}_linux-aarch64"] for name in ("gcc", "gxx", "gcc_impl")} == {"13.1.0"}
+    assert made["sysroot_linux-64"] == base.glibc()
+    # For programs of this machine, not of another.
+    assert (
+        made["c-compiler"] == made["cxx-compiler"] == {"linux-64": "12.2.0", "linux-aarch64": "13.1.0"}[this_platform()]
+    )
+    monkeypatch.setattr(base, "installed_compilers", dict)
+    monkeypatch.setattr(base, "installed_tools", lambda: {"cmake": "3.25.1"})
+    made = {o.name: o.version for b in base.plan_base(checkout).builds for o in b.outputs}
+    assert not [name for name in made if "_linux-" in name or name.endswith("-compiler")]
+    assert {name: made.get(name) for name in base.BUILD_TOOLS} == {**dict.fromkeys(base.BUILD_TOOLS), "cmake": "3.25.1"}
+    monkeypatch.setattr(base, "installed_tools", dict)
+    assert not {o.name for b in base.plan_base(checkout).builds for o in b.outputs} & base.BUILD_TOOLS.keys()
+
+
+def test_what_our_packages_ask_for_and_we_do_not_make_is_in_the_base_channel(
+    checkout: Workspace, planned: Repodata, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that every one of them, the group cuda-toolkit too, can be installed where the machine has the compilers."""
+    compilers = {"linux-64": "12.2.0", "linux-aarch64": "12.2.0"}
+    monkeypatch.setattr(base, "installed_compilers", lambda: compilers)
+    records = [r for subdir in (this_platform(), NOARCH) for r in planned[subdir]["packages.conda"].values()]
+    wanted = {spec.split()[0] for record in records for spec in record["depends"]}
+    there = {o.name for b in base.plan_base(checkout).builds for o in b.outputs} | {r["name"] for r in records}
+    assert {name for name in wanted - there if not name.startswith("__")} == set()
+
+
+def test_a_python_without_wheels_is_refused_with_the_reason(checkout: Workspace) -> None:
+    lock_file = checkout.base_recipes / "base.lock"
+    lock = json.loads(lock_file.read_text())
+    lock["components"]["numpy"]["artefacts"][f"{this_platform()}-{base.this_python().tag}"] = None
+    lock_file.write_text(json.dumps(lock))
+    with pytest.raises(NotPublished, match=r"numpy .* is not published for") as refused:
+        base.plan_base(checkout)
+    assert "conda-forge" in refused.value.step
+
+
+PROOF = """
+import ctypes, lzma, sqlite3, ssl, sys
+import numba, numpy
+
+@numba.njit
+def double(x):
+    return 2 * x
+
+assert double(21) == 42 and numpy.arange(4).sum() == 6
+outside = [line.split()[-1] for line in open("/proc/self/maps") if "libstdc++" in line]
+print(sys.prefix, *set(outside))
+"""
+
+
+def test_an_environment_of_the_base_channel_alone_works(built: Workspace, tmp_path: Path) -> None:
+    pick = solve(Scenario(("python", "numba", "numpy", "pip"), this_platform()), [built.base_channel])
+    made = environment.create(pick, tmp_path / "env", built.cache / "packages")
+
+    def run(*arguments: str) -> str:
+        done = subprocess.run([made.python, *arguments], env={}, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert run("-c", PROOF).split()[0] == str(made.prefix)
+    # These packages have their bytecode; of what has the prefix in it there is none.
+    lib = f"lib/python{base.this_python().name}"
+    modules = {"python": "os", "numba": "site-packages/numba/core/types/misc", "numpy": "site-packages/numpy/version"}
+    for name, module in modules.items():
+        (file,) = (made.prefix / "conda-meta").glob(f"{name}-[0-9]*.json")
+        files = json.loads(file.read_text())["files"]
+        bytecode = cache_from_source(f"{lib}/{module}.py")
+        assert bytecode in files
+        content = (made.prefix / bytecode).read_bytes()
+        assert content[4] == 3, "valid by the source's hash: PEP 552"
+        assert f"{lib}/{module}.py".encode() in content and b"placehold_placehold" not in content
+        assert not [path for path in files if "/_sysconfig" in path and path.endswith(".pyc")]
+    assert f"from {made.prefix}/lib" in run("-m", "pip", "--version")
+    assert "No broken requirements" in run("-m", "pip", "check")

@@ -1,0 +1,60 @@
+"""What `ctk build --ring 2` makes, used on this machine's GPUs: JAX, with CuPy beside it, and cuTile.
+
+Where there is no GPU or no such channel, tests/release/test_library_locks.py holds how files are laid out, the golden
+files which there are, and the audit of a build what they need. An environment is one of those that CTK_GPU_ENVIRONMENTS
+names, as in test_kernels.py, or is made of this checkout's channel.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path, PurePath
+
+import pytest
+from gpu_environment import PROGRAMS, VARIABLE, Environment, names
+from gpu_machine import Machine
+
+pytest_plugins = ["gpu_fixtures"]
+
+OF_THE_DRIVER = ("libcuda.so", "libcudadebugger.so", "libnvidia-")
+USED_BY_JAX = {"libcublas", "libcudart", "libcudnn", "libcufft", "libcusolver"}
+
+
+def environment_with(
+    packages: tuple[str, ...], specs: tuple[str, ...], prefix: Path, request: pytest.FixtureRequest
+) -> Environment:
+    """One that has these packages: a given one, or one made for the specs; the test is skipped where there is none."""
+    if folder := os.environ.get(VARIABLE):
+        given = (Environment(name, Path(folder, name)) for name in names())
+        found = next((environment for environment in given if all(map(environment.record, packages))), None)
+        return found or pytest.skip(f"no environment in {folder} has {' and '.join(packages)}")
+    pytest.importorskip("ctk", reason="there is no checkout here to make an environment from")
+    from conftest import ctk
+
+    project = request.getfixturevalue("project")
+    if lacks := [name for name in packages if not list(project.channel.glob(f"*/{name}-[0-9]*.conda"))]:
+        pytest.skip(f"the channel was built without {' and '.join(lacks)}: ctk build --ring 2")
+    ctk(project, "env", "create", *specs, "--prefix", str(prefix), check=True)
+    return Environment("none", prefix)
+
+
+def test_jax_beside_cupy_gives_the_cpus_numbers_with_the_environments_libraries(
+    request: pytest.FixtureRequest, gpu: Machine, tmp_path: Path
+) -> None:
+    specs = ("jax", "jaxlib=*=*cuda*", "cupy")  # by itself, jax is the CPU build for a driver before 12.6
+    environment = environment_with(("jax-cuda-plugin", "cupy"), specs, tmp_path / "env", request)
+    found = environment.report(PROGRAMS / "jax_program.py")
+    assert "differences" in found, f"JAX sees no GPU: {found['devices']}"
+    assert {name: off for name, off in found["differences"].items() if not off < 1e-3} == {}
+    outside = [file for file in found["loaded"] if PurePath(file).is_absolute()]
+    assert [file for file in outside if not PurePath(file).name.startswith(OF_THE_DRIVER)] == []
+    assert {PurePath(file).name.partition(".so")[0] for file in {*found["loaded"]} - {*outside}} >= USED_BY_JAX
+
+
+def test_a_kernel_of_cutile_runs_whatever_ptx_the_driver_loads(
+    request: pytest.FixtureRequest, gpu: Machine, tmp_path: Path
+) -> None:
+    """Its compiler, which is newer than many a driver, writes machine code and no PTX."""
+    packages = ("cutile-python", "cuda-core")
+    found = environment_with(packages, packages, tmp_path / "env", request).report(PROGRAMS / "tile_program.py")
+    assert found["difference"] == 0

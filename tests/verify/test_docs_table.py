@@ -1,0 +1,59 @@
+"""The table of drivers and GPUs in the docs is what a solver picks, and a table that is not is found."""
+
+from __future__ import annotations
+
+import pytest
+
+from ctk.core.checkout import Workspace
+from ctk.lock.model import release_locks
+from ctk.verify import table
+from ctk.verify.channels import Channels
+from ctk.verify.oracle import version
+from ctk.verify.table import Answers
+
+
+@pytest.fixture(scope="module")
+def answers(project: Workspace, solved: Channels) -> Answers:
+    return table.ask(solved.folders, release_locks(project).values())
+
+
+def small(**changed: str) -> Answers:
+    """Two drivers and none, two GPUs, a newer one, and one that is not detected."""
+    cells = {
+        (driver, gpu): changed.get(f"d{driver}_g{gpu}".replace(".", ""), "-" if driver is None else "1.0")
+        for driver in (None, "1.0", "1.1")
+        for gpu in ("5.0", "6.0", "7.0", None)
+    }
+    return Answers((None, "1.0", "1.1"), ("5.0", "6.0", "7.0", None), cells)
+
+
+def test_the_page_says_what_a_solver_picks(project: Workspace, answers: Answers) -> None:
+    table.TABLE.check(project, table.table(answers))
+
+
+def test_the_table_has_the_picks_of_every_minor_of_each_major_and_one_newer(
+    project: Workspace, answers: Answers
+) -> None:
+    cells, newest = answers.cells, max(version(lock.minor) for lock in release_locks(project).values() if lock.is_ctk)
+    assert (cells["13.0", "9.0"], cells["13.0", "7.0"], cells["12.2", "9.0"]) == ("13.0", "12.9", "12.2")
+    assert cells[None, None] == f"{newest[0]}.{newest[1]} compat"
+    assert "-" not in cells.values()
+    assert (cells["13.1", "7.0"], cells["13.1", "7.5"]) == ("", "13.1"), "no driver for 13.1 runs a GPU 7.0"
+    assert answers.drivers[:3] == (None, "12.0", "12.1")
+    assert answers.drivers[-2:] == tuple(f"{newest[0]}.{newest[1] + plus}" for plus in (0, 1))
+
+
+def test_rows_and_columns_that_say_the_same_are_one() -> None:
+    assert table.table(small()).splitlines() == [
+        "| driver supports CUDA | GPU 5.0 to 6.0, or not detected | newer GPU |",
+        "| --- | --- | --- |",
+        "| no driver | - | - |",
+        "| 1.0 or newer | 1.0 | 1.0 |",
+    ]
+
+
+def test_gpus_that_get_the_same_are_one_column_whatever_lies_between() -> None:
+    gpus = ("5.0", "6.0", "7.0", "8.0", "9.0", None)
+    cells = {("1.0", gpu): "1.0 compat" if gpu in ("7.0", "9.0") else "1.0" for gpu in gpus}
+    heading, *_ = table.table(Answers(("1.0",), gpus, cells)).splitlines()
+    assert heading == "| driver supports CUDA | GPU 5.0 to 6.0, 8.0, or not detected | GPU 7.0 | newer GPU |"

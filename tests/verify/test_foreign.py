@@ -1,0 +1,347 @@
+"""This channel beside conda-forge's GPU packages, whose builds and the toolkit hang together: who gets what.
+
+``foreign_picks.txt`` has the answers, for nine machines. What they show, and why no metadata of ours mends it, is told
+in docs/how-the-right-build-is-picked.md and held by the tests below. This file, run as a program, writes it anew from
+what the solvers answer; a new request is a line in it with nothing below.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from packaging.version import Version
+
+from conftest import program_of
+from ctk.core.checkout import Workspace, settings, workspace
+from ctk.core.platforms import NOARCH
+from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags, repodata_of, write_repodata
+from ctk.release.review import compiled_with
+from ctk.solve.solve import Scenario
+from ctk.verify import clients
+from ctk.verify.channels import universe
+from ctk.verify.clients import RattlerSolver
+from ctk.verify.libsolv import Libsolv, library
+from ctk.verify.run import SolverAnswer
+from kit import foreign_channel
+from kit.small_channel import write
+from kit.worlds import Record
+
+RELEASES = ("12.0", "12.2", "12.6", "12.8", "12.9", "13.0", "13.2", "13.3", "13.4", "13.5")
+DRIVERS = (None, "12.0", "12.2", "12.6", "12.8", "12.9", "13.0", "13.3", "13.5")
+PICKS = Path(__file__).with_name("foreign_picks.txt")
+SOLVERS = ("rattler", "libsolv", "libsolv-2.8.1")
+# Order of the channels -> the one that it is compared with. rattler knows no flexible priority.
+ORDERS = {"alone": "", "second": "alone", "ours": "", "flexible": "ours"}
+ASKED = [(order, solver) for order in ORDERS for solver in SOLVERS if (order, solver) != ("flexible", "rattler")]
+# The metapackage that asks for CUDA builds.
+GPU = "cuda-gpu"
+CUDA, CPU, UNNAMED = f"{GPU} pytorch cuda-core", "pytorch=*=cpu* cuda-core", "pytorch cuda-core"
+# What users are told to type; it means the same in every client.
+NAMED = (CUDA, CPU, "pytorch-gpu cuda-core", f"{GPU} jaxlib cuda-core", f"{GPU} cudf cuda-core")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request on a platform, with what each line of its block says: ``ours`` or ``ours/libsolv``, by driver."""
+
+    subdir: str
+    request: str
+    lines: dict[str, list[str]]
+
+    def __str__(self) -> str:
+        return f"{self.subdir} {self.request}"
+
+    def right(self, order: str, solver: str) -> list[str]:
+        """What a solver answers; an order without a line is as the one that it is compared with."""
+        for line in (order, f"{order}/{solver}", f"{order}/{solver.partition('-')[0]}"):
+            if line in self.lines:
+                return self.lines[line]
+        return self.right(ORDERS[order], solver)
+
+    def scenario(self, driver: str | None) -> Scenario:
+        return Scenario(tuple(self.request.split()), self.subdir, driver, "9.0" if driver else None)
+
+
+def read(text: str) -> Iterator[Asked]:
+    asked: Asked | None = None
+    for line in text.splitlines():
+        if line.startswith("  ") and asked:
+            who, *answers = line.split()
+            assert len(answers) == len(DRIVERS), line
+            asked.lines[who] = answers
+        elif not line.startswith("#"):
+            if asked:
+                yield asked
+            subdir, _, request = line.partition(" ")
+            asked = Asked(subdir, request, {})
+    assert asked
+    yield asked
+
+
+def written(asked: Asked, answers: dict[tuple[str, str], list[str]]) -> Iterator[str]:
+    """The block of a request, with what order and solver answer; as short as `Asked.right` reads it."""
+    yield str(asked)
+    for order, other in ORDERS.items():
+        by = {solver: tuple(answers[order, solver]) for solver in SOLVERS if (order, solver) in answers}
+        if other and all(by[solver] == tuple(answers[other, solver]) for solver in by):
+            continue
+        lines = {f"/{solver}": found for solver, found in by.items()}
+        if len(set(by.values())) == 1:
+            lines = {"": next(iter(by.values()))}
+        elif by["libsolv"] == by["libsolv-2.8.1"]:
+            del lines["/libsolv-2.8.1"]
+        for who, found in lines.items():
+            yield f"  {order + who:<17} {' '.join(f'{answer:<9}' for answer in found)}".rstrip()
+
+
+MATRIX = {str(asked): asked for asked in read(PICKS.read_text())}
+
+
+class Orders:
+    """The channels in their orders, written once each."""
+
+    def __init__(self, project: Workspace, folder: Path) -> None:
+        self._project, self._folder = project, folder
+        self._foreign = write(folder / "conda-forge", foreign_channel.records(project.variants))
+        self._base = write_repodata(universe(), folder / "base")
+
+    def __getitem__(self, order: str) -> list[Path]:
+        if order == "alone":
+            return [self._foreign, self._base]
+        if order == "second":
+            return [self._foreign, self.first("ours")[0], self._base]
+        return self.first("ours")
+
+    def first(
+        self,
+        name: str,
+        keep: Callable[[Record], bool] = lambda record: True,
+        releases: Sequence[str] = RELEASES,
+        also: Sequence[str] = (),
+    ) -> list[Path]:
+        """Ours first: the default set of more releases than by default, with some records only or more recipes."""
+        folder = self._folder / name
+        if not folder.exists():
+            recipes = (*(settings(self._project.root).default.recipes or ()), *also)
+            request = Request(releases, recipes, foreign_channel.SUBDIRS)
+            tags = python_tags(self._project.build_config)
+            content = planned_repodata(plan(published_set(self._project), request, tags))
+            for subdir in content.values():
+                found = subdir["packages.conda"].items()
+                subdir["packages.conda"] = {file: record for file, record in found if keep(record)}
+            write_repodata(content, folder)
+        return [folder, self._foreign, self._base]
+
+
+@pytest.fixture(scope="module")
+def orders(project: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orders]:
+    folder = tmp_path_factory.mktemp("beside")
+    yield Orders(project, folder)
+    shutil.rmtree(folder)
+
+
+Ask = Callable[..., list[SolverAnswer]]
+
+
+def asking(name: str, project: Workspace) -> Ask:
+    """Asks one of `SOLVERS`."""
+
+    def answers(
+        asked: Asked, channels: Sequence[Path], drivers: Iterable[str | None] = DRIVERS, strict: bool = True
+    ) -> list[SolverAnswer]:
+        by = RattlerSolver() if name == "rattler" else Libsolv(project, lock=name == "libsolv", strict=strict)
+        scenarios = [asked.scenario(driver) for driver in drivers]
+        found = {answer.scenario: answer for answer in by.solve_all(scenarios, channels)}
+        return [found[scenario] for scenario in scenarios]
+
+    return answers
+
+
+@pytest.fixture
+def ask(request: pytest.FixtureRequest, project: Workspace) -> Ask:
+    name = request.getfixturevalue("solver")
+    if name != "rattler" and not library(project).exists():
+        pytest.skip("libsolv is not built here: scripts/setup-libsolv builds it where there is a C compiler")
+    return asking(name, project)
+
+
+def word(asked: Asked, answer: SolverAnswer) -> str:
+    """An answer as ``foreign_picks.txt`` writes it."""
+    if not answer.solved or answer.removed:
+        return "none"
+    toolkit = answer.records.get("cuda-version")
+    package = next(spec for spec in asked.request.split() if spec != GPU).partition("=")[0]
+    kind = next((kind for kind in ("cuda", "cpu") if kind in answer.records[package].build), "")
+    fit = toolkit.build[0] if toolkit and toolkit.build[0] in "nc" else ""
+    return f"{kind}{toolkit.version if toolkit else ''}{fit}"
+
+
+def words(asked: Asked, order: str, ask: Ask, orders: Orders) -> list[str]:
+    return [word(asked, answer) for answer in ask(asked, orders[order], strict=order != "flexible")]
+
+
+@pytest.mark.parametrize(("order", "solver"), ASKED)
+def test_the_picks_are_those_that_are_written_down(solver: str, order: str, ask: Ask, orders: Orders) -> None:
+    found = {name: words(asked, order, ask, orders) for name, asked in MATRIX.items()}
+    assert found == {name: asked.right(order, solver) for name, asked in MATRIX.items()}
+
+
+def main() -> None:
+    """Writes ``foreign_picks.txt``, which needs libsolv."""
+    project = workspace()
+    head = [line for line in PICKS.read_text().splitlines() if line.startswith("#")]
+    with tempfile.TemporaryDirectory() as folder:
+        orders, ask = Orders(project, Path(folder)), {solver: asking(solver, project) for solver in SOLVERS}
+        blocks = [
+            written(asked, {(order, by): words(asked, order, ask[by], orders) for order, by in ASKED})
+            for asked in MATRIX.values()
+        ]
+        lines = [*head, *(line for block in blocks for line in block)]
+    PICKS.write_text("\n".join(lines) + "\n")
+
+
+# --- the data
+
+
+def test_release_check_sees_what_conda_forge_compiles_with(project: Workspace, orders: Orders, tmp_path: Path) -> None:
+    foreign = orders["alone"][0]
+    assert compiled_with(foreign) == settings(project.root).conda_forge.minors
+    text = (foreign / "linux-64" / "repodata.json").read_text().replace("cuda-version >=13.4,", "cuda-version >=13.6,")
+    moved = write_repodata({"linux-64": json.loads(text), NOARCH: repodata_of(NOARCH, {})}, tmp_path)
+    assert compiled_with(moved) == ["12.9", "13.6"]
+
+
+# --- what the picks show
+
+
+def picks(name: str, order: str, solver: str) -> dict[str | None, str]:
+    """By driver."""
+    return dict(zip(DRIVERS, MATRIX[name].right(order, solver), strict=True))
+
+
+def test_who_asks_for_cuda_builds_gets_them_in_every_solver_with_the_best_toolkit_for_them() -> None:
+    for name, asked in MATRIX.items():
+        if asked.request.startswith(GPU):
+            assert asked.lines["ours"][0] == "none", f"{name}: without a driver there is nothing to ask for"
+            has_cuda = {"linux-aarch64 tensorflow", "win-64 lightgbm"}.isdisjoint({name.replace(f"{GPU} ", "")[:-10]})
+            assert all(("cuda" in answer) is has_cuda for answer in asked.lines["ours"][1:]), name
+    for request in NAMED:
+        assert "ours" in MATRIX[f"linux-64 {request}"].lines  # one line for all solvers
+    cuda, cpu = (picks(f"linux-64 {request}", "ours", "libsolv") for request in (CUDA, CPU))
+    assert [cuda[driver] for driver in DRIVERS[1:]] == ["cuda12.9c"] * 4 + ["cuda12.9n"] * 3 + ["cuda13.4n"]
+    assert [cpu[driver] for driver in ("12.6", "12.9", "13.0", "13.5")] == [
+        "cpu12.6n",
+        "cpu12.9n",
+        "cpu13.0n",
+        "cpu13.5n",
+    ]
+    # Named last it asks the same, and pixi's solver, which decides in the order of the request, takes a newer toolkit.
+    last = MATRIX[f"linux-64 {UNNAMED} {GPU}"]
+    assert last.right("ours", "libsolv") == [*cuda.values()]
+    assert last.right("ours", "rattler")[6:8] == ["cuda13.4c"] * 2
+    assert picks(f"linux-64 {GPU} cuda-core", "ours", "rattler")["13.0"] == "cuda13.0n"
+
+
+@pytest.mark.parametrize(("order", "solver"), [asked for asked in ASKED if asked[0] != "alone"])
+def test_what_is_worse_than_conda_forge_alone_has_one_reason_and_one_line_to_type(order: str, solver: str) -> None:
+    worse = [
+        (asked, driver, alone, here)
+        for name, asked in MATRIX.items()
+        for driver, alone, here in zip(
+            DRIVERS, asked.right("alone", solver), picks(name, order, solver).values(), strict=True
+        )
+        if (alone.startswith("cuda") and not here.startswith("cuda")) or (alone != "none" and here == "none")
+    ]
+    assert bool(worse) is (order != "second" and solver != "rattler")
+    for asked, driver, alone, here in worse:
+        # cuda-core is decided first, for the driver's own toolkit; the CUDA builds need a newer one.
+        assert driver and here == f"cpu{driver}n" and Version(alone.removeprefix("cuda")) > Version(driver), asked
+        mended = [
+            picks(f"{asked.subdir} {GPU} {asked.request}", order, by)[driver] for by in SOLVERS[order != "ours" :]
+        ]
+        assert all(answer.startswith("cuda") for answer in mended), asked
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_each_of_the_three_is_needed(solver: str, ask: Ask, orders: Orders) -> None:
+    """conda-forge's minors, the metapackage, and nvJitLink for an older native toolkit."""
+
+    def found(request: str, channels: list[Path], *drivers: str) -> list[str]:
+        asked = MATRIX[f"linux-64 {request}"]
+        return [word(asked, answer) for answer in ask(asked, channels, drivers)]
+
+    without = orders.first("without 13.4", releases=[minor for minor in RELEASES if minor != "13.4"])
+    assert found(CUDA, without, "13.0", "13.5") == ["cuda12.9n", "cuda12.9n"]
+    first = ["cuda12.9n", "cuda12.9n"] if solver == "rattler" else ["cpu13.0n", "cpu13.5n"]
+    assert found(UNNAMED, without, "13.0", "13.5") == first
+    if solver != "rattler":
+        assert found(UNNAMED, orders["ours"], "12.6", "13.0", "13.3") == ["cpu12.6n", "cpu13.0n", "cpu13.3n"]
+    cudf = f"{GPU} cudf cuda-core"
+    tied = orders.first("tied", lambda r: r["name"] != "libnvjitlink" or not r["build"].startswith("newer"))
+    assert found(cudf, orders["ours"], "12.6", "13.0", "13.3") == ["cuda12.6n", "cuda13.0n", "cuda13.3n"]
+    assert found(cudf, tied, "12.6", "13.0") == ["cuda12.9c", "cuda12.9n"]
+    # A package that the channel has for some minors hides conda-forge's for all: triton needs cuda-cuobjdump, which
+    # NVIDIA's wheels have from 13.2 on. The default set leaves it out.
+    hiding = orders.first("hiding", also=("cuda-cuobjdump", "cuda-nvdisasm"))
+    assert found(CUDA, hiding, "12.6", "12.9", "13.5") == ["none", "none", "cuda13.4n"]
+
+
+# --- the page
+
+
+TABLE = re.compile(r"<!-- beside, (\w+): .*? -->\n(.*?)<!-- end of beside -->", re.S)
+TABLES = [
+    (page, *found.groups())
+    for page in sorted((workspace().root / "docs").rglob("*.md"))
+    for found in TABLE.finditer(page.read_text())
+]
+
+
+@pytest.mark.parametrize(
+    ("order", "table"), [pytest.param(*rest, id=f"{page.stem}-{rest[0]}") for page, *rest in TABLES]
+)
+def test_the_pages_say_what_the_picks_are(order: str, table: str) -> None:
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if "`" in line[:4]]
+    assert len(lines) > 3
+    for request, driver, libsolv, rattler in lines:
+        name = f"linux-64 {request.strip('`')}"
+        for solver, said in (("libsolv", libsolv), ("rattler", rattler)):
+            kind, _, toolkit = said.replace("*", "").rpartition(", ")
+            version, _, fit = toolkit.partition(" ")
+            assert picks(name, order, solver)[driver] == f"{kind.lower()}{version}{fit[:1]}", name
+
+
+# --- the clients themselves
+
+
+@pytest.mark.parametrize("name", [name for name in clients.NAMES if not name.startswith("libsolv")])
+def test_the_clients_that_are_here_pick_what_the_page_says(name: str, project: Workspace, orders: Orders) -> None:
+    """What is named, and but for classic, which takes the newest version of each, what is not.
+
+    conda does not hand on the order of the specs, so with rattler `cuda-gpu` may as well be named last.
+    """
+    program_of(name)
+    solver = "rattler" if name in ("pixi", "conda-rattler") else "libsolv"
+    unnamed = [(order, request) for order in ("ours", "alone") for request in (UNNAMED, "jaxlib cuda-core")]
+    named = [request for request in NAMED if name != "conda-classic" or "cudf" not in request]
+    last = picks(f"linux-64 {UNNAMED} {GPU}", "ours", "rattler")
+    for order, request in [*(("ours", request) for request in named), *(unnamed if name != "conda-classic" else ())]:
+        asked = MATRIX[f"linux-64 {request}"]
+        scenarios = {replace(asked.scenario(driver), arch=None): driver for driver in ("12.6", "13.0")}
+        for answer in clients.solver(name, project).solve_all(scenarios, orders[order]):
+            driver = scenarios[answer.scenario]
+            right = {picks(str(asked), order, solver)[driver]}
+            right |= {last[driver]} if (name, request) == ("conda-rattler", CUDA) else set()
+            assert word(asked, answer) in right, (order, request, driver)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
