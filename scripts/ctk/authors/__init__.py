@@ -1,0 +1,1 @@
+"""Other people's recipes: built and tested against the channel, and where they install."""

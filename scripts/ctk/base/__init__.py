@@ -1,0 +1,1 @@
+"""The base channel, which stands in for conda-forge."""

@@ -1,0 +1,1 @@
+"""The built channel and its published states: repodata, publishing, checks, attestations."""

@@ -1,0 +1,1 @@
+"""Commands: each reads its options, calls one function of a room below, and shows the result."""

@@ -1,0 +1,1 @@
+"""Errors, files, settings, processes: shared by all rooms."""

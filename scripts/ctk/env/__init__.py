@@ -1,0 +1,1 @@
+"""Environments: create, run, check, pack; and `ctk doctor`."""

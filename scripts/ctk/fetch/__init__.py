@@ -1,0 +1,1 @@
+"""Downloads artefacts, checks them, and keeps them in the cache."""

@@ -1,0 +1,1 @@
+"""Release locks: their model, the components of a release, measured facts, licences."""

@@ -1,0 +1,1 @@
+"""Readers of wheels, `.conda` packages, binaries, and the GPU code in them."""

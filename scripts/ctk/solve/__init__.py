@@ -1,0 +1,1 @@
+"""The pick of a solver for a machine, and the reason for it."""
