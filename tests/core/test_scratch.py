@@ -95,7 +95,6 @@ def test_what_a_killed_process_left_goes_and_what_a_running_one_has_stays(tmp_pa
     for name in ("dead", "alive"):
         (tmp_path / name).mkdir()
         (tmp_path / f"{name}.lock").touch()
-    (tmp_path / "dead.done").mkdir()  # killed while it removed its own
     left = []
     with FileLock(tmp_path / "alive.lock"):
         folder = hold_folder(tmp_path, left.append)

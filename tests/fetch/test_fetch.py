@@ -173,7 +173,7 @@ def test_other_content_under_the_name_is_refused_and_set_aside(server: FakeIndex
     assert hashlib.sha256(other).hexdigest() in error.value.cause
     assert in_store(workspace) == set()
     assert not fetch.laid_out(artefact(0), workspace).exists()
-    (aside,) = (workspace.cache / "refused").iterdir()
+    (aside,) = (workspace.store / "refused").iterdir()
     assert aside.read_bytes() == other
     server.faults.clear()
     (path,) = fetch.fetch([artefact(0)], workspace, client)
@@ -184,7 +184,7 @@ def test_more_content_than_locked_is_refused_without_reading_all_of_it(server: F
     server.faults.append(Fault(match=name(0), content=content(0) * 50))
     with pytest.raises(HashMismatch):
         fetch.fetch([artefact(0)], workspace, client)
-    (aside,) = (workspace.cache / "refused").iterdir()
+    (aside,) = (workspace.store / "refused").iterdir()
     assert aside.stat().st_size < SIZE * 10
 
 

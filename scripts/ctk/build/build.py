@@ -109,7 +109,7 @@ def _started(
         pool = ThreadPoolExecutor(min(_ON_CLUSTER, len(todo)))
         running = {pool.submit(cluster.make, b, workspace, level): b.id for b in todo}
     else:
-        log = workspace.cache / "logs" / "build-processes.log"
+        log = workspace.logs / "build-processes.log"
         # rattler-build starts threads, which do not survive a fork.
         pool = ProcessPoolExecutor(min(jobs, len(todo)), get_context("spawn"), _begin, (log, os.getpid()))
         with starting():  # the first one starts the processes

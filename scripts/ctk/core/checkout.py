@@ -25,6 +25,13 @@ class Below:
         return workspace.root.joinpath(*self.parts)
 
 
+class InCache(Below):
+    """A folder of `Workspace.cache`."""
+
+    def __get__(self, workspace: Workspace, owner: type) -> Path:
+        return workspace.cache.joinpath(*self.parts)
+
+
 @dataclass(frozen=True)
 class Workspace:
     """The folders of one checkout; git ignores the two below which everything is made.
@@ -34,8 +41,12 @@ class Workspace:
         own_cache: Everything that can be made again: artefacts, builds, package caches.
         store: Fetched files, named by their sha256.
         artefacts: What recipes read: ``<component>/<version>/<target>.zip``, hard links into the store.
-        admitted: What was found in the artefacts, which were looked through once.
         builds: Finished builds, one folder for each content key.
+        notes: Values that were computed once (`ctk.core.memo`), one folder for each kind.
+        rattler: The cache of rattler and rattler-build.
+        packages: Unpacked packages, which environments have hard links to.
+        logs: Output of rattler-build.
+        temporary: Files of running commands.
         output: What users of the checkout look at: channels and environments.
     """
 
@@ -47,8 +58,12 @@ class Workspace:
     own_cache = Below(".cache")
     store = Below(".cache", "sha256")
     artefacts = Below(".cache", "artefacts")
-    admitted = Below(".cache", "admitted")
     builds = Below(".cache", "builds")
+    notes = InCache("notes")
+    rattler = InCache("packages")
+    packages = InCache("packages", "pkgs")
+    logs = InCache("logs")
+    temporary = InCache("tmp")
     output = Below("output")
     channel = Below("output", "channel")
     base_channel = Below("output", "base")

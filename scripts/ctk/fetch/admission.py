@@ -21,11 +21,11 @@ from pathlib import Path
 from packaging.tags import parse_tag
 from packaging.utils import canonicalize_name
 from packaging.version import Version
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter
 
 from ctk.core.checkout import Workspace
 from ctk.core.errors import ArtefactRefused
-from ctk.core.files import make_folder, replace_file
+from ctk.core.memo import Memo, memo
 from ctk.core.platforms import targets
 from ctk.lock.model import Artefact
 from ctk.package.archives import Refused, open_tar, open_zip, shown
@@ -57,20 +57,14 @@ _NOTE = TypeAdapter(dict[str, LargeBinary], config=ConfigDict(ser_json_bytes="ba
 
 def admit(artefacts: Iterable[Artefact], files: Iterable[Path], workspace: Workspace) -> None:
     """Looks through the files of artefacts that no earlier run admitted; ArtefactRefused with the member and reason."""
-    once = {note_of(a, workspace): (a, f) for a, f in zip(artefacts, files, strict=True)}
+    once = {note_of(a, workspace).file: (a, f) for a, f in zip(artefacts, files, strict=True)}
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # zlib and sha256 do not hold the interpreter's lock
         list(pool.map(lambda pair: admit_one(pair[0], pair[1], workspace), once.values()))
 
 
 def admit_one(artefact: Artefact, file: Path, workspace: Workspace) -> Mapping[str, LargeBinary]:
     """The same for one artefact, in this thread; returns its large binaries by name, but those it cannot read."""
-    note = note_of(artefact, workspace)
-    with suppress(OSError, ValidationError):
-        return _NOTE.validate_json(note.read_bytes())
-    found = check(artefact, file)
-    make_folder(note.parent)
-    replace_file(note, _NOTE.dump_json(found))
-    return found
+    return note_of(artefact, workspace).get(lambda: check(artefact, file))
 
 
 def check(artefact: Artefact, file: Path) -> dict[str, LargeBinary]:
@@ -89,10 +83,10 @@ def check(artefact: Artefact, file: Path) -> dict[str, LargeBinary]:
         raise ArtefactRefused(f"{shown(artefact.file)}: {refused}", _STEP) from refused
 
 
-def note_of(artefact: Artefact, workspace: Workspace) -> Path:
-    """The file that says that an artefact is admitted, and which large binaries it has."""
-    parts = (str(_REVISION), artefact.distribution, artefact.version, artefact.target, artefact.file, artefact.sha256)
-    return workspace.admitted / hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+def note_of(artefact: Artefact, workspace: Workspace) -> Memo[dict[str, LargeBinary]]:
+    """The note that an artefact was checked, with its large binaries."""
+    key = [_REVISION, artefact.distribution, artefact.version, artefact.target, artefact.file, artefact.sha256]
+    return memo(workspace.notes / "artefacts", key, _NOTE)
 
 
 def _binary(archive: zipfile.ZipFile, item: zipfile.ZipInfo) -> LargeBinary | None:

@@ -165,7 +165,7 @@ def _download(artefact: Artefact, workspace: Workspace, index: Index, file: Inde
             part.unlink()
             digest, size, _ = download()
         if digest != artefact.sha256 or size != artefact.size:
-            aside = workspace.cache / "refused" / f"{artefact.file}.{digest[:16]}"
+            aside = workspace.store / "refused" / f"{artefact.file}.{digest[:16]}"
             aside.parent.mkdir(parents=True, exist_ok=True)
             os.replace(part, aside)
             raise HashMismatch(
