@@ -1,4 +1,4 @@
-"""What of the caches goes by itself, what `ctk clean` removes, and what neither touches."""
+"""Files that runs remove from the caches, files that `ctk clean` removes, and files that stay."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
 
 @pytest.fixture
 def goes(here: Workspace) -> dict[str, list[Path]]:
-    """What may go, by group; beside it lies what stays."""
+    """The files that may go, by group; beside them are files that stay."""
     cache, shm = here.cache, runner.MEMORY
     # In use, each in its own way.
     made(here.builds / "shown" / "noarch" / "a.conda", link=here.output / ".channel-states" / "1" / "a.conda")
@@ -91,7 +91,7 @@ def there(folder: Path) -> set[Path]:
     return {path for path in folder.rglob("*") if path.is_file() and path.name != ".cache.lock"}
 
 
-def test_what_nothing_needs_goes_and_all_else_stays(here: Workspace, goes: dict[str, list[Path]]) -> None:
+def test_files_that_nothing_needs_go_and_all_others_stay(here: Workspace, goes: dict[str, list[Path]]) -> None:
     before = there(here.root.parent)
     told = clean.clean(here, dry_run=True)
     assert there(here.root.parent) == before
@@ -106,7 +106,7 @@ def test_what_nothing_needs_goes_and_all_else_stays(here: Workspace, goes: dict[
     assert [path for group in clean.clean(here) for path in group.goes] == []
 
 
-def test_what_a_running_command_uses_stays(here: Workspace, goes: dict[str, list[Path]]) -> None:
+def test_files_that_a_running_command_uses_stay(here: Workspace, goes: dict[str, list[Path]]) -> None:
     pkgs, dead = here.packages, next(path for path in goes["temporary"] if path.suffix == ".lock")
     with runner.at_work(here), FileLock(pkgs / ".cache.lock"), FileLock(dead), ExitStack() as locks:
         assert clean.unused_packages(pkgs, locks) == []
@@ -118,7 +118,7 @@ def test_what_a_running_command_uses_stays(here: Workspace, goes: dict[str, list
     assert not memory.exists()
 
 
-def test_runs_keep_what_was_used_last_and_what_they_made(here: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_keep_the_last_used_builds_and_their_own(here: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clean, "BOUND", 250)
     for used, key in enumerate(["oldest", "made", "old", "new"]):
         made(here.builds / key / "build.json", used, size=100)

@@ -1,4 +1,4 @@
-"""The index station: what pip is configured for is what is asked, and a failing index is told from an empty one."""
+"""The package index: pip's settings apply, and a failing index is not taken for an empty one."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_large_wheel_s_metadata_is_read_without_the_wheel(server: FakeIndex) -
     assert len(content) > 3_000_000
 
 
-def test_what_the_index_does_not_state_is_read(server: FakeIndex) -> None:
+def test_a_size_and_a_hash_that_the_index_does_not_state_are_read(server: FakeIndex) -> None:
     server.head = server.hashes = False
     with client(server) as index:
         file = index.files("tool")[0]
@@ -158,7 +158,7 @@ def test_a_passing_fault_is_retried_with_growing_waits(
 
 
 def test_a_lasting_fault_names_the_distribution(server: FakeIndex) -> None:
-    """Each other fault is that of a command, in tests/system/faults."""
+    """tests/system/faults has the other faults, for each command."""
     server.faults.append(Fault(status=500))
     with client(server) as index, pytest.raises(IndexUnavailable, match=r"does not give tool, .*answered 500") as error:
         index.files("tool")
@@ -214,13 +214,13 @@ def test_a_proxy_without_a_scheme_and_a_folder_of_certificates_are_taken_as_pip_
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 407, 451])
-def test_an_answer_that_is_no_page_is_not_taken_for_a_page_without_files(server: FakeIndex, status: int) -> None:
+def test_a_refused_page_is_not_taken_for_a_page_without_files(server: FakeIndex, status: int) -> None:
     server.faults.append(Fault(match="/simple/", status=status))
     with client(server) as index, pytest.raises(IndexUnavailable, match=f"answered {status} .* for tool$"):
         index.files("tool")
 
 
-def test_what_one_index_refuses_another_may_have(server: FakeIndex) -> None:
+def test_another_index_may_have_a_project_that_one_refuses(server: FakeIndex) -> None:
     with serve() as other:
         other.faults.append(Fault(status=403))
         with client(server, extra_index_urls=(other.url,)) as index:
@@ -279,7 +279,7 @@ def test_a_small_file_that_breaks_off_is_read_again(server: FakeIndex) -> None:
 
 
 @pytest.mark.parametrize("ranges", [True, False])
-def test_a_hash_that_the_index_does_not_state_is_gone_on_with(server: FakeIndex, ranges: bool) -> None:
+def test_a_download_for_a_hash_that_the_index_does_not_state_continues(server: FakeIndex, ranges: bool) -> None:
     server.hashes, server.ranges = False, ranges
     server.faults.append(Fault(match="/files/", truncate=500, times=None if ranges else 2))
     with client(server) as index:
@@ -337,7 +337,7 @@ def test_a_local_index_leads_to_local_files(server: FakeIndex, tmp_path: Path) -
         assert index.metadata(index.files("tool")[0])["Name"] == "tool"
 
 
-def test_a_page_that_is_none_is_an_error_of_the_index(server: FakeIndex) -> None:
+def test_an_invalid_page_is_an_error_of_the_index(server: FakeIndex) -> None:
     server.html = False
     server.faults.append(Fault("simple/", content=b"<html>Log in</html>"))
     with client(server) as index, pytest.raises(IndexUnavailable, match="page of tool cannot be read"):
@@ -366,7 +366,7 @@ def test_a_file_that_is_shorter_or_longer_than_the_index_says_is_an_error(server
             index.content(index.files("tool")[0])
 
 
-def test_a_copy_of_metadata_that_is_none_is_an_error(server: FakeIndex) -> None:
+def test_an_invalid_copy_of_metadata_is_an_error(server: FakeIndex) -> None:
     server.metadata_copies = True
     server.faults.append(Fault(".metadata", content=b"<html>Log in</html>"))
     with client(server) as index, pytest.raises(IndexUnavailable, match="METADATA of tool-1"):

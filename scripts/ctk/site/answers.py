@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import multiprocessing
-import os
 import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import BrokenExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -30,7 +27,7 @@ from ruamel.yaml import YAML
 from ctk.core.errors import SolverFailed, check_names
 from ctk.core.memo import Memo, memo
 from ctk.core.platforms import NOARCH
-from ctk.core.process import end_with, starting
+from ctk.core.pool import ProcessPool
 from ctk.lock.model import ReleaseLock
 from ctk.solve.drivers import impossible
 from ctk.solve.machine import python_specs
@@ -338,22 +335,16 @@ def solved(
 def _in_processes(
     work: Sequence[Work], jobs: int, advance: Callable[[float, str], None]
 ) -> Iterator[tuple[Work, Mapping[str, Any]]]:
-    # Spawned: rattler has threads, which a fork would lose.
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(jobs, len(work)), spawn, end_with, (os.getpid(),)) as pool:
-        with starting():
-            futures = {pool.submit(solve_one, piece): piece for piece in work}
+    with ProcessPool(min(jobs, len(work))) as pool:
+        futures = {pool.submit(solve_one, piece): piece for piece in work}
         try:
             for future in as_completed(futures):
                 piece = futures[future]
                 yield piece, future.result()
                 advance(piece.size, piece.name)
         except BaseException as error:
-            # Interrupted, or one failed: nobody waits for the others.
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in multiprocessing.active_children():
-                process.terminate()
-            if isinstance(error, BrokenProcessPool):
+            pool.end()  # interrupted, or one failed: nobody waits for the others
+            if isinstance(error, BrokenExecutor):
                 raise SolverFailed(
                     "a process that solved was killed; most often memory ran out",
                     "run the command again with --jobs 1: what was solved is kept",
