@@ -24,7 +24,6 @@ MONTH = 30 * 86400
 """Seconds for which what was used stays by itself."""
 BOUND = 5 << 30
 """Bytes of builds that no channel has, which stay by themselves."""
-_DAY = 86400
 _LOCKS = ("variants/*.lock", "base/*.lock", "tests/**/*.lock", ".cache/notes/base/*.json")
 _OLDER = (
     *("admitted", "audit", "base", "check", "contents", "gpu-code", "laid-out", "libsolv", "packing", "planned"),
@@ -150,27 +149,19 @@ def _older(workspace: Workspace) -> list[Path]:
 
 
 def _left(workspace: Workspace) -> Iterator[Path]:
-    """Folders of killed runs; in memory also those of other checkouts, where nothing has run for a day.
-
-    Those must be empty, or have locks that nobody holds: with a wrong clock, the folder of a running build looks old.
-    """
+    """Files and folders of killed runs, also in memory; a running build has a lock there."""
     if workspace.cache == workspace.own_cache:  # else it belongs to another user, who may be building
         yield from workspace.builds.glob(".tmp-*")
     for folder in left(workspace.temporary):
         yield from (p for p in map(folder.with_suffix, ("", ".lock")) if p.exists())
-    for place in runner.MEMORY.glob("ctk-*"):
-        with suppress(OSError):  # it has just gone
-            is_ours = place.lstat().st_uid == os.getuid() and re.fullmatch(r"ctk-[0-9a-f]{12}(\.tests)?", place.name)
-            inside, locks = list(place.iterdir()), len(list(place.glob("*.lock")))
-            if is_ours and locks == len(list(left(place))):
-                changed = max(path.lstat().st_mtime for path in (place, *inside))
-                if place.name == workspace.name or ((locks or not inside) and changed < time.time() - _DAY):
-                    yield place
+    for place in (runner.MEMORY / workspace.name, runner.MEMORY / f"{workspace.name}.tests"):
+        if place.exists() and len(list(place.glob("*.lock"))) == len(list(left(place))):
+            yield place
 
 
 def _remove(paths: Iterable[Path]) -> None:
     for path in paths:
-        with suppress(FileNotFoundError):  # another checkout's run may remove a folder in memory
+        with suppress(FileNotFoundError):
             if path.is_dir() and not path.is_symlink():
                 if not path.name.startswith("."):  # if this is killed, nobody uses half a folder
                     shutil.rmtree(going := path.with_name(f".tmp-{path.name}"), ignore_errors=True)

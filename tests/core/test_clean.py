@@ -48,15 +48,9 @@ def goes(here: Workspace) -> dict[str, list[Path]]:
     made(here.rattler / "repodata" / "a.json", used=0)
     made(cache / "others" / "old", used=0)
     made(here.channel / "noarch" / "only.conda", used=0)
-    made(shm / "ctk-0123456789ab" / ".tmp-new-1" / "a")
-    for name in ("ctk-workers", "ctk-another", "other"):
-        os.utime(made(shm / name / "a", used=0).parent, (0, 0))
-    unlocked = made(shm / "ctk-aa9876543210" / ".tmp-old-1" / "a").parent  # by a clock that is wrong all is old
-    (empty := shm / "ctk-ca9876543210").mkdir()
-    old = made(shm / "ctk-ba9876543210" / ".tmp-old-1" / "a").parent
-    lock = made(old.parent / "dead.lock")
-    for path in (unlocked, unlocked.parent, old, lock, old.parent, empty):
-        os.utime(path, (0, 0))
+    made(shm / "ctk-0123456789ab" / ".tmp-of-another-checkout" / "a", used=0)
+    old = made(shm / here.name / ".tmp-old-1" / "a").parent
+    made(old.parent / "dead.lock")
     made(here.builds / ".tmp-key" / "a")  # of a `ctk clean` that was killed
     return {
         "builds": [made(here.builds / "key" / "build.json").parent],
@@ -82,7 +76,6 @@ def goes(here: Workspace) -> dict[str, list[Path]]:
             here.builds / ".tmp-key",
             made(here.temporary / "dead.lock"),
             old.parent,
-            empty,
         ],
     }
 

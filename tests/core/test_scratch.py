@@ -62,9 +62,7 @@ def test_package_tests_work_in_memory_where_there_is_room_and_leave_nothing(
         assert os.environ["TMPDIR"] == "/given"
 
 
-def test_the_tests_of_a_package_write_there(
-    memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_tests_of_a_package_write_there(memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
 
     def tested(*_: object) -> pipeline.Outcome:
