@@ -93,7 +93,7 @@ def _each_once(files: Sequence[IndexFile]) -> tuple[IndexFile, ...]:
 
 
 class Index:
-    """A client of the package index; safe to use from several threads. Close it, or use it as a context.
+    """A client of the package index, to be used in a ``with``; safe to use from several threads.
 
     By default, it has pip's settings and retries.
     """
@@ -112,10 +112,6 @@ class Index:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Closes every connection."""
         self._client.close()
 
     def files(self, distribution: str) -> tuple[IndexFile, ...]:
@@ -174,8 +170,8 @@ class Index:
         """The upload time in seconds since 1970; that of the newest member if the index states none."""
         if file.uploaded is not None:
             return file.uploaded
-        with self.opened(file) as content:
-            return inside.newest(content, file.file)
+        with self.opened(file) as content, inside.members(content, file.file) as files:
+            return max((member.modified for member in files), default=inside.EARLIEST)
 
     @contextmanager
     def opened(self, file: IndexFile) -> Iterator[BinaryIO]:

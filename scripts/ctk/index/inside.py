@@ -58,12 +58,6 @@ def members(stream: BinaryIO, name: str) -> Iterator[tuple[ArchiveMember, ...]]:
         raise MeasureFailed(f"{name} cannot be read: {error}", _STEP) from error
 
 
-def newest(stream: BinaryIO, name: str) -> int:
-    """The time of the newest member, in seconds since 1970; errors as of `members`."""
-    with members(stream, name) as files:
-        return max((member.modified for member in files), default=EARLIEST)
-
-
 def metadata_of(files: tuple[ArchiveMember, ...], name: str) -> ArchiveMember:
     """The METADATA of a wheel, or the PKG-INFO of a source distribution; MeasureFailed if it is missing."""
     form = r"[^/]+\.dist-info/METADATA" if name.endswith(".whl") else r"[^/]+/PKG-INFO"
