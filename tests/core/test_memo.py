@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -51,3 +52,12 @@ def test_a_note_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
     note = memo(tmp_path / "file" / "kind", "key", MODEL)
     assert computed(note) and computed(note)
     assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_note_that_does_not_fit_on_the_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert computed(memo(tmp_path / "kind", "key", MODEL))
+    assert list((tmp_path / "kind").iterdir()) == []

@@ -73,10 +73,15 @@ def temporaries(folder: Path) -> Iterator[Path]:
 def _replace(path: Path, chunks: Iterable[bytes], is_right: Callable[[], bool]) -> bool:
     # Hidden, so that no indexer takes it for a package; beside the target, so that it can be renamed.
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with temporary.open("wb") as stream:
-        stream.writelines(chunks)
-        stream.flush()
-        os.fsync(stream.fileno())
+    try:
+        with temporary.open("wb") as stream:
+            stream.writelines(chunks)
+            stream.flush()
+            os.fsync(stream.fileno())
+    except OSError:
+        with suppress(OSError):  # on a full disk, it would keep its space
+            temporary.unlink()
+        raise
     if not is_right():
         temporary.unlink()
         return False
