@@ -22,14 +22,6 @@ LARGEST = 1 << 20
 """Characters of a file, at most."""
 DEEPEST = 12
 """Mappings and lists inside each other, at most."""
-_WORDS = {
-    "missing": "missing",
-    "unexpected_keyword_argument": "is no field of the file",
-    "tuple_type": "Input should be a valid list",
-    "dataclass_type": "Input should be a valid mapping",
-}
-"""Messages for those of pydantic's errors that have Python's words, not YAML's."""
-
 T = TypeVar("T")
 Place = tuple[str | int, ...]
 """The keys and indices that lead to an entry."""
@@ -142,11 +134,7 @@ def _place_text(place: Place) -> str:
 def _problem_line(document: Document, error: Any) -> str:
     """An error of pydantic as a line with its place."""
     place = tuple(error["loc"])
-    text = error["msg"].removeprefix("Value error, ").replace("Tuple ", "List ")
-    text = _WORDS.get(error["type"], text)
-    if error["type"] in ("string_type", "int_type", "bool_type"):
-        text += f", not {error['input']!r}"
-    return f"line {document.line(place)}: {_place_text(place)}: {text}"
+    return f"line {document.line(place)}: {_place_text(place)}: {error['msg'].removeprefix('Value error, ')}"
 
 
 def parse_by_hand(text: str, shape: TypeAdapter[T], file: str, step: str) -> T:

@@ -9,8 +9,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -257,10 +255,5 @@ class Retry:
 
 
 def _retry_after(value: str) -> float:
-    """The seconds of a Retry-After header; 0 without a valid value."""
-    if value.isdecimal():
-        return float(value)
-    try:
-        return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
-    except (TypeError, ValueError):
-        return 0.0
+    """The seconds of a Retry-After header; 0 without a number."""
+    return float(value) if value.isdecimal() else 0.0
