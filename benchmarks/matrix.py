@@ -114,9 +114,7 @@ def measure(where: Workspace, release: str, subdir: str, level: int, jobs: int) 
             raise SystemExit("\n".join(made[-1].failed.values()))
 
     def audit() -> None:
-        found = audit_packages(
-            states.packages(where.channel), forbidden_paths=(), jobs=jobs, cache=where.cache / "audit"
-        )
+        found = audit_packages(states.packages(where.channel), forbidden_paths=(), jobs=jobs, cache=where.notes)
         # What belongs to the base channel is not here; nothing else may be found.
         print(f"audit: {found.summary()}")
 

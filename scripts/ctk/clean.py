@@ -1,6 +1,6 @@
-"""What of a checkout's caches may go: runs keep them bounded, and `ctk clean` removes the rest.
+"""The caches of a checkout: runs keep them bounded, and `ctk clean` removes all that nothing needs.
 
-Environments and channels are never touched: what has a hard link there is in use. docs/maintainers.md lists what goes.
+A file with a hard link in an environment or a channel is in use. docs/maintainers.md lists the groups.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ MONTH = 30 * 86400
 """Seconds for which what was used stays by itself."""
 BOUND = 5 << 30
 """Bytes of builds that no channel has, which stay by themselves."""
-_DAY = 86400
-_LOCKS = ("variants/*.lock", "base/*.lock", "tests/**/*.lock", ".cache/base/machine.json")
-_NOTES = ("admitted", "audit", "contents", "gpu-code", "laid-out", "logs", "proofs", "rendered", "site", "surfaces")
-_TEMPORARY = ("check", "packing", "rebuild", "recipes", "tmp")
+_LOCKS = ("variants/*.lock", "base/*.lock", "tests/**/*.lock", ".cache/notes/base/*.json")
+_OLDER = (
+    *("admitted", "audit", "base", "check", "contents", "gpu-code", "laid-out", "libsolv", "packing", "planned"),
+    *("proofs", "rattler", "read.json", "rebuild", "recipes", "refused", "rendered", "site", "surfaces"),
+)
+"""Names in the cache that an older revision used."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +38,10 @@ class Group:
 
     Attributes:
         name: ``builds``.
-        rule: What of it goes: ``what no channel has``.
-        size: Bytes that it holds, of hard links once.
-        goes: What may go now.
-        freed: Bytes that are free without that.
+        rule: Which files may be removed: ``what no channel has``.
+        size: Bytes of all files; hard links count once.
+        goes: Files and folders that may be removed now.
+        freed: Bytes that this frees.
     """
 
     name: str
@@ -55,29 +57,32 @@ class Group:
 
 
 def clean(workspace: Workspace, *, dry_run: bool = False) -> list[Group]:
-    """Removes all that nothing names or uses, or only says what that is. The caller holds the checkout's lock.
+    """Removes all that nothing names or uses, unless `dry_run`. The caller holds the checkout's lock.
 
     Raises:
-        OSError: Something may not be removed, as it is somebody else's.
+        OSError: A file belongs to another user.
     """
-    cache, store, builds = workspace.cache, [workspace.store, workspace.artefacts], [workspace.builds]
-    packages, notes = [cache / "packages", cache / "rattler" / "pkgs"], [cache / name for name in _NOTES]
-    temporary = [cache / name for name in _TEMPORARY]
-    known = {path.relative_to(cache).parts[0] for path in (*packages, *notes, *temporary)}
+    store, builds, notes = (
+        (workspace.store, workspace.artefacts),
+        (workspace.builds,),
+        (workspace.notes, workspace.logs),
+    )
+    older = _older(workspace)
     with ExitStack() as locks:
-        unused = [path for place in packages for path in unused_packages(place, locks)]
+        unused = unused_packages(workspace.packages, locks)
         groups = [
-            Group.of("packages", "what no environment has", packages, unused),
-            Group.of("notes", "what nothing read for a month", notes, _old_notes(cache)),
-            Group.of("temporary", "what killed runs left", temporary, _left(workspace)),
+            Group.of("packages", "what no environment has", [workspace.packages], unused),
+            Group.of("notes", "what nothing read for a month", notes, _old_notes(workspace)),
+            Group.of("temporary", "what killed runs left", [workspace.temporary], _left(workspace)),
+            Group.of("older", "what an older revision left", older, older),
         ]
-        if cache == workspace.own_cache:
-            known |= {path.name for path in (*store, *builds)}
+        if workspace.cache == workspace.own_cache:
             groups += [
                 Group.of("downloads", "what no lock names", store, _downloads(workspace)),
                 Group.of("builds", "what no channel has", builds, unused_builds(workspace)),
             ]
-        groups.append(Group.of("others", "nothing", (path for path in cache.glob("*") if path.name not in known)))
+        known = {*store, *builds, *notes, workspace.rattler, workspace.temporary, *older}
+        groups.append(Group.of("others", "nothing", (path for path in workspace.cache.glob("*") if path not in known)))
         for group in groups if not dry_run else ():
             _remove(group.goes)
     return groups
@@ -87,18 +92,18 @@ def trim(workspace: Workspace, made: Collection[str]) -> None:
     """Keeps the caches bounded, after a run with the builds of these keys; the caller holds the checkout's lock."""
     with suppress(OSError), ExitStack() as locks:
         _remove(unused_builds(workspace, BOUND, made))
-        _remove(unused_packages(workspace.cache / "rattler" / "pkgs", locks, MONTH))
-        _remove([*_old_notes(workspace.cache), *_left(workspace)])
+        _remove(unused_packages(workspace.packages, locks, MONTH))
+        _remove([*_old_notes(workspace), *_left(workspace)])
 
 
 def trim_packages(cache: Path) -> None:
-    """Removes the unpacked packages that no environment has, and that none was made from for a month."""
+    """Removes unpacked packages that no environment has, and that were not used for a month."""
     with suppress(OSError), ExitStack() as locks:
         _remove(unused_packages(cache, locks, MONTH))
 
 
 def unused_builds(workspace: Workspace, keep: int = 0, made: Collection[str] = ()) -> list[Path]:
-    """The builds of which no channel has a package, but for `made`, and so many bytes of those that were used last."""
+    """Builds without a package in a channel, except `made` and the last used ones, up to `keep` bytes."""
     free = [home for home in workspace.builds.glob("[!.]*") if home.name not in made and _is_unlinked(home)]
     found = []
     for home in sorted(free, key=lambda home: _used(home / "build.json"), reverse=True):
@@ -108,9 +113,9 @@ def unused_builds(workspace: Workspace, keep: int = 0, made: Collection[str] = (
 
 
 def unused_packages(cache: Path, locks: ExitStack, age: float = 0) -> list[Path]:
-    """The unpacked packages that no environment has, and that were not used for so many seconds.
+    """Unpacked packages that no environment has, and that were not used for `age` seconds, with their locks.
 
-    None where rattler is at work with them: it holds this lock while it makes an environment, and waits for `locks`.
+    Empty while rattler makes an environment from them: it holds this lock. It waits for `locks`.
     """
     try:
         if cache.is_dir():
@@ -123,7 +128,7 @@ def unused_packages(cache: Path, locks: ExitStack, age: float = 0) -> list[Path]
 
 
 def _downloads(workspace: Workspace) -> list[Path]:
-    """Artefacts of which no lock has the sha256, and what recipes would read of them."""
+    """Artefacts whose sha256 no lock has, and their names in the folder that recipes read."""
     texts = [file.read_text("utf-8", "replace") for lock in _LOCKS for file in workspace.root.glob(lock)]
     named = {sha256 for text in texts for sha256 in re.findall(r"\b[0-9a-f]{64}\b", text)}
     gone = [file for file in workspace.store.glob("*/*") if file.name not in named]
@@ -132,36 +137,33 @@ def _downloads(workspace: Workspace) -> list[Path]:
     return [*gone, *read]
 
 
-def _old_notes(cache: Path) -> list[Path]:
-    files = (file for name in _NOTES for file in (cache / name).rglob("*") if file.is_file())
+def _old_notes(workspace: Workspace) -> list[Path]:
+    files = (file for folder in (workspace.notes, workspace.logs) for file in folder.rglob("*") if file.is_file())
     return [file for file in files if _used(file) < time.time() - MONTH]
 
 
-def _left(workspace: Workspace) -> Iterator[Path]:
-    """What killed runs left; in memory that of other checkouts, too, where nothing has been at work for a day.
+def _older(workspace: Workspace) -> list[Path]:
+    """Files and folders of an older revision; its packages, with their locks, were beside today's folder."""
+    packages = [path for lock in workspace.rattler.glob("*.lock") for path in (lock, lock.with_suffix(""))]
+    return [path for path in (*(workspace.cache / name for name in _OLDER), *packages) if path.exists()]
 
-    There only what has locks, none of them held, or nothing: by a clock that is wrong, what is at work looks old.
-    """
-    if workspace.cache == workspace.own_cache:  # else it is its owner's, who may be at work
-        yield from (*workspace.own_cache.glob("rebuild"), *workspace.builds.glob(".tmp-*"))
-    for name in _TEMPORARY:
-        for folder in left(workspace.cache / name):
-            yield from (p for p in map(folder.with_suffix, ("", ".done", ".lock")) if p.exists())
-    for place in runner.MEMORY.glob("ctk-*"):
-        with suppress(OSError):  # it has just gone
-            is_ours = place.lstat().st_uid == os.getuid() and re.fullmatch(r"ctk-[0-9a-f]{12}(\.tests)?", place.name)
-            inside, locks = list(place.iterdir()), len(list(place.glob("*.lock")))
-            if is_ours and locks == len(list(left(place))):
-                changed = max(path.lstat().st_mtime for path in (place, *inside))
-                if place.name == workspace.name or ((locks or not inside) and changed < time.time() - _DAY):
-                    yield place
+
+def _left(workspace: Workspace) -> Iterator[Path]:
+    """Files and folders of killed runs, also in memory; a running build has a lock there."""
+    if workspace.cache == workspace.own_cache:  # else it belongs to another user, who may be building
+        yield from workspace.builds.glob(".tmp-*")
+    for folder in left(workspace.temporary):
+        yield from (p for p in map(folder.with_suffix, ("", ".lock")) if p.exists())
+    for place in (runner.MEMORY / workspace.name, runner.MEMORY / f"{workspace.name}.tests"):
+        if place.exists() and len(list(place.glob("*.lock"))) == len(list(left(place))):
+            yield place
 
 
 def _remove(paths: Iterable[Path]) -> None:
     for path in paths:
-        with suppress(FileNotFoundError):  # another checkout's run may remove what is left in memory
+        with suppress(FileNotFoundError):
             if path.is_dir() and not path.is_symlink():
-                if not path.name.startswith("."):  # nobody takes half a folder for a whole one, if this is killed
+                if not path.name.startswith("."):  # if this is killed, nobody uses half a folder
                     shutil.rmtree(going := path.with_name(f".tmp-{path.name}"), ignore_errors=True)
                     path = path.rename(going)
                 shutil.rmtree(path)
@@ -170,7 +172,7 @@ def _remove(paths: Iterable[Path]) -> None:
 
 
 def _used(file: Path) -> float:
-    """When a file was read or written last, as far as the disk notes that; 0.0 where it is not there."""
+    """The last time that a file was read or written, as far as the disk notes that; 0.0 for a missing file."""
     with suppress(OSError):
         return max(file.lstat().st_atime, file.lstat().st_mtime)
     return 0.0

@@ -191,7 +191,7 @@ class Pipeline:
             forbidden_paths=machine_paths(self.workspace),
             base=states.packages(base_channel) if isinstance(base_channel, Path) else (),
             jobs=self.jobs,
-            cache=self.workspace.cache / "audit",
+            cache=self.workspace.notes,
             earlier=not staged.changed,
         )
         self._lap("audit", audited.summary())

@@ -54,7 +54,7 @@ def test_a_folder_in_another_is_looked_for_once() -> None:
 def test_a_changed_package_or_another_forbidden_path_is_scanned_again(tmp_path: Path) -> None:
     path = good_set()["libcufile"].write(tmp_path)
     sha256 = file_sha256(path)
-    keys = {Scanner([path]).name(of) for path, of in (("/a", sha256), ("/b", sha256), ("/a", "0" * 64))}
+    keys = {Scanner([path]).note(tmp_path, of) for path, of in (("/a", sha256), ("/b", sha256), ("/a", "0" * 64))}
     assert len(keys) == 3
 
 
@@ -79,7 +79,7 @@ def test_the_same_packages_are_held_to_the_same_rules_once(tmp_path: Path) -> No
     assert not first.earlier and "unchanged" not in first.summary()
     assert audited() == first and audited().earlier and audited().summary().endswith(", unchanged")
     assert not any(other.earlier for other in (audited(1), audited(forbidden="/home/y"), audited(only="NoBuildPath")))
-    for note in (cache / "reports").iterdir():
+    for note in (cache / "audits").iterdir():
         note.write_text("{")
     again = audited()
     assert again == first and not again.earlier

@@ -93,7 +93,7 @@ def test_a_failed_build_shows_its_log_and_fails_alone(checkout: Workspace, old: 
     assert [b.id for b in report.built] == [FOLLOWER]  # though it requires hello
     assert [*report.failed] == [HELLO]
     assert "no-such.txt" in report.failed[HELLO]
-    assert "no-such.txt" in (checkout.cache / "logs" / f"{HELLO}.log").read_text()
+    assert "no-such.txt" in (checkout.logs / f"{HELLO}.log").read_text()
     assert not list(checkout.builds.glob(".tmp-*"))
 
 
@@ -164,7 +164,7 @@ def test_packages_are_read_once_for_as_long_as_nobody_writes_to_them(
         """The builds that are found, as another process finds them; what it reads is in `read`."""
         files._hashes.clear()
         read.clear()
-        found = files.HashNotes(checkout.cache / "read.json")
+        found = files.HashNotes(checkout.notes / "read.json")
         monkeypatch.setattr(files.HashNotes, "of", lambda workspace: found)
         ids = sorted(build.finished(planned, checkout))
         meanwhile()
@@ -185,7 +185,7 @@ def test_packages_are_read_once_for_as_long_as_nobody_writes_to_them(
 
     last = made.built[-1].packages[0]
     right = last.read_bytes()
-    (checkout.cache / "read.json").unlink()
+    (checkout.notes / "read.json").unlink()
     assert finished(meanwhile=partial(last.write_bytes, b"another")) == every  # spoilt after it was read
     assert finished() == [b.id for b in made.built[:-1]]
     last.write_bytes(right)

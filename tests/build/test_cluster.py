@@ -103,7 +103,7 @@ def test_a_failed_build_shows_its_log_here_and_fails_alone(
     assert [b.id for b in report.built] == [FOLLOWER]
     assert [f.stem for f in (store / "builds").iterdir()] == [report.built[0].key]
     if log:
-        assert log in (workspace.cache / "logs" / f"{HELLO}.log").read_text()
+        assert log in (workspace.logs / f"{HELLO}.log").read_text()
     else:
         assert begun.read_text().split() == ["begun", "begun"]
 

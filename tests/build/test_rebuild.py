@@ -136,7 +136,7 @@ def test_the_command(packages: list[Path], repository: Workspace) -> None:
     done = ctk(repository, "rebuild", "--all", "--channel", str(channel))
     assert done.returncode == 0, done.stderr
     assert "2 packages rebuilt, identical" in done.stdout
-    assert not (repository.cache / "rebuild").exists()
+    assert not list(repository.temporary.glob("*"))
     rewrite_in_place(packages[0], time=1)
     done = ctk(repository, "rebuild", "--sample", "2", "--channel", str(channel))
     assert done.returncode == 28

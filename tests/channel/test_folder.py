@@ -190,7 +190,7 @@ def test_a_full_disk_leaves_what_readers_see(folder: Folder, tmp_path: Path, mon
     folder.publish(build(tmp_path / "one", digit(1)))
     two = build(tmp_path / "two", digit(1), digit(2))
     monkeypatch.setattr(os, "fsync", lambda handle: os.write(os.open("/dev/full", os.O_WRONLY), b"x"))
-    with pytest.raises(NoSpace, match="no space left"):
+    with pytest.raises(NoSpace, match="No space left on device"):
         folder.publish(two)
     assert indexed(folder.path) == {"digit1"}
 

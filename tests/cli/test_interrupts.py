@@ -44,7 +44,7 @@ LONG = {
 def slow(world: World) -> Iterator[World]:
     """An index that takes a moment for each file and page; nothing that was fetched or built is there."""
     world.index.faults.append(Fault(match="", pause=0.1))
-    for name in ("sha256", "artefacts", "admitted", "builds", "audit", "surfaces", "rendered"):
+    for name in ("sha256", "artefacts", "builds", "notes"):
         subprocess.run(["rm", "-rf", str(world.workspace.cache / name)], check=True)
     yield world
     world.index.faults.clear()

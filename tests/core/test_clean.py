@@ -1,4 +1,4 @@
-"""What of the caches goes by itself, what `ctk clean` removes, and what neither touches."""
+"""Files that runs remove from the caches, files that `ctk clean` removes, and files that stay."""
 
 from __future__ import annotations
 
@@ -38,24 +38,19 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
 
 @pytest.fixture
 def goes(here: Workspace) -> dict[str, list[Path]]:
-    """What may go, by group; beside it lies what stays."""
+    """The files that may go, by group; beside them are files that stay."""
     cache, shm = here.cache, runner.MEMORY
     # In use, each in its own way.
     made(here.builds / "shown" / "noarch" / "a.conda", link=here.output / ".channel-states" / "1" / "a.conda")
-    made(cache / "packages" / "used-1-0" / "lib" / "a.so", link=here.environments / "env" / "lib" / "a.so")
+    made(here.packages / "used-1-0" / "lib" / "a.so", link=here.environments / "env" / "lib" / "a.so")
     made(here.store / "aa" / NAMED, link=here.artefacts / "a" / "1" / "noarch.zip")
-    made(cache / "rendered" / "new.json")
+    made(here.notes / "rendered" / "new.json")
+    made(here.rattler / "repodata" / "a.json", used=0)
     made(cache / "others" / "old", used=0)
     made(here.channel / "noarch" / "only.conda", used=0)
-    made(shm / "ctk-0123456789ab" / ".tmp-new-1" / "a")
-    for name in ("ctk-workers", "ctk-another", "other"):
-        os.utime(made(shm / name / "a", used=0).parent, (0, 0))
-    unlocked = made(shm / "ctk-aa9876543210" / ".tmp-old-1" / "a").parent  # by a clock that is wrong all is old
-    (empty := shm / "ctk-ca9876543210").mkdir()
-    old = made(shm / "ctk-ba9876543210" / ".tmp-old-1" / "a").parent
-    lock = made(old.parent / "dead.lock")
-    for path in (unlocked, unlocked.parent, old, lock, old.parent, empty):
-        os.utime(path, (0, 0))
+    made(shm / "ctk-0123456789ab" / ".tmp-of-another-checkout" / "a", used=0)
+    old = made(shm / here.name / ".tmp-old-1" / "a").parent
+    made(old.parent / "dead.lock")
     made(here.builds / ".tmp-key" / "a")  # of a `ctk clean` that was killed
     return {
         "builds": [made(here.builds / "key" / "build.json").parent],
@@ -64,18 +59,23 @@ def goes(here: Workspace) -> dict[str, list[Path]]:
             here.artefacts / "b" / "1" / "noarch.zip",
             made(here.store / "partial" / UNNAMED),
         ],
-        "notes": [made(cache / "rendered" / "old.json", used=0), made(cache / "surfaces" / "1" / "old", used=0)],
+        "notes": [made(here.notes / "rendered" / "old.json", used=0), made(here.logs / "old.log", used=0)],
+        "older": [
+            made(cache / "rendered" / "new.json").parent,
+            made(cache / "read.json"),
+            made(cache / "rattler" / "pkgs" / "a-1-0" / "a").parents[2],
+            made(here.rattler / "a-1.0-0" / "lib" / "a.so").parents[1],
+            made(here.rattler / "a-1.0-0.lock"),
+        ],
         "packages": [
-            made(cache / "packages" / "free-1-0" / "lib" / "a.so").parents[1],
-            made(cache / "packages" / "free-1-0.lock"),
-            made(cache / "rattler" / "pkgs" / ".tmp-free-1-0" / "a").parent,
+            made(here.packages / "free-1-0" / "lib" / "a.so").parents[1],
+            made(here.packages / "free-1-0.lock"),
+            made(here.packages / ".tmp-free-1-0" / "a").parent,
         ],
         "temporary": [
             here.builds / ".tmp-key",
-            made(cache / "rebuild" / "a").parent,
-            made(cache / "tmp" / "dead.lock"),
+            made(here.temporary / "dead.lock"),
             old.parent,
-            empty,
         ],
     }
 
@@ -84,7 +84,7 @@ def there(folder: Path) -> set[Path]:
     return {path for path in folder.rglob("*") if path.is_file() and path.name != ".cache.lock"}
 
 
-def test_what_nothing_needs_goes_and_all_else_stays(here: Workspace, goes: dict[str, list[Path]]) -> None:
+def test_files_that_nothing_needs_go_and_all_others_stay(here: Workspace, goes: dict[str, list[Path]]) -> None:
     before = there(here.root.parent)
     told = clean.clean(here, dry_run=True)
     assert there(here.root.parent) == before
@@ -94,13 +94,13 @@ def test_what_nothing_needs_goes_and_all_else_stays(here: Workspace, goes: dict[
     named = [path for paths in goes.values() for path in paths]
     assert before - there(here.root.parent) == {f for f in before if any(f.is_relative_to(path) for path in named)}
     assert {g.name: g.freed for g in gone if g.freed} == {
-        "builds": 9, "downloads": 18, "notes": 18, "packages": 27, "temporary": 45
+        "builds": 9, "downloads": 18, "notes": 18, "older": 45, "packages": 27, "temporary": 36
     }  # fmt: skip
     assert [path for group in clean.clean(here) for path in group.goes] == []
 
 
-def test_what_a_running_command_uses_stays(here: Workspace, goes: dict[str, list[Path]]) -> None:
-    pkgs, dead = here.cache / "packages", next(path for path in goes["temporary"] if path.suffix == ".lock")
+def test_files_that_a_running_command_uses_stay(here: Workspace, goes: dict[str, list[Path]]) -> None:
+    pkgs, dead = here.packages, next(path for path in goes["temporary"] if path.suffix == ".lock")
     with runner.at_work(here), FileLock(pkgs / ".cache.lock"), FileLock(dead), ExitStack() as locks:
         assert clean.unused_packages(pkgs, locks) == []
         for folder in (memory := runner.MEMORY / here.name).glob("**/"):
@@ -111,11 +111,11 @@ def test_what_a_running_command_uses_stays(here: Workspace, goes: dict[str, list
     assert not memory.exists()
 
 
-def test_runs_keep_what_was_used_last_and_what_they_made(here: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_keep_the_last_used_builds_and_their_own(here: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clean, "BOUND", 250)
     for used, key in enumerate(["oldest", "made", "old", "new"]):
         made(here.builds / key / "build.json", used, size=100)
-    recent = [made(here.cache / "rattler" / "pkgs" / name).with_suffix("") for name in ("new.lock", "old.lock")]
+    recent = [made(here.packages / name).with_suffix("") for name in ("new.lock", "old.lock")]
     os.utime(recent[1].with_suffix(".lock"), (0, 0))
     for folder in recent:
         folder.mkdir()

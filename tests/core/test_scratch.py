@@ -1,4 +1,4 @@
-"""Where builds work, and that nothing of it stays."""
+"""Temporary folders: where builds work, and that nothing stays."""
 
 from __future__ import annotations
 
@@ -62,9 +62,7 @@ def test_package_tests_work_in_memory_where_there_is_room_and_leave_nothing(
         assert os.environ["TMPDIR"] == "/given"
 
 
-def test_what_runs_a_package_s_tests_is_told_to_write_there(
-    memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_tests_of_a_package_write_there(memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
 
     def tested(*_: object) -> pipeline.Outcome:
@@ -77,7 +75,7 @@ def test_what_runs_a_package_s_tests_is_told_to_write_there(
     assert [Path(folder).is_relative_to(memory) for folder in seen] == [True]
 
 
-def test_what_killed_runs_left_goes_and_other_checkouts_keep_theirs(
+def test_folders_of_killed_runs_go_and_those_of_other_checkouts_stay(
     memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, other = Workspace(tmp_path / "a"), Workspace(tmp_path / "b")
@@ -91,11 +89,10 @@ def test_what_killed_runs_left_goes_and_other_checkouts_keep_theirs(
     assert list(memory.iterdir()) == [kept.parent]
 
 
-def test_what_a_killed_process_left_goes_and_what_a_running_one_has_stays(tmp_path: Path) -> None:
+def test_the_folder_of_a_killed_process_goes_and_that_of_a_running_one_stays(tmp_path: Path) -> None:
     for name in ("dead", "alive"):
         (tmp_path / name).mkdir()
         (tmp_path / f"{name}.lock").touch()
-    (tmp_path / "dead.done").mkdir()  # killed while it removed its own
     left = []
     with FileLock(tmp_path / "alive.lock"):
         folder = hold_folder(tmp_path, left.append)
@@ -131,7 +128,7 @@ def test_temporary_files_lie_in_the_cache_or_where_the_user_wants_them(
     assert list((tmp_path / "fast").iterdir()) == []
 
 
-def test_a_folder_of_somebody_else_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getuid", lambda: 12345)
     with pytest.raises(PermissionError):
         hold_folder(tmp_path)

@@ -1,4 +1,4 @@
-"""What is locked is looked through once before anything reads it: it is the artefact, and unpacks inside its folder."""
+"""Each artefact is checked once, before anything reads it: it is the locked one, and unpacks inside its folder."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ UPWARDS = wheel("nvidia-cuda-runtime", "13.4.92", LINUX, [], {"nvidia/../../x": 
 
 
 def artefact(data: bytes, target: str = "linux-64", file: str = f"nvidia_cuda_runtime-13.4.92-{LINUX}.whl") -> Artefact:
-    """The artefact that a lock would name with these very bytes."""
+    """The artefact of a lock for these bytes."""
     digest = hashlib.sha256(data).hexdigest()
     return Artefact("cudart", "nvidia-cuda-runtime", "13.4.92", target, file, digest, len(data))
 
@@ -71,7 +71,7 @@ def test_a_wheel_is_of_its_project_and_target_and_stays_in_its_folder(tmp_path: 
 
 
 def refusal(wanted: Artefact, data: bytes, folder: Path) -> str:
-    """What is said of an artefact; "" when it is admitted."""
+    """The error for an artefact; "" if there is none."""
     (folder / "artefact").write_bytes(data)
     try:
         check(wanted, folder / "artefact")
@@ -144,7 +144,7 @@ def test_a_refused_artefact_is_never_laid_out_and_refused_again(tmp_path: Path) 
     assert not (tmp_path.parent / "x").exists()
 
 
-def test_what_was_admitted_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checked_artefact_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace = Workspace(tmp_path)
     wanted = in_store(GOOD, workspace)
     fetch.fetch([wanted], workspace, no_index)
@@ -152,7 +152,7 @@ def test_what_was_admitted_is_not_read_again(tmp_path: Path, monkeypatch: pytest
     fetch.fetch([wanted], workspace, no_index)
 
 
-def test_the_same_file_for_another_target_is_looked_through_anew(tmp_path: Path) -> None:
+def test_the_same_file_for_another_target_is_checked_too(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
     wanted = in_store(GOOD, workspace)
     fetch.fetch([wanted], workspace, no_index)

@@ -1,4 +1,4 @@
-"""The fetch station: what enters the cache, and what a bad index or disk leaves behind."""
+"""The step fetch: which files enter the cache, also from a bad network."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_source_distribution_keeps_the_ending_by_which_it_is_unpacked(workspac
     assert fetch.laid_out(sources, workspace).name == "noarch.tar.gz"
 
 
-def test_a_new_lock_replaces_what_recipes_read(server: FakeIndex, workspace: Workspace) -> None:
+def test_a_new_lock_replaces_the_file_that_recipes_read(server: FakeIndex, workspace: Workspace) -> None:
     fetch.fetch([artefact(0)], workspace, client)
     other = wheel("nvidia-cuda-runtime", "13.4.0", TAGS, [], {"data": b"other"})
     server.add(name(0), other)
@@ -100,7 +100,7 @@ def test_a_new_lock_replaces_what_recipes_read(server: FakeIndex, workspace: Wor
     assert fetch.stored(artefact(0), workspace).read_bytes() == content(0)
 
 
-def test_a_download_that_broke_off_is_continued_not_begun_again(server: FakeIndex, workspace: Workspace) -> None:
+def test_a_download_that_broke_off_continues(server: FakeIndex, workspace: Workspace) -> None:
     server.faults.append(Fault(match=".whl", truncate=100_000, times=1))
     (path,) = fetch.fetch([artefact(0)], workspace, client)
     assert path.read_bytes() == content(0)
@@ -157,7 +157,7 @@ def test_a_server_without_ranges_works_too(server: FakeIndex, workspace: Workspa
     assert path.read_bytes() == content(0)
 
 
-def test_what_was_fetched_before_an_error_stays(server: FakeIndex, workspace: Workspace) -> None:
+def test_files_that_were_fetched_before_an_error_stay(server: FakeIndex, workspace: Workspace) -> None:
     server.faults.append(Fault(match=name(1), status=500))
     with pytest.raises(IndexUnavailable):
         fetch.fetch([artefact(0), artefact(1)], workspace, client, jobs=1)
@@ -173,7 +173,7 @@ def test_other_content_under_the_name_is_refused_and_set_aside(server: FakeIndex
     assert hashlib.sha256(other).hexdigest() in error.value.cause
     assert in_store(workspace) == set()
     assert not fetch.laid_out(artefact(0), workspace).exists()
-    (aside,) = (workspace.cache / "refused").iterdir()
+    (aside,) = (workspace.store / "refused").iterdir()
     assert aside.read_bytes() == other
     server.faults.clear()
     (path,) = fetch.fetch([artefact(0)], workspace, client)
@@ -184,14 +184,14 @@ def test_more_content_than_locked_is_refused_without_reading_all_of_it(server: F
     server.faults.append(Fault(match=name(0), content=content(0) * 50))
     with pytest.raises(HashMismatch):
         fetch.fetch([artefact(0)], workspace, client)
-    (aside,) = (workspace.cache / "refused").iterdir()
+    (aside,) = (workspace.store / "refused").iterdir()
     assert aside.stat().st_size < SIZE * 10
 
 
 NEEDED_BY = {artefact(1).sha256: ["cuda-13.3", "cuda-13.4"], artefact(2).sha256: ["cuda-13.4"]}
 
 
-def test_what_vanished_from_the_index_is_named_with_the_releases_that_need_it(
+def test_files_that_vanished_from_the_index_are_named_with_the_releases_that_need_them(
     server: FakeIndex, workspace: Workspace
 ) -> None:
     for seed in (1, 2):
@@ -209,13 +209,13 @@ def test_what_vanished_from_the_index_is_named_with_the_releases_that_need_it(
         fetch.fetch([artefact(0), artefact(1)], workspace, client, needed_by=NEEDED_BY)
 
 
-def test_what_the_index_lists_and_does_not_have_is_named_so_too(server: FakeIndex, workspace: Workspace) -> None:
+def test_a_file_that_the_index_lists_but_does_not_have_is_named_too(server: FakeIndex, workspace: Workspace) -> None:
     server.faults.append(Fault(match=name(2), status=404))
     with pytest.raises(NotPublished, match=r"lists .* but does not have it; needed by cuda-13\.4$"):
         fetch.fetch([artefact(2)], workspace, client, needed_by=NEEDED_BY)
 
 
-def test_what_is_borrowed_is_removed_again_and_what_was_there_stays(server: FakeIndex, workspace: Workspace) -> None:
+def test_borrowed_files_are_removed_again_and_earlier_files_stay(server: FakeIndex, workspace: Workspace) -> None:
     fetch.fetch([artefact(0)], workspace, client)
     three = [artefact(seed) for seed in range(3)]
     with fetch.borrowed(three, workspace, client, progress=lambda artefact, received: None) as paths:
@@ -230,7 +230,7 @@ def test_what_is_borrowed_is_removed_again_and_what_was_there_stays(server: Fake
     assert in_store(workspace) == {artefact(0).sha256}
 
 
-def test_a_build_says_which_release_needs_what_vanished(server: FakeIndex, tmp_path: Path) -> None:
+def test_a_build_names_the_release_that_needs_a_vanished_file(server: FakeIndex, tmp_path: Path) -> None:
     checkout = tiny.tiny_checkout(tmp_path)
     fetch.stored(tiny.artefact(), checkout).unlink()
     report = Reporter(results=False)

@@ -1,4 +1,4 @@
-"""When a file was uploaded: as the index says, else as the file itself says, and never the moment of the question."""
+"""The upload time of a file: the index's, else that of its newest member, never the current time."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_the_index_s_time_is_taken_without_another_request(server: FakeIndex, st
 
 
 @pytest.mark.parametrize("html", [True, False], ids=["html", "json"])
-def test_an_index_that_does_not_say_leaves_the_newest_member(server: FakeIndex, html: bool) -> None:
+def test_without_the_index_s_time_that_of_the_newest_member_counts(server: FakeIndex, html: bool) -> None:
     server.html, server.upload_time = html, None
     assert uploaded(server) == when("2021-03-04T05:06:08")
 
@@ -89,7 +89,7 @@ def test_of_a_source_distribution_too(server: FakeIndex) -> None:
 
 @pytest.mark.parametrize("first", ["silent", "later", "earlier"])
 def test_of_several_indexes_the_earliest_upload_counts(server: FakeIndex, first: str) -> None:
-    """A mirror states when it fetched the file, or nothing."""
+    """A mirror states the time when it fetched the file, or none."""
     times = {"silent": None, "later": "2024-06-01T00:00:00Z", "earlier": "2023-01-01T00:00:00Z"}
     with serve() as other:
         other.add(FILE, server.projects["tool"][FILE])
@@ -112,7 +112,7 @@ def test_a_lock_has_the_index_s_times(run: Run, here: Workspace, index: FakeInde
 
 
 def test_a_minor_has_the_time_of_its_first_manifest_and_keeps_it(run: Run, here: Workspace, index: FakeIndex) -> None:
-    """Packages without artefacts have it: a newer patch does not change it, nor an index that lost the first one."""
+    """Packages without artefacts have it: neither a newer patch nor an index without the first manifest changes it."""
     first, second = (f"cuda_toolkit-13.4.{patch}-py2.py3-none-any.whl" for patch in (2, 3))
     index.uploaded |= {first: "2026-01-02T00:00:00Z", second: "2026-03-04T00:00:00Z"}
     run("add", "13.4", "--write")
@@ -123,10 +123,10 @@ def test_a_minor_has_the_time_of_its_first_manifest_and_keeps_it(run: Run, here:
     assert "nothing changes" in run("add", "13.4", "--write")
 
 
-def test_what_is_locked_keeps_its_time_and_what_is_new_has_its_own(
+def test_a_locked_file_keeps_its_time_and_a_new_file_has_its_own(
     run: Run, here: Workspace, index: FakeIndex, have: Have
 ) -> None:
-    """Packages carry the time: another index, which has its own, must not change what they are made of."""
+    """Packages carry the time, so another index with other times must not change a lock."""
     before = have("13.4")
     index.upload_time = "2030-01-01T00:00:00Z"
     assert "nothing changes" in run("add", "13.4", "--write")

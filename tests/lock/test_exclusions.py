@@ -101,7 +101,7 @@ unpublished:
         "  - line 2: excluded.0.component: 'warp' is no component of a CTK release",
         f"  - line 6: excluded.1.releases: 'before 12.3' says no releases; {write}",
         "  - line 7: excluded.1.reason: a reason is a sentence",
-        "  - line 8: excluded.2.reason: missing",
-        "  - line 10: excluded.2.because: is no field of the file",
+        "  - line 8: excluded.2.reason: Field required",
+        "  - line 10: excluded.2.because: Unexpected keyword argument",
         f"  - line 12: unpublished.0.releases: '' says no releases; {write}",
     ]

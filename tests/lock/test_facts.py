@@ -142,7 +142,7 @@ def test_the_command_fetches_measures_and_writes(
     assert lock.facts.glibc["linux-aarch64"] == dict.fromkeys(lock.components, "2.17")
     # What was not in the cache before is not there afterwards; that it was looked through is known.
     left = [p for p in here.cache.rglob("*") if p.is_file() and p.parent != here.cache]
-    assert {p.parent.name for p in left} == {"admitted", "gpu-code", "contents"}
+    assert {p.parent.name for p in left} == {"artefacts", "gpu-code", "contents"}
     held = contents.load(here)
     assert not contents.unmeasured(held, release_locks(here).values())
     assert held.dump() == contents.path_of(here).read_text()

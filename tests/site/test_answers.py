@@ -205,15 +205,15 @@ def test_an_answer_is_the_same_after_it_was_packed(asked: Axes, alike: AlikeCata
 def test_answers_are_kept_until_something_they_depend_on_changes(folders: Folders, asked: Axes, tmp_path: Path) -> None:
     few = replace(asked, pins=("",), pythons=("",), packages=("cuda-core",))
     (work,) = plan_work(few, folders, tmp_path)
-    assert work.kept is not None and not work.kept.exists()
+    assert work.note is not None and not work.note.file.exists()
     said: list[str] = []
     (first,) = solved([work], 1, lambda size, note: said.append(note))
     (second,) = solved([work], 1, lambda size, note: said.append(note))
     assert first == second and said == ["linux-64/cuda-core/any", "linux-64/cuda-core/any, as before"]
     changed = write(tmp_path / "changed", iter([*channel(), record("new", "1.0", "h_0", "linux-64")]))
     (other,) = plan_work(few, [changed, folders[1]], tmp_path)
-    assert other.kept != work.kept
-    work.kept.write_text(work.kept.read_text()[:100])  # cut short
+    assert other.note != work.note
+    work.note.file.write_text(work.note.file.read_text()[:100])  # cut short
     assert list(solved([work], 1, lambda size, note: None)) == [first]
 
 

@@ -240,8 +240,8 @@ def unbuilt(project: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Wor
     where = Workspace(tmp_path_factory.mktemp("unbuilt"))
     for place in (project.recipes, project.variants, project.build_config):
         (where.root / place.name).symlink_to(place)
-    where.cache.mkdir()
-    (where.cache / "rendered").symlink_to(project.cache / "rendered")
+    where.notes.mkdir(parents=True)
+    (where.notes / "rendered").symlink_to(project.notes / "rendered")
     return where
 
 

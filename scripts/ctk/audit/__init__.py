@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from ctk.audit import binaries, files, packages
 from ctk.audit.packages import PackageSet
@@ -22,7 +20,8 @@ from ctk.audit.planned import NEED_BYTES, planned_scans
 from ctk.core.checkout import Workspace
 from ctk.core.console import count
 from ctk.core.errors import AuditFailed
-from ctk.core.files import disk_errors, file_sha256, make_folder, replace_file
+from ctk.core.files import file_sha256
+from ctk.core.memo import Memo, memo
 from ctk.lock.contents import Contents
 from ctk.package.scan import PackageScan, Scanner, listed_package
 from ctk.plan.plan import Plan
@@ -70,8 +69,9 @@ def audit_packages(
 ) -> AuditReport:
     """Holds packages, which may depend on those of the base, to every rule, or to those named in `only`.
 
-    Scans are kept in the folder `cache`, and the outcome: the same packages are not audited again by the same code.
-    With `earlier=False` it is not looked for: its name has the packages' hashes, so new ones would be read once more.
+    Scans and the outcome are noted in the folder `cache`: the same packages are not audited again by the same code.
+    With `earlier=False` the outcome's note is not read: its name needs the packages' hashes, so new packages would be
+    read once more.
 
     Raises:
         UnknownName: A name in ``only`` that no check has.
@@ -79,9 +79,9 @@ def audit_packages(
     start = time.monotonic()
     checks = chosen(CHECKS, only)
     asked = [forbidden_paths, [check.name for check in checks]]
-    if cache and earlier and (note := _note(cache, paths, base, asked)):
-        with suppress(OSError, ValidationError):  # not there, or damaged
-            return replace(_REPORT.validate_json(note.read_bytes()), seconds=time.monotonic() - start, earlier=True)
+    note = _note(cache, paths, base, asked) if cache and earlier else None
+    if note and (known := note.read()):
+        return replace(known, seconds=time.monotonic() - start, earlier=True)
     # The largest first: none is left for last.
     ordered = sorted(paths, key=lambda path: path.stat().st_size if path.is_file() else 0, reverse=True)
     with ThreadPoolExecutor(max(1, jobs)) as pool:
@@ -92,11 +92,8 @@ def audit_packages(
     findings = [unreadable for unreadable in results if isinstance(unreadable, Finding)]
     findings += _held(scans, PackageSet(scans, beside), checks)
     report = AuditReport.of(findings, checks, len(paths), start)
-    if cache and (note := _note(cache, paths, base, asked)):  # the scans have hashed the packages
-        with disk_errors(note):
-            make_folder(note.parent)
-            replace_file(note, _REPORT.dump_json(report))
-    return report
+    note = _note(cache, paths, base, asked) if cache else None  # the scans have hashed the packages
+    return note.write(report) if note else report
 
 
 def audit_planned(
@@ -127,14 +124,13 @@ def _held(scans: Sequence[PackageScan], together: PackageSet, checks: Sequence[C
                 yield from check(subject)
 
 
-def _note(cache: Path, paths: Sequence[Path], base: Sequence[Path], asked: list[Any]) -> Path | None:
-    """Where the outcome is kept: named by the packages, what they are held to, and the code; None if one is missing."""
+def _note(cache: Path, paths: Sequence[Path], base: Sequence[Path], asked: list[Any]) -> Memo[AuditReport] | None:
+    """The note of the outcome for these packages, paths, checks and code; None if a package is missing."""
     try:
         of = [[[p.parent.name, p.name, file_sha256(p)] for p in sorted(packages)] for packages in (paths, base)]
     except OSError:
         return None
-    said = json.dumps([of, asked, _code()])
-    return cache / "reports" / f"{hashlib.sha256(said.encode()).hexdigest()}.json"
+    return memo(cache / "audits", [of, asked, _code()], _REPORT)
 
 
 @remembered

@@ -7,22 +7,21 @@ edits (``EDIT``) add no file and need the text, so they are left out.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from ctk.audit.files import glob_pattern
 from ctk.core.checkout import Workspace
 from ctk.core.errors import RecipeError
-from ctk.core.files import file_sha256, make_folder, replace_file
+from ctk.core.files import file_sha256
+from ctk.core.memo import memo
 from ctk.lock.contents import LEFT_OUT, PLAIN, Content, Contents, Members
 from ctk.package.binaries import ELF_MAGIC, SearchPath
 from ctk.package.glibc import MOVED
@@ -136,13 +135,8 @@ def _tree(
     scripts = (file_sha256(file) for file in build.recipe.files() if file != build.recipe.file)
     decisive = [script.file, sorted(script.env.items()), build.subdir, folder, sorted(members.items(), key=str)]
     key = repr([file_sha256(Path(__file__)), *scripts, *decisive])
-    note = workspace.cache / "laid-out" / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
-    with suppress(OSError, ValidationError):  # not there, or cut short
-        return _FILES.validate_json(note.read_bytes())
-    files = _lay_out(build, script, members, folder, programs)
-    make_folder(note.parent)
-    replace_file(note, _FILES.dump_json(files, exclude_defaults=True))
-    return files
+    note = memo(workspace.notes / "laid-out", key, _FILES)
+    return note.get(lambda: _lay_out(build, script, members, folder, programs))
 
 
 def _lay_out(build: Build, script: Script, members: Members, folder: str, programs: Path) -> list[ScannedFile]:

@@ -11,11 +11,10 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from ctk.core.console import listing
 from ctk.core.errors import BuildFailed, RecipeError, UnknownName, Unsolvable, without_credentials
 from ctk.core.files import disk_errors, full_disk, read_json
 from ctk.core.platforms import NOARCH, this_platform
-from ctk.core.process import end_with, starting
+from ctk.core.pool import ProcessPool
 from ctk.package.reader import IndexJson, read_info
 from ctk.plan.recipes import Recipe, render_variants
 from ctk.solve.solve import Catalogue, Scenario, channel_url, older, parse_spec
@@ -233,13 +232,9 @@ class Workshop:
         self.order, self.channels, self.folder, self.log, self._cache = order, channels, folder, log, cache
 
     @contextmanager
-    def _pool(self) -> Iterator[ProcessPoolExecutor]:
+    def _pool(self) -> Iterator[ProcessPool]:
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        context = get_context("spawn")  # rattler-build starts threads, which do not survive a fork
-        with (
-            disk_errors(self.folder),
-            ProcessPoolExecutor(1, context, _begin, (self.log, self._cache, os.getpid())) as pool,
-        ):
+        with disk_errors(self.folder), ProcessPool(1, _begin, self.log, self._cache) as pool:
             try:
                 yield pool
             except BrokenExecutor:
@@ -258,8 +253,7 @@ class Workshop:
         urls = [channel_url(channel) for channel in self.channels.channels]
         with self._pool() as pool:
             for variant in self.order.variants:
-                with starting():
-                    made = pool.submit(_build, self.order, variant, urls, self.folder)
+                made = pool.submit(_build, self.order, variant, urls, self.folder)
                 file, seconds, lines = made.result()
                 if not file:
                     progress(variant, "FAILED")
@@ -284,8 +278,7 @@ class Workshop:
                     if pick is None:
                         yield Tested(package, driver, detail=find_reason(scenario, catalogue)[0])
                         continue
-                    with starting():
-                        tried = pool.submit(_test, package.file, driver, urls)
+                    tried = pool.submit(_test, package.file, driver, urls)
                     state, lines = tried.result()
                     if state == "failed" and (full := full_disk("\n".join(lines), self.folder)):
                         raise full
@@ -359,9 +352,8 @@ def drivers(toolkit: str, channels: Catalogue) -> list[str | None]:
     return list(dict.fromkeys([toolkit, newest])) if toolkit else [None]
 
 
-def _begin(log: Path, cache: Path, parent: int) -> None:
+def _begin(log: Path, cache: Path) -> None:
     """Initializes the process: what it and its children print is in the log."""
-    end_with(parent)
     with log.open("a") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)

@@ -27,10 +27,12 @@ from pathlib import Path
 from typing import Any
 
 from packaging.specifiers import SpecifierSet
+from pydantic import TypeAdapter
 
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BuildFailed, NotPublished
-from ctk.core.files import disk_errors, holds, make_folder, read_json, replace_file
+from ctk.core.files import disk_errors, holds, make_folder, replace_file
+from ctk.core.memo import memo
 from ctk.core.platforms import NOARCH, this_platform
 from ctk.core.versions import PythonTag
 from ctk.fetch.fetch import stored
@@ -101,7 +103,7 @@ def plan_base(workspace: Workspace) -> Plan:
 def prepare(workspace: Workspace) -> tuple[ReleaseLock, Path]:
     """Packs this machine's part into the store, unless an earlier run did; the whole lock and this machine's keys."""
     lock = load(workspace.base_recipes / "base.lock")
-    keys = workspace.cache / "base" / "machine.yaml"
+    keys = workspace.notes / "base" / "machine.yaml"
     with disk_errors(workspace.cache):
         make_folder(keys.parent)
         own = _own_artefacts(workspace)
@@ -163,21 +165,17 @@ def _own_artefacts(workspace: Workspace) -> list[Artefact]:
     python = (_executable(), stdlib / "os.py", stdlib / "site.py", stdlib / "lib-dynload")
     files = [f"{p} {p.stat().st_size} {p.stat().st_mtime_ns}" for p in (*python, *libraries)]
     state = [_REVISION, sys.version, sys.base_prefix, *files]
-    note = workspace.cache / "base" / "machine.json"
-    try:
-        known = read_json(note)
-        artefacts = [Artefact(**entry) for entry in known["artefacts"]]
-        if known["state"] == state and all(holds(stored(a, workspace), a.sha256) for a in artefacts):
-            return artefacts
-    except (KeyError, TypeError):
-        pass
+    note = memo(workspace.notes / "base", state, TypeAdapter(list[dict[str, Any]]))
+    known = [Artefact(**fields) for fields in note.read() or ()]
+    if known and all(holds(stored(a, workspace), a.sha256) for a in known):
+        return known
     version = ".".join(map(str, sys.version_info[:3]))
-    artefacts = [
+    made = [
         _store(workspace, "cpython", version, interpreter_files()),
         _store(workspace, "gcc-runtime", _gcc_version(libraries[1]), _gcc_files(libraries)),
     ]
-    replace_file(note, json.dumps({"state": state, "artefacts": [asdict(a) for a in artefacts]}, indent=1).encode())
-    return artefacts
+    note.write([asdict(artefact) for artefact in made])
+    return made
 
 
 def _store(workspace: Workspace, component: str, version: str, files: Iterable[tuple[str, bytes, bool]]) -> Artefact:

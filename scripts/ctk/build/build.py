@@ -11,10 +11,9 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
 from pathlib import Path
 
 from ctk.build.cluster import Cluster
@@ -23,7 +22,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import BuildFailed
 from ctk.core.files import disk_errors
 from ctk.core.platforms import PLATFORMS
-from ctk.core.process import end_with, starting
+from ctk.core.pool import ProcessPool
 from ctk.plan.plan import Build, Plan, Request, Set, choose_locks, plan
 
 __all__ = ["BuildReport", "Built", "build_key", "cached", "finished", "run"]
@@ -109,11 +108,9 @@ def _started(
         pool = ThreadPoolExecutor(min(_ON_CLUSTER, len(todo)))
         running = {pool.submit(cluster.make, b, workspace, level): b.id for b in todo}
     else:
-        log = workspace.cache / "logs" / "build-processes.log"
-        # rattler-build starts threads, which do not survive a fork.
-        pool = ProcessPoolExecutor(min(jobs, len(todo)), get_context("spawn"), _begin, (log, os.getpid()))
-        with starting():  # the first one starts the processes
-            running = {pool.submit(make, b, workspace, level, jobs): b.id for b in todo}
+        log = workspace.logs / "build-processes.log"
+        pool = ProcessPool(min(jobs, len(todo)), _begin, log)
+        running = {pool.submit(make, b, workspace, level, jobs): b.id for b in todo}
     try:
         yield running
     except BaseException:
@@ -126,9 +123,8 @@ def _started(
         pool.shutdown()
 
 
-def _begin(log: Path, parent: int) -> None:
+def _begin(log: Path) -> None:
     """Initializes a build process."""
-    end_with(parent)
     gc.freeze()  # what was imported is not looked through when the process ends
     # rattler-build draws progress bars on a terminal, which would run into ours.
     log.parent.mkdir(parents=True, exist_ok=True)

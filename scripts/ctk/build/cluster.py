@@ -245,7 +245,7 @@ def work_order(build: Build, workspace: Workspace, level: int, store: str) -> Wo
     sources = {place(f).as_posix(): f for f in (*build.recipe.files(), *build.variant_files)}
     files = {name: file_sha256(f) for name, f in sources.items()}
     files |= {laid_out(a, workspace).relative_to(workspace.root).as_posix(): a.sha256 for a in build.artefacts}
-    notes = (note_of(a, workspace) for a in build.artefacts)
+    notes = (note_of(a, workspace).file for a in build.artefacts)
     files |= {note.relative_to(workspace.root).as_posix(): file_sha256(note) for note in notes}
     moved = replace(
         build,

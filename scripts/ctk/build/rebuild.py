@@ -19,7 +19,7 @@ from ctk.build.runner import tools
 from ctk.build.sbom import Provenance
 from ctk.core.checkout import Workspace, git_export
 from ctk.core.errors import RecipeError
-from ctk.core.files import disk_errors, file_sha256
+from ctk.core.files import disk_errors, file_sha256, held
 from ctk.core.platforms import NOARCH, this_platform
 from ctk.fetch import fetch
 from ctk.index.index import Index
@@ -51,20 +51,17 @@ def rebuild(
     for package in packages:
         origin = sbom.of(package).provenance
         groups.setdefault(repr(origin), (origin, []))[1].append(package)
-    home = workspace.cache / "rebuild"
     results = {}
-    try:
-        with disk_errors(home):
-            for level, group in groupby(sorted(groups.values(), key=_level), _level):
-                same = list(group)
-                for start in range(0, len(same), _BATCH):
-                    shutil.rmtree(home, ignore_errors=True)
-                    batch = same[start : start + _BATCH]
-                    for package, differences in _make_again(batch, workspace, Workspace(home), level, jobs):
-                        results[package] = differences
-                        progress(package, differences)
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
+    with held(workspace.temporary) as folder, disk_errors(folder):
+        scratch = Workspace(folder / "rebuild")
+        for level, group in groupby(sorted(groups.values(), key=_level), _level):
+            same = list(group)
+            for start in range(0, len(same), _BATCH):
+                batch = same[start : start + _BATCH]
+                for package, differences in _make_again(batch, workspace, scratch, level, jobs):
+                    results[package] = differences
+                    progress(package, differences)
+                shutil.rmtree(scratch.root)
     return results
 
 
@@ -102,7 +99,7 @@ def _recipe(origin: Provenance, workspace: Workspace, folder: Path) -> Recipe:
     recipe = Recipe(origin.recipe, folder / "recipes" / origin.recipe, origin.commit)
     if not folder.exists():
         (folder / ".cache").mkdir(parents=True)
-        for place in (workspace.artefacts, workspace.admitted):
+        for place in (workspace.artefacts, workspace.notes):
             place.mkdir(parents=True, exist_ok=True)
             (folder / ".cache" / place.name).symlink_to(place, target_is_directory=True)
         here = Recipe(origin.recipe, workspace.recipes / origin.recipe)

@@ -466,7 +466,7 @@ def write_log(build_id: str, text: str, workspace: Workspace) -> Path:
 
 
 def log_file(build_id: str, workspace: Workspace) -> Path:
-    return workspace.cache / "logs" / f"{build_id}.log"
+    return workspace.logs / f"{build_id}.log"
 
 
 def _run_rattler_build(build: Build, workspace: Workspace, folder: Path) -> list[Path]:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO
 
 from ctk.core.checkout import Workspace
-from ctk.fetch.admission import HEAD, LargeBinary, admit_one
+from ctk.fetch.admission import HEAD, LargeBinary, large_binaries
 from ctk.fetch.fetch import laid_out
 from ctk.lock.model import Artefact
 from ctk.package.binaries import Binary, Dynamic, SearchPath
@@ -114,7 +114,7 @@ def choose(build: Build) -> Chosen:
     if may_edit or any(artefact.component == "cpython" for artefact in build.artefacts):
         return {artefact: {} for artefact in build.artefacts}
     where = _checkout(build)
-    return {artefact: admit_one(artefact, laid_out(artefact, where), where) for artefact in build.artefacts}
+    return {artefact: large_binaries(artefact, laid_out(artefact, where), where) for artefact in build.artefacts}
 
 
 def _checkout(build: Build) -> Workspace:

@@ -103,7 +103,7 @@ def mirrored(url: str, beside: Path, jobs: int = 4) -> Iterator[Path]:
     """
     with (
         disk_errors(beside),
-        held(beside / "check") as folder,
+        held(beside) as folder,
         httpx2.Client(**connection(IndexSettings()), follow_redirects=True, timeout=60) as client,
         ThreadPoolExecutor(max(1, jobs)) as pool,
     ):

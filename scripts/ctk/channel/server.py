@@ -10,8 +10,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from multiprocessing import TimeoutError as TooLate
-from multiprocessing import get_context
+from concurrent.futures import BrokenExecutor
 from pathlib import Path
 
 import rattler_build
@@ -22,7 +21,8 @@ from ctk.channel.publish import clashes, no_identity, refuse
 from ctk.core.address import open_gateway, real
 from ctk.core.errors import PublishFailed, without_credentials
 from ctk.core.platforms import NOARCH, PLATFORMS
-from ctk.core.process import end_with, run, starting
+from ctk.core.pool import ProcessPool
+from ctk.core.process import run
 
 # What GitHub Actions sets for a job that may ask for an identity token, which signs the attestation.
 _IDENTITY = "ACTIONS_ID_TOKEN_REQUEST_URL"
@@ -111,17 +111,18 @@ def publish(
     if attest and not os.environ.get(_IDENTITY):
         raise no_identity()
     # rattler waits for an answer for ever and holds the interpreter's lock meanwhile, so it does that in a process of
-    # its own, which can be ended. Not in a forked one: it starts threads, which do not survive a fork.
-    with starting():
-        pool = get_context("spawn").Pool(1, initializer=end_with, initargs=(os.getpid(),))
+    # its own, which can be ended.
+    pool = ProcessPool(1)
     try:
-        pool.apply(int)  # the time in which the process starts is not the server's
+        pool.submit(int).result()  # the time in which the process starts is not the server's
         for number, file in enumerate(files):
             limit = patience + file.stat().st_size / SLOWEST
             try:
-                problem = pool.apply_async(_upload, (str(file), real(server), channel, attest)).get(limit)
-            except TooLate:
+                problem = pool.submit(_upload, str(file), real(server), channel, attest).result(limit)
+            except TimeoutError:
                 problem = f"no answer in {limit:.0f} s"
+            except BrokenExecutor:
+                problem = "the process that sent it was killed"
             if problem:
                 raise PublishFailed(
                     f"{server} does not take {file.name} for the channel {channel}: {problem}",
@@ -129,8 +130,7 @@ def publish(
                 )
             progress(file)
     finally:
-        pool.terminate()
-        pool.join()
+        pool.end()
 
 
 def _upload(file: str, server: str, channel: str, attest: bool) -> str:

@@ -93,12 +93,12 @@ def build_recipe_command(
     check_place(output)
     check_path(found.folder, "move the recipe")  # scripts name it
     check_machine(where)
-    log = where.cache / "logs" / f"recipe-{found.name}.log"
+    log = where.logs / f"recipe-{found.name}.log"
     channels = catalogue(where, base, this_platform(), others=channel or ())
     if "cuda-version" not in channels.names([this_platform(), "noarch"]):
         raise Unsolvable("there are no CUDA packages in the channel", "run `ctk build`, or name another --channel")
     files = variant_config or variant_files(found, where.build_config)
-    with held(where.cache / "recipes") as folder:
+    with held(where.temporary) as folder:
         work = folder / "channel"
         work.mkdir()
         ordered = order(found, files, channels, folder, cuda or (), python or ())
@@ -108,7 +108,7 @@ def build_recipe_command(
         report.say(f"{found.file}: {count(len(ordered.variants), 'build')}; the log is {log}")
         log.parent.mkdir(parents=True, exist_ok=True)
         log.write_text("")
-        shop = Workshop(ordered, channels, work, where.cache / "rattler", log)
+        shop = Workshop(ordered, channels, work, where.rattler, log)
         made = list(shop.build(lambda variant, outcome: report.say(f"{variant.id} {outcome}")))
         if own:  # of this run alone
             shutil.rmtree(output, ignore_errors=True)

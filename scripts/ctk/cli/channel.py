@@ -71,7 +71,7 @@ def check_command(
     where, report = workspace(), Reporter()
     policy = Policy(identity, issuer, url, attested, trusted_root)
     name = channel or str(where.channel)
-    source = mirrored(name, where.cache) if "://" in name else nullcontext(Path(os.path.realpath(name)))
+    source = mirrored(name, where.temporary) if "://" in name else nullcontext(Path(os.path.realpath(name)))
     with source as place:
         if published:
             taken = on_server(published) if "://" in published else Folder(Path(published), where.recipes).names()
@@ -273,7 +273,7 @@ def site_command(
 ) -> None:
     """Make the channel's site: what to type on which machine, and a report of picks, releases and packages.
 
-    Every answer of its first page is solved now; what was solved before is kept in .cache/site. The pages work from the
+    Every answer of its first page is solved now; what was solved before stays in .cache/notes. The pages work from the
     folder as it is, and load nothing from elsewhere. The folder is replaced as a whole when all is done.
 
     Example: ctk site build output/site
@@ -301,7 +301,7 @@ def site_command(
         channels = catalogue(where, base, subdir, report)
         locks, tags = release_locks(where).values(), python_tags(where.build_config)
         made[subdir] = axes(channels, locks, tags, packages or (), pythons or ())
-        work += plan_work(made[subdir], channels.channels, where.cache)
+        work += plan_work(made[subdir], channels.channels, where.notes)
         addresses = addresses or _addresses(where, url, channels.channels)
     questions = sum(piece.size for piece in work)
     with report.task("questions", questions) as task:
@@ -317,7 +317,7 @@ def site_command(
 
 def _addresses(where: Workspace, url: str | None, used: tuple[Path | str, ...]) -> list[str]:
     """What a client is given as channels: conda-forge where metadata stands in for it."""
-    stand_in = where.cache / "planned" / "base"
+    stand_in = where.notes / "planned" / "base"
     return [url or _address(where.channel), *("conda-forge" if c == stand_in else _address(c) for c in used[1:])]
 
 

@@ -154,7 +154,7 @@ def audit_command(
             base=_packages(base if base is not None else [where.base_channel], missing_ok=base is None),
             jobs=jobs,
             only=check or (),
-            cache=where.cache / "audit",
+            cache=where.notes,
         )
     report.result(**found.as_json())
     if found.findings:

@@ -53,7 +53,7 @@ def create_command(
     pick = solve_request(specs, python, on, channels)
     options = {"--driver": driver, "--arch": arch, "--python": python, "--base": base if base != "local" else None}
     asked = [*specs, *(word for option, value in options.items() if value is not None for word in (option, value))]
-    made = create(pick, prefix, where.cache / "packages", report.say, asked, force)
+    made = create(pick, prefix, where.packages, report.say, asked, force)
     show_pick(pick, on, channels, report)
     report.result(prefix=str(made.prefix), changed=made.changed, removed=list(made.removed))
     report.line(f"{'created' if made.changed else 'unchanged'}: {made.prefix}")

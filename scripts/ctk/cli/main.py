@@ -198,7 +198,7 @@ def main() -> None:
     """Runs the command line; errors become two lines and an exit code, or a part of the JSON document."""
     remember_environment()
     # Nothing outside the checkout: rattler keeps its own caches here as well.
-    os.environ.setdefault("RATTLER_CACHE_DIR", str(workspace().cache / "rattler"))
+    os.environ.setdefault("RATTLER_CACHE_DIR", str(workspace().rattler))
     for name, value in list(os.environ.items()):
         if any("\udc80" <= character <= "\udcff" for character in name + value):  # no UTF-8, at which rattler panics
             del os.environ[name]

@@ -162,9 +162,9 @@ def measure_command(
             if needs_facts:
                 lock = replace(lock, facts=facts.measure(lock, known, at_hand), measured={})
             gpus = facts.known_gpus([lock, *locks.values()])
-            lock = replace(lock, gpu_code=facts.measure_code(lock, gpus, known_code, at_hand, here.cache / "gpu-code"))
+            lock = replace(lock, gpu_code=facts.measure_code(lock, gpus, known_code, at_hand, here.notes))
             known_code |= facts.known_code([lock])
-            contents.measure(held, lock, gpus, at_hand, here.cache / "contents")
+            contents.measure(held, lock, gpus, at_hand, here.notes)
             measured.append(lock)
     held = held.of(artefact.sha256 for artefact in contents.to_read(locks.values()))
     path = contents.path_of(here)
@@ -380,7 +380,7 @@ def diff_command(
 ) -> None:
     """Show what changed between two releases: versions, files, SONAMEs, symbols, GPU architectures, sizes, licences.
 
-    Reads every artefact once and keeps what it saw below .cache/surfaces; an artefact that was fetched for it is
+    Reads every artefact once and keeps what it saw below .cache/notes; an artefact that was fetched for it is
     removed again. A symbol, a library or a GPU architecture that is gone within a CUDA major is flagged.
 
     Examples: ctk release diff 13.3 13.4

@@ -29,7 +29,7 @@ from ctk.core import console
 from ctk.core.checkout import Workspace, checkout, settings, workspace
 from ctk.core.console import Reporter, count, listing, megabytes
 from ctk.core.errors import BadValue, CtkError, CudaLost, Unsolvable, VerifyFailed, check_names
-from ctk.core.files import check_place, read_json
+from ctk.core.files import check_place
 from ctk.core.platforms import this_platform
 from ctk.core.versions import python_name
 
@@ -152,9 +152,8 @@ def prove_command(
         scenario = Scenario(request.specs, on.subdir, on.driver, on.arch)
         try:
             environment = proof_environment(request, channels, scenario, where)
-            note = proof_note(request, environment, on, where.cache)
-            before = None if again or environment.changed else read_json(note)
-            before = before if isinstance(before, dict) else None  # or damaged
+            note = proof_note(request, environment, on, where.notes)
+            before = None if again or environment.changed else note.read()
             state = "created" if environment.changed else "unchanged, proved before" if before else "unchanged"
             report.say(f"{request.name}: environment {state}")
             found = before or prove(request, environment, note)
@@ -272,9 +271,9 @@ def catalogue(
         channels[:1] = [base_channel(name, where) for name in others]
     elif as_planned or (foreign and not records(where.channel, subdir)):
         # The same as `ctk verify` has, so that a scenario which it prints is solved here as it was there.
-        channels[0] = write_repodata(matrix_channels.planned(where), where.cache / "planned" / "channel")
+        channels[0] = write_repodata(matrix_channels.planned(where), where.notes / "planned" / "channel")
     if base == "local" and (as_planned or (foreign and not records(where.base_channel, subdir))):
-        channels[1] = write_repodata(matrix_channels.universe(), where.cache / "planned" / "base")
+        channels[1] = write_repodata(matrix_channels.universe(), where.notes / "planned" / "base")
     if report and not others and where.channel not in channels:
         why = "" if as_planned else f"nothing is built for {subdir} here: "
         stand_in = ", with a stand-in for conda-forge" if base == "local" and where.base_channel not in channels else ""

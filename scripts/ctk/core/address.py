@@ -1,8 +1,8 @@
-"""Addresses that somebody typed. Their secrets are taken off where they come in: no other function can show them.
+"""Channel addresses of the command line. Their secrets are removed at once, so that no function can print them.
 
-A channel's address may have a user and a password, conda's form of a token (``/t/TOKEN/``), or a query. What is left
-names the channel; rattler takes the secrets from the file of its own that ``RATTLER_AUTH_FILE`` names, by host.
-`ctk.cli.main` calls `take` with every word of a command line, so that no option can be forgotten.
+An address may have a user and a password, conda's form of a token (``/t/TOKEN/``), or a query. rattler gets the
+secrets, by host, from the file of ``RATTLER_AUTH_FILE``. `ctk.cli.main` calls `take` with every word of a command line,
+so that no option can be forgotten.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from ctk.core.errors import USER, BadValue
 
-if TYPE_CHECKING:  # it takes longer to be imported than the help to be shown
+if TYPE_CHECKING:  # slow to import
     from rattler import Gateway
     from rattler.networking import Client
 
@@ -30,13 +30,13 @@ _UNCLEAR = re.compile(
 _FORMS = "put USER:PASSWORD@ before the host, with %2F for / and the like, or /t/TOKEN behind it"
 _AUTH = "RATTLER_AUTH_FILE"
 _known: dict[str, str] = {}
-"""An address's scheme and host -> what was typed for these, with its user or token."""
+"""Scheme and host of an address -> the same with the typed user or token."""
 _logins: dict[str, Any] = {}
 """Host -> its secret, in rattler's form."""
 
 
 def public(text: str) -> str:
-    """An address without its secrets; a name or a folder as it is."""
+    """An address without its secrets; a name or a folder unchanged."""
     match = _ADDRESS.fullmatch(text)
     if not match:
         return text
@@ -46,10 +46,10 @@ def public(text: str) -> str:
 
 
 def take(text: str) -> str:
-    """What was typed, without the secrets, which rattler is given.
+    """Removes the secrets from a typed word, and passes them to rattler.
 
     Raises:
-        BadValue: Where they are in it is not clear, rattler cannot have them, or it has others for that host.
+        BadValue: The secrets are in a form that is ambiguous, or that rattler does not know, or the host has others.
     """
     start = found.start() if (found := _SCHEME.search(text)) else 0
     if _UNCLEAR.match(text) or _UNCLEAR.match(text, start):
@@ -72,32 +72,32 @@ def take(text: str) -> str:
 
 
 def real(address: str) -> str:
-    """A public address with the secrets that were typed for its host: for a request, and never for anybody's eyes."""
+    """A public address with the secrets that were typed for its host: only for requests, never printed."""
     match = _ADDRESS.fullmatch(address)
     start = match[1] + match[3] if match else ""
     return _known.get(start, start) + address.removeprefix(start)
 
 
 def client() -> Client | None:
-    """What has the secrets, for rattler, in a worker too; None where there are none, and rattler makes its own."""
+    """A rattler client with the secrets, also in a worker; None without secrets."""
     from rattler.networking import Client
 
     return Client.default_client() if _AUTH in os.environ else None
 
 
 def open_gateway(**options: Any) -> Gateway:
-    """rattler's gateway to channels, with the secrets."""
+    """A rattler gateway with the secrets."""
     from rattler import Gateway
 
     return Gateway(client=client(), **options)
 
 
 def _tell_rattler(host: str, secret: dict[str, Any]) -> None:
-    """Writes them, with those of the user's own file, where no disk gets them and no kill leaves them."""
+    """Writes the secrets, with those of the user's own file, into memory: no disk gets them, no kill leaves them."""
     if _logins.setdefault(host, secret) != secret:
         raise BadValue(f"there are two passwords or tokens for {host}", "give one that may read both")
     noted: dict[str, Any] = {}
-    with suppress(KeyError, OSError, ValueError):  # rattler passes over such a file, too
+    with suppress(KeyError, OSError, ValueError):  # rattler ignores such a file, too
         noted = json.loads(Path(os.environ[_AUTH]).read_bytes())
     file = os.memfd_create("ctk-auth")
     os.write(file, json.dumps({**noted, **_logins}).encode())

@@ -25,18 +25,29 @@ class Below:
         return workspace.root.joinpath(*self.parts)
 
 
+class InCache(Below):
+    """A folder of `Workspace.cache`."""
+
+    def __get__(self, workspace: Workspace, owner: type) -> Path:
+        return workspace.cache.joinpath(*self.parts)
+
+
 @dataclass(frozen=True)
 class Workspace:
-    """The folders of one checkout; git ignores the two below which everything is made.
+    """The folders of a checkout; git ignores ``.cache`` and ``output``, where all files are made.
 
     Attributes:
         root: The checkout.
-        own_cache: Everything that can be made again: artefacts, builds, package caches.
+        own_cache: All files that can be made again: artefacts, builds, package caches.
         store: Fetched files, named by their sha256.
-        artefacts: What recipes read: ``<component>/<version>/<target>.zip``, hard links into the store.
-        admitted: What was found in the artefacts, which were looked through once.
+        artefacts: The sources of recipes: ``<component>/<version>/<target>.zip``, hard links into the store.
         builds: Finished builds, one folder for each content key.
-        output: What users of the checkout look at: channels and environments.
+        notes: Values that were computed once (`ctk.core.memo`), one folder for each kind.
+        rattler: The cache of rattler and rattler-build.
+        packages: Unpacked packages, which environments have hard links to.
+        logs: Output of rattler-build.
+        temporary: Files of running commands.
+        output: Channels and environments.
     """
 
     root: Path
@@ -47,8 +58,12 @@ class Workspace:
     own_cache = Below(".cache")
     store = Below(".cache", "sha256")
     artefacts = Below(".cache", "artefacts")
-    admitted = Below(".cache", "admitted")
     builds = Below(".cache", "builds")
+    notes = InCache("notes")
+    rattler = InCache("packages")
+    packages = InCache("packages", "pkgs")
+    logs = InCache("logs")
+    temporary = InCache("tmp")
     output = Below("output")
     channel = Below("output", "channel")
     base_channel = Below("output", "base")
@@ -56,12 +71,12 @@ class Workspace:
 
     @property
     def name(self) -> str:
-        """The name of its folder in a place that several checkouts share."""
+        """A name for its folder in a place that several checkouts share."""
         return f"ctk-{hashlib.sha256(str(self.root).encode()).hexdigest()[:12]}"
 
     @property
     def cache(self) -> Path:
-        """Where to keep what is no build: `own_cache`, or the user's own cache where that may only be read."""
+        """`own_cache`, or a folder in the user's cache if that is read-only; builds are only in `own_cache`."""
         if takes_files(self.own_cache):
             return self.own_cache
         places = (os.environ.get("XDG_CACHE_HOME", ""), os.path.expanduser("~/.cache"))
@@ -77,12 +92,12 @@ _given: dict[str, str] = {}
 
 
 def remember_environment() -> None:
-    """Keeps the environment variables as this process got them; to be called before it changes any."""
+    """Keeps the environment variables that this process got; call it before any is changed."""
     _given.update(os.environ)
 
 
 def given_environment() -> dict[str, str]:
-    """The environment variables for a program of the user's: as they were kept, else as they are."""
+    """The environment variables for a program of the user: the kept ones, else those of this process."""
     return dict(_given or os.environ)
 
 
@@ -90,27 +105,27 @@ _OWN = Path(__file__).resolve().parents[3]
 
 
 def workspace() -> Workspace:
-    """The checkout this package is in, or the one that ``CTK_ROOT`` names."""
+    """The checkout of this package, or that of ``CTK_ROOT``."""
     override = os.environ.get("CTK_ROOT")
     return Workspace(Path(override).resolve() if override else _OWN)
 
 
 def checkout() -> Workspace:
-    """The same, for a command that needs recipes and locks; BadValue where ``CTK_ROOT`` names a place without any."""
+    """`workspace`, for commands that need recipes and locks; BadValue if ``CTK_ROOT`` has none."""
     where = workspace()
     if os.environ.get("CTK_ROOT") and not any(
         part.exists() for part in (where.recipes, where.variants, where.build_config)
     ):
         raise BadValue(
             f"CTK_ROOT={os.environ['CTK_ROOT']} is no checkout: it has no recipes and no variants",
-            "name a checkout with it, or unset it: then it is the one that ctk was installed from",
+            "name a checkout with it, or unset it: the default is the checkout that ctk was installed from",
         )
     return where
 
 
 def git(folder: Path, *words: str) -> str:
-    """What git prints in a folder, without spaces around it; "" where it fails, or is not installed."""
-    import subprocess  # TAB and --help do without it, and without what reads tars and TOML
+    """The stripped output of git in a folder; "" if it fails or is not installed."""
+    import subprocess  # completion and --help do not need it, nor tarfile and tomllib
 
     command = ["git", "-C", str(folder), *words]
     try:
@@ -120,7 +135,7 @@ def git(folder: Path, *words: str) -> str:
 
 
 def git_export(folder: Path, commit: str, parts: Sequence[str], target: Path) -> bool:
-    """Writes some files and folders of a commit into another folder; False where git does not have them."""
+    """Writes files and folders of a commit into another folder; False if git does not have them."""
     import subprocess
     import tarfile
 
@@ -139,10 +154,10 @@ _STRICT = {"extra": "forbid", "strict": True}
 
 @dataclass(frozen=True)
 class Default:
-    """What is built when a command names no release or no recipe: None means all of them.
+    """The releases and recipes of a command that names none; None for all.
 
-    A release is a CTK minor, or a word: ``oldest`` and ``newest`` are those of each CUDA major, ``conda-forge`` those
-    that conda-forge compiles with.
+    A release is a CTK minor, or a word: ``oldest`` and ``newest`` of each CUDA major, or ``conda-forge`` for those that
+    conda-forge compiles with.
     """
 
     __pydantic_config__: ClassVar = _STRICT
@@ -152,7 +167,7 @@ class Default:
 
 @dataclass(frozen=True)
 class Ring:
-    """The recipes of libraries and programs that stand on the toolkit, and what they need of it beside the default."""
+    """The recipes of libraries and programs on top of the toolkit, and the toolkit recipes that only they need."""
 
     __pydantic_config__: ClassVar = _STRICT
     recipes: list[str] = field(default_factory=list)
@@ -161,7 +176,7 @@ class Ring:
 
 @dataclass(frozen=True)
 class CondaForge:
-    """What is known of conda-forge: the CTK minors that its packages are compiled with, where and when it was read."""
+    """The CTK minors that conda-forge's packages are compiled with; the source of this, and the day it was read."""
 
     __pydantic_config__: ClassVar = _STRICT
     minors: list[str] = field(default_factory=list)
@@ -171,7 +186,7 @@ class CondaForge:
 
 @dataclass(frozen=True)
 class FeedstockSettings:
-    """What exported feedstocks say; maintainers are GitHub names or teams."""
+    """Settings of exported feedstocks; maintainers are GitHub names or teams."""
 
     __pydantic_config__: ClassVar = _STRICT
     maintainers: list[str] = field(default_factory=list)
@@ -179,7 +194,7 @@ class FeedstockSettings:
 
 @dataclass(frozen=True)
 class Settings:
-    """The whole table; `runners` has the label of the CI machine that builds for a platform."""
+    """The whole table; `runners` maps a platform to the label of its CI machine."""
 
     __pydantic_config__: ClassVar = _STRICT
     default: Default = Default()
@@ -189,7 +204,7 @@ class Settings:
     runners: Mapping[str, str] = field(default_factory=dict)
 
     def runner(self, subdir: str) -> str:
-        """The CI machine for a platform; BadValue where none is set."""
+        """The CI machine for a platform; BadValue if none is set."""
         try:
             return self.runners[subdir]
         except KeyError:
@@ -198,10 +213,10 @@ class Settings:
 
 
 def settings(root: Path) -> Settings:
-    """The settings of a checkout; the defaults where it has no ``pyproject.toml``.
+    """The settings of a checkout; the defaults without a ``pyproject.toml``.
 
     Raises:
-        BadValue: The file is no TOML, or the table has unknown keys or values; every problem is listed.
+        BadValue: The file is no TOML, or the table has unknown keys or values; all problems are listed.
     """
     import tomllib
 
@@ -213,13 +228,13 @@ def settings(root: Path) -> Settings:
     except FileNotFoundError:
         table = {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadValue(f"pyproject.toml cannot be read: {error}", "mend the file") from error
+        raise BadValue(f"pyproject.toml cannot be read: {error}", "fix the file") from error
     try:
-        # As JSON: strict about types, but not about who made the objects.
+        # As JSON: in strict mode, pydantic takes only JSON's lists for tuples and the like.
         found = TypeAdapter(Settings).validate_json(json.dumps(table, default=str))
     except ValidationError as error:
         lines = [f"tool.ctk.{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
-        raise problems(BadValue, "pyproject.toml", lines, "mend the table [tool.ctk]") from error
+        raise problems(BadValue, "pyproject.toml", lines, "fix the table [tool.ctk]") from error
     unknown = [f"tool.ctk.runners.{name}: no platform" for name in found.runners if name not in PLATFORMS]
     if unknown:
         raise problems(BadValue, "pyproject.toml", unknown, f"platforms are {', '.join(PLATFORMS)}")
@@ -228,13 +243,13 @@ def settings(root: Path) -> Settings:
 
 @dataclass(frozen=True)
 class Marked:
-    """A table of a page that a command writes, between two comments.
+    """A generated table in a page, between two comments.
 
     Attributes:
         what: ``table of drivers and GPUs``.
-        command: What writes it.
-        page: Where it is, from the checkout's root.
-        truth: What a right table says, for messages: ``what a solver picks now``.
+        command: Its command.
+        page: Path from the checkout's root.
+        truth: The expected content, for messages: ``what a solver picks now``.
     """
 
     what: str
@@ -243,12 +258,12 @@ class Marked:
     truth: str
 
     def check(self, workspace: Workspace, table: str) -> None:
-        """Raises `OutOfDate` where the page has another table."""
+        """Raises `OutOfDate` if the page has another table."""
         if self._with(workspace, table):
             raise OutOfDate(f"the {self.what} in {self.page} is not {self.truth}", f"run `{self.command}`")
 
     def write(self, workspace: Workspace, table: str) -> tuple[Path, ...]:
-        """Writes the table anew; the page, if it changed."""
+        """Writes the table; returns the page if it changed."""
         text = self._with(workspace, table)
         path = workspace.root / self.page
         if text:
@@ -256,7 +271,7 @@ class Marked:
         return (path,) if text else ()
 
     def _with(self, workspace: Workspace, table: str) -> str:
-        """The page with a new table, "" where it has that one; OutOfDate where the page or its comments are missing."""
+        """The page with a new table, "" if it has that table; OutOfDate if the page or its comments are missing."""
         path = workspace.root / self.page
         if not path.exists():
             cause = f"there is no {self.page}, which has the {self.what}"

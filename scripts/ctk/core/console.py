@@ -1,4 +1,4 @@
-"""What a command prints: results on stdout, progress on stderr, and with --json one document on stdout."""
+"""The output of commands: results on stdout, progress on stderr; with --json, one document on stdout."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctk.core.errors import CtkError, printable, without_credentials
 
-if TYPE_CHECKING:  # TAB is answered without: it takes longer to be imported than the answer to be found
+if TYPE_CHECKING:  # completion does not need it, and it is slow to import
     from rich.console import Console
     from rich.progress import Progress
     from rich.table import Table
@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # TAB is answered without: it takes longer to be imported tha
 
 @dataclass
 class Mode:
-    """How one run prints, as its options say; the JSON document, and whether it was printed."""
+    """The output options of a run, its JSON document, and whether that was printed."""
 
     json: bool = False
     quiet: bool = False
@@ -42,13 +42,13 @@ def mode() -> Mode:
 
 
 def begin() -> None:
-    """Starts a new run, in which no option is set."""
+    """Starts a new run, without options."""
     global _mode
     _mode = Mode()
 
 
 def finish(error: CtkError | None = None) -> None:
-    """Prints the JSON document once, with the error that ended the run; does nothing without --json."""
+    """Prints the JSON document once, with the error that ended the run; only with --json."""
     now = mode()
     # A run may end before the option was read.
     wanted = now.json or (error is not None and "--json" in sys.argv)
@@ -82,7 +82,7 @@ def print_error(error: CtkError) -> None:
 class Reporter:
     """Prints results on `console` (stdout) and progress on `notes` (stderr), as the run's `Mode` allows.
 
-    Progress is a bar where it is `live`, else lines. Results are left out where a command prints them in another form.
+    Progress is a bar if it is `live`, else lines. With `results=False`, a command prints its results in another form.
     """
 
     def __init__(self, *, results: bool = True) -> None:
@@ -112,18 +112,18 @@ class Reporter:
         """A table of the result; the columns named in `right` are numbers."""
         self.line(title, "bold")  # as a table's own title it would be folded
         table = table_of(columns, rows, right)
-        # The terminal breaks a line that is too long: rich would break names and paths, which a reader copies.
+        # The terminal folds too long lines: rich would break names and paths, which a reader copies.
         least = self.console.measure(table, options=self.console.options.update(width=10**4)).minimum
         table.width = least if least > self.console.width else None
         self.console.print(table, crop=False)
 
     def result(self, **values: Any) -> None:
-        """Adds keys to the JSON document; without --json nothing is printed of them."""
+        """Adds keys to the JSON document."""
         mode().document.update(values)
 
     @contextmanager
     def task(self, title: str, total: float, *, bytes_: bool = False) -> Iterator[Task]:
-        """Shows progress of work whose size is known, in bytes or pieces."""
+        """Shows the progress of work with a known size, in bytes or pieces."""
         from rich.progress import (
             BarColumn,
             DownloadColumn,
@@ -146,7 +146,7 @@ class Reporter:
 
 
 class Task:
-    """Work whose progress is shown: as a bar, or as a line for each note and every few seconds."""
+    """The progress of some work: a bar, or a line for each note and every few seconds."""
 
     def __init__(self, reporter: Reporter, progress: Progress, title: str, total: float, bytes_: bool) -> None:
         self._reporter, self._progress, self._bytes = reporter, progress, bytes_
@@ -154,7 +154,7 @@ class Task:
         self._last = time.monotonic()
 
     def advance(self, amount: float, note: str = "") -> None:
-        """Says that more of the work is done; thread-safe."""
+        """Adds to the finished work; thread-safe."""
         fields: dict[str, Any] = {"note": note} if note else {}
         self._progress.update(self._id, advance=amount, **fields)
         now = time.monotonic()
@@ -185,13 +185,13 @@ def table_of(columns: Sequence[str], rows: Sequence[Sequence[object]], right: Se
 def _console(terminal: bool, *, quiet: bool, stderr: bool = False) -> Console:
     from rich.console import Console
 
-    # Outside a terminal nobody sees the width: 120 columns keep a table's rows whole in logs.
+    # Logs have no width: 120 columns keep the rows of tables whole.
     width = None if terminal or "COLUMNS" in os.environ else 120
     return Console(stderr=stderr, quiet=quiet, width=width, highlight=False)
 
 
 def _write(console: Console, text: str | Text, style: str | None = None) -> None:
-    """A line or several: folded between words on a terminal, and elsewhere as they are."""
+    """Prints lines; a terminal gets them folded between words."""
     text = without_credentials(text) if isinstance(text, str) else text  # before it is folded
     console.print(text, style=style, markup=False, soft_wrap=not console.file.isatty())
 

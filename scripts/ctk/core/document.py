@@ -1,8 +1,7 @@
-"""A YAML file whose problems are shown with place and line: release locks, and what is kept by hand beside them.
+"""YAML files whose problems are reported with place and line: hand-kept files, and recipes in other people's packages.
 
-Recipes inside of other people's packages are read with it, too. So only plain data is read: no alias, which a short
-text could multiply to gigabytes or tie into a circle, and no tag, which could ask for any object. Text and depth have
-limits.
+Only plain data is read: no alias, with which a short text could grow to gigabytes or contain itself, and no tag, which
+could ask for any object. Length and depth have limits.
 """
 
 from __future__ import annotations
@@ -20,27 +19,18 @@ from ruamel.yaml.nodes import ScalarNode
 from ctk.core.errors import LockError, problems
 
 LARGEST = 1 << 20
-"""Characters of a file."""
+"""Characters of a file, at most."""
 DEEPEST = 12
-"""Mappings and lists inside each other; a lock has six."""
-_WORDS = {
-    "missing": "missing",
-    "unexpected_keyword_argument": "is no field of the file",
-    "tuple_type": "Input should be a valid list",
-    "dataclass_type": "Input should be a valid mapping",
-}
-"""pydantic's kinds of errors that speak of Python, as a person who writes YAML would say them."""
-
+"""Mappings and lists inside each other, at most."""
 T = TypeVar("T")
 Place = tuple[str | int, ...]
 """The keys and indices that lead to an entry."""
 
 
 class Document:
-    """A YAML text as plain data, with its problems, and where each entry of it begins.
+    """A YAML text as plain data, with its problems and the position of each entry.
 
-    libyaml's parser reads it, which is ten times as fast as ruamel's; what a scalar means is YAML 1.2, which is
-    ruamel's: ``no`` is text.
+    libyaml parses it, ten times as fast as ruamel. ruamel converts scalars, as YAML 1.2 does: ``no`` is text.
     """
 
     def __init__(self, text: str, deepest: int = DEEPEST) -> None:
@@ -65,19 +55,15 @@ class Document:
             self.marks.clear()
 
     def line(self, place: Place) -> int:
-        """Line of `position`."""
-        return self.position(place)[0]
-
-    def position(self, place: Place) -> tuple[int, int]:
-        """Line and column of an entry, or of the nearest entry around it when it is missing; 1 is the first."""
+        """The line of an entry, from 1; of the nearest entry around it if it is missing."""
         while place and place not in self.marks:
             place = place[:-1]
         mark = self.marks.get(place)
-        return (mark.line + 1, mark.column + 1) if mark else (1, 1)
+        return mark.line + 1 if mark else 1
 
     def _read(self, event: Any, events: Iterator[Any], place: Place) -> Any:
-        """The value that an event begins."""
-        self._admit(event, place)
+        """The value that begins with an event."""
+        self._check(event, place)
         self.marks.setdefault(place, event.start_mark)
         if isinstance(event, yaml.ScalarEvent):
             return self._scalar(event, place)
@@ -90,19 +76,19 @@ class Document:
         while not isinstance(key := next(events), yaml.MappingEndEvent):
             line = key.start_mark.line + 1
             if isinstance(key, yaml.ScalarEvent):
-                self._admit(key, (*place, key.value))
+                self._check(key, (*place, key.value))
                 if key.value in mapping:
-                    self.problems.append(f"line {line}: {place_text((*place, key.value))}: stated twice")
+                    self.problems.append(f"line {line}: {_place_text((*place, key.value))}: stated twice")
                 self.marks[*place, key.value] = key.start_mark
                 mapping[key.value] = self._read(next(events), events, (*place, key.value))
             else:
-                self.problems.append(f"line {line}: {place_text(place)}: a key that is no text")
+                self.problems.append(f"line {line}: {_place_text(place)}: a key that is no text")
                 self._read(key, events, (*place, "[key]"))
                 self._read(next(events), events, (*place, "[key]"))
         return mapping
 
-    def _admit(self, event: Any, place: Place) -> None:
-        """Refuses what would need more room than its text."""
+    def _check(self, event: Any, place: Place) -> None:
+        """Refuses values that would take more memory than their text."""
         if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
             _refuse("anchors and aliases (& and *) are not read here", event)
         if event.tag is not None:
@@ -120,7 +106,7 @@ class Document:
             return self._types.constructor.construct_object(ScalarNode(event.tag, event.value), deep=True)
         except (YAMLError, ValueError, OverflowError, IndexError, KeyError) as error:
             reason = getattr(error, "problem", None) or str(error)
-            self.problems.append(f"line {event.start_mark.line + 1}: {place_text(place)}: cannot be read: {reason}")
+            self.problems.append(f"line {event.start_mark.line + 1}: {_place_text(place)}: cannot be read: {reason}")
             return None
 
 
@@ -129,10 +115,10 @@ def _refuse(problem: str, event: yaml.Event) -> NoReturn:
 
 
 def read(path: Path) -> str:
-    """Text of a lock's half; LockError when it is missing or not text."""
+    """The text of a file beside the locks; LockError if it is missing or not UTF-8."""
     try:
         with path.open(encoding="utf-8") as file:
-            return file.read(LARGEST + 1)  # a longer one is refused for its length
+            return file.read(LARGEST + 1)  # a longer text is refused later
     except PermissionError:
         raise
     except (OSError, UnicodeDecodeError) as error:
@@ -140,32 +126,25 @@ def read(path: Path) -> str:
         raise LockError(f"{path.name} cannot be read: {reason}", "write the pair with `ctk release add`") from error
 
 
-def place_text(place: Place) -> str:
-    """``("components", "cudart", "artefacts", "win-64", "size")`` as a person would say it."""
-    if place[:1] == ("components",) and len(place) > 1:
-        inner = [str(p) for p in place[2:] if p not in ("artefacts", "[key]")]
-        return " ".join([f"component {place[1]}", *([", ".join(inner)] if inner else [])])
+def _place_text(place: Place) -> str:
+    """The text for a place in messages: ``excluded.cudart.reason``."""
     return ".".join(str(p) for p in place if p != "[key]") or "the file"
 
 
-def problem_line(document: Document, error: Any) -> str:
-    """One of pydantic's errors as a line with its place."""
+def _problem_line(document: Document, error: Any) -> str:
+    """An error of pydantic as a line with its place."""
     place = tuple(error["loc"])
-    text = error["msg"].removeprefix("Value error, ").replace("Tuple ", "List ")
-    text = _WORDS.get(error["type"], text)
-    if error["type"] in ("string_type", "int_type", "bool_type"):
-        text += f", not {error['input']!r}"
-    return f"line {document.line(place)}: {place_text(place)}: {text}"
+    return f"line {document.line(place)}: {_place_text(place)}: {error['msg'].removeprefix('Value error, ')}"
 
 
 def parse_by_hand(text: str, shape: TypeAdapter[T], file: str, step: str) -> T:
-    """A file that is kept by hand, which may be empty; LockError with every problem of it and its line."""
+    """The content of a hand-kept file, which may be empty; LockError lists all problems with their lines."""
     document = Document(text)
     wrong = list(document.problems)
     try:
-        said = shape.validate_python(document.data if document.data is not None else {})
+        content = shape.validate_python(document.data if document.data is not None else {})
     except ValidationError as error:
-        wrong += [problem_line(document, e) for e in error.errors()]
+        wrong += [_problem_line(document, e) for e in error.errors()]
     if wrong:
         raise problems(LockError, file, wrong, step)
-    return said
+    return content

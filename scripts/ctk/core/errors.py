@@ -1,7 +1,7 @@
-"""Every error the tooling raises on purpose: a cause, a next step and an exit code of its own.
+"""All errors of the tool: each has a cause, a next step and its own exit code.
 
-The command line prints ``error: <cause>`` and ``next: <step>``; a traceback only with ``--debug``.
-Problems of one file are collected and raised once (`problems`).
+The command line prints ``error: <cause>`` and ``next: <step>``, and a traceback only with ``--debug``.
+The problems of one file are raised together (`problems`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from difflib import get_close_matches
 
 
 class CtkError(Exception):
-    """Base of the tooling's errors: the cause, and what the user can do next, one sentence each."""
+    """Base class: the cause, and the user's next step, a sentence each."""
 
     exit_code = 1
 
@@ -26,7 +26,7 @@ class CtkError(Exception):
 
 
 class BadValue(CtkError, exit_code=2):
-    """A value on the command line that cannot be read."""
+    """An invalid value on the command line."""
 
 
 class UnknownName(CtkError, exit_code=3):
@@ -34,7 +34,7 @@ class UnknownName(CtkError, exit_code=3):
 
     @classmethod
     def of(cls, kind: str, name: str, known: Iterable[str]) -> UnknownName:
-        """An error naming the valid names nearest to the one given; where none is near, all of a few, or the first."""
+        """An error with the nearest valid names; if none is near, with all names or the first ones."""
         valid = sorted(set(known))
         if kind == "platform" and name.startswith("osx"):  # NVIDIA's last toolkit for macOS is 10.2: docs/platforms.md
             return cls(f"there is no CUDA for macOS ({name})", f"name the GPU machine's platform: {', '.join(valid)}")
@@ -48,33 +48,33 @@ class UnknownName(CtkError, exit_code=3):
 
 
 def check_names(kind: str, names: Iterable[str], known: Collection[str]) -> None:
-    """Refuses a name that does not exist, with those that are nearest."""
+    """Raises UnknownName for a name that is not in `known`."""
     for name in names:
         if name not in known:
             raise UnknownName.of(kind, name, known)
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float) -> list[str]:
-    """At most three names that somebody may have meant: written almost so, or with this name as one of their words."""
+    """At most three names that are spelled alike, or that have this name as one of their words."""
     valid = sorted(set(known))
     words = [other for other in valid if name and name in re.split("[-_]", other)]
     return (get_close_matches(name, valid, n=3, cutoff=cutoff) or words)[:3]
 
 
 class LockError(CtkError, exit_code=4):
-    """A release lock that does not follow its schema, disagrees with its variant file, or is not measured yet."""
+    """A release lock does not follow its schema, disagrees with its variant file, or is not measured yet."""
 
 
 class IndexUnavailable(CtkError, exit_code=5):
-    """The package index did not answer, or answered with an error after every retry, or with what is no answer."""
+    """The package index did not answer, or all retries failed, or its answer is invalid."""
 
 
 class NotPublished(CtkError, exit_code=6):
-    """The index answers, but holds no such distribution, version or file."""
+    """The index answers, but has no such distribution, version or file."""
 
 
 class HashMismatch(CtkError, exit_code=7):
-    """An artefact whose sha256 is not the locked one. It was set aside and is never used."""
+    """An artefact has another sha256 than the lock. It was set aside and is never used."""
 
 
 class BuildFailed(CtkError, exit_code=8):
@@ -86,7 +86,7 @@ class AuditFailed(CtkError, exit_code=9):
 
 
 class Unsolvable(CtkError, exit_code=10):
-    """No set of packages satisfies the request; `solver` is its own text, "" where it was not asked."""
+    """No set of packages satisfies the request; `solver` is the solver's text, "" if it was not asked."""
 
     def __init__(self, cause: str, step: str = "", solver: str = "") -> None:
         super().__init__(cause, step)
@@ -98,7 +98,7 @@ class Busy(CtkError, exit_code=11):
 
 
 class NoSpace(CtkError, exit_code=12):
-    """The disk is full, or a file could not be written, or may not be read."""
+    """The disk is full, a file cannot be written, or may not be read."""
 
 
 class OutOfDate(CtkError, exit_code=13):
@@ -106,63 +106,63 @@ class OutOfDate(CtkError, exit_code=13):
 
 
 class RecipeError(CtkError, exit_code=14):
-    """A recipe that rattler-build cannot render, or that asks for what no lock provides."""
+    """A recipe does not render, or needs an artefact that no lock has."""
 
 
 class ProofFailed(CtkError, exit_code=15):
-    """A created environment did not do what it must."""
+    """A program of `ctk prove` failed in its environment."""
 
 
 class MeasureFailed(CtkError, exit_code=16):
-    """A library that does not answer what it is asked about itself."""
+    """A library does not return the facts to measure, or an artefact cannot be read."""
 
 
 class VerifyFailed(CtkError, exit_code=17):
-    """A solver does not pick from the channel what it must."""
+    """A solver picks other packages than expected."""
 
 
 class SolverMissing(CtkError, exit_code=18):
-    """A second solver or client that is not installed here."""
+    """A second solver or client is not installed here."""
 
 
 class SolverFailed(CtkError, exit_code=19):
-    """A second solver or client that crashes, does not end, or answers what cannot be read."""
+    """A second solver or client crashes, does not end, or has invalid output."""
 
 
 class ClusterFailed(CtkError, exit_code=20):
-    """The Dask cluster that should build does not answer, has no worker, or has one that does not fit."""
+    """The Dask cluster does not answer, has no worker, or has a worker that does not fit."""
 
 
 class Incomplete(CtkError, exit_code=22):
-    """A CTK release of which the package index does not have every artefact that its manifest asks for."""
+    """The package index lacks artefacts of a CTK release's manifest."""
 
 
 class PackFailed(CtkError, exit_code=23):
-    """An environment that conda-pack cannot make relocatable."""
+    """conda-pack cannot make an environment relocatable."""
 
 
 class PublishFailed(CtkError, exit_code=24):
-    """A server that does not take a package, or does not list it afterwards, or nothing to upload."""
+    """A server does not accept a package, or does not list it afterwards; or there is nothing to upload."""
 
 
 class NameReused(CtkError, exit_code=25):
-    """A package whose file name was published with other content."""
+    """A package's file name was published with other content."""
 
 
 class ChannelBroken(CtkError, exit_code=26):
-    """A channel that is not what its index says, or lacks what it should have."""
+    """A channel disagrees with its index, or lacks files."""
 
 
 class NotReproduced(CtkError, exit_code=28):
-    """A package that does not come out as the same bytes when it is built again."""
+    """A package has other bytes when it is built again."""
 
 
 class ArtefactRefused(CtkError, exit_code=29):
-    """An artefact that is the locked one, and holds what no recipe may see: nothing of it is used."""
+    """An artefact has the locked sha256, but is for another package, or would unpack outside its folder."""
 
 
 class NotReady(CtkError, exit_code=30):
-    """A machine or checkout that lacks what a job needs, or has a wrong clock; an environment with a fault."""
+    """A machine or checkout lacks a requirement or has a wrong clock; or an environment has a fault."""
 
 
 class LintFailed(CtkError, exit_code=31):
@@ -170,11 +170,11 @@ class LintFailed(CtkError, exit_code=31):
 
 
 class MachinesLost(CtkError, exit_code=32):
-    """With a pin, machines that can have a package today could not install it."""
+    """With a pin, some machines that can install a package today could not."""
 
 
 class ChannelMissing(CtkError, exit_code=33):
-    """There is no channel in a place, or none that can be read."""
+    """There is no readable channel in a place."""
 
     @classmethod
     def of(cls, place: object) -> ChannelMissing:
@@ -182,33 +182,33 @@ class ChannelMissing(CtkError, exit_code=33):
 
 
 class CudaLost(CtkError, exit_code=34):
-    """A package is a CPU build although it has CUDA builds, here or in another client."""
+    """A solver picks a CPU build of a package that has CUDA builds."""
 
 
 class Stopped(CtkError, exit_code=130):  # as shells have it: 128 and the number of the signal
-    """Somebody pressed Ctrl-C."""
+    """The user pressed Ctrl-C."""
 
 
 class ReaderGone(CtkError, exit_code=141):  # as shells have it: 128 and the number of the signal
-    """What reads standard output has ended, as `head` does: nothing is said of it."""
+    """The reader of standard output has ended, as `head` does: no message is printed."""
 
 
-_FEW = 10  # names that are listed whole
+_FEW = 10  # names of which all are listed
 
 
 def problems(kind: type[CtkError], where: str, found: Sequence[str], step: str) -> CtkError:
-    """One error that lists every problem found in one place, a line each."""
+    """One error for all problems of a file, a line each."""
     count = f"{len(found)} problem" + ("s" if len(found) != 1 else "")
     return kind("\n".join([f"{where}: {count}", *(f"  - {line}" for line in found)]), step)
 
 
 def printable(text: str) -> str:
-    """A message for a terminal: what an index or a file says in it is shown, not obeyed."""
+    """A message with control characters escaped: a terminal must not obey texts of an index or a file."""
     return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
 
 
 USER = r"""(?:[^/:?#@\s"<>\[]*:(?!\d*(?:[/?#\s"<>]|$))[^\s"<>]*|[^/?#\s"<>]*)(?=@)"""
-"""What a URL has before its ``@``: with ``/`` and ``@`` where somebody did not code them, and no port with a path."""
+"""The user and password of a URL, also with an unencoded ``/`` or ``@``; not a port with a path."""
 _SECRETS = {
     rf"(?<=//){USER}": "***",
     r"""(?<=\w:/)(?!/)[^/:\s"<>]*:[^\s"<>]*(?=@)""": "***",  # `Path` leaves one slash of two
@@ -218,13 +218,13 @@ _SECRETS = {
 
 
 def without_credentials(text: str) -> str:
-    """A text without the users, passwords and tokens that URLs in it hold."""
+    """A text without the users, passwords and tokens of its URLs."""
     for pattern, rest in _SECRETS.items():
         text = re.sub(pattern, rest, text)
     return text
 
 
 def describe(error: BaseException) -> str:
-    """An error in one line, without the credentials that a URL in it may hold."""
+    """An error in one line, without credentials in URLs."""
     text = without_credentials(str(error))
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,4 +1,4 @@
-"""The four subdirs the channel serves, and how other tools name them."""
+"""The four subdirs of the channel, and their names in other tools."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Platform:
     """One conda subdir.
 
     Attributes:
-        wheel_tag: Regular expression of the platform tags that run there.
+        wheel_tag: Regular expression of the platform tags of wheels.
         target: The directory of the CTK's cross layout (``targets/<target>``), "" on Windows.
         marker_environment: PEP 508 environment markers.
     """
@@ -44,7 +44,7 @@ PLATFORMS: dict[str, Platform] = {
     platform.subdir: platform
     for platform in (
         _platform("linux-64", r"(many)?linux.*_x86_64", "x86_64-linux", "x86_64"),
-        # Inside, a wheel of cuSPARSELt has NVIDIA's name of these machines.
+        # A wheel of cuSPARSELt has NVIDIA's name of these machines in its WHEEL file.
         _platform("linux-aarch64", r"(many)?linux.*_(aarch64|sbsa)", "sbsa-linux", "aarch64"),
         _platform("win-64", r"win_amd64", "", "AMD64"),
         _platform("win-arm64", r"win_arm64", "", "ARM64"),
@@ -55,13 +55,13 @@ SYSTEMS: dict[str, tuple[str, ...]] = {"linux": ("linux-64", "linux-aarch64"), "
 """The subdirs of each operating system."""
 
 PLACES: dict[str, tuple[str, ...]] = {subdir: (subdir,) for subdir in PLATFORMS} | SYSTEMS
-"""Where a manifest can ask for a wheel: one subdir, or any of an operating system."""
+"""Names in manifests: a subdir, or all of an operating system."""
 
 NOARCH = "noarch"
 
 
 def targets(tags: Iterable[Tag]) -> set[str]:
-    """What a wheel of these tags is for: ``noarch``, ``<subdir>``, or ``<subdir>-<ABI>`` for an extension module."""
+    """The targets of a wheel's tags: ``noarch``, ``<subdir>``, or ``<subdir>-<ABI>`` for an extension module."""
     found = set()
     for tag in tags:
         pure = tag.interpreter.startswith("py") and tag.abi == "none"

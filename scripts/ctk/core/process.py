@@ -1,4 +1,4 @@
-"""How processes start and end, and coroutines of rattler."""
+"""The end of processes, and coroutines of rattler."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -18,57 +18,43 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def end_with(parent: int) -> None:
-    """Ends this process when its parent, a process id, is killed, even inside rattler, which holds the GIL.
+    """Ends this process when its parent is killed, even inside rattler, which holds the interpreter's lock.
 
-    A process of a pool would wait for work for ever, and could write what the next run is writing as well.
+    Else it would wait for work for ever, or write the files that the next run also writes.
+
+    Args:
+        parent: Its process id.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it was killed before that
+        if os.getppid() != parent:  # it was killed before
             os._exit(1)
 
 
 def hard_exit(code: int) -> NoReturn:
-    """Ends this process at once: its temporary files go, and what was printed is written.
+    """Ends this process at once, after it has removed its temporary files and flushed its output.
 
-    The interpreter's own end would look through all memory and name what bindings leak, and it aborts while a thread of
-    rattler hands over a result.
+    The interpreter's own end would print the objects that bindings leak, and aborts while a thread of rattler returns a
+    result.
     """
     release_folders()
     for stream in (sys.stdout, sys.stderr):
-        with suppress(Exception):  # a reader that has gone, or a full disk: that was said already
+        with suppress(Exception):  # a closed pipe or a full disk: the command has reported it
             stream.flush()
     os._exit(code)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """`asyncio.run`, for coroutines of rattler: imported when it is called, which most commands never do."""
+    """`asyncio.run`, for coroutines of rattler; asyncio is imported only here, as most commands do not need it."""
     import asyncio
 
     return asyncio.run(work)
 
 
-@contextmanager
-def starting() -> Iterator[None]:
-    """Processes that are started inside leave Ctrl-C to this one, which ends them.
-
-    A terminal sends the signal to each of them, and one that is still importing its modules would answer with a
-    traceback. Blocked, unlike ignored, the signal is not lost for this process.
-    """
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 def end_children() -> None:
-    """Kills every process that this one started, and theirs: first stopped, so that none starts another.
+    """Kills all descendants of this process, which are stopped first, so that none starts another.
 
-    multiprocessing's tracker of resources ends by itself. Parents come first.
+    multiprocessing's resource tracker ends by itself.
     """
     found: list[int] = []
     while new := [process for process in _descendants(os.getpid()) if process not in found]:
@@ -84,7 +70,7 @@ def _send(processes: list[int], number: signal.Signals) -> None:
 
 
 def _descendants(parent: int) -> Iterator[int]:
-    """Those that Linux lists; elsewhere nothing is built."""
+    """The process ids of all descendants, parents first; only on Linux, where builds run."""
     for threads in Path(f"/proc/{parent}/task").glob("*/children"):
         with suppress(OSError):
             for child in map(int, threads.read_text().split()):

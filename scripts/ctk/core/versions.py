@@ -1,4 +1,4 @@
-"""Versions of Python, as wheels, variant files and people write them."""
+"""Versions of Python in wheels, variant files and options."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class PythonTag(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> PythonTag | None:
-        """Of ``cp314t``, ``py314t`` or ``3.14t``; None for anything else."""
+        """Parses ``cp314t``, ``py314t`` or ``3.14t``; None for any other text."""
         match = re.fullmatch(r"(?:cp|py)?3\.?(\d+)(t?)", text)
         return cls(f"3.{match[1]}", bool(match[2])) if match else None
 
@@ -30,6 +30,6 @@ class PythonTag(NamedTuple):
 
 
 def python_name(text: str) -> str:
-    """``3.14t`` of any form; what is no Python stays as it is."""
+    """``3.14t`` for any form of it; other texts are returned unchanged."""
     python = PythonTag.read(text)
     return python.name if python else text

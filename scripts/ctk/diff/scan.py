@@ -18,15 +18,14 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
-import zstandard
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerDefSection, GNUVerSymSection
 from elftools.elf.sections import SymbolTableSection
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from ctk.core.checkout import Workspace
 from ctk.core.errors import MeasureFailed
-from ctk.core.files import disk_errors, replace_file
+from ctk.core.memo import Memo, memo
 from ctk.fetch.fetch import Progress, borrowed
 from ctk.index.index import Index
 from ctk.lock.model import Artefact
@@ -99,23 +98,14 @@ def place(path: str) -> str:
     return f"dist-info/{rest}" if first.endswith(".dist-info") else path
 
 
-def surface_path(sha256: str, workspace: Workspace) -> Path:
-    """The file of the cache that has the surface of an artefact."""
-    return workspace.cache / "surfaces" / str(FORMAT) / f"{sha256}.json.zst"
-
-
-def cached_surface(sha256: str, workspace: Workspace) -> Surface | None:
-    """The surface of an artefact from the cache; None where it has none that can be read."""
-    try:
-        content = surface_path(sha256, workspace).read_bytes()
-        return _SURFACES.validate_json(zstandard.ZstdDecompressor().decompress(content))
-    except (OSError, zstandard.ZstdError, ValidationError):
-        return None
+def _note(sha256: str, workspace: Workspace) -> Memo[Surface]:
+    """The note of an artefact's surface."""
+    return memo(workspace.notes / "surfaces", [FORMAT, sha256], _SURFACES)
 
 
 def unread(artefacts: Iterable[Artefact], workspace: Workspace) -> list[Artefact]:
     """The artefacts whose surface is not in the cache, each file once."""
-    return [a for a in {a.sha256: a for a in artefacts}.values() if not surface_path(a.sha256, workspace).exists()]
+    return [a for a in {a.sha256: a for a in artefacts}.values() if not _note(a.sha256, workspace).file.exists()]
 
 
 def surfaces(
@@ -128,14 +118,11 @@ def surfaces(
     """The surface of each artefact by its sha256. What is fetched for it does not stay in the cache."""
 
     def read(artefact: Artefact) -> tuple[str, Surface]:
-        surface = cached_surface(artefact.sha256, workspace)
+        note = _note(artefact.sha256, workspace)
+        surface = note.read()
         if surface is None:
             with borrowed([artefact], workspace, index, progress=progress) as (wheel,):
-                surface = read_surface(wheel)
-            path = surface_path(artefact.sha256, workspace)
-            with disk_errors(workspace.cache):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                replace_file(path, zstandard.ZstdCompressor().compress(_SURFACES.dump_json(surface)))
+                surface = note.write(read_surface(wheel))
         return artefact.sha256, surface
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:  # an error of one cancels those that wait

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
 import re
@@ -16,8 +15,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import rattler
+from pydantic import TypeAdapter
 from rattler import Subdir
 
 from ctk.clean import trim_packages
@@ -25,7 +26,8 @@ from ctk.core.address import client
 from ctk.core.checkout import Workspace, takes_files
 from ctk.core.console import count
 from ctk.core.errors import BadValue, ProofFailed
-from ctk.core.files import alone, check_path, disk_errors, make_folder, replace_file
+from ctk.core.files import alone, check_path, disk_errors, make_folder
+from ctk.core.memo import Memo, memo
 from ctk.core.platforms import this_platform
 from ctk.core.process import run
 from ctk.env.prefix import LOCK, NOTE, Installed, Note, package_key, titles
@@ -326,19 +328,21 @@ def proof_environment(
 ) -> Environment:
     """Creates the environment of a request for a machine."""
     pick = solve_or_say_why(scenario, catalogue)
-    return create(pick, workspace.environments / request.name, workspace.cache / "packages")
+    return create(pick, workspace.environments / request.name, workspace.packages)
 
 
-def proof_note(request: ProofRequest, environment: Environment, on: Machine, cache: Path) -> Path:
-    """Where what a proof found is kept, by all that it depends on. In conda-meta, it would pass for a package."""
+def proof_note(request: ProofRequest, environment: Environment, on: Machine, notes: Path) -> Memo[dict[str, Any]]:
+    """The note of a proof's findings. In conda-meta, it would pass for a package."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     packages = (environment.prefix / NOTE).read_text(encoding="utf-8")
     program = (PROGRAMS / request.program[0]).read_text(encoding="utf-8")
     parts = [packages, program, request.program, str(environment.prefix), visible, on.subdir, on.words]
-    return cache / "proofs" / f"{hashlib.sha256(json.dumps(parts).encode()).hexdigest()}.json"
+    return memo(notes / "proofs", parts, TypeAdapter(dict[str, Any]))
 
 
-def prove(request: ProofRequest, environment: Environment, note: Path | None = None) -> Mapping[str, object]:
+def prove(
+    request: ProofRequest, environment: Environment, note: Memo[dict[str, Any]] | None = None
+) -> Mapping[str, object]:
     """Runs the request's program in its environment, with nothing of this process's own environment.
 
     What it finds is noted.
@@ -355,12 +359,8 @@ def prove(request: ProofRequest, environment: Environment, note: Path | None = N
     done = subprocess.run(words, env=clean, cwd=environment.prefix, capture_output=True, text=True, check=False)
     try:
         if done.returncode == 0:
-            findings: Mapping[str, object] = json.loads(done.stdout.splitlines()[-1])
-            if note:
-                with disk_errors(note.parent):
-                    make_folder(note.parent)
-                    replace_file(note, json.dumps(findings).encode())
-            return findings
+            findings: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+            return note.write(findings) if note else findings
     except (IndexError, json.JSONDecodeError):
         pass
     raise ProofFailed(

@@ -98,9 +98,9 @@ def pack(
         raise BadValue(why, "ask for python as well")
     # One on the disk of the package cache, for hard links; one where the files will be, which then are only renamed.
     beside = order.file.with_name(f".{order.file.name}.parts")
-    with held(workspace.cache / "packing") as folder, held(beside) as done:
+    with held(workspace.temporary) as folder, held(beside) as done:
         prefix = folder / "env"
-        install(pick, prefix, workspace.cache / "packages")
+        install(pick, prefix, workspace.packages)
         if why := compile_modules(pick, prefix):
             say(f"bytecode is made where it is unpacked: {why}")
         newest = max((int(r.timestamp.timestamp()) for r in pick.records if r.timestamp), default=0)

@@ -1,7 +1,7 @@
-"""The last step of fetch: every artefact is looked through once before recipes, measuring or anyone else sees it.
+"""The last step of fetch: each artefact is checked once, before recipes or anything else can read it.
 
-A sha256 says that a file is the locked one, not that it is of the locked project and target, or unpacks inside its
-folder.
+A sha256 proves that a file is the locked file, not that it is for the locked project and target, or that it unpacks
+inside its folder.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from pathlib import Path
 from packaging.tags import parse_tag
 from packaging.utils import canonicalize_name
 from packaging.version import Version
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter
 
 from ctk.core.checkout import Workspace
 from ctk.core.errors import ArtefactRefused
-from ctk.core.files import make_folder, replace_file
+from ctk.core.memo import Memo, memo
 from ctk.core.platforms import targets
 from ctk.lock.model import Artefact
 from ctk.package.archives import Refused, open_tar, open_zip, shown
 from ctk.package.binaries import ELF_MAGIC, Dynamic, ElfParts, UnreadableBinary
 
 LARGE = 1 << 20
-"""Bytes from which on a binary is noted."""
+"""Bytes of a large binary, at least."""
 HEAD = 4
-"""Bytes of its start that are noted: they say what it is."""
-_PIECE = 1 << 20  # bytes that are read at once
-_REVISION = 3  # raise it when a rule is added: what passed is looked through again
-_TEXT = 1 << 10  # bytes at the start of a file, of which none is 0 in a text
-_STEP = "nothing of it was unpacked; if the index is right, it is its publisher who has to mend it"
+"""Bytes of its start that a note has: they identify its format."""
+_PIECE = 1 << 20  # bytes of one read
+_REVISION = 3  # raise it when a rule is added, so that all artefacts are checked again
+_TEXT = 1 << 10  # bytes at the start of a file; a text has no 0 in them
+_STEP = "nothing of it was unpacked; if the index is right, its publisher has to fix it"
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class LargeBinary:
     """A binary of at least `LARGE` bytes in a wheel."""
 
     size: int  # bytes
-    packed: int  # bytes that it takes in the wheel
+    packed: int  # bytes in the wheel
     sha256: str
     head: bytes  # its first bytes
     elf: Dynamic | None  # for an ELF file
@@ -55,26 +55,20 @@ class LargeBinary:
 _NOTE = TypeAdapter(dict[str, LargeBinary], config=ConfigDict(ser_json_bytes="base64", val_json_bytes="base64"))
 
 
-def admit(artefacts: Iterable[Artefact], files: Iterable[Path], workspace: Workspace) -> None:
-    """Looks through the files of artefacts that no earlier run admitted; ArtefactRefused with the member and reason."""
-    once = {note_of(a, workspace): (a, f) for a, f in zip(artefacts, files, strict=True)}
+def check_all(artefacts: Iterable[Artefact], files: Iterable[Path], workspace: Workspace) -> None:
+    """Checks the files of artefacts, unless an earlier run did; ArtefactRefused names the member and the reason."""
+    once = {note_of(a, workspace).file: (a, f) for a, f in zip(artefacts, files, strict=True)}
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # zlib and sha256 do not hold the interpreter's lock
-        list(pool.map(lambda pair: admit_one(pair[0], pair[1], workspace), once.values()))
+        list(pool.map(lambda pair: large_binaries(pair[0], pair[1], workspace), once.values()))
 
 
-def admit_one(artefact: Artefact, file: Path, workspace: Workspace) -> Mapping[str, LargeBinary]:
-    """The same for one artefact, in this thread; returns its large binaries by name, but those it cannot read."""
-    note = note_of(artefact, workspace)
-    with suppress(OSError, ValidationError):
-        return _NOTE.validate_json(note.read_bytes())
-    found = check(artefact, file)
-    make_folder(note.parent)
-    replace_file(note, _NOTE.dump_json(found))
-    return found
+def large_binaries(artefact: Artefact, file: Path, workspace: Workspace) -> Mapping[str, LargeBinary]:
+    """Checks one artefact, unless an earlier run did; returns its readable large binaries by name."""
+    return note_of(artefact, workspace).get(lambda: check(artefact, file))
 
 
 def check(artefact: Artefact, file: Path) -> dict[str, LargeBinary]:
-    """Looks through one artefact; returns its large binaries."""
+    """Checks one artefact; returns its readable large binaries by name."""
     try:
         with file.open("rb") as content:
             if artefact.file.endswith(".tar.gz"):
@@ -82,21 +76,21 @@ def check(artefact: Artefact, file: Path) -> dict[str, LargeBinary]:
                     return {}
             with open_zip(content) as archive:
                 if artefact.file.endswith(".whl"):
-                    _hold_wheel(artefact, archive)
+                    _check_wheel(artefact, archive)
                 large = {i.filename: _binary(archive, i) for i in archive.infolist() if i.file_size >= LARGE}
                 return {name: binary for name, binary in large.items() if binary}
     except Refused as refused:
         raise ArtefactRefused(f"{shown(artefact.file)}: {refused}", _STEP) from refused
 
 
-def note_of(artefact: Artefact, workspace: Workspace) -> Path:
-    """The file that says that an artefact is admitted, and which large binaries it has."""
-    parts = (str(_REVISION), artefact.distribution, artefact.version, artefact.target, artefact.file, artefact.sha256)
-    return workspace.admitted / hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+def note_of(artefact: Artefact, workspace: Workspace) -> Memo[dict[str, LargeBinary]]:
+    """The note that an artefact was checked, with its large binaries."""
+    key = [_REVISION, artefact.distribution, artefact.version, artefact.target, artefact.file, artefact.sha256]
+    return memo(workspace.notes / "artefacts", key, _NOTE)
 
 
 def _binary(archive: zipfile.ZipFile, item: zipfile.ZipInfo) -> LargeBinary | None:
-    """A member, where it is a binary that can be read."""
+    """A member, if it is a readable binary."""
     digest, start, parts = hashlib.sha256(), b"", ElfParts()
     with archive.open(item) as content:
         while piece := content.read(_PIECE):
@@ -111,8 +105,8 @@ def _binary(archive: zipfile.ZipFile, item: zipfile.ZipInfo) -> LargeBinary | No
     return None
 
 
-def _hold_wheel(artefact: Artefact, archive: zipfile.ZipFile) -> None:
-    """Refuses a wheel that is of another project, version or target than the artefact."""
+def _check_wheel(artefact: Artefact, archive: zipfile.ZipFile) -> None:
+    """Refuses a wheel of another project, version or target than the artefact's."""
     found = [name for name in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name)]
     if len(found) != 1:
         raise Refused("", f"a wheel has one METADATA, not {len(found)}")

@@ -1,8 +1,7 @@
-"""The fetch station: fills a content-addressed cache from the package index, and lays it out for recipes.
+"""The step fetch: fills a content-addressed cache from the package index, and lays it out for recipes.
 
-A file is laid out only when its sha256 is the locked one, read in this very run also where the store has it, and
-`ctk.fetch.admission` admits it. A download that breaks off is continued by the next run; two downloads of one file
-never meet, because a run holds the checkout's lock.
+A file is laid out only if this run has read the locked sha256 from it, even in the cache, and `ctk.fetch.admission`
+accepts it. The next run continues a download that broke off. The checkout's lock prevents two downloads of one file.
 """
 
 from __future__ import annotations
@@ -19,28 +18,28 @@ from types import MappingProxyType
 from ctk.core.checkout import Workspace
 from ctk.core.errors import HashMismatch, NotPublished, problems
 from ctk.core.files import disk_errors, holds
-from ctk.fetch.admission import admit, admit_one
+from ctk.fetch.admission import check_all, large_binaries
 from ctk.index import Interrupted
 from ctk.index.index import Index, IndexFile
 from ctk.lock.model import Artefact
 
 Progress = Callable[[Artefact, int], None]
-"""Told of an artefact's bytes as they arrive."""
+"""Called with an artefact and a number of bytes that arrived."""
 
 
 def stored(artefact: Artefact, workspace: Workspace) -> Path:
-    """Where the store keeps an artefact, whether it is there or not."""
+    """The path of an artefact in the store, whether it exists or not."""
     return workspace.store / artefact.sha256[:2] / artefact.sha256
 
 
 def laid_out(artefact: Artefact, workspace: Workspace) -> Path:
-    """The predictable path under which recipes read an artefact: a wheel is a zip, a source distribution a tar."""
+    """The path from which recipes read an artefact: a wheel is a zip, a source distribution a tar."""
     suffix = ".tar.gz" if artefact.file.endswith(".tar.gz") else ".zip"
     return workspace.artefacts / artefact.component / artefact.version / f"{artefact.target}{suffix}"
 
 
 def missing(artefacts: Iterable[Artefact], workspace: Workspace) -> list[Artefact]:
-    """Those that the store lacks, each file once. What it has is read: a file is there when it has its sha256."""
+    """The artefacts that the store lacks, each file once; every file in the store is hashed."""
     unique = list({a.sha256: a for a in artefacts}.values())
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         there = list(pool.map(lambda a: holds(stored(a, workspace), a.sha256, a.size), unique))
@@ -56,14 +55,14 @@ def fetch(
     progress: Progress = lambda artefact, received: None,
     needed_by: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> list[Path]:
-    """Makes every artefact available to recipes, and gives their laid-out paths in the order given.
+    """Makes artefacts available to recipes; returns their laid-out paths in the same order.
 
-    The index is opened only when something must be downloaded. Progress is told of every piece that arrives, from
-    several threads. Downloads that run when one fails are finished first, so that nothing fetched is lost. Messages
-    name the releases that need an artefact (`needed_by`, by its sha256).
+    The index is opened only if there is something to download. `jobs` is the number of downloads at once; `progress`
+    is called from several threads. Downloads that run when another fails are finished first, so that nothing fetched
+    is lost. Messages name the releases that need an artefact (`needed_by`, by its sha256).
 
     Raises:
-        NotPublished: The index lacks some artefacts; every one is named, and nothing was downloaded.
+        NotPublished: The index lacks artefacts; all are named, and nothing was downloaded.
     """
     if wanted := missing(artefacts, workspace):
         with index() as source, ThreadPoolExecutor(jobs) as pool:
@@ -79,7 +78,7 @@ def fetch(
                 with _needed(needed_by.get(artefact.sha256, ())):
                     _download(artefact, workspace, source, offer, progress)
 
-            # All are looked for first: gigabytes are not fetched in vain.
+            # All are located first, so that gigabytes are not fetched in vain.
             offers = list(pool.map(look, wanted))
             gone = [error for error in offers if isinstance(error, NotPublished)]
             if gone:
@@ -89,18 +88,18 @@ def fetch(
             futures = [pool.submit(download, *pair) for pair in located]
             try:
                 wait(futures, return_when=FIRST_EXCEPTION)
-            finally:  # what has not begun would fail the same way, or be wasted
+            finally:  # a download that has not begun would fail the same way, or be wasted
                 pool.shutdown(cancel_futures=True)
             for future in futures:
                 if not future.cancelled():
                     future.result()
     with disk_errors(workspace.artefacts):
-        admit(artefacts, [stored(a, workspace) for a in artefacts], workspace)
+        check_all(artefacts, [stored(a, workspace) for a in artefacts], workspace)
         return [_lay_out(a, workspace) for a in artefacts]
 
 
 def locate(index: Index, artefact: Artefact) -> IndexFile:
-    """The file of an artefact by its exact name; HashMismatch when the index has other content under it."""
+    """The file on the index with an artefact's exact name; HashMismatch if it has another sha256."""
     offers = [f for f in index.files(artefact.distribution) if f.file == artefact.file]
     if not offers:
         raise index.lacking(
@@ -120,7 +119,7 @@ def locate(index: Index, artefact: Artefact) -> IndexFile:
 
 @contextmanager
 def _needed(releases: Sequence[str]) -> Iterator[None]:
-    """Names the releases that need an artefact where the index does not have it."""
+    """Adds the releases that need an artefact to a NotPublished error."""
     try:
         yield
     except NotPublished as error:
@@ -137,7 +136,7 @@ def borrowed(
     *,
     progress: Progress = lambda artefact, received: None,
 ) -> Iterator[list[Path]]:
-    """As `fetch`, for as long as the block lasts: what was not in the cache before is removed again."""
+    """Fetches artefacts until the end of the block, and then removes those that were not in the cache before."""
     files = {a.sha256: stored(a, workspace) for a in missing(artefacts, workspace)}
     links = [path for path in (laid_out(a, workspace) for a in artefacts) if not path.exists()]
     try:
@@ -148,7 +147,7 @@ def borrowed(
 
 
 def _download(artefact: Artefact, workspace: Workspace, index: Index, file: IndexFile, progress: Progress) -> None:
-    """Downloads and looks through: while others are on their way, the latter costs nothing."""
+    """Downloads and checks an artefact: the check costs no time while other downloads run."""
     part = workspace.store / "partial" / artefact.sha256
 
     def kept() -> int:
@@ -161,11 +160,11 @@ def _download(artefact: Artefact, workspace: Workspace, index: Index, file: Inde
         part.parent.mkdir(parents=True, exist_ok=True)
         digest, size, continued = download()
         if continued and digest != artefact.sha256:
-            # What was there may be of another file, which the index served before: all of it is fetched anew, once.
+            # The partial file may be of another file, which the index served before: all of it is fetched once more.
             part.unlink()
             digest, size, _ = download()
         if digest != artefact.sha256 or size != artefact.size:
-            aside = workspace.cache / "refused" / f"{artefact.file}.{digest[:16]}"
+            aside = workspace.store / "refused" / f"{artefact.file}.{digest[:16]}"
             aside.parent.mkdir(parents=True, exist_ok=True)
             os.replace(part, aside)
             raise HashMismatch(
@@ -180,15 +179,16 @@ def _download(artefact: Artefact, workspace: Workspace, index: Index, file: Inde
         # Stored files are read-only: recipes get hard links to them.
         part.chmod(0o444)
         os.replace(part, home)
-        admit_one(artefact, home, workspace)
+        large_binaries(artefact, home, workspace)
 
 
 def _continue(
     part: Path, artefact: Artefact, index: Index, offer: IndexFile, progress: Progress
 ) -> tuple[str, int, bool]:
-    """Appends what is missing to a partial file: its sha256 and size then, and whether it had some content before.
+    """Completes a partial file; returns its sha256, its size, and whether it had content before.
 
-    Where the answer ends too early, what came is kept, and the next call continues after Interrupted.
+    Raises:
+        Interrupted: The answer ended too early; the next call continues.
     """
     hasher, size = hashlib.sha256(), 0
     if part.exists() and part.stat().st_size > artefact.size:
@@ -211,7 +211,7 @@ def _continue(
                 progress(artefact, len(block))
                 if size > artefact.size:
                     break
-    if size < artefact.size and (total is None or size < total):  # else it is whole, and another file
+    if size < artefact.size and (total is None or size < total):  # else it is complete, but another file
         raise Interrupted(
             f"{artefact.distribution} {artefact.version}: {artefact.file} breaks off "
             f"after {size} of {artefact.size} bytes",

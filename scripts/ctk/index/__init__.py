@@ -1,11 +1,10 @@
-"""The package index: here the settings that pip has of it."""
+"""The package index, and the settings that pip has for it."""
 
 from __future__ import annotations
 
 import ast
 import subprocess
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ctk.core.errors import IndexUnavailable
@@ -14,18 +13,19 @@ STEP = "check the network and what `pip config list` says, then run the same com
 
 
 class Interrupted(IndexUnavailable):
-    """The connection broke while a response was read; the rest can be requested."""
+    """The connection broke off during a response; the rest can be requested."""
 
 
-_SECTIONS = ("global", "install", "download", ":env:")  # a later one overrides
+_SECTIONS = ("global", "install", "download", ":env:")  # later sections override
 
 
 @dataclass(frozen=True)
 class IndexSettings:
-    """Where packages come from. URLs may hold credentials, so they are left out of what is printed.
+    """The settings of pip for indexes. Its ``repr`` has no URLs, which may contain credentials.
 
-    Without an `index_url` it is the client library's; `timeout` is in seconds without a byte. `origins` says where each
-    of pip's options comes from.
+    Attributes:
+        index_url: None for the client library's default.
+        timeout: Seconds without a byte.
     """
 
     index_url: str | None = field(default=None, repr=False)
@@ -38,26 +38,21 @@ class IndexSettings:
     proxy: str | None = field(default=None, repr=False)
     timeout: float = 15.0
     retries: int = 5
-    origins: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-    def called(self, option: str) -> str:
-        """How messages name one of pip's options: ``PIP_CERT``, ``pip's option global.cert``."""
-        return self.origins.get(option, f"pip's option {option}")
 
     @property
     def index_urls(self) -> tuple[str, ...]:
-        """Every index in pip's order. The default is the client library's: none is named here."""
+        """Every index in pip's order. The default is the client library's: no host is named here."""
         if self.no_index:
             return ()
         if self.index_url:
             return (self.index_url, *self.extra_index_urls)
-        from unearth import PackageFinder  # it takes a while to be imported
+        from unearth import PackageFinder  # slow to import
 
         return (PackageFinder().sources[0]["url"], *self.extra_index_urls)
 
 
 def pip_settings(python: str = sys.executable) -> IndexSettings:
-    """The settings of the pip of ``python``: its files, then PIP_* of the environment; IndexUnavailable if it fails."""
+    """The settings of a Python's pip: its files, then PIP_* of the environment; IndexUnavailable if pip fails."""
     asked = subprocess.run([python, "-m", "pip", "config", "list"], capture_output=True, text=True, check=False)
     if asked.returncode:
         lines = asked.stderr.strip().splitlines() or ["no reason given"]
@@ -66,7 +61,7 @@ def pip_settings(python: str = sys.executable) -> IndexSettings:
 
 
 def parse_settings(listing: str) -> IndexSettings:
-    """The settings in what ``pip config list`` prints, ``global.index-url='...'``; IndexUnavailable if one is wrong."""
+    """The settings in the output of ``pip config list``; IndexUnavailable for an invalid value."""
     sections: dict[str, dict[str, tuple[str, str]]] = {section: {} for section in _SECTIONS}
     for line in listing.splitlines():
         name, _, value = line.partition("=")
@@ -76,7 +71,6 @@ def parse_settings(listing: str) -> IndexSettings:
             sections[section][key.replace("default-timeout", "timeout")] = _text(called, value), called
     stated = {key: pair for values in sections.values() for key, pair in values.items()}
     merged = {key: value for key, (value, _) in stated.items()}
-    origins = {key: called for key, (_, called) in stated.items()}
 
     def words(key: str) -> tuple[str, ...]:
         return tuple(merged.get(key, "").split())
@@ -92,7 +86,6 @@ def parse_settings(listing: str) -> IndexSettings:
         proxy=merged.get("proxy") or None,
         timeout=_number(float, *stated.get("timeout", ("", "")), IndexSettings.timeout),
         retries=int(_number(int, *stated.get("retries", ("", "")), IndexSettings.retries)),
-        origins=origins,
     )
 
 
@@ -111,5 +104,5 @@ def _number(kind: type[float], text: str, called: str, default: float) -> float:
 
 
 def _unread(called: str) -> IndexUnavailable:
-    # The value is not shown: an index URL holds credentials.
+    # The value is not shown: an index URL may contain credentials.
     return IndexUnavailable(f"{called} has a value that cannot be read", "`pip config debug` shows where it is set")

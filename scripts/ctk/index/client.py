@@ -1,4 +1,4 @@
-"""How the package index is talked to: one HTTP client made of pip's settings; pages are retried and bounded."""
+"""The HTTP client for the package index, made from pip's settings; requests are retried, pages have limits."""
 
 from __future__ import annotations
 
@@ -6,16 +6,11 @@ import logging
 import os
 import ssl
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
-from urllib.request import getproxies
 
 import httpx2
 from unearth import Link, Package, PackageFinder
@@ -28,27 +23,24 @@ from ctk.core.errors import IndexUnavailable, describe
 from ctk.index import STEP, IndexSettings, Interrupted
 
 LEAST = 1 << 13
-"""Bytes of a file that must come in each `WHILE`, on average: a modem brings twenty times as many."""
+"""Bytes of a file that must arrive in each `WHILE`, on average: a modem is twenty times as fast."""
 WHILE = 30.0
 """Seconds."""
 LARGEST = 64 << 20
-"""Bytes of a page, unpacked; the longest one known, of 47,000 files, has 21 MB."""
+"""Bytes of a page, unpacked; the longest known page, of 47,000 files, has 21 MB."""
 SLOWEST = 600.0
-"""Seconds in which a page must have come."""
+"""Seconds in which a page must arrive."""
 _ASK_THEM = "ask whoever runs the index"
-_HOST = "write it as HOST or HOST:PORT, and IPv6 as [::1]"
-_ADDRESS = _HOST.replace("HOST", "http://HOST") + ", or with https"
-_WHERE = "`pip config debug` shows where pip has it from"
-_OF_THE_WIRE = ("content-encoding", "content-length", "transfer-encoding")  # of no content that was read
+_OF_THE_WIRE = ("content-encoding", "content-length", "transfer-encoding")  # untrue for unpacked content
 
 T = TypeVar("T")
 
-# One of several indexes lacks most projects: no reason for a warning each.
+# Of several indexes, each lacks some projects: that needs no warning.
 logging.getLogger("unearth.collector").setLevel(logging.ERROR)
 
 
 class _Client(PyPIClient):
-    """unearth's client, whose servers lead to servers only: what is local is read when it is asked for by name."""
+    """unearth's client, but no server can redirect to a local file: such files are read only when pip names them."""
 
     def send(self, request: httpx2.Request, **more: Any) -> httpx2.Response:
         if request.url.scheme != "file":
@@ -59,75 +51,56 @@ class _Client(PyPIClient):
 
 
 def open_client(settings: IndexSettings) -> PyPIClient:
-    """A client that reaches what pip reaches; safe to use from several threads."""
-    return _Client(
-        trusted_hosts=settings.trusted_hosts,
-        **connection(settings),
-        timeout=settings.timeout,
-        follow_redirects=True,
-        auth=MultiDomainBasicAuth(prompting=False, index_urls=settings.index_urls),
-        mounts={"file://": None},
-    )
+    """A client with pip's settings; safe to use from several threads. IndexUnavailable for an unusable setting."""
+    arguments = connection(settings)
+    with _usable(f"pip's trusted hosts, {' '.join(settings.trusted_hosts)!r},"):
+        return _Client(
+            trusted_hosts=settings.trusted_hosts,
+            **arguments,
+            timeout=settings.timeout,
+            follow_redirects=True,
+            auth=MultiDomainBasicAuth(prompting=False, index_urls=settings.index_urls),
+            mounts={"file://": None},
+        )
 
 
 def connection(settings: IndexSettings) -> dict[str, Any]:
-    """What httpx2's clients are made with: certificates and proxy, those of the environment where pip states none.
+    """Arguments for httpx2's clients: certificates and proxy of pip, else of the environment.
 
     Raises:
-        IndexUnavailable: One cannot be used, or another address, which is not shown: it may hold a password.
+        IndexUnavailable: A certificate or a proxy cannot be used; the proxy's password is not shown.
     """
-    web = ["http", "https"]
-    proxies = {settings.called("proxy"): settings.proxy}
-    if not settings.proxy and (stated := getproxies()).get("no") != "*":
-        proxies = {f"{scheme.upper()}_PROXY": stated.get(scheme) for scheme in (*web, "all")}
-    named = {called: _with_scheme(url) for called, url in proxies.items() if url}
-    addresses = [(called, url, web, _ADDRESS) for called, url in named.items()]
-    addresses += [(settings.called("trusted-host"), f"http://{host}", web, _HOST) for host in settings.trusted_hosts]
-    places = {"index-url": [settings.index_url or ""], "extra-index-url": settings.extra_index_urls}
-    for option, urls in {**places, "find-links": settings.find_links}.items():
-        addresses += [(settings.called(option), url, [*web, "file"], _ADDRESS) for url in urls if "://" in url]
-    for called, url, schemes, form in addresses:
-        with suppress(ValueError, httpx2.InvalidURL):
-            scheme, parts = httpx2.URL(url).scheme, urlsplit(url)
-            if scheme in schemes and (scheme == "file" or parts.hostname) and parts.port != 0:
-                continue
-        raise IndexUnavailable(f"{called} has an address that cannot be used", f"{form}; {_WHERE}")
-
     context: ssl.SSLContext | None = None
     if authorities := settings.cert or os.environ.get("SSL_CERT_FILE", ""):
-        called = settings.called("cert") if settings.cert else "SSL_CERT_FILE"
-        context = _read_pem(called, authorities, "certificates", _trust)
+        with _usable(f"the certificates of {authorities!r}"):
+            path = os.path.expanduser(authorities)  # as pip
+            folder, file = (path, None) if os.path.isdir(path) else (None, path)
+            context = ssl.create_default_context(cafile=file, capath=folder)
     if settings.client_cert:
-        context = context or ssl.create_default_context()
-        load = partial(context.load_cert_chain, password="")  # without one, OpenSSL asks the terminal
-        called = settings.called("client-cert")
-        _read_pem(called, settings.client_cert, "a certificate and its key without a passphrase", load)
-    return {"verify": context or True, "proxy": named.get(settings.called("proxy"))}
+        with _usable(f"the client certificate {settings.client_cert!r}"):
+            context = context or ssl.create_default_context()
+            # Without a password, OpenSSL asks the terminal.
+            context.load_cert_chain(os.path.expanduser(settings.client_cert), password="")
+    proxy = settings.proxy
+    if proxy and "://" not in proxy:  # as pip
+        proxy = f"http://{proxy}"
+    arguments: dict[str, Any] = {"verify": context or True, "proxy": proxy}
+    with _usable("a proxy of pip or the environment"):
+        httpx2.Client(**arguments).close()
+    return arguments
 
 
-def _with_scheme(proxy: str) -> str:
-    return proxy if "://" in proxy else f"http://{proxy}"  # as pip
-
-
-def _trust(place: str) -> ssl.SSLContext:
-    if any(Path(place).glob("*.0")):  # as `openssl rehash` makes them
-        return ssl.create_default_context(capath=place)
-    return ssl.create_default_context(cafile=place)
-
-
-def _read_pem(called: str, place: str, what: str, read: Callable[[str], T]) -> T:
-    path = os.path.expanduser(place)  # as pip
+@contextmanager
+def _usable(what: str) -> Iterator[None]:
     try:
-        return read(path)
-    except (OSError, ValueError) as error:
-        why = f"it does not hold {what}" if isinstance(error, ssl.SSLError) else getattr(error, "strerror", str(error))
-        raise IndexUnavailable(
-            f"{called} names {place!r}, which cannot be used: {why}", f"name a file in PEM form with {what}; {_WHERE}"
-        ) from error
+        yield
+    except (OSError, ValueError, ImportError, httpx2.InvalidURL) as error:
+        step = "`pip config debug` shows pip's settings; the environment has HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE"
+        raise IndexUnavailable(f"{what} cannot be used: {describe(error)}", step) from error
 
 
 class LinkSource(PackageFinder):
-    """One index, or one place with links, as unearth reads it."""
+    """One index or one ``find-links`` place, as unearth reads it."""
 
     def build_evaluator(self, package_name: str, allow_yanked: bool = False) -> Evaluator:
         is_remote = urlsplit(self.sources[0]["url"]).scheme in ("http", "https")
@@ -136,7 +109,7 @@ class LinkSource(PackageFinder):
 
 @dataclass
 class _Links(Evaluator):
-    """Which links of a page are files of a distribution; a server's page has no local ones."""
+    """Selects the links of a page that are files of a distribution; a server's page may not link to local files."""
 
     is_remote: bool = True
 
@@ -151,11 +124,11 @@ class _Links(Evaluator):
 
 
 ABSENT = (404, 410)
-"""What a server answers that does not have a page or a file; any other answer says nothing of what it has."""
+"""Status codes for a missing page or file; any other failure does not say whether the server has it."""
 
 
 def refused(answer: httpx2.Response, what: str) -> IndexUnavailable:
-    """The error for an answer that is neither what was asked for nor one of `ABSENT`."""
+    """The error for a failed request for `what` whose status is not in `ABSENT`."""
     step = f"if it should give you that, {_ASK_THEM}, or the proxy before it"
     if answer.status_code in (401, 407):
         step = "give pip the right credentials (index URL, proxy, netrc or keyring), then run the same command again"
@@ -164,9 +137,9 @@ def refused(answer: httpx2.Response, what: str) -> IndexUnavailable:
 
 
 class Pages:
-    """What unearth reads pages with: our client and retries.
+    """A session for unearth with our client and retries.
 
-    unearth itself takes an index that is down for one that lacks the project; here it is an error.
+    unearth itself treats an index that is down like an index without the project; here it is an error.
     """
 
     def __init__(self, client: PyPIClient, retry: Retry, name: str) -> None:
@@ -191,7 +164,7 @@ class Pages:
         return answer
 
     def _whole(self, method: str, url: str, headers: Mapping[str, str] | None) -> httpx2.Response:
-        """An answer with its content, if that is what a page may be."""
+        """An answer with its unpacked content."""
         answer = self._client.send(self._client.build_request(method, url, headers=headers), stream=True)
         try:
             content = self._content(answer)
@@ -218,9 +191,12 @@ _LONGEST_WAIT = 60.0  # seconds; a server may ask for more, a person waits for l
 
 @dataclass(frozen=True)
 class Retry:
-    """How often a request is tried; `delay` seconds before the second try, and twice as long before each further one.
+    """Retries with exponential backoff.
 
-    The clock shows who is too slow.
+    Attributes:
+        attempts: Tries of one request.
+        delay: Seconds before the second try; each further delay is twice as long.
+        clock: Measures servers that are too slow.
     """
 
     attempts: int = 6
@@ -229,10 +205,10 @@ class Retry:
     clock: Callable[[], float] = field(default=time.monotonic, repr=False)
 
     def send(self, what: str, request: Callable[[], httpx2.Response]) -> httpx2.Response:
-        """The first response to a request about `what` whose status is neither 429 nor 5xx.
+        """The first response whose status is neither 429 nor 5xx; `what` names the request in messages.
 
         Raises:
-            IndexUnavailable: After the last try; at once where the address cannot be requested.
+            IndexUnavailable: The last try failed, or the address cannot be requested.
         """
         reason = ""
         for attempt in range(self.attempts):
@@ -256,10 +232,10 @@ class Retry:
         raise IndexUnavailable(f"the package index does not give {what}, after {tries}: {reason}", STEP)
 
     def run(self, job: Callable[[], T], kept: Callable[[], int] = lambda: 0) -> T:
-        """The result of a job that reads a response to its end, started again after Interrupted.
+        """The result of a job that reads a whole response; the job is started again after Interrupted.
 
-        `kept` says how many bytes there are for the next try to go on from. A try that adds to the most there were is
-        no failure, if it brings them as fast as `LEAST` in `WHILE`, its wait included: drops do not go on for ever.
+        `kept` returns the number of bytes from which the next try continues. A try that adds bytes is no failure, if it
+        is as fast as `LEAST` in `WHILE`, including its delay: so a download with many drops ends some time.
         """
         failures, most = 0, kept()
         while True:
@@ -279,10 +255,5 @@ class Retry:
 
 
 def _retry_after(value: str) -> float:
-    """Seconds that a Retry-After header asks for; 0 when it asks for nothing."""
-    if value.isdecimal():
-        return float(value)
-    try:
-        return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
-    except (TypeError, ValueError):
-        return 0.0
+    """The seconds of a Retry-After header; 0 without a number."""
+    return float(value) if value.isdecimal() else 0.0

@@ -1,7 +1,7 @@
 """The package index that the user's pip is configured for.
 
-Whatever pip would use is used: index, extra indexes and links of its files and environment, its certificate, proxy,
-timeout and retries, credentials in URLs, netrc or keyring. So a company mirror works, and no host is named here.
+All of pip's settings apply: index, extra indexes, ``find-links``, certificate, proxy, timeout, retries, and credentials
+in URLs, netrc or keyring. So a company mirror works, and no host is named here.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from ctk.index import STEP, IndexSettings, Interrupted, inside, pip_settings
 from ctk.index.inside import upload_seconds
 from ctk.package.archives import LONGEST
 
-if TYPE_CHECKING:  # what talks to a server takes a while to be imported: only an `Index` does it
+if TYPE_CHECKING:  # slow to import: only an `Index` does it
     import httpx2
     from unearth import Package
 
     from ctk.index.client import Retry
 
-_WHOLE = 2_000_000  # bytes up to which reading a wheel whole, and checking it, beats several requests for its parts
-_MOST = 2 << 30  # bytes that are ever held in memory: a wheel, from a server that gives no parts of it
+_WHOLE = 2_000_000  # bytes up to which one request for a whole wheel is faster than requests for its parts
+_MOST = 2 << 30  # bytes of a wheel in memory, from a server without ranges
 _LARGEST = 1 << 40  # bytes of a file, as locks have it
 _CHECK = "check which indexes `pip config list` names"
 _ASK = "run the same command again; if it stays, ask whoever runs the index"
-_NO_SUCH_RANGE = 416  # with the size of the file in Content-Range
+_NO_SUCH_RANGE = 416  # Content-Range has the size of the file
 _IDENTITY = {"Accept-Encoding": "identity"}  # lengths and offsets are those of the file
-# What unearth raises for a page of another form: it takes that for granted.
+# Errors of unearth for a page of another form.
 _NO_PAGE = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 @dataclass(frozen=True)
 class IndexFile:
-    """One file that the index offers; None stands for what the index does not say.
+    """A file on the index; None for a fact that the index does not state.
 
     Attributes:
         distribution: Normalised name.
-        url: Where it is now. Never written to a file: a mirror has another, and it may hold credentials.
+        url: Never written to a file: mirrors have different URLs, and it may contain credentials.
         metadata_url: A copy of the wheel's METADATA.
         uploaded: In seconds since 1970 (PEP 700).
     """
@@ -64,7 +64,7 @@ class IndexFile:
 
 
 def _offered(name: str, package: Package) -> IndexFile:
-    """A file of a distribution as unearth read it from the index's page."""
+    """The file of a link on the index's page."""
     link = package.link
     hashes = link.hashes or ({link.hash_name: link.hash} if link.hash_name and link.hash else {})
     sha256 = hashes.get("sha256")
@@ -73,7 +73,7 @@ def _offered(name: str, package: Package) -> IndexFile:
         distribution=name,
         version=package.version or "",
         file=link.filename,
-        sha256=str(sha256).lower() if sha256 else None,  # as pip: any case, and what is no hash fits no content
+        sha256=str(sha256).lower() if sha256 else None,  # as pip: any case; an invalid hash fits no content
         url=link.url_without_fragment,
         yanked=link.is_yanked,
         requires_python=link.requires_python,
@@ -83,7 +83,7 @@ def _offered(name: str, package: Package) -> IndexFile:
 
 
 def _each_once(files: Sequence[IndexFile]) -> tuple[IndexFile, ...]:
-    """Each file once, as the first index has it, with the earliest upload that any states: mirrors have their own."""
+    """Each file once, from the first index, with the earliest upload time: mirrors have later ones."""
     offers: dict[tuple[str, str | None], IndexFile] = {}
     for file in files:
         first = offers.setdefault((file.file, file.sha256), file)
@@ -93,9 +93,9 @@ def _each_once(files: Sequence[IndexFile]) -> tuple[IndexFile, ...]:
 
 
 class Index:
-    """A client of the package index; safe to use from several threads. Close it, or use it as a context.
+    """A client of the package index, to be used in a ``with``; safe to use from several threads.
 
-    Settings are pip's, and retries those of the settings, when none are given.
+    By default, it has pip's settings and retries.
     """
 
     def __init__(self, settings: IndexSettings | None = None, retry: Retry | None = None) -> None:
@@ -112,14 +112,15 @@ class Index:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close every connection."""
         self._client.close()
 
     def files(self, distribution: str) -> tuple[IndexFile, ...]:
-        """Every file of a distribution on every index, at least one: newest version first, what was yanked last."""
+        """Every file of a distribution on every index: newest version first, yanked files last.
+
+        Raises:
+            IndexUnavailable: An index does not answer, or its page cannot be read.
+            NotPublished: No index has a file.
+        """
         name = canonicalize_name(distribution)
         if name in self._files:
             return self._files[name]
@@ -129,37 +130,32 @@ class Index:
         return self._files.setdefault(name, files)
 
     def lacking(self, distribution: str, cause: str, step: str) -> CtkError:
-        """NotPublished for what no page has; what an index answered in place of its page, where one did."""
+        """The error for a missing file: NotPublished, or an index's failed answer, as it might have the file."""
         refusals = self._refusals.get(canonicalize_name(distribution))
         return refusals[0] if refusals else NotPublished(cause, step)
 
     def size(self, file: IndexFile) -> int:
-        """Bytes of a file, without reading it; asked once."""
+        """Bytes of a file, from one HEAD request."""
         if file.url not in self._sizes:
             self._sizes[file.url] = self._size(file)
         return self._sizes[file.url]
 
     def sha256(self, file: IndexFile) -> str:
-        """The hash that the index states; without one, that of the content."""
+        """The hash that the index states, else that of the content."""
         return file.sha256 or self._digest(file)
 
     def _digest(self, file: IndexFile) -> str:
-        digest, size = hashlib.sha256(), 0
-
         def read() -> str:
-            nonlocal digest, size
-            with self.stream(file, size) as (is_partial, _, chunks):
-                if not is_partial:
-                    digest, size = hashlib.sha256(), 0
+            digest = hashlib.sha256()
+            with self.stream(file) as (_, _, chunks):
                 for chunk in chunks:
                     digest.update(chunk)
-                    size += len(chunk)
             return digest.hexdigest()
 
-        return self.retry.run(read, lambda: size)
+        return self.retry.run(read)
 
     def metadata(self, file: IndexFile) -> Message:
-        """The METADATA of a wheel: the index's copy if it has one, else read out of the wheel."""
+        """The METADATA of a wheel: the index's copy if it has one, else from the wheel."""
         if file.metadata_url:
             text = self._read(file, file.metadata_url, LONGEST)
         else:
@@ -167,23 +163,23 @@ class Index:
                 text = inside.metadata_of(files, file.file).content()
         message = BytesParser().parsebytes(text, headersonly=True)
         if not message["Name"]:
-            raise IndexUnavailable(f"{file.distribution}: what the index has for METADATA of {file.file} is none", _ASK)
+            raise IndexUnavailable(f"{file.distribution}: the index's METADATA of {file.file} is invalid", _ASK)
         return message
 
     def uploaded(self, file: IndexFile) -> int:
-        """When a file was uploaded, in seconds since 1970; its newest member's time where the index does not say."""
+        """The upload time in seconds since 1970; that of the newest member if the index states none."""
         if file.uploaded is not None:
             return file.uploaded
-        with self.opened(file) as content:
-            return inside.newest(content, file.file)
+        with self.opened(file) as content, inside.members(content, file.file) as files:
+            return max((member.modified for member in files), default=inside.EARLIEST)
 
     @contextmanager
     def opened(self, file: IndexFile) -> Iterator[BinaryIO]:
-        """A file as one to read and seek in; of a large one only the parts that are read are fetched, unchecked."""
+        """A seekable file. Of a large file, only the parts that are read are fetched, and not checked."""
         size = self.size(file)
         if size <= _WHOLE:
             yield io.BytesIO(self.content(file))
-        elif file.url.startswith("file:"):  # it has no ranges: the whole of it would be read into memory
+        elif file.url.startswith("file:"):  # without ranges, all of it would be read into memory
             from unearth.utils import url_to_path
 
             with url_to_path(file.url).open("rb") as local:
@@ -192,7 +188,7 @@ class Index:
             yield cast(BinaryIO, inside.RemoteFile(size, partial(self.part, file), partial(self.content, file)))
 
     def content(self, file: IndexFile) -> bytes:
-        """A whole file, for small ones; HashMismatch when it is not what the index states."""
+        """The content of a small file; HashMismatch if the index states another sha256."""
         content = self._read(file, file.url, min(self.size(file), _MOST))
         digest = hashlib.sha256(content).hexdigest()
         if file.sha256 and digest != file.sha256:
@@ -201,7 +197,7 @@ class Index:
         return content
 
     def part(self, file: IndexFile, start: int, length: int) -> bytes | None:
-        """Some bytes of a file; None when the server gives only whole files."""
+        """Some bytes of a file; None from a server without ranges."""
 
         def read() -> bytes | None:
             headers = _IDENTITY | {"Range": f"bytes={start}-{start + length - 1}"}
@@ -212,12 +208,12 @@ class Index:
 
     @contextmanager
     def stream(self, file: IndexFile, offset: int = 0) -> Iterator[tuple[bool, int | None, Iterator[bytes]]]:
-        """Content of a file from ``offset`` on.
+        """The content of a file from ``offset`` on.
 
         Yields:
-            Whether the chunks start at ``offset`` (else at 0: the server ignores ranges), the bytes of the whole file
-            if the server says so, and the chunks; none when the file ends before ``offset``. Where the connection
-            breaks, they raise Interrupted, and a new stream continues.
+            Whether the chunks start at ``offset`` (else at 0: the server ignores ranges), the size of the whole file
+            if the server states it, and the chunks: none if the file ends before ``offset``. If the connection breaks,
+            they raise Interrupted, and a new stream can continue.
         """
         headers = _IDENTITY | ({"Range": f"bytes={offset}-"} if offset else {})
         with self._open(file, file.url, headers) as answer:
@@ -230,7 +226,7 @@ class Index:
         stated = head.headers.get("Content-Length", "")
         if head.status_code == 200 and stated.isdecimal():
             return int(stated)
-        with self.stream(file) as (_, total, chunks):  # no HEAD there: the head of a GET says it too
+        with self.stream(file) as (_, total, chunks):  # a server without HEAD
             return total if total is not None else sum(map(len, chunks))
 
     def _listed(self, name: str) -> list[IndexFile]:
@@ -240,7 +236,7 @@ class Index:
         places = [*({"index_urls": [url]} for url in self.settings.index_urls)]
         places += [*({"find_links": [url]} for url in self.settings.find_links)]
         try:
-            # Its answers are httpx2's own, as those of unearth's client are: neither fits unearth's protocol.
+            # Answers of httpx2, also of unearth's own client, do not fit unearth's protocol.
             sources = [LinkSource(pages, **place) for place in places]  # type: ignore[arg-type]
             packages = [p for source in sources for p in source.find_all_packages(name, allow_yanked=True)]
             self._refusals[name] = pages.refusals
@@ -289,7 +285,7 @@ class Index:
                     raise IndexUnavailable(f"{file.distribution}: {file.file} does not end: {size} bytes came", STEP)
                 yield chunk
                 waited = self.retry.clock() - began
-                if waited > WHILE and size * WHILE < LEAST * waited:  # a timeout sees only the time between two bytes
+                if waited > WHILE and size * WHILE < LEAST * waited:  # a timeout is only for the time between bytes
                     slow = f"{file.distribution}: {file.file} is too slow: {size} bytes came in {waited:.0f} s"
                     raise Interrupted(slow, STEP)
         except httpx2.RequestError as error:
@@ -297,7 +293,7 @@ class Index:
 
 
 def _total(answer: httpx2.Response) -> int | None:
-    """Bytes of the whole file, from a whole or a partial answer."""
+    """The size of the whole file, from a whole or a partial answer."""
     if answer.status_code in (206, _NO_SUCH_RANGE):
         total = answer.headers.get("Content-Range", "").rpartition("/")[2]
     else:

@@ -1,6 +1,6 @@
-"""What is inside a published file, a wheel, another zip or a tar: names, times and texts of its members.
+"""The members of published files: wheels, other zips, and tars.
 
-A zip on the index is read in parts, so that its directory comes without the rest.
+Of a zip on the index, only its directory and the wanted members are fetched.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _STEP = "ask whoever runs the index for the file as its publisher has it"
 
 @dataclass(frozen=True)
 class ArchiveMember:
-    """One file inside; `modified` is in seconds since 1970 (a zip's time is taken as UTC), and `content` reads it."""
+    """A file in an archive; `modified` is in seconds since 1970 (zips have no time zone: UTC), `content` reads it."""
 
     name: str
     modified: int
@@ -39,10 +39,7 @@ class ArchiveMember:
 
 @contextmanager
 def members(stream: BinaryIO, name: str) -> Iterator[tuple[ArchiveMember, ...]]:
-    """The files inside an archive of this name, readable until the end of the block; MeasureFailed for a broken one.
-
-    Of a zip only the directory is read, and what is asked for.
-    """
+    """The files in an archive of this name, readable until the end of the block; MeasureFailed for a broken archive."""
     try:
         if name.endswith((".whl", ".zip")):
             with open_zip(stream) as archive:
@@ -61,14 +58,8 @@ def members(stream: BinaryIO, name: str) -> Iterator[tuple[ArchiveMember, ...]]:
         raise MeasureFailed(f"{name} cannot be read: {error}", _STEP) from error
 
 
-def newest(stream: BinaryIO, name: str) -> int:
-    """The time of the newest file inside, in seconds since 1970; its errors are those of `members`."""
-    with members(stream, name) as files:
-        return max((member.modified for member in files), default=EARLIEST)
-
-
 def metadata_of(files: tuple[ArchiveMember, ...], name: str) -> ArchiveMember:
-    """The METADATA of a wheel, or the PKG-INFO of a source distribution; MeasureFailed when there is none."""
+    """The METADATA of a wheel, or the PKG-INFO of a source distribution; MeasureFailed if it is missing."""
     form = r"[^/]+\.dist-info/METADATA" if name.endswith(".whl") else r"[^/]+/PKG-INFO"
     if stated := next((member for member in files if re.fullmatch(form, member.name)), None):
         return stated
@@ -78,7 +69,7 @@ def metadata_of(files: tuple[ArchiveMember, ...], name: str) -> ArchiveMember:
 def _zip_time(info: zipfile.ZipInfo) -> int:
     try:
         return upload_seconds(datetime(*info.date_time, tzinfo=UTC))
-    except ValueError:  # a month 0, as some tools write for "no time"
+    except ValueError:  # some tools write month 0 for "no time"
         return EARLIEST
 
 
@@ -88,7 +79,13 @@ def _tar_content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
 
 
 class RemoteFile(io.RawIOBase):
-    """A read-only file, fetched in blocks, each once; whole from a server whose parts are None."""
+    """A read-only file, fetched in blocks, each once.
+
+    Args:
+        size: Bytes.
+        part: Returns some bytes; None from a server without ranges.
+        whole: Returns all bytes, for such a server.
+    """
 
     def __init__(self, size: int, part: Callable[[int, int], bytes | None], whole: Callable[[], bytes]) -> None:
         self._size, self._part, self._whole = size, part, whole
@@ -124,7 +121,7 @@ class RemoteFile(io.RawIOBase):
         if number not in self._blocks:
             start = number * _BLOCK
             block = self._part(start, min(_BLOCK, self._size - start))
-            if block is None:  # a server without ranges: the whole file, once
+            if block is None:
                 whole = self._whole()
                 self._blocks = {i: whole[i * _BLOCK : (i + 1) * _BLOCK] for i in range(len(whole) // _BLOCK + 1)}
             else:
@@ -132,32 +129,30 @@ class RemoteFile(io.RawIOBase):
         return self._blocks.get(number, b"")
 
 
-_MEND = "the index, or the project's publisher, has to mend it; nothing was written"
+_FIX = "the index, or the project's publisher, has to fix it; nothing was written"
 
 
 def stated_requirements(metadata: Message) -> list[tuple[str, Requirement | None]]:
-    """Each requirement as it is written, and as it is understood: None for one that the standard does not know."""
+    """Each requirement as text, and parsed; None for an invalid one."""
     return [(line, _requirement(line)) for line in map(str, metadata.get_all("Requires-Dist") or [])]
 
 
 def read_requirements(metadata: Message, project: str) -> list[Requirement]:
-    """Every requirement of a project, which ``project`` names; LockError when one of them cannot be understood."""
+    """The requirements of a project; LockError, with its name, for an invalid one."""
     requirements = stated_requirements(metadata)
     for line, requirement in requirements:
         if requirement is None:
-            raise LockError(f"{project} requires what the standard does not know: {line!r}", _MEND)
+            raise LockError(f"{project} has a requirement that the standard does not know: {line!r}", _FIX)
     return [requirement for _, requirement in requirements if requirement]
 
 
 def applies(requirement: Requirement, environments: Iterable[Mapping[str, str]]) -> bool:
-    """Whether the marker of a requirement holds in one of some environments; LockError for one without an answer."""
+    """Whether a requirement's marker is true in one of the environments; LockError if it cannot be evaluated."""
     marker = requirement.marker
     try:
         return marker is None or any(marker.evaluate(dict(e)) for e in environments)
     except (UndefinedComparison, UndefinedEnvironmentName, ValueError) as error:
-        raise LockError(
-            f"the requirement {str(requirement)!r} has a marker without an answer: {error}", _MEND
-        ) from error
+        raise LockError(f"the marker of {str(requirement)!r} cannot be evaluated: {error}", _FIX) from error
 
 
 def _requirement(line: str) -> Requirement | None:
@@ -169,29 +164,29 @@ def _requirement(line: str) -> Requirement | None:
 
 _FORM = "%Y-%m-%dT%H:%M:%SZ"
 EARLIEST = int(datetime(1980, 1, 1, tzinfo=UTC).timestamp())
-"""Seconds: the oldest time that a zip can state. Also that of what nobody uploaded, such as this machine's Python."""
+"""Seconds: the oldest time that a zip can state. Also for files that nobody uploaded, such as this machine's Python."""
 LATEST = int(datetime(2107, 12, 31, 23, 59, 58, tzinfo=UTC).timestamp())
 """Seconds: the newest time that a zip can state."""
 
 
 def upload_seconds(moment: datetime) -> int:
-    """Whole seconds since 1970, within what a zip can state; a moment without a time zone is UTC, as PEP 700 says."""
+    """Whole seconds since 1970 that a zip can state; a moment without a time zone is UTC (PEP 700)."""
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return clamped_time(aware.timestamp())
 
 
 def clamped_time(stated: float) -> int:
-    """Whole seconds since 1970 within what a zip can state, of a number that may be anything."""
+    """The nearest whole seconds since 1970 that a zip can state."""
     return int(min(max(stated, EARLIEST), LATEST))
 
 
 def time_text(uploaded: int) -> str:
-    """As a lock states it: ``2025-08-04T12:34:56Z``."""
+    """The text of a time in locks: ``2025-08-04T12:34:56Z``."""
     return datetime.fromtimestamp(uploaded, UTC).strftime(_FORM)
 
 
 def parse_time(stated: str) -> int:
-    """The seconds of a lock's text; ValueError when it has another form, or is no moment that a zip can state."""
+    """The seconds of a text of `time_text`; ValueError for another form, or a time that a zip cannot state."""
     problem = f"{stated!r} is not a moment in UTC like 2025-08-04T12:34:56Z, from 1980 to 2107"
     try:
         moment = datetime.strptime(stated, _FORM).replace(tzinfo=UTC)

@@ -14,7 +14,6 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ctk.core.checkout import Workspace
 from ctk.core.errors import LockError, MeasureFailed
-from ctk.core.files import make_folder, replace_file
+from ctk.core.memo import memo
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.lock.facts import AtHand
 from ctk.lock.model import Artefact, GpuRange, ReleaseLock
@@ -195,19 +194,15 @@ def representatives(artefacts: Mapping[str, Artefact | None]) -> list[Artefact]:
 def measure(known: Contents, lock: ReleaseLock, gpus: Sequence[str], at_hand: AtHand, kept: Path) -> None:
     """Adds what is not known of a lock's artefacts, which are read one after another.
 
-    With the GPUs that some toolkit can compile for. What was read is kept in a folder, so that a run that was ended
-    goes on where it was.
+    With the GPUs that some toolkit can compile for. What was read is noted in the folder `kept`, so that a run that
+    was ended goes on where it was.
     """
     for artefact in unmeasured(known, [lock]):
-        note = kept / f"{artefact.sha256}.{_READER}.json"
-        members: Members | None = None
-        with suppress(OSError, ValidationError):  # not there, or cut short
-            members = _MEMBERS.validate_json(note.read_bytes())
+        note = memo(kept / "contents", [artefact.sha256, _READER], _MEMBERS)
+        members = note.read()
         if members is None:
             with at_hand([artefact]) as (path,):
-                members = read_contents(artefact, path, gpus)
-            make_folder(kept)
-            replace_file(note, _MEMBERS.dump_json(members))
+                members = note.write(read_contents(artefact, path, gpus))
         known.add(artefact.sha256, members)
 
 

@@ -9,16 +9,17 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from ctk.core.errors import LockError, MeasureFailed
-from ctk.core.files import file_sha256, make_folder, replace_file
+from ctk.core.files import file_sha256
+from ctk.core.memo import memo
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.lock.components import GPU_LIBRARIES
 from ctk.lock.model import Artefact, Facts, ReleaseLock
@@ -206,13 +207,11 @@ def measure_code(
 
 
 def _code_of(artefact: Artefact, at_hand: AtHand, kept: Path) -> tuple[FileCode, ...]:
-    note = kept / f"{artefact.sha256}.{_READER}.json"
-    with suppress(OSError, ValidationError):
-        return _CODE.validate_json(note.read_bytes())
-    with at_hand([artefact]) as (path,):
-        found = tuple(read_wheel(path).values())
-    make_folder(kept)
-    replace_file(note, _CODE.dump_json(found))
+    note = memo(kept / "gpu-code", [artefact.sha256, _READER], _CODE)
+    found = note.read()
+    if found is None:
+        with at_hand([artefact]) as (path,):
+            found = note.write(tuple(read_wheel(path).values()))
     return found
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import hashlib
 import io
-import json
 import posixpath
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -19,10 +18,11 @@ from functools import cache
 from pathlib import Path, PurePath
 from typing import IO
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from ctk.core.errors import AuditFailed
-from ctk.core.files import disk_errors, file_sha256, make_folder, replace_file
+from ctk.core.files import file_sha256
+from ctk.core.memo import Memo, memo
 from ctk.core.platforms import PLATFORMS
 from ctk.package import binaries, gpu_fatbin
 from ctk.package import reader as package
@@ -148,40 +148,27 @@ class Scanner:
     """Reads packages whole, each once: a scan is kept by what it is of."""
 
     forbidden: Sequence[str]  # paths to look for in every file
-    folder: Path | None = None  # where scans are kept; may be deleted at any time
+    cache: Path | None = None  # folder of notes
 
     def scan(self, path: Path) -> PackageScan:
         """The scan of a package, which is opened once, for its sha256 and for all that is in it.
 
         Raises:
             AuditFailed: The package cannot be read.
-            NoSpace: The disk is full, or the folder cannot be written.
         """
         with package.readable(path):
             file = path.open("rb")
         with file:
             with package.readable(path):
                 sha256 = file_sha256(file)
-            if kept := self.load(sha256):
-                return replace(kept, file=str(path))
-            scan = self._read(path, file, sha256)
-        if self.folder:
-            with disk_errors(self.folder):
-                make_folder(self.folder)
-                replace_file(self.folder / self.name(sha256), _SCANS.dump_json(scan))
-        return scan
+            if self.cache is None:
+                return self._read(path, file, sha256)
+            scan = self.note(self.cache, sha256).get(lambda: self._read(path, file, sha256))
+        return replace(scan, file=str(path))
 
-    def load(self, sha256: str) -> PackageScan | None:
-        """The scan of a package, None where it is not kept."""
-        try:
-            return _SCANS.validate_json((self.folder / self.name(sha256)).read_bytes()) if self.folder else None
-        except (OSError, ValidationError):
-            return None
-
-    def name(self, sha256: str) -> str:
-        """The file of a scan: of a package's content, what was searched for, and the code that reads it."""
-        parts = [sha256, _code(), outermost(self.forbidden)]
-        return f"{hashlib.sha256(json.dumps(parts).encode()).hexdigest()}.json"
+    def note(self, cache: Path, sha256: str) -> Memo[PackageScan]:
+        """The note of a package's scan, which its content, the paths searched for and the reading code decide."""
+        return memo(cache / "scans", [sha256, _code(), outermost(self.forbidden)], _SCANS)
 
     def _read(self, path: Path, file: IO[bytes], sha256: str) -> PackageScan:
         # Paths.json, in the metadata, says which placeholders are declared: it is read before anything is searched.

@@ -7,18 +7,18 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
 import rattler_build
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from ctk.core.checkout import git, workspace
 from ctk.core.errors import RecipeError
-from ctk.core.files import file_sha256, make_folder, replace_file
+from ctk.core.files import file_sha256
+from ctk.core.memo import Memo, memo
 from ctk.core.platforms import NOARCH, this_platform
 
 _SHARED = re.compile(r"\bfile:\s*(\.\./[^\s,}]+)")
@@ -178,19 +178,15 @@ def render(recipe: Recipe, variant_files: Sequence[Path], subdir: str) -> list[R
     for file in (recipe.file, *variant_files):
         # rattler-build takes the file's name into account; hashing fails here as rendering would.
         digest.update(f"{file.name}\0{file_sha256(file)}".encode())
-    path = workspace().cache / "rendered" / f"{digest.hexdigest()[:32]}.json"
-    with suppress(OSError, ValidationError):  # not there, or cut short
-        return _kept(path)
-    outputs = rendered_outputs(render_variants(recipe, variant_files, subdir), subdir)
-    with suppress(OSError):  # a cache that cannot be written is none
-        make_folder(path.parent)
-        replace_file(path, _OUTPUTS.dump_json(outputs))
-    return outputs
+    note = memo(workspace().notes / "rendered", digest.hexdigest(), _OUTPUTS)
+    return _outputs(note, recipe, tuple(variant_files), subdir)
 
 
 @lru_cache(maxsize=1024)
-def _kept(path: Path) -> list[Rendered]:
-    return _OUTPUTS.validate_json(path.read_bytes())
+def _outputs(
+    note: Memo[list[Rendered]], recipe: Recipe, variant_files: tuple[Path, ...], subdir: str
+) -> list[Rendered]:
+    return note.get(lambda: rendered_outputs(render_variants(recipe, variant_files, subdir), subdir))
 
 
 @cache

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import multiprocessing
-import os
 import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import BrokenExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -23,13 +20,14 @@ from itertools import groupby, product
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from pydantic import TypeAdapter
 from rattler import RepoDataRecord
 from ruamel.yaml import YAML
 
 from ctk.core.errors import SolverFailed, check_names
-from ctk.core.files import replace_file
+from ctk.core.memo import Memo, memo
 from ctk.core.platforms import NOARCH
-from ctk.core.process import end_with, starting
+from ctk.core.pool import ProcessPool
 from ctk.lock.model import ReleaseLock
 from ctk.solve.drivers import impossible
 from ctk.solve.machine import python_specs
@@ -260,6 +258,9 @@ def _place(places: dict[T, int], thing: T) -> int:
     return places.setdefault(thing, len(places))
 
 
+_ANSWERS = TypeAdapter(dict[str, Any])
+
+
 @dataclass(frozen=True)
 class Work:
     """One package with one Python, on one platform, which is solved at a time."""
@@ -268,7 +269,7 @@ class Work:
     channels: tuple[Path | str, ...]  # folders or URLs, the most important first
     package: str
     python: str  # "" leaves it to the solver
-    kept: Path | None = None  # keeps the answers between runs; None for a channel behind a URL, which may change
+    note: Memo[dict[str, Any]] | None = None  # of the answers; None for a channel behind a URL, which may change
 
     @property
     def size(self) -> int:
@@ -281,13 +282,12 @@ class Work:
         return f"{self.axes.subdir}/{self.package}/{self.python or 'any'}"
 
 
-def plan_work(axes: Axes, channels: Sequence[Path | str], cache: Path) -> list[Work]:
-    """The work for one platform."""
+def plan_work(axes: Axes, channels: Sequence[Path | str], notes: Path) -> list[Work]:
+    """The work for one platform, with a folder for notes."""
     digest, work = _digest(axes, channels), []
     for package, python in product(axes.packages, axes.pythons):
-        name = hashlib.sha256(f"{digest}\0{package}\0{python}".encode()).hexdigest()[:32]
-        kept = cache / "site" / f"{name}.json" if digest else None
-        work.append(Work(axes, tuple(channels), package, python, kept))
+        note = memo(notes / "site", [digest, package, python], _ANSWERS) if digest else None
+        work.append(Work(axes, tuple(channels), package, python, note))
     return work
 
 
@@ -318,10 +318,7 @@ def solved(
     """
     waiting = []
     for piece in work:
-        kept: dict[str, Any] = {}
-        with suppress(OSError, ValueError):  # not there, or cut short
-            if piece.kept:
-                kept = json.loads(piece.kept.read_text(encoding="ascii"))
+        kept = piece.note.read() if piece.note else None
         if not kept:
             waiting.append(piece)
         else:
@@ -338,22 +335,16 @@ def solved(
 def _in_processes(
     work: Sequence[Work], jobs: int, advance: Callable[[float, str], None]
 ) -> Iterator[tuple[Work, Mapping[str, Any]]]:
-    # Spawned: rattler has threads, which a fork would lose.
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(jobs, len(work)), spawn, end_with, (os.getpid(),)) as pool:
-        with starting():
-            futures = {pool.submit(solve_one, piece): piece for piece in work}
+    with ProcessPool(min(jobs, len(work))) as pool:
+        futures = {pool.submit(solve_one, piece): piece for piece in work}
         try:
             for future in as_completed(futures):
                 piece = futures[future]
                 yield piece, future.result()
                 advance(piece.size, piece.name)
         except BaseException as error:
-            # Interrupted, or one failed: nobody waits for the others.
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in multiprocessing.active_children():
-                process.terminate()
-            if isinstance(error, BrokenProcessPool):
+            pool.end()  # interrupted, or one failed: nobody waits for the others
+            if isinstance(error, BrokenExecutor):
                 raise SolverFailed(
                     "a process that solved was killed; most often memory ran out",
                     "run the command again with --jobs 1: what was solved is kept",
@@ -364,10 +355,6 @@ def _in_processes(
 def solve_one(work: Work) -> Mapping[str, Any]:
     """Solves one piece of work, and keeps its answers."""
     catalogue = AlikeCatalogue(work.channels, work.axes.subdir, [work.package, *ALWAYS])
-    text = json.dumps(packed(answers(catalogue, work.axes, work.package, work.python)), separators=(",", ":"))
-    if work.kept:
-        with suppress(OSError):  # what cannot be kept is solved again
-            work.kept.parent.mkdir(parents=True, exist_ok=True)
-            replace_file(work.kept, text.encode())
-    content: Mapping[str, Any] = json.loads(text)
-    return content
+    found = packed(answers(catalogue, work.axes, work.package, work.python))
+    content: dict[str, Any] = json.loads(json.dumps(found))  # as a note has it
+    return work.note.write(content) if work.note else content

@@ -119,8 +119,8 @@ def _package_page(site: Site, name: str, builds: Sequence[PackageBuild], users: 
 
 def read_metadata(entry: IndexedPackage, site: Site) -> PackageBuild:
     """The metadata inside a package, as the audit kept it."""
-    scanner = Scanner(machine_paths(site.workspace), site.workspace.cache / "audit")
-    kept = scanner.load(entry.sha256)
+    scanner = Scanner(machine_paths(site.workspace), site.workspace.notes)
+    kept = scanner.note(site.workspace.notes, entry.sha256).read()
     info = kept.info if kept else read_info(entry.path)
     return PackageBuild(
         entry,

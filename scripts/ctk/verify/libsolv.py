@@ -151,7 +151,7 @@ def library(where: Workspace) -> Path:
     ours = [path.read_text(encoding="utf-8") for path in OURS]
     parts = [SOURCES.sha256, *_flags(), *ours, sys.platform, platform.machine()]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-    return where.cache / "libsolv" / f"libctksolv-{key}.so"
+    return where.notes / "libsolv" / f"libctksolv-{key}.so"
 
 
 def compiler() -> list[str]:

@@ -52,6 +52,6 @@ def scratch(built: Workspace, roomy: Callable[[str], Path]) -> Path:
     # Links to the same files, at a path of their own; what is written is written anew, never into a file.
     for channel in (built.channel, built.base_channel):
         shutil.copytree(channel.resolve(), root / "output" / channel.name, copy_function=os.link)
-    rendered = built.cache / "rendered"  # what recipes render to, so that a plan takes a second
-    shutil.copytree(rendered, root / ".cache" / rendered.name, copy_function=os.link)
+    # Outputs of recipes, so that a plan takes a second.
+    shutil.copytree(built.notes / "rendered", root / ".cache" / "notes" / "rendered", copy_function=os.link)
     return root

@@ -146,7 +146,7 @@ print(sys.prefix, *set(outside))
 
 def test_an_environment_of_the_base_channel_alone_works(built: Workspace, tmp_path: Path) -> None:
     pick = solve(Scenario(("python", "numba", "numpy", "pip"), this_platform()), [built.base_channel])
-    made = environment.create(pick, tmp_path / "env", built.cache / "packages")
+    made = environment.create(pick, tmp_path / "env", built.packages)
 
     def run(*arguments: str) -> str:
         done = subprocess.run([made.python, *arguments], env={}, capture_output=True, text=True, check=False)

@@ -89,7 +89,7 @@ def made(where: Workspace, channel: Path, release: str, specs: tuple[str, ...]) 
         pytest.skip("no g++ on this machine, which nvcc calls: apt-get install g++")
     scenario = Scenario((*specs, f"cuda-version={release}"), this_platform())
     prefix = where.environments / "-".join(("test", release, *specs))
-    create(solve(scenario, [channel, where.base_channel]), prefix, where.cache / "packages")
+    create(solve(scenario, [channel, where.base_channel]), prefix, where.packages)
     return Compiler(prefix, release)
 
 

@@ -66,7 +66,7 @@ def test_what_may_change_a_proof_has_it_made_again(built: Workspace) -> None:
 
 def test_an_environment_that_does_not_work_is_an_error_with_what_it_printed(built: Workspace) -> None:
     pick = solve(Scenario(("cuda-pathfinder",), this_platform()), [built.channel, built.base_channel])
-    environment = create(pick, built.environments / "test-pathfinder-only", built.cache / "packages")
+    environment = create(pick, built.environments / "test-pathfinder-only", built.packages)
     with pytest.raises(ProofFailed, match="No module named") as error:
         prove(ProofRequest("broken", ("cuda-pathfinder",), ("cuda_core.py",)), environment)
     assert str(environment.python) in error.value.step

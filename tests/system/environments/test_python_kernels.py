@@ -54,7 +54,7 @@ def made(project: Workspace, request: pytest.FixtureRequest) -> Made:
     scenario = Scenario((f"cuda-version={toolkit}", "cccl-python"), this_platform())
     pick = solve(scenario, [channel, project.base_channel])
     prefix = project.environments / f"cccl-python-{toolkit}"
-    return Made(create(pick, prefix, project.cache / "packages"), toolkit)
+    return Made(create(pick, prefix, project.packages), toolkit)
 
 
 def test_a_kernel_is_compiled_to_ptx_a_cubin_and_lto_code(made: Made, project: Workspace) -> None:

@@ -100,7 +100,7 @@ def test_a_package_of_another_build_that_the_channel_has_spoilt_is_said(job: Job
 
 
 def test_a_run_keeps_the_cache_bounded_and_nothing_that_goes_with_clean_is_missed(job: Job, right: Undisturbed) -> None:
-    world, old = job.world, job.world.workspace.cache / "rendered" / "old.json"
+    world, old = job.world, job.world.workspace.notes / "rendered" / "old.json"
     old.touch()
     os.utime(old, (0, 0))
     assert ctk(world, *world.build(OLD, NEW)).returncode == 0

@@ -38,18 +38,18 @@ def test_a_run_that_finds_a_full_disk_at_one_station_after_another_gets_there_in
     job: Job, right: Undisturbed
 ) -> None:
     world, here = job.world, job.world.workspace
-    places = {"store": here.store, "builds": here.builds, "output": here.output, "audit": here.cache / "audit"}
-    with mounts(small(store=100_000, builds=100_000, output=100_000, audit=8_000), **places) as there:
+    places = {"store": here.store, "builds": here.builds, "output": here.output}
+    with mounts(small(store=100_000, builds=100_000, output=100_000, notes=8_000), **places, notes=here.notes) as there:
         channel = there.see(here.output) / "channel"
         passed = []
         for place in places.values():
             done = ctk(world, *world.build(OLD, NEW), mounts=there.pid)
-            refused(done, f"no space left in {place}")
+            refused(done, f"No space left on device: {place}")
             assert problems(channel, world.base) == []
             assert state(channel) == right.before
             passed.append(begun(done))
             there.enlarge(place)
-        assert passed == [[], ["fetch"], ["fetch", "build"], ["build", "index"]]  # what is built needs nothing fetched
+        assert passed == [[], ["fetch"], ["fetch", "build"]]  # notes that cannot be written stop no run
         done = ctk(world, *world.build(OLD, NEW), mounts=there.pid)
         assert done.returncode == 0, done.stderr
         assert problems(channel, world.base) == []
@@ -62,7 +62,7 @@ def test_a_full_disk_is_told_from_a_script_that_fails(job: Job, right: Undisturb
     world, here = job.world, job.world.workspace
     script = f"{emptied('memory')}\n{small(builds=250_000)}"
     with mounts(script, memory=MEMORY, builds=here.builds) as there:
-        refused(ctk(world, *world.build(OLD, NEW), mounts=there.pid), "no space left in", str(here.builds))
+        refused(ctk(world, *world.build(OLD, NEW), mounts=there.pid), "No space left on device: ", str(here.builds))
         there.enlarge(here.builds)
         assert ctk(world, *world.build(OLD, NEW), mounts=there.pid).returncode == 0
         assert state(here.channel) == right.after
@@ -79,7 +79,8 @@ def test_a_full_folder_for_temporary_files_is_no_failed_recipe_or_test(
         for _ in ("while it builds", "what is built by then"):
             done = ctk(world, *world.build(OLD, NEW), mounts=there.pid, TMPDIR=str(tmp_path))
             refused(done, f"{tmp_path}/")
-            assert re.search(r"^error: (no space left|a file could not be written) in ", done.stderr, re.MULTILINE)
+            said = r"^error: (No space left on device|a file could not be written): "
+            assert re.search(said, done.stderr, re.MULTILINE)
     assert state(world.workspace.channel) == right.before
 
 
@@ -103,9 +104,8 @@ def test_a_checkout_that_may_only_be_read_is_enough_for_what_only_reads(job: Job
     create = ("env", "create", "cuda-crt", "--prefix", prefix, *base)
     home = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     pack = ("env", "pack", "cuda-crt", "python", "-o", str(tmp_path / "x.run"), *base)
-    (own / "rebuild" / "a").mkdir(parents=True)  # its owner is at work, or was
     with mounts(read_only("root"), root=world.root) as there:
-        for words in (create, pack, ("audit", *base)):
+        for words in (create, pack):
             done = ctk(world, *words, mounts=there.pid, XDG_CACHE_HOME=os.devnull)
             refused(done, f"cannot write {os.devnull}", f"{own} cannot be written either: set XDG_CACHE_HOME")
         assert not Path(prefix).exists()
@@ -121,8 +121,8 @@ def test_a_checkout_that_may_only_be_read_is_enough_for_what_only_reads(job: Job
 def test_a_cache_of_packages_that_is_somebody_else_s_is_named_and_no_environment_is_begun(
     job: Job, tmp_path: Path
 ) -> None:
-    cache, prefix = job.world.workspace.cache / "packages", tmp_path / "env"
-    with mounts(f'mkdir "$cache"; {read_only("cache")}', cache=cache) as there:
+    cache, prefix = job.world.workspace.packages, tmp_path / "env"
+    with mounts(f'mkdir -p "$cache"; {read_only("cache")}', cache=cache) as there:
         for words in (("create", "--prefix", str(prefix)), ("pack", "python", "-o", str(tmp_path / "x.run"))):
             done = ctk(job.world, "env", *words, "cuda-crt", "--base", str(job.world.base), mounts=there.pid)
             refused(done, f"cannot write {cache}: ")
@@ -140,7 +140,7 @@ def test_files_that_may_not_grow_stop_a_run_and_lose_nothing(job: Job, right: Un
     # What is limited next, and what is done without a limit before: the next station is the one to fail.
     for before, size in (([], 100_000), (fetch, 100_000), ([*build, "--channel", str(tmp_path / "other")], 3_000)):
         assert not before or ctk(world, *before).returncode == 0
-        refused(ctk(world, *build, prefix=limited(size)), "larger than this process may write")
+        refused(ctk(world, *build, prefix=limited(size)), "File too large: ")
         assert problems(channel, world.base) == []
         assert state(channel) == right.before
     assert ctk(world, *build).returncode == 0
@@ -155,9 +155,9 @@ def test_a_release_is_locked_whole_or_not_at_all(job: Job) -> None:
         (variants / name).unlink()
     after_loss = {p.name for p in variants.iterdir()}
     with mounts(small(variants=0), variants=variants) as there:
-        refused(ctk(world, *add, mounts=there.pid), f"no space left in {variants}")
+        refused(ctk(world, *add, mounts=there.pid), f"No space left on device: {variants}")
         assert {p.name for p in there.see(variants).iterdir()} == after_loss
-    refused(ctk(world, *add, prefix=limited(1000)), "larger than this process may write")
+    refused(ctk(world, *add, prefix=limited(1000)), "File too large: ")
     assert {p.name for p in variants.iterdir()} == after_loss
     assert ctk(world, *add).returncode == 0
     assert {p.name: p.read_bytes() for p in variants.iterdir()} == before
@@ -169,9 +169,9 @@ def test_an_environment_that_finds_a_full_disk_is_completed_by_the_next_run(
 ) -> None:
     world, prefix = job.world, tmp_path / "env"
     create = ["env", "create", "cuda-crt", "cuda-pathfinder", "--prefix", str(prefix), "--base", str(world.base)]
-    place = {"prefix": prefix, "packages": world.workspace.cache / "packages"}[full]
+    place = {"prefix": prefix, "packages": world.workspace.packages}[full]
     with mounts(small(place=70_000), place=place) as there:
-        refused(ctk(world, *create, mounts=there.pid), "no space left in")
+        refused(ctk(world, *create, mounts=there.pid), "No space left on device: ")
         there.enlarge(place)
         done = ctk(world, *create, mounts=there.pid)
         assert done.returncode == 0, done.stderr
@@ -190,7 +190,7 @@ def test_a_published_folder_that_is_full_or_read_only_stays_as_it_was(
     with mounts(read_only("folder"), folder=folder) as there:
         refused(ctk(world, *publish, mounts=there.pid), f"cannot write {folder}")
     with mounts(small(folder=8_000), folder=folder) as there:
-        refused(ctk(world, *publish, mounts=there.pid), f"no space left in {folder}")
+        refused(ctk(world, *publish, mounts=there.pid), f"No space left on device: {folder}")
         # Packages may have arrived; the index, and what it names, is as it was.
         assert before.items() <= state(there.see(folder)).items()
         there.enlarge(folder)

@@ -70,4 +70,4 @@ def _made(name: str, gpu: Machine) -> Environment:
     more = Scenario((*specs, MORE), on.subdir, on.driver, on.arch)
     wanted = more if catalogue.pick(more) else Scenario(specs, on.subdir, on.driver, on.arch)
     pick = solve_or_say_why(wanted, catalogue)
-    return Environment(name, create(pick, where.environments / "gpu" / name, where.cache / "packages").prefix)
+    return Environment(name, create(pick, where.environments / "gpu" / name, where.packages).prefix)

@@ -1,0 +1,60 @@
+"""Pools of processes for code that holds the interpreter's lock, as rattler does."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from typing import ParamSpec, TypeVar
+
+from ctk.core.process import end_with
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class ProcessPool(ProcessPoolExecutor):
+    """Processes that call `begin` first, and end when this process is killed.
+
+    They are spawned, as rattler's threads do not survive a fork.
+    """
+
+    def __init__(self, processes: int, begin: Callable[P, object] | None = None, *args: P.args, **more: P.kwargs):
+        spawn = multiprocessing.get_context("spawn")
+        super().__init__(processes, spawn, _begin, (os.getpid(), begin, args, more))
+
+    def submit(self, work: Callable[P, T], /, *args: P.args, **more: P.kwargs) -> Future[T]:
+        with _ctrl_c_blocked():  # the first call starts the processes
+            return super().submit(work, *args, **more)
+
+    def end(self) -> None:
+        """Ends the processes without waiting for their work."""
+        self.shutdown(wait=False, cancel_futures=True)
+        for process in multiprocessing.active_children():
+            process.terminate()
+
+
+def _begin(parent: int, begin: Callable[..., object] | None, args: tuple[object, ...], more: dict[str, object]) -> None:
+    end_with(parent)
+    if begin:
+        begin(*args, **more)
+
+
+@contextmanager
+def _ctrl_c_blocked() -> Iterator[None]:
+    """Processes that are started inside leave Ctrl-C to this one, which ends them.
+
+    A terminal sends the signal to each of them, and one that still imports its modules would print a traceback.
+    Blocked, unlike ignored, the signal is not lost for this process.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
