@@ -16,7 +16,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from ctk.build import runner
+from ctk.build import one
 from ctk.core.checkout import Workspace
 from ctk.core.files import left
 
@@ -147,7 +147,7 @@ def _left(workspace: Workspace) -> Iterator[Path]:
     for name in _TEMPORARY:
         for folder in left(workspace.cache / name):
             yield from (p for p in map(folder.with_suffix, ("", ".done", ".lock")) if p.exists())
-    for place in runner.MEMORY.glob("ctk-*"):
+    for place in one.MEMORY.glob("ctk-*"):
         with suppress(OSError):  # it has just gone
             is_ours = place.lstat().st_uid == os.getuid() and re.fullmatch(r"ctk-[0-9a-f]{12}(\.tests)?", place.name)
             inside, locks = list(place.iterdir()), len(list(place.glob("*.lock")))
